@@ -1,11 +1,12 @@
-//! The name of one call at its server.
+//! The key that names one call at its server.
 
-/// The name of a call that a server executes. The server's driver gives the outcome back under this name.
+/// Names a call that a server executes. The program that drives the server gives the outcome back with this
+/// key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallKey {
     /// The conversation, by the server's identifier.
     pub conversation: u64,
-    /// The caller's activity.
+    /// The caller's activity: the slot of the conversation in which the call is made.
     pub activity: u32,
     /// The call's number.
     pub sequence: u64,

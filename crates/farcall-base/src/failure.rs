@@ -1,4 +1,4 @@
-//! The failures of calls: their kinds, whether the call ran, and the numbers of both on the wire.
+//! The failures of calls: the kind of failure, whether the call ran, and the numbers of both on the wire.
 
 use std::fmt;
 
@@ -20,7 +20,8 @@ impl Ran {
         self as u8
     }
 
-    /// Returns the value with this number on the wire. An unknown number gives `Maybe`, which promises least.
+    /// Returns the value with this number on the wire. An unknown number gives `Maybe`, which promises the
+    /// least.
     #[inline]
     pub fn from_code(code: u8) -> Ran {
         match code {
@@ -76,7 +77,7 @@ macro_rules! kinds {
 kinds! {
     /// A kind that this version does not know.
     Other = 0, "the call failed";
-    /// No registry entry bears the name.
+    /// No registry entry has the name.
     NoSuchName = 1, "no such name";
     /// The server does not answer.
     Unreachable = 2, "the server does not answer";
@@ -131,12 +132,12 @@ pub struct Failure {
     pub kind: Kind,
     /// Whether the call ran.
     pub ran: Ran,
-    /// The detail, for people; may be empty. At most [`Failure::MAX_DETAIL`] bytes cross the wire.
+    /// The detail, for people. It may be empty. At most [`Failure::MAX_DETAIL`] bytes of it are sent.
     pub detail: String,
 }
 
 impl Failure {
-    /// The longest detail that crosses the wire, in bytes.
+    /// The maximum number of bytes of a detail that are sent.
     pub const MAX_DETAIL: usize = 512;
 
     /// Makes a failure without detail.

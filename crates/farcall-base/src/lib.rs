@@ -1,8 +1,8 @@
-//! The words that every part of farcall uses about a call: why it failed, whether it ran, when, and its
+//! The types that every part of farcall uses to describe a call: why it failed, whether it ran, when, and its
 //! trace.
 //!
-//! This crate has no dependencies. The packet exchange protocol and the crates that know nothing of it share
-//! these types.
+//! This crate has no dependencies. The packet exchange protocol shares these types with crates that do not
+//! depend on it.
 
 #![forbid(unsafe_code)]
 

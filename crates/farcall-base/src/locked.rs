@@ -2,10 +2,10 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks a mutex, also after a thread has panicked while it held the lock.
+/// Locks a mutex, even if a thread has panicked while it held the lock.
 ///
-/// Use it only for data that stays consistent even if a method panics halfway. For such data an error would
-/// help no caller.
+/// Use this only for data that stays consistent even if a method panics halfway. For such data, an error
+/// about the panic would help no caller.
 #[inline]
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,13 +1,13 @@
-//! Moments on one machine's clock, as nanoseconds since some fixed moment.
+//! Moments on one machine's clock, in nanoseconds since a fixed origin.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
 /// A moment on one machine's monotonic clock, in nanoseconds.
 ///
-/// The clock must count the time that the machine sleeps (`CLOCK_BOOTTIME` on Linux): the rule by
-/// which a refusal says "did not run" compares how long two machines have waited
-/// (docs/protocol.md, "Stale").
+/// The clock must also count the time during which the machine sleeps (`CLOCK_BOOTTIME` on Linux). The reason
+/// is the rule by which a client concludes that a call did not run: it compares times that two machines have
+/// measured (docs/protocol.md, "Stale").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
@@ -24,19 +24,19 @@ impl Time {
         self.0
     }
 
-    /// Returns how long after `earlier` this moment is; zero if it is not after it.
+    /// Returns how long after `earlier` this moment is, or zero if it is not after `earlier`.
     #[inline]
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Returns the nanoseconds since `earlier`; zero if this moment is not after it.
+    /// Returns the nanoseconds from `earlier` to this moment, or zero if this moment is not after `earlier`.
     #[inline]
     pub fn nanos_since(self, earlier: Time) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Returns the moment `nanos` nanoseconds later. This is cheaper than adding a `Duration`, which costs a
+    /// Returns the moment `nanos` nanoseconds later. This is cheaper than adding a `Duration`, which takes a
     /// multiplication.
     #[inline]
     pub fn plus(self, nanos: u64) -> Time {
@@ -62,7 +62,7 @@ impl Sub<Duration> for Time {
     }
 }
 
-/// Returns a duration in nanoseconds, or `u64::MAX` if that is too small for it.
+/// Returns a duration in nanoseconds, or `u64::MAX` if the duration does not fit.
 #[inline]
 pub fn nanos(d: Duration) -> u64 {
     d.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(d.subsec_nanos()))

@@ -1,6 +1,6 @@
 //! The trace context that travels with a call.
 
-/// Trace context that travels with a call (W3C trace-context: trace and parent span).
+/// The trace context that travels with a call: the trace and the parent span of W3C Trace Context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// The trace's identifier.

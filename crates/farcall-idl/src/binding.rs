@@ -1,12 +1,14 @@
 //! Compares an importer's interface with an exporter's: which procedures can be called, and why the others
 //! cannot.
+//!
+//! An importer is a program that calls; an exporter is a server that offers an interface.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use crate::{Fingerprint, Interface};
 
-/// Why an importer cannot call a procedure at an exporter. Displayed in the words of `farcall check`.
+/// Why an importer cannot call a procedure at an exporter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The exporter has neither a procedure of that number nor one of that name.
@@ -21,8 +23,7 @@ pub enum Refusal {
         /// The procedure's number at the exporter.
         to: u32,
     },
-    /// The exporter's procedure of that number has a name that the importer knows as another procedure's
-    /// name.
+    /// The exporter's procedure of that number has the name of another procedure of the importer.
     Another {
         /// The procedure's number.
         number: u32,

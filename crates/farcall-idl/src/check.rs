@@ -26,8 +26,8 @@ impl fmt::Display for Change {
     }
 }
 
-/// Returns the differences that matter, in the order of the old interface. Of each procedure, it returns the
-/// first difference of its argument, its result and its exception.
+/// Returns the differences that matter, in the order of the old interface. For each argument, result and
+/// exception of a procedure, the list ends with the first breaking difference.
 ///
 /// ```
 /// use farcall_idl::{Interface, check};
@@ -57,7 +57,7 @@ pub fn check(old: &Interface, new: &Interface) -> Vec<Change> {
 struct Comparison<'a> {
     old: &'a Interface,
     new: &'a Interface,
-    /// The reasons for which a binding refuses procedures of the old version, by their numbers.
+    /// The procedures of the old version that a binding refuses, by number, and why.
     refusals: HashMap<u32, Refusal>,
     changes: Vec<Change>,
 }
@@ -123,7 +123,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Compares what callers rely on besides the types.
+    /// Compares the facts other than types on which callers rely.
     fn facts(&mut self, place: &str, was: &Procedure, is: &Procedure) {
         match (was.idempotent, is.idempotent) {
             (true, false) => {

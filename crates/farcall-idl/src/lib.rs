@@ -1,10 +1,11 @@
-//! Descriptions of interfaces: stubs, fingerprints, compatibility, and values.
+//! Descriptions of interfaces, and what follows from them: stubs, fingerprints, compatibility checks, and
+//! conversion of values.
 //!
 //! [`Interface`] describes at run time what can be called. Servers send it to tools, so tools do not need the
 //! source. [`check`] reports which programs a change of an interface breaks. The feature `stubs` adds
-//! [`stubs`], which turns an interface in source form into Rust. The feature `values` adds [`values`], which
-//! converts JSON to arguments and results to JSON by the description alone. The feature `x` adds [`x`], which
-//! reads `.x` files, and [`build`], which generates Rust from them in a build script.
+//! [`stubs`], which generates Rust stubs from an interface in source form. The feature `values` adds
+//! [`values`], which converts JSON to arguments and results to JSON by the description alone. The feature `x`
+//! adds [`x`], which reads `.x` files, and [`build`], which generates Rust from them in a build script.
 
 #![forbid(unsafe_code)]
 

@@ -7,8 +7,9 @@ use crate::spell::stream_item;
 use farcall_xdr::schema::{Type, Types, fingerprint, name_hash};
 use farcall_xdr::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 
-/// The versions of the model's own encoding. The second is that of interfaces with signals.
+/// The version of the encoding of a description without signals.
 const VERSION: u32 = 1;
+/// The version of the encoding of a description with signals.
 const WITH_SIGNALS: u32 = 2;
 
 /// The description of one interface: everything that a tool needs to call it without its source.
@@ -28,8 +29,8 @@ pub struct Interface {
     pub docs: String,
     /// The procedures, in the order of their declaration.
     pub procedures: Vec<Procedure>,
-    /// The signals that a procedure may raise in a call, in the order of their declaration. They have no
-    /// numbers: their names and types identify them.
+    /// The signals that a procedure can send to its caller during a call, in the order of their declaration.
+    /// Signals have no numbers: their names and types identify them.
     pub signals: Vec<Procedure>,
     /// The named types to which `procedures` and `signals` refer.
     pub types: Types,
@@ -46,20 +47,20 @@ pub struct Procedure {
     pub docs: String,
     /// The arguments, in the order in which they are encoded.
     pub arguments: Vec<Argument>,
-    /// The wire type of the result; void if there is none.
+    /// The wire type of the result, or void if there is none.
     pub result: Type,
-    /// The wire type of the declared exception; void if there is none.
+    /// The wire type of the declared exception, or void if there is none.
     pub exception: Type,
     /// Whether the procedure may run twice without harm.
     pub idempotent: bool,
     /// Whether the procedure is known to be slow.
     pub blocking: bool,
-    /// The most milliseconds that a call may take, unless its caller sets a shorter deadline.
+    /// The maximum time that a call may take, in milliseconds, unless its caller sets a shorter deadline.
     pub deadline_ms: Option<u64>,
-    /// Whether its callers do not wait, and are told nothing.
+    /// Whether the procedure is one-way: callers do not wait, and get no result.
     pub oneway: bool,
-    /// Whether the source pins the number. A pinned number identifies the procedure, so the procedure may be
-    /// renamed.
+    /// Whether the source sets the number explicitly (pins it). A pinned number identifies the procedure, so
+    /// the procedure may be renamed.
     pub pinned: bool,
 }
 
@@ -114,7 +115,7 @@ impl Interface {
         Builder::new(&mut self.procedures, Procedure::new(number, name), &mut self.types)
     }
 
-    /// Adds a signal. Its arguments and its result are set by the returned [`Builder`].
+    /// Adds a signal. The returned [`Builder`] sets its arguments and its result.
     pub fn signal(&mut self, name: impl Into<String>) -> Builder<'_> {
         Builder::new(&mut self.signals, Procedure::new(0, name), &mut self.types)
     }
@@ -134,8 +135,8 @@ impl Interface {
         self.signals.iter().find(|signal| signal.name == name)
     }
 
-    /// Returns whether something may pass inside a call of the procedure, besides its arguments and its
-    /// result.
+    /// Returns whether a call of the procedure can have exchanges: signals or streams that pass while the
+    /// call runs.
     pub fn has_exchanges(&self, procedure: &Procedure) -> bool {
         !self.signals.is_empty() || procedure.has_streams()
     }
@@ -232,13 +233,14 @@ impl<'a> Builder<'a> {
         self
     }
 
-    /// Declares that callers do not wait, and are told nothing.
+    /// Declares that the procedure is one-way: callers do not wait, and get no result.
     pub fn oneway(self) -> Self {
         self.procedure.oneway = true;
         self
     }
 
-    /// Sets the most milliseconds that a call may take, unless its caller sets a shorter deadline.
+    /// Sets the maximum time that a call may take, in milliseconds, unless its caller sets a shorter
+    /// deadline.
     pub fn deadline_ms(self, ms: u64) -> Self {
         self.procedure.deadline_ms = Some(ms);
         self
@@ -268,7 +270,7 @@ impl Procedure {
         }
     }
 
-    /// Returns a hash of the name, by which a signal is known.
+    /// Returns a hash of the name, which identifies a signal.
     pub fn name_hash(&self) -> u64 {
         name_hash(&self.name)
     }
@@ -347,7 +349,8 @@ impl Encode for Procedure {
         e.sized(|e| {
             (number, name, docs, arguments, result, exception).encode(e)?;
             (idempotent, blocking, deadline_ms, pinned).encode(e)?;
-            // The first versions had no one-way procedures, and describe all others as this one does.
+            // The flag is left out of ordinary procedures, because the first versions of the program do not
+            // know it.
             if *oneway { oneway.encode(e) } else { Ok(()) }
         })
     }
@@ -389,7 +392,7 @@ impl<'a> Decode<'a> for Argument {
     }
 }
 
-/// Writes the interface for people, in a form like that of its source.
+/// Writes the interface for people, much as a source file would declare it.
 impl fmt::Display for Interface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         document(f, "", &self.docs)?;
@@ -416,7 +419,7 @@ impl fmt::Display for Interface {
     }
 }
 
-/// Replaces line ends in a name, which may come from a peer.
+/// Escapes line ends in a name, because names can come from a peer.
 fn one_line(name: &str) -> String {
     name.replace('\r', "\\r").replace('\n', "\\n")
 }

@@ -45,7 +45,7 @@ pub fn spell_program(number: u32) -> String {
     if number < ASSIGNED { number.to_string() } else { format!("{number:#010x}") }
 }
 
-/// Returns a maximum such as `<255>`, or `<>` if there is none but that of the 32-bit length.
+/// Returns a maximum such as `<255>`, or `<>` if only the 32-bit length is a limit.
 fn most(max: u32) -> String {
     match max {
         u32::MAX => "<>".into(),
@@ -53,7 +53,8 @@ fn most(max: u32) -> String {
     }
 }
 
-/// Returns the type of a stream's items. A stream is described as an item behind opaque data of no bytes.
+/// Returns the type of a stream's items, if the type is a stream. A description has a stream as a tuple of
+/// opaque data of length 0 and an item.
 pub(crate) fn stream_item(ty: &Type) -> Option<&Type> {
     match ty {
         Type::Tuple(parts) => match parts.as_slice() {

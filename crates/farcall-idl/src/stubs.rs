@@ -16,8 +16,8 @@ use quote::quote;
 use syn::spanned::Spanned;
 use syn::{Attribute, Block, Expr, ExprLit, Lit, Meta, MetaNameValue, Path, PathArguments, Type, Visibility};
 
-/// Names that would collide with methods of a user-stub, or with methods that every Rust value has through
-/// the prelude.
+/// Names that a procedure cannot have, because they would collide with methods of a user-stub, or with
+/// methods that every Rust value has through the prelude.
 pub const RESERVED_NAMES: &[&str] = &[
     "start",
     "within",
@@ -42,7 +42,7 @@ pub struct Source {
     pub farcall: Path,
     /// The attributes that stay on the trait, including the documentation.
     pub attributes: Vec<Attribute>,
-    /// The visibility of the trait and of all items that are made with it.
+    /// The visibility of the trait and of all items that are generated with it.
     pub visibility: Visibility,
     /// The trait's name.
     pub name: Ident,
@@ -54,8 +54,8 @@ pub struct Source {
     pub program: Option<(u32, u32)>,
     /// The procedures, in the order of their declaration.
     pub procedures: Vec<Procedure>,
-    /// The signals that a procedure may raise in a call. Only their attributes, names, arguments and results
-    /// count; `output` is the type of the result.
+    /// The signals that a procedure can raise during a call. Of their fields, only the attributes, names,
+    /// arguments and results count; `output` is the type of the result.
     pub signals: Vec<Procedure>,
 }
 
@@ -68,7 +68,7 @@ pub struct Procedure {
     pub name: Ident,
     /// The procedure's number on the wire, unique in its interface.
     pub number: u32,
-    /// Whether the author wrote the number. Otherwise it was counted.
+    /// Whether the author wrote the number. Otherwise the number follows from the procedure's position.
     pub pinned: bool,
     /// The arguments in order, without the receiver.
     pub arguments: Vec<Argument>,
@@ -83,11 +83,11 @@ pub struct Procedure {
     pub idempotent: bool,
     /// Whether the procedure is slow. It then never runs on the thread that receives packets.
     pub blocking: bool,
-    /// Whether callers do not wait, and are told nothing.
+    /// Whether the procedure is one-way: callers do not wait, and get no result.
     pub oneway: bool,
     /// Whether an `async fn` server keeps the procedure's future when the caller gives up the call.
     pub uncancelled: bool,
-    /// The most milliseconds that a call may take, unless its caller sets a shorter deadline.
+    /// The maximum time that a call may take, in milliseconds, unless its caller sets a shorter deadline.
     pub deadline_ms: Option<u64>,
     /// The default body, for servers that do not implement the procedure.
     pub body: Option<Block>,
@@ -111,14 +111,14 @@ impl Procedure {
         self.arguments.iter().find(|argument| argument.is_stream())
     }
 
-    /// Whether an argument or the result is a stream.
+    /// Returns whether an argument or the result is a stream.
     pub fn has_streams(&self) -> bool {
         self.result_stream().is_some() || self.argument_stream().is_some()
     }
 }
 
 impl Argument {
-    /// Whether the argument is a stream.
+    /// Returns whether the argument is a stream.
     pub fn is_stream(&self) -> bool {
         stream(&self.written).is_some()
     }
@@ -161,7 +161,7 @@ pub enum Passing {
 }
 
 impl Argument {
-    /// Derives from the type as written how the argument is passed.
+    /// Makes an argument. How it is passed follows from the type as it is written.
     pub fn new(name: Ident, written: Type) -> Argument {
         let (passing, owned) = match plain(&written) {
             Type::Reference(reference) => lent(plain(&reference.elem)),

@@ -1,5 +1,5 @@
-//! Shared parts of all front ends that read an interface language: texts and places in them (`source`),
-//! tokens (`scan`), messages about faults (`diagnostic`), and suggestions for misspelt names (`nearest`).
+//! The parts that all readers of an interface language share: texts and places in them (`source`), tokens
+//! (`scan`), messages about errors (`diagnostic`), and suggestions for misspelt names (`nearest`).
 
 pub(crate) mod diagnostic;
 pub(crate) mod nearest;

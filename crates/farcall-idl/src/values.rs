@@ -1,5 +1,5 @@
-//! Converts values to and from JSON by their description alone. Tools use it to make arguments and to show
-//! results.
+//! Converts values to and from JSON, by the run-time description of their types. Tools use it to make
+//! arguments and to show results.
 //!
 //! | wire type | JSON |
 //! |---|---|
@@ -18,7 +18,8 @@
 //! Numbers and strings of digits are accepted for all integers. An interface that was read from an `.x` file
 //! has the file's names; the names in Rust are accepted too ([`Settings::also`]).
 //!
-//! Descriptions, values and bytes may come from an untrusted peer: all of them are bounded in depth and size.
+//! Descriptions, values and bytes can come from an untrusted peer, so all of them are bounded in depth and
+//! size.
 
 mod decode;
 mod encode;
@@ -38,7 +39,7 @@ pub use example::example;
 pub use print::{Layout, write};
 pub use question::{Question, Subject};
 
-/// The most levels by which values may nest.
+/// The maximum depth to which values nest.
 const MAX_DEPTH: usize = 128;
 
 /// Encodes a value of the type `ty`.
@@ -96,12 +97,12 @@ pub fn encode_arguments(
 /// A function that returns the content of the file that a user names, or the reason why it cannot be read.
 pub type Files<'a> = &'a dyn Fn(&str) -> Result<Vec<u8>, String>;
 
-/// Further forms of values that are accepted.
+/// Settings that accept further forms of values.
 #[derive(Clone, Copy, Default)]
 pub struct Settings<'a> {
-    /// Reads opaque bytes that are written as `"@NAME"`.
+    /// Reads the file NAME for opaque bytes that are written as `"@NAME"`.
     pub files: Option<Files<'a>>,
-    /// A description of the interface with other names, which are accepted besides its own.
+    /// A description of the same interface with other names, which are accepted too.
     pub also: Option<&'a Interface>,
 }
 
@@ -186,8 +187,8 @@ fn nullable(types: &Types, ty: &Type) -> bool {
     }
 }
 
-/// Returns the type in whose form values of this type are written. For a struct whose only field has no name,
-/// it is the field's. Returns `None` if such structs nest without end.
+/// Returns the type whose JSON form values of this type have. For a struct with a single field, without a
+/// name, that is the field's type. Returns `None` if such structs nest without end.
 fn written_as<'t>(types: &'t Types, mut ty: &'t Type) -> Option<&'t Type> {
     for _ in 0..MAX_DEPTH {
         let Type::Named(place) = ty else { return Some(ty) };

@@ -3,15 +3,15 @@
 //!
 //! [`read`] accepts what `rpcgen` accepts, and the extensions of other compilers that do not contradict it:
 //! `namespace` and types declared in line (Stellar), `package` and `import` (go-xdr), `struct *name`
-//! (erpcgen), `pragma` (Linux), and several arguments. It executes the preprocessor's directives. `%` lines
-//! are for C, but `%#define` and `%typedef` lines are interpreted. If a line `%#include "other.h"` names a
-//! header for which there is an `other.x`, the declarations of `other.x` are known too. Names that are still
-//! unknown are refused. The exception is a type that the user leaves to Rust ([`Options::external`]); it
-//! becomes a [`tree::Type::Foreign`].
+//! (erpcgen), `pragma` (Linux), and several arguments. It executes the preprocessor's directives. Lines that
+//! begin with `%` are for C, but `%#define` and `%typedef` lines are interpreted. If a line `%#include
+//! "other.h"` names a header for which there is an `other.x`, the declarations of `other.x` are known too.
+//! Names that are still unknown are refused. The exception is a type that the user declares in Rust
+//! ([`Options::external`]); it becomes a [`tree::Type::Foreign`].
 //!
-//! A file may come from an untrusted source, so its size, depth, includes and macros are limited, and nothing
-//! in it is executed as code. [`generate`] generates Rust from the tree. [`interfaces`] makes the model by
-//! which tools call. `docs/x-names.md` defines the names.
+//! A file can come from an untrusted source, so its size, depth, includes and macros are limited, and nothing
+//! in it is executed as code. [`generate`] generates Rust from the tree. [`interfaces`] makes the run-time
+//! descriptions by which tools make calls. `docs/x-names.md` defines the names.
 
 mod build;
 mod components;
@@ -49,8 +49,8 @@ pub struct Options {
     pub include_dirs: Vec<PathBuf>,
     /// The macros, each with its name and value. `RPC_HDR` is always defined, as by `rpcgen -h`.
     pub defines: Vec<(String, String)>,
-    /// Types that are declared elsewhere, for example in C's headers. Each is a [`tree::Type::Foreign`], even
-    /// if the file declares it.
+    /// Types that are declared elsewhere, for example in C's headers. Each becomes a [`tree::Type::Foreign`],
+    /// even if the file declares it.
     pub external: Vec<String>,
 }
 
@@ -61,7 +61,8 @@ pub fn read(path: &Path, options: &Options) -> Result<Specification, Diagnostics
     import::read_whole(sources, file, options)
 }
 
-/// Reads a text. Messages call it `name`, and its included files are looked for in the directory of `name`.
+/// Reads a text. Messages call the text `name`, and its included files are looked for in the directory of
+/// `name`.
 pub fn read_text(name: &Path, text: &str, options: &Options) -> Result<Specification, Diagnostics> {
     let mut sources = Sources::default();
     let file = sources.add(name, text, None).map_err(Diagnostic::nowhere)?;
@@ -103,8 +104,8 @@ impl Config {
         self
     }
 
-    /// Sets the Rust type for one of [`Options::external`]. It must implement `Xdr`, `Clone`, `Debug` and
-    /// `PartialEq`. An external type without a Rust type has no values.
+    /// Sets the Rust type for one of the types in [`Options::external`]. The Rust type must implement `Xdr`,
+    /// `Clone`, `Debug` and `PartialEq`. An external type without a Rust type has no values.
     #[must_use]
     pub fn extern_type(mut self, name: impl Into<String>, path: impl Into<String>) -> Config {
         self.externs.insert(name.into(), path.into());
@@ -112,16 +113,16 @@ impl Config {
     }
 }
 
-/// Returns the Rust of a tree: constants, types, and a trait with `#[farcall::interface]` for each version of
+/// Generates Rust from a tree: constants, types, and a trait with `#[farcall::interface]` for each version of
 /// each program.
 ///
 /// # Errors
-/// When the tree has no Rust: a type contains itself without end, or types nest too deeply.
+/// When the tree cannot be expressed in Rust: a type contains itself without end, or types nest too deeply.
 pub fn generate(specification: &Specification, config: &Config) -> Result<TokenStream, Refused> {
     generate_naming(specification, config, &rust::path(&config.farcall)?)
 }
 
-/// Returns the Rust of a tree, as [`generate`] does, with farcall at this path instead of the path in the
+/// Generates Rust from a tree, as [`generate`] does, with farcall at this path instead of the path in the
 /// settings. The path may begin with a macro's `$crate`, which cannot be written as text.
 ///
 /// # Errors
@@ -135,7 +136,7 @@ pub fn generate_naming(
     rust::Writer::new(&plan, config, farcall).file()
 }
 
-/// Returns the Rust of a tree, as [`generate`] does, formatted as the file of a module.
+/// Generates Rust from a tree, as [`generate`] does, and formats it as the file of a module.
 ///
 /// # Errors
 /// The errors of [`generate`].
@@ -149,17 +150,17 @@ pub fn to_rust(specification: &Specification, config: &Config) -> Result<String,
     Ok(format!("//! Made of {from} by farcall.\n\n#![allow(dead_code)]\n\n{items}"))
 }
 
-/// Joins the items. Each may get an attribute that allows it to be unused, because an included file has no
-/// head for that attribute.
+/// Joins the items to a text. If `leave` is true, each gets an attribute that allows it to be unused, because
+/// an included file cannot have that attribute at its head.
 fn rust_items(specification: &Specification, config: &Config, leave: bool) -> Result<String, Refused> {
     let tokens = generate(specification, config)?;
     let file: syn::File =
-        syn::parse2(tokens).map_err(|why| Refused(format!("the Rust made of it is none: {why}")))?;
+        syn::parse2(tokens).map_err(|why| Refused(format!("the generated code is not valid Rust: {why}")))?;
     let mut text = String::new();
     let mut after_constant = true;
     for item in file.items {
         let constant = matches!(item, syn::Item::Const(_));
-        // Constants in a row stay together.
+        // There are no empty lines between constants that follow each other.
         if !text.is_empty() && (!constant || !after_constant) {
             text.push('\n');
         }
@@ -174,17 +175,18 @@ fn rust_items(specification: &Specification, config: &Config, leave: bool) -> Re
 }
 
 /// Returns the tree as an `.x` file, for rpcgen and other readers of the language. Macros, namespaces and
-/// included files are resolved; all else keeps its name. The text is read back first, to check that it has
-/// the same meaning.
+/// included files are resolved; everything else keeps its name. The text is read back first, to check that it
+/// has the same meaning.
 ///
 /// # Errors
-/// When rpcgen, and the C that it makes, have no form for something with the same meaning. The error gives
+/// When rpcgen, or the C that it generates, cannot express something with the same meaning. The error gives
 /// the reason.
 pub fn to_x(specification: &Specification) -> Result<String, Refused> {
     print::to_x(specification)
 }
 
-/// Returns each version of each program as tools see it, with the wire types of the generated Rust.
+/// Returns the run-time description of each version of each program, with the wire types of the generated
+/// Rust. Tools use it to make calls.
 ///
 /// # Errors
 /// Those of [`generate`].
@@ -192,7 +194,7 @@ pub fn interfaces(specification: &Specification) -> Result<Vec<Version>, Refused
     Ok(model::versions(&Plan::new(specification, &Config::new())?))
 }
 
-/// Returns all types of a tree as tools see them.
+/// Returns the run-time description of all types of a tree.
 ///
 /// # Errors
 /// Those of [`generate`].

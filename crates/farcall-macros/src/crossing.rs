@@ -47,26 +47,26 @@ struct Crossing {
 
 impl<'ast> Visit<'ast> for Crossing {
     fn visit_type(&mut self, ty: &'ast Type) {
-        let data = "what crosses is data: a struct or an enum with #[derive(farcall::Xdr)]";
+        let data = "what can be sent is data: a struct or an enum with #[derive(farcall::Xdr)]";
         let (what, hint) = match (ty, self.owned) {
-            (Type::Reference(_), Some(owned)) => ("a reference cannot cross here", owned),
-            (Type::Slice(_), Some(owned)) => ("a slice cannot cross here", owned),
+            (Type::Reference(_), Some(owned)) => ("a reference cannot be sent here", owned),
+            (Type::Slice(_), Some(owned)) => ("a slice cannot be sent here", owned),
             (Type::Macro(_) | Type::Verbatim(_), Some(_)) => ("the type must be written out", data),
             (Type::Reference(reference), None) if reference.mutability.is_some() => {
-                ("`&mut` cannot cross: the other side has a copy", "send the value, and return it")
+                ("`&mut` cannot be sent: the other side has a copy", "send the value, and return it")
             }
             (Type::Ptr(_), _) => ("a pointer means nothing in another process", "pass what it points to"),
             (Type::FnPtr(_), _) => {
-                ("a function cannot cross", "the other side has its own; pass data that chooses one")
+                ("a function cannot be sent", "the other side has its own; pass data that chooses one")
             }
             (Type::ImplTrait(_), _) => {
-                ("`impl Trait` cannot cross: the server must know what it decodes", data)
+                ("`impl Trait` cannot be sent: the server must know what it decodes", data)
             }
             (Type::TraitObject(_), _) => {
-                ("`dyn Trait` cannot cross: the server must know what it decodes", data)
+                ("`dyn Trait` cannot be sent: the server must know what it decodes", data)
             }
             (Type::Infer(_), _) => ("the type must be written out", data),
-            (Type::Never(_), _) => ("`!` has no value that could cross", "farcall::Result<()>"),
+            (Type::Never(_), _) => ("`!` has no value that could be sent", "farcall::Result<()>"),
             _ => return visit::visit_type(self, ty),
         };
         self.refusals.add(refuse(ty, what, hint));
@@ -75,14 +75,14 @@ impl<'ast> Visit<'ast> for Crossing {
     fn visit_path(&mut self, path: &'ast Path) {
         let (what, hint) = match path.get_ident() {
             Some(name) if name == "usize" || name == "isize" => (
-                "`usize` and `isize` cannot cross: their width depends on the machine",
+                "`usize` and `isize` cannot be sent: their width depends on the machine",
                 "write `u64` or `i64`, or a narrower type that suffices",
             ),
             Some(name) if name == "str" && self.owned.is_some() => {
                 ("`str` stands alone only as `&str`", "write `String`")
             }
             Some(name) if name == "Self" && self.owned.is_some() => {
-                ("`Self` cannot cross", "a server cannot be passed; export it and pass its name")
+                ("`Self` cannot be sent", "a server cannot be passed; export it and pass its name")
             }
             _ => return visit::visit_path(self, path),
         };
@@ -91,7 +91,11 @@ impl<'ast> Visit<'ast> for Crossing {
 
     fn visit_lifetime(&mut self, lifetime: &'ast Lifetime) {
         if self.owned.is_some() {
-            self.refusals.add(refuse(lifetime, "no lifetime crosses a call", "write the owned type"));
+            self.refusals.add(refuse(
+                lifetime,
+                "a lifetime means nothing in another process",
+                "write the owned type",
+            ));
         }
     }
 

@@ -1,4 +1,5 @@
-//! Implements `include_x!`: reads an `.x` file while the crate is built, and replaces the macro by its Rust.
+//! Implements `include_x!`: reads an `.x` file while the crate is built, and replaces the macro by the Rust
+//! generated from it.
 
 use std::path::PathBuf;
 
@@ -46,7 +47,8 @@ fn root() -> PathBuf {
 
 impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> Result<Arguments> {
-        // A macro of another crate puts `crate = path` before its user's arguments.
+        // `crate = path` is accepted before the file too, because a macro of another crate puts it before its
+        // user's arguments.
         let mut farcall = syn::parse_quote!(::farcall);
         if input.parse::<Option<Token![crate]>>()?.is_some() {
             farcall = assigned(input, Path::parse_mod_style)?;
@@ -122,8 +124,8 @@ mod tests {
                 let options = item.attrs.remove(place).parse_args().expect("options");
                 crate::interface::expand(options, quote!(#item)).expect("an interface")
             }
-            Item::Struct(item) => crate::xdr::derive(quote!(#item)).expect("a type that can cross"),
-            Item::Enum(item) => crate::xdr::derive(quote!(#item)).expect("a type that can cross"),
+            Item::Struct(item) => crate::xdr::derive(quote!(#item)).expect("a type that can be sent"),
+            Item::Enum(item) => crate::xdr::derive(quote!(#item)).expect("a type that can be sent"),
             _ => TokenStream::new(),
         });
         let inner: TokenStream = inner.collect();

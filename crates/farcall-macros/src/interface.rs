@@ -1,5 +1,5 @@
 //! Implements `#[interface]`: reads a trait into the model of `farcall_idl::stubs`. Refuses a trait that
-//! cannot be an interface, with the error at the token that is wrong.
+//! cannot be an interface. The error points at the wrong token.
 
 mod attributes;
 mod signals;
@@ -117,7 +117,7 @@ fn procedure_of(item: TraitItem) -> Result<TraitItemFn> {
     };
     Err(refuse(
         tokens,
-        &format!("an interface holds procedures; {what} cannot cross"),
+        &format!("an interface holds procedures; {what} cannot be sent"),
         "put it outside the trait",
     ))
 }
@@ -170,7 +170,7 @@ fn read_procedure(method: TraitItemFn, next: u32, onc: bool) -> Result<Procedure
     refusals.finish(procedure)
 }
 
-/// Refuses what a procedure cannot have whose callers do not wait.
+/// Refuses what a one-way procedure cannot have. The callers of such a procedure do not wait for it.
 fn check_oneway(procedure: &Procedure, onc: bool, refusals: &mut Refusals) {
     let Procedure { name, output, result, exception, .. } = procedure;
     if !matches!(result, Type::Tuple(unit) if unit.elems.is_empty()) || exception.is_some() {
@@ -258,7 +258,7 @@ fn check_receiver(sig: &Signature) -> Result<()> {
             Err(refuse(receiver, "a procedure cannot have its server to itself", hint))
         }
         ReceiverKind::Reference(_, Some(lifetime), _) => {
-            Err(refuse(lifetime, "no lifetime crosses a call", "write `&self`"))
+            Err(refuse(lifetime, "a lifetime means nothing in another process", "write `&self`"))
         }
         _ => Err(refuse(receiver, "a procedure does not consume its server", hint)),
     }
@@ -285,7 +285,7 @@ fn read_argument(input: FnArg) -> Result<Option<Argument>> {
     Ok(Some(Argument { max, ..Argument::new(name, *argument.ty) }))
 }
 
-/// Returns the return type as written, and the types of the result and of the exception in it.
+/// Returns the return type as it is written, and the types of the result and of the exception that it names.
 fn read_output(output: ReturnType, procedure: &Ident) -> Result<(Type, (Type, Option<Type>))> {
     let hint = "every procedure returns `farcall::Result<T>` or `farcall::Result<T, Exception>`: the call itself may fail";
     let ReturnType::Type(_, written) = output else {

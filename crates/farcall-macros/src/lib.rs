@@ -43,26 +43,27 @@ use proc_macro::TokenStream;
 /// [u8]`) borrow from the packet. Each type parameter gets the trait as a bound.
 ///
 /// A struct whose last field is `Option<Box<Self>>` is a **linked list**. A peer can make it as long as its
-/// packets allow, so loops encode, decode and drop it. For that the derive implements `Drop`, so fields
-/// cannot be moved out of the struct: `take` them. Other recursion is limited in depth.
+/// packets allow, so loops encode, decode and drop it. For that purpose the derive implements `Drop`, so
+/// fields cannot be moved out of the struct: `take` them instead. Other recursion is limited in depth.
 ///
 /// On the item:
 /// - `#[xdr(extensible)]` on a struct: a later version can add fields at the end, each with
 ///   `#[xdr(default)]`. Programs of the older version skip the added fields. Programs of the newer version
-///   take their defaults if they are missing. It costs four bytes for the length.
-/// - `#[xdr(own_drop)]` on a linked list: the derive does not implement `Drop`, because the type does so
-///   itself or no peer can make the list long.
+///   use the defaults of added fields that are missing. The struct's length comes before it and takes four
+///   bytes.
+/// - `#[xdr(own_drop)]` on a linked list: the derive does not implement `Drop`. Use it if the type implements
+///   `Drop` itself, or if no peer can make the list long.
 /// - `#[xdr(crate = path)]`: the path of farcall-xdr, if it is not `::farcall::xdr`. `Exception` is then not
 ///   implemented.
 ///
 /// On a field:
-/// - `#[xdr(max = N)]`: the most bytes of a string or opaque data, or the most elements of a list, set or
-///   map. The maximum is checked when the value is encoded and when it is decoded.
+/// - `#[xdr(max = N)]`: the maximum number of bytes of a string or opaque data, or of elements of a list, set
+///   or map. The maximum is checked when the value is encoded and when it is decoded.
 /// - `#[xdr(with = path)]`: the functions of this module are used instead of the type's traits: `encode(&T,
 ///   &mut Encoder<'_>) -> Result<(), Error>`, `decode(&mut Decoder<'_>) -> Result<T, Error>` and `schema(&mut
 ///   Types) -> Type`.
-/// - `#[xdr(chain)]` on a `Vec`: the value is sent as a linked list of `.x` files, as `farcall::xdr::Chain`
-///   is.
+/// - `#[xdr(chain)]` on a `Vec`: the value is sent as a linked list (`entry *next` in `.x` files), as a
+///   `farcall::xdr::Chain` is.
 /// - `#[xdr(default)]` in an extensible struct: the field is `Default::default()` if the value ends before
 ///   it.
 ///
@@ -126,26 +127,28 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 ///   then has: `#[procedure(0)] fn null(&self) -> farcall::Result<()> { Ok(()) }`.
 ///
 /// **On a procedure**:
-/// - `#[procedure(n)]` pins the procedure's number. A procedure without it has the number after its
-///   predecessor's; the first has 1. So appending procedures is safe. If a procedure is removed, pin its
-///   successor. Programs of two versions recognise a procedure by its number and its name. A renamed
-///   procedure is recognised if either version pins it. The numbers 0 and from 0xffff0000 are reserved for
-///   the runtime.
-/// - `#[oneway]`: callers do not wait, and are told nothing. The calls of one stub are executed in the order in
-///   which they were made, each at most once, and before later calls of that stub. A clone of the stub has an
-///   order of its own. The procedure returns `farcall::Result<()>`; an error at the caller says that the
-///   arguments could not be encoded. `binding().flush()` waits for them.
+/// - `#[procedure(n)]` pins the procedure's number: it sets it to `n`. A procedure without this attribute has
+///   the number after that of the previous procedure; the first has 1. So appending procedures is safe. If
+///   you remove a procedure, pin the next one. Programs of two versions recognise a procedure by its number
+///   and its name. A renamed procedure is recognised if either version pins it. The numbers 0 and from
+///   0xffff0000 are reserved for the runtime.
+/// - `#[oneway]`: callers do not wait, and get no result. The calls of one stub are executed in the order in
+///   which they were made, each at most once, and before later calls of that stub. The calls of a clone of
+///   the stub have an order of their own. The procedure returns `farcall::Result<()>`; an error at the caller
+///   says that the arguments could not be encoded. `binding().flush()` waits for the stub's one-way calls.
 /// - `#[idempotent]`: the procedure may run twice without harm. If its server fails, a call that may have run
 ///   is repeated.
 /// - `#[blocking]`: the procedure may wait for something. It never runs on the thread that receives packets.
-///   It counts as one of the server's threads, but not as one of its workers.
+///   Its thread counts as one of the server's threads, but not as one of its workers.
 /// - `#[uncancelled]`: if the caller gives up the call, a server of `async fn`s still completes the
 ///   procedure's future. Without the attribute the future is dropped. (A server of plain functions can ask
 ///   `context().cancelled()`.)
-/// - `#[deadline(ms = n)]`: the most time that a call may take, unless its caller sets a shorter deadline.
-/// - `#[signal]`: a procedure may raise it in a call, and the caller answers it. It returns its value alone,
-///   and no server implements it. `StoreSignals` raises it, and `StoreClient::catching` takes a
-///   `StoreHandler`:
+/// - `#[deadline(ms = n)]`: the maximum time that a call may take, in milliseconds, unless its caller sets a
+///   shorter deadline.
+/// - `#[signal]` declares a signal: a question that a procedure can raise during a call and that the caller's
+///   handler answers. A signal's return type is the type of the answer alone, and no server implements it. A
+///   procedure raises signals by `StoreSignals`, and a caller handles them by a `StoreHandler`, which it
+///   gives to `StoreClient::catching`:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -183,15 +186,15 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 /// **A stream**: the result or one argument, or both, may be a `farcall::Stream<T>` or a `farcall::Bulk`,
 /// whose items arrive while the call is open. It is awaited and sent by threads or by tasks.
 ///
-/// **On an argument**: `#[xdr(max = n)]` sets the most bytes of a string or opaque data, or the most elements
-/// of a list.
+/// **On an argument**: `#[xdr(max = n)]` sets the maximum number of bytes of a string or opaque data, or of
+/// elements of a list.
 #[proc_macro_attribute]
 pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
     interface::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Makes Rust of an `.x` file (RFC 4506 section 6, RFC 5531 section 12): its constants, its types, and for
-/// each version of each program a trait, with the stubs that [`interface`](macro@interface) makes.
+/// Generates Rust from an `.x` file (RFC 4506 section 6, RFC 5531 section 12): its constants, its types, and,
+/// for each version of each program, a trait with the stubs that [`interface`](macro@interface) makes.
 ///
 /// ```
 /// mod mount {
@@ -217,10 +220,11 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// ```
 ///
 /// After the file's path, in any order:
-/// - `async` also makes the two items for servers of `async fn`s;
+/// - `async` also makes, for each trait, the two items for servers of `async fn`s (see
+///   [`interface`](macro@interface));
 /// - `include = "directory"` names a directory that is searched for included files;
 /// - `define = "NAME=value"` defines a macro of the preprocessor;
-/// - `extern_type("name", path)` gives the Rust type for a type that the file does not declare;
+/// - `extern_type("name", path)` names the Rust type for a type that the file does not declare;
 /// - `external("name", …)` names types that the file does not declare and that have no values in Rust.
 ///
 /// `farcall_idl::build` does the same in a build script, and `farcall gen` on the command line.

@@ -1,4 +1,4 @@
-//! Implements `#[derive(Xdr)]`: makes the wire form of a Rust struct or enum.
+//! Implements `#[derive(Xdr)]`: generates the code that encodes, decodes and describes a struct or an enum.
 
 mod item;
 #[cfg(test)]
@@ -31,11 +31,12 @@ pub fn derive(item: TokenStream) -> syn::Result<TokenStream> {
     })
 }
 
-/// Constants, then the bodies of `Encode`, `Decode` and `Schema`, which all use the constants.
+/// Constants for the tags of an enum, and the bodies of `Encode`, `Decode` and `Schema`, which use the
+/// constants.
 type Bodies = (TokenStream, TokenStream, TokenStream, TokenStream);
 
-/// Returns the place at which errors about `tokens` are shown. Names are resolved as in all generated code,
-/// even if a declarative macro wrote the tokens.
+/// Returns a span for code that is generated for `tokens`: compiler errors are shown at `tokens`, but names
+/// are resolved as in all generated code, even if a declarative macro wrote the tokens.
 fn at(tokens: &impl Spanned) -> Span {
     Span::call_site().located_at(tokens.span())
 }
@@ -103,7 +104,7 @@ fn list_tail(item: &Item) -> Option<(&Field, &[Field])> {
     is_list.then_some((tail, heads))
 }
 
-/// Returns the bodies that encode and decode a linked list. Both are loops, because a list may be too long
+/// Returns the bodies that encode and decode a linked list. Both are loops, because a list can be too long
 /// for recursion.
 fn of_list(item: &Item, heads: &[Field], tail: &Field) -> (TokenStream, TokenStream) {
     let place = in_field(item, &tail.name);
@@ -259,8 +260,8 @@ enum Verb {
     Describe,
 }
 
-/// Generates the call that encodes, decodes or describes a field. It calls a function in the module that
-/// `with` names, a function of farcall, or the type's trait.
+/// Generates the call that encodes, decodes or describes a field. The generated code calls a function in the
+/// module that `with` names, a function of farcall-xdr, or the type's trait.
 fn call(item: &Item, field: &Field, verb: Verb, value: Option<TokenStream>) -> TokenStream {
     let Field { ty, with, max, chain, .. } = field;
     let xdr = &item.xdr;
@@ -290,7 +291,7 @@ fn encode_field(item: &Item, field: &Field, name: &str, value: TokenStream) -> T
     quote!(#encode #place?;)
 }
 
-/// Generates `member: value,` for each field. Errors name the field with `prefix` before its name.
+/// Generates `member: value,` for each field. Errors name the field, with `prefix` before its name.
 fn decode_fields(item: &Item, fields: &[Field], prefix: &str) -> TokenStream {
     let fields = fields.iter().map(|field| {
         let (member, decode) = (&field.member, call(item, field, Verb::Decode, None));
@@ -359,7 +360,7 @@ fn implement_decode(item: &Item, body: TokenStream) -> TokenStream {
     let lifetimes: Vec<Lifetime> = generics.lifetimes().map(|parameter| parameter.lifetime.clone()).collect();
     let clause = generics.make_where_clause();
     for lifetime in lifetimes {
-        // All borrowed data is borrowed from the packet.
+        // Everything that the value borrows, it borrows from the packet.
         clause.predicates.push(syn::parse_quote!('xdr: #lifetime));
     }
     generics.params.insert(0, GenericParam::Lifetime(syn::parse_quote!('xdr)));

@@ -24,8 +24,8 @@ impl Directory {
             .make(&new)
             .and_then(|mut file| {
                 file.write_all(bytes)?;
-                // Some file systems find out only now that the disk is full. Without this, a crash of the
-                // machine could leave an empty file under the name.
+                // Some file systems report only now that the disk is full. Without this call, a crash of the
+                // machine could also leave an empty file under the name.
                 file.sync_all()
             })
             .map_err(|e| io_error("writing", self.path(), &new, e))
@@ -37,7 +37,7 @@ impl Directory {
     }
 }
 
-/// Reads up to `limit + 1` bytes, so that the caller sees when there are too many.
+/// Reads up to `limit + 1` bytes, so that the caller notices if the file has more than `limit`.
 fn read_bounded(file: File, limit: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);

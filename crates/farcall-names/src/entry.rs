@@ -2,21 +2,21 @@
 
 use crate::{Address, Error, Label, MAX_EXPORT, Owner, Result};
 
-/// The most fingerprints of an entry, which has one for each procedure of its interface.
+/// The maximum number of fingerprints of an entry. An entry has one for each procedure of its interface.
 pub const MAX_FINGERPRINTS: usize = 4096;
 
-/// The most bytes of a public key.
+/// The maximum length of a public key in bytes.
 pub const MAX_PUBLIC_KEY: usize = 1024;
 
 /// A registry's entry for one instance of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// The type: the group that this instance is a member of.
+    /// The type. Its instances form a group, of which this instance is a member.
     pub type_name: Label,
     /// The instance.
     pub instance: Label,
-    /// The address at which callers reach it (Grapevine calls this the connect-site).
+    /// The address at which callers reach the instance (Grapevine calls this the connect-site).
     pub address: Address,
     /// The export's identifier. It is random, and each call checks it, so a restart breaks every binding
     /// (Birrell & Nelson 1984, section 2.3).
@@ -25,7 +25,7 @@ pub struct Entry {
     pub fingerprints: Vec<Fingerprint>,
     /// The exporter's public key; empty if it has none. At most [`MAX_PUBLIC_KEY`] bytes.
     pub public_key: Vec<u8>,
-    /// The process that exports it. The entry is void when that process is dead.
+    /// The process that exports the instance. When that process is dead, the entry is void.
     pub owner: Owner,
 }
 
@@ -34,9 +34,10 @@ pub struct Entry {
 pub struct Fingerprint {
     /// The procedure's number.
     pub number: u32,
-    /// A hash of its wire types.
+    /// A hash of the procedure's wire types.
     pub types: u64,
-    /// A hash of its name. Its lowest bit is not part of the hash: it is 1 if the number is pinned.
+    /// A hash of the procedure's name. The lowest bit is not part of the hash: it is 1 if the source fixes
+    /// the procedure's number.
     pub name: u64,
 }
 
@@ -64,7 +65,7 @@ impl Entry {
         Error::Taken { name: self.name(), owner: self.owner, address: self.address }
     }
 
-    /// Checks that the entry keeps within the bounds. Registries call this before they publish it.
+    /// Checks that the entry is within the bounds. Registries call this before they publish the entry.
     ///
     /// # Errors
     ///

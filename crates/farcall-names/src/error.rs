@@ -9,11 +9,11 @@ use crate::{Address, Owner};
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of a registry. None of them changes the registry's content.
+/// An error of a registry. No error changes the registry's content.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A live process exports this name: another one, or this one already.
+    /// A live process exports this name already: another one, or this one.
     Taken {
         /// The name, as in `FileAccess/ebbets`.
         name: String,
@@ -22,14 +22,15 @@ pub enum Error {
         /// The address at which it is exported.
         address: Address,
     },
-    /// The file or directory cannot be trusted, because another user may have put it there.
+    /// The file or directory cannot be trusted, because another user could have put it there.
     Untrusted {
         /// The file or directory.
         path: PathBuf,
         /// What is wrong with it.
         why: Distrust,
     },
-    /// The registry's file cannot be parsed. It is left as it is: look at it, then move it away.
+    /// The registry's file cannot be parsed. It is left as it is. To repair the registry, look at the file,
+    /// and then move it away.
     Corrupt {
         /// The file.
         path: PathBuf,
@@ -76,11 +77,11 @@ pub enum Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Distrust {
-    /// It is a symbolic link: it could lead anywhere.
+    /// It is a symbolic link, which can lead anywhere.
     SymbolicLink,
-    /// It is no directory.
+    /// It is not a directory.
     NotADirectory,
-    /// It is no regular file.
+    /// It is not a regular file.
     NotAFile,
     /// This user owns it, not the user that this process runs as.
     Owner(u32),

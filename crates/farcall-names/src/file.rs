@@ -19,10 +19,10 @@ const TURN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A registry that all processes of a user on one machine share, with nothing to install.
 ///
-/// It is one text file, `names`, in a directory of its own. Readers take no lock: a writer replaces the whole
-/// file, so a reader sees the old or the new one. Writers take turns by locks on the files `lock` and `next`
-/// beside it; a writer that gets no turn within 10 s fails with [`Error::Busy`]. Readers skip an entry whose
-/// owner has died, and the next writer removes it.
+/// The registry is one text file, `names`, in a directory of its own. Readers take no lock: a writer replaces
+/// the whole file, so a reader sees the old or the new one. Writers take turns by locks on the files `lock`
+/// and `next` in the same directory. A writer that gets no turn within 10 s fails with [`Error::Busy`].
+/// Readers skip an entry whose owner has died, and the next writer removes it.
 ///
 /// A file that cannot be parsed is never replaced: the error names the file and the line, and the file stays
 /// as it is. It also stays as it is when the disk is full.
@@ -31,7 +31,7 @@ const TURN_PATIENCE: Duration = Duration::from_secs(10);
 ///
 /// The directory is created with mode 0700. Readers and writers refuse it if another user owns it, if its
 /// mode lets others in, or if it is a symbolic link: otherwise a user who created it first in `/tmp` could
-/// claim every name. Its files are opened relative to the directory that was examined.
+/// claim every name. The files are opened relative to the directory that was examined.
 #[derive(Clone, Debug)]
 pub struct File {
     path: PathBuf,
@@ -55,7 +55,8 @@ impl File {
         &self.path
     }
 
-    /// Reads the file, with entries of dead owners. A missing directory or file is an empty registry.
+    /// Reads the file. The table still has the entries of dead owners. A missing directory or file counts as
+    /// an empty registry.
     fn load(&self, directory: &Directory) -> Result<Table> {
         let Some(bytes) = directory.read(NAMES, MAX_FILE)? else {
             return Ok(Table::default());
@@ -78,8 +79,8 @@ impl File {
         Ok(Listing::new(table.version(), entries.cloned().collect()))
     }
 
-    /// Removes the entries of dead owners, lets `change` alter the table, and writes it, alone among all
-    /// processes.
+    /// Removes the entries of dead owners, lets `change` alter the table, and writes it. No other process
+    /// writes at the same time.
     fn update<T>(
         &self,
         directory: &Directory,
@@ -101,7 +102,7 @@ impl File {
         Ok(result)
     }
 
-    /// Lets `remove` take an entry out, if there is a registry. Returns whether it did.
+    /// Lets `remove` take an entry out, if there is a registry. Returns whether an entry was taken out.
     fn remove(&self, remove: impl FnOnce(&mut Table, &mut Judge) -> Result<bool>) -> Result<bool> {
         match Directory::open(&self.path)? {
             Some(directory) => self.update(&directory, remove),

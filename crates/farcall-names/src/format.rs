@@ -8,8 +8,8 @@
 //!
 //! The first line has the version of the format, and that of the registry. The last line has the number of
 //! entries, so that a truncated file is noticed. The fields `fingerprints` and `key` are omitted when they
-//! are empty. The parser accepts any bytes, and returns a table or a [`Fault`] in linear time. It needs no
-//! more memory than a few times its input.
+//! are empty. The parser accepts any bytes, and returns a table or a [`Fault`] in linear time. It needs at
+//! most a few times the memory of its input.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ use crate::entry::{MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
 use crate::table::{Held, Table};
 use crate::{Address, Entry, Fingerprint, Label, Owner};
 
-/// The most bytes of a registry's file.
+/// The maximum size of a registry's file in bytes.
 pub const MAX_FILE: usize = 4 << 20;
 
 const MAGIC: &str = "farcall-names";

@@ -1,10 +1,10 @@
 //! The registry of names: which instances export a type, and where.
 //!
-//! An interface is found by its *type* and its *instance* (Birrell & Nelson 1984, section 2.1). The
-//! type says what is wanted (`FileAccess`), the instance says which implementor of it (`ebbets`).
-//! A registry plays the part that Grapevine plays there (section 2.2): a type is a group whose
-//! members are instances, and an instance is an individual with a connect-site, to which farcall
-//! adds the export's identifier, the fingerprints of its procedures and its public key.
+//! An interface is found by its *type* and its *instance* (Birrell & Nelson 1984, section 2.1). The type says
+//! what is wanted (`FileAccess`), the instance says which implementor of it (`ebbets`). A registry has the
+//! role that Grapevine, a name service, has in that paper (section 2.2): a type is a group whose members are
+//! instances, and an instance is an individual with a connect-site (an address). farcall adds the export's
+//! identifier, the fingerprints of its procedures and its public key.
 //!
 //! - [`Name`] is what a user writes: `FileAccess`, `FileAccess/ebbets`,
 //!   `udp://10.0.0.7:7000/FileAccess`, `udp://ebbets.example.org:7000/FileAccess`.
@@ -30,8 +30,8 @@
 //! # Who may export a name
 //!
 //! A process that can write to a registry can claim to be any server in it, so a registry's access control
-//! decides who may export a name (section 2.3). The embedded registries leave that to the operating system:
-//! [`Memory`] belongs to one process, and [`File`] insists on a directory that only its user can enter.
+//! decides who may export a name (section 2.3). The registries of this crate leave that to the operating
+//! system: [`Memory`] belongs to one process, and [`File`] requires a directory that only its user can enter.
 //! Neither distinguishes two programs of the same user.
 
 #![forbid(unsafe_code)]

@@ -9,8 +9,8 @@ use farcall_base::lock;
 
 /// A registry within one process: for programs that are their own servers, and for tests.
 ///
-/// Clones share one registry. All entries belong to this process, so none is ever dead, and a name stays
-/// taken until its registration is dropped.
+/// Clones share one registry. All entries belong to this process, so their owner is never dead, and a name
+/// stays taken until its registration is dropped or withdrawn.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     table: Arc<Mutex<Table>>,

@@ -6,14 +6,14 @@ use std::str::FromStr;
 
 use farcall_base::canonical;
 
-/// The most bytes of a [`Label`].
+/// The maximum length of a [`Label`] in bytes.
 pub const MAX_LABEL: usize = 128;
 
-/// The most bytes of a type and an instance together, with the `/` between them. An importer sends both in
-/// one field, which has no more room.
+/// The maximum length of a type and an instance together, with the `/` between them, in bytes. An importer
+/// sends both in one field, which has no more room.
 pub const MAX_EXPORT: usize = 255;
 
-/// The most bytes of a [`Name`].
+/// The maximum length of a [`Name`] in bytes.
 pub const MAX_NAME: usize = 512;
 
 /// A name to bind to: a type, an instance of a type, or an address.
@@ -93,8 +93,8 @@ pub struct Label(Box<str>);
 /// The name of a host, known to be well-formed (RFC 952, RFC 1123 section 2.1).
 ///
 /// It has at most 253 bytes in parts with a dot between them: from 1 to 63 ASCII letters, digits, `_` and
-/// `-`, no `-` first or last. A text that ends in a number is not a host's name, because it is or was meant
-/// to be an address.
+/// `-`, no `-` first or last. A text whose last part is a number is not a host's name, because it is, or was
+/// meant to be, an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host(Box<str>);
 
@@ -106,7 +106,7 @@ pub struct NameError {
     fault: Fault,
 }
 
-/// The kind of an error in a name. `part` says in which part of the name it is.
+/// The kind of an error in a name. `part` says which part of the name has the error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
@@ -211,7 +211,7 @@ enum Place {
     Host(Host, u16),
 }
 
-/// Parses an address, or a host and a port.
+/// Parses an address. If `takes_host` is true, a host and a port are accepted too.
 fn place(scheme: Scheme, takes_host: bool, part: Part<'_>) -> Found<Place> {
     match socket_address(part) {
         Err((at, Fault::Address)) if takes_host => host_and_port(part).unwrap_or(Err((at, Fault::Address))),
@@ -219,7 +219,8 @@ fn place(scheme: Scheme, takes_host: bool, part: Part<'_>) -> Found<Place> {
     }
 }
 
-/// Parses a host and a port. Returns the error if the port is wrong, and `None` if there is no host.
+/// Parses a host and a port. Returns `None` if the text is not of that form. Returns an error if the port is
+/// missing or 0.
 fn host_and_port(part: Part<'_>) -> Option<Found<Place>> {
     let (host, port) = part.split(':');
     let host = Host::parse(host.text)?;
@@ -450,7 +451,7 @@ impl AsRef<str> for Label {
 
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A name may come from anywhere and have any length, so it is shown escaped and shortened.
+        // A name can come from anywhere and have any length, so it is shown escaped and shortened.
         const MAX_SHOWN_CHARS: usize = 80;
         let shown: String = self.name.chars().take(MAX_SHOWN_CHARS).collect();
         let more = if shown.len() < self.name.len() { "..." } else { "" };

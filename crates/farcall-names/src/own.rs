@@ -1,9 +1,9 @@
 //! The entries that this process keeps published in registry files.
 //!
-//! An entry names its owner by process number and start time, which a process keeps when it executes another
-//! program (execve(2)). So an entry of this process may have been left by its former program: then nothing
-//! serves it, and the name may be published again. This module notes the entries that the present program has
-//! published.
+//! An entry names its owner by process number and start time. A process keeps both when it executes another
+//! program (execve(2)). So an earlier program of this process can have left an entry of this process. No
+//! program serves such an entry any more, and its name may be published again. This module notes the entries
+//! that the present program has published, to tell them from the others.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -15,11 +15,11 @@ use farcall_base::lock;
 /// Identifies a published entry: its name, the export's identifier, and the revision.
 type Mark = (String, u64, u64);
 
-/// The number of this process's registrations with each mark. There can be several only in different
-/// directories.
+/// The number of this process's registrations with each mark. There are several with one mark only if they
+/// are in different directories.
 static OWN: Mutex<BTreeMap<Mark, usize>> = Mutex::new(BTreeMap::new());
 
-/// Notes that this process keeps an entry published, until it is dropped.
+/// Notes that this process keeps an entry published. Dropping this value ends that.
 pub(crate) struct Own(Mark);
 
 impl Own {

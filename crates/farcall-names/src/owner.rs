@@ -5,11 +5,11 @@ use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 
-/// Identifies a process, also among processes that have had or will have the same number.
+/// Identifies a process, and distinguishes it from earlier and later processes with the same number.
 ///
-/// The system reuses process numbers, so the start time is kept beside the number, and the boot and the
+/// The system reuses process numbers, so this also holds the process's start time, and the boot and the
 /// process namespace in which both have a meaning. On systems other than Linux, and where `/proc` is not
-/// mounted, only the number is known; unknown fields are 0.
+/// mounted, only the number is known. Unknown fields are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Owner {
@@ -28,7 +28,7 @@ pub struct Owner {
 pub enum Liveness {
     /// The process runs.
     Alive,
-    /// The process has exited, or the machine was booted since.
+    /// The process has exited, or the machine was booted in the meantime.
     Dead,
     /// The process belongs to another process namespace, such as a container's, or the system does not say.
     /// Its entries are listed, but a process that exports the same name replaces them.
@@ -39,8 +39,8 @@ impl Owner {
     /// Returns the calling process.
     pub fn current() -> Self {
         let pid = std::process::id();
-        // A `/proc` that shows another number for this process belongs to another namespace, and cannot be
-        // used.
+        // If `/proc` shows another number for this process, it belongs to another process namespace and
+        // cannot be used.
         let stat =
             proc_file("self/stat").ok().filter(|stat| stat.split(' ').next() == Some(&pid.to_string()));
         let Some(stat) = stat else {
@@ -77,8 +77,8 @@ impl Owner {
         self.judged(stat.as_deref().and_then(parse_stat), || runs(self.pid))
     }
 
-    /// Returns whether the owner is alive. `stat` is the state and the start time of the process that has its
-    /// number now, if they can be read. `runs` says whether there is any process with that number.
+    /// Returns whether the owner is alive. `stat` is the state and the start time of the process that has the
+    /// owner's number now, if they can be read. `runs` says whether any process has that number.
     fn judged(&self, stat: Option<(char, u64)>, runs: impl FnOnce() -> Liveness) -> Liveness {
         match stat {
             // A zombie has exited, but its parent has not asked for its exit status.
@@ -86,8 +86,8 @@ impl Owner {
                 Liveness::Dead
             }
             Some(_) => Liveness::Alive,
-            // The process may be hidden from this one (proc_pid(5), hidepid), or there may be no descriptor
-            // to look: that does not prove that it is dead.
+            // That the state cannot be read does not prove that the process is dead: it can be hidden from
+            // this one (proc_pid(5), hidepid), or this process can lack a free descriptor.
             None if runs() == Liveness::Dead => Liveness::Dead,
             None => Liveness::Unknown,
         }
@@ -152,11 +152,11 @@ fn proc_file(path: &str) -> io::Result<String> {
     const MAX_BYTES: u64 = 4096;
     let mut bytes = Vec::new();
     fs::File::open(format!("/proc/{path}"))?.take(MAX_BYTES).read_to_end(&mut bytes)?;
-    // A program may have any bytes in its name.
+    // A program's name can have any bytes.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns whether any process has that number. Where start times are unknown, nothing more can be known.
+/// Returns whether any process has that number. Without start times, nothing more can be known.
 #[cfg(unix)]
 fn runs(pid: u32) -> Liveness {
     use rustix::io::Errno;

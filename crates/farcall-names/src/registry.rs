@@ -8,17 +8,17 @@ use crate::{Entry, Label, Result};
 
 /// A registry of names: exporters publish to it, importers ask it.
 ///
-/// The rest of farcall holds it as an `Arc<dyn Registry>`. Every method except [`Registry::route`] may block
-/// for as long as the registry's medium does (a lock on a file, a round trip to a server), so no call asks a
-/// registry.
+/// The rest of farcall holds it as an `Arc<dyn Registry>`. Every method except [`Registry::route`] can block
+/// for as long as the registry's medium does (a lock on a file, a round trip to a server). So farcall asks a
+/// registry when it binds, and never during a call.
 ///
-/// An answer is a hint, as in Cedar: the instance may be gone when it is called. The call finds that out,
-/// because each call checks the export's identifier.
+/// An answer is only a hint: the instance can be gone when it is called. The call notices that, because each
+/// call checks the export's identifier.
 pub trait Registry: Send + Sync {
     /// Publishes `entry` until the registration is dropped or withdrawn, or its owner dies.
     ///
-    /// It replaces a former entry of the same name if the owner of that is dead, or if an earlier program of
-    /// this process published it (execve(2)).
+    /// It replaces an earlier entry of the same name if the owner of that entry is dead, or if an earlier
+    /// program of this process published it (execve(2)).
     ///
     /// # Errors
     ///
@@ -32,7 +32,8 @@ pub trait Registry: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Error::Taken`](crate::Error::Taken) if another live process owns it; otherwise an error of the registry's medium.
+    /// [`Error::Taken`](crate::Error::Taken) if another live process owns the entry; otherwise an error of
+    /// the registry's medium.
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool>;
 
     /// Returns the instances of a type whose owners are not known to be dead, by ascending name. Returns an
@@ -61,7 +62,7 @@ pub trait Registry: Send + Sync {
     /// Returns a number that changes whenever an entry is published or withdrawn.
     ///
     /// A client that follows a group polls this number, and lists the group again when it differs from
-    /// [`Listing::version`]. It need not change when an owner dies, until a writer notices.
+    /// [`Listing::version`]. When an owner dies, the number changes only once a writer has noticed that.
     ///
     /// # Errors
     ///
@@ -69,9 +70,9 @@ pub trait Registry: Send + Sync {
     fn version(&self) -> Result<u64>;
 
     /// Returns an address of the registry. A server that is bound to all addresses of its host (`0.0.0.0`)
-    /// publishes the address from which its host sends to this one, because the registry's clients can be
-    /// expected to reach that too. A loopback address says that all clients are on this machine. Does not
-    /// block.
+    /// must choose one to publish. It publishes the address from which its host sends to this one, because
+    /// the registry's clients can be expected to reach that address too. A loopback address says that all
+    /// clients are on this machine. Does not block.
     ///
     /// The default is `None`: then such a server must be told which address to publish.
     fn route(&self) -> Option<IpAddr> {
@@ -98,8 +99,9 @@ impl Listing {
 
 /// Keeps an entry published; dropping it withdraws the entry.
 ///
-/// It withdraws only the entry that it published. If that was withdrawn otherwise and the name was published
-/// again, the older registration has no effect. Nor has the copy that a forked child inherits.
+/// It withdraws only the entry that it published. If that entry was withdrawn in another way and the name was
+/// published again, the older registration has no effect. The copy that a forked child inherits has no effect
+/// either.
 #[must_use = "dropping a registration withdraws its entry"]
 pub struct Registration {
     name: String,

@@ -1,4 +1,4 @@
-//! A table of entries with versions, which every registry keeps.
+//! A table of entries with versions. Every registry keeps its entries in one.
 
 use std::collections::BTreeMap;
 
@@ -46,8 +46,8 @@ impl Table {
         self.held.get(&key(type_name, instance))
     }
 
-    /// Adds an entry with its revision, as it was read from a file. Returns false if an entry of that name
-    /// was there already. Then the table is invalid.
+    /// Adds an entry with its revision, as it was read from a file. Returns false if the table had an entry
+    /// of that name already; then the file is invalid.
     pub(crate) fn restore(&mut self, held: Held) -> bool {
         self.held.insert(key(&held.entry.type_name, &held.entry.instance), held).is_none()
     }

@@ -6,27 +6,27 @@ use std::time::Duration;
 use crate::Spares;
 use crate::mutant::Mutant;
 
-/// The largest datagram that is sent before a larger one was seen to arrive, in bytes.
+/// The largest datagram that is sent before a larger one is known to arrive, in bytes.
 pub const BASE_DATAGRAM: usize = 1200;
 
 /// The largest datagram that is ever sent, in bytes: UDP's limit over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 
-/// How many bytes a sender on the same machine may be ahead of the receiver by default: alone, and while
-/// other calls are made beside its long message. Bytes under way there fill the receiver's socket, and all
-/// other datagrams wait behind them.
+/// By default, how many bytes of a message a sender on the same machine may send before they are
+/// acknowledged. Such bytes fill the receiver's socket, and all other datagrams queue up behind them.
 const LOCAL_WINDOW: u32 = 2 << 20;
+/// The same bound while other calls are made during a long message.
 const SHARED_LOCAL_WINDOW: u32 = 32 << 10;
 
-/// A client's patience if its calls do not say otherwise.
+/// A client's patience with a silent server, unless its calls say otherwise.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A client that waits for calls is heard this many times in its patience, but not more often than
-/// `SHORTEST_INTERVAL` allows.
+/// A client that waits for calls sends something at least this many times within its patience, but not more
+/// often than `SHORTEST_INTERVAL` allows.
 const WORDS: u32 = 5;
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Returns the longest silence of a client of that patience while it waits for calls (docs/protocol.md,
+/// Returns how long a client with this patience is silent at most while it waits for calls (docs/protocol.md,
 /// section 6.1).
 pub(crate) fn interval(patience: Duration) -> Duration {
     (patience / WORDS).max(SHORTEST_INTERVAL)
@@ -46,9 +46,9 @@ pub struct ClientConfig {
     /// The longest time between two probes of a call that the server says is running.
     pub max_probe: Duration,
     /// A call fails when the server has been silent this long and `patience_probes` probes went unanswered. A
-    /// server that does not hear from the client for that long, and a fifth more, cancels the client's calls.
+    /// server that hears nothing from the client for six fifths of this time cancels the client's calls.
     pub patience: Duration,
-    /// See `patience`.
+    /// How many probes must go unanswered before a call fails; see `patience`.
     pub patience_probes: u32,
     /// Whether a server is given up sooner when the network says that nobody listens at its port.
     pub heeds_refusals: bool,
@@ -56,21 +56,23 @@ pub struct ClientConfig {
     pub max_outstanding: u32,
     /// The largest result that is accepted, in bytes.
     pub max_result: u32,
-    /// How many bytes the sender of a large result may be ahead of what has arrived.
+    /// How many bytes of a long result the server may send before they are acknowledged.
     pub window: u32,
-    /// `window` if both ends are on one machine.
+    /// The maximum of `window` if both ends are on one machine.
     pub local_window: u32,
-    /// `window` if both ends are on one machine and other calls are made beside a long message.
+    /// The maximum of `window` if both ends are on one machine and other calls are made during a long
+    /// message.
     pub shared_local_window: u32,
     /// Whether the server's address is a loopback address, so that datagrams to it do not leave the machine.
-    /// If the server says the same of our address, datagrams carry no checksum (docs/protocol.md, "Tag").
+    /// If the server says the same of this client's address, datagrams carry no checksum (docs/protocol.md,
+    /// "Tag").
     pub loopback: bool,
     /// The largest datagram that path-MTU probing tries, in bytes; [`BASE_DATAGRAM`] switches probing off.
     pub max_datagram: usize,
-    /// Long buffers. The conversations that have clones of this configuration share them.
+    /// Long empty buffers for reuse. All conversations with clones of this configuration share them.
     pub spares: Arc<Spares>,
-    /// A secret that the server shares. With it everything is sealed in the scheme for tests, and nothing
-    /// else is accepted.
+    /// A secret that is shared with the server. If there is one, everything is sealed in the scheme for
+    /// tests, and nothing else is accepted.
     #[cfg(feature = "test-scheme")]
     pub secret: Option<[u8; 16]>,
     /// A deliberate fault, for the simulator.
@@ -104,29 +106,32 @@ impl Default for ClientConfig {
 /// Settings of the serving end.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The maximum number of conversations. Beyond it, the one that was idle longest is forgotten.
+    /// The maximum number of conversations. Beyond this number, the server forgets a conversation that was
+    /// idle for long.
     pub max_conversations: usize,
-    /// The maximum number of activities of one conversation. A call of a higher one is refused, `Ran::No`.
+    /// The maximum number of activities of one conversation. A call with a higher activity number is refused,
+    /// `Ran::No`.
     pub max_activities: u32,
     /// The largest arguments that are accepted, in bytes.
     pub max_arguments: u32,
-    /// Bytes of arguments being reassembled, for all conversations together.
+    /// The maximum of the bytes of arguments that are arriving in fragments, for all conversations together.
     pub reassembly_budget: usize,
-    /// Bytes of results held for retransmission, for all conversations together.
+    /// The maximum of the bytes of results that are held for retransmission, for all conversations together.
     pub held_budget: usize,
-    /// Bytes of results being sent in fragments, for all conversations together. A single result may exceed
-    /// it.
+    /// The maximum of the bytes of results that are being sent in fragments, for all conversations together.
+    /// A single result may exceed it.
     pub sending_budget: usize,
-    /// How long a result is held that its caller does not acknowledge.
+    /// How long a result is held if its caller does not acknowledge it.
     pub hold: Duration,
-    /// How many bytes the sender of large arguments may be ahead of what has arrived. All senders share it.
+    /// How many bytes of long arguments clients may send before they are acknowledged, divided among all that
+    /// send.
     pub window: u32,
-    /// `window` if both ends are on one machine.
+    /// The maximum of `window` if both ends are on one machine.
     pub local_window: u32,
     /// The largest datagram that is sent or echoed.
     pub max_datagram: usize,
-    /// A secret that the clients share. With it everything is sealed in the scheme for tests, and nothing
-    /// else is accepted.
+    /// A secret that is shared with the clients. If there is one, everything is sealed in the scheme for
+    /// tests, and nothing else is accepted.
     #[cfg(feature = "test-scheme")]
     pub secret: Option<[u8; 16]>,
     /// A deliberate fault, for the simulator.

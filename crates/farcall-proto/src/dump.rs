@@ -1,4 +1,4 @@
-//! Datagrams as text, for people who read captures.
+//! Converts datagrams to text, for people who read captures.
 //!
 //! ```
 //! use farcall_proto::dump::{dump, from_hex};
@@ -17,13 +17,13 @@ use crate::wire::{
     self, Bind, Credit, Data, Ended, Frame, Frames, Handshake, Header, Position, Ticket, Welcome,
 };
 
-/// A datagram that was taken apart.
+/// The header and the frames of a datagram, as text.
 #[derive(Debug)]
 pub struct Dump {
     header: Header,
     len: usize,
     frames: Vec<String>,
-    /// The frames after these could not be read.
+    /// Whether there are more frames, which could not be read.
     malformed: bool,
 }
 
@@ -39,10 +39,11 @@ impl fmt::Display for NotOurs {
 
 impl std::error::Error for NotOurs {}
 
-/// Takes a datagram apart.
+/// Converts a datagram to text.
 ///
 /// # Errors
-/// It is too short, of another wire version or scheme, or its tag is wrong.
+/// When the datagram is too short, has another wire version, is in a scheme that needs keys, or has a wrong
+/// tag.
 pub fn dump(datagram: &[u8]) -> Result<Dump, NotOurs> {
     if datagram.len() < wire::HEADER + Scheme::Open.tag() {
         return Err(NotOurs(format!("{} bytes: too short for a header and a tag", datagram.len())));
@@ -74,17 +75,17 @@ pub fn dump(datagram: &[u8]) -> Result<Dump, NotOurs> {
 }
 
 impl Dump {
-    /// The receiver's identifier of the conversation, zero when the sender does not know it.
+    /// Returns the receiver's identifier of the conversation, or zero if the sender does not know it.
     pub fn conversation(&self) -> u64 {
         self.header.conversation
     }
 
-    /// The datagram's number.
+    /// Returns the datagram's number.
     pub fn number(&self) -> u64 {
         self.header.number
     }
 
-    /// The frames, a line each, padding left out.
+    /// Returns the frames, a line each, without padding.
     pub fn frames(&self) -> &[String] {
         &self.frames
     }
@@ -175,7 +176,7 @@ fn text(frame: &Frame<'_>) -> String {
     }
 }
 
-/// The text of a DATA.
+/// Returns the text of a DATA frame.
 fn data(position: Position, d: &Data<'_>) -> String {
     format!(
         "DATA {} {} bytes from {}{}{}{}",
@@ -188,7 +189,7 @@ fn data(position: Position, d: &Data<'_>) -> String {
     )
 }
 
-/// The text of a CREDIT.
+/// Returns the text of a CREDIT frame.
 fn credit(position: Position, c: &Credit<'_>) -> String {
     format!(
         "CREDIT {} through {}, limit {}, beyond {:?}{}",
@@ -200,7 +201,7 @@ fn credit(position: Position, c: &Credit<'_>) -> String {
     )
 }
 
-/// The text of a BIND.
+/// Returns the text of a BIND frame.
 fn bind(b: &Bind<'_>) -> String {
     let name = String::from_utf8_lossy(b.name);
     let renew = b.renew.as_ref();
@@ -247,10 +248,10 @@ fn bytes(part: &wire::Part<'_>) -> String {
     }
 }
 
-/// The bytes that a row of hexadecimal digits stands for; white space is passed over.
+/// Returns the bytes that hexadecimal digits stand for. White space is ignored.
 ///
 /// # Errors
-/// Which character is not a digit, or that the last byte lacks one.
+/// When a character is not a hexadecimal digit, or the last byte has only one digit.
 pub fn from_hex(text: &str) -> Result<Vec<u8>, NotOurs> {
     let mut bytes = Vec::with_capacity(text.len() / 2);
     let mut high = None;

@@ -1,11 +1,11 @@
-//! What fuzz targets and the simulation's hostile peer need to make datagrams by hand. Random bytes would not
-//! get past the checksum to the decoders behind it.
+//! Functions with which fuzz targets and the simulation's hostile peer make datagrams by hand. Random bytes
+//! would fail the checksum and never reach the decoders.
 
 use crate::scheme::{Direction, Scheme, Seal};
 pub use crate::wire::kinds;
 use crate::wire::{self, HEADER, Numbers, Target};
 
-/// A datagram of the open scheme with these frames, correctly sealed. `conversation` is the receiver's
+/// Makes a datagram of the open scheme with these frames, correctly sealed. `conversation` is the receiver's
 /// identifier.
 pub fn seal(conversation: u64, number: u64, frames: &[u8]) -> Vec<u8> {
     let mut datagram = vec![0; HEADER + frames.len() + Scheme::Open.tag()];
@@ -15,7 +15,7 @@ pub fn seal(conversation: u64, number: u64, frames: &[u8]) -> Vec<u8> {
     datagram
 }
 
-/// The bytes between header and tag of a datagram, whatever they are.
+/// Returns the bytes between a datagram's header and its tag, unchecked.
 pub fn frames(datagram: &[u8]) -> &[u8] {
     wire::frames_of(datagram, Scheme::Open).unwrap_or_default()
 }

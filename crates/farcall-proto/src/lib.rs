@@ -5,11 +5,11 @@
 //!
 //! - a **caller** keeps one [`client::Conversation`] for each server endpoint it talks to;
 //! - a **server** keeps one [`server::Server`] for each socket it exports on;
-//! - both are fed by `handle` (a datagram came), `handle_timeout` (the time that `timeout` named
-//!   has come) and the calls of their users, and emptied by `transmit` until it returns `None`.
+//! - both are fed by `receive` (a datagram came), `handle_timeout` (the time that `timeout` named has come)
+//!   and the calls of their users, and emptied by `transmit` until it returns `None`.
 //!
-//! One rule for whoever drives them: hand in every datagram that has arrived *before* acting on a
-//! timer (Satyanarayanan & Siegel 1990, section V-C).
+//! The program that drives them must keep one rule: hand in every datagram that has arrived *before* acting
+//! on a timer (Satyanarayanan & Siegel 1990, section V-C).
 
 #![forbid(unsafe_code)]
 
@@ -37,19 +37,21 @@ pub use spares::Spares;
 pub use ticket::Holder;
 pub use wire::{Fingerprint, MAX_NAME, Route, VERSION, route};
 
-/// The address of what an option holds, or 0: whether any of several is there is one comparison then.
+/// Returns the address of what an option holds, or 0 if it holds nothing. The addresses of several options,
+/// combined by `|`, show by one comparison whether all are empty.
 #[inline(always)]
 fn address<T>(held: &Option<Box<T>>) -> usize {
     held.as_deref().map_or(0, |held| std::ptr::from_ref(held).addr())
 }
 
-/// Procedures with these numbers and greater ones access memory: whoever receives their calls executes them.
+/// Procedures with this number and greater ones access exported memory. The thread that receives a call of
+/// one also executes it.
 pub const ACCESSES: u32 = 0xffff_4000;
 
-/// Of them, procedures with these numbers and greater ones only read: a server holds no result of theirs, and
-/// executes them again when their call comes again.
+/// Procedures with this number and greater ones only read memory. A server does not keep their results: when
+/// such a call comes again, it executes the procedure again.
 pub const READINGS: u32 = 0xffff_8000;
 
-/// The most bytes of a POST. That many fit a datagram of 1,200 bytes with a tag of 16, beside a TICKET whose
-/// rest has 40 bytes.
+/// The maximum length of a POST in bytes. A POST of this length fits a datagram of 1,200 bytes with a tag of
+/// 16 bytes, together with a TICKET frame whose variable part has 40 bytes.
 pub const MAX_POST: usize = 1_064;

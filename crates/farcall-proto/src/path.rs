@@ -1,4 +1,4 @@
-//! What is known of the way to a peer: round-trip time, congestion window, datagram size.
+//! What is known of the path to a peer: round-trip time, congestion window, datagram size.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,29 +8,30 @@ use crate::config::BASE_DATAGRAM;
 use crate::transfer::{Heard, Next, Outgoing, Room};
 use crate::wire::Select;
 
-/// The way to a peer, and the fragments that are under way there: of arguments at a client, of results at a
-/// server.
+/// The path to a peer, and the count of fragments that were sent on it: of arguments at a client, of results
+/// at a server.
 #[derive(Debug, Default)]
 pub(crate) struct Path {
     pub round_trip: RoundTrip,
     pub congestion: Congestion,
-    /// Bytes of fragments that are under way, of all messages.
+    /// Bytes of fragments, of all messages, that were sent and are neither acknowledged nor counted as lost.
     pub in_flight: u32,
-    /// How far the peer lets a message go before it has any of it, by its word on the last.
+    /// How many bytes of a new message the peer allows at once, to judge by what it allowed for the last
+    /// message.
     granted: u32,
-    /// Activities whose messages wait for room in the congestion window. While there is room, one of them is
-    /// in the queue of those that send, and wakes the next when it has had its turn.
+    /// Activities whose messages wait for room in the congestion window. While there is room, one activity at
+    /// a time is in the queue of those that send, and wakes the next when it has had its turn.
     pub waiting: VecDeque<u32>,
 }
 
 impl Path {
-    /// A message of `total` bytes, of which nothing was sent.
+    /// Makes a message of `total` bytes of which nothing was sent.
     pub fn begin(&self, total: usize) -> Box<Outgoing> {
         Box::new(Outgoing::new(total as u32, self.granted))
     }
 
-    /// Chooses what of a message is sent next, in datagram `number`: at most `max` bytes of a datagram of
-    /// `datagram` bytes. No more than `window` bytes are to be under way.
+    /// Chooses the part of a message to send next, in datagram `number`: at most `max` bytes in a datagram of
+    /// `datagram` bytes. At most `window` bytes may be unacknowledged.
     pub fn send_next(
         &mut self,
         (now, number): (Time, u64),
@@ -47,15 +48,16 @@ impl Path {
         next
     }
 
-    /// Lets a message wait for room in the congestion window. `waits` is whether it waits.
+    /// Queues an activity to wait for room in the congestion window, unless `waits` says that it is queued.
+    /// Sets `waits`.
     pub fn wait(&mut self, activity: u32, waits: &mut bool) {
         if !std::mem::replace(waits, true) {
             self.waiting.push_back(activity);
         }
     }
 
-    /// Learns from what the receiver of a message has. What was sent more than `patience` ago is lost if the
-    /// receiver has waited in vain.
+    /// Learns from the report of a message's receiver. If the receiver has waited in vain, what was sent more
+    /// than `patience` ago counts as lost.
     pub fn heard(
         &mut self,
         (now, patience): (Time, Duration),
@@ -78,8 +80,8 @@ impl Path {
         heard
     }
 
-    /// Takes what was sent of a message more than `patience` ago as lost, because its receiver has waited in
-    /// vain. Returns when the earliest of it was sent.
+    /// Counts what was sent of a message more than `patience` ago as lost, because its receiver has waited in
+    /// vain. Returns when the earliest lost fragment was sent.
     pub fn overdue(&mut self, now: Time, outgoing: &mut Outgoing, patience: Duration) -> Option<Time> {
         let before = outgoing.in_flight;
         let lost = outgoing.overdue(now, patience);
@@ -88,15 +90,15 @@ impl Path {
     }
 }
 
-/// The smoothed round-trip time (RFC 6298 section 2, without the variance: the first retransmission
-/// waits for three round trips, which leaves room enough).
+/// The smoothed round-trip time (RFC 6298 section 2). Unlike there, the variance is not measured: the first
+/// retransmission waits for three round trips, which is margin enough.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RoundTrip {
-    /// In nanoseconds; zero before anything was measured.
+    /// The round-trip time in nanoseconds, or zero before the first measurement.
     smoothed: u64,
     /// How often in a row an answer came only after its call was sent again.
     backoff: u8,
-    /// When that last grew.
+    /// When `backoff` last grew.
     grown: Time,
 }
 
@@ -105,7 +107,7 @@ impl RoundTrip {
         (self.smoothed > 0).then(|| Duration::from_nanos(self.smoothed))
     }
 
-    /// Learns from one exchange that was answered at once and took `nanos`.
+    /// Learns from a round trip of `nanos` nanoseconds, which the peer answered at once.
     #[inline]
     pub fn sample(&mut self, nanos: u64) {
         self.smoothed = match self.smoothed {
@@ -114,24 +116,27 @@ impl RoundTrip {
         };
     }
 
-    /// An answer came after its call was sent again, so nobody knows to which. Perhaps the way has
-    /// become longer than our patience, which grows until an answer comes in time (Karn & Partridge
-    /// 1987); that one is believed. Calls that were sent before it grew say nothing of what it is now:
-    /// of many at once some are always lost, and their answers come together.
+    /// Notes that an answer came after its call was sent again, so it is unknown which of the two was
+    /// answered. Perhaps the round trip has become longer than the wait before a retry. So that wait doubles
+    /// until an answer comes in time, whose round trip is then measured (Karn & Partridge 1987). Calls that
+    /// were sent before the wait last grew do not count: of many calls at once some are always lost, and
+    /// their answers come together.
     pub fn late(&mut self, first_sent: Time, now: Time) {
         if first_sent >= self.grown {
             (self.backoff, self.grown) = ((self.backoff + 1).min(6), now);
         }
     }
 
-    /// Whether the call of this number is to be measured: nothing is known, or it is its turn.
+    /// Returns whether to measure the call of this number. One call in 8 is measured, or each while nothing
+    /// is known.
     #[inline]
     pub fn wants(&self, sequence: u64) -> bool {
         const ONE_IN: u64 = 8;
         self.smoothed == 0 || self.backoff > 0 || sequence.is_multiple_of(ONE_IN)
     }
 
-    /// Learns from a call, whose time has the procedure's in it: only if that can have been short.
+    /// Learns from a call that took `nanos` nanoseconds. That includes the procedure's time, so a call that
+    /// took much longer than the known round trip is ignored.
     #[inline]
     pub fn sample_call(&mut self, nanos: u64) {
         if self.backoff > 0 {
@@ -142,9 +147,9 @@ impl RoundTrip {
         }
     }
 
-    /// How long to wait for an answer before asking again, in nanoseconds. One answer that came
-    /// very late, because an end was stopped or a network held it, must not silence the next calls
-    /// for as long.
+    /// Returns how long to wait for an answer before the first retry, in nanoseconds, from `least` to `most`.
+    /// The maximum matters after an answer that came very late because an end was stopped: the next calls
+    /// must not wait as long.
     #[inline]
     pub fn patience(&self, least: u64, most: u64) -> u64 {
         ((self.smoothed * 3).max(least) << self.backoff).min(most).max(least)
@@ -158,9 +163,9 @@ pub(crate) struct Congestion {
     window: u32,
     threshold: u32,
     recovering_since: Option<Time>,
-    /// The shortest round trip of a fragment, and how many in a row were longer than that by much, while it
-    /// doubles.
+    /// While the window doubles: the shortest round trip of a fragment.
     least: Duration,
+    /// While the window doubles: how many round trips in a row were much longer than `least`.
     slower: u8,
 }
 
@@ -172,8 +177,8 @@ impl Default for Congestion {
 }
 
 impl Congestion {
-    /// Bytes that may be under way when datagrams have `datagram` bytes: never less than four
-    /// datagrams or eight small ones, so that a lossy path is slow and not stuck.
+    /// Returns how many bytes may be unacknowledged when datagrams have `datagram` bytes. These are never
+    /// less than four datagrams or eight small ones, so that a path with losses is slow but not stuck.
     pub fn window(&self, datagram: usize) -> u32 {
         self.window.max(Self::floor(datagram))
     }
@@ -182,9 +187,9 @@ impl Congestion {
         (4 * datagram).max(8 * BASE_DATAGRAM) as u32
     }
 
-    /// What is left of it with so many bytes under way, for one message while `others` wait. Its receiver is
-    /// asked often enough for no more than a quarter of the window to wait for that, and for bursts to be
-    /// short. No more than `most` is to be under way.
+    /// Returns the room for one message while `in_flight` bytes are unacknowledged and `others` more messages
+    /// wait. Its receiver is asked for a report after at most a quarter of the window, so that bursts stay
+    /// short. At most `most` bytes may be unacknowledged.
     pub fn room(&self, datagram: usize, in_flight: u32, others: usize, most: u32) -> Room {
         let window = self.window(datagram).min(most);
         let share = u32::try_from(others + 1).map_or(0, |sharers| window / 4 / sharers);
@@ -192,8 +197,8 @@ impl Congestion {
         Room { window, left: window.saturating_sub(in_flight), quantum, shared: others > 0 }
     }
 
-    /// `bytes` of the `in_flight` that were under way have arrived. The window grows only if it was in the
-    /// way (RFC 9002 section 7.8), and up to `most`.
+    /// Notes that `bytes` of the `in_flight` unacknowledged bytes have arrived. The window grows, up to
+    /// `most`, but only if it was the bound on sending (RFC 9002 section 7.8).
     pub fn arrived(&mut self, bytes: u32, in_flight: u32, datagram: usize, most: u32) {
         let window = self.window(datagram);
         if in_flight < window / 2 {
@@ -207,9 +212,9 @@ impl Congestion {
         self.window = window.saturating_add(more).min(most.max(window));
     }
 
-    /// A fragment's round trip took so long. When they grow a queue does, and the window shall not double
-    /// into it, for everybody there would lose much at once (RFC 9406, simplified: a few samples in a row
-    /// decide).
+    /// Notes how long a fragment's round trip took. When round trips grow, a queue on the path is growing.
+    /// Then the window stops doubling, because an overflowing queue loses much at once (RFC 9406, simplified:
+    /// a few samples in a row decide).
     pub fn took(&mut self, sample: Duration) {
         const IN_A_ROW: u8 = 3;
         if self.window >= self.threshold {
@@ -223,7 +228,8 @@ impl Congestion {
         }
     }
 
-    /// Fragments were lost, the earliest of them sent at `since`: the window shrinks once a round.
+    /// Shrinks the window because fragments were lost, the earliest of them sent at `since`. It shrinks at
+    /// most once a round trip.
     pub fn lost(&mut self, now: Time, since: Time, datagram: usize) {
         if self.recovering_since.is_some_and(|t| since < t) {
             return;
@@ -234,7 +240,8 @@ impl Congestion {
     }
 }
 
-/// Sizes to try, in bytes of UDP payload: Ethernet with a tunnel's room, jumbo frames, loopback.
+/// The datagram sizes to try, in bytes of UDP payload. They suit Ethernet with room for a tunnel's header,
+/// jumbo frames, and loopback.
 const LADDER: [usize; 4] = [1452, 8952, 32_000, 64_000];
 
 /// Sizes that did not pass are tried again after this long (RFC 8899 section 5.1.1).
@@ -247,10 +254,10 @@ pub(crate) struct Mtu {
     /// The largest datagram that is known to pass, in bytes.
     pub datagram: usize,
     largest: usize,
-    /// The next step of the ladder to try; past its end when none is.
+    /// The index in `LADDER` of the next size to try, or its length if there is none.
     step: usize,
     attempts: u8,
-    /// Whether the size was ever another than the first, so that the peer must be told of it.
+    /// Whether the size was ever raised, so that the peer must be told of it.
     pub raised: bool,
     tried: Time,
 }
@@ -260,7 +267,8 @@ impl Mtu {
         Mtu { datagram: BASE_DATAGRAM, largest, step: LADDER.len(), ..Mtu::default() }
     }
 
-    /// Something larger than a datagram is to be sent or is coming: try larger ones.
+    /// Begins to try larger datagrams, because a message that is longer than a datagram is being sent or
+    /// received.
     pub fn want(&mut self, now: Time) {
         if self.step < LADDER.len() || self.datagram >= self.largest {
             return;
@@ -272,13 +280,13 @@ impl Mtu {
         }
     }
 
-    /// Whether there may be a probe to send.
+    /// Returns whether there may be a probe to send.
     #[inline]
     pub fn tries(&self) -> bool {
         self.step < LADDER.len()
     }
 
-    /// The size of the next probe to send.
+    /// Returns the size of the next probe to send.
     pub fn next(&mut self) -> Option<usize> {
         while let Some(&size) = LADDER.get(self.step) {
             self.step += 1;
@@ -289,7 +297,7 @@ impl Mtu {
         None
     }
 
-    /// A datagram of `size` bytes went and came.
+    /// Notes that a datagram of `size` bytes has passed both ways.
     pub fn passed(&mut self, size: usize) {
         if size <= self.largest && size > self.datagram {
             self.datagram = size;
@@ -297,8 +305,9 @@ impl Mtu {
         }
     }
 
-    /// Nothing gets through: perhaps because it is too large (RFC 8899 section 4.3, black holes).
-    /// Larger sizes are tried anew, since it may have been something else.
+    /// Returns to the smallest size, because nothing gets through, perhaps because datagrams are too large
+    /// (RFC 8899 section 4.3, black holes). Larger sizes are tried again later, since the cause may have been
+    /// another.
     pub fn fall_back(&mut self) {
         if self.datagram > BASE_DATAGRAM {
             self.datagram = BASE_DATAGRAM;

@@ -1,10 +1,10 @@
 //! How a datagram is sealed (docs/protocol.md, "Tag"): the security schemes, the length of each one's tag,
 //! and the key of a conversation.
 //!
-//! Neither released scheme has secrets. The open scheme has a checksum that no accident passes; the local
-//! scheme, between two ends on one machine, needs none. A scheme with secrets is to be added here, and its
-//! agreement on a key in both ends' `handshake.rs`: sealing and opening know the conversation, the datagram's
-//! number, its direction and the key.
+//! Neither released scheme has secrets. The open scheme has a checksum, which detects accidental changes. The
+//! local scheme, between two ends on one machine, has none. A scheme with secrets would be added here, and
+//! its agreement on a key in the `handshake.rs` of both ends. Sealing and opening already get what it would
+//! need: the conversation, the datagram's number, its direction and the key.
 
 #[cfg(feature = "test-scheme")]
 mod keyed;
@@ -20,18 +20,18 @@ use xxhash_rust::xxh3::xxh3_64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Scheme {
-    /// Without secrets: a checksum.
+    /// No secrets. The tag is a checksum.
     #[default]
     Open = 0,
-    /// Without secrets, for datagrams that never leave the machine: their length.
+    /// No secrets, for datagrams that never leave the machine. The tag is the datagram's length.
     Local = 1,
-    /// A keyed MAC, for tests: it shows that every place which a scheme with secrets needs is there.
+    /// A keyed MAC, for tests. It shows that the protocol has every place that a scheme with secrets needs.
     #[cfg(feature = "test-scheme")]
     Keyed = 3,
 }
 
 impl Scheme {
-    /// The scheme of that number, if this side speaks it.
+    /// Returns the scheme of that number, if this build has it.
     #[inline(always)]
     pub fn of(number: u8) -> Option<Scheme> {
         match number {
@@ -43,7 +43,7 @@ impl Scheme {
         }
     }
 
-    /// Bytes of the tag that ends a datagram.
+    /// Returns how many bytes the tag at the end of a datagram takes.
     #[inline(always)]
     pub const fn tag(self) -> usize {
         match self {
@@ -53,13 +53,13 @@ impl Scheme {
         }
     }
 
-    /// Its bit in the set of schemes that BIND offers.
+    /// Returns the scheme's bit in the set of schemes that a BIND offers.
     pub const fn bit(self) -> u32 {
         1 << self as u32
     }
 
-    /// Whether the scheme has secrets. A conversation in such a scheme keeps to it, and ignores everything
-    /// that is not sealed with its key.
+    /// Returns whether the scheme has secrets. A conversation in a scheme with secrets never changes to
+    /// another, and ignores everything that is not sealed with its key.
     #[inline(always)]
     pub const fn has_secrets(self) -> bool {
         match self {
@@ -97,15 +97,15 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    /// The seal of datagrams that belong to no conversation, or to one in a scheme without secrets.
+    /// Returns the seal of datagrams that belong to no conversation, or to one in a scheme without secrets.
     #[inline(always)]
     pub fn without_key(scheme: Scheme, direction: Direction) -> Seal {
         Seal { scheme, key: Key::NONE, direction }
     }
 
     /// Writes the tag into the last bytes of the datagram of this number, for the receiver's `conversation`.
-    /// If some of the datagram's bytes, `inserted`, stand elsewhere, the seal must [allow
-    /// it](Seal::closes_around).
+    /// `inserted` is the number of the datagram's bytes that are in another buffer. Unless it is 0,
+    /// [`Seal::closes_around`] must be true.
     #[inline(always)]
     pub fn close(&self, datagram: &mut [u8], (conversation, number): (u64, u64), inserted: usize) {
         debug_assert!(inserted == 0 || self.closes_around());
@@ -131,12 +131,12 @@ impl Seal {
         let _ = (conversation, number);
     }
 
-    /// Whether the tag can be made while some of the datagram's bytes stand elsewhere.
+    /// Returns whether the tag can be computed while some of the datagram's bytes are in another buffer.
     pub fn closes_around(&self) -> bool {
         self.scheme == Scheme::Local
     }
 
-    /// The bytes before the tag, if the tag is right or not to be checked.
+    /// Returns the bytes before the tag, if the tag is right or `check` is false.
     #[inline(always)]
     pub fn open<'d>(
         &self,

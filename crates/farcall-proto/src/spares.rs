@@ -1,5 +1,5 @@
-//! Keeps long buffers to be used again, so that a long message needs no fresh memory. They are few, of
-//! bounded size, and are freed when none was asked for in the last second.
+//! Keeps long buffers for reuse, so that a long message needs no fresh memory. Their number and size are
+//! bounded, and they are freed when none was asked for in the last second.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -11,15 +11,17 @@ use crate::Time;
 /// The shortest buffer that is kept, in bytes.
 pub(crate) const SHORTEST: usize = 16 << 10;
 
-/// The longest buffer that is kept, the maximum number of buffers, and the maximum of their bytes together.
-const LONGEST: usize = 8 << 20;
-const MOST: usize = 16;
-const MOST_BYTES: usize = 16 << 20;
+/// The longest buffer that is kept, in bytes.
+const MAX_BUFFER_BYTES: usize = 8 << 20;
+/// The maximum number of buffers that are kept.
+const MAX_BUFFERS: usize = 16;
+/// The maximum size of all kept buffers together, in bytes.
+const MAX_ALL_BYTES: usize = 16 << 20;
 
 /// How long buffers are kept after one was last asked for.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Long buffers to be used again. All conversations of an endpoint share them.
+/// Long buffers for reuse. All conversations of an endpoint share them.
 #[derive(Debug, Default)]
 pub struct Spares {
     kept: Mutex<Kept>,
@@ -49,7 +51,7 @@ impl Spares {
     /// Keeps a buffer if it is long enough and there is room.
     #[inline]
     pub fn give(&self, buffer: Vec<u8>) {
-        if (SHORTEST..=LONGEST).contains(&buffer.capacity()) {
+        if (SHORTEST..=MAX_BUFFER_BYTES).contains(&buffer.capacity()) {
             self.keep(buffer);
         }
     }
@@ -59,7 +61,7 @@ impl Spares {
         buffer.clear();
         let mut kept = lock(&self.kept);
         let bytes: usize = kept.buffers.iter().map(Vec::capacity).sum();
-        if kept.buffers.len() < MOST && bytes + buffer.capacity() <= MOST_BYTES {
+        if kept.buffers.len() < MAX_BUFFERS && bytes + buffer.capacity() <= MAX_ALL_BYTES {
             kept.buffers.push(buffer);
         }
     }
@@ -93,8 +95,10 @@ mod tests {
 
     #[test]
     fn spare_buffers_are_bounded_in_number_and_in_total_size() {
-        let quarter = MOST_BYTES / 4;
-        for (capacity, most) in [(SHORTEST, MOST), (quarter, 4), (quarter + 1, 3), (LONGEST, 2)] {
+        let quarter = MAX_ALL_BYTES / 4;
+        for (capacity, most) in
+            [(SHORTEST, MAX_BUFFERS), (quarter, 4), (quarter + 1, 3), (MAX_BUFFER_BYTES, 2)]
+        {
             let spares = Spares::default();
             for _ in 0..3 {
                 (0..100).for_each(|_| spares.give(Vec::with_capacity(capacity)));
@@ -105,7 +109,7 @@ mod tests {
             }
         }
         let spares = Spares::default();
-        for capacity in [SHORTEST - 1, LONGEST + 1] {
+        for capacity in [SHORTEST - 1, MAX_BUFFER_BYTES + 1] {
             spares.give(Vec::with_capacity(capacity));
         }
         assert_eq!(spares.take(Time::default(), 1), None);

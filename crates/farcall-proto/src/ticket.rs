@@ -1,5 +1,5 @@
-//! Tickets: what a server gives at binding instead of remembering who bound
-//! (docs/protocol.md, "Tickets and horizon"; Liskov, Shrira & Wroclawski 1991).
+//! Tickets, which a server gives to clients that bind, so that it need not remember them (docs/protocol.md,
+//! "Tickets and horizon"; Liskov, Shrira & Wroclawski 1991).
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use crate::scheme::keyed_hash;
 use crate::wire::{self, StaleReason, Ticket};
 use crate::{Mutant, Rule, Time};
 
-/// Makes and checks the tickets of one incarnation.
+/// Makes and checks the tickets of one incarnation (one run of a server).
 pub(crate) struct Issuer {
     mac_key: [u8; 16],
     id_key: [u8; 16],
@@ -19,10 +19,12 @@ pub(crate) struct Issuer {
     ids: u64,
 }
 
-/// Whom a ticket was given to: all that the incarnation that gave it needs to make its MAC again.
+/// The client that holds a ticket: all that the incarnation which issued the ticket needs to compute its MAC
+/// (message authentication code) again.
 ///
-/// Only the incarnation and its client know the MAC; no other process on their machine does. So the
-/// incarnation can prove by it, outside UDP, who it is (docs/shared-memory.md, "Meeting").
+/// Only the incarnation and the client know the MAC; no other process on their machine does. So the
+/// incarnation can prove its identity to the client outside UDP, by the MAC (docs/shared-memory.md,
+/// "Meeting").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The identifier that the client chose for the conversation.
@@ -35,13 +37,14 @@ pub struct Holder {
     pub address: SocketAddr,
 }
 
-/// The answer to a question that only the incarnation that gave a ticket, and its client, can compute.
+/// Returns the answer to a question. Only the incarnation that issued the ticket with this MAC, and its
+/// client, can compute it.
 pub(crate) fn answer(mac: &[u8; 16], question: &[u8]) -> [u8; 16] {
     keyed_hash(mac, &[question]).as_bytes()
 }
 
 impl Issuer {
-    /// A new incarnation, from fresh entropy.
+    /// Begins a new incarnation. `secret` is fresh entropy.
     pub fn new(now: Time, secret: &[u8; 32]) -> Issuer {
         let mut keys = [[0; 16]; 2];
         keys[0].copy_from_slice(&secret[..16]);
@@ -51,20 +54,21 @@ impl Issuer {
         Issuer { mac_key, id_key, incarnation, born: now, issued: 0, ids: 0 }
     }
 
-    /// A key of this incarnation's for something else.
+    /// Derives a key of this incarnation for another purpose.
     pub fn key_for(&self, purpose: &[u8]) -> [u8; 16] {
         keyed_hash(&self.id_key, &[purpose]).as_bytes()
     }
 
-    /// Returns a new identifier for a conversation with this client. It cannot be guessed, and is not given
-    /// twice. Only an incarnation that is restored from a snapshot may give an identifier again that it gave
-    /// after the snapshot, and then only to the same client.
+    /// Returns a new identifier for a conversation with this client. The identifier cannot be guessed and is
+    /// unique. There is one exception: an incarnation that is restored from a snapshot can give out again an
+    /// identifier that it gave out after the snapshot, but only to the same client.
     pub fn conversation(&mut self, client: u64) -> u64 {
         self.ids += 1;
         keyed_hash(&self.id_key, &[&self.ids.to_le_bytes(), &client.to_le_bytes()]).h1.max(1)
     }
 
-    /// A ticket for a new conversation, newer than every other and than `horizon`.
+    /// Issues a ticket for a new conversation. Its date is later than that of every other ticket, and later
+    /// than `horizon`.
     pub fn issue(
         &mut self,
         now: Time,
@@ -78,8 +82,8 @@ impl Issuer {
         self.date(&Holder { client, issued: self.issued, conversation, address }, Cow::Borrowed(&[]))
     }
 
-    /// Makes a ticket with the date of `ticket`, for another address or with another rest. Because it keeps its
-    /// date, a call that ran under the old ticket does not run again under the new one.
+    /// Makes a ticket with the date of `ticket`, for another address or with another `rest`. Because the date
+    /// stays the same, a call that ran under the old ticket does not run again under the new one.
     pub fn dated_as(
         &self,
         Ticket { client, issued, .. }: &Ticket<'_>,
@@ -98,7 +102,7 @@ impl Issuer {
     }
 
     /// Checks that this incarnation gave `ticket` to `from` for `conversation`. The error says that another
-    /// incarnation gave it, or that it is of another address, or forged.
+    /// incarnation gave the ticket, or that it is for another address or forged.
     pub fn verify(
         &self,
         ticket: &Ticket<'_>,
@@ -118,8 +122,8 @@ impl Issuer {
         Ok(())
     }
 
-    /// The [answer] that proves this incarnation to the holder of one of its tickets. For anybody else's
-    /// ticket it is some number.
+    /// Returns the [answer] that proves this incarnation's identity to the holder of one of its tickets. For
+    /// the ticket of another incarnation the answer is a meaningless number.
     pub fn prove(&self, holder: &Holder, question: &[u8]) -> [u8; 16] {
         answer(&self.date(holder, Cow::Borrowed(&[])).mac, question)
     }

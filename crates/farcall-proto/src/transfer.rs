@@ -1,9 +1,9 @@
-//! Messages of more than one datagram: what has arrived, what is to be sent
+//! Messages of more than one datagram: keeps track of what has arrived and of what is to be sent
 //! (docs/protocol.md, "Fragments").
 //!
-//! A message is a row of bytes; fragments are ranges of it, so that the datagram size may change
-//! while it is under way. The receiver says what it has ([`Incoming`], in a SELECT frame); the
-//! sender sends what is missing ([`Outgoing`]).
+//! A message is a sequence of bytes, and its fragments are ranges of it, so that the datagram size can change
+//! while the message is being sent. The receiver ([`Incoming`]) reports what it has in a SELECT frame; the
+//! sender ([`Outgoing`]) sends what is missing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,16 +11,18 @@ use std::time::Duration;
 use crate::Time;
 use crate::wire::{END_LEN, Extent, Fragment, Select};
 
-/// How far a sender may go before it has heard from the receiver, in bytes.
+/// How many bytes of a message a sender may send before it has heard from the receiver.
 pub(crate) const INITIAL_WINDOW: u32 = 12_000;
 
-/// Ranges beyond the first gap that a receiver remembers; a fragment that would need more is dropped.
+/// The maximum number of ranges beyond the first gap that a receiver remembers. It drops a fragment that
+/// would need more.
 const MAX_BEYOND: usize = 256;
 
-/// Fragments under way at once, of one message: what a SELECT is compared with.
+/// The maximum number of fragments of one message that were sent and are not yet acknowledged. Each SELECT is
+/// compared with all of them.
 const MAX_FLIGHT: usize = 1024;
 
-/// No sender goes further, whatever its receiver allows, so that no place overflows.
+/// No sender goes beyond this byte of a message, whatever its receiver allows, so that no position overflows.
 const MAX_PLACE: u64 = 1 << 62;
 
 /// A fragment counts as lost when this many that were sent after it have arrived.
@@ -30,26 +32,27 @@ const REORDER: u64 = 3;
 ///
 /// Bytes that came in order are in one buffer, which grows with them. Bytes that came ahead of a gap are in
 /// the buffer, too, if it has room for them; otherwise they are in a piece of their own until the gap is
-/// filled. So a message holds at most twice the bytes that have arrived of it, and [`PIECE`] bytes for each
-/// piece. If the buffer was used before, and is large enough, disorder costs nothing.
+/// filled. So a message takes at most twice the memory of its bytes that have arrived, and [`PIECE`] bytes
+/// for each piece. In a reused buffer that is large enough, fragments out of order need no further memory.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
     total: u32,
-    /// The bytes before `through`, and those of pieces that are in place.
+    /// The bytes before `through`, and the bytes of pieces that are stored at their final place.
     buffer: Vec<u8>,
     /// Every byte before this one has arrived.
     pub through: u32,
-    /// What arrived beyond `through`: sorted, no byte twice. Two may touch.
+    /// What arrived beyond `through`, sorted, without overlap. Two pieces can touch.
     pieces: Vec<Piece>,
-    /// Bytes of memory that the pieces hold.
+    /// The bytes of memory that the pieces take.
     ahead: usize,
-    /// What the buffer had room for before anything had come.
+    /// The capacity of the buffer before anything had arrived, in bytes.
     pub lent: usize,
     limit: u32,
-    /// What is taken though it was not allowed: its sender may go by what an earlier message was.
+    /// Bytes before this one are accepted even beyond `limit`, because the sender can still be following the
+    /// limit of an earlier message.
     widest: u32,
     largest: u64,
-    /// Something has come since the last SELECT, and its sender is to hear of it.
+    /// Whether something has arrived since the last SELECT.
     unacknowledged: bool,
     asked: bool,
 }
@@ -59,7 +62,7 @@ pub(crate) struct Incoming {
 struct Piece {
     start: u32,
     end: u32,
-    /// The bytes; empty if they are in the message's buffer.
+    /// The bytes, or nothing if they are in the message's buffer.
     bytes: Vec<u8>,
 }
 
@@ -73,25 +76,27 @@ impl Piece {
     }
 }
 
-/// What a piece costs besides its bytes: its place in the list, which may be half empty.
+/// What a piece costs besides its bytes: its place in the list, and as much again because half of the list
+/// can be unused.
 const PIECE: usize = 2 * size_of::<Piece>();
 
 /// What became of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It brought bytes that were missing.
+    /// The fragment brought bytes that were missing.
     New,
-    /// It brought the last bytes that were missing.
+    /// The fragment brought the last bytes that were missing.
     Complete,
-    /// It was here already, or lies beyond what may be sent.
+    /// The fragment had arrived before, lies beyond what the sender may send, or could not be stored.
     Nothing,
-    /// It contradicts what is known of the message.
+    /// The fragment contradicts what is known of the message.
     Contradiction,
 }
 
 impl Incoming {
-    /// A message of `total` bytes of which nothing has arrived, to be put together in `buffer`, which is
-    /// empty. The first `window` bytes may come unasked, and the first `widest` are taken.
+    /// Makes a message of `total` bytes of which nothing has arrived. Its bytes are collected in `buffer`,
+    /// which is empty. The sender may send the first `window` bytes at once; the first `widest` bytes are
+    /// accepted.
     pub fn new(total: u32, buffer: Vec<u8>, window: u32, widest: u32) -> Incoming {
         debug_assert!(buffer.is_empty());
         let lent = buffer.capacity();
@@ -99,7 +104,7 @@ impl Incoming {
         Incoming { total, buffer, lent, limit, widest, ..Incoming::default() }
     }
 
-    /// The ranges beyond the first gap that have arrived: sorted, apart from each other.
+    /// Returns the ranges beyond the first gap that have arrived: sorted, with gaps between them.
     pub fn beyond(&self) -> impl Iterator<Item = (u32, u32)> + Clone + '_ {
         let mut pieces = self.pieces.iter().map(|piece| (piece.start, piece.end)).peekable();
         std::iter::from_fn(move || {
@@ -111,42 +116,43 @@ impl Incoming {
         })
     }
 
-    /// What an acknowledgement says besides these ranges.
+    /// Returns what an acknowledgement says besides the ranges beyond the first gap.
     pub fn extent(&self) -> Extent {
         Extent { through: self.through.into(), limit: self.limit.into(), largest: self.largest }
     }
 
-    /// Bytes of memory that the message holds.
+    /// Returns how many bytes of memory the message takes.
     pub fn memory(&self) -> usize {
         self.buffer.capacity() + self.ahead
     }
 
-    /// Makes room for what is to come: a deliberate fault, for the simulator.
+    /// Reserves memory for bytes that have not arrived. A deliberate fault, for the simulator.
     pub fn reserve(&mut self, bytes: u32) {
         self.buffer.reserve(bytes as usize);
     }
 
-    /// Lets the sender go `window` beyond what has arrived; never takes back.
+    /// Allows the sender to send `window` bytes beyond what has arrived. What was allowed before stays
+    /// allowed.
     pub fn grant(&mut self, window: u32) {
         self.limit = self.limit.max(self.through.saturating_add(window));
     }
 
-    /// Remembers that a datagram about this message came.
+    /// Remembers the number of a datagram about this message, if it is the largest so far.
     pub fn note(&mut self, number: u64) {
         self.largest = self.largest.max(number);
     }
 
-    /// Whether the sender should hear what has arrived: it asks, or there is a gap.
+    /// Returns whether to tell the sender what has arrived: it has asked, or there is a gap.
     pub fn acknowledge_due(&self) -> bool {
         self.asked || (self.unacknowledged && !self.pieces.is_empty())
     }
 
-    /// A SELECT was sent.
+    /// Notes that a SELECT was sent.
     pub fn acknowledged(&mut self) {
         (self.unacknowledged, self.asked) = (false, false);
     }
 
-    /// Takes in a fragment that came in datagram `number`.
+    /// Stores a fragment that came in datagram `number`.
     pub fn take(&mut self, number: u64, fragment: Fragment, bytes: &[u8]) -> Taken {
         let (start, len) = (fragment.offset, bytes.len() as u32);
         let Some(end) = start.checked_add(len) else {
@@ -159,7 +165,7 @@ impl Incoming {
         self.unacknowledged = true;
         self.asked |= fragment.ask;
         if end > self.limit.max(self.widest) || end <= self.through {
-            // It does not know what we have, or how far it may go.
+            // The sender does not know what has arrived, or how much it may send: tell it.
             self.asked = true;
             return Taken::Nothing;
         }
@@ -171,7 +177,7 @@ impl Incoming {
         if self.through == self.total { Taken::Complete } else { Taken::New }
     }
 
-    /// Takes in the bytes from `through` on, and the pieces that they reach.
+    /// Appends the bytes that follow `through`, and then the pieces that they reach.
     fn append(&mut self, bytes: &[u8]) {
         self.extend(bytes);
         let mut reach = self.through;
@@ -206,7 +212,7 @@ impl Incoming {
         self.through = end as u32;
     }
 
-    /// Puts bytes into the buffer, which has room for them, at their place.
+    /// Puts bytes into the buffer at their final place. The buffer must have room for them.
     fn put(&mut self, at: usize, bytes: &[u8]) {
         let (end, len) = (at + bytes.len(), self.buffer.len());
         if at > len {
@@ -217,7 +223,8 @@ impl Incoming {
         self.buffer.extend_from_slice(new);
     }
 
-    /// Keeps those bytes of a range beyond the first gap that are not here yet; whether there were any.
+    /// Stores those bytes of a range beyond the first gap that had not arrived. Returns whether there were
+    /// any.
     fn put_ahead(&mut self, start: u32, bytes: &[u8]) -> bool {
         let (mut at, end, mut brought) = (start, start + bytes.len() as u32, false);
         while at < end {
@@ -237,7 +244,7 @@ impl Incoming {
         brought
     }
 
-    /// Adds bytes that none of the pieces has, in front of the piece `next`.
+    /// Adds bytes that no piece has, just before the piece at index `next`. Returns whether there was room.
     fn put_piece(&mut self, next: usize, start: u32, bytes: &[u8]) -> bool {
         let end = start + bytes.len() as u32;
         let in_place = end as usize <= self.buffer.capacity();
@@ -271,8 +278,8 @@ impl Incoming {
         true
     }
 
-    /// Joins a piece with the pieces behind it that it touches and that are no longer than itself. So a byte
-    /// is copied no more often than its piece has doubled, in whatever order fragments come.
+    /// Joins a piece with the pieces after it that touch it and are no longer than it. A byte is copied only
+    /// when its piece at least doubles, so it is copied few times in whatever order fragments come.
     fn join(&mut self, place: usize) {
         while let [this, next, ..] = &mut self.pieces[place..]
             && this.end == next.start
@@ -287,39 +294,41 @@ impl Incoming {
         }
     }
 
-    /// The whole message, once it is complete.
+    /// Returns the whole message. The message must be complete.
     pub fn into_bytes(self) -> Vec<u8> {
         debug_assert_eq!(self.through, self.total);
         self.buffer
     }
 }
 
-/// A message, or a direction of an exchange, that is being sent.
+/// A message that is being sent, or a direction of an exchange: the bytes that this end sends in a signal or
+/// a stream, to which more can be added.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
-    /// How many bytes there are to send, with the end of a direction.
+    /// Returns the number of bytes to send, including the end mark of a direction.
     total: u64,
-    /// Whether it is a direction of an exchange, of which more may be added.
+    /// Whether this is a direction of an exchange.
     stream: bool,
-    /// How many bytes the end of a direction takes, once it has ended. They need no permission.
+    /// The bytes that the end mark of a direction takes, or 0 before its end. The end mark may be sent beyond
+    /// `limit`.
     end: u64,
-    /// Whether the receiver is asked what it has by the last that there is to send.
+    /// Whether the last fragment asks the receiver to report what it has.
     asks_last: bool,
     /// The first byte that was never sent.
     next: u64,
     limit: u64,
     flight: VecDeque<Sent>,
-    /// Bytes that are under way, as far as is known.
+    /// Bytes that were sent and are neither acknowledged nor counted as lost.
     pub in_flight: u32,
-    /// Bytes sent since the receiver was last asked what it has.
+    /// Bytes sent since a fragment last asked the receiver to report what it has.
     unasked: u32,
     lost: VecDeque<(u64, u64)>,
     /// Counts transmissions, so that order is known without the gaps of datagram numbers.
     order: u64,
     /// The latest transmission that is known to have arrived.
     latest: u64,
-    /// What the newest SELECT said: the largest number of a datagram that the receiver had received, and up
-    /// to which byte it had everything.
+    /// What the newest SELECT said: the largest number of a datagram that the receiver had received, and the
+    /// byte before which it had everything.
     newest: (u64, u64),
 }
 
@@ -343,50 +352,52 @@ pub(crate) struct IdleOutgoing {
 /// What is left of the congestion window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// All of it: no fragment is longer.
+    /// The whole congestion window in bytes. No fragment is longer.
     pub window: u32,
     pub left: u32,
-    /// The receiver of a message is asked what it has when so many bytes were sent.
+    /// After this many bytes, a fragment asks the receiver to report what it has.
     pub quantum: u32,
-    /// Other messages wait for their share.
+    /// Whether other messages wait for their share.
     pub shared: bool,
 }
 
 /// What a sender may do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Send this range; `again` if it was sent before, `ask` if the receiver is to say what it has.
+    /// Send this range. `again` says that it was sent before; `ask`, that the receiver is to report what it
+    /// has.
     Range { start: u64, end: u64, again: bool, ask: bool },
     /// There is more to send than the congestion window has room for.
     NoRoom,
-    /// Wait for the receiver's word.
+    /// Send nothing before the receiver reports.
     Nothing,
 }
 
 /// What a SELECT told the sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Heard {
-    /// Bytes that were under way and have arrived.
+    /// The number of bytes that were sent before and are now known to have arrived.
     pub arrived: u32,
     /// When the earliest fragment now known to be lost was sent.
     pub lost_since: Option<Time>,
-    /// When the newest fragment that arrived was sent, if this SELECT answers it at once.
+    /// When the newest fragment that arrived was sent, if the receiver sent this SELECT as soon as that
+    /// fragment came.
     pub answered: Option<Time>,
-    /// Everything has arrived.
+    /// Whether everything has arrived.
     pub complete: bool,
-    /// How far beyond what has arrived the receiver lets us go.
+    /// How many bytes beyond what has arrived the receiver allows.
     pub granted: Option<u32>,
 }
 
 impl Outgoing {
-    /// A message of `total` bytes of which nothing was sent. `granted` is what its receiver let us send
-    /// before it had anything, or so we believe: of the message before.
+    /// Makes a message of `total` bytes of which nothing was sent. `granted` is how many bytes may be sent
+    /// before the receiver has reported, to judge by what it allowed for the last message.
     pub fn new(total: u32, granted: u32) -> Outgoing {
         let limit = INITIAL_WINDOW.max(granted & !3).into();
         Outgoing { total: total.into(), limit, ..Outgoing::default() }
     }
 
-    /// A direction of an exchange, to which nothing was added yet.
+    /// Makes a direction of an exchange, still empty.
     pub fn stream() -> Outgoing {
         Outgoing { stream: true, asks_last: true, ..Outgoing::new(0, 0) }
     }
@@ -410,14 +421,14 @@ impl Outgoing {
         self.total += bytes as u64;
     }
 
-    /// Ends a direction. Its receiver need not be asked what it has if it `answers` anyway.
+    /// Ends a direction. `answers` says that its receiver reports anyway, so that it need not be asked.
     pub fn end(&mut self, answers: bool) {
         debug_assert!(self.stream && self.end == 0);
         (self.end, self.asks_last) = (END_LEN, !answers);
         self.total += END_LEN;
     }
 
-    /// The receiver takes no more of a direction, which so ends where it is: only the end is to be sent.
+    /// Ends a direction of which the receiver wants no more. Only the end mark is still to be sent.
     pub fn cut(&mut self) {
         if self.end == 0 || self.next < self.total {
             self.total = self.next + END_LEN;
@@ -427,7 +438,7 @@ impl Outgoing {
         self.forget_flight();
     }
 
-    /// The receiver needs nothing more of a direction.
+    /// Marks everything as sent and arrived, because the receiver needs nothing more of the direction.
     pub fn finish(&mut self) {
         self.next = self.total;
         self.forget_flight();
@@ -439,43 +450,44 @@ impl Outgoing {
         self.in_flight = 0;
     }
 
-    /// Where a direction ends for its user: how many bytes were added to it.
+    /// Returns how many bytes the user has added to the direction.
     pub fn added(&self) -> u64 {
         self.total - self.end
     }
 
-    /// Whether there is nothing to send and nothing under way.
+    /// Returns whether everything was sent and has arrived.
     pub fn is_idle(&self) -> bool {
         self.next == self.total && self.flight.is_empty() && self.lost.is_empty()
     }
 
-    /// Whether nothing is under way, and nothing may be sent although there is something.
+    /// Returns whether there is something to send that the receiver does not allow yet, and nothing else is
+    /// waiting for acknowledgement.
     pub fn is_blocked(&self) -> bool {
         self.flight.is_empty() && self.lost.is_empty() && self.next < self.total && self.reach() <= self.next
     }
 
-    /// Whether anything that is lost waits to be sent again.
+    /// Returns whether lost fragments wait to be sent again.
     pub fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
 
-    /// How many bytes would be sent next, were there room for them.
+    /// Returns how many bytes would be sent next if there were room for them.
     pub fn wanted(&self) -> u64 {
         let (start, end) = self.lost.front().copied().unwrap_or((self.next, self.reach().max(self.next)));
         end - start
     }
 
-    /// How many bytes there are to send, with the end of a direction.
+    /// Returns the number of bytes to send, including the end mark of a direction.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The first byte that was never sent.
+    /// Returns the position of the first byte that was never sent.
     pub fn sent_through(&self) -> u64 {
         self.next
     }
 
-    /// How far the receiver lets us go.
+    /// Returns the position up to which the receiver allows sending.
     pub fn limit(&self) -> u64 {
         self.limit
     }
@@ -484,10 +496,10 @@ impl Outgoing {
         if self.limit + self.end >= self.total { self.total } else { self.limit }
     }
 
-    /// The next range to send, of at most `max` bytes (a multiple of four).
+    /// Returns the next range to send, of at most `max` bytes (a multiple of four).
     ///
-    /// The receiver is asked what it has by the last that may be sent without its word, and now and then
-    /// before, for that word to come while there is more to send.
+    /// The last fragment that the receiver allows asks it to report what it has. So do some fragments before,
+    /// so that a report comes while there is still more to send.
     pub fn next(&self, max: u32, room: Room) -> Next {
         let (start, last, again) = match self.lost.front() {
             Some(&(start, end)) => (start, end, true),
@@ -495,7 +507,8 @@ impl Outgoing {
         };
         let max = u64::from(max.min(room.window & !3));
         let end = last.min(start.saturating_add(max));
-        // Not a crumb before the receiver's limit, when its word is on the way (RFC 9293 section 3.8.6.2.1).
+        // A small rest before the receiver's limit waits while a report, which can raise the limit, is
+        // expected (RFC 9293 section 3.8.6.2.1).
         let crumb = |rest: u64| last < self.total && !again && rest < max;
         match end - start {
             0 => Next::Nothing,
@@ -516,7 +529,7 @@ impl Outgoing {
         }
     }
 
-    /// The range that [`Outgoing::next`] named was sent in datagram `number`.
+    /// Notes that the range that [`Outgoing::next`] chose was sent in datagram `number`.
     pub fn sent(&mut self, now: Time, number: u64, start: u64, end: u64, ask: bool) {
         self.unasked = if ask { 0 } else { self.unasked + (end - start) as u32 };
         match self.lost.front_mut() {
@@ -529,14 +542,15 @@ impl Outgoing {
         self.flight.push_back(Sent { order: self.order, number, start, end, at: now });
     }
 
-    /// Learns from what the receiver has. `round_trip` tells, for a pull, what must have been lost.
+    /// Learns from the receiver's report. If the report asks for the rest because nothing more came, what was
+    /// sent more than `round_trip` ago counts as lost.
     pub fn heard(&mut self, now: Time, select: &Select<'_>, round_trip: Duration) -> Heard {
         let mut heard = Heard::default();
-        // Fragments are cut there, and a frame's length is a multiple of four.
+        // Fragments begin at multiples of four, because a frame's length is one.
         if select.extent.through > self.total || !select.extent.through.is_multiple_of(4) {
             return heard;
         }
-        // It may have had them from an earlier beginning of ours.
+        // The receiver can have bytes from before this end began to send anew.
         self.next = self.next.max(select.extent.through);
         self.limit = self.limit.max(select.extent.limit.min(MAX_PLACE) & !3);
         let has = |start: u64, end: u64| {
@@ -547,7 +561,7 @@ impl Outgoing {
         let (arrived, in_flight) = (&mut heard.arrived, &mut self.in_flight);
         self.flight.retain_mut(|sent| {
             if !has(sent.start, sent.end) {
-                // A receiver that lacks room may keep only the beginning of a fragment.
+                // A receiver that lacks room can have kept only the beginning of a fragment.
                 let kept = select.extent.through.saturating_sub(sent.start) as u32;
                 sent.start += u64::from(kept);
                 *arrived += kept;
@@ -585,10 +599,10 @@ impl Outgoing {
         heard
     }
 
-    /// Whether the receiver has forgotten bytes that it had acknowledged, because it was restored from an
-    /// earlier state. Either it has received more datagrams than when it acknowledged more bytes, or it lacks
-    /// bytes although everything sent was acknowledged. A SELECT that was overtaken on its way can look like
-    /// the second case; then bytes are sent twice, without harm.
+    /// Returns whether the receiver has forgotten bytes that it had acknowledged, because it was restored
+    /// from an earlier state. There are two signs: a later report acknowledges fewer bytes, or the receiver
+    /// lacks bytes although everything sent was acknowledged. A delayed SELECT can look like the second case;
+    /// then bytes are sent twice, without harm.
     fn has_forgotten(&self, extent: &Extent) -> bool {
         let (largest, through) = self.newest;
         let all_had_arrived = self.flight.is_empty() && self.lost.is_empty();
@@ -602,7 +616,7 @@ impl Outgoing {
         self.limit = limit & !3;
     }
 
-    /// Goes on from the first byte that the receiver lacks, within the limit that it gives now.
+    /// Continues from the first byte that the receiver lacks, within the limit that it gives now.
     #[cold]
     fn go_back(&mut self, extent: &Extent) {
         (self.next, self.limit) = (extent.through, extent.limit & !3);
@@ -610,8 +624,8 @@ impl Outgoing {
         self.newest = (0, 0);
     }
 
-    /// The receiver has waited in vain: what was sent longer than a round trip ago is lost. Gives
-    /// when the earliest of it was sent.
+    /// Counts what was sent longer than a round trip ago as lost, because the receiver has waited in vain.
+    /// Returns when the earliest lost fragment was sent.
     pub fn overdue(&mut self, now: Time, round_trip: Duration) -> Option<Time> {
         self.lose(|sent| now.since(sent.at) > round_trip)
     }
@@ -631,7 +645,7 @@ impl Outgoing {
         since
     }
 
-    /// Forgets what was sent, to begin again from the first byte (the receiver knows nothing).
+    /// Begins again from the first byte, because the receiver has nothing of the message.
     pub fn restart(&mut self) {
         *self = Outgoing::new(self.total as u32, 0);
     }

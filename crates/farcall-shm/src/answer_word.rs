@@ -1,5 +1,8 @@
-//! The word of a slot that says which request was answered last, and whether the caller sleeps or has its
-//! service thread watch.
+//! The word of a slot that says which request was answered last, whether the caller sleeps, and whether the
+//! caller's service thread watches for the answer.
+//!
+//! A slot holds one request and its reply. The caller's service thread waits for the answers of many slots at
+//! once.
 
 use std::time::Duration;
 
@@ -7,14 +10,14 @@ use super::sync::{AtomicU32, Ordering, sleep, wake_one};
 
 /// Flag: the caller sleeps at the word.
 const ASLEEP: u32 = 1;
-/// Flag: the caller's service thread is to be told.
+/// Flag: the server must wake the caller's service thread when it answers.
 const WATCHED: u32 = 2;
 const FLAGS: u32 = ASLEEP | WATCHED;
 
 /// The number of the last answered request, and two flags.
 ///
-/// The caller adds a flag only while the word shows that its answer is not there. The server publishes an
-/// answer's number by an exchange, so it sees every flag that was added before.
+/// The caller adds a flag only while the word shows that the answer has not come. The server publishes an
+/// answer's number by an atomic exchange, so it sees every flag that was added before.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub(crate) struct AnswerWord(AtomicU32);
@@ -40,7 +43,7 @@ impl AnswerWord {
     }
 
     /// Publishes the answer of that number, and wakes the caller if it sleeps. Returns whether the caller's
-    /// service thread is to be told.
+    /// service thread must be woken too.
     #[inline]
     pub(crate) fn publish(&self, number: u64) -> bool {
         let former = self.0.swap(number_bits(number), Ordering::AcqRel);
@@ -50,32 +53,32 @@ impl AnswerWord {
         former & WATCHED != 0
     }
 
-    /// Wakes the caller before its answer is there, because it has something to do already.
+    /// Wakes the caller before its answer is complete, because the caller has something to do already.
     pub(crate) fn wake_early(&self) {
         if self.0.fetch_and(!ASLEEP, Ordering::AcqRel) & ASLEEP != 0 {
             wake_one(&self.0);
         }
     }
 
-    /// Sleeps until the answer of that number may be there, for at most `most`; not at all if `has_work` says
-    /// that there is something to do before. May return earlier.
+    /// Sleeps until the answer of that number may have come, for at most `most`. Does not sleep if `has_work`
+    /// returns true: then there is something to do before the answer. May return earlier.
     pub(crate) fn sleep(&self, number: u64, most: Duration, has_work: impl FnOnce() -> bool) {
         let Some(word) = self.add(number, ASLEEP) else { return };
-        // Either this thread sees the work, or `wake_early` sees the flag and removes it, and the futex finds
-        // another value.
+        // Either this thread sees the work, or `wake_early` sees the flag and removes it, so that the word
+        // differs from `word` and the futex does not sleep.
         if !has_work() {
             sleep(&self.0, word, most);
         }
     }
 
-    /// Asks that the service thread be told of the answer of that number. Returns false if the answer may be
-    /// there already.
+    /// Asks the server to wake the service thread when it answers. Returns false if the answer of that number
+    /// may have come already.
     pub(crate) fn watch(&self, number: u64) -> bool {
         self.add(number, WATCHED).is_some()
     }
 
-    /// Adds a flag and returns the new word. Tries once: with an honest peer it fails only if the answer has
-    /// come.
+    /// Adds a flag and returns the new word. Tries only once: if the peer is honest, this fails only if the
+    /// answer has come.
     fn add(&self, number: u64, flag: u32) -> Option<u32> {
         let word = self.0.load(Ordering::Acquire);
         if has_number(word, number) {

@@ -1,5 +1,5 @@
-//! Bulk rings: what a slot cannot hold goes in parts, which a producer fills while a consumer empties earlier
-//! ones.
+//! Bulk rings, which carry what does not fit a slot. A ring has parts: a producer fills some while a consumer
+//! empties earlier ones.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,13 +30,13 @@ struct Ring {
 #[derive(Debug)]
 pub struct BulkProducer {
     ring: Ring,
-    /// The number of this use of the ring.
+    /// The number of the present use of the ring. A use carries the arguments or the result of one call.
     uses: u32,
-    /// The number of parts that the consumer may empty.
+    /// The number of parts that were shown to the consumer in this use.
     parts: u32,
-    /// The number of bytes in the next part. A full part is shown to the consumer only when a byte follows
-    /// it. So the last part is emptied only by [`BulkConsumer::finish`], and the ring is not free while its
-    /// content is still needed.
+    /// The number of bytes in the part that is being filled. A full part is shown to the consumer only when a
+    /// byte follows it. So only [`BulkConsumer::finish`] empties the last part, and the ring is not free
+    /// while its content is still needed.
     at: usize,
 }
 
@@ -44,9 +44,9 @@ pub struct BulkProducer {
 #[derive(Debug)]
 pub struct BulkConsumer {
     ring: Ring,
-    /// The number of the use that it empties.
+    /// The number of the use whose parts are being emptied.
     uses: u32,
-    /// The number of parts that it has emptied.
+    /// The number of parts that were emptied in this use.
     parts: u32,
 }
 
@@ -55,7 +55,7 @@ impl BulkProducer {
         BulkProducer { ring: Ring::new(memory, carries, index), uses: 0, parts: 0, at: 0 }
     }
 
-    /// Returns the ring's index among those that carry the same.
+    /// Returns the ring's index among the rings that carry arguments, or among those that carry results.
     pub fn index(&self) -> usize {
         self.ring.index
     }
@@ -66,8 +66,8 @@ impl BulkProducer {
         self.show_parts();
     }
 
-    /// Puts in the first of these bytes, as many as there is room for now. Returns how many. The consumer can
-    /// empty each part that another one follows; the last part when it is told the length of all.
+    /// Puts bytes into the ring, as many as there is room for now. Returns how many. The consumer can empty
+    /// each part that another one follows. It empties the last part when it is told the total length.
     pub fn put(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         while taken < bytes.len() && self.has_room() {
@@ -86,7 +86,8 @@ impl BulkProducer {
         self.ring.flow().filled.0.store(word(self.uses, self.parts), Ordering::Release);
     }
 
-    /// Appends everything that was put in. The ring must carry arguments, and no more than it has room for.
+    /// Appends everything that was put into the ring to `into`. The ring must carry arguments, no more than
+    /// fit it at once.
     pub(crate) fn copy(&self, into: &mut Vec<u8>) {
         self.ring.memory.arguments().append(self.ring.offset(0), self.len() as usize, into);
     }
@@ -103,7 +104,7 @@ impl BulkProducer {
         (free_parts * PART_BYTES).saturating_sub(self.at % PART_BYTES)
     }
 
-    /// Returns the number of full parts that the consumer has not emptied, as far as is known.
+    /// Returns the number of full parts that the consumer has not reported as emptied.
     #[inline]
     fn full_parts(&self) -> u32 {
         let emptied = self.ring.flow().emptied.parts.load(Ordering::Acquire);
@@ -112,7 +113,7 @@ impl BulkProducer {
         full.wrapping_sub(emptied)
     }
 
-    /// Returns how many bytes were put in.
+    /// Returns how many bytes were put in during this use.
     #[expect(clippy::len_without_is_empty)]
     pub fn len(&self) -> u64 {
         u64::from(self.parts) * PART_BYTES as u64 + self.at as u64
@@ -143,7 +144,7 @@ impl BulkConsumer {
         consumer
     }
 
-    /// Turns to the ring's present use. Returns whether that is a new one.
+    /// Turns to the ring's present use. Returns whether that is a new use.
     pub fn renew(&mut self) -> bool {
         let uses = uses(self.ring.flow().filled.0.load(Ordering::Acquire));
         let is_new = uses != self.uses;
@@ -157,18 +158,18 @@ impl BulkConsumer {
     #[inline]
     pub fn has_part(&self) -> bool {
         let filled = self.ring.flow().filled.0.load(Ordering::Acquire);
-        // After `finish`, `parts` may exceed `filled` by one part that was not whole.
+        // After `finish`, `parts` can exceed `filled` by one: the last part, which need not be whole.
         uses(filled) == self.uses && (filled as u32).wrapping_sub(self.parts).cast_signed() > 0
     }
 
-    /// Empties a whole part: appends it to `into`, or skips it without one.
+    /// Empties a whole part: appends it to `into`, or skips it if there is no `into`.
     pub fn take(&mut self, into: Option<&mut Vec<u8>>) {
         self.empty_part(PART_BYTES, into);
         self.tell_producer();
     }
 
-    /// Empties what is left of `len` bytes: appends it to `into`, or skips it without one. Returns false if
-    /// that length is impossible.
+    /// Empties the rest of the use, which has `len` bytes in all: appends the rest to `into`, or skips it if
+    /// there is no `into`. Returns false if that length is impossible.
     pub fn finish(&mut self, len: u64, mut into: Option<&mut Vec<u8>>) -> bool {
         let emptied = u64::from(self.parts) * PART_BYTES as u64;
         let left = len.checked_sub(emptied).filter(|left| *left <= (RING_PARTS * PART_BYTES) as u64);
@@ -190,7 +191,7 @@ impl BulkConsumer {
         self.parts = self.parts.wrapping_add(1);
     }
 
-    /// Marks all of `len` bytes as emptied without reading them.
+    /// Marks all `len` bytes of the use as emptied, without reading them.
     pub(crate) fn skip(&mut self, len: u64) {
         self.parts = len.div_ceil(PART_BYTES as u64) as u32;
         self.tell_producer();
@@ -225,7 +226,7 @@ impl Ring {
         (self.index * RING_PARTS + part) * PART_BYTES
     }
 
-    /// Puts bytes into the part that is reached after `parts` others, at byte `at`.
+    /// Puts bytes into a part, from byte `at` on. `parts` is the number of parts before it in this use.
     #[inline]
     fn put(&self, parts: u32, at: usize, bytes: &[u8]) {
         let part = parts as usize % RING_PARTS;
@@ -235,7 +236,8 @@ impl Ring {
         }
     }
 
-    /// Appends the first `len` bytes of the part that is reached after `parts` others.
+    /// Appends the first `len` bytes of a part to `into`. `parts` is the number of parts before it in this
+    /// use.
     #[inline]
     fn append(&self, parts: u32, len: usize, into: &mut Vec<u8>) {
         let part = parts as usize % RING_PARTS;
@@ -246,7 +248,7 @@ impl Ring {
     }
 }
 
-/// Returns a part into which the server copies what the caller asks for.
+/// Returns a part of a fetch buffer, into which the server copies parts of a reply for the caller.
 pub(crate) fn fetched(memory: &CallMemory, ring: usize, part: usize) -> &Part {
     &memory.shared().fetched[ring % RING_COUNT][part % FETCH_PARTS]
 }

@@ -1,4 +1,4 @@
-//! The memory of a connection: the files of its caller and its server, mapped here.
+//! The memory of a connection: the files of its caller and its server, as this process has mapped them.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -12,10 +12,10 @@ use rustix::thread::futex::Flags;
 use crate::layout::{ARGUMENT_BYTES, Reply, Request, SLOT_COUNT, Shared, Slot};
 use crate::{AccessRights, MappedFile};
 
-/// The memory through which two processes call: a file that the server makes, and a file of the caller's with
-/// the rings for arguments, which the server can only read.
+/// The memory through which two processes call. It is a file that the server makes, and a file that the
+/// caller makes, with the rings for arguments, which the server can only read.
 ///
-/// The other process may write anything at any time. That is sound because `Shared` consists of atomic
+/// The other process can write anything at any time. That is sound because `Shared` consists of atomic
 /// integers, for which every bit pattern is a value.
 #[derive(Debug)]
 pub struct CallMemory {
@@ -37,7 +37,7 @@ impl CallMemory {
     /// Creates the server's file, all zeros, and maps it and the caller's file. Called by the server.
     ///
     /// # Errors
-    /// When the caller's file is not as it must be, or the operating system's error.
+    /// When the caller's file has the wrong size, or could become smaller, or the operating system's error.
     pub fn create(arguments: &OwnedFd) -> io::Result<(CallMemory, OwnedFd)> {
         let arguments = MappedFile::open(arguments, ARGUMENT_BYTES, AccessRights::Read)?;
         let (shared, file) = MappedFile::create_exact(SHARED_BYTES, AccessRights::Write)?;
@@ -58,18 +58,18 @@ impl CallMemory {
         Arc::new(CallMemory { shared, arguments })
     }
 
-    /// Writes a word anywhere in both files, as a hostile peer may. For tests.
+    /// Writes a word anywhere in the two files, as a hostile peer can. For tests.
     #[doc(hidden)]
     pub fn scribble(&self, at: usize, word: u64) {
         let at = at % CallMemory::WORDS;
-        // The words overlap halves of words as well, which the other process may write too.
+        // Some of these words are used as two halves of 32 bits; this writes both halves.
         let words = [&self.shared, &self.arguments].map(|file| file.words().unwrap_or_default());
         if let Some(place) = words.into_iter().flatten().nth(at) {
             place.store(word, Ordering::Relaxed);
         }
     }
 
-    /// Moves the threads that sleep at a word of the server's file to another word, as a hostile peer may.
+    /// Moves the threads that sleep at a word of the server's file to another word, as a hostile peer can.
     /// Returns how many were woken or moved. For tests.
     #[doc(hidden)]
     pub fn strand(&self, at: usize, elsewhere: &AtomicU32) -> usize {

@@ -1,5 +1,7 @@
-//! The calling half of a connection's memory: slots, the requests in them, and waiting for answers. It trusts
-//! no word that it reads.
+//! The calling half of a connection's memory: claims slots, makes requests in them, and waits for answers.
+//! The server can write any word at any time, so no word that is read here is trusted.
+//!
+//! A slot holds one request and its reply. What does not fit a slot goes through a ring of larger parts.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,15 +27,15 @@ pub struct Caller {
     numbers: Box<[AtomicU64; SLOT_COUNT]>,
     /// The number of each slot's last request that was given up.
     given_up: Box<[AtomicU64; SLOT_COUNT]>,
-    /// The rings for arguments that no thread has.
+    /// The rings for arguments (in which a call passes what its slot cannot hold) that no thread uses.
     idle_rings: Mutex<Vec<IdleRing>>,
     /// Notified when a ring is returned.
     returned: Condvar,
-    /// How many rings are held beyond the moment in which they are emptied.
+    /// How many rings are held: kept after the server has emptied them ([`ArgumentRing::hold`]).
     held: AtomicUsize,
-    /// Slots that no thread waits for any more, and that the server has yet to answer.
+    /// Requests for whose answers no thread waits any more, and that the server has not answered yet.
     abandoned: Mutex<Vec<Abandoned>>,
-    /// The length of `abandoned`, to be read without its lock.
+    /// The length of `abandoned`, which can be read without the lock.
     abandoned_count: AtomicUsize,
     /// Wakes the service thread.
     service_wake: PrivateWake,
@@ -50,19 +52,19 @@ pub struct RequestId {
 #[derive(Clone, Copy, Debug)]
 struct Abandoned {
     id: RequestId,
-    /// Whether this request tells the server that what it keeps of the slot's reply is not wanted. Then it is
-    /// the slot's last one.
+    /// Whether this request tells the server to forget what it keeps of the slot's reply. Such a request is
+    /// the last one before the slot is free.
     forgets: bool,
 }
 
-/// A ring for arguments that no thread has.
+/// A ring for arguments that no thread uses.
 #[derive(Debug)]
 struct IdleRing {
     producer: BulkProducer,
     free: Free,
 }
 
-/// When the server has ceased to use a ring.
+/// From when on the server no longer uses a ring, so that it is free.
 #[derive(Clone, Copy, Debug)]
 enum Free {
     Now,
@@ -70,7 +72,7 @@ enum Free {
     OnceAnswered(RequestId),
 }
 
-/// A ring for arguments that one thread has until this is dropped.
+/// A ring for arguments that belongs to one thread until this value is dropped.
 #[derive(Debug)]
 pub struct ArgumentRing {
     caller: Arc<Caller>,
@@ -79,11 +81,11 @@ pub struct ArgumentRing {
     held: bool,
 }
 
-/// The most rings that may be held. The others are free as soon as they are emptied.
+/// The maximum number of rings that may be held. All others are free as soon as the server has emptied them.
 const MAX_HELD_RINGS: usize = RING_COUNT / 2;
 
 impl Caller {
-    /// Returns the calling half of this memory, through which nobody has called yet.
+    /// Makes the calling half of this memory, through which no call was made yet.
     pub fn new(memory: Arc<CallMemory>) -> Caller {
         let idle = |index| IdleRing {
             producer: BulkProducer::new(&memory, Carries::Arguments, index),
@@ -112,7 +114,7 @@ impl Caller {
         &self.shared().slots[slot % SLOT_COUNT]
     }
 
-    /// Claims the lowest free slot, so that few slots are ever touched. The caller gives it back by
+    /// Claims the lowest free slot, so that few slots are ever touched. Give the slot back by
     /// [`Caller::release`] or [`Caller::abandon`].
     #[inline]
     pub fn claim(&self) -> Option<usize> {
@@ -137,19 +139,20 @@ impl Caller {
         None
     }
 
-    /// Returns how many slots are claimed, or abandoned and not answered yet.
+    /// Returns the number of slots that are not free: those that are claimed, and those that are abandoned
+    /// and not answered yet.
     pub fn outstanding(&self) -> usize {
         self.free.iter().map(|free| free.load(Ordering::Relaxed).count_zeros() as usize).sum()
     }
 
-    /// Gives back a slot whose request was answered, or that had none.
+    /// Gives back a slot whose request was answered, or that had no request.
     #[inline]
     pub fn release(&self, slot: usize) {
         let (word, bit) = bit_of(slot);
         self.free[word].fetch_or(bit, Ordering::Release);
     }
 
-    /// Gives back a slot whose request is not answered yet. It becomes free once the answer is there.
+    /// Gives back a slot whose request is not answered yet. The slot becomes free once the answer has come.
     pub fn abandon(&self, id: RequestId) {
         self.reclaim();
         let mut abandoned = lock(&self.abandoned);
@@ -157,7 +160,7 @@ impl Caller {
         self.abandoned_count.store(abandoned.len(), Ordering::Relaxed);
     }
 
-    /// Frees abandoned slots that were answered since, and the rings by which those answers came.
+    /// Frees abandoned slots that were answered in the meantime, and the rings by which those answers came.
     #[cold]
     pub fn reclaim(&self) {
         if self.abandoned_count.load(Ordering::Relaxed) == 0 {
@@ -181,14 +184,15 @@ impl Caller {
         self.abandoned_count.store(abandoned.len(), Ordering::Relaxed);
     }
 
-    /// Returns whether the server may keep more of an answer that is there: what a slot does not hold, or
-    /// further parts.
+    /// Returns whether the server may keep more of an answer than has come, because the slot does not hold
+    /// all of it.
     fn may_be_kept(&self, id: RequestId) -> bool {
         let len = self.slot(id.slot).reply.len.load(Ordering::Relaxed);
         len > SLOT_BODY_BYTES as u64 || self.is_part(id)
     }
 
-    /// Makes a call with at most [`SLOT_BODY_BYTES`] of arguments, which follow those in the ring.
+    /// Makes a call. `arguments` has at most [`SLOT_BODY_BYTES`] bytes, which follow the arguments in the
+    /// ring, if there is one.
     #[inline]
     pub fn call(
         &self,
@@ -215,8 +219,7 @@ impl Caller {
         self.publish(slot, call.export, size, more)
     }
 
-    /// Asks the server to copy the part of a slot's reply at `offset` into that part of the ring's fetch
-    /// buffer.
+    /// Asks the server to copy the slot's reply from `offset` on into part `part` of the ring's fetch buffer.
     pub fn fetch(&self, slot: usize, ring: &mut ArgumentRing, part: usize, offset: u64) -> RequestId {
         let what = (ring.index() * FETCH_PARTS + part % FETCH_PARTS) as u64;
         let id = self.publish(slot, what, 0, FETCH << KIND_SHIFT | offset & VALUE_MASK);
@@ -224,7 +227,7 @@ impl Caller {
         id
     }
 
-    /// Tells the server that what it keeps of a slot's reply is not wanted.
+    /// Tells the server to forget what it keeps of a slot's reply.
     pub fn forget(&self, slot: usize) -> RequestId {
         self.publish(slot, 0, 0, FORGET << KIND_SHIFT)
     }
@@ -249,16 +252,18 @@ impl Caller {
         self.numbers[slot].load(Ordering::Relaxed)
     }
 
-    /// Returns whether the server has taken the slot's last request. A dead server that has not never will.
+    /// Returns whether the server has taken the slot's last request. If it has not and its process is dead,
+    /// the request certainly never ran.
     pub fn is_taken(&self, id: RequestId) -> bool {
         let (word, bit) = bit_of(id.slot);
         let (ready, taken) = (&self.shared().calls.ready[word], &self.shared().taken.bits[word]);
         (ready.load(Ordering::Acquire) ^ taken.load(Ordering::Acquire)) & bit == 0
     }
 
-    /// Tells the server that nobody waits for a request any more. The server answers it all the same.
+    /// Tells the server that no thread waits for a request any more. The server answers the request
+    /// nevertheless.
     pub fn give_up(&self, id: RequestId) {
-        // Only once: inverting the bit again would take the message back.
+        // This is done only once: inverting the bit again would take the message back.
         if self.given_up[id.slot].swap(id.number, Ordering::Relaxed) == id.number {
             return;
         }
@@ -269,19 +274,21 @@ impl Caller {
         calls.wake.wake();
     }
 
-    /// Tells the server that nobody waits for a request, which is to go on also when this process is gone.
+    /// Tells the server that no thread waits for a request, but that the request is to go on even if this
+    /// process ends.
     pub fn detach(&self, id: RequestId) {
         self.slot(id.slot).request.detached.store(id.number, Ordering::Release);
     }
 
-    /// Returns whether the answer is there. If so, this side may read the slot's reply until it makes the
-    /// next request.
+    /// Returns whether the answer has come. If so, this side may read the slot's reply until it makes the
+    /// slot's next request.
     #[inline]
     pub fn is_answered(&self, id: RequestId) -> bool {
         self.slot(id.slot).reply.answer.has(id.number)
     }
 
-    /// Returns whether the answer begins in a result ring, complete or not.
+    /// Returns whether the answer begins in a result ring (in which the server passes what a slot cannot
+    /// hold). The answer need not be complete.
     #[inline]
     pub fn has_result_ring(&self, id: RequestId) -> bool {
         self.result_ring_index(id).is_some()
@@ -304,27 +311,27 @@ impl Caller {
         self.slot(id.slot).reply.expected.load(Ordering::Relaxed)
     }
 
-    /// Returns how many bytes of an answer that is there the result ring carried.
+    /// Returns how many bytes the result ring carried of an answer that has come.
     pub fn ring_bytes(&self, id: RequestId) -> u64 {
         self.slot(id.slot).reply.ring_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until the answer may be there, for at most `most`. Unless `knows_ring`, it also wakes when the
-    /// answer begins in a result ring.
+    /// Sleeps until the answer may have come, for at most `most`. Unless `knows_ring` is true, also wakes
+    /// when the answer begins in a result ring.
     #[inline]
     pub fn sleep(&self, id: RequestId, knows_ring: bool, most: Duration) {
         let has_work = || !knows_ring && self.has_result_ring(id);
         self.slot(id.slot).reply.answer.sleep(id.number, most, has_work);
     }
 
-    /// Asks that the service thread be woken when the answer comes. Returns false if the answer may be there
-    /// already.
+    /// Asks the server to wake the service thread (a thread of this process) when the answer comes. Returns
+    /// false if the answer may have come already.
     pub fn watch(&self, id: RequestId) -> bool {
         self.slot(id.slot).reply.answer.watch(id.number)
     }
 
-    /// Reads an answer that is there: its status, and its length without what a ring carried. Appends those
-    /// bytes to `body`, except what exceeds [`SLOT_BODY_BYTES`].
+    /// Reads an answer that has come. Returns its status, and its length without the bytes that a ring
+    /// carried. Appends the first [`SLOT_BODY_BYTES`] of these bytes to `body`.
     #[inline]
     pub fn answer(&self, id: RequestId, body: &mut Vec<u8>) -> (Status, u64) {
         let reply = &self.slot(id.slot).reply;
@@ -334,13 +341,13 @@ impl Caller {
         (status, len)
     }
 
-    /// Returns whether an answer that is there says that a part was copied.
+    /// Returns whether an answer that has come says that a part was copied.
     pub fn is_part(&self, id: RequestId) -> bool {
         Status::from_code(self.slot(id.slot).reply.status.load(Ordering::Relaxed)) == Status::Part
     }
 
-    /// Waits for a free ring for arguments, for at most `most`. Returns the lowest, so that few are ever
-    /// touched.
+    /// Waits for a free ring for arguments, for at most `most`. Returns the lowest free ring, so that few
+    /// rings are ever touched.
     pub fn argument_ring(self: &Arc<Self>, most: Duration) -> Option<ArgumentRing> {
         let is_free = |ring: &IdleRing| match ring.free {
             Free::Now => true,
@@ -358,14 +365,14 @@ impl Caller {
         Some(ArgumentRing { caller: self.clone(), ring: Some(ring), held: false })
     }
 
-    /// Announces that the service thread is about to sleep. It must look once more for work before
-    /// [`Caller::sleep_until_woken`].
+    /// Announces that the service thread is about to sleep. The thread must look for work once more before it
+    /// calls [`Caller::sleep_until_woken`].
     pub fn announce_sleep(&self) -> SleepIntent {
         self.service_wake.announce_sleep(&self.shared().returns.wake)
     }
 
-    /// Sleeps as the service thread until a watched request is answered, for at most `most`. Without `most`
-    /// it also wakes at [`Caller::wake`].
+    /// Lets the service thread sleep until a watched request is answered, for at most `most`. Without `most`,
+    /// [`Caller::wake`] wakes it too.
     pub fn sleep_until_woken(&self, intent: SleepIntent, most: Option<Duration>) {
         let wake = &self.shared().returns.wake;
         match most {
@@ -374,7 +381,7 @@ impl Caller {
         }
     }
 
-    /// Wakes the service thread, whatever the server did to it.
+    /// Wakes the service thread, even if a hostile server has tampered with the words at which it sleeps.
     pub fn wake(&self) {
         self.service_wake.wake(&self.shared().returns.wake);
     }
@@ -398,7 +405,7 @@ impl RequestId {
 
 impl ArgumentRing {
     fn producer(&self) -> &BulkProducer {
-        &self.ring.as_ref().expect("it has its ring until it is dropped").producer
+        &self.ring.as_ref().expect("the ring is there until this is dropped").producer
     }
 
     fn index(&self) -> usize {
@@ -409,13 +416,14 @@ impl ArgumentRing {
         self.ring.iter_mut().for_each(|ring| ring.free = when);
     }
 
-    /// Returns what a call says of its arguments. From now on the server may need them.
+    /// Returns the word by which a call describes the arguments in the ring. From now on the server may need
+    /// them.
     fn commit(&mut self) -> u64 {
         self.free_again(Free::OnceEmptied);
         (self.index() as u64) << RING_SHIFT | self.producer().len()
     }
 
-    /// Puts in the first of these bytes, as many as there is room for. Returns how many.
+    /// Puts bytes into the ring, as many as there is room for. Returns how many.
     pub fn put(&mut self, bytes: &[u8]) -> usize {
         let Some(IdleRing { producer, .. }) = &mut self.ring else { return 0 };
         let calls = &self.caller.shared().calls;
@@ -432,8 +440,8 @@ impl ArgumentRing {
         taken
     }
 
-    /// Keeps what is put in until the ring is dropped, so that it can be copied. Returns false if too many
-    /// rings are held.
+    /// Holds the ring: its content stays until this value is dropped, so that it can be copied. Returns false
+    /// if too many rings are held.
     pub fn hold(&mut self) -> bool {
         let one_more = |held| (held < MAX_HELD_RINGS).then_some(held + 1);
         let held = &self.caller.held;
@@ -441,29 +449,29 @@ impl ArgumentRing {
         self.held
     }
 
-    /// Ends what [`ArgumentRing::hold`] began.
+    /// Stops holding the ring.
     pub fn let_go(&mut self) {
         if std::mem::take(&mut self.held) {
             self.caller.held.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Returns whether it is held: what was put in stays there, whatever the server does.
+    /// Returns whether the ring is held, so that its content stays, whatever the server does.
     pub fn is_held(&self) -> bool {
         self.held
     }
 
-    /// Returns how many more bytes it can hold.
+    /// Returns how many more bytes the ring can hold.
     pub fn rest(&self) -> usize {
         (RING_PARTS * PART_BYTES).saturating_sub(self.producer().len() as usize)
     }
 
-    /// Appends everything that was put in. The ring must be held.
+    /// Appends everything that was put into the ring to `into`. The ring must be held.
     pub fn copy(&self, into: &mut Vec<u8>) {
         self.producer().copy(into);
     }
 
-    /// Notes that the answer to a fetch has come, so that the ring is free once it is dropped.
+    /// Notes that the answer to a fetch has come, so that the ring is free once this value is dropped.
     pub fn fetched(&mut self) {
         self.free_again(Free::Now);
     }
@@ -478,7 +486,7 @@ impl ArgumentRing {
         self.producer().sleep(most);
     }
 
-    /// Appends the first `len` bytes of a part that was fetched.
+    /// Appends the first `len` bytes of a fetched part to `into`.
     pub fn drain(&self, part: usize, len: usize, into: &mut Vec<u8>) {
         append(fetched(&self.caller.memory, self.index(), part), len, into);
     }

@@ -12,7 +12,7 @@ pub(crate) fn put(words: &[AtomicU64], bytes: &[u8]) {
     if len < ASM_COPY_MIN_BYTES {
         return words::put(words, bytes);
     }
-    // SAFETY: both have `len` bytes; others may write the words too, and nobody else has the bytes.
+    // SAFETY: both have `len` bytes; others may write the words too, and no other thread writes the bytes.
     unsafe { copy(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), len) }
 }
 
@@ -44,12 +44,13 @@ pub(crate) fn append(words: &[AtomicU64], len: usize, into: &mut Vec<u8>) {
     }
 }
 
-/// The least bytes for which [`copy`] is worth its start-up time. On machines that lack it no length is.
+/// The least number of bytes for which [`copy`] is faster than copying words. On machines without it, no
+/// number is.
 pub(crate) const ASM_COPY_MIN_BYTES: usize =
     if cfg!(all(target_arch = "x86_64", not(miri))) { 256 } else { usize::MAX };
 
-/// Copies by an instruction that the compiler does not look into: each byte is read and written once, in any
-/// order. More must not be assumed of bytes that another process writes. The processor copies whole cache
+/// Copies bytes by an instruction that is opaque to the compiler: each byte is read and written once, in any
+/// order. Nothing more may be assumed of bytes that another process writes. The processor copies whole cache
 /// lines, which between two processors is three times as fast as copying words.
 ///
 /// # Safety
@@ -66,5 +67,5 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
         );
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    unreachable!("{to:p} {from:p} {len}: fewer than many bytes go by words");
+    unreachable!("{to:p} {from:p} {len}: without this instruction all bytes are copied by words");
 }

@@ -1,22 +1,23 @@
-//! Closes sockets in which a peer has left something, in threads that nobody waits for: it may be a file
-//! whose closing blocks (a TCP socket with SO_LINGER and unsent data, or a file on a file system that hangs).
+//! Closes sockets in which a peer has left something. Threads for which no other thread waits do this,
+//! because the peer can have left a file whose closing blocks (a TCP socket with SO_LINGER and unsent data,
+//! or a file on a file system that hangs).
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The most threads that close sockets at the same time, in the whole process.
+/// The maximum number of threads that close sockets, in the whole process.
 const MAX_THREADS: usize = 8;
 
 static DISPOSAL: Mutex<Disposal> = Mutex::new(Disposal { waiting: Vec::new(), closing: 0 });
 
 struct Disposal {
-    /// Sockets that no thread closes yet.
+    /// Sockets that wait to be closed.
     waiting: Vec<OwnedFd>,
-    /// The number of threads. Each closes one socket after the other, and ends when none waits.
+    /// The number of closing threads. Each closes one socket after the other, and ends when no socket waits.
     closing: usize,
 }
 
-/// Has a thread close the socket. Never blocks.
+/// Lets a closing thread close the socket. Never blocks.
 pub(crate) fn close(socket: OwnedFd) {
     let mut disposal = lock();
     disposal.waiting.push(socket);
@@ -26,7 +27,7 @@ pub(crate) fn close(socket: OwnedFd) {
     disposal.closing += 1;
     drop(disposal);
     if std::thread::Builder::new().name("farcall-close".into()).spawn(close_all).is_err() {
-        // The next call tries again to start a thread.
+        // The socket waits until the next call of this function, which tries again to start a thread.
         lock().closing -= 1;
     }
 }

@@ -1,18 +1,21 @@
-//! The first message that an importer sends to an exporter: what it wants, and a question that proves the
-//! exporter's identity by its answer.
+//! The first message that an importer sends to an exporter: what it wants, and a question. By its answer the
+//! exporter proves its identity.
+//!
+//! An importer is a process that calls or maps what another process, the exporter, offers.
 
 use std::net::{IpAddr, SocketAddr};
 
 /// The first message of an importer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The export, whose identifier it was told over UDP.
+    /// The export. The importer learnt its identifier over UDP.
     pub export: u64,
-    /// What it wants of the export.
+    /// What the importer wants of the export.
     pub wants: Wants,
     /// A number chosen at random for this connection.
     pub nonce: [u8; 16],
-    /// The ticket that it was given over UDP, without the MAC, by which the exporter proves its identity.
+    /// The ticket that the importer was given over UDP, without its MAC (message authentication code). By the
+    /// MAC the exporter proves its identity.
     pub ticket: TicketHolder,
 }
 
@@ -21,7 +24,7 @@ pub struct Hello {
 pub enum Wants {
     /// To call. The message comes with a file for large arguments.
     Calls,
-    /// To map that generation of the segment.
+    /// To map this generation of the export's memory segment.
     Segment(u64),
 }
 
@@ -34,11 +37,11 @@ pub struct TicketHolder {
     pub issued: u64,
     /// The server's identifier of the conversation.
     pub conversation: u64,
-    /// The client's address, as the server saw it; an address of IPv4 is never a mapped one.
+    /// The client's address, as the server saw it. An IPv4 address is not mapped to an IPv6 address here.
     pub address: SocketAddr,
 }
 
-/// More bytes than the longest hello has: a longer message is no hello.
+/// A buffer of this many bytes is longer than every hello.
 pub const MAX_HELLO_BYTES: usize = 128;
 /// The bytes of the exporter's answer.
 pub const PROOF_BYTES: usize = 16;
@@ -89,8 +92,8 @@ impl Hello {
         })
     }
 
-    /// Returns the question to the exporter that accepts callers at `name`. The name is part of it, so that
-    /// no exporter can be made to answer for a process at another name.
+    /// Returns the question to the exporter that accepts callers at `name`. The name is part of the question,
+    /// so that a process at another name cannot pass the question on to the exporter and use its answer.
     pub fn question(nonce: &[u8; 16], name: SocketAddr) -> Vec<u8> {
         [&nonce[..], b"farcall shared memory ", name.to_string().as_bytes()].concat()
     }

@@ -1,4 +1,4 @@
-//! The structure of the shared memory. It consists of atomic words, so any content is valid.
+//! The structure of the shared memory. The memory consists of atomic words, so any content is valid.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -8,30 +8,31 @@ use crate::wake_word::WakeWord;
 /// Whether to make everything small: Miri examines all of the memory at each access.
 const SMALL: bool = cfg!(miri);
 
-/// The number of slots: the most requests that may be outstanding at once.
+/// The number of slots, and so the maximum number of outstanding requests.
 pub const SLOT_COUNT: usize = if SMALL { 64 } else { 256 };
 /// The bytes of arguments, and of a reply, that a slot itself holds.
 pub const SLOT_BODY_BYTES: usize = if SMALL { 512 } else { 4096 };
 /// The number of bulk rings in each direction.
 pub const RING_COUNT: usize = if SMALL { 1 } else { 8 };
-/// The bytes of a part of a bulk ring: between two processors 64 KiB are fastest.
+/// The bytes of a part of a bulk ring. Between two processors, parts of 64 KiB are fastest.
 pub const PART_BYTES: usize = if SMALL { 1024 } else { 64 << 10 };
-/// The number of parts of a bulk ring: room for 1 MiB of data and what encoding adds to it.
+/// The number of parts of a bulk ring. They have room for 1 MiB of data and what encoding adds to it.
 pub const RING_PARTS: usize = if SMALL { 4 } else { 17 };
-/// The number of parts into which a caller fetches the rest of a reply: the server fills one while the caller
-/// empties the other.
+/// The number of parts of a fetch buffer, in which the server passes the rest of a reply. The server fills
+/// one part while the caller empties the other.
 pub const FETCH_PARTS: usize = 2;
-/// The most bytes of a failure's message.
+/// The maximum length of a failure's message in bytes.
 pub const MAX_DETAIL_BYTES: usize = 512;
 
 /// The number of words of a bitmap with a bit for each slot.
 pub(crate) const BITMAP_WORDS: usize = SLOT_COUNT / 64;
 const BODY_WORDS: usize = SLOT_BODY_BYTES / 8;
 
-/// The bytes of all rings for arguments. They are a file of the caller's, which the server can only read.
+/// The bytes of all rings for arguments. These rings are a file that the caller makes and the server can only
+/// read.
 pub(crate) const ARGUMENT_BYTES: usize = RING_COUNT * RING_PARTS * PART_BYTES;
 
-/// The memory that the server makes. Each group of cache lines is written by one side, except wake words and
+/// The memory that the server makes. Only one side writes each group of cache lines, except wake words and
 /// answer words.
 #[repr(C)]
 #[derive(Debug)]
@@ -42,7 +43,7 @@ pub(crate) struct Shared {
     pub(crate) returns: Returns,
     pub(crate) slots: [Slot; SLOT_COUNT],
     pub(crate) arguments: [Flow; RING_COUNT],
-    /// Written by the server: the parts that the caller has asked for.
+    /// The fetch buffers: parts of replies that the caller has asked for. Written by the server.
     pub(crate) fetched: [[Part; FETCH_PARTS]; RING_COUNT],
     pub(crate) results: [ResultRing; RING_COUNT],
 }
@@ -51,7 +52,7 @@ pub(crate) struct Shared {
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Calls {
-    /// A bit for each slot, which each request inverts.
+    /// A bit for each slot. Each request inverts the bit of its slot.
     pub(crate) ready: [AtomicU64; BITMAP_WORDS],
     /// The server's receiving thread sleeps here.
     pub(crate) wake: WakeWord,
@@ -65,7 +66,7 @@ pub(crate) struct Calls {
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Cancels {
-    /// A bit for each slot, which is inverted when the caller gives its request up.
+    /// A bit for each slot. The caller inverts it when it gives up the slot's request.
     pub(crate) given_up: [AtomicU64; BITMAP_WORDS],
 }
 
@@ -73,7 +74,7 @@ pub(crate) struct Cancels {
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Taken {
-    /// A bit for each slot, which follows `ready` before the server acts on the request.
+    /// A bit for each slot. The server makes it equal to the bit in `ready` when it takes the slot's request.
     pub(crate) bits: [AtomicU64; BITMAP_WORDS],
 }
 
@@ -95,18 +96,20 @@ pub(crate) struct Slot {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// Of a call: the export. Of a fetch: the ring and the part into which the server copies.
+    /// For a call, the export. For a fetch, the ring and the part of its fetch buffer into which the server
+    /// copies.
     pub(crate) what: AtomicU64,
     /// The procedure in the upper half, the body's length in the lower.
     pub(crate) size: AtomicU64,
-    /// The kind of request in the upper four bits. Below them: of a call, the nanoseconds to the deadline; of
-    /// a fetch, the offset in the reply.
+    /// The kind of request in the upper four bits, with its flags. Below them, for a call, the nanoseconds to
+    /// the deadline; for a fetch, the offset in the reply.
     pub(crate) more: AtomicU64,
     pub(crate) body: [AtomicU64; BODY_WORDS],
     pub(crate) trace: [AtomicU64; 3],
-    /// Of arguments in a bulk ring: which ring (the upper 16 bits), and how many bytes.
+    /// For arguments in a bulk ring, the ring (the upper 16 bits), and the number of bytes.
     pub(crate) bulk: AtomicU64,
-    /// The number of the slot's last request that goes on when its caller is gone. Written at any time.
+    /// The number of the slot's last request that is to go on even if the caller's process ends. Written at
+    /// any time.
     pub(crate) detached: AtomicU64,
 }
 
@@ -116,8 +119,8 @@ pub(crate) struct Request {
 pub(crate) struct Reply {
     pub(crate) answer: AnswerWord,
     pub(crate) status: AtomicU32,
-    /// The bytes of the reply without those in a bulk ring. What exceeds [`SLOT_BODY_BYTES`] is fetched in
-    /// parts.
+    /// The length of the reply in bytes, without those in a bulk ring. The caller fetches what exceeds
+    /// [`SLOT_BODY_BYTES`] in parts.
     pub(crate) len: AtomicU64,
     pub(crate) body: [AtomicU64; BODY_WORDS],
     /// The number of the request whose reply begins in a bulk ring (above 8 bits), and that ring, counted
@@ -125,7 +128,7 @@ pub(crate) struct Reply {
     pub(crate) ring: AtomicU64,
     /// The bytes that the ring will carry, as estimated when it is begun.
     pub(crate) expected: AtomicU64,
-    /// The bytes that the ring carried, once the answer is there.
+    /// The bytes that the ring carried, once the answer has come.
     pub(crate) ring_bytes: AtomicU64,
 }
 

@@ -7,13 +7,13 @@
 //! caller       the calling half: claims slots, makes requests, waits for answers
 //! server       the serving half: takes requests and answers them
 //! layout       the structure of the shared memory, which consists of atomic words
-//! bulk_ring    rings for what a slot cannot hold: one side fills parts, the other empties earlier ones
-//! answer_word  the word of a slot at which its caller sleeps until the answer is there
+//! bulk_ring    rings for what does not fit a slot: one side fills parts, the other empties earlier ones
+//! answer_word  the word of a slot at which its caller sleeps until the answer has come
 //! wake_word    the word at which a thread sleeps until the other process has work for it
 //! sync         futexes, and the bound on a sleep that only the other process could end
 //! call_memory  the memory of a connection;  mapped_file: a mapped memory file;  copy: bytes to and from shared
 //!              words. Only these three have unsafe code.
-//! words        short runs of bytes to and from atomic words
+//! words        copies short runs of bytes to and from atomic words
 //! meeting      Unix sockets that pass memory files and close when a process dies;  disposal: closing them
 //! hello        an importer's first message, with the question by which the exporter proves its identity
 //! ```
@@ -76,7 +76,7 @@ impl Status {
         }
     }
 
-    /// Decodes a word of shared memory. Every value is some status.
+    /// Decodes a word of shared memory. Every value means some status.
     fn from_code(code: u32) -> Status {
         match code & 0xff {
             0 => Status::Result,

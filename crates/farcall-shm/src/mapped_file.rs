@@ -1,4 +1,5 @@
-//! Memory files that several processes map, and copying out of them and into them.
+//! Memory files that several processes map: creates, checks and maps them, and copies bytes out of and into
+//! them.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -12,7 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::copy::{ASM_COPY_MIN_BYTES, append, copy, put_at};
 
-/// A memory file that is mapped here.
+/// A memory file that this process has mapped.
 ///
 /// Other processes may read it, and perhaps write it, at any time. Any content of a word is a value, and no
 /// reference to its bytes is ever formed. No process can shrink the file, which would make an access fault.
@@ -22,11 +23,11 @@ pub struct MappedFile {
     /// The length in bytes.
     len: usize,
     rights: AccessRights,
-    /// Whether it is a mapping. If not, it was allocated, for one process alone.
+    /// Whether the memory is a mapping. If not, it was allocated, for this process alone.
     mapped: bool,
 }
 
-/// What a process may do with a memory file that it was passed.
+/// What a process may do with a memory file that another process has passed to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessRights {
     /// Read it. The system lets no process but the file's maker write it.
@@ -44,7 +45,7 @@ impl ReadOnlyWord {
     /// Reads the word. The caller then also sees everything that the word's writer had written before it.
     #[inline(always)]
     pub fn load(&self) -> u64 {
-        // No other load is allowed of memory that can only be read (`std::sync::atomic`, "Atomic accesses to
+        // Of read-only memory, only a relaxed load is allowed (`std::sync::atomic`, "Atomic accesses to
         // read-only memory").
         let word = self.0.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
@@ -75,7 +76,7 @@ impl MappedFile {
         let file = rustix::fs::memfd_create("farcall", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&file, len as u64)?;
         let mapped = MappedFile::map(&file, len, AccessRights::Write)?;
-        // The maker's mapping exists already: this seal keeps it, and allows no other one.
+        // This seal forbids writable mappings from now on. The maker's own mapping exists already and stays.
         let future = if others == AccessRights::Read { SealFlags::FUTURE_WRITE } else { SealFlags::empty() };
         rustix::fs::fcntl_add_seals(&file, seals() | future)?;
         Ok((mapped, file))
@@ -84,8 +85,8 @@ impl MappedFile {
     /// Maps a memory file that another process made by [`MappedFile::create`] with this length.
     ///
     /// # Errors
-    /// When it is not a memory file, has another size, could become smaller, or may not be written; or the
-    /// operating system's error.
+    /// When the file is not a memory file, has another size, could become smaller, or may not be written; or
+    /// the operating system's error.
     pub fn open(file: &OwnedFd, len: usize, rights: AccessRights) -> io::Result<MappedFile> {
         MappedFile::open_exact(file, whole_pages(len)?, rights)
     }
@@ -98,7 +99,8 @@ impl MappedFile {
 
     fn map(file: impl AsFd, len: usize, rights: AccessRights) -> io::Result<MappedFile> {
         let write = if rights == AccessRights::Write { ProtFlags::WRITE } else { ProtFlags::empty() };
-        // SAFETY: a new mapping at an address that the kernel chooses, so it overlaps nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses, so it overlaps no other memory of this
+        // process.
         let start = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | write, MapFlags::SHARED, file, 0)?
         };
@@ -121,7 +123,7 @@ impl MappedFile {
             .expect("memory is shorter than the address space")
     }
 
-    /// Returns its length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -131,13 +133,13 @@ impl MappedFile {
         self.len == 0
     }
 
-    /// Returns where it begins in memory.
+    /// Returns the address of the first word.
     #[inline]
     pub(crate) fn as_ptr(&self) -> *const AtomicU64 {
         self.start.as_ptr()
     }
 
-    /// Returns its words, to read.
+    /// Returns the words, for reading.
     #[inline(always)]
     pub fn read_only_words(&self) -> &[ReadOnlyWord] {
         // SAFETY: `start` is aligned to a page and `len` bytes from it on are readable until `self` is
@@ -146,7 +148,7 @@ impl MappedFile {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / WORD_BYTES) }
     }
 
-    /// Returns its words, if it was mapped to be written.
+    /// Returns the words, for reading and writing, if the file was mapped to be written.
     #[inline(always)]
     pub fn words(&self) -> Option<&[AtomicU64]> {
         // SAFETY: as in `read_only_words`, and they are writable.
@@ -154,17 +156,17 @@ impl MappedFile {
             .then(|| unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len / WORD_BYTES) })
     }
 
-    /// Appends `len` bytes from `offset` on, or as many as there are, in any order.
+    /// Appends `len` bytes from `offset` on to `into`, or as many as there are. Reads them in any order.
     #[inline]
     pub(crate) fn append(&self, offset: usize, len: usize, into: &mut Vec<u8>) {
-        debug_assert!(offset.is_multiple_of(WORD_BYTES), "it begins with a word");
+        debug_assert!(offset.is_multiple_of(WORD_BYTES), "the offset is that of a word");
         // SAFETY: as in `read_only_words`; these references are only loaded from.
         let words = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len / WORD_BYTES) };
         append(words.get(offset / WORD_BYTES..).unwrap_or_default(), len, into);
     }
 
-    /// Puts bytes there, as many as there is room for, in any order. Puts nothing if it is mapped to be read
-    /// only. No other process may write there.
+    /// Writes bytes from `offset` on, as many as there is room for, in any order. Writes nothing if the file
+    /// is mapped to be read only. No other process may write there.
     #[inline]
     pub(crate) fn put(&self, offset: usize, bytes: &[u8]) {
         put_at(self.words().unwrap_or_default(), offset, bytes);
@@ -181,7 +183,8 @@ impl MappedFile {
         if into.len() < ASM_COPY_MIN_BYTES {
             return false;
         }
-        // SAFETY: within the mapping, which is readable and may be written by others; nobody else has `into`.
+        // SAFETY: the bytes lie within the mapping, which is readable and which others may write; no other
+        // reference to `into` exists.
         unsafe { copy(into.as_mut_ptr(), self.start.as_ptr().cast::<u8>().add(offset), into.len()) }
         true
     }
@@ -198,7 +201,8 @@ impl MappedFile {
             return false;
         }
         assert!(self.rights == AccessRights::Write, "mapped to be read only");
-        // SAFETY: within the mapping, which is writable, by others too; nobody writes `bytes`.
+        // SAFETY: the bytes lie within the mapping, which is writable, and which others may write too; no
+        // thread writes `bytes`.
         unsafe { copy(self.start.as_ptr().cast::<u8>().add(offset), bytes.as_ptr(), bytes.len()) }
         true
     }
@@ -213,7 +217,8 @@ impl Drop for MappedFile {
     fn drop(&mut self) {
         let start = self.start.as_ptr();
         if self.mapped {
-            // SAFETY: this mapping, which nobody refers to any more: references borrow from `self`.
+            // SAFETY: this is the range that was mapped. No reference into it is left, because references
+            // borrow from `self`.
             let _ = unsafe { rustix::mm::munmap(start.cast(), self.len) };
         } else {
             // SAFETY: allocated in `alone` with this layout.
@@ -222,8 +227,8 @@ impl Drop for MappedFile {
     }
 }
 
-/// Gives the memory of a file back to the system: processes that have mapped it then see zeros. Does nothing
-/// to a file that other processes may only read, because not even its maker can change that file in this way.
+/// Gives the memory of a file back to the system. Processes that have mapped the file then see zeros. Does
+/// nothing to a file that other processes may only read, because the system forbids this to its maker too.
 pub fn punch_hole(file: &OwnedFd, len: usize) {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let _ = rustix::fs::fallocate(file, flags, 0, len as u64);
@@ -252,11 +257,11 @@ pub fn written_ranges(file: &OwnedFd, len: usize) -> Vec<std::ops::Range<usize>>
 
 /// Checks that a file of another process is a memory file of that size which nobody can resize.
 ///
-/// It looks at the seals first. Only memory files have any, and the system knows that without asking the
-/// file's own file system, which may hang.
+/// This looks at the seals first. Only memory files have seals, and the system knows them without asking the
+/// file's own file system, which could hang.
 fn check(file: &OwnedFd, len: usize) -> io::Result<()> {
-    /// The type of the file system of memory files. (Files of huge pages have another: there may be too few
-    /// pages at an access, which would fault.)
+    /// The type of the file system of memory files. (Memory files of huge pages have another type. They are
+    /// refused, because an access faults if no huge page is free.)
     const TMPFS: u32 = 0x0102_1994;
     let wrong = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
     if !rustix::fs::fcntl_get_seals(file).is_ok_and(|found| found.contains(seals())) {
@@ -267,12 +272,12 @@ fn check(file: &OwnedFd, len: usize) -> io::Result<()> {
     }
     // The seals have made this length final.
     if u64::try_from(rustix::fs::fstat(file)?.st_size) != Ok(len as u64) {
-        return wrong("the peer passed a memory file of another size");
+        return wrong("the peer passed a memory file of the wrong size");
     }
     Ok(())
 }
 
-/// Returns the seals of every memory file: nobody can resize it, or add seals.
+/// Returns the seals that every memory file must have: no process can resize it or add seals.
 fn seals() -> SealFlags {
     SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL
 }

@@ -1,8 +1,8 @@
-//! Unix sockets by which caller and server pass their memory files, and which close when one of the processes
-//! dies.
+//! Unix sockets by which caller and server pass their memory files to each other. A connection closes when
+//! one of the processes dies.
 //!
-//! The name of a server's socket is abstract, so a killed server leaves no file behind, and it belongs to a
-//! network namespace, as the server's address does. The process at the other end must belong to the same
+//! The name of a server's socket is abstract: a killed server leaves no file behind, and the name belongs to
+//! a network namespace, as the server's address does. The process at the other end must belong to the same
 //! user.
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -26,23 +26,24 @@ pub struct Listener(OwnedFd);
 
 /// A connection with one other process. No method blocks unless its documentation says so.
 ///
-/// A peer may pass files that block the thread which examines or closes them, even if it only closes the
-/// connection in which they wait. So only [`UnixChannel::receive_file`] receives files, and a dropped
-/// connection in which the peer has left something is closed by a thread that nobody waits for.
+/// A hostile peer can pass files that block the thread which examines or closes them. That includes a thread
+/// that closes a connection with such files still in it. So only [`UnixChannel::receive_file`] receives
+/// files. And if the peer has left something in a connection, a thread for which no other waits closes it.
 #[derive(Debug)]
 pub struct UnixChannel {
     /// `Some` until this is dropped.
     socket: Option<OwnedFd>,
-    /// The process that made it. A forked child closes only its copy of the descriptor, not the connection.
+    /// The process that made this value. A forked child closes only its copy of the descriptor, not the
+    /// connection.
     maker: Pid,
 }
 
 /// What [`UnixChannel::receive`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// A message of that many bytes.
+    /// A message of this many bytes.
     Message(usize),
-    /// A message with files. Only [`UnixChannel::receive_file`] receives it.
+    /// A message with files. It was not received: only [`UnixChannel::receive_file`] receives such a message.
     Files,
     /// No message yet.
     Nothing,
@@ -62,11 +63,11 @@ impl Listener {
         Ok(Listener(socket))
     }
 
-    /// Accepts a connection from a process of the same user. Returns it with the number of that process, or
-    /// `None` if there is none.
+    /// Accepts a connection from a process of the same user. Returns the connection with the number of that
+    /// process, or `None` if no connection waits.
     ///
     /// # Errors
-    /// The operating system's error: perhaps too many files are open.
+    /// The operating system's error, for example that too many files are open.
     pub fn accept(&self) -> io::Result<Option<(UnixChannel, i32)>> {
         loop {
             let socket = match rustix::net::accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
@@ -85,7 +86,7 @@ impl Listener {
 }
 
 impl Drop for Listener {
-    /// Accepts and drops the waiting connections, in which their callers may have left something.
+    /// Accepts and drops the waiting connections, because callers can have left files in them.
     fn drop(&mut self) {
         let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
         while let Ok(Some(_)) = self.accept() {}
@@ -115,14 +116,14 @@ impl UnixChannel {
         self.socket.as_ref().expect("a connection has its socket until it is dropped")
     }
 
-    /// Returns the number of the other process, if its user is ours.
+    /// Returns the number of the other process, if it belongs to the same user as this one.
     fn same_user(&self) -> Option<i32> {
         let peer = rustix::net::sockopt::socket_peercred(self.socket()).ok()?;
         (peer.uid == rustix::process::geteuid()).then_some(peer.pid.as_raw_nonzero().get())
     }
 
-    /// Sends a message, with a file if one is given. Returns false if there is no room, or the other side is
-    /// gone.
+    /// Sends a message, with a file if one is given. Returns false if the message was not sent: there is no
+    /// room, or the other side is gone.
     pub fn send(&self, bytes: &[u8], file: Option<BorrowedFd<'_>>) -> bool {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -144,9 +145,10 @@ impl UnixChannel {
         let _ = rustix::net::shutdown(self.socket(), rustix::net::Shutdown::Both);
     }
 
-    /// Receives a message if there is one. Cuts a message that is longer than the buffer.
+    /// Receives a message if there is one. Cuts off what does not fit the buffer.
     pub fn receive(&self, buffer: &mut [u8]) -> Received {
-        // The message is peeked at first: to receive it without room for its files would close them here.
+        // This peeks at the message first: receiving it without room for its files would close them on this
+        // thread.
         match self.receive_plain(buffer, RecvFlags::PEEK) {
             Ok((_, true)) => Received::Files,
             Ok((0, false)) => Received::Gone,
@@ -160,8 +162,8 @@ impl UnixChannel {
 
     /// Receives a message with a file. Closes further files that come with it.
     ///
-    /// May block for ever, and so may examining the file or closing it. It must be called by a thread that
-    /// nobody waits for.
+    /// Can block for ever, and so can examining or closing the file. Call it only on a thread for which no
+    /// other waits.
     pub fn receive_file(&self, buffer: &mut [u8]) -> Option<(usize, OwnedFd)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -175,23 +177,24 @@ impl UnixChannel {
         Some((received.bytes, files?.last()?))
     }
 
-    /// Receives without room for files. Returns the message's length, and whether more came with it.
+    /// Receives a message without room for files. Returns its length, and whether files or anything else came
+    /// with it.
     fn receive_plain(&self, buffer: &mut [u8], flags: RecvFlags) -> rustix::io::Result<(usize, bool)> {
         let (flags, control) = (flags | RecvFlags::DONTWAIT, &mut RecvAncillaryBuffer::default());
         let received = rustix::net::recvmsg(self.socket(), &mut [IoSliceMut::new(buffer)], control, flags)?;
         Ok((received.bytes, received.flags.contains(ReturnFlags::CTRUNC)))
     }
 
-    /// Closes the connection. Returns whether the peer has left nothing in it, and can leave nothing any
-    /// more.
+    /// Shuts the connection down. Returns whether it is certain that the peer has left nothing in it.
     fn end(&self) -> bool {
-        // With credentials, more comes with each message, even with an empty one; nothing comes with the end.
+        // With this option, credentials come with each message, even an empty one. That distinguishes an
+        // empty message from the end of the connection.
         if rustix::net::sockopt::set_socket_passcred(self.socket(), true).is_err() {
             return false;
         }
         self.close();
         let look = || self.receive_plain(&mut [0], RecvFlags::PEEK);
-        // A reset is reported once, before what was received.
+        // If the connection was reset, the first look reports only that.
         let found = look().or_else(|_| look());
         found == Ok((0, false))
     }
@@ -208,7 +211,7 @@ impl Drop for UnixChannel {
     }
 }
 
-/// An event that wakes the thread which waits at an [`EpollSet`].
+/// An event by which other threads wake the thread that waits at an [`EpollSet`].
 #[derive(Debug)]
 pub struct Alarm(OwnedFd);
 
@@ -233,8 +236,8 @@ impl Alarm {
     }
 }
 
-/// Waits for events of many sources at once: alarms, listeners and channels. Each has a token. Idle sources
-/// cost nothing, unlike those of poll(2).
+/// Waits for events of many sources at once: alarms, listeners and channels. A token identifies each source.
+/// Unlike with poll(2), idle sources cost nothing.
 #[derive(Debug)]
 pub struct EpollSet(OwnedFd);
 
@@ -262,7 +265,7 @@ impl EpollSet {
 
     /// Blocks until a source is readable, for at most `most`. Appends the tokens of some readable sources.
     pub fn wait(&self, most: Option<Duration>, tokens: &mut Vec<u64>) {
-        // epoll's own time-out may be in milliseconds only.
+        // The time limit is left to poll, because epoll's own can be in whole milliseconds only.
         let most = most.and_then(|most| Timespec::try_from(most).ok());
         if rustix::event::poll(&mut [PollFd::new(&self.0, PollFlags::IN)], most.as_ref()).is_err() {
             return;
@@ -298,14 +301,14 @@ fn socket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// Returns the socket's name. It has the user in it, so that no user takes another's name by accident.
+/// Returns the socket's name. The name contains the user, so that no user takes another's name by accident.
 fn name(address: SocketAddr) -> io::Result<SocketAddrUnix> {
     let user = rustix::process::geteuid().as_raw();
     Ok(SocketAddrUnix::new_abstract_name(format!("farcall/1/{user}/{address}").as_bytes())?)
 }
 
-/// Interprets an error of receiving. Only some errors say that the peer is gone; others report a signal, or a
-/// lack of memory or descriptors at the moment.
+/// Interprets an error of receiving. Only some errors say that the peer is gone. Others report a signal, or a
+/// temporary lack of memory or descriptors.
 fn interpret(why: Errno) -> Received {
     match why {
         Errno::CONNRESET | Errno::NOTCONN | Errno::PIPE => Received::Gone,

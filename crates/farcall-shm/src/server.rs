@@ -1,5 +1,8 @@
-//! The serving half of a connection's memory: takes requests, reads them and answers them. It trusts no word
-//! that it reads.
+//! The serving half of a connection's memory: takes requests, reads them and answers them. The caller can
+//! write any word at any time, so no word that is read here is trusted.
+//!
+//! A slot holds one request and its reply. What does not fit a slot goes through a ring of larger parts. The
+//! cursor notes which requests the server has taken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,8 +17,8 @@ use crate::wake_word::PrivateWake;
 use crate::words::get;
 use crate::{CallMemory, SleepIntent, Status};
 
-/// The serving half of a connection's memory. Any thread may answer; only the thread that has the
-/// [`RequestCursor`] takes requests.
+/// The serving half of a connection's memory. Any thread may answer a request. Only the thread with the
+/// [`RequestCursor`] may take requests.
 #[derive(Clone, Debug)]
 pub struct Server {
     memory: Arc<CallMemory>,
@@ -23,19 +26,19 @@ pub struct Server {
     receiver_wake: Arc<PrivateWake>,
 }
 
-/// How far the server has followed the caller's bits. Only the server knows it.
+/// Which requests the server has taken. This is in the server's private memory, out of the caller's reach.
 #[derive(Debug)]
 pub struct RequestCursor {
     seen: SeenWork,
     given_up: [u64; BITMAP_WORDS],
-    /// Requests that were there at the last look and are not taken yet. All of them are taken before the next
-    /// look, so no slot is passed over.
+    /// A bit for each slot with a request that was found at the last look and is not taken yet. All of these
+    /// are taken before the next look, so no slot waits for ever.
     batch: [u64; BITMAP_WORDS],
     /// The number of each slot's last request.
     numbers: Box<[u64; SLOT_COUNT]>,
 }
 
-/// The caller's bits and counts, as far as the server has followed them.
+/// The caller's bits and counts, as the server last saw them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SeenWork {
     ready: [u64; BITMAP_WORDS],
@@ -52,16 +55,16 @@ pub enum Request {
         call: Call,
         /// How many bytes of arguments the slot holds, at most [`SLOT_BODY_BYTES`].
         len: usize,
-        /// The arguments in a bulk ring, which those in the slot follow.
+        /// The arguments in a bulk ring, if there are any. The arguments in the slot follow them.
         bulk: Option<BulkArguments>,
     },
-    /// Copy a part of the slot's reply to where the caller can read it.
+    /// Copy a part of the slot's reply into a fetch buffer, where the caller reads it.
     Fetch {
-        /// The ring whose fetch buffer it is, less than [`RING_COUNT`].
+        /// The ring whose fetch buffer is to be used, less than [`RING_COUNT`].
         ring: usize,
-        /// The part, less than [`FETCH_PARTS`].
+        /// The part of the fetch buffer, less than [`FETCH_PARTS`].
         part: usize,
-        /// Where in the reply the part begins, in bytes.
+        /// The offset in the reply from which to copy, in bytes.
         offset: u64,
     },
     /// Forget the slot's reply.
@@ -75,7 +78,7 @@ pub enum Request {
 pub struct BulkArguments {
     /// The ring, less than [`RING_COUNT`].
     pub ring: usize,
-    /// How many bytes.
+    /// The number of bytes.
     pub len: u64,
 }
 
@@ -103,12 +106,11 @@ pub(crate) const BULK: u64 = 1 << 63;
 pub(crate) const KIND_SHIFT: u32 = 60;
 /// The bits of `more` below the kind: a time or an offset.
 pub(crate) const VALUE_MASK: u64 = (1 << KIND_SHIFT) - 1;
-/// In the word that describes bulk arguments, the ring's index stands from this bit on, and the length below
-/// it.
+/// The word that describes bulk arguments has the ring's index from this bit on, and the length below it.
 pub(crate) const RING_SHIFT: u32 = 48;
 
 impl RequestCursor {
-    /// Returns the cursor of memory that nobody has used yet.
+    /// Makes the cursor of memory through which no call was made yet.
     #[expect(clippy::new_without_default)]
     pub fn new() -> RequestCursor {
         let none = [0; BITMAP_WORDS];
@@ -116,7 +118,7 @@ impl RequestCursor {
         RequestCursor { seen: SeenWork::default(), given_up: none, batch: none, numbers }
     }
 
-    /// Returns what was seen so far, to look for more without the cursor.
+    /// Returns what the server has seen so far, so that a thread without the cursor can look for more.
     #[inline]
     pub fn seen(&self) -> SeenWork {
         self.seen
@@ -148,7 +150,7 @@ impl Server {
         &self.shared().slots[slot % SLOT_COUNT]
     }
 
-    /// Returns whether there is more than was seen.
+    /// Returns whether there is more work than in `seen`.
     #[inline]
     pub fn has_work(&self, seen: &SeenWork) -> bool {
         let calls = &self.shared().calls;
@@ -165,7 +167,8 @@ impl Server {
         std::mem::replace(&mut cursor.seen.parts, parts) != parts
     }
 
-    /// Takes a request, and returns its slot and its number. From now on it may have run.
+    /// Takes a request, and returns its slot and its number. From now on the caller must assume that the
+    /// request may have run.
     #[inline]
     pub fn take(&self, cursor: &mut RequestCursor) -> Option<(usize, u64)> {
         if cursor.batch == [0; BITMAP_WORDS] {
@@ -179,8 +182,8 @@ impl Server {
         let (_, bit) = bit_of(slot);
         cursor.batch[word] &= !bit;
         cursor.seen.ready[word] ^= bit;
-        // A server that is killed after this store has taken the request. One that is killed before has not,
-        // and never will.
+        // This store is the moment at which the request counts as taken. If the server is killed before it,
+        // the request never runs.
         self.shared().taken.bits[word].store(cursor.seen.ready[word], Ordering::Release);
         let number = cursor.numbers[slot] + 1;
         cursor.numbers[slot] = number;
@@ -212,7 +215,7 @@ impl Server {
         None
     }
 
-    /// Returns whether the request of that number in that slot goes on when its caller is gone.
+    /// Returns whether the request of that number in that slot is to go on even if the caller's process ends.
     pub fn is_detached(&self, slot: usize, number: u64) -> bool {
         self.slot(slot).request.detached.load(Ordering::Acquire) == number
     }
@@ -221,7 +224,7 @@ impl Server {
     #[inline]
     pub fn request(&self, slot: usize) -> Request {
         let request = &self.slot(slot).request;
-        // Each word is read once, because the caller may change it meanwhile.
+        // Each word is read only once, because the caller can change it at any time.
         let what = request.what.load(Ordering::Relaxed);
         let size = request.size.load(Ordering::Relaxed);
         let more = request.more.load(Ordering::Relaxed);
@@ -270,19 +273,20 @@ impl Server {
         put(fetched(&self.memory, ring, part), bytes.get(..PART_BYTES).unwrap_or(bytes));
     }
 
-    /// Says that the answer to a request begins in a ring, while that is being filled, and about how many
-    /// bytes it will carry.
+    /// Tells the caller that the answer to a request begins in a ring, which is still being filled, and about
+    /// how many bytes it will carry.
     pub fn start_result(&self, slot: usize, number: u64, producer: &BulkProducer, expected: u64) {
         let reply = &self.slot(slot).reply;
         reply.expected.store(expected, Ordering::Relaxed);
         reply.ring.store(ring_word(number, producer.index()), Ordering::Release);
-        // A shorter result is complete by the time a sleeping caller would be awake.
+        // For a shorter result there is no wake-up, because the result would be complete before the caller is
+        // awake.
         if expected > 2 * PART_BYTES as u64 {
             reply.answer.wake_early();
         }
     }
 
-    /// Says how many bytes of the answer the ring carried. The slot's body follows them.
+    /// Notes how many bytes of the answer the ring carried. The bytes in the slot follow them.
     pub fn end_result(&self, slot: usize, len: u64) {
         self.slot(slot).reply.ring_bytes.store(len, Ordering::Relaxed);
     }
@@ -312,8 +316,8 @@ impl Server {
         }
     }
 
-    /// Announces that the receiving thread is about to sleep. It must look once more for work before
-    /// [`Server::sleep`].
+    /// Announces that the receiving thread is about to sleep. The thread must look for work once more before
+    /// it calls [`Server::sleep`].
     pub fn announce_sleep(&self) -> SleepIntent {
         self.receiver_wake.announce_sleep(&self.shared().calls.wake)
     }
@@ -328,7 +332,7 @@ impl Server {
         self.shared().calls.wake.announce_awake();
     }
 
-    /// Wakes the receiving thread, whatever the caller did to it.
+    /// Wakes the receiving thread, even if a hostile caller has tampered with the words at which it sleeps.
     pub fn wake(&self) {
         self.receiver_wake.wake(&self.shared().calls.wake);
     }

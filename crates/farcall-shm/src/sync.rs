@@ -1,10 +1,10 @@
 //! The futexes by which `wake_word` and `answer_word` sleep and wake. `tests/wakeups.rs` replaces this module
-//! by one made for loom.
+//! by one for loom, which tests all interleavings of threads.
 //!
-//! A malicious peer can requeue our sleeper to another word (FUTEX_REQUEUE). It can also let its own threads
-//! wait by FUTEX_LOCK_PI at the same word, so that our wake-up fails with EINVAL. So no thread sleeps where
-//! only the peer could wake it: either the sleep has a time limit, or the thread also sleeps at a second
-//! word, which is private to this process (futex_waitv).
+//! A hostile peer can move a sleeping thread of this process to another word (FUTEX_REQUEUE). It can also let
+//! its own threads wait by FUTEX_LOCK_PI at the same word, so that a wake-up by this process fails with
+//! EINVAL. So no thread sleeps where only the peer could wake it: either the sleep has a time limit, or the
+//! thread also sleeps at a second word, which is private to this process (futex_waitv).
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

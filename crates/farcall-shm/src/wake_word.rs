@@ -8,17 +8,18 @@ use super::sync::{AtomicU32, Ordering, sleep, sleep_at_either, wake_one, wake_pr
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 
-/// Says whether the thread that waits for work is asleep.
+/// A word that says whether the thread that waits for work is asleep.
 ///
 /// The waiting thread announces its sleep, looks for work once more, and sleeps. The other process leaves
-/// work, then wakes the thread. Both change the word only by exchanges, so the second of them sees what the
-/// first had written before: either the waiting thread sees the work, or the other process sees the
+/// work, then wakes the thread. Both change the word only by atomic exchanges. So the later one sees what the
+/// earlier one had written: either the waiting thread sees the work, or the other process sees the
 /// announcement.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub(crate) struct WakeWord(AtomicU32);
 
-/// A thread's announcement that it is about to sleep: how many private wake-ups it had seen before.
+/// A thread's announcement that it is about to sleep. Holds how many private wake-ups the thread had seen
+/// before.
 #[derive(Clone, Copy, Debug)]
 pub struct SleepIntent(pub(crate) u32);
 
@@ -35,8 +36,8 @@ impl WakeWord {
         self.0.load(Ordering::Acquire) == AWAKE
     }
 
-    /// Announces that the calling thread is about to sleep. It must look for work once more before
-    /// [`WakeWord::sleep`].
+    /// Announces that the calling thread is about to sleep. The thread must look for work once more before it
+    /// calls [`WakeWord::sleep`].
     pub(crate) fn announce_sleep(&self) {
         self.0.swap(ASLEEP, Ordering::AcqRel);
     }
@@ -52,7 +53,7 @@ impl WakeWord {
         sleep_at_either((&self.0, ASLEEP), (&private.0, seen));
     }
 
-    /// Announces that the calling thread is awake again, so that nobody needs to wake it.
+    /// Announces that the calling thread is awake again, so that no other thread needs to wake it.
     ///
     /// This is an exchange too: a plain store would overwrite a wake-up, and hide from this thread's next
     /// announcement what was written before that wake-up.
@@ -68,16 +69,17 @@ impl WakeWord {
         }
     }
 
-    /// Wakes the waiting thread whatever the word says, as far as the peer lets that happen.
+    /// Wakes the waiting thread whatever the word says. A hostile peer can still prevent that.
     fn force(&self) {
         self.0.swap(AWAKE, Ordering::AcqRel);
         wake_one(&self.0);
     }
 }
 
-/// Wakes a thread of this process that sleeps at a [`WakeWord`], whatever the peer did to that word.
+/// Wakes a thread of this process that sleeps at a [`WakeWord`], even if a hostile peer has tampered with
+/// that word.
 ///
-/// It counts its wake-ups in a word that the peer can neither write nor reach by a futex operation.
+/// The wake-ups are counted in a word that the peer can neither write nor reach by a futex operation.
 #[derive(Debug)]
 pub(crate) struct PrivateWake(AtomicU32);
 
@@ -86,8 +88,8 @@ impl PrivateWake {
         PrivateWake(AtomicU32::new(0))
     }
 
-    /// Announces at the word that the calling thread is about to sleep. It must look once more for a reason
-    /// not to.
+    /// Announces at the word that the calling thread is about to sleep. The thread must look once more for a
+    /// reason to stay awake.
     pub(crate) fn announce_sleep(&self, word: &WakeWord) -> SleepIntent {
         // Read first: a wake-up that comes after the thread's last look must end its sleep.
         let seen = self.0.load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! Copies a few bytes to and from atomic words: each word is read or written once, and no reference to shared
+//! Copies a few bytes to and from atomic words. Each word is read or written once, and no reference to shared
 //! bytes is formed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,8 +17,8 @@ pub(crate) fn put(words: &[AtomicU64], bytes: &[u8]) {
     }
 }
 
-/// Writes the first of these bytes into the rest of a word, from byte `at` of it on. Returns the bytes for
-/// the words after it. No other process may write the word.
+/// Writes bytes into a word, from the word's byte `at` on. Returns the bytes that did not fit, which belong
+/// into the next words. No other process may write the word.
 #[inline]
 pub(crate) fn begin<'a>(word: &AtomicU64, at: usize, bytes: &'a [u8]) -> &'a [u8] {
     let mut whole = word.load(Ordering::Relaxed).to_ne_bytes();
@@ -28,7 +28,7 @@ pub(crate) fn begin<'a>(word: &AtomicU64, at: usize, bytes: &'a [u8]) -> &'a [u8
     rest
 }
 
-/// Fills bytes from words, as far as there are words.
+/// Fills `bytes` from words, as far as there are words.
 #[inline]
 pub(crate) fn get(words: &[AtomicU64], bytes: &mut [u8]) {
     let (chunks, rest) = bytes.as_chunks_mut::<8>();

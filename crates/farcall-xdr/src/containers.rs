@@ -146,7 +146,7 @@ impl<'a, T: Decode<'a>, const N: usize> Decode<'a> for [T; N] {
     fn decode_boxed(d: &mut Decoder<'a>) -> Result<Box<Self>, Error> {
         match T::decode_vec(d, N)?.try_into() {
             Ok(items) => Ok(items),
-            Err(_) => unreachable!("as many were asked for"),
+            Err(_) => unreachable!("N items were decoded"),
         }
     }
 }
@@ -191,8 +191,9 @@ fn decode_each<'a, T: Decode<'a>>(
     })
 }
 
-/// Implements the traits for maps and sets. A row has the collection, the bounds of its first parameter, the
-/// type of its elements, and the function that inserts an element and returns whether it is new.
+/// Implements the traits for maps and sets. Each row of the macro's input has the collection, the bounds of
+/// its first parameter, the type of its elements, and the function that inserts an element and returns
+/// whether it is new.
 macro_rules! collections {
     ($($collection:ident<$first:ident: $($bound:path),+ $(; $value:ident)?> $(with $hasher:ident)?
         of $element:ty, $insert:expr;)*) => {$(
@@ -398,8 +399,8 @@ impl<T: ?Sized> Schema for PhantomData<T> {
     }
 }
 
-/// A type whose values begin with a count of bytes or elements, so that `#[xdr(max = N)]` can limit it.
-/// Optional data counts if its content does.
+/// A type whose values begin with a count of bytes or elements, so that `#[xdr(max = N)]` can limit the
+/// count. An `Option` of a counted type is counted too.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no length that `max` could bound",
     note = "`max` goes with strings, opaque data, lists, sets and maps, and options of them"
@@ -408,7 +409,7 @@ pub trait Counted {
     /// Returns the count of this value, if it has one.
     fn count(&self) -> Option<usize>;
 
-    /// Returns the count with which `bytes` begin. They are an encoded value of this type.
+    /// Returns the count with which `bytes` begin. `bytes` are an encoded value of this type.
     fn count_ahead(bytes: &[u8]) -> Option<u32> {
         bytes.first_chunk().map(|chunk| u32::from_be_bytes(*chunk))
     }

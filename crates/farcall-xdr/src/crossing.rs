@@ -1,5 +1,5 @@
-//! Implements the traits of a type from one row of a table: its least size, its wire form, encoding and
-//! decoding.
+//! A macro that implements the traits of a type from one row of a table: the type's least size, its wire
+//! form, and how it is encoded and decoded.
 
 /// Implements the three traits for each type of a table. A row is `TYPE, least size in bytes, |types| wire
 /// form, |value, encoder| encode, |decoder| decode;`. The module of the table must import `Types` and `Type`

@@ -1,4 +1,4 @@
-//! Decodes bytes into values, which can borrow from the packet. The bytes may come from an untrusted peer.
+//! Decodes bytes into values, which can borrow from the packet. The bytes can come from an untrusted peer.
 
 use bytes::Bytes;
 
@@ -8,11 +8,10 @@ use crate::{Error, ErrorKind, MAX_DEPTH, MAX_EMPTY_ELEMENTS, MAX_MEMORY_BYTES};
 /// The limits for a value that a [`Decoder`] decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most levels by which boxes, lists and maps may nest; 128 by default. The limit bounds the use of
-    /// the stack.
+    /// The maximum depth to which boxes, lists and maps nest; 128 by default. It bounds the use of the stack.
     pub depth: u32,
-    /// The most bytes of memory that the value may take besides the packet; 1 GiB by default. A list takes at
-    /// most packet length × (element size in memory ÷ element size on the wire).
+    /// The maximum memory that the value may take besides the packet, in bytes; 1 GiB by default. A list
+    /// takes at most packet length × (element size in memory ÷ element size on the wire).
     pub bytes: usize,
 }
 
@@ -46,11 +45,11 @@ pub struct Decoder<'a> {
     packet: Option<&'a Bytes>,
     lenient: bool,
     limits: Limits,
-    /// The number of levels by which the value may still nest.
+    /// How many levels deeper the value may still nest.
     depth: u32,
     /// The number of bytes of memory that the value may still take.
     memory: usize,
-    /// The number of elements without bytes that the value may still have.
+    /// How many more elements without bytes on the wire, such as `()`, the value may have.
     empty: u32,
 }
 
@@ -79,8 +78,8 @@ impl<'a> Decoder<'a> {
     }
 
     /// Accepts what older peers send although RFC 4506 forbids it: padding that is not zero; missing padding
-    /// at the end of the input; any value but 0 as true; a key twice in a map (the last value counts); bytes
-    /// after the value.
+    /// at the end of the input; any number but 0 as true; the same key twice in a map (the last value
+    /// counts); bytes after the value.
     pub fn lenient(mut self) -> Self {
         self.lenient = true;
         self
@@ -234,8 +233,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Decodes the length that begins an array, a string or opaque data. The length may be false. So decode
-    /// the elements by [`elements`](Self::elements), and reserve no memory for them in advance.
+    /// Decodes the length that begins an array, a string or opaque data. A hostile peer can send any length.
+    /// So decode the elements by [`elements`](Self::elements), and reserve no memory for them in advance.
     #[inline]
     pub fn count(&mut self) -> Result<usize, Error> {
         Ok(self.u32()? as usize)
@@ -267,8 +266,8 @@ impl<'a> Decoder<'a> {
     /// index to its error.
     ///
     /// # Errors
-    /// [`ErrorKind::TooDeep`]; [`ErrorKind::TooManyEmpty`] after 65,536 elements without bytes, because a
-    /// count of four bytes could otherwise announce four billion of them; or the error of `each`.
+    /// [`ErrorKind::TooDeep`] at the depth limit; [`ErrorKind::TooManyEmpty`] after 65,536 elements that take
+    /// no bytes, because four bytes could otherwise announce four billion of them; or the error of `each`.
     #[inline]
     pub fn elements(
         &mut self,

@@ -1,5 +1,5 @@
-//! The functions that the code of `#[derive(Xdr)]` calls. They are not for other users, and change with the
-//! macro.
+//! The functions that the code of `#[derive(Xdr)]` calls. They are not for other users, and can change with
+//! the macro.
 
 use crate::schema::{Type, Types};
 use crate::{Decoder, Encoder, Error, ErrorKind, Schema};
@@ -18,17 +18,17 @@ pub fn schema_chain<V: IntoIterator<Item: Schema>>(types: &mut Types) -> Type {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot select a variant",
     label = "not an integer of 32 bits, a boolean or an enumeration",
-    note = "the first field of an #[xdr(default)] variant holds what selected it: an i32, or an enum without fields"
+    note = "the first field of an #[xdr(default)] variant holds the received tag: an i32, or an enum without fields"
 )]
 pub trait Tag: Sized {
     /// Returns the integer that is sent for the value.
     fn to_tag(&self) -> i32;
 
-    /// Returns the value of an integer on the wire, or `None` if the integer stands for no value.
+    /// Returns the value for an integer from the wire, or `None` if no value has this integer.
     fn from_tag(tag: i32) -> Option<Self>;
 
-    /// Returns the value of the integer `tag`, which was just decoded. If it stands for no value, returns an
-    /// error at the integer's offset.
+    /// Returns the value for the integer `tag`, which was just decoded. If no value has this integer, returns
+    /// an error at its offset.
     #[doc(hidden)]
     #[inline]
     fn decoded(tag: i32, of: &'static str, d: &Decoder<'_>) -> Result<Self, Error> {
@@ -71,12 +71,12 @@ pub fn unknown_tag(value: i32, of: &'static str, d: &Decoder<'_>) -> Error {
 /// Returns the error for a default variant that holds the integer of another variant.
 #[cold]
 pub fn taken_tag(value: i32, e: &Encoder<'_>) -> Error {
-    let why = format!("{value} has a variant of its own, and cannot be in the default one");
+    let why = format!("{value} has a variant of its own, so the default variant cannot hold it");
     e.error(ErrorKind::Invalid(why.into()))
 }
 
-/// Returns the type `T`, declared at `place` of the source. Enters its definition first, unless it was
-/// entered before.
+/// Returns the type `T`, which is declared at `place` in the source. Adds its definition to `types`, unless
+/// that was done before.
 pub fn define<T: ?Sized>(
     types: &mut Types,
     place: &str,
@@ -84,7 +84,8 @@ pub fn define<T: ?Sized>(
     docs: &str,
     body: impl FnOnce(&mut Types) -> Body,
 ) -> Type {
-    // The key needs both: macros and versions of crates repeat names, and generic types repeat places.
+    // The key needs both the place and the name: macros and several versions of a crate repeat names, and
+    // generic types repeat places.
     let key = format!("{place} {}", std::any::type_name::<T>());
     types.define(&key, name, docs, body)
 }
@@ -101,7 +102,7 @@ pub fn short_name<T: ?Sized>() -> String {
     short
 }
 
-/// Returns whether all tags of an enum are different. The compiler evaluates it.
+/// Returns whether all tags of an enum are different. The compiler evaluates this function.
 pub const fn distinct(tags: &[i32]) -> bool {
     let mut first = 0;
     while first < tags.len() {
@@ -117,8 +118,8 @@ pub const fn distinct(tags: &[i32]) -> bool {
     true
 }
 
-/// Returns a discriminant as an integer of 32 bits. The compiler evaluates it, and reports a larger
-/// discriminant.
+/// Returns a discriminant as an integer of 32 bits. The compiler evaluates this function, and reports a
+/// larger discriminant.
 pub const fn tag(discriminant: i128) -> i32 {
     assert!(
         discriminant >= i32::MIN as i128 && discriminant <= i32::MAX as i128,

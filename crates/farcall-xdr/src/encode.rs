@@ -1,4 +1,4 @@
-//! Encodes values into bytes, and appends them directly to the packet.
+//! Encodes values, and appends their bytes directly to the packet.
 
 use std::fmt;
 
@@ -29,9 +29,9 @@ pub struct Encoder<'b> {
     out: &'b mut Vec<u8>,
     /// The length of `out` when the encoding began.
     start: usize,
-    /// The length that `out` may reach. It is never below the present length.
+    /// The maximum length that `out` may reach. It is never below the present length.
     end: usize,
-    /// The number of levels by which the value may still nest.
+    /// How many levels deeper the value may still nest.
     depth: u32,
     /// The receiver of long opaque data.
     spill: Option<&'b mut dyn Spill>,
@@ -42,13 +42,13 @@ pub struct Encoder<'b> {
 /// Receives long opaque data during encoding, so that the data need not be copied to the encoder's buffer.
 pub trait Spill {
     /// Takes `before`, which is everything that the encoder's buffer holds, and then some or all of `bytes`
-    /// from their beginning. Returns the number of `bytes` taken, or `None` if neither was taken. Unless all
-    /// `bytes` were taken, the encoder does not call the spill again. At least `more` further bytes follow
-    /// `bytes`.
+    /// from their beginning. Returns how many of `bytes` it took, or `None` if it took nothing. Unless it
+    /// took all `bytes`, the encoder does not call it again. At least `more` further bytes follow `bytes`.
     fn take(&mut self, before: &[u8], bytes: &[u8], more: usize) -> Option<usize>;
 
-    /// Keeps a reference to `bytes`, and returns true; or returns false. Kept bytes belong after the first
-    /// `at` bytes of the encoder's buffer. After keeping bytes, the spill is not called again.
+    /// Keeps a reference to `bytes` and returns true, or refuses and returns false. Kept bytes belong after
+    /// the first `at` bytes of the encoder's buffer. After this has returned true, the encoder does not call
+    /// the spill again.
     fn keep(&mut self, at: usize, bytes: &Bytes) -> bool {
         let _ = (at, bytes);
         false
@@ -139,7 +139,7 @@ impl<'b> Encoder<'b> {
         }
     }
 
-    /// Encodes long opaque data, by the spill if there is one.
+    /// Encodes long opaque data, and passes it to the spill if there is one.
     #[inline(never)]
     fn long(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let padding = padding(bytes.len());
@@ -198,7 +198,7 @@ impl<'b> Encoder<'b> {
     /// Encodes the length that begins an array, a string or opaque data.
     ///
     /// # Errors
-    /// [`ErrorKind::TooLong`] if it does not fit an unsigned integer.
+    /// [`ErrorKind::TooLong`] if the length does not fit 32 bits.
     #[inline]
     pub fn count(&mut self, count: usize) -> Result<(), Error> {
         match u32::try_from(count) {
@@ -211,7 +211,8 @@ impl<'b> Encoder<'b> {
     /// encoded through this function, which bounds the depth so that no value can overflow the stack.
     ///
     /// # Errors
-    /// [`ErrorKind::TooDeep`] at the depth at which decoders refuse by default, or the error of `inner`.
+    /// [`ErrorKind::TooDeep`] at a depth of 128, which is also the default limit of decoders, or the error of
+    /// `inner`.
     #[inline]
     pub fn nested(&mut self, inner: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
         if self.depth == 0 {
@@ -244,7 +245,7 @@ impl<'b> Encoder<'b> {
     /// Encodes an array of numbers of `W` bytes each.
     ///
     /// The numbers are converted in groups of `G`, which are 64 bytes. A group fits into registers, so the
-    /// compiler converts it there, without a cleared buffer and without checking the space for each number.
+    /// compiler converts it there. That saves clearing a buffer, and checking the space for each number.
     #[inline]
     pub(crate) fn numbers<T: Copy, const W: usize, const G: usize>(
         &mut self,

@@ -1,12 +1,12 @@
-//! Errors about values: the reason, the byte, and the field.
+//! The error type of encoding and decoding: the reason, the byte, and the field.
 
 use std::borrow::Cow;
 use std::fmt;
 
 /// Why a value could not be encoded or decoded, at which byte and in which field.
 ///
-/// An error is one pointer wide. Its path is built only after a failure, so successful calls pay nothing for
-/// it.
+/// An error is one pointer wide. The path to the field is built only after a failure, so it costs nothing in
+/// successful calls.
 ///
 /// ```
 /// let error = farcall_xdr::from_slice::<Vec<bool>>(&[0, 0, 0, 1, 0, 0, 0, 7]).unwrap_err();
@@ -31,7 +31,7 @@ struct Inner {
 pub enum ErrorKind {
     /// The input ends inside the value.
     Truncated {
-        /// The number of bytes that the item takes.
+        /// The number of bytes that the item needs.
         needed: usize,
         /// The number of bytes that are left.
         remaining: usize,
@@ -72,7 +72,7 @@ pub enum ErrorKind {
         /// The name of the enumeration or union.
         of: &'static str,
     },
-    /// A map has a key twice, or a set an element.
+    /// A map has the same key twice, or a set the same element.
     Duplicate,
     /// This number of bytes follows the value.
     Trailing(usize),
@@ -80,7 +80,7 @@ pub enum ErrorKind {
     TooDeep(u32),
     /// The value takes more memory than this limit, in bytes.
     TooMuchMemory(usize),
-    /// The value has more elements without bytes than this limit.
+    /// The value has more elements that take no bytes than this limit.
     TooManyEmpty(u32),
     /// The encoded value is longer than this limit of the encoder, in bytes.
     BufferFull(usize),

@@ -32,7 +32,7 @@
 //! | `Box<T>`, `Rc<T>`, `Arc<T>`, `&T` | as `T` |
 //! | `Duration` | struct of unsigned hyper seconds, unsigned int nanoseconds |
 //! | `SystemTime` | struct of hyper seconds since 1970, unsigned int nanoseconds |
-//! | `IpAddr`, `SocketAddr` | union of 4 and 6, by the version |
+//! | `IpAddr`, `SocketAddr` | discriminated union: arm 4 for IPv4, arm 6 for IPv6 |
 #![forbid(unsafe_code)]
 
 mod bounds;
@@ -56,12 +56,12 @@ pub use onc::{Bounded, ByteString, Chain, Foreign, Linked};
 
 use schema::{Type, Types};
 
-/// The most levels by which values nest by default. Encoders and decoders have the same limit, so that a peer
-/// accepts what this program sends.
+/// The default for the maximum depth to which values nest. Encoders and decoders have the same limit, so that
+/// a peer accepts what this program sends.
 const MAX_DEPTH: u32 = 128;
-/// The most bytes of memory that a decoded value takes by default.
+/// The default for the maximum memory that a decoded value takes, in bytes.
 const MAX_MEMORY_BYTES: usize = 1 << 30;
-/// The most elements without bytes that a value has.
+/// The maximum number of elements in a value that take no bytes on the wire, such as `()`.
 const MAX_EMPTY_ELEMENTS: u32 = 1 << 16;
 
 /// A value that can be encoded.
@@ -103,12 +103,12 @@ pub trait Encode {
     note = "usize and isize differ between machines: use u32 or u64, i32 or i64"
 )]
 pub trait Decode<'a>: Sized {
-    /// The least number of bytes that a value takes; 0 is always correct. The decoder uses it to refuse a
-    /// false count before it decodes the first element.
+    /// The least number of bytes that a value takes on the wire; 0 is always correct. By this number the
+    /// decoder refuses an impossible element count before it decodes the first element.
     const MIN_SIZE: usize = 0;
 
-    /// The least number of bytes that a value takes as an element of an array. For `u8` it is one, because an
-    /// array of them is opaque data.
+    /// The least number of bytes that a value takes as an element of an array. For `u8` this is 1, because an
+    /// array of `u8` is opaque data.
     #[doc(hidden)]
     const MIN_ELEMENT_SIZE: usize = Self::MIN_SIZE;
 

@@ -6,8 +6,8 @@ use crate::crossing::crossing;
 use crate::schema::{Type, Types};
 use crate::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 
-/// Implements the traits for numbers that are sent in their own width. Arrays of them are converted in
-/// groups.
+/// Implements the traits for numbers that take as many bytes on the wire as in memory. Arrays of them are
+/// converted in groups.
 macro_rules! wide {
     ($($number:ident $wire:ident $size:literal, $encode:literal $decode:literal;)*) => {$(
         impl Encode for $number {

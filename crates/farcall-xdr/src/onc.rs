@@ -1,4 +1,4 @@
-//! Wire forms of `.x` files (RFC 4506 section 6) for which Rust has no types: byte strings, linked lists, and
+//! Types for wire forms of `.x` files (RFC 4506 section 6) that Rust lacks: byte strings, linked lists, and
 //! lengths with a maximum.
 
 use std::borrow::{Borrow, Cow};
@@ -12,7 +12,7 @@ use crate::crossing::crossing;
 use crate::schema::{Body, Type, Types};
 use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema, bounds};
 
-/// A string of RFC 4506 (section 4.11): bytes, which are text only by custom.
+/// A string of RFC 4506 (section 4.11): bytes, which are usually text.
 ///
 /// It is displayed as text, with U+FFFD for bytes that are not UTF-8. It dereferences to its bytes.
 ///
@@ -26,8 +26,8 @@ use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema,
 #[derive(Clone)]
 pub struct ByteString(Repr);
 
-/// The most bytes of a string that needs no allocation. They suffice for most names. A `ByteString` of this
-/// size takes 32 bytes of memory.
+/// The maximum length of a string that needs no allocation, in bytes. Most names are no longer. A
+/// `ByteString` of this size takes 32 bytes of memory.
 const INLINE_BYTES: usize = 30;
 
 #[derive(Clone)]
@@ -229,7 +229,7 @@ pub fn encode_chain<T: Encode>(items: &[T], e: &mut Encoder<'_>) -> Result<(), E
     })
 }
 
-/// Decodes a linked list. A loop, not recursion, decodes it, because a peer can make it as long as its
+/// Decodes a linked list, by a loop and not by recursion, because a peer can send a list as long as its
 /// packets allow.
 #[inline]
 pub fn decode_chain<'a, T: Decode<'a>>(d: &mut Decoder<'a>) -> Result<Vec<T>, Error> {
@@ -243,8 +243,8 @@ pub fn decode_chain<'a, T: Decode<'a>>(d: &mut Decoder<'a>) -> Result<Vec<T>, Er
     })
 }
 
-/// A list that is sent as a linked list of `.x` files (`entry *next`) rather than as an array. In Rust it is
-/// a `Vec`.
+/// A list that is sent as a linked list (`entry *next` in `.x` files) rather than as an array. In Rust it
+/// wraps a `Vec`.
 ///
 /// ```
 /// use farcall_xdr::Chain;
@@ -454,7 +454,7 @@ impl<T: Schema + Counted, const MAX: u32> Schema for Bounded<T, MAX> {
 }
 
 /// A type without values. Rust that is generated from an `.x` file uses it for a type that the file mentions
-/// and nobody declares.
+/// but does not declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Foreign {}
 

@@ -69,7 +69,7 @@ pub enum Type {
         /// The type of each element.
         element: Box<Type>,
     },
-    /// An array of a variable length (section 4.13). A set crosses as an array of its elements, a map as an
+    /// An array of a variable length (section 4.13). A set is sent as an array of its elements, a map as an
     /// array of pairs.
     List {
         /// The declared maximum of the number of elements.
@@ -79,8 +79,9 @@ pub enum Type {
     },
     /// Optional data (section 4.19).
     Optional(Box<Type>),
-    /// A linked list: an integer 1 before each element, and an integer 0 at the end. In RFC 4506 it is
-    /// optional data (section 4.19): a struct whose last field is again optional data of the same type.
+    /// A linked list: an integer 1 before each element, and an integer 0 at the end. In RFC 4506 a linked
+    /// list is optional data (section 4.19): a struct whose last field is again optional data of the same
+    /// type.
     Chain(Box<Type>),
     /// A struct (section 4.14) without a name, whose fields have no names.
     Tuple(Vec<Type>),
@@ -89,8 +90,8 @@ pub enum Type {
 }
 
 impl Type {
-    /// Returns the type with the declared maximum `bound`. Of optional data, the content gets the maximum. A
-    /// smaller maximum stays, and so does a type without a length.
+    /// Returns the type with the declared maximum `bound`. In optional data, the content gets the maximum. A
+    /// smaller maximum stays as it is, and so does a type without a length.
     pub fn bounded(self, bound: u32) -> Type {
         match self {
             Type::Bytes { max } => Type::Bytes { max: max.min(bound) },
@@ -212,9 +213,9 @@ impl Types {
         self.places.get(key).copied()
     }
 
-    /// Names integers that select the default arm of the union at `place`. The names come from the
-    /// enumeration that is the union's discriminant. Tools show them. They are not part of the description:
-    /// fingerprints ignore them, and they are not sent.
+    /// Gives names to integers that select the default arm of the union at `place`. The names come from the
+    /// enumeration that is the union's discriminant. Tools show the names. They are not part of the
+    /// description: fingerprints ignore them, and they are not sent.
     pub fn name_others(&mut self, place: u32, names: impl FnOnce() -> Vec<(i32, String)>) {
         self.others.entry(place).or_insert_with(names);
     }
@@ -246,9 +247,10 @@ impl Types {
     ///
     /// The decoder of a table does this check. Types outside of the table need their own check. After the
     /// check, every index exists. A walk over the parts that every value has (fields, elements of fixed
-    /// arrays) is at most 128 types deep, and meets few parts without bytes. Optional data, lists and unions
-    /// end this walk: their content is decoded within [`Decoder::nested`](crate::Decoder::nested) or
-    /// [`Decoder::elements`](crate::Decoder::elements), and takes at least four bytes.
+    /// arrays) is at most 128 types deep, and meets only a bounded number of parts that take no bytes.
+    /// Optional data, lists and unions end this walk: their content is decoded within
+    /// [`Decoder::nested`](crate::Decoder::nested) or [`Decoder::elements`](crate::Decoder::elements), and
+    /// takes at least four bytes.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) with the reason.

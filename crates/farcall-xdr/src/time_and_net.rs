@@ -111,8 +111,8 @@ crossing! {
         };
 }
 
-/// Returns the seconds since 1970 and the nanoseconds after them. Before 1970 the seconds are negative; the
-/// nanoseconds count forwards from that second.
+/// Returns the seconds since 1970 and the nanoseconds after them. For a time before 1970 the seconds are
+/// negative, rounded down, and the nanoseconds count forwards from there.
 fn since_1970(time: SystemTime) -> Option<(i64, u32)> {
     let before = match time.duration_since(UNIX_EPOCH) {
         Ok(after) => return Some((after.as_secs().try_into().ok()?, after.subsec_nanos())),

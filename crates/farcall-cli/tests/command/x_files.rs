@@ -110,7 +110,7 @@ fn an_x_file_that_is_written_keeps_names_and_can_be_read_back() {
         ("typedef opaque bytes<>;", "`xdr_bytes`"),
         (
             "union u switch (bool more) { case TRUE: struct { u next; } e; case FALSE: void; };",
-            "contains itself in place",
+            "contains itself directly",
         ),
         (
             "program P { version V { void F(int<>) = 1; } = 1; } = 1;",
@@ -177,7 +177,7 @@ fn names_that_are_declared_nowhere_are_refused_unless_they_are_left_to_the_user(
         let error: serde_json::Value = serde_json::from_str(&said.err).unwrap();
         assert_eq!(error["error"]["faults"][0]["undeclared_type"], "sockaddr");
         let made = place.run(&[command, "peer.x", "--external", "sockaddr"]).ok();
-        assert!(made.contains("/// `sockaddr`, which is declared elsewhere; it has no values"), "{made}");
+        assert!(made.contains("/// `sockaddr`, which is declared elsewhere. It has no values"), "{made}");
     }
     let made = place.run(&["gen", "peer.x", "--extern", "sockaddr=std::net::SocketAddr"]).ok();
     assert!(made.contains("pub at: std::net::SocketAddr"), "{made}");

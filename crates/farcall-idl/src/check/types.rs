@@ -1,4 +1,4 @@
-//! Compares two wire types: finds the first breaking difference, and the harmless differences before it.
+//! Compares two wire types. Finds the first breaking difference, and the harmless differences before it.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -7,8 +7,7 @@ use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use super::Change;
 use crate::spell;
 
-/// Compares both types together, level by level. It does not recurse, because types in a decoded table may
-/// nest deeply.
+/// Compares both types level by level. Does not recurse, because types in a decoded table can nest deeply.
 pub fn compare(old: &Types, new: &Types, place: String, was: &Type, is: &Type) -> Vec<Change> {
     let mut walk =
         Walk { old, new, waiting: VecDeque::from([(place, was, is)]), met: HashSet::new(), fine: Vec::new() };
@@ -53,8 +52,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Compares tuples and structs as equals, because they have the same form on the wire if their parts are
-    /// the same.
+    /// Compares tuples and structs with each other too, because they have the same wire form if their parts
+    /// are the same.
     fn records(&mut self, place: String, was: &'a Type, is: &'a Type) -> Result<(), Change> {
         match (parts(self.old, was), parts(self.new, is)) {
             (Some(before), Some(after)) if before.len() == after.len() => {

@@ -93,8 +93,8 @@ fn method(procedure: &Procedure) -> TokenStream {
     }
 }
 
-/// Returns the body that decodes the arguments, awaits the server and encodes the result. The future owns
-/// what the server borrows.
+/// Generates the arm of `dispatch` for a procedure: a future that decodes the arguments, awaits the server's
+/// method and encodes the result. The future owns the arguments that the method borrows.
 fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
     let asynchronous = format_ident!("{}Async", source.name);

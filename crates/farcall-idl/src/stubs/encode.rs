@@ -1,4 +1,4 @@
-//! The closure that encodes the arguments of a procedure or of a signal.
+//! Generates the closure that encodes the arguments of a procedure or of a signal.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -7,8 +7,8 @@ use syn::spanned::Spanned;
 
 use super::{Argument, Passing, Procedure, Source};
 
-/// Generates the closure that writes the arguments into the packet. It may run again if the call is repeated
-/// at another server.
+/// Generates the closure that writes the arguments into the packet. The closure runs again if the call is
+/// repeated at another server.
 pub(super) fn encode(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
     if procedure.arguments.is_empty() {

@@ -29,8 +29,9 @@ fn program(source: &Source, (program, version): (u32, u32)) -> TokenStream {
     }
 }
 
-/// Generates assertions that a procedure's return type is what its spelling says, with errors at the
-/// interface's source. (Missing `Xdr` implementations are reported where the types are encoded and decoded.)
+/// Generates assertions that each procedure's return type has the result and the exception that its spelling
+/// shows. Errors point at the interface's source. (Missing `Xdr` implementations are reported where the types
+/// are encoded and decoded.)
 fn assertions(source: &Source) -> TokenStream {
     let farcall = &source.farcall;
     let returns = source.procedures.iter().map(|procedure| {
@@ -86,7 +87,8 @@ fn implementation(source: &Source) -> TokenStream {
     }
 }
 
-/// Generates the body of `dispatch`. Where signals are declared, it notes which may be raised.
+/// Generates the body of `dispatch`. If signals are declared, the body also notes which signals may be
+/// raised.
 fn dispatch(source: &Source) -> TokenStream {
     let farcall = &source.farcall;
     let arms = source.procedures.iter().map(|procedure| arm(source, procedure));
@@ -120,13 +122,13 @@ fn signals(source: &Source) -> Option<TokenStream> {
     })
 }
 
-/// Generates a `stub::Procedure`: what the runtime must know before a call.
+/// Generates a `stub::Procedure`: the facts that the runtime must know before a call.
 fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
     let Procedure { number, idempotent, uncancelled, .. } = procedure;
     let blocking = procedure.blocking || procedure.has_streams();
     let name = procedure.name.unraw().to_string();
-    // Nobody waits for a one-way call, so nobody answers signals in it.
+    // No caller waits for a one-way call, so none would answer its signals.
     let exchanges = !procedure.oneway && !source.signals.is_empty() || procedure.has_streams();
     let deadline = match procedure.deadline_ms {
         Some(ms) => quote!(::core::option::Option::Some(::core::time::Duration::from_millis(#ms))),

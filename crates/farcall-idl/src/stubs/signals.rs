@@ -1,5 +1,5 @@
-//! What is made of an interface's signals: the functions by which a server raises them, and the trait of
-//! callers' handlers.
+//! Generates the code for an interface's signals: the functions by which a server raises them, and the trait
+//! that callers' handlers implement.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -35,8 +35,8 @@ pub(super) fn catching(source: &Source) -> Option<TokenStream> {
     }
     let (handler, adapter) = (source.handler_name(), adapter_name(source));
     Some(quote! {
-        /// Returns the same binding with a handler that answers the signals raised in its calls. Handlers that are
-        /// added later are asked first.
+        /// Returns a stub with the same binding and a handler that answers the signals raised in its calls.
+        /// Handlers that are added later are asked first.
         #[must_use = "the stub that it is called on keeps its own handlers"]
         pub fn catching(&self, handler: impl #handler) -> Self {
             Self { binding: self.binding.catching(#adapter(handler)) }
@@ -79,7 +79,7 @@ fn raises(source: &Source) -> TokenStream {
             #(#attributes)*
             ///
             /// # Errors
-            /// When the caller unwinds the call, or nobody catches the signal.
+            /// When the caller unwinds the call, or has no handler that answers the signal.
             pub fn #signal_name(#parameters) -> ::core::result::Result<#result, #farcall::Unwound> {
                 #farcall::stub::raise(&<dyn #name as #farcall::stub::Interface>::signals()[#index], #encode)
             }

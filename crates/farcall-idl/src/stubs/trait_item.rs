@@ -25,7 +25,7 @@ fn method(procedure: &Procedure) -> TokenStream {
             #signature;
         };
     };
-    // Arguments that the body does not use keep their names, because callers read them.
+    // Arguments that the body does not use keep their names, because people who write calls read them.
     quote! {
         #(#attributes)*
         #[allow(unused_variables)]
@@ -39,7 +39,7 @@ impl Procedure {
     pub(super) fn signature(&self) -> TokenStream {
         let Procedure { name, output, .. } = self;
         let parameters = self.parameters();
-        // Compiler messages about the method point at its name.
+        // With this span, compiler messages about the method point at its name.
         let span = Span::call_site().located_at(name.span());
         quote_spanned!(span=> fn #name(&self, #parameters) -> #output)
     }

@@ -1,5 +1,5 @@
 //! Generates the user-stub: a struct that implements the trait by calls. Further methods start calls without
-//! waiting, and call groups.
+//! waiting for them, and call groups of servers.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -28,8 +28,8 @@ impl Source {
         format_ident!("{}Client", self.name)
     }
 
-    /// Returns a documentation link to an item of farcall, or plain text if the path of farcall is `$crate`,
-    /// which documentation cannot name.
+    /// Returns a documentation link to an item of farcall. If the path of farcall is `$crate`, which
+    /// documentation cannot name, returns plain text.
     fn link(&self, item: &str) -> String {
         let segments: Vec<String> = self.farcall.segments.iter().map(|s| s.ident.to_string()).collect();
         match segments.first().is_some_and(|first| first == "$crate") {
@@ -78,8 +78,8 @@ fn client(source: &Source) -> TokenStream {
         }
 
         impl #client {
-            /// Returns the same binding with a deadline for every call through it. Of this deadline and those
-            /// of the procedure and the calling context, the earliest counts.
+            /// Returns a stub with the same binding and a deadline for every call through it. The procedure
+            /// and the calling context can set deadlines too; the earliest counts.
             #[must_use = "the stub that it is called on keeps its own deadline"]
             pub fn within(&self, deadline: ::core::time::Duration) -> Self {
                 Self { binding: self.binding.within(deadline) }
@@ -283,7 +283,7 @@ fn forward(source: &Source, index: usize, how: &Ident) -> TokenStream {
     let procedure = &source.procedures[index];
     let (answer, encode) = (procedure.answer(source), encode(source, procedure));
     let in_order = in_order(source, index).filter(|_| how == "call");
-    // Compiler errors about the types point at their place in the interface.
+    // With this span, compiler errors about the types point at the interface's source.
     let span = Span::call_site().located_at(procedure.output.span());
     quote_spanned! {span=>
         self.binding #in_order.#how::<#answer>(
@@ -293,7 +293,8 @@ fn forward(source: &Source, index: usize, how: &Ident) -> TokenStream {
     }
 }
 
-/// Generates what has a call follow the one-way calls before it, where the interface has such.
+/// Generates the call of `in_order`, which makes a call run after the one-way calls before it. Returns `None`
+/// if the interface has no one-way procedures.
 fn in_order(source: &Source, index: usize) -> Option<TokenStream> {
     let Source { farcall, name, .. } = source;
     source
@@ -327,7 +328,7 @@ fn forward_sending(source: &Source, index: usize, how: &Ident, stream: &Ident) -
     }
 }
 
-/// Generates the body of a method of which the result or an argument is a stream.
+/// Generates the body of a method whose result or argument is a stream.
 fn forward_stream(source: &Source, index: usize) -> TokenStream {
     let Source { farcall, name, .. } = source;
     let procedure = &source.procedures[index];

@@ -1,5 +1,5 @@
-//! Messages about faults in a file that a front end reads: the file, the line, the column, and the line
-//! itself with the fault underlined.
+//! Messages about errors in a file: the file, the line, the column, and the text of the line with the error
+//! underlined.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use super::source::{Sources, Span};
 
-/// The most bytes of a line that are shown, rounded to a whole character.
+/// The maximum number of bytes of a line that are shown, rounded to a whole character.
 const MAX_SHOWN: usize = 400;
-/// The most including files that a message names.
+/// The maximum number of `included from` lines in a message.
 const MAX_TRAIL: usize = 8;
 
-/// A fault, or a notice of something that was left out, with its place.
+/// An error in a file, or a warning about a part of the file that the reader skipped, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     message: String,
@@ -26,13 +26,14 @@ pub struct Diagnostic {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Undeclared {
-    /// The name of a type. [`Options::external`](crate::x::Options::external) leaves the type to the user.
+    /// The name of a type. List it in [`Options::external`](crate::x::Options::external) to declare the type
+    /// in Rust yourself.
     Type(String),
-    /// The name of a constant. [`Options::defines`](crate::x::Options::defines) gives it a value.
+    /// The name of a constant. Give it a value in [`Options::defines`](crate::x::Options::defines).
     Constant(String),
 }
 
-/// The place of a fault, with the text that is needed to show it.
+/// The place of an error, with the text that is needed to show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     at: Excerpt,
@@ -53,7 +54,7 @@ struct Excerpt {
 }
 
 impl Diagnostic {
-    /// Returns a fault at `span`.
+    /// Makes an error at `span`.
     pub(crate) fn new(sources: &Sources, span: Span, message: impl Into<String>) -> Self {
         let mut included = Vec::new();
         let mut above = sources.get(span.file).included;
@@ -70,7 +71,7 @@ impl Diagnostic {
         Diagnostic { place: Some(Box::new(place)), ..Self::nowhere(message) }
     }
 
-    /// Returns a fault that has no place.
+    /// Makes an error that has no place.
     pub(crate) fn nowhere(message: impl Into<String>) -> Self {
         Diagnostic {
             message: message.into(),
@@ -160,7 +161,7 @@ impl Diagnostic {
     }
 }
 
-/// Writes `error: …`, and the line with the fault underlined.
+/// Writes `error: …`, and the line with the error underlined.
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.render(&Renderer::plain()))
@@ -199,17 +200,17 @@ impl Excerpt {
     }
 }
 
-/// The faults of a file, at least one.
+/// The errors of a file, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostics(pub(crate) Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// Returns the faults in the order in which they were found.
+    /// Returns the errors in the order in which they were found.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.0.iter()
     }
 
-    /// Returns all faults in colour, for a terminal.
+    /// Returns all errors in colour, for a terminal.
     pub fn coloured(&self) -> String {
         self.0.iter().map(Diagnostic::coloured).collect::<Vec<_>>().join("\n\n")
     }

@@ -1,6 +1,6 @@
 //! Suggests the declared name that a misspelt name probably means.
 
-/// The most bytes of a name that is compared. The work grows with the square of the length.
+/// The maximum length of a name that is compared, in bytes. The work grows with the square of the length.
 const MAX_LENGTH: usize = 64;
 
 /// Returns the candidate with the fewest insertions, deletions, replacements and swaps of neighbours (Damerau

@@ -61,7 +61,7 @@ impl Scanner {
         Scanner { file, text, at, end, first: true }
     }
 
-    /// Returns a scanner of a part of a text, which lies within a line.
+    /// Makes a scanner of a part of a text. The part must lie within a line.
     pub fn of(span: Span, text: &Rc<str>) -> Self {
         Scanner {
             file: span.file,
@@ -147,7 +147,7 @@ impl Scanner {
         }
     }
 
-    /// Reads to the end of the line. A line that ends in a backslash continues in the next line.
+    /// Skips to the end of the line. A line that ends in a backslash continues in the next line.
     fn skip_line(&mut self) {
         while self.at < self.end && self.peek(0) != b'\n' {
             self.at += self.continuation().max(1);
@@ -185,7 +185,7 @@ impl Scanner {
         if quote == b'"' { Kind::Text } else { Kind::Character }
     }
 
-    /// Reads a number with its suffix, and with `'` between digits.
+    /// Skips a number with its suffix. The number may have `'` between digits.
     fn skip_number(&mut self) {
         while is_word(self.peek(0)) || self.peek(0) == b'\'' && self.peek(1).is_ascii_hexdigit() {
             self.at += 1;
@@ -203,7 +203,7 @@ pub(crate) fn in_64_bits(value: &i128) -> bool {
 }
 
 /// Returns the value of a number in C's notation: decimal, octal or hexadecimal. Returns `None` if the text
-/// is no number, or the number is too large.
+/// is not a number, or the number is too large.
 pub(crate) fn number(text: &str) -> Option<i128> {
     let digits = text.trim_end_matches(['u', 'U', 'l', 'L']).replace('\'', "");
     let (digits, radix) = match digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {

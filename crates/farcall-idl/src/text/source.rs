@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// The most bytes of one file. The largest files in use have 200 KiB.
+/// The maximum size of one file in bytes. The largest files in use have 200 KiB.
 const MAX_FILE: usize = 4 << 20;
-/// The most bytes of all files together, each counted as often as it is included.
+/// The maximum size of all files together in bytes. A file counts as often as it is included.
 const MAX_TOTAL: usize = 16 << 20;
-/// The most files.
+/// The maximum number of files. A file counts as often as it is included.
 const MAX_FILES: usize = 1 << 10;
 
 /// A piece of a text.
@@ -37,7 +37,7 @@ pub(crate) struct Source {
     pub text: Rc<str>,
     /// The offset at which each line begins.
     lines: Vec<u32>,
-    /// The directive that included the text.
+    /// The `#include` directive that included the text, if one did.
     pub included: Option<Span>,
 }
 
@@ -48,25 +48,27 @@ pub(crate) struct Sources {
     total: usize,
     /// The files that were read.
     pub files: Vec<PathBuf>,
-    /// The texts that macros have produced.
+    /// The texts that macros have produced, and where each is in `all`.
     pasted: HashMap<String, Span>,
 }
 
 impl Sources {
-    /// Adds a text and returns its index, or a message that says which limit it exceeds.
+    /// Adds a text and returns its index, or a message that says which limit is exceeded.
     pub fn add(&mut self, name: &Path, text: &str, included: Option<Span>) -> Result<u32, String> {
         self.total = self.total.saturating_add(text.len());
-        if text.len() > MAX_FILE || self.total > MAX_TOTAL || self.all.len() - self.pasted.len() >= MAX_FILES
-        {
-            let name = name.display();
+        let shown = name.display();
+        if text.len() > MAX_FILE || self.total > MAX_TOTAL {
             return Err(format!(
-                "{name}: too large: a file may have {MAX_FILE} bytes, all together {MAX_TOTAL}"
+                "{shown}: too large: a file may have {MAX_FILE} bytes, all files together {MAX_TOTAL}"
             ));
+        }
+        if self.all.len() - self.pasted.len() >= MAX_FILES {
+            return Err(format!("{shown}: too many files: there may be at most {MAX_FILES}"));
         }
         let lines = std::iter::once(0)
             .chain(text.bytes().zip(1u32..).filter(|(byte, _)| *byte == b'\n').map(|(_, at)| at));
         self.all.push(Source {
-            name: name.display().to_string(),
+            name: shown.to_string(),
             directory: name.parent().unwrap_or(Path::new("")).to_owned(),
             text: text.into(),
             lines: lines.collect(),
@@ -126,7 +128,7 @@ impl Sources {
         self.get(file).lines.partition_point(|start| *start <= at) - 1
     }
 
-    /// Returns the column of a byte, in bytes from 0.
+    /// Returns the column of a byte: the number of bytes before it in its line.
     pub fn column(&self, file: u32, at: u32) -> u32 {
         at - self.get(file).lines[self.line(file, at)]
     }

@@ -10,14 +10,14 @@ use serde_json::{Number, Value, json};
 use super::error::{Error, Path, UNDECLARED};
 use super::{Form, MAX_DEPTH, encode::base64, form, nullable};
 
-/// Walks the bytes of one value.
+/// Decodes one value.
 pub(super) struct Reader<'a> {
     types: &'a Types,
     /// Whether the value is kept in memory. Its parts are then charged against the memory limit.
     kept: bool,
-    /// Receives the parts of the value.
+    /// Is told the parts of the value, if there is one.
     watch: Option<&'a dyn Watch>,
-    /// Why decoding has ended. Serde's error only says that it has.
+    /// Why decoding has ended with an error. Serde's own error does not hold the reason.
     refusal: RefCell<Option<Error>>,
 }
 
@@ -30,11 +30,11 @@ pub(super) trait Watch {
     fn variant(&self, place: u32, arm: usize, tag: i32, at: &Path<'_>);
 }
 
-/// The number of items for which memory is charged when a vector grows by one item. The vector reserves up to
-/// twice its items, and keeps its former buffer while it grows.
+/// For each item that is added to a vector, the memory of this many items is charged. The vector reserves up
+/// to twice its items, and keeps its former buffer while it grows.
 const GROWTH: usize = 3;
 
-/// A part of a value, which is decoded from the next bytes when it is serialized.
+/// A part of a value. Serializing the part decodes it from the next bytes.
 struct Part<'d, 'a, 'b> {
     reader: &'d Reader<'a>,
     form: PartForm<'a>,
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         Reader { types, kept, watch, refusal: RefCell::default() }
     }
 
-    /// Returns why decoding has ended, if the serializer has not failed.
+    /// Returns why decoding has ended with an error, or `None` if the serializer itself has failed.
     pub(super) fn refusal(&self) -> Option<Error> {
         self.refusal.take()
     }
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
             return Err(self.refuse(at.error(format!("nested deeper than {MAX_DEPTH}"))));
         }
         // If nothing is kept, the charge limits the time, because a description can announce very many values
-        // without bytes.
+        // that take no bytes.
         self.charge(if self.kept { GROWTH * size_of::<Value>() } else { 8 }, bytes, at)?;
         match ty {
             Type::Array { size, element } => self.elements(element, *size as usize, bytes, at, out),
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
         out: S,
     ) -> Result<S::Ok, S::Error> {
         let Some(definition) = self.types.get(place) else {
-            return Err(self.refuse(at.error("refers to no type")));
+            return Err(self.refuse(at.error("the description refers to a type that it does not have")));
         };
         match &definition.body {
             Body::Struct { fields, extensible: false } if fields.is_empty() => {
@@ -276,7 +276,7 @@ impl<'a> Reader<'a> {
         self.watch.inspect(|watch| watch.leaf(&value, &at.index(0)));
         list.serialize_element(&value)?;
         if !fields.is_empty() {
-            // The brackets of JSON are not a level of the type.
+            // The brackets in JSON do not count as a level of the type.
             let mut inner = at.index(1);
             inner.depth = at.depth;
             list.serialize_element(&self.part(PartForm::Fields(fields), bytes, &inner))?;
@@ -298,7 +298,7 @@ impl<'a> Reader<'a> {
         value.serialize(out)
     }
 
-    /// Charges for a name from the description, with its entry in a map and its index.
+    /// Charges the memory for a name from the description, its entry in a map and its index.
     fn charge_name<E: serde_core::ser::Error>(
         &self,
         name: &str,

@@ -21,7 +21,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 pub(super) struct Writer<'a> {
     pub(super) types: &'a Types,
-    /// A description of the types with other names, which are accepted besides their own.
+    /// A description of the same types with other names, which are accepted too.
     pub(super) also: Option<&'a Types>,
     pub(super) files: Option<Files<'a>>,
 }
@@ -50,7 +50,7 @@ impl<'a> Writer<'a> {
             Type::Opaque { size } => {
                 let bytes = self.bytes(ty, value, at)?;
                 if bytes.len() != *size as usize {
-                    return Err(at.error(format!("{} bytes where {size} are declared", bytes.len())));
+                    return Err(at.error(format!("expected {size} bytes, found {}", bytes.len())));
                 }
                 wrap(out.opaque(&bytes))
             }
@@ -144,7 +144,7 @@ impl<'a> Writer<'a> {
             }
             (Value::String(text), _) => BASE64
                 .decode(text)
-                .map_err(|why| at.error(format!("not base64 ({why}); or {{\"hex\": \"…\"}}"))),
+                .map_err(|why| at.error(format!("not base64 ({why}); write base64 or {{\"hex\": \"…\"}}"))),
             (Value::Object(map), _) => match (only(map, "hex"), only(map, "text")) {
                 (Some(digits), _) => {
                     hex(&digits).ok_or_else(|| at.field("hex").error("not pairs of hexadecimal digits"))
@@ -161,7 +161,7 @@ impl<'a> Writer<'a> {
         value.as_array().map(Vec::as_slice).ok_or_else(|| self.mismatch(ty, value, at))
     }
 
-    /// Encodes an item for each type. Items after the first `needed` may be missing.
+    /// Encodes one item as each type, in order. Items after the first `needed` may be missing.
     fn each(
         &self,
         types: impl ExactSizeIterator<Item = &'a Type>,
@@ -171,7 +171,7 @@ impl<'a> Writer<'a> {
         at: &Path<'_>,
     ) -> Done {
         if items.len() < needed || items.len() > types.len() {
-            return Err(at.error(format!("{} elements where {} are declared", items.len(), types.len())));
+            return Err(at.error(format!("expected {} elements, found {}", types.len(), items.len())));
         }
         let mut both = types.zip(items).enumerate();
         both.try_for_each(|(index, (ty, item))| self.value(ty, item, out, &at.index(index)))
@@ -192,7 +192,7 @@ impl<'a> Writer<'a> {
 
     fn definition(&self, place: u32, value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
         let Some(definition) = self.types.get(place) else {
-            return Err(at.error("refers to no type"));
+            return Err(at.error("the description refers to a type that it does not have"));
         };
         let also = self.also.and_then(|also| also.get(place));
         let other = match also.map(|also| &also.body) {
@@ -368,7 +368,7 @@ impl<'a> Writer<'a> {
         self.fields(&arm.fields, other, content, out, &at)
     }
 
-    /// Returns the integer and the fields of `[integer, fields]`. A name may stand for the integer, which
+    /// Returns the integer and the fields of `[integer, fields]`. The integer can be written as a name. It
     /// must belong to no other variant.
     fn default_arm<'v>(
         &self,
@@ -381,7 +381,7 @@ impl<'a> Writer<'a> {
             Some([tag]) => (tag, &Value::Null),
             Some([tag, content]) => (tag, content),
             _ => {
-                return Err(at.error("the variant of all other integers is written [integer, fields]"));
+                return Err(at.error("write the variant for all other integers as [integer, fields]"));
             }
         };
         let by_name = |name: &str| {
@@ -393,7 +393,7 @@ impl<'a> Writer<'a> {
             None => self.integer(&Type::I32, tag, &at.index(0))?,
         };
         match arms.iter().find(|arm| arm.tag == Some(tag)) {
-            Some(arm) => Err(at.error(format!("{tag} is variant {}", arm.name))),
+            Some(arm) => Err(at.error(format!("{tag} selects variant {}; write that variant", arm.name))),
             None => Ok((tag, content)),
         }
     }
@@ -425,7 +425,8 @@ fn brief(value: &Value) -> String {
     }
 }
 
-/// Returns the integer of a variant. A variant that is written as an unsigned number has the same bits.
+/// Returns the integer of a variant. An unsigned number above the signed range becomes the signed number with
+/// the same bits.
 fn in_32_bits(number: i64) -> Option<i32> {
     i32::try_from(number).ok().or_else(|| u32::try_from(number).ok().map(u32::cast_signed))
 }

@@ -15,7 +15,7 @@ impl Error {
         &self.path
     }
 
-    /// Returns the fault, without its place.
+    /// Returns what is wrong, without the place.
     pub fn what(&self) -> &str {
         &self.what
     }
@@ -36,7 +36,7 @@ impl From<farcall_xdr::Error> for Error {
     }
 }
 
-/// The message for a value whose type an `.x` file mentions but does not declare: its form is unknown.
+/// The message for a value whose type an `.x` file mentions but does not declare. The type's form is unknown.
 pub(super) const UNDECLARED: &str = "a value of a type that is declared elsewhere, of which nothing is known";
 
 /// A place in a value. The path is written as text only for an error.
@@ -71,12 +71,13 @@ impl<'a> Path<'a> {
         Path { outer: Some(self), step: Step::Index(index), depth: self.depth + 1 }
     }
 
-    /// Enters a nested type, such as an alias, without adding to the printed path: only `depth` grows.
+    /// Returns the place of a nested type, such as that behind an alias. The printed path stays the same;
+    /// only `depth` grows.
     pub(super) fn inside(&'a self) -> Path<'a> {
         Path { outer: Some(self), step: Step::Whole, depth: self.depth + 1 }
     }
 
-    /// Returns the rest of `steps` if `steps` begins with this place's path, and otherwise `None`.
+    /// Returns what follows this place's path in `steps`, or `None` if `steps` does not begin with this path.
     pub(super) fn rest_of<'s>(&self, steps: &'s [WantedStep]) -> Option<&'s [WantedStep]> {
         let rest = self.outer.map_or(Some(steps), |outer| outer.rest_of(steps))?;
         match (&self.step, rest) {

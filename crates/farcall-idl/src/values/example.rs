@@ -8,16 +8,16 @@ use super::error::{Error, Path, UNDECLARED};
 use super::{MAX_DEPTH, decode, encode_arguments};
 use crate::{Interface, Procedure};
 
-/// The most values of an example, and the most bytes of its opaque data. Larger examples would not help their
-/// readers.
+/// The maximum of the values in an example plus the bytes of its opaque data. Larger examples would not help
+/// their readers.
 const MAX_SIZE: usize = 1 << 16;
 
 /// Returns an object of arguments with which the procedure can be called: zeros, empty strings, empty lists,
 /// and the first variants that have finite values.
 ///
 /// # Errors
-/// When there is no example: a type is not described, nests without end, or has no value short enough to
-/// show.
+/// When there is no example: a type is not described, every value of it nests without end, or no value is
+/// short enough to show.
 pub fn example(interface: &Interface, procedure: &Procedure) -> Result<Value, Error> {
     let types = &interface.types;
     let roots: Vec<Type> = procedure.arguments.iter().map(|argument| argument.ty.clone()).collect();
@@ -32,24 +32,25 @@ pub fn example(interface: &Interface, procedure: &Procedure) -> Result<Value, Er
         members.insert(argument.name.clone(), decode(types, &argument.ty, &mut bytes)?);
     }
     let value = Value::Object(members);
-    // The example is checked by encoding it, because a description may come from an untrusted peer.
+    // The example is checked by encoding it, because a description can come from an untrusted peer.
     encode_arguments(interface, procedure, &value, &mut Encoder::new(&mut Vec::new()))?;
     Ok(value)
 }
 
-/// The state of making an example. The example is made by encoding it.
+/// The state of making an example. The example is built in encoded form, in `bytes`.
 struct Maker<'a> {
     types: &'a Types,
     ranks: Vec<Option<Rank>>,
     bytes: Vec<u8>,
-    /// How many more values, and bytes of opaque data, the example may have.
+    /// How many more values and bytes of opaque data the example may have.
     left: usize,
 }
 
-/// The way to make a finite value of a type.
+/// How to make a finite value of a type.
 #[derive(Clone, Copy)]
 struct Rank {
-    /// The round that has found the value. The values that it contains were found in earlier rounds.
+    /// The round of the search that found a finite value. The values that it contains were found in earlier
+    /// rounds.
     round: usize,
     /// The arm to take, for a union.
     arm: usize,
@@ -83,7 +84,9 @@ impl Maker<'_> {
 
     fn definition(&mut self, place: u32, at: &Path<'_>) -> Result<(), Error> {
         let types = self.types;
-        let Some(definition) = types.get(place) else { return Err(at.error("refers to no type")) };
+        let Some(definition) = types.get(place) else {
+            return Err(at.error("the description refers to a type that it does not have"));
+        };
         match &definition.body {
             Body::Struct { fields, extensible: false } => self.fields(fields, at),
             Body::Struct { fields, extensible: true } => {
@@ -98,7 +101,7 @@ impl Maker<'_> {
             Body::Union { arms } if arms.is_empty() => Err(at.error(UNDECLARED)),
             Body::Union { arms } => {
                 let Some(rank) = self.ranks.get(place as usize).copied().flatten() else {
-                    return Err(at.error("no value of this type has an end"));
+                    return Err(at.error("every value of this type nests without end"));
                 };
                 // The first arm is the best example, unless it contains the union itself.
                 let first = arms.first().is_some_and(|arm| !self.leads_to(arm, place));
@@ -123,7 +126,8 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Returns whether a value of an arm may contain a value of the type at that index.
+    /// Returns whether a value of an arm can contain a value of the type at that index, directly or through
+    /// other types.
     fn leads_to(&self, arm: &Arm, place: u32) -> bool {
         let mut waiting: Vec<u32> = arm.fields.iter().flat_map(|field| needed(&field.ty)).collect();
         let mut seen = vec![false; self.types.definitions().len()];
@@ -141,7 +145,7 @@ impl Maker<'_> {
     }
 }
 
-/// Finds the types that have finite values, in rounds, until a round finds no further one.
+/// Finds the types that have finite values, in rounds, until a round finds no further type.
 fn ranks(types: &Types) -> Vec<Option<Rank>> {
     let mut ranks: Vec<Option<Rank>> = vec![None; types.definitions().len()];
     for round in 0..=ranks.len() {

@@ -13,15 +13,18 @@ use super::error::{Error, Path};
 pub struct Layout {
     /// Whether each part has a line of its own. Otherwise the text is one line.
     pub pretty: bool,
-    /// Escapes a piece that has other characters than printable ASCII. The result must be equivalent JSON.
+    /// Escapes a piece of text that has characters other than printable ASCII. The result must be equivalent
+    /// JSON.
     pub text: fn(String) -> String,
 }
 
-/// Decodes a value of the type `ty`, which takes all of `bytes`, and writes it as JSON part by part. Besides
-/// the longest text in the value it needs no memory, however many parts there are. Writes nothing if the
-/// bytes are not such a value.
+/// Decodes a value of the type `ty`, which takes all of `bytes`, and writes it as JSON part by part. Needs
+/// memory only for the longest text in the value, however many parts there are. Writes nothing if the bytes
+/// are not such a value.
+///
 /// # Errors
-/// The byte at which the bytes are not a value of the type. The inner result is that of writing.
+/// When the bytes are not a value of the type. The error says at which byte. The inner result is that of
+/// writing.
 pub fn write(
     types: &Types,
     ty: &Type,

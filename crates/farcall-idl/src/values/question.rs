@@ -1,4 +1,4 @@
-//! Compares a part of a value with the text that a user expects: `status=NFS3ERR_STALE`.
+//! Checks whether a part of a value equals a text that a user expects, as in `status=NFS3ERR_STALE`.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -28,7 +28,7 @@ pub struct Question {
 pub struct Subject<'a> {
     /// The types of the value.
     pub types: &'a Types,
-    /// A description of the types with other names, which paths may use too.
+    /// A description of the same types with other names, which paths may use too.
     pub also: Option<&'a Types>,
     /// The names of discriminants, by the index of their union.
     pub switches: Option<&'a BTreeMap<u32, String>>,
@@ -53,7 +53,7 @@ impl FromStr for Question {
 
     fn from_str(text: &str) -> Result<Question, String> {
         let (path, wanted) =
-            text.split_once('=').ok_or("PATH=VALUE is wanted, as in `status=NFS3ERR_STALE`")?;
+            text.split_once('=').ok_or("expected PATH=VALUE, as in `status=NFS3ERR_STALE`")?;
         let path = path.strip_prefix('$').unwrap_or(path);
         let mut steps = Vec::new();
         for part in path.split('.').filter(|part| !part.is_empty()) {
@@ -61,7 +61,9 @@ impl FromStr for Question {
             steps.extend((!name.is_empty()).then(|| WantedStep::Name(name.to_owned())));
             for index in indices.split('[').skip(1) {
                 let index = index.strip_suffix(']').and_then(|index| index.parse().ok());
-                steps.push(WantedStep::Index(index.ok_or_else(|| format!("`{part}` is no part of a path"))?));
+                steps.push(WantedStep::Index(
+                    index.ok_or_else(|| format!("`{part}` is not a part of a path"))?,
+                ));
             }
         }
         Ok(Question { steps, wanted: wanted.to_owned(), text: text.to_owned() })

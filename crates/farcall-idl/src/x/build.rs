@@ -1,4 +1,4 @@
-//! For build scripts: makes a Rust file in `OUT_DIR` of an `.x` file.
+//! For build scripts: generates a Rust file in `OUT_DIR` from an `.x` file.
 
 use std::path::{Path, PathBuf};
 
@@ -16,9 +16,9 @@ pub struct Build {
     config: Config,
 }
 
-/// Makes `OUT_DIR/NAME.rs` of `NAME.x`. Cargo runs the build script again when a file changes that was read.
-/// The path is relative to the directory of `Cargo.toml`. Faults of the file are reported in the form of
-/// compiler errors.
+/// Generates `OUT_DIR/NAME.rs` from `NAME.x`. Cargo runs the build script again when a file that was read
+/// changes. The path is relative to the directory of `Cargo.toml`. If the file has errors, prints them in the
+/// form of compiler errors and exits with status 1.
 ///
 /// ```no_run
 /// // build.rs
@@ -48,7 +48,7 @@ impl Build {
         self
     }
 
-    /// Makes the items for `async fn` servers ([`Config::asynchronous`]).
+    /// Also generates the items for `async fn` servers ([`Config::asynchronous`]).
     pub fn asynchronous(mut self) -> Build {
         self.config = self.config.asynchronous();
         self
@@ -76,7 +76,7 @@ impl Build {
         self
     }
 
-    /// Makes the file as the function [`build`] does.
+    /// Generates the file as the function [`build`] does, with these settings.
     pub fn compile(&self, path: impl AsRef<Path>) {
         let path = path.as_ref();
         println!("cargo:rerun-if-changed={}", path.display());
@@ -86,7 +86,7 @@ impl Build {
         }
     }
 
-    /// Makes the file in that directory.
+    /// Generates the file in that directory.
     fn made(&self, path: &Path, directory: Option<PathBuf>) -> Result<(), String> {
         let directory = directory.ok_or("OUT_DIR is not set: this is for build scripts")?;
         let specification = super::read(path, &self.options).map_err(|why| why.to_string())?;

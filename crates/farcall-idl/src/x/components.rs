@@ -1,5 +1,5 @@
-//! The strongly connected components of a graph: which nodes contain themselves, and in which order to visit
-//! them.
+//! Finds the strongly connected components of a graph. They show which nodes contain themselves, and in which
+//! order to visit the nodes.
 
 /// The strongly connected components of a graph, by Tarjan's algorithm.
 pub struct Components {
@@ -22,8 +22,8 @@ impl Components {
         let (mut order, mut low) = (vec![NEW; edges.len()], vec![0; edges.len()]);
         let (mut open, mut next) = (Vec::new(), 0);
         for root in 0..edges.len() {
-            // The path to the present node. Each node has the number of its edges that were followed. There
-            // is no recursion, because a file may declare long chains of types.
+            // The path to the present node, with the number of edges that were followed from each node. There
+            // is no recursion, because a file can declare long chains of types.
             let mut path = if order[root] == NEW { vec![(root, 0)] } else { Vec::new() };
             while let Some((node, followed)) = path.pop() {
                 if followed == 0 {
@@ -60,7 +60,7 @@ impl Components {
         self.sizes.push(members.len());
     }
 
-    /// Returns all nodes, each after the nodes that it refers to. Within a component they are in the order of
+    /// Returns all nodes, each after the nodes that it refers to. Nodes of one component are in the order of
     /// their numbers.
     pub fn inner_first(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.of.len()).collect();

@@ -1,4 +1,4 @@
-//! Turns comments into documentation: without comment marks, and escaped as Markdown.
+//! Converts comments to documentation: removes the comment marks, and escapes the text for Markdown.
 
 /// Returns the text of the comments, in the order of the file.
 pub(super) fn clean<'a>(comments: impl IntoIterator<Item = &'a str>) -> String {
@@ -20,7 +20,7 @@ fn bare(comment: &str) -> Vec<String> {
     };
     let mut lines: Vec<String> =
         inner.lines().enumerate().map(|(place, line)| bare_line(place, line)).collect();
-    // The first line begins after the mark, not in the column of the other lines.
+    // The first line follows the comment mark, so its column says nothing about the margin of the others.
     let margin = |line: &String| line.len() - line.trim_start().len();
     let least = lines.iter().skip(1).filter(|line| !line.is_empty()).map(margin).min().unwrap_or(0);
     for line in lines.iter_mut().skip(1) {
@@ -46,12 +46,13 @@ fn bare_line(place: usize, line: &str) -> String {
     }
 }
 
-/// Returns whether the layout matters: a table, a drawing, a piece of code.
+/// Returns whether the layout of a line matters, as in a table, a drawing or a piece of code.
 fn is_laid_out(line: &str) -> bool {
     line.starts_with("    ") || line.trim().contains("    ")
 }
 
-/// Puts the text between fences, so that it is no Markdown and no documentation test.
+/// Puts the text between fences, so that it is neither interpreted as Markdown nor run as a documentation
+/// test.
 fn fenced(lines: &[&str]) -> String {
     let inner: Vec<String> = lines.iter().map(|line| line.replace("```", "'''")).collect();
     format!("```text\n{}\n```", inner.join("\n"))

@@ -1,5 +1,5 @@
-//! Makes a tree of an interface that was written in Rust, to print it as an `.x` file: rpcgen makes C stubs
-//! of that file, and other programs read the language.
+//! Makes a tree (as the parser of `.x` files does) of an interface that was written in Rust, to print it as
+//! an `.x` file. From that file, rpcgen makes C stubs.
 
 use std::collections::BTreeSet;
 
@@ -10,18 +10,18 @@ use super::print;
 use super::tree::*;
 use crate::Interface;
 
-/// Words that are no names in C++, besides the keywords of C.
+/// Words that cannot be names in C++, besides the keywords of C.
 const CPP_KEYWORDS: &str = "class delete namespace new this virtual";
 
-/// The most types that are examined to see whether a type's values have bytes. A description may come from a
-/// peer.
+/// The depth to which a type is examined to see whether its values have bytes. The bound is there because a
+/// description can come from a peer.
 const MAX_DEPTH: usize = 64;
 
 /// Returns the `.x` file of an interface: its types, and one version of one program.
 ///
-/// The wire forms are kept, and so are names as far as C allows. A name within a type in Rust becomes
-/// `Type_name`, and procedures become `INTERFACE_NAME`. A declared exception has no form in an `.x` file, so
-/// only a comment mentions it. An extensible struct becomes opaque data.
+/// The wire forms stay the same, and so do names as far as C allows. The names of enumerators become
+/// `Type_name`, and those of procedures become `INTERFACE_NAME`. A declared exception has no form in an `.x`
+/// file, so only a comment mentions it. An extensible struct becomes opaque data.
 ///
 /// ```
 /// use farcall_idl::{Interface, to_x};
@@ -34,8 +34,8 @@ const MAX_DEPTH: usize = 64;
 /// ```
 ///
 /// # Errors
-/// When the interface needs a type that an `.x` file left to be declared elsewhere, or when the language, or
-/// the C that rpcgen makes, has no form for something.
+/// When the interface needs a type whose wire form it does not describe, or when `.x` files, or the C that
+/// rpcgen makes of them, cannot express something.
 pub fn to_x(interface: &Interface, program: u32, version: u32) -> Result<String, Refused> {
     let mut maker = Maker {
         types: &interface.types,
@@ -67,7 +67,7 @@ struct Maker<'t> {
     types: &'t Types,
     /// The names of the interface's definitions, by index.
     names: Vec<String>,
-    /// The names of types and enumerators that are taken.
+    /// The names of types and enumerators that are in use.
     taken: BTreeSet<String>,
     /// Definitions of types that have no name in Rust. They follow those of the interface.
     added: Vec<Definition>,
@@ -80,7 +80,7 @@ impl Maker<'_> {
         let mut docs = definition.docs.clone();
         let body = match &definition.body {
             schema::Body::Struct { extensible: true, .. } => {
-                docs += "\nA struct that may gain fields, preceded by its length.";
+                docs += "\nAn extensible struct: its length, and then its fields, to which later versions may add.";
                 Body::Alias(Declared::Bytes { max: u32::MAX })
             }
             _ if self.is_foreign(&definition.body) => {
@@ -95,8 +95,8 @@ impl Maker<'_> {
         Definition { named: named(name, &docs), namespace: Vec::new(), body }
     }
 
-    /// Returns whether only the name of a type is known. Such a type is a struct whose only field is a union
-    /// without variants.
+    /// Returns whether only the name of a type is known. The description has such a type as a struct whose
+    /// only field is a union without variants.
     fn is_foreign(&self, body: &schema::Body) -> bool {
         match body {
             schema::Body::Struct { fields, .. } => match fields.as_slice() {
@@ -109,8 +109,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Returns a struct of the fields that have bytes. rpcgen has no struct without fields; opaque data of
-    /// length 0 has the same wire form.
+    /// Returns a struct of the fields that have bytes. If there are none, returns opaque data of length 0,
+    /// which has the same wire form, because rpcgen does not accept a struct without fields.
     fn structure(&mut self, around: &str, fields: &[schema::Field]) -> Body {
         let mut taken = BTreeSet::new();
         let mut kept = Vec::new();
@@ -144,8 +144,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Makes the definition of an enumeration. In C, enumerators are global, so their names begin with the
-    /// type's. An enumeration that admits other values becomes a number, and its enumerators become
+    /// Makes the definition of an enumeration. In C, enumerators are global, so their names begin with that
+    /// of the type. An enumeration that admits unknown values becomes a number, and its enumerators become
     /// constants.
     fn enumeration(&mut self, name: &str, arms: &[schema::Arm]) -> Body {
         let enumerator = |arm: &schema::Arm| {
@@ -236,7 +236,7 @@ impl Maker<'_> {
             schema::Type::Named(place) if (*place as usize) < self.names.len() => {
                 return Type::Defined(*place as usize);
             }
-            // A checked description refers only to definitions that it has.
+            // This does not happen: a description was checked to refer only to definitions that it has.
             schema::Type::Named(place) => return Type::Foreign(place.to_string()),
             schema::Type::Tuple(parts) => {
                 let part = |(index, ty): (usize, &schema::Type)| {
@@ -256,7 +256,7 @@ impl Maker<'_> {
             schema::Type::Void => Type::Void,
             result => self.named_type(&format!("{around}_result"), result),
         };
-        // In C, the names of arguments could collide with types.
+        // The arguments get no names, because in C these could collide with types.
         let arguments = procedure.arguments.iter().map(|argument| {
             let around = format!("{around}_{}", identifier(&argument.name));
             Argument { name: None, declared: Declared::One(self.named_type(&around, &argument.ty)) }
@@ -269,7 +269,7 @@ impl Maker<'_> {
         }
         if procedure.exception != schema::Type::Void {
             let exception = crate::spell(self.types, &procedure.exception);
-            docs += &format!("\nIt may raise {exception}, which ONC RPC cannot say.");
+            docs += &format!("\nIt may raise {exception}, which ONC RPC cannot express.");
         }
         let named = named(around.to_uppercase(), &docs);
         Procedure { named, number: procedure.number, arguments, result: Declared::One(result) }
@@ -293,7 +293,7 @@ fn named(name: String, docs: &str) -> Named {
     Named { name, docs }
 }
 
-/// Takes a name that C admits and that is free: `wanted`, or `wanted` with a number.
+/// Claims a name that C admits and that is free: `wanted`, or `wanted` with a number.
 fn free(wanted: &str, taken: &mut BTreeSet<String>) -> String {
     let is_reserved = |name: &str| {
         print::is_keyword(name) || print::is_routine(name) || CPP_KEYWORDS.split(' ').any(|word| word == name)

@@ -1,8 +1,9 @@
-//! Reads a file, and the files that it needs without including them.
+//! Reads a file, and the files whose declarations it needs without including them.
 //!
-//! `%#include "other.h"` tells C where types come from. If there is an `other.x`, rpcgen makes that header of
-//! it, so its types are known. Such files, and RPC's own headers (`prelude.x`), are auxiliary: only what the
-//! file uses of them is kept, their faults are not reported, and the file's own declarations take precedence.
+//! `%#include "other.h"` tells C where types come from. If there is an `other.x`, rpcgen generates that
+//! header from it, so its types are known. Such files, and RPC's own declarations (`prelude.x`), are
+//! auxiliary: only those of their declarations that the file uses are kept, their errors are not reported,
+//! and the file's own declarations take precedence.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use super::{Options, names, parse};
 use crate::text::diagnostic::Diagnostics;
 use crate::text::source::Sources;
 
-/// The most auxiliary files.
+/// The maximum number of auxiliary files.
 const MAX_IMPORTS: usize = 64;
 
 const PRELUDE: &str = include_str!("prelude.x");
@@ -56,7 +57,8 @@ struct Imported<'o> {
 }
 
 impl Imported<'_> {
-    /// Looks for the `.x` files of which the headers `names` could be made, seen from that file.
+    /// Looks for the `.x` files from which the headers `names`, which the file `from` includes, could be
+    /// generated.
     fn want(&mut self, from: u32, names: &[String]) {
         self.seen.insert(PathBuf::from(&self.sources.get(from).name));
         for name in names {

@@ -1,5 +1,5 @@
-//! Makes the model by which tools call from a plan: the description that the generated Rust would give,
-//! without compiling it.
+//! Makes run-time descriptions of interfaces from a plan (the decided Rust form of an `.x` file). They equal
+//! the descriptions that the generated Rust would return, without compiling it. Tools make calls by them.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Version {
     pub program: u32,
     /// The version's number.
     pub version: u32,
-    /// The procedures of `interface` in their order, as the file spells their names.
+    /// The names of the procedures of `interface`, in their order, as the file spells them.
     pub procedure_names: Vec<String>,
     /// The description that the generated trait returns as `interface()`.
     pub interface: Interface,
@@ -118,7 +118,8 @@ fn interface(plan: &Plan, version: &Trait, names: Names, switches: &mut BTreeMap
     interface
 }
 
-/// Adds types in the order of derived descriptions: a type before its parts. The plan bounds the depth.
+/// Returns the wire type of a shape, and adds named types to `types` in the same order as derived
+/// descriptions: a type before its parts. The plan bounds the depth.
 fn wire(plan: &Plan, names: Names, shape: &Shape, types: &mut Types) -> Type {
     match shape {
         Shape::Scalar(ty) => scalar(ty),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::syntax::*;
 
-/// The length in bytes that a combined name must stay below. A type whose name would be longer is named after
+/// Combined names are shorter than this many bytes. A type whose combined name would be longer is named after
 /// the field alone.
 const MAX_LENGTH: usize = 255;
 
@@ -17,7 +17,7 @@ pub(super) fn give(syntax: &mut Syntax) {
             names.name(syntax, declared_in, &around, &role);
         }
     }
-    // A type that is declared within another ends before it. Here the outer types come first.
+    // The list has inner types before the types around them. Here the outer types are named first.
     for place in (0..syntax.types.len()).rev() {
         let around = syntax.types[place].name.text.clone();
         for (field, declared_in) in inner(&syntax.types[place].body) {
@@ -27,7 +27,7 @@ pub(super) fn give(syntax: &mut Syntax) {
 }
 
 struct Names {
-    /// The names that were given, each with the highest number that was tried after it.
+    /// The names that are in use, each with the highest number that was tried as its ending.
     given: HashMap<(ScopeId, String), u64>,
 }
 
@@ -51,7 +51,7 @@ impl Names {
     }
 }
 
-/// Returns the types that are declared in a type, each with its name there.
+/// Returns the types that are declared in line in a type, each with the name of its field.
 fn inner(body: &BodyItem) -> Vec<(String, usize)> {
     let called = |declaration: &Declaration| {
         let Specifier::Inline(place) = declaration.specifier else { return None };
@@ -72,7 +72,8 @@ fn inner(body: &BodyItem) -> Vec<(String, usize)> {
     }
 }
 
-/// Returns the types that are declared in a program's procedures.
+/// Returns the types that are declared in line in a program's procedures, each with the procedure's name and
+/// its role there.
 fn procedures(program: &ProgramItem) -> Vec<(String, String, usize)> {
     let mut found = Vec::new();
     for procedure in program.versions.iter().flat_map(|version| &version.procedures) {

@@ -15,15 +15,15 @@ use crate::text::diagnostic::Diagnostic;
 use crate::text::scan::{Kind, Token, unquoted};
 use crate::text::source::Span;
 
-/// The most levels by which types, namespaces and expressions may nest.
+/// The maximum depth to which types, namespaces and expressions nest.
 const MAX_DEPTH: u32 = 64;
-/// The most declarations of one run. Constants, types, fields, enumerators and procedures count.
+/// The maximum number of declarations in one run. Constants, types, fields, enumerators and procedures count.
 const MAX_DECLARED: usize = 1 << 18;
-/// The most namespaces.
+/// The maximum number of namespaces.
 const MAX_SCOPES: usize = 1 << 10;
-/// The most levels by which namespaces nest.
+/// The maximum depth to which namespaces nest.
 const MAX_SCOPES_DEEP: usize = 16;
-/// The most bytes of a name.
+/// The maximum length of a name in bytes.
 const MAX_NAME: usize = 1024;
 
 type Parsed<T> = Result<T, Diagnostic>;
@@ -43,7 +43,7 @@ pub(super) struct Parser<'p, 'o> {
 }
 
 /// Parses all tokens of the preprocessor, and adds the declarations to `syntax`. Returns how many
-/// declarations of `syntax` are the file's own.
+/// declarations of each kind `syntax` then has, all of them the file's own.
 pub(super) fn parse(preprocessor: &mut Preprocessor, syntax: &mut Syntax) -> Parsed<Own> {
     // There is no token before the first one, so no comment belongs to it.
     let nowhere = Span { file: u32::MAX, start: 0, end: 0 };
@@ -79,8 +79,7 @@ impl Parser<'_, '_> {
             "enum" | "struct" | "union" => self.tagged(docs),
             "program" => self.program(docs),
             "namespace" => self.namespace(),
-            // Directives of other dialects. They name the package in another language, other files, or what
-            // is public.
+            // Directives of other dialects, for example the name of a package in another language.
             "package" | "pragma" | "import" | "using" => self.directive(),
             _ => {
                 let what = "a definition should begin here: `const`, `typedef`, `enum`, `struct`, `union` or `program`";
@@ -251,7 +250,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Takes `;`, and the comment after it.
+    /// Parses `;` and the comment after it.
     fn end(&mut self, docs: &mut String) -> Parsed<()> {
         self.trailing_docs(docs);
         self.expect(b';')?;
@@ -283,12 +282,12 @@ impl Parser<'_, '_> {
         if self.token.kind == Kind::Word { self.text() } else { "" }
     }
 
-    /// Returns whether the next token is this mark.
+    /// Returns whether the next token is this punctuation character.
     fn at(&self, mark: u8) -> bool {
         self.token.kind == Kind::Mark(mark)
     }
 
-    /// Skips this mark if it comes next. Returns whether it did.
+    /// Skips this punctuation character if it comes next, and returns whether it did.
     fn takes(&mut self, mark: u8) -> Parsed<bool> {
         let found = self.at(mark);
         if found {
@@ -312,7 +311,7 @@ impl Parser<'_, '_> {
         Err(Diagnostic::new(sources, end, what))
     }
 
-    /// Parses a name that is declared.
+    /// Parses a name. `what` says what it names, for the message if there is no name.
     fn name(&mut self, what: &str, docs: String) -> Parsed<Name> {
         if self.token.kind != Kind::Word {
             return Err(self.wrong(format!("{what} should stand here")));
@@ -325,12 +324,12 @@ impl Parser<'_, '_> {
         Ok(name)
     }
 
-    /// Returns a fault at `at`.
+    /// Fails with a message about the tokens at `at`.
     fn refuse<T>(&self, at: Span, why: impl Into<String>) -> Parsed<T> {
         Err(Diagnostic::new(self.preprocessor.sources, at, why))
     }
 
-    /// Returns a fault at the next token.
+    /// Returns a message about the next token.
     fn wrong(&self, what: impl Into<String>) -> Diagnostic {
         let sources = &*self.preprocessor.sources;
         let what = match (self.token.kind, sources.text(self.token.text)) {

@@ -18,7 +18,8 @@ pub use boxes::shapes;
 pub use graph::stripped;
 pub use traits::{Method, Trait, by_value};
 
-/// The most types in a chain of references. It bounds recursion over types here and in rustc.
+/// The longest chain of types in which each refers to the next. It bounds recursion over types here and in
+/// rustc.
 const MAX_DEPTH: usize = 100;
 
 /// The plan of a whole file.
@@ -31,7 +32,7 @@ pub struct Plan {
     pub traits: Vec<Trait>,
     /// The enumerations that are used as error codes.
     pub reasons: BTreeSet<usize>,
-    /// The type that each definition of the tree stands for by its name alone.
+    /// For each definition of the tree, the type that its name alone means.
     pub alone: Vec<Shape>,
 }
 
@@ -45,7 +46,7 @@ pub struct Named {
 }
 
 impl Named {
-    /// Takes a name in a scope, in the form that `case` produces.
+    /// Claims a free name in a scope. `case` converts the file's spelling to that of Rust.
     fn new(scope: &mut Scope, case: fn(&str) -> String, named: &tree::Named) -> Named {
         let tree::Named { name, docs } = named;
         Named { name: scope.claim(&case(name), name), spelled: name.clone(), docs: docs::clean(docs) }
@@ -61,8 +62,8 @@ pub struct Item {
 pub enum Kind {
     /// Another name for a type.
     Alias(Shape),
-    /// Another name for a type that contains this name. A Rust alias cannot be recursive, so it is a struct
-    /// with one unnamed field.
+    /// Another name for a type that contains this name. A Rust alias cannot be recursive, so this becomes a
+    /// struct with one unnamed field.
     Newtype(Shape),
     Enumeration(Vec<Enumerator>),
     Struct(Vec<Member>),
@@ -71,11 +72,11 @@ pub enum Kind {
     Foreign(Option<String>),
 }
 
-/// A variant without fields. Or a second name for the value of an earlier variant.
+/// A variant without fields, or a second name for the value of an earlier variant.
 pub struct Enumerator {
     pub named: Named,
     pub value: i32,
-    /// The variant with the same value.
+    /// The earlier variant with the same value, if there is one.
     pub alias_of: Option<usize>,
 }
 
@@ -88,9 +89,9 @@ pub struct Union {
     pub discriminant: Discriminant,
     /// The file's name of the discriminant.
     pub switch: String,
-    /// The variants. A variant for all other values comes last.
+    /// The variants. If there is one for all other values, it comes last.
     pub variants: Vec<Variant>,
-    /// The index of the variant of the result, if the union is a result or an error code.
+    /// If the union means either a result or an error code, the index of the variant with the result.
     pub status: Option<usize>,
 }
 
@@ -106,7 +107,7 @@ pub enum Discriminant {
 /// A variant of a union.
 pub struct Variant {
     pub named: Named,
-    /// The value that selects the variant; `None` for the variant of all other values.
+    /// The value that selects the variant, or `None` for the variant for all other values.
     pub label: Option<Label>,
     /// The content besides the discriminant.
     pub shape: Option<Shape>,
@@ -170,7 +171,7 @@ impl Plan {
         Ok(Plan { constants, traits, reasons: reasons(&items), alone: alone.collect(), items })
     }
 
-    /// Returns the shape behind aliases.
+    /// Returns the shape with all aliases at its head resolved.
     pub fn resolved<'p>(&'p self, shape: &'p Shape) -> &'p Shape {
         resolved(&self.items, shape)
     }
@@ -187,7 +188,8 @@ impl Plan {
     }
 }
 
-/// Returns the shape behind aliases. The loop ends, because every circle of aliases contains a newtype.
+/// Returns the shape with all aliases at its head resolved. The loop ends, because every circle of aliases
+/// contains a newtype.
 pub fn resolved<'p>(items: &'p [Item], mut shape: &'p Shape) -> &'p Shape {
     while let Shape::Named(item) = shape {
         match &items[*item].kind {
@@ -221,7 +223,7 @@ impl<'t> Planner<'t> {
         let names: Vec<Named> = types.iter().map(|ty| Named::new(scope, camel, &ty.named)).collect();
         let item = |(index, named)| Item { named, kind: self.kind(index, cyclic[index]) };
         let mut items: Vec<Item> = names.into_iter().enumerate().map(item).collect();
-        // Includes types that only procedures mention.
+        // This finds the foreign types that only procedures mention.
         for procedure in
             self.specification.programs.iter().flat_map(|p| &p.versions).flat_map(|v| &v.procedures)
         {
@@ -235,7 +237,7 @@ impl<'t> Planner<'t> {
             let path = self.config.externs.get(spelled).cloned();
             let name = if path.is_some() { spelled.into() } else { scope.claim(&camel(spelled), spelled) };
             let docs = format!(
-                "`{spelled}`, which is declared elsewhere; it has no values, unless `extern_type` says what it is."
+                "`{spelled}`, which is declared elsewhere. It has no values unless `extern_type` says what it is."
             );
             let named = Named { name, spelled: spelled.into(), docs };
             items.push(Item { named, kind: Kind::Foreign(path) });
@@ -320,8 +322,8 @@ impl<'t> Planner<'t> {
         self.enumerators(discriminant).iter().position(|enumerator| enumerator.value == value)
     }
 
-    /// Returns a label as the file spells it, or its number if it has no name; and the name of its variant,
-    /// which is made up for a number.
+    /// Returns a label as the file spells it, or its number if it has no name, and the name of its variant.
+    /// For a number the name of the variant is made up.
     fn label(&self, discriminant: Discriminant, name: Option<&str>, value: i32) -> (String, String) {
         let known = self.enumerators(discriminant).iter().find(|enumerator| enumerator.value == value);
         let name = name.or(known.map(|enumerator| enumerator.named.name.as_str()));
@@ -338,8 +340,8 @@ impl<'t> Planner<'t> {
         }
     }
 
-    /// Returns the index of the variant that 0 selects, if the union is a result or an error code. The names
-    /// of that variant, of the discriminant or of its type show whether the union is one.
+    /// Returns the index of the variant that 0 selects, if the union means either a result or an error code.
+    /// The names of that variant, of the discriminant or of its type show it.
     fn status(&self, union: &tree::Union, discriminant: Discriminant, variants: &[Variant]) -> Option<usize> {
         let is_zero = |variant: &Variant| variant.label.is_some_and(|label| label.value == 0);
         let success = variants.iter().position(is_zero)?;
@@ -415,8 +417,8 @@ fn enumeration(enumerators: &[tree::Enumerator]) -> Vec<Enumerator> {
     each.collect()
 }
 
-/// Returns the content of a union that has something for TRUE and nothing for FALSE. On the wire it is the
-/// same as optional data.
+/// Returns the content of a union that has a field for TRUE and none for FALSE. On the wire, such a union is
+/// the same as optional data.
 fn option<'t>(specification: &Specification, union: &'t tree::Union) -> Option<&'t tree::Field> {
     let arm = |value| union.arms.iter().find(|arm| arm.labels.iter().any(|label| label.value == value));
     let [one] = arm(1)?.labels.as_slice() else { return None };

@@ -1,9 +1,9 @@
 //! Implements the part of the C preprocessor that `.x` files need: `#include`, `#if` and related directives,
 //! `#define`.
 //!
-//! A macro that stands for a number is not replaced where it is used. Its name means more to readers of the
-//! generated code, so it becomes a constant (RFC 4506 section 4.17). Lines that begin with `%` are for C. But
-//! their definitions and includes may be needed to understand the rest, so they are noted.
+//! A macro that stands for a number is not replaced where it is used. It becomes a constant (RFC 4506 section
+//! 4.17), because its name means more to readers of the generated code. Lines that begin with `%` are for C.
+//! Their definitions and includes are noted, because the rest of the file can depend on them.
 
 mod expression;
 mod macros;
@@ -18,12 +18,12 @@ use crate::text::diagnostic::Diagnostic;
 use crate::text::scan::{Kind, Scanner, Token, unquoted};
 use crate::text::source::{Sources, Span};
 
-/// The most levels by which files may include each other.
+/// The maximum depth to which files include each other.
 const MAX_DEPTH: usize = 32;
-/// The most levels by which `#if`s may nest in one file.
+/// The maximum depth to which `#if`s nest in one file.
 const MAX_CONDITIONALS: usize = 256;
 
-/// The macro that `rpcgen -h` defines. That pass of rpcgen sees every type.
+/// The predefined macro, as in `rpcgen -h`, the pass of rpcgen that sees every type.
 const PREDEFINED: &[(&str, &str)] = &[("RPC_HDR", "1")];
 
 /// Reads a file and its included files as tokens. Leaves out the lines that `#if` excludes.
@@ -32,21 +32,21 @@ pub(super) struct Preprocessor<'a> {
     options: &'a Options,
     files: Vec<File>,
     macros: HashMap<String, Macro>,
-    /// The pending tokens that replace macros, the next one last.
+    /// Tokens that replace macros and are still to be returned. The next one is last.
     pending: Vec<Pending>,
-    /// The macros that are being replaced. They are not replaced again within themselves.
+    /// The macros that are being replaced. A macro is not replaced again within its own replacement.
     active: HashSet<String>,
     /// The number of tokens that have come from macros.
     expanded: usize,
-    /// How many arguments of macros are being replaced, within each other. While it is not zero, the file's
-    /// text does not follow the pending tokens.
+    /// How deep the replacement of macros' arguments is nested now. While this is not zero, reading ends with
+    /// the pending tokens and does not go on in the file.
     within_arguments: u32,
     /// The macros that stood for a number when they were used.
     pub numbers: HashMap<String, Number>,
     /// The definitions in `%` lines: for `%#define`, the name and its replacement; for `%typedef`, that word
     /// and the tokens after it.
     pub noted: Vec<(Token, Vec<Token>)>,
-    /// The files that `%#include` and `import` lines name or may mean.
+    /// The files that `%#include` and `import` lines name.
     pub imports: Vec<String>,
 }
 
@@ -79,16 +79,16 @@ impl File {
 /// An `#if` whose `#endif` has not been read.
 struct Conditional {
     at: Span,
-    /// Whether the present line is left out, also because of an outer `#if`.
+    /// Whether the present line is left out, because of this `#if` or an outer one.
     skipping: bool,
-    /// Whether a branch was read, or the whole `#if` is left out.
+    /// Whether the remaining branches are left out: a branch was read, or the whole `#if` is left out.
     done: bool,
     /// Whether `#else` has occurred.
     last: bool,
 }
 
 impl<'a> Preprocessor<'a> {
-    /// Returns a preprocessor that begins with the text at that index of `sources`.
+    /// Makes a preprocessor that begins with the text at that index of `sources`.
     pub fn new(sources: &'a mut Sources, file: u32, options: &'a Options) -> Result<Self, Diagnostic> {
         let given = PREDEFINED.iter().map(|(name, value)| format!("#define {name} {value}\n"));
         let wanted = options
@@ -131,7 +131,7 @@ impl<'a> Preprocessor<'a> {
         }
     }
 
-    /// Returns the next token of the present file. If a directive comes next, executes that instead.
+    /// Returns the next token of the present file. If a directive comes next, executes it and returns `None`.
     fn next_of_file(&mut self) -> Result<Option<Token>, Diagnostic> {
         let Some(file) = self.files.last_mut() else { return Ok(None) };
         let skipping = file.skipping();
@@ -148,7 +148,7 @@ impl<'a> Preprocessor<'a> {
 
     fn end_of_file(&mut self, end: Token) -> Result<Option<Token>, Diagnostic> {
         if let Some(open) = self.files.last().and_then(|file| file.conditionals.last()) {
-            return self.refuse(open.at, "this is not ended by `#endif`");
+            return self.refuse(open.at, "this has no `#endif`");
         }
         if self.files.len() == 1 {
             return Ok(Some(end));
@@ -172,14 +172,19 @@ impl<'a> Preprocessor<'a> {
             "define" => self.define(&line)?,
             "undef" => self.undefine(&line),
             "include" | "import" => self.include(name, &line)?,
-            "error" => return self.refuse(name.at, "the file refuses to be read like this"),
+            "error" => {
+                return self.refuse(
+                    name.at,
+                    "an `#error` directive: the file must not be read with these definitions",
+                );
+            }
             "pragma" | "ident" | "sccs" | "line" | "warning" => {}
             _ => return self.refuse(mark.at.to(name.at), "no such directive"),
         }
         Ok(())
     }
 
-    /// Returns the remaining tokens of the line of the last token, the comments last.
+    /// Returns the remaining tokens of the present line. Comments come last.
     fn rest_of_line(&mut self) -> Vec<Token> {
         let mut line = Vec::new();
         let Some(file) = self.files.last_mut() else { return line };
@@ -207,7 +212,7 @@ impl<'a> Preprocessor<'a> {
         };
         let Some(file) = self.files.last_mut() else { return Ok(()) };
         if file.conditionals.len() >= MAX_CONDITIONALS {
-            return self.refuse(name.at, format!("more than {MAX_CONDITIONALS} of these within each other"));
+            return self.refuse(name.at, format!("more than {MAX_CONDITIONALS} nested `#if`s"));
         }
         file.conditionals.push(Conditional {
             at: name.at,
@@ -221,13 +226,13 @@ impl<'a> Preprocessor<'a> {
     /// Executes `#elif`, `#else` or `#endif`.
     fn turn(&mut self, which: &str, name: Token, line: &[Token]) -> Result<(), Diagnostic> {
         let Some(mut open) = self.files.last_mut().and_then(|file| file.conditionals.pop()) else {
-            return self.refuse(name.at, "there is no `#if` before");
+            return self.refuse(name.at, "there is no `#if` before this");
         };
         if which == "endif" {
             return Ok(());
         }
         if open.last {
-            return self.refuse(name.at, "`#else` was before");
+            return self.refuse(name.at, "this follows the `#else` of the same `#if`");
         }
         open.skipping = open.done || which == "elif" && !self.condition(name, line)?;
         open.done |= !open.skipping;
@@ -247,8 +252,9 @@ impl<'a> Preprocessor<'a> {
         }
         let Some(path) = self.sources.search(at.file, Path::new(&wanted), &self.options.include_dirs) else {
             let missing = Diagnostic::new(self.sources, at, format!("no file `{wanted}`"));
-            return Err(missing
-                .help("it is looked for beside the file that includes it, and in the directories of `-I`"));
+            return Err(missing.help(
+                "files are looked for beside the file that includes them, and in the directories of `-I`",
+            ));
         };
         let read = self.sources.read(&path, Some(at));
         let file = read.map_err(|message| Diagnostic::new(self.sources, at, message))?;
@@ -268,7 +274,8 @@ impl<'a> Preprocessor<'a> {
             .then(|| (self.sources.text(name).trim().to_owned(), first.at.to(last.at)))
     }
 
-    /// Notes the definitions and includes of a `%` line. An included header may come from another `.x` file.
+    /// Notes the definitions and includes of a `%` line. An included header can be generated from another
+    /// `.x` file.
     fn passed(&mut self, token: Token) -> Result<(), Diagnostic> {
         let inner = Span { start: token.text.start + 1, ..token.text };
         let mut scanner = Scanner::of(inner, &self.sources.get(token.text.file).text);

@@ -1,7 +1,8 @@
-//! Prints a tree as an `.x` file that rpcgen accepts. Reading the file gives the same tree.
+//! Prints a tree (a parsed specification) as an `.x` file that rpcgen accepts. Reading the file gives the
+//! same tree.
 //!
-//! The file has no macros, namespaces and types declared in line, because the tree has them resolved. A tree
-//! is refused, with the reason, if rpcgen or the C that rpcgen generates cannot express it.
+//! The file has no macros, no namespaces, and no types declared in line, because the tree has them resolved.
+//! A tree is refused, with the reason, if rpcgen or the C that rpcgen generates cannot express it.
 
 mod same;
 
@@ -21,11 +22,11 @@ const KEYWORDS: &str = "asm auto bool break case char const continue default do 
     union unsigned version void volatile while";
 
 /// Names that `<rpc/rpc.h>` of libtirpc 1.3 and the headers of the C library that it includes declare: types,
-/// enumerators, functions, and, after a `#`, macros. If a file uses such a name, a `#define` gives C another
-/// name for it.
+/// enumerators, functions, and, after a `#`, macros. If a file uses such a name, the printed file has a
+/// `#define` that gives it another name in C.
 const HEADER_NAMES: &str = include_str!("print/c_names.txt");
 
-/// The most types in a chain in which C must know each type before the previous one.
+/// The longest chain of types in which C must know each type before the previous one.
 const MAX_DEPTH: usize = 256;
 
 type Done<T = ()> = Result<T, Refused>;
@@ -43,9 +44,9 @@ pub fn to_x(tree: &Specification) -> Done<String> {
     tree.programs.iter().try_for_each(|program| printer.program(program))?;
     let text = printer.text.trim_end().to_owned() + "\n";
     let again = read_text(Path::new("made.x"), &text, &Options::default())
-        .map_err(|why| Refused(format!("what would be written cannot be read back:\n{why}")))?;
+        .map_err(|why| Refused(format!("the printed file cannot be read back:\n{why}")))?;
     if comparable(&again) != comparable(tree) {
-        return Err(Refused("what would be written means something else when it is read back".into()));
+        return Err(Refused("the printed file means something else when it is read back".into()));
     }
     Ok(text)
 }
@@ -65,8 +66,8 @@ struct Printer<'t> {
 }
 
 impl Printer<'_> {
-    /// Writes the `const` definitions. Also writes `#define`s that only C reads: of labels that other files
-    /// declare, and of names that C's headers use too.
+    /// Writes the `const` definitions. Also writes two kinds of `#define`s for C alone: for labels that other
+    /// files declare, and for names that C's headers use too.
     fn constants(&mut self) -> Done {
         let tree = self.tree;
         for Constant { named, value } in &tree.constants {
@@ -87,7 +88,7 @@ impl Printer<'_> {
                 let Some(name) = label.name.as_deref().filter(|name| !known.contains(name)) else { continue };
                 let value = labels.entry(name).or_insert(label.value);
                 if *value != label.value {
-                    return refuse(format!("`{name}` stands for two values"));
+                    return refuse(format!("`{name}` is defined with two different values"));
                 }
             }
         }
@@ -111,7 +112,7 @@ impl Printer<'_> {
         match self.states[place] {
             State::Declared => return Ok(()),
             State::Begun => {
-                return refuse(format!("`{name}` contains itself in place, which nothing in C can"));
+                return refuse(format!("`{name}` contains itself directly, which C does not allow"));
             }
             State::Unknown if depth > MAX_DEPTH => {
                 return refuse(format!("`{name}` needs too many types before it"));
@@ -153,7 +154,7 @@ impl Printer<'_> {
         })
     }
 
-    /// Writes a type, so that another type can contain it.
+    /// Writes a type if it is not written yet, so that another type can contain it.
     fn complete(&mut self, ty: &Type, depth: usize) -> Done {
         let Type::Defined(place) = ty else { return Ok(()) };
         self.definition(*place, depth)?;
@@ -165,8 +166,8 @@ impl Printer<'_> {
         }
     }
 
-    /// Writes a type, so that another type can point to it. C can point to a struct or union that is not
-    /// declared yet.
+    /// Writes a type if C must know it before another type can point to it. C can point to a struct or union
+    /// that is not declared yet.
     fn nameable(&mut self, ty: &Type, depth: usize) -> Done {
         match ty {
             Type::Defined(place) => match &self.tree.types[*place].body {
@@ -184,7 +185,7 @@ impl Printer<'_> {
                 let _ = writeln!(text, "typedef {};", self.declaration(declared, name)?);
             }
             Body::Enum(all) if all.is_empty() => {
-                return refuse(format!("`{name}` has no enumerators, which rpcgen wants"));
+                return refuse(format!("`{name}` has no enumerators; rpcgen requires at least one"));
             }
             Body::Enum(all) => {
                 let line = |each: &Enumerator| {
@@ -195,7 +196,7 @@ impl Printer<'_> {
                 let _ = writeln!(text, "enum {name} {{\n{}\n}};", lines.join(",\n"));
             }
             Body::Struct(fields) if fields.is_empty() => {
-                return refuse(format!("`{name}` has no fields, which rpcgen wants"));
+                return refuse(format!("`{name}` has no fields; rpcgen requires at least one"));
             }
             Body::Struct(fields) => {
                 let _ = writeln!(text, "struct {name} {{");
@@ -212,7 +213,7 @@ impl Printer<'_> {
 
     fn union(&self, name: &str, union: &Union, text: &mut String) -> Done {
         if union.arms.is_empty() {
-            return refuse(format!("`{name}` has no `case`, which rpcgen wants"));
+            return refuse(format!("`{name}` has no `case`; rpcgen requires at least one"));
         }
         let switch = self.declaration(&Declared::One(union.discriminant.clone()), &union.switch.name)?;
         let _ = writeln!(text, "union {name} switch ({switch}) {{");
@@ -270,7 +271,7 @@ impl Printer<'_> {
             (Some((_, name)), _) => Ok(name.into()),
             (None, Type::Quadruple) => refuse("C has no type for a `quadruple`".into()),
             (None, Type::Foreign(name)) => {
-                refuse(format!("`{name}` is declared elsewhere, and what it is, is not known"))
+                refuse(format!("`{name}` is declared elsewhere, so its wire form is not known"))
             }
             (None, Type::Defined(place)) => {
                 let Definition { named, body, .. } = &self.tree.types[*place];
@@ -285,14 +286,14 @@ impl Printer<'_> {
     fn program(&mut self, program: &Program) -> Done {
         let name = &program.named.name;
         if program.versions.is_empty() {
-            return refuse(format!("program `{name}` has no versions, which rpcgen wants"));
+            return refuse(format!("program `{name}` has no versions; rpcgen requires at least one"));
         }
         self.docs("", &program.named.docs);
         let _ = writeln!(self.text, "program {name} {{");
         for version in &program.versions {
             if version.procedures.is_empty() {
                 return refuse(format!(
-                    "version `{}` has no procedures, which rpcgen wants",
+                    "version `{}` has no procedures; rpcgen requires at least one",
                     version.named.name
                 ));
             }
@@ -374,7 +375,7 @@ fn harmless(text: &str) -> String {
 fn quoted(text: &str) -> Done<String> {
     match text.chars().any(|c| c.is_control() || matches!(c, '"' | '\\')) {
         true => {
-            refuse("a text with quotes or control characters in it has no form that all read alike".into())
+            refuse("not all readers of `.x` files accept a text with quotes or control characters".into())
         }
         false => Ok(format!("\"{text}\"")),
     }
@@ -398,7 +399,7 @@ fn check_names(tree: &Specification) -> Done {
     {
         return refuse(format!("`{name}` cannot be a type in C: `xdr_{name}` is a routine of the library"));
     }
-    let twice = |name: &str| refuse(format!("`{name}` is the name of two things, which C cannot tell apart"));
+    let twice = |name: &str| refuse(format!("`{name}` is the name of two things, which C cannot have"));
     let mut global = BTreeSet::new();
     for (name, _) in global_names(tree) {
         if !global.insert(name) {

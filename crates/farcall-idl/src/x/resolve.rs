@@ -1,4 +1,5 @@
-//! Resolves the declarations of a file: looks up names, computes constants, and checks rules.
+//! Resolves the declarations of a file: looks up names, computes constants, and checks the rules of the
+//! language.
 
 mod bodies;
 mod constants;
@@ -19,15 +20,15 @@ use crate::text::diagnostic::{Diagnostic, Diagnostics};
 use crate::text::scan::in_64_bits;
 use crate::text::source::{Sources, Span};
 
-/// The most faults that are reported.
+/// The maximum number of errors that are reported.
 const MAX_FAULTS: usize = 16;
-/// The most undeclared names for which a similar name is searched, which takes time.
+/// The maximum number of undeclared names for which a similar name is searched. The search takes time.
 const MAX_SUGGESTIONS: usize = 64;
-/// The most omissions that are reported.
+/// The maximum number of warnings that are reported.
 const MAX_WARNINGS: usize = 256;
 
-/// Resolves the declarations of a file. `numbers` has the macros that stand for a number: first the file's,
-/// then those of each imported file. `external` has the types that the user declares elsewhere.
+/// Resolves the declarations of a file. `numbers` has the macros that stand for a number: first those of the
+/// file, then those of imported files. `external` has the types that the user declares elsewhere.
 pub(super) fn resolve(
     sources: &Sources,
     syntax: &Syntax,
@@ -66,18 +67,18 @@ struct Resolver<'a> {
     reckoned: Vec<Reckoned>,
     /// The state of each enumeration, at the index of its type.
     enumerations: Vec<Enumeration>,
-    /// The types that define nothing themselves, and the types that they stand for.
+    /// The types that define nothing themselves, by index, and the type that each means.
     dropped: HashMap<usize, Type>,
     /// The types that the user says are declared elsewhere.
     external: HashSet<&'a str>,
     faults: Vec<Diagnostic>,
-    /// Faults of types that are not the file's own. They are reported if the file uses the type.
+    /// Errors in types that are not the file's own. They are reported only if the file uses the type.
     borrowed_faults: BTreeMap<usize, Vec<Diagnostic>>,
     warnings: Vec<Diagnostic>,
     suggestions: usize,
 }
 
-/// What the name of a value stands for.
+/// The constant or the enumerator that a name means.
 #[derive(Clone, Copy)]
 enum ValueId {
     Constant(usize),
@@ -124,7 +125,7 @@ impl<'a> Resolver<'a> {
         this
     }
 
-    /// Resolves `const` definitions, and the macros that the file used as constants.
+    /// Resolves `const` definitions, and the macros that the file uses as constants.
     fn constants(&mut self) -> Vec<Constant> {
         let mut macros: Vec<_> = self.numbers[0].iter().collect();
         macros.sort_by_key(|(_, number)| (number.at.file, number.at.start));
@@ -152,7 +153,7 @@ impl<'a> Resolver<'a> {
         match self.constant(place) {
             Ok(value) if in_64_bits(&value) => return Some(Value::Integer(value)),
             Ok(_) => self.warn(|sources| {
-                Diagnostic::new(sources, at, "this does not fit into 64 bits, and is left out")
+                Diagnostic::new(sources, at, "this constant does not fit into 64 bits, and is left out")
             }),
             Err(unknown) => self.refuse_unknown(at, unknown),
         }
@@ -170,8 +171,8 @@ impl<'a> Resolver<'a> {
         all.into_iter().enumerate().map(definition).collect()
     }
 
-    /// Resolves the body of a type, unless the user declares it elsewhere. A fault of a type that is not the
-    /// file's own is reported only if the file uses the type.
+    /// Resolves the body of a type, unless the user declares the type elsewhere. An error in a type that is
+    /// not the file's own is reported only if the file uses the type.
     fn own_or_sound(&mut self, place: usize) -> Option<Body> {
         let name = self.syntax.types[place].name.text.as_str();
         if self.external.contains(name) {
@@ -188,7 +189,7 @@ impl<'a> Resolver<'a> {
         body
     }
 
-    /// Reports a fault of the type at that index as a whole.
+    /// Reports an error of the type at that index as a whole.
     fn fault_of_type(&mut self, place: usize, message: impl Into<String>) {
         let fault = Diagnostic::new(self.sources, self.syntax.types[place].name.at, message);
         match place < self.own.types {
@@ -208,7 +209,7 @@ impl<'a> Resolver<'a> {
         names
     }
 
-    /// Reports a fault.
+    /// Reports an error.
     fn fault(&mut self, span: Span, message: impl Into<String>) {
         self.push(|sources| Diagnostic::new(sources, span, message));
     }
@@ -216,7 +217,7 @@ impl<'a> Resolver<'a> {
     /// Reports a second declaration of a name.
     fn again(&mut self, span: Span, first: Span, message: impl Into<String>) {
         self.push(|sources| {
-            Diagnostic::new(sources, span, message).see(sources, first, "the first time here")
+            Diagnostic::new(sources, span, message).see(sources, first, "the first one is here")
         });
     }
 
@@ -226,7 +227,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Reports an omission.
+    /// Reports a warning.
     fn warn(&mut self, make: impl FnOnce(&Sources) -> Diagnostic) {
         if self.warnings.len() < MAX_WARNINGS {
             self.warnings.push(make(self.sources).warning());
@@ -234,8 +235,8 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Adds a fault, unless there are too many or it was reported already. An undeclared name is reported where
-/// it occurs first.
+/// Adds an error, unless there are too many or it was reported already. An undeclared name is reported only
+/// at its first use.
 fn add(faults: &mut Vec<Diagnostic>, fault: Diagnostic) {
     let same = |told: &Diagnostic| {
         *told == fault || fault.undeclared().is_some() && told.undeclared() == fault.undeclared()

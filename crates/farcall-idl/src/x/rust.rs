@@ -22,7 +22,7 @@ pub struct Writer<'p> {
     /// The path of the `farcall` crate.
     farcall: &'p Path,
     asynchronous: bool,
-    /// The traits of each item.
+    /// The traits that each item derives.
     traits: Vec<Derives>,
 }
 
@@ -83,7 +83,7 @@ impl<'p> Writer<'p> {
         })
     }
 
-    /// Returns the attributes of a type: documentation, permission for unusual names, and derives.
+    /// Returns the attributes of a type: its documentation, `allow`s for names in unusual case, and derives.
     fn head<'n>(
         &self,
         index: usize,
@@ -162,7 +162,8 @@ impl<'p> Writer<'p> {
         }
     }
 
-    /// Returns the type of a field. Its attributes determine the rest.
+    /// Returns the Rust type of a field. Parts of the wire form that it does not determine are in the field's
+    /// attributes.
     fn outermost(&self, shape: &Shape) -> TokenStream {
         let farcall = &self.farcall;
         match shape {
@@ -307,7 +308,7 @@ impl<'p> Writer<'p> {
     }
 }
 
-/// Returns the attribute that permits names which are spelled as in the file.
+/// Returns the attributes that allow names in the file's own spelling.
 fn spelled<'n>(
     types: impl IntoIterator<Item = &'n str>,
     others: impl IntoIterator<Item = &'n str>,
@@ -380,11 +381,11 @@ fn scalar(ty: &Type) -> TokenStream {
 
 /// Parses a path that a user wrote.
 pub fn path(text: &str) -> Result<Path, Refused> {
-    syn::parse_str(text).map_err(|_| Refused(format!("`{text}` is no path in Rust")))
+    syn::parse_str(text).map_err(|_| Refused(format!("`{text}` is not a path in Rust")))
 }
 
 /// Returns the traits that each item can derive: those that all of its parts can derive. Items that refer to
-/// each other do so through boxes, with which they can derive everything but `Copy`.
+/// each other in a circle do so through boxes, which rule out `Copy` only.
 fn derives(plan: &Plan) -> Vec<Derives> {
     let mut known = vec![ALL; plan.items.len()];
     loop {

@@ -1,11 +1,11 @@
 //! The declarations of an `.x` file, before names are looked up.
 //!
-//! Types that are declared in line are in the same list, with a name that is made of the names around them.
+//! Types that are declared in line are in the same list. Their names are made of the names around them.
 
 use super::tree::Type;
 use crate::text::source::Span;
 
-/// All declarations, in the order in which they ended.
+/// All declarations, in the order in which they end in the file.
 #[derive(Default)]
 pub(super) struct Syntax {
     pub constants: Vec<ConstantItem>,
@@ -64,8 +64,8 @@ pub(super) struct Amount {
 }
 
 pub(super) struct ConstantItem {
-    /// Whether the constant is implied, not declared by the file: a procedure's number, or a definition for C
-    /// only.
+    /// Whether the constant is implied and not declared by `const`: a procedure's number, or a definition for
+    /// C only.
     pub is_implied: bool,
     pub name: Name,
     pub scope: ScopeId,
@@ -106,7 +106,7 @@ pub(super) struct ArmItem {
 /// A declaration such as `T *name` or `T name<4>`.
 #[derive(Clone)]
 pub(super) struct Declaration {
-    /// The name; empty if the declaration has none.
+    /// The name, or an empty one if the declaration has none.
     pub name: Name,
     pub specifier: Specifier,
     pub shape: Shape,
@@ -126,7 +126,7 @@ pub(super) enum Specifier {
     Void,
     Opaque,
     String,
-    /// A type that keywords of C name.
+    /// A type that is named by keywords, such as `unsigned int`.
     Plain(Type),
     Named(Path),
     /// The type at this index of [`Syntax::types`].

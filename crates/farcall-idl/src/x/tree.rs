@@ -1,5 +1,5 @@
-//! The resolved tree of an `.x` file. Every constant is a number. Every name stands for a definition or is
-//! known to be declared elsewhere.
+//! The resolved tree of an `.x` file. Every constant in it has a value. Every name is resolved to a
+//! definition, or is known to be declared elsewhere.
 //!
 //! The front end scans, preprocesses, parses and resolves a file into a tree, and refuses files for which
 //! that is impossible. The code that generates Rust, the run-time model or another `.x` file from a tree
@@ -17,8 +17,8 @@ pub struct Specification {
     /// The `const` definitions.
     pub constants: Vec<Constant>,
     /// The types, including those that were declared in line. A type may stand before or after the types that
-    /// use it. No type contains itself in place ([`Declared::One`] or [`Declared::Array`]), except by a
-    /// union's arm, which is then a pointer. No type is an alias of itself.
+    /// use it. No type contains itself directly ([`Declared::One`] or [`Declared::Array`]), except through a
+    /// union's arm, which becomes a pointer. No type is an alias of itself.
     pub types: Vec<Definition>,
     /// The programs.
     pub programs: Vec<Program>,
@@ -29,17 +29,18 @@ pub struct Specification {
     pub files: Vec<PathBuf>,
 }
 
-/// A name as the file spells it, and its comment. As Markdown, the comment is at least harmless.
+/// A name as the file spells it, and its comment. The comment was changed so that it does no harm when it is
+/// read as Markdown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
     /// The name.
     pub name: String,
-    /// The comment before the name or after it on the same line, without comment marks; empty if there is
+    /// The comment before the name or after it on the same line, without comment marks. Empty if there is
     /// none.
     pub docs: String,
 }
 
-/// A `const NAME = …;`, or a `#define` of a number that declarations used.
+/// A `const NAME = …;`, or a `#define` of a number that declarations use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Constant {
     /// The constant's name.
@@ -60,7 +61,7 @@ pub enum Value {
 /// A type with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// The type's name. A type that was declared in line has a name that is made of the names around it.
+    /// The type's name. The name of a type that was declared in line is made of the names around it.
     pub named: Named,
     /// The namespaces of the Stellar dialect that contain the type, the outermost first.
     pub namespace: Vec<String>,
@@ -116,8 +117,8 @@ impl Body {
     }
 }
 
-/// A constant of an enumeration. Two of one enumeration have the same value only if one is an alias of the
-/// other.
+/// A constant of an enumeration. Two constants of one enumeration have the same value only if one is an alias
+/// of the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enumerator {
     /// The enumerator's name.
@@ -140,12 +141,13 @@ pub struct Field {
 pub struct Union {
     /// The discriminant's name.
     pub switch: Named,
-    /// The discriminant's type behind aliases: an integer of at most 32 bits, a boolean, or an enumeration.
+    /// The discriminant's type, with aliases resolved: an integer of at most 32 bits, a boolean, or an
+    /// enumeration.
     pub discriminant: Type,
     /// The arms, each with at least one label. No label occurs twice.
     pub arms: Vec<Arm>,
-    /// What all other values select: `None` if they are not allowed, `Some(None)` for `default: void`,
-    /// otherwise a field.
+    /// What the values without a label select: `None` if they are not allowed, `Some(None)` for `default:
+    /// void`, otherwise a field.
     pub default: Option<Option<Field>>,
 }
 
@@ -188,7 +190,7 @@ pub enum Declared {
     List {
         /// The type of each element.
         element: Type,
-        /// The most elements.
+        /// The maximum number of elements.
         max: u32,
     },
     /// `opaque name[size]` (section 4.9).
@@ -198,12 +200,12 @@ pub enum Declared {
     },
     /// `opaque name<max>` (section 4.10).
     Bytes {
-        /// The most bytes.
+        /// The maximum number of bytes.
         max: u32,
     },
     /// `string name<max>` (section 4.11): bytes of an unknown encoding.
     String {
-        /// The most bytes.
+        /// The maximum number of bytes.
         max: u32,
     },
 }
@@ -227,7 +229,7 @@ impl Declared {
         }
     }
 
-    /// Returns the type that every value contains in its own memory.
+    /// Returns the type that is contained directly, and not through a pointer or a vector.
     pub(super) fn in_place(&self) -> Option<&Type> {
         match self {
             Declared::One(_) | Declared::Array { .. } => self.element(),
@@ -236,7 +238,7 @@ impl Declared {
     }
 }
 
-/// A single type, without the marks around the name in a declaration.
+/// A single type, without the `*`, `[…]` or `<…>` of its declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
     /// `void`, which only results can have.

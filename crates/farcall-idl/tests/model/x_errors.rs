@@ -29,7 +29,7 @@ error: `;` should stand here
     told(
         "typedef opaque handle;",
         "
-error: `opaque` says how many bytes: `[n]`, `<n>` or `<>`
+error: `opaque` needs a number of bytes: write `[n]`, `<n>` or `<>`
  --> test.x:1:9
   |
 1 | typedef opaque handle;
@@ -53,7 +53,7 @@ fn the_other_place_is_shown_too() {
     told(
         "enum e { A };\nunion u switch (e x) {\ncase A: int i;\ncase 0: void;\n};",
         "
-error: this value is a label already
+error: another label has this value already
  --> test.x:4:6
   |
 4 | case 0: void;
@@ -62,7 +62,7 @@ error: this value is a label already
  ::: test.x:3:6
   |
 3 | case A: int i;
-  |      - the first time here
+  |      - the first one is here
 ",
     );
 }
@@ -78,7 +78,7 @@ error: a declaration takes only one of `*`, `[…]` and `<…>`
 1 | struct s { int *a<4>; };
   |                  ^^^^
   |
-  = help: give the inner one a name by `typedef`, and use that
+  = help: give the inner type a name by `typedef`, and use that name
 ",
     );
 }
@@ -95,7 +95,7 @@ error: no type `opaqe_t` is declared
   |            ^^^^^^^
   |
   = help: a similar name is declared: `opaque_t`
-  = help: if another file declares it, give that file's directory as `-I DIRECTORY`; if only C does, leave it to Rust: \
+  = help: if another file declares it, give that file's directory as `-I DIRECTORY`; if only C does, declare it in Rust: \
 `external(\"opaqe_t\")` in `include_x!`, `--external opaqe_t` on the command line
 ",
     );
@@ -170,11 +170,11 @@ fn each_fault_has_its_message() {
             "1:1 a definition should begin here: `const`, `typedef`, `enum`, `struct`, `union` or `program`",
         ),
         ("const X = ;", "1:11 a number or a constant's name should stand here"),
-        ("const X = 09;", "1:11 this is no number, or it does not fit into 64 bits"),
+        ("const X = 09;", "1:11 this is not a number, or it does not fit into 64 bits"),
         ("const X = X;", "1:11 this constant depends on itself"),
         ("const X = Y; const Y = X;", "1:11 this constant depends on itself"),
         ("enum e { A = B, B };", "1:14 this constant depends on itself"),
-        ("const X = 1/0;", "1:11 this has no value, or one that is too large to reckon with"),
+        ("const X = 1/0;", "1:11 this has no value, or its value is too large"),
         ("const X = 1; const X = 2;", "1:20 `X` is declared a second time"),
         ("struct s { int a; int a; };", "1:23 `a` is declared a second time"),
         ("struct s { int a; }; enum s { B };", "1:27 `s` is declared a second time"),
@@ -182,16 +182,16 @@ fn each_fault_has_its_message() {
         ("enum e { A = 4294967296 };", "1:14 an enumerator is a number of 32 bits"),
         ("enum e { A B };", "1:12 `,` or `}` should stand here"),
         ("struct s { int a; ", "1:10 this `{` is not closed"),
-        ("struct s { string s[4]; };", "1:12 a string has a length that varies: `<>`"),
+        ("struct s { string s[4]; };", "1:12 a string has a variable length: write `<n>` or `<>`"),
         ("struct s { int a[-1]; };", "1:18 a fixed size is at most 16777216"),
         ("struct s { int a[4294967295]; };", "1:18 a fixed size is at most 16777216"),
         ("struct s { int a<4294967296>; };", "1:18 a length is between 0 and 4294967295"),
         ("struct s { int a[\"x\"]; };", "1:18 a number or a constant's name should stand here"),
         ("const T = \"x\"; struct s { int a[T]; };", "1:33 this is a text, not a number"),
-        ("struct s { void *p; };", "1:12 there is no array of nothing, and no pointer to it"),
+        ("struct s { void *p; };", "1:12 `void` cannot be an array or behind a pointer"),
         (
             "union u switch (hyper h) { case 1: void; };",
-            "1:17 a union is switched by an enumeration, a `bool`, or a number of at most 32 bits",
+            "1:17 a union needs an enumeration, a `bool`, or a number of at most 32 bits in `switch`",
         ),
         ("union u switch (int i) { int x; };", "1:26 `case`, `default` or `}` should stand here"),
         ("union u switch (int i) { default: void; default: void; };", "1:41 a second `default`"),
@@ -209,29 +209,32 @@ fn each_fault_has_its_message() {
             "1:31 `void` stands for no arguments at all",
         ),
         ("program P { } = P;", "1:17 this constant depends on itself"),
-        ("program P { } = -1;", "1:17 this number is between 0 and 4294967295"),
+        ("program P { } = -1;", "1:17 this number must be between 0 and 4294967295"),
         ("program P { int x; } = 1;", "1:13 `version` or `}` should stand here"),
         ("/* open", "1:1 this comment has no end"),
         ("const X = \"open;\n", "1:11 this quote is not closed in its line"),
         ("struct s { int § };", "1:16 this character cannot stand in an `.x` file"),
         ("struct s {", "1:10 this `{` is not closed"),
         ("typedef int", "1:12 a name should stand here, but the file ends"),
-        ("#if 1\n", "1:2 this is not ended by `#endif`"),
-        ("#endif\n", "1:2 there is no `#if` before"),
-        ("#if 0\n#else\n#else\n#endif", "3:2 `#else` was before"),
+        ("#if 1\n", "1:2 this has no `#endif`"),
+        ("#endif\n", "1:2 there is no `#if` before this"),
+        ("#if 0\n#else\n#else\n#endif", "3:2 this follows the `#else` of the same `#if`"),
         ("#if (\n#endif", "1:2 the expression breaks off"),
-        ("#if 1 +* 2\n#endif", "1:2 this is no expression"),
+        ("#if 1 +* 2\n#endif", "1:2 this is not an expression"),
         ("#if 1/0\n#endif", "1:2 the expression has no value"),
         ("#ifdef\n#endif", "1:2 the name of a macro should follow"),
         ("#include <missing.x>\n", "1:10 no file `missing.x`"),
         ("#include\n", "1:2 `\"file\"` or `<file>` should follow"),
         ("#frobnicate\n", "1:1 no such directive"),
-        ("#error no\n", "1:2 the file refuses to be read like this"),
-        ("#define F(a) a\nF(", "2:1 the arguments of this macro have no end"),
-        ("#define F(a) a\nF(F(", "2:1 the arguments of this macro have no end"),
-        ("#define F(a) a ## +\ntypedef int F(x);", "2:13 `##` makes `x+` of two words, which is none"),
-        ("#define F(a) a ##\ntypedef int F(x);", "2:13 nothing stands after `##` in this macro"),
-        ("#define F(a) # b\ntypedef int F(x);", "2:13 `#` in this macro stands before no argument"),
+        ("#error no\n", "1:2 an `#error` directive: the file must not be read with these definitions"),
+        ("#define F(a) a\nF(", "2:1 the `)` after the arguments of this macro is missing"),
+        ("#define F(a) a\nF(F(", "2:1 the `)` after the arguments of this macro is missing"),
+        (
+            "#define F(a) a ## +\ntypedef int F(x);",
+            "2:13 `##` makes `x+` of two words, which is not a valid word",
+        ),
+        ("#define F(a) a ##\ntypedef int F(x);", "2:13 there is nothing after `##` in this macro"),
+        ("#define F(a) # b\ntypedef int F(x);", "2:13 `#` in this macro does not stand before an argument"),
     ];
     for (text, expected) in cases {
         let why = refused(text);
@@ -264,7 +267,7 @@ mod hostile {
         refused_as(&format!("const A = {}1;", "-".repeat(100_000)), "nested more than");
         refused_as(&format!("#if {}1\n#endif", "(".repeat(100_000)), "nested too deep");
         refused_as(&format!("#if {}1\n#endif", "!".repeat(100_000)), "too large");
-        refused_as(&"#if 1\n".repeat(100_000), "within each other");
+        refused_as(&"#if 1\n".repeat(100_000), "nested `#if`s");
         refused_as(&format!("const A = a{};", "::a".repeat(100_000)), "too many parts");
     }
 
@@ -282,9 +285,9 @@ mod hostile {
     #[test]
     fn macros_cannot_grow_without_end() {
         let doubling: String = (0..64).map(|n| format!("#define A{n} A{0} A{0}\n", n + 1)).collect();
-        refused_as(&(doubling + "#define A64 ;\nA0"), "macros stand for more than");
+        refused_as(&(doubling + "#define A64 ;\nA0"), "macros expand to more than");
         let doubling: String = (0..64).map(|n| format!("#define A{n}(x) A{0}(x x)\n", n + 1)).collect();
-        refused_as(&(doubling + "#define A64(x) x\nA0(;)"), "macros stand for more than");
+        refused_as(&(doubling + "#define A64(x) x\nA0(;)"), "macros expand to more than");
         let doubling: String =
             (0..64).rev().map(|n| format!("#define A{n} (A{0} + A{0} + x)\n", n + 1)).collect();
         refused_as(&(doubling + "#if A0\n#endif"), "nested too deep");
@@ -294,7 +297,7 @@ mod hostile {
         let nested = format!("#define F(x) x\n{}1{}", "F(".repeat(100_000), ")".repeat(100_000));
         refused_as(&nested, "nested too deep");
         let pasting: String = (0..32).map(|n| format!("#define A{n}(x) A{0}(x##x)\n", n + 1)).collect();
-        refused_as(&(pasting + "#define A32(x) x\nA0(ab)"), "which is none");
+        refused_as(&(pasting + "#define A32(x) x\nA0(ab)"), "not a valid word");
         refused_as("#define A A B\n#define B B A\nA", "a definition should begin here");
     }
 
@@ -335,7 +338,10 @@ mod hostile {
                 "{text}: {why}"
             );
         }
-        refused_as("typedef int a[65536]; typedef a b[65536]; typedef b c[65536];", "bytes in place");
+        refused_as(
+            "typedef int a[65536]; typedef a b[65536]; typedef b c[65536];",
+            "bytes without pointers and lists",
+        );
         // An arm that need not be chosen ends the recursion.
         let text =
             "union u switch (bool more) { case TRUE: struct { int i; u next; } element; case FALSE: void; };";

@@ -56,7 +56,7 @@ pub fn assigned<T>(input: ParseStream<'_>, parse: fn(ParseStream<'_>) -> Result<
     input.call(parse)
 }
 
-/// Returns the text, which must be one word, because it stands before the `/` of an interface name.
+/// Returns the text, which must be one word, because it becomes the part before the `/` of an interface name.
 fn type_name(text: &LitStr) -> Result<String> {
     let name = text.value();
     let word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');

@@ -1,4 +1,5 @@
-//! Reads a `#[signal]`: what a procedure may raise in a call, and its caller's handler answers.
+//! Reads a `#[signal]`: a question that a procedure can raise during a call and that the caller's handler
+//! answers.
 
 use farcall_idl::stubs::{Argument, Procedure};
 use syn::{Attribute, Meta, Result, ReturnType, TraitItemFn};
@@ -64,7 +65,7 @@ pub fn read(method: TraitItemFn, options: &Options, earlier: &[Procedure]) -> Re
     refusals.finish(signal)
 }
 
-/// Returns an attribute that stays on the generated functions; `None` for `#[signal]` itself.
+/// Returns an attribute that is to stay on the generated functions, or `None` for `#[signal]` itself.
 fn kept(attribute: Attribute) -> Result<Option<Attribute>> {
     let path = attribute.path();
     if path.is_ident("signal") {

@@ -6,7 +6,7 @@ use syn::{Result, Type};
 
 use crate::crossing::{check, parameters, refuse};
 
-/// The advice for a borrowed type within an argument.
+/// What to write instead of a borrowed type within an argument.
 const OWNED: Option<&str> = Some("pass it by value, or by `&` alone");
 
 /// Refuses an argument that cannot be sent.
@@ -15,11 +15,11 @@ pub fn check_argument(ty: &Type) -> Result<()> {
         return check(ty, OWNED);
     };
     if let Some(token) = &reference.mutability {
-        let hint = "an argument crosses to the server only; return what comes back";
-        return Err(refuse(token, "`&mut` cannot cross", hint));
+        let hint = "an argument is sent to the server only; return what comes back";
+        return Err(refuse(token, "`&mut` cannot be sent", hint));
     }
     if let Some(lifetime) = &reference.lifetime {
-        return Err(refuse(lifetime, "no lifetime crosses a call", "write `&` alone"));
+        return Err(refuse(lifetime, "a lifetime means nothing in another process", "write `&` alone"));
     }
     match plain(&reference.elem) {
         Type::Slice(slice) => check(&slice.elem, OWNED),

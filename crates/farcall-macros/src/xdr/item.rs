@@ -1,5 +1,5 @@
-//! Parses an item with `#[derive(Xdr)]`: its fields, variants and attributes. Refuses items without a wire
-//! form.
+//! Parses an item with `#[derive(Xdr)]`: its fields, variants and attributes. Refuses items that can have no
+//! wire form.
 
 use farcall_idl::stubs::documentation;
 use proc_macro2::{Span, TokenStream};
@@ -15,8 +15,9 @@ pub struct Item {
     pub ident: Ident,
     pub generics: Generics,
     pub docs: String,
-    /// The path of farcall-xdr, and whether it lies within farcall.
+    /// The path of farcall-xdr.
     pub xdr: TokenStream,
+    /// Whether that path leads through farcall, so that farcall's traits can be named too.
     pub in_farcall: bool,
     /// Whether the type implements `Drop` itself although it is a linked list.
     pub own_drop: bool,
@@ -46,7 +47,7 @@ pub struct Variant {
     pub docs: String,
     /// The integer that selects the variant, if the source gives one.
     pub tag: Option<Expr>,
-    /// Whether the variant is selected by all integers that no other variant has.
+    /// Whether every integer that no other variant has selects this variant.
     pub default: bool,
     pub fields: Vec<Field>,
 }
@@ -61,12 +62,13 @@ impl Item {
                 let fields = parse_fields(&data.fields, &mut refusals);
                 if !attributes.extensible {
                     for field in fields.iter().filter(|field| field.default) {
-                        let why = "only an #[xdr(extensible)] struct can end before a field";
+                        let why =
+                            "`default` needs #[xdr(extensible)]: in other structs no field can be missing";
                         refusals.add(Error::new(field.ty.span(), why));
                     }
                 } else if let Some(field) = between_defaults(&fields) {
                     let why =
-                        "a field after an #[xdr(default)] one needs #[xdr(default)] too: it comes later";
+                        "fields after an #[xdr(default)] one need it too: if that is missing, so are they";
                     refusals.add(Error::new(field.ty.span(), why));
                 }
                 Shape::Struct { fields, extensible: attributes.extensible }
@@ -81,7 +83,7 @@ impl Item {
             }
             Data::Union(_) => {
                 let why =
-                    "a Rust union cannot cross: use an enum, which is a discriminated union on the wire";
+                    "a Rust union cannot be sent: use an enum, which is a discriminated union on the wire";
                 return Err(Error::new(input.ident.span(), why));
             }
         };
@@ -108,10 +110,23 @@ fn parse_field(field: &syn::Field, member: Member) -> Result<Field> {
     let refuse = |at: Span, why: &str| Err(Error::new(at, why));
     match (&attributes.with, &attributes.max, attributes.chain) {
         (Some(_), Some(max), _) => {
-            return refuse(max.span(), "the functions of `with` check the length themselves");
+            return refuse(
+                max.span(),
+                "`max` cannot be combined with `with`: the functions of `with` check the length themselves",
+            );
         }
-        (Some(with), _, true) => return refuse(with.span(), "`chain` says already how the field crosses"),
-        (_, Some(max), true) => return refuse(max.span(), "a chain has no length that could be declared"),
+        (Some(with), _, true) => {
+            return refuse(
+                with.span(),
+                "`with` cannot be combined with `chain`: each says how the field is sent",
+            );
+        }
+        (_, Some(max), true) => {
+            return refuse(
+                max.span(),
+                "`max` cannot be combined with `chain`: a linked list has no length on the wire",
+            );
+        }
         (Some(_), ..) => {}
         (None, ..) => crossing::check(&field.ty, None)?,
     }
@@ -151,20 +166,23 @@ fn parse_variants(data: &syn::DataEnum, ident: &Ident, refusals: &mut Refusals) 
         });
     }
     if variants.is_empty() {
-        return Err(Error::new(ident.span(), "an enum without variants has no value to cross"));
+        return Err(Error::new(ident.span(), "an enum without variants has no value to send"));
     }
     for variant in variants.iter().filter(|variant| variant.default) {
-        if variant.fields.is_empty() || variant.tag.is_some() {
-            let why =
-                "a default variant has no tag; its first field is what selected it, an i32 or an enumeration";
-            refusals.add(Error::new(variant.ident.span(), why));
-        }
+        let why = if variant.tag.is_some() {
+            "a default variant has no tag of its own: it is selected by every tag that no other variant has"
+        } else if variant.fields.is_empty() {
+            "a default variant needs a first field, an i32 or an enumeration: it holds the received tag"
+        } else {
+            continue;
+        };
+        refusals.add(Error::new(variant.ident.span(), why));
     }
     if let Some(second) = variants.iter().filter(|variant| variant.default).nth(1) {
         refusals.add(Error::new(second.ident.span(), "there can be only one default variant"));
     }
     for field in variants.iter().flat_map(|variant| &variant.fields).filter(|field| field.default) {
-        refusals.add(Error::new(field.ty.span(), "fields of variants have no #[xdr(default)]"));
+        refusals.add(Error::new(field.ty.span(), "a field of a variant cannot have #[xdr(default)]"));
     }
     Ok(variants)
 }
@@ -195,7 +213,7 @@ impl Attributes {
                     return Err(meta.error(format!("expected one of {}", NAMES.join(", "))));
                 };
                 if parsed.used.iter().any(|(used, _)| *used == name) {
-                    return Err(meta.error("given twice"));
+                    return Err(meta.error("this attribute is given twice"));
                 }
                 parsed.used.push((name, meta.path.span()));
                 match name {
@@ -214,7 +232,8 @@ impl Attributes {
         Ok(parsed)
     }
 
-    /// Refuses attributes that have no meaning at this place.
+    /// Refuses attributes other than the `allowed` ones. `place` says for the message where the attributes
+    /// are.
     fn only(&self, allowed: &[&str], place: &str) -> Result<()> {
         match self.used.iter().find(|(name, _)| !allowed.contains(name)) {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! Tests which items `#[derive(Xdr)]` refuses, with which message, and at which token.
+//! Tests which items `#[derive(Xdr)]` refuses, and with which message.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -28,12 +28,12 @@ fn types_that_cannot_cross() {
         }
     });
     let expected = [
-        "`usize` and `isize` cannot cross: their width depends on the machine\nhint: write `u64` or `i64`, or a narrower type that suffices",
-        "`usize` and `isize` cannot cross: their width depends on the machine\nhint: write `u64` or `i64`, or a narrower type that suffices",
+        "`usize` and `isize` cannot be sent: their width depends on the machine\nhint: write `u64` or `i64`, or a narrower type that suffices",
+        "`usize` and `isize` cannot be sent: their width depends on the machine\nhint: write `u64` or `i64`, or a narrower type that suffices",
         "a pointer means nothing in another process\nhint: pass what it points to",
-        "a function cannot cross\nhint: the other side has its own; pass data that chooses one",
-        "`&mut` cannot cross: the other side has a copy\nhint: send the value, and return it",
-        "`dyn Trait` cannot cross: the server must know what it decodes\nhint: what crosses is data: a struct or an enum with #[derive(farcall::Xdr)]",
+        "a function cannot be sent\nhint: the other side has its own; pass data that chooses one",
+        "`&mut` cannot be sent: the other side has a copy\nhint: send the value, and return it",
+        "`dyn Trait` cannot be sent: the server must know what it decodes\nhint: what can be sent is data: a struct or an enum with #[derive(farcall::Xdr)]",
     ];
     assert_eq!(hints, expected);
     assert!(
@@ -47,13 +47,13 @@ fn types_that_cannot_cross() {
     );
     refused(
         quote!(union U { a: u8 }),
-        "a Rust union cannot cross: use an enum, which is a discriminated union on the wire",
+        "a Rust union cannot be sent: use an enum, which is a discriminated union on the wire",
     );
     refused(
         quote!(
             enum E {}
         ),
-        "an enum without variants has no value to cross",
+        "an enum without variants has no value to send",
     );
 }
 
@@ -85,13 +85,13 @@ fn attributes_that_mean_nothing() {
         quote!(
             struct S(#[xdr(max = 1, max = 2)] String);
         ),
-        "given twice",
+        "this attribute is given twice",
     );
     refused(
         quote!(
             struct S(#[xdr(max = 1, with = path)] String);
         ),
-        "the functions of `with` check the length themselves",
+        "`max` cannot be combined with `with`: the functions of `with` check the length themselves",
     );
 }
 
@@ -104,7 +104,7 @@ fn defaults_in_the_wrong_place() {
                 a: u8,
             }
         ),
-        "only an #[xdr(extensible)] struct can end before a field",
+        "`default` needs #[xdr(extensible)]: in other structs no field can be missing",
     );
     refused(
         quote!(
@@ -115,9 +115,8 @@ fn defaults_in_the_wrong_place() {
                 b: u8,
             }
         ),
-        "a field after an #[xdr(default)] one needs #[xdr(default)] too: it comes later",
+        "fields after an #[xdr(default)] one need it too: if that is missing, so are they",
     );
-    let why = "a default variant has no tag; its first field is what selected it, an i32 or an enumeration";
     refused(
         quote!(
             enum E {
@@ -126,7 +125,7 @@ fn defaults_in_the_wrong_place() {
                 B,
             }
         ),
-        why,
+        "a default variant needs a first field, an i32 or an enumeration: it holds the received tag",
     );
     refused(
         quote!(
@@ -137,7 +136,7 @@ fn defaults_in_the_wrong_place() {
                 B(i32),
             }
         ),
-        why,
+        "a default variant has no tag of its own: it is selected by every tag that no other variant has",
     );
     refused(
         quote!(
@@ -146,7 +145,7 @@ fn defaults_in_the_wrong_place() {
                 a: Vec<u8>,
             }
         ),
-        "a chain has no length that could be declared",
+        "`max` cannot be combined with `chain`: a linked list has no length on the wire",
     );
     refused(
         quote!(

@@ -18,16 +18,16 @@ pub struct LogClient {
     binding: ::farcall::stub::Binding,
 }
 impl LogClient {
-    /// Returns the same binding with a deadline for every call through it. Of this deadline and those
-    /// of the procedure and the calling context, the earliest counts.
+    /// Returns a stub with the same binding and a deadline for every call through it. The procedure
+    /// and the calling context can set deadlines too; the earliest counts.
     #[must_use = "the stub that it is called on keeps its own deadline"]
     pub fn within(&self, deadline: ::core::time::Duration) -> Self {
         Self {
             binding: self.binding.within(deadline),
         }
     }
-    /// Returns the same binding with a handler that answers the signals raised in its calls. Handlers that are
-    /// added later are asked first.
+    /// Returns a stub with the same binding and a handler that answers the signals raised in its calls.
+    /// Handlers that are added later are asked first.
     #[must_use = "the stub that it is called on keeps its own handlers"]
     pub fn catching(&self, handler: impl LogHandler) -> Self {
         Self {
@@ -368,7 +368,7 @@ impl LogSignals {
     /// The log is full. The answer is how many entries may be dropped.
     ///
     /// # Errors
-    /// When the caller unwinds the call, or nobody catches the signal.
+    /// When the caller unwinds the call, or has no handler that answers the signal.
     pub fn full(
         entries: u64,
         topic: &str,
@@ -392,7 +392,7 @@ impl LogSignals {
     }
     ///
     /// # Errors
-    /// When the caller unwinds the call, or nobody catches the signal.
+    /// When the caller unwinds the call, or has no handler that answers the signal.
     pub fn note(text: &str) -> ::core::result::Result<(), ::farcall::Unwound> {
         ::farcall::stub::raise(
             &<dyn Log as ::farcall::stub::Interface>::signals()[1usize],

@@ -19,8 +19,8 @@ pub struct StoreClient {
     binding: ::farcall::stub::Binding,
 }
 impl StoreClient {
-    /// Returns the same binding with a deadline for every call through it. Of this deadline and those
-    /// of the procedure and the calling context, the earliest counts.
+    /// Returns a stub with the same binding and a deadline for every call through it. The procedure
+    /// and the calling context can set deadlines too; the earliest counts.
     #[must_use = "the stub that it is called on keeps its own deadline"]
     pub fn within(&self, deadline: ::core::time::Duration) -> Self {
         Self {

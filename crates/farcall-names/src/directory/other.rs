@@ -1,5 +1,5 @@
-//! The directory on systems other than Unix. It is below the user's own directory, and inherits its
-//! protection.
+//! The directory on systems other than Unix. It lies in the user's own directory, and inherits the protection
+//! of that.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

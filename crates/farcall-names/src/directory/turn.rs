@@ -1,4 +1,4 @@
-//! Turns of the writers in a directory: in order, and with a bound on the wait.
+//! Lets the writers in a directory take turns, in order and with a limit on each one's wait.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -15,15 +15,15 @@ const LOCK: &str = "lock";
 /// The name of the file whose lock the next writer holds.
 const NEXT: &str = "next";
 
-/// A lock on a file, until it is dropped.
+/// A lock on a file. Dropping this value releases the lock.
 pub(crate) struct Locked(File);
 
 impl Directory {
     /// Waits for this writer's turn, which lasts until the returned lock is dropped.
     ///
-    /// A process that releases a lock and asks for it again gets it before a waiting process has woken up.
-    /// With one lock, a busy writer would keep all others out. With two, the next writer already holds the
-    /// lock that the busy writer must ask for first.
+    /// A process that releases a lock and asks for it again gets it before a waiting process has woken up. So
+    /// with one lock, a busy writer would keep all others out. With two locks this does not happen: the
+    /// writer whose turn is next already holds the file `next`, which the busy writer must lock first.
     pub(crate) fn turn(&self, patience: Duration) -> Result<Locked> {
         let deadline = Instant::now() + patience;
         let _next = self.take(NEXT, deadline)?;
@@ -42,7 +42,7 @@ impl Directory {
             if self.is_still(name, &locked.0)? {
                 return Ok(locked);
             }
-            // The file was removed meanwhile, and other writers lock its successor.
+            // The file was removed in the meantime, and other writers lock the new file of this name.
             if Instant::now() >= deadline {
                 return Err(self.busy());
             }
@@ -66,11 +66,11 @@ fn wait(file: File, deadline: Instant) -> io::Result<Option<Locked>> {
         return Ok(None);
     }
     // The system has no lock with a deadline, and a stopped holder would block this thread for ever. So
-    // another thread waits for the lock, if necessary for longer than this one.
+    // another thread waits for the lock. If this thread gives up, that one goes on waiting.
     let (sender, receiver) = mpsc::channel();
     let waiter = thread::Builder::new().name("farcall-names".to_owned());
     waiter.spawn(move || {
-        // If this thread has given up, the lock is released at once.
+        // If the thread that wants the lock has given up, the lock is dropped and so released at once.
         let _ = sender.send(block(&file).map(|()| Locked(file)));
     })?;
     match receiver.recv_timeout(patience) {
@@ -89,8 +89,8 @@ fn block(file: &File) -> io::Result<()> {
 }
 
 impl Locked {
-    /// Writes the process number into the file, for the error of a writer that gets no turn. A failure does
-    /// not matter.
+    /// Writes the process number into the file, for the error message of a writer that gets no turn. Errors
+    /// are ignored.
     fn sign(&mut self) {
         let file = &mut self.0;
         let _ = file
@@ -102,7 +102,8 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // Closing is not enough: a child that was forked meanwhile has a copy of the descriptor.
+        // Closing the file is not enough, because a child that was forked in the meantime has a copy of the
+        // descriptor.
         let _ = self.0.unlock();
     }
 }

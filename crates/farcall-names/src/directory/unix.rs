@@ -1,8 +1,8 @@
 //! The directory on Unix. It is examined once it is open, and its files are opened relative to it.
 //!
-//! The path in `/tmp` is predictable, so another user may have created it first. A file that is examined by
-//! its path may be another file when it is opened. So it is opened first, without following a symbolic link,
-//! and then examined.
+//! The path in `/tmp` is predictable, so another user may have created it first. If a file is examined by its
+//! path and opened afterwards, it can be another file by then. So it is opened first, without following a
+//! symbolic link, and then examined.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ use crate::{Distrust, Error, Result};
 
 pub(crate) struct Directory {
     path: PathBuf,
-    /// The directory itself, open.
+    /// The open directory.
     handle: File,
 }
 
@@ -47,7 +47,7 @@ impl Directory {
         let handle = match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(fd) => File::from(fd),
             Err(Errno::NOENT) => return Ok(None),
-            // Systems report different errors for a link in place of a directory, so ask.
+            // Systems report different errors for a symbolic link in place of a directory, so this asks.
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 let why = if path.is_symlink() { Distrust::SymbolicLink } else { Distrust::NotADirectory };
                 return Err(Error::Untrusted { path: path.to_owned(), why });
@@ -67,7 +67,7 @@ impl Directory {
 
     /// Returns the file's content, up to `limit + 1` bytes, if there is such a file.
     pub(crate) fn read(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>> {
-        // Without NONBLOCK a pipe in the file's place would keep us here.
+        // Without NONBLOCK, opening a pipe in the file's place would block.
         match self.open_file(name, OFlags::RDONLY | OFlags::NONBLOCK) {
             Ok(file) => read_bounded(file, limit)
                 .map(Some)
@@ -81,7 +81,7 @@ impl Directory {
         self.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK)
     }
 
-    /// Creates a new empty file. It replaces the file that a killed writer may have left.
+    /// Creates a new empty file. Replaces the file that a killed writer may have left.
     pub(super) fn make(&self, name: &str) -> io::Result<File> {
         self.remove(name);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -130,8 +130,8 @@ impl Directory {
     }
 }
 
-/// Returns the reason for which a directory of this owner and mode cannot be trusted, if there is one. (The
-/// mode's group bits show an access control list.)
+/// Returns why a directory of this owner and mode cannot be trusted, or `None` if it can. (If the directory
+/// has an access control list, the mode's group bits show it.)
 fn distrust(uid: u32, mode: u32) -> Option<Distrust> {
     if uid != rustix::process::geteuid().as_raw() {
         return Some(Distrust::Owner(uid));
@@ -139,9 +139,9 @@ fn distrust(uid: u32, mode: u32) -> Option<Distrust> {
     (mode & 0o077 != 0).then_some(Distrust::Mode(mode & 0o7777))
 }
 
-/// Sets the sticky bit. By the XDG base directory specification it protects an old file in the runtime
-/// directory from being removed (systemd respects it in `/tmp` too). Not every system lets a user set it on a
-/// file.
+/// Sets the sticky bit, so that cleaners do not remove the file when it is old (XDG base directory
+/// specification; systemd does the same in `/tmp`). Errors are ignored, because not every system lets a user
+/// set this bit on a file.
 fn keep(file: &File) {
     let _ = rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR | Mode::SVTX);
 }

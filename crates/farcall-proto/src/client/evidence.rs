@@ -1,8 +1,11 @@
-//! What a refusal of the ticket proves: which calls did certainly not run (docs/protocol.md 7.2).
+//! Decides, when a server refuses the conversation's ticket, which calls certainly did not run
+//! (docs/protocol.md 7.2).
 //!
-//! A new server says how long it has lived. That the former one was gone by then is a conclusion: the address
-//! may have moved between two servers that both live. So the conclusion is drawn only if nothing was heard of
-//! the former one for long enough.
+//! A new server at the address says how long it has lived. That does not prove that the former server was
+//! gone by then: the address can have moved between two servers that both live. So the client concludes it
+//! only if it had heard nothing of the former server for long enough.
+//!
+//! An incarnation is one run of a server. A ticket is good for the incarnation that issued it.
 
 use std::time::Duration;
 
@@ -11,35 +14,33 @@ use super::slots::Slot;
 use crate::wire::StaleReason;
 use crate::{Rule, Time};
 
-/// When a server was heard last in a conversation, as far as that is known without reading a clock for each
-/// result.
+/// When the client last heard from the server. The clock is not read for each result, so this is a bound.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastWord {
-    /// The last word that was dated had come by then.
+    /// When a datagram last came for which the clock was read.
     heard: Time,
-    /// Results may have arrived since then without a reading of the clock. This is the latest time at which
-    /// the call of such a result was sent; before there was one, it is the clock's origin. Each of these
-    /// results arrived before its call was due to be sent again.
+    /// When the latest call was sent whose result came without a reading of the clock, or the clock's origin
+    /// if there was none. The result came before the call was due to be sent again.
     undated: Time,
 }
 
-/// In [`LastWord::undated`]: nobody knows when the call was sent either.
+/// The value of [`LastWord::undated`] if it is not known either when the call was sent.
 const UNKNOWN: Time = Time::from_nanos(u64::MAX);
 
 impl LastWord {
-    /// The server has been heard now.
+    /// Notes that the server was heard now.
     pub fn new(now: Time) -> LastWord {
         LastWord { heard: now, undated: Time::default() }
     }
 
-    /// A result came of a call that was sent then, if that is known, and not sent again.
+    /// Notes that a result came of a call that was sent only once, at `sent` if that is known.
     #[inline(always)]
     pub fn answered(&mut self, sent: Option<Time>) {
         self.undated = self.undated.max(sent.unwrap_or(UNKNOWN));
     }
 
-    /// Returns a time after which the server cannot have been heard; `None` if none is known. `patience` is
-    /// the longest time, in nanoseconds, after which a call is sent again.
+    /// Returns a time after which the server was certainly not heard, or `None` if no such time is known.
+    /// `patience` is the longest time, in nanoseconds, before a call is sent again.
     fn latest(&self, patience: u64) -> Option<Time> {
         match self.undated {
             UNKNOWN => None,
@@ -48,22 +49,22 @@ impl LastWord {
     }
 }
 
-/// A server's answer that a ticket is not good.
+/// A server's answer that a ticket is no longer good.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verdict {
     pub reason: StaleReason,
-    /// How long the ticket has not been good.
+    /// How long the ticket has been no longer good.
     pub age: Duration,
     /// When the question was first sent, which was before the answer was written.
     pub asked: Time,
 }
 
 impl Conversation {
-    /// Whether the former end was silent already when the end that refuses its ticket began, or forgot a
-    /// conversation.
+    /// Returns whether the former server was silent already when the server that refuses its ticket began, or
+    /// forgot a conversation.
     ///
-    /// The answer was written after the question was sent; it may have been under way for long. So the time
-    /// since the former end's last word counts up to the question, not to now.
+    /// The answer was written after the question was sent, but it can have travelled for long. So the silence
+    /// of the former server is counted up to the question, not to now.
     pub(super) fn was_silent_before(&self, verdict: &Verdict) -> bool {
         if self.config.mutant.breaks(Rule::StaleIgnoresSilence) {
             return true;
@@ -75,12 +76,12 @@ impl Conversation {
     }
 }
 
-/// Whether a call certainly did not run, and never will, by the server's `verdict` on its conversation's
-/// ticket. The call was first sent at `first_sent`; the former end [was
-/// silent](Conversation::was_silent_before) before the ticket ceased to be good.
+/// Returns whether a call certainly did not run, and never will, to judge by the server's `verdict` on its
+/// conversation's ticket. The call was first sent at `first_sent`. The former server must have [been
+/// silent](Conversation::was_silent_before) before the ticket ceased to be good, unless the server is full.
 pub(super) fn did_not_run(slot: &Slot, first_sent: Time, now: Time, verdict: &Verdict) -> bool {
-    // The former end mentioned the call, so it was heard after the call was sent. Only a verdict of a full
-    // server gets here with such a call.
+    // The former server has mentioned the call, so it was heard after the call was sent. Only the verdict of
+    // a full server gets here with such a call.
     if slot.timing.mentioned {
         return false;
     }
@@ -91,8 +92,9 @@ pub(super) fn did_not_run(slot: &Slot, first_sent: Time, now: Time, verdict: &Ve
     }
 }
 
-/// Whether the longer of two durations is certainly the longer, though each was measured by another clock:
-/// two clocks run alike to an eighth, and each of the two durations is right to a millisecond.
+/// Returns whether `longer` is certainly longer than `shorter`, although they were measured by different
+/// clocks. The rates of two clocks are assumed to differ by at most an eighth, and each duration to be off by
+/// at most a millisecond.
 fn exceeds(longer: Duration, shorter: Duration) -> bool {
     longer > shorter.saturating_add(shorter / 8 + Duration::from_millis(2))
 }

@@ -1,6 +1,6 @@
-//! Handshakes at the client: how it comes to a conversation's key (docs/protocol.md, "Handshake"). The only
-//! handshake so far is that of the scheme for tests. A client that demands this scheme accepts only datagrams
-//! sealed with the key, and hints.
+//! Handshakes at the client, by which it gets a conversation's key (docs/protocol.md, "Handshake"). The only
+//! handshake so far is that of the scheme for tests. A client with a secret for this scheme accepts only
+//! datagrams sealed with the key, and hints (CHALLENGE and STALE).
 
 use super::{Conversation, Event};
 use crate::scheme::{Direction, HANDSHAKE, Key, Scheme, Seal, handshake, transcript};
@@ -10,32 +10,35 @@ use crate::{Rule, Time};
 /// How far the handshake of one question has come.
 #[derive(Debug, Default)]
 pub(super) struct Agreement {
-    /// How many bytes of our handshake the server has, and the bytes of the server's that have arrived here.
+    /// How many bytes of the client's handshake the server has.
     through: u32,
+    /// The bytes of the server's handshake that have arrived.
     theirs: Vec<u8>,
-    /// The ticket that proves our address to the server, and its conversation.
+    /// The ticket that proves the client's address to the server, and the ticket's conversation.
     pub proof: Option<(u64, Ticket<'static>)>,
     /// The body of the last BIND, which a WELCOME has to answer.
     question: Vec<u8>,
-    /// The handshake has failed and begins again; the time that the caller is patient does not begin again.
+    /// Whether the handshake has failed and begins again. The caller's time limit then goes on, and does not
+    /// restart.
     failed: bool,
 }
 
 impl Agreement {
-    /// Notes the frames that are being sent; the first is the BIND.
+    /// Notes the frames that are being sent. The first is the BIND.
     pub fn ask(&mut self, frames: &[u8]) {
         let bind = Frames::new(frames).next().ok().flatten();
         self.question = bind.map_or(&[][..], |bind| bind.body()).to_vec();
     }
 
-    /// The part of our handshake that is to be sent next.
+    /// Returns the part of the client's handshake that is to be sent next.
     pub fn part<'h>(&self, ours: &'h [u8]) -> Handshake<'h> {
         let at = (self.through as usize).min(ours.len());
         let through = self.theirs.len() as u32;
         Handshake { total: ours.len() as u32, offset: at as u32, through, part: &ours[at..] }
     }
 
-    /// Takes in what a WELCOME says of the handshake, and returns whether both ends have all of it.
+    /// Stores the handshake fields of a WELCOME, and returns whether each end has all of the other's
+    /// handshake.
     fn take(&mut self, w: &Welcome<'_>) -> bool {
         let Handshake { total, offset, through, part } = w.handshake;
         if self.proof.as_ref().is_none_or(|(conversation, _)| *conversation != w.conversation) {
@@ -51,16 +54,16 @@ impl Agreement {
 }
 
 impl Conversation {
-    /// Handles a datagram that is not sealed with the conversation's key. It may be a hint, or carry part of
-    /// a handshake. Nothing else in it is believed, unless it completes the handshake and is sealed with the
-    /// key that results.
+    /// Handles a datagram that is not sealed with the conversation's key. The datagram can be a hint, or hold
+    /// part of a handshake. Everything else in it is ignored, unless the datagram completes the handshake and
+    /// is sealed with the resulting key.
     pub(super) fn handle_unopened(&mut self, now: Time, datagram: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
         let Some((header, frames)) =
             wire::peek(datagram).ok().filter(|(header, _)| [0, self.id].contains(&header.conversation))
         else {
             return self.reject();
         };
-        // The checksum shows that no accident has changed a datagram in the open scheme.
+        // In the open scheme, the checksum shows that no accident has changed the datagram.
         let check = header.scheme == Scheme::Open && !self.config.mutant.breaks(Rule::ChecksumIgnored);
         if check && wire::open(datagram, Direction::ToClient, |_| None, true).is_err() {
             return self.reject();
@@ -105,7 +108,8 @@ impl Conversation {
         let seal = Seal { scheme: header.scheme, key: answering, direction: Direction::ToClient };
         let numbered = (header.conversation, header.number);
         if !header.scheme.has_secrets() || seal.open(datagram, numbered, true).is_none() {
-            // Part of the handshake was forged: the datagram is not sealed with the key that it leads to.
+            // The datagram is not sealed with the key that results from the handshake, so a part of the
+            // handshake was forged.
             let question = std::mem::take(&mut request.agreement.question);
             request.agreement = Agreement { failed: true, question, ..Agreement::default() };
             return self.reject();
@@ -116,7 +120,7 @@ impl Conversation {
         self.agreed = None;
     }
 
-    /// Our handshake. A real scheme would make a new one for each conversation.
+    /// Returns the client's handshake. A real scheme would make a new one for each conversation.
     pub(super) fn handshake(&self) -> Vec<u8> {
         handshake(&[7; 16], self.id)
     }

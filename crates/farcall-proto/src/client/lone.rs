@@ -1,10 +1,12 @@
-//! The fast path of a call that has its conversation to itself. The call is started and written in one step,
-//! and ended by the one datagram that holds just its result.
+//! The fast path of a call that is the only one in its conversation. The call is started and written in one
+//! step, and ended by a datagram that holds just its result.
 //!
-//! It is taken for a call without deadline or trace, whose arguments fit a datagram, if the client has used
-//! one activity only, no other call is outstanding, and nothing else is to be said to the server. The
-//! conversation knows such a call by its number alone. If anything but the result comes first, the call [goes
-//! on](Conversation::go_on) like any other.
+//! A call takes the fast path if it has no deadline and no trace, its arguments fit a datagram, the client
+//! has used one activity only, no other call is outstanding, and nothing else is to be sent to the server.
+//! The conversation stores only the number of such a call. If anything but the result comes first, the call
+//! [goes on](Conversation::go_on) like any other.
+//!
+//! An activity is a slot of the conversation with at most one outstanding call.
 
 use super::usual::Callee;
 use super::{Call, CallId, Conversation, NEVER};
@@ -23,13 +25,13 @@ pub struct Lone {
     pub patience: u64,
     /// The length of the call's datagram in bytes.
     pub bytes: usize,
-    /// Whether the caller is to note when the call was sent: to measure a round trip, or to say later whether
-    /// the call can have run. It is not needed for a call that changes nothing.
+    /// Whether the caller must note when the call was sent: to measure a round trip, or to tell later whether
+    /// the call can have run. For calls that change nothing, only the first purpose counts.
     pub timed: bool,
 }
 
 impl Lone {
-    /// Where the call is: in the only activity of its conversation.
+    /// Returns the call's position: its number, in the only activity of its conversation.
     #[inline(always)]
     fn position(&self) -> Position {
         Position::of_call(0, self.sequence)
@@ -38,8 +40,8 @@ impl Lone {
 
 impl Conversation {
     /// Starts a call on the fast path, and writes its datagram into `out`. Returns `None`, without any
-    /// change, if the fast path cannot be taken: then the call is to be [started](Conversation::start). The
-    /// caller keeps the call's timer, and reads the clock just before it sends the datagram.
+    /// change, if the fast path cannot be taken. Then start the call by [`Conversation::start`]. The user of
+    /// this function keeps the call's timer, and reads the clock just before it sends the datagram.
     #[inline(always)]
     pub fn start_lone(&mut self, callee: (u64, u32), args: &[u8], out: &mut [u8]) -> Option<Lone> {
         let target = self.usual_target()?;
@@ -64,8 +66,8 @@ impl Conversation {
 
     /// Ends a call by a datagram that holds just its result, and returns the result's body. `sent` is when
     /// the call was sent, if that is known. The clock is read only if a round trip is to be measured. Returns
-    /// `None`, without any change, for any other datagram: then the call is to [go on](Conversation::go_on),
-    /// and the datagram to be [received](Conversation::receive).
+    /// `None`, without any change, for any other datagram. Then call [`Conversation::go_on`], and give the
+    /// datagram to [`Conversation::receive`].
     #[inline(always)]
     pub fn end_lone<'d>(
         &mut self,
@@ -81,7 +83,7 @@ impl Conversation {
         if !ours || (head.position, head.status) != (lone.position(), Status::Result) {
             return None;
         }
-        // Meanwhile another thread may have asked for a name, or called.
+        // Another thread can have begun to bind, or to call, in the meantime.
         if self.session.asks() || !self.slots.close_only(lone.sequence) {
             return None;
         }
@@ -100,8 +102,9 @@ impl Conversation {
         Some(body)
     }
 
-    /// Makes a call of the fast path a call like any other, with the same arguments and this token, because
-    /// no result came or another datagram came first. `sent` is when it was sent, if that is known.
+    /// Turns a call of the fast path into an ordinary call, because no result came in time or another
+    /// datagram came first. `args` are the same arguments again. `sent` is when the call was sent, if that is
+    /// known.
     pub fn go_on(&mut self, now: Time, lone: Lone, sent: Option<Time>, token: u64, args: &[u8]) -> CallId {
         let (Position { activity, sequence, .. }, (export, procedure)) = (lone.position(), lone.callee);
         let slot = self.slots.at_mut(activity);

@@ -6,12 +6,12 @@
 //! | `session.rs` | tickets and binding |
 //! | `handshake.rs` | how both ends agree on a conversation's key |
 //! | `evidence.rs` | what a refusal of the ticket proves about calls |
-//! | `receive.rs` | what each frame from the server means |
+//! | `receive.rs` | acting on each frame from the server |
 //! | `send.rs` | what goes into the next datagram |
 //! | `timers.rs` | retransmission, probes, deadlines, giving up |
 //! | `refusals.rs` | ICMP errors of a port at which nobody listens |
-//! | `usual.rs` | what slow procedures usually take |
-//! | `exchanges.rs` | what passes inside calls;  `inside.rs`: what is kept for it |
+//! | `usual.rs` | how long slow procedures usually take |
+//! | `exchanges.rs` | calls with exchanges (signals, streams); `inside.rs` holds their state |
 //! | `lone.rs` | the fast path of a call that has its conversation to itself |
 
 mod evidence;
@@ -62,7 +62,7 @@ pub struct Call {
     pub deadline: Option<Time>,
     /// The trace context.
     pub trace: Option<Trace>,
-    /// The caller's own mark, which is returned with the outcome.
+    /// A number of the caller's choice, which is returned with the outcome.
     pub token: u64,
 }
 
@@ -125,24 +125,24 @@ pub enum Event<'a> {
     Ended {
         /// The call that ended.
         id: CallId,
-        /// The caller's mark.
+        /// The token from the [`Call`].
         token: u64,
         /// How it ended.
         outcome: Outcome<'a>,
-        /// The arguments, if the conversation no longer needs them. Whoever makes the call again may take
-        /// them.
+        /// The arguments, if the conversation no longer needs them, or else an empty buffer. To make the call
+        /// again, take them.
         arguments: &'a mut Vec<u8>,
     },
     /// A [`Conversation::bind`] ended.
     Bound {
-        /// The mark given to `bind`.
+        /// The token that was given to `bind`.
         token: u64,
         /// The server's answer.
         answer: Result<Bound, Failure>,
     },
 }
 
-/// Counts of what a conversation did, which only grow, and below them its present state.
+/// Counts of what a conversation did. The last fields say its present state instead.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
     /// Calls started.
@@ -163,7 +163,7 @@ pub struct Stats {
     pub duplicates: u64,
     /// Calls that have not ended. (This field and those below say the present state.)
     pub outstanding: usize,
-    /// Bytes of arguments in fragments that are under way.
+    /// Bytes of arguments that were sent in fragments and are not yet acknowledged or lost.
     pub in_flight: u32,
     /// The smoothed round-trip time, once one was measured.
     pub round_trip: Option<Duration>,
@@ -174,7 +174,8 @@ pub struct Stats {
 /// One conversation, seen from its caller.
 pub struct Conversation {
     config: ClientConfig,
-    /// The client's identifier of the conversation, in the header of what the server sends.
+    /// The client's identifier of the conversation, which is in the header of the datagrams that the server
+    /// sends.
     id: u64,
     session: Session,
     slots: Slots,
@@ -196,14 +197,14 @@ pub struct Conversation {
     stats: Stats,
 }
 
-/// When calls are looked at for retransmission, probes and deadlines.
+/// When the client next looks at its calls for retransmission, probes and deadlines.
 struct Timers {
     /// A time no later than the earliest at which a call wants [`Conversation::handle_timeout`].
     check: Time,
-    /// Until this time, a further error that the server is unreachable changes nothing.
+    /// Until this time, a further error that says that the server is unreachable changes nothing.
     unreachable_until: Time,
-    /// The bounds of the time between two tries of a call, in nanoseconds. They are copies of the
-    /// configuration's, because converting a `Duration` needs a division.
+    /// The bounds of the time between two tries of a call, in nanoseconds. They are copied from the
+    /// configuration, because converting a `Duration` each time takes long.
     least_interval: u64,
     most_interval: u64,
 }
@@ -211,27 +212,28 @@ struct Timers {
 /// Facts about long arguments and results.
 #[derive(Default)]
 struct Transfers {
-    /// Whether fragments were sent or received since no call was outstanding.
+    /// Whether fragments were sent or received since the last time that no call was outstanding.
     fragments: bool,
-    /// When a short call was last made beside a long message.
+    /// When a short call was last made while a long message was being sent.
     short_call_at: Option<Time>,
     /// The length of the last result that came in fragments.
     usual_result: usize,
     /// Bytes of the long arguments of calls that have not ended.
     long_arguments: usize,
-    /// Long results that have arrived, and directions of exchanges of which nothing more is needed, with
-    /// their lengths. The server is told of them even if nothing else is sent.
+    /// The lengths of long results that have arrived, and of what the server sent in exchanges that need
+    /// nothing more. The server is told of them even if nothing else is sent.
     completed: Vec<(Position, u64)>,
 }
 
-/// How the server learns that calls are still waited for.
+/// When to tell the server that callers still wait for their calls.
 #[derive(Default)]
 struct KeepAlive {
     /// When the last datagram was sent that was not just a call.
     spoke: Time,
-    /// Whether the server is to hear that calls are still waited for.
+    /// Whether the server must be told that callers still wait.
     wanted: bool,
-    /// The client's patience in nanoseconds, if each call is to say it.
+    /// The client's patience with a silent server in nanoseconds, if it differs from the default, so that
+    /// each call must say it.
     told_patience: Option<u64>,
 }
 
@@ -243,15 +245,15 @@ const ALL_SPARE_BYTES: usize = 64 * SPARE_BYTES;
 /// Every activity keeps an argument buffer of at most this many bytes.
 const SHORT_BUFFER: usize = 256;
 
-/// Longer arguments count as long. No datagram holds them.
-const LONG: usize = 64 << 10;
+/// Arguments of more bytes than this count as long. No datagram holds them.
+const LONG_ARGUMENT_BYTES: usize = 64 << 10;
 
 /// The time of a timer that is not set.
 const NEVER: Time = Time::from_nanos(u64::MAX);
 
 impl Conversation {
-    /// Makes a conversation that has exchanged nothing yet. The caller chooses `id` at random, not zero, and
-    /// different from all others of its endpoint.
+    /// Makes a conversation that has sent and received nothing yet. The caller chooses `id` at random, not
+    /// zero, and different from the identifiers of its endpoint's other conversations.
     pub fn new(config: ClientConfig, id: u64) -> Conversation {
         debug_assert_ne!(id, 0);
         let usual = Usual::new(nanos(config.min_retransmit) / 2, nanos(config.max_retransmit));
@@ -287,14 +289,14 @@ impl Conversation {
         self.id
     }
 
-    /// Returns an empty buffer for the arguments of the next call, which was used before if there is one.
+    /// Returns an empty buffer for the arguments of the next call. Reuses that of an earlier call if there is
+    /// one.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.slots.room().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Starts a call. [`Conversation::transmit`] then writes what is to be sent. The clock is read only if
-    /// the time matters. The arguments are taken, and an empty buffer that was used before is left in their
-    /// place.
+    /// Starts a call. [`Conversation::transmit`] then writes its datagrams. The clock is read only if the
+    /// time matters. Takes the arguments, and leaves an empty buffer for reuse in their place.
     ///
     /// # Errors
     /// The arguments stay where they are, and the call did not run, if too many calls are outstanding, or if
@@ -316,7 +318,7 @@ impl Conversation {
         }
         let sequence = self.slots.next_sequence;
         self.slots.next_sequence += 1;
-        if args.len() > LONG {
+        if args.len() > LONG_ARGUMENT_BYTES {
             self.transfers.long_arguments += args.len();
         }
         let activity = self.slots.open(sequence, call, args);
@@ -341,15 +343,15 @@ impl Conversation {
 
     /// Returns whether a call that was just started may wait, so that further calls share its datagram. At
     /// most as many wait as fill a datagram, and at most a quarter of the calls whose results are expected,
-    /// so that both ends always have something to do. If the next result makes the waiting calls leave
-    /// (`clocked`), calls may wait while any result is expected (Nagle's algorithm, RFC 896). A call that is
-    /// alone, or that is among slow calls, does not wait.
+    /// so that both ends always have something to do. If the caller sends the waiting calls when the next
+    /// result arrives (`clocked`), calls may wait while any result is expected (Nagle's algorithm, RFC 896).
+    /// A call that is alone, or that is among slow calls, does not wait.
     #[inline]
     pub fn may_wait(&self, id: CallId, clocked: bool) -> bool {
         let queued = self.slots.queued as u64;
         let expected = self.slots.next_sequence - 1 - self.slots.newest_ended;
-        // One more call would have to fit. Otherwise one datagram would be full, and the last call would be
-        // alone in the next.
+        // A call waits only if one more call of its length would fit the datagram. Otherwise the last call
+        // would travel alone in a datagram of its own.
         let overhead = wire::call_overhead(self.seal.scheme);
         let bytes = |slot: &Slot| (self.slots.queued + 1) * (slot.args.len() + overhead);
         (if clocked { queued < expected } else { queued * 4 < expected })
@@ -357,11 +359,11 @@ impl Conversation {
             && self.slots.get(id.activity).is_some_and(|slot| bytes(slot) < self.mtu.datagram)
     }
 
-    /// Returns why a call is not started.
+    /// Returns why a call with these arguments cannot be started.
     #[cold]
     fn objection(&self, args: &[u8]) -> Failure {
         if self.slots.outstanding >= self.config.max_outstanding as usize {
-            let detail = format!("{} calls are outstanding", self.slots.outstanding);
+            let detail = format!("{} calls are outstanding, the maximum", self.slots.outstanding);
             return Failure::new(Kind::Overloaded, Ran::No).with_detail(detail);
         }
         Failure::new(Kind::TooLarge, Ran::No).with_detail(format!("arguments of {} bytes", args.len()))
@@ -369,11 +371,11 @@ impl Conversation {
 
     /// Asks the server to give the call up. The call still ends by an [`Event::Ended`]. A call that was not
     /// sent ends at once. Any other ends with the server's answer, or with its outcome if that was on its
-    /// way; and after 3 round trips or `min_retransmit`, whichever is longer, as cancelled, `Ran::Maybe`.
-    /// Nothing happens if the call has ended.
+    /// way. If neither comes within 3 round trips or `min_retransmit`, whichever is longer, the call ends as
+    /// cancelled, `Ran::Maybe`. Nothing happens if the call has ended.
     pub fn cancel(&mut self, now: Time, id: CallId) {
         let Some(slot) = self.slots.find(id) else { return };
-        // The server was asked already, or the call has ended for its caller at its deadline.
+        // The call was cancelled before, or has ended for its caller at its deadline.
         if matches!(slot.stage, Stage::Cancelling { .. }) {
             return;
         }
@@ -385,8 +387,8 @@ impl Conversation {
         self.want(id.activity, Want::CANCEL);
     }
 
-    /// Lets the call go on although no caller waits for its end, and even if this client goes. The server is
-    /// told at once or, if `later`, with the first probe.
+    /// Lets the call go on although no caller waits for its end, and even if this client ends. Tells the
+    /// server at once or, if `later`, with the first probe.
     pub fn detach(&mut self, id: CallId, later: bool) {
         let Some(slot) = self.slots.find(id) else { return };
         if matches!(slot.stage, Stage::Cancelling { .. }) {
@@ -399,13 +401,14 @@ impl Conversation {
     }
 
     /// Brings the next probes forward, because the network or the local system refused a datagram to the
-    /// server. Decides nothing else.
+    /// server. No call fails because of this.
     pub fn handle_unreachable(&mut self, now: Time) {
-        // Every call to a server that is gone may cause such an error, and each error concerns all calls.
+        // Every datagram to a server that is gone can cause such an error, and each error needs a look at all
+        // calls. The pause bounds the work.
         if now < self.timers.unreachable_until {
             return;
         }
-        self.timers.unreachable_until = now + self.look_takes();
+        self.timers.unreachable_until = now + self.pause_after_look();
         let mut next = self.slots.first();
         while let Some(activity) = next {
             next = self.slots.after(activity);
@@ -417,7 +420,7 @@ impl Conversation {
         }
     }
 
-    /// Returns when [`Conversation::handle_timeout`] wants to be called; `None` if nothing is waited for.
+    /// Returns when to call [`Conversation::handle_timeout`], or `None` if no timer runs.
     #[inline(always)]
     pub fn timeout(&self) -> Option<Time> {
         let probes = self.config.mutant.breaks(Rule::IdleProbes) && self.session.granted.is_some();
@@ -429,12 +432,12 @@ impl Conversation {
     }
 
     /// Returns whether there is room for arguments of `len` bytes, if the long arguments (of more than 64
-    /// KiB) of all outstanding calls may have `most` bytes: they are kept until the calls end. Short
-    /// arguments always have room, because the number of outstanding calls is bounded, and one call may have
-    /// any arguments.
+    /// KiB) of all outstanding calls may have `most` bytes together. Arguments are kept until their calls
+    /// end. Short arguments always have room, because the number of outstanding calls is bounded. So have
+    /// long ones if no other call has long ones.
     #[inline]
     pub fn has_room(&self, len: usize, most: usize) -> bool {
-        len <= LONG
+        len <= LONG_ARGUMENT_BYTES
             || self.transfers.long_arguments == 0
             || self.transfers.long_arguments.saturating_add(len) <= most
     }
@@ -450,7 +453,7 @@ impl Conversation {
         }
     }
 
-    /// Returns how many bytes a sender may be ahead of its receiver.
+    /// Returns the window: how many bytes of a message may be sent before they are acknowledged.
     fn window(&self, now: Time) -> u32 {
         let most = self.widest_window();
         match self.keeps_local_window() && self.has_company(now) {
@@ -459,8 +462,7 @@ impl Conversation {
         }
     }
 
-    /// Returns how many bytes a sender may be ahead of its receiver while no other call is made beside a long
-    /// message.
+    /// Returns the window for the case that no short calls are made while a long message is being sent.
     fn widest_window(&self) -> u32 {
         let most = self.config.window;
         if self.keeps_local_window() { most.min(self.config.local_window) } else { most }
@@ -472,7 +474,8 @@ impl Conversation {
         self.seal.scheme == Scheme::Local && !self.config.mutant.breaks(Rule::LocalWindowIgnored)
     }
 
-    /// Returns whether other calls were made beside a long message lately. More of them are expected then.
+    /// Returns whether short calls were made lately while a long message was being sent. More of them are
+    /// expected then.
     pub fn has_company(&self, now: Time) -> bool {
         const LASTS: Duration = Duration::from_millis(100);
         self.transfers.short_call_at.is_some_and(|company| now.since(company) < LASTS)
@@ -485,7 +488,8 @@ impl Conversation {
         self.slots.enqueue(activity);
     }
 
-    /// Ends calls as failed with `kind`. `ran` chooses the calls, and says whether each ran.
+    /// Ends calls as failed with `kind`. `ran` chooses the calls: it returns whether the call ran, or `None`
+    /// to leave it.
     fn end_calls(
         &mut self,
         kind: Kind,
@@ -501,16 +505,15 @@ impl Conversation {
         }
     }
 
-    /// Ends a call: frees its activity, and tells its caller unless the caller has been told.
+    /// Ends a call: frees its activity, and tells its caller the outcome unless the caller was told before.
     #[inline]
     fn end(&mut self, activity: u32, outcome: Outcome<'_>, sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
         let slot = self.slots.at(activity);
         let (id, token) = (CallId { activity, sequence: slot.sequence }, slot.call.token);
-        // (The results of shorter ones may be just one datagram, too.)
-        if slot.args.len() > LONG {
+        if slot.args.len() > LONG_ARGUMENT_BYTES {
             self.transfers.long_arguments -= slot.args.len();
         }
-        let told = slot.stage == (Stage::Cancelling { silent: true });
+        let told = slot.stage == (Stage::Cancelling { told: true });
         self.slots.newest_ended = self.slots.newest_ended.max(slot.sequence);
         if self.slots.close(activity) {
             self.drop_parts(activity);
@@ -555,21 +558,24 @@ mod tests {
         let now = Time::from_nanos(1);
         let mut conversation = Conversation::new(ClientConfig::default(), 7);
         let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 0 };
-        let lengths = [4, LONG, LONG + 4, 2 * LONG];
+        let lengths = [4, LONG_ARGUMENT_BYTES, LONG_ARGUMENT_BYTES + 4, 2 * LONG_ARGUMENT_BYTES];
         let calls =
             lengths.map(|len| conversation.start(|| now, &call, &mut vec![0; len]).expect("room for it"));
-        assert_eq!(conversation.transfers.long_arguments, 3 * LONG + 4);
+        assert_eq!(conversation.transfers.long_arguments, 3 * LONG_ARGUMENT_BYTES + 4);
         for (len, most, room) in [
-            (LONG, 0, true),
-            (LONG + 4, 4 * LONG + 8, true),
-            (LONG + 4, 4 * LONG + 4, false),
+            (LONG_ARGUMENT_BYTES, 0, true),
+            (LONG_ARGUMENT_BYTES + 4, 4 * LONG_ARGUMENT_BYTES + 8, true),
+            (LONG_ARGUMENT_BYTES + 4, 4 * LONG_ARGUMENT_BYTES + 4, false),
             (usize::MAX, 1 << 30, false),
         ] {
             assert_eq!(conversation.has_room(len, most), room, "{len} of {most}");
         }
         conversation.cancel(now, calls[2]);
         conversation.handle_timeout(now, &mut |_| {});
-        assert_eq!((conversation.transfers.long_arguments, conversation.stats().outstanding), (2 * LONG, 3));
+        assert_eq!(
+            (conversation.transfers.long_arguments, conversation.stats().outstanding),
+            (2 * LONG_ARGUMENT_BYTES, 3)
+        );
         calls.iter().for_each(|call| conversation.cancel(now, *call));
         conversation.handle_timeout(now, &mut |_| {});
         assert_eq!((conversation.transfers.long_arguments, conversation.stats().outstanding), (0, 0));

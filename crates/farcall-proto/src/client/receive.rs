@@ -1,4 +1,7 @@
 //! Acts on each frame from the server.
+//!
+//! An activity is a slot of the conversation with at most one outstanding call. An exchange is a signal or a
+//! stream within a call.
 
 use std::borrow::Cow;
 
@@ -19,14 +22,14 @@ struct Arrival<'s> {
     header: Header,
     /// The datagram's length in bytes.
     len: usize,
-    /// Whether the datagram names this conversation. A hint may name none.
+    /// Whether the datagram names this conversation. A hint (CHALLENGE or STALE) need not name one.
     ours: bool,
     sink: &'s mut dyn FnMut(Event<'_>),
 }
 
 impl Conversation {
-    /// Takes in a datagram whose [`crate::route`] is this conversation, or the address that it
-    /// came from.
+    /// Handles a datagram whose [`crate::route`] is this conversation, or the address of this conversation's
+    /// server.
     #[inline]
     pub fn receive(&mut self, now: Time, datagram: &[u8], sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
         let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
@@ -78,8 +81,8 @@ impl Conversation {
         let mut frames = Frames::new(frames);
         while let Some(raw) = frames.next().transpose() {
             let Ok(raw) = raw else { return self.reject() };
-            // Most frames are whole results. A result is not read into a `Frame`, because that has room for
-            // the longest kind and would be copied.
+            // Most frames are whole results. A result is not read into a `Frame`, because a `Frame` is as
+            // large as its largest variant and would be copied.
             if arrival.ours
                 && let Some(result) = raw.result()
             {
@@ -102,7 +105,8 @@ impl Conversation {
         }
     }
 
-    /// Acts on a result, or a fragment of one, that comes after directions of exchanges.
+    /// Acts on a result, or a fragment of one, that is delivered only after what the server sends in
+    /// exchanges.
     #[cold]
     fn on_last_result(
         &mut self,
@@ -123,8 +127,8 @@ impl Conversation {
     /// Acts on a frame that is not a whole result.
     fn on_frame(&mut self, arrival: &mut Arrival<'_>, frame: Frame<'_>) {
         let (now, ours) = (arrival.now, arrival.ours);
-        // WELCOME, CHALLENGE and STALE do not count as heard from the former server: they come from the
-        // server that is at the address now.
+        // WELCOME, CHALLENGE and STALE do not show that the server of this conversation is alive: a new
+        // server at its address can have sent them.
         if ours && !matches!(frame, Frame::Welcome(_) | Frame::Challenge(_) | Frame::Stale(_)) {
             self.session.heard(now);
         }
@@ -177,7 +181,7 @@ impl Conversation {
         };
         let slot = self.slots.at(activity);
         let first_sent = slot.timing.first_sent.unwrap_or_default();
-        // If the call was sent more than once, it is unknown since when the procedure ran, unless the server
+        // If the call was sent more than once, it is unknown when the procedure began, unless the server has
         // said that it runs.
         let dated = slot.timing.timed || (slot.stage == Stage::Running && first_sent != UNKNOWN);
         if dated && slot.args.len() <= BASE_DATAGRAM {
@@ -197,7 +201,7 @@ impl Conversation {
         self.end(activity, outcome, sink);
     }
 
-    /// Returns what the caller is told for a failure that the server has sent.
+    /// Converts a failure that the server has sent to the failure that the caller is told.
     #[cold]
     fn explain(&self, activity: u32, why: Failure, cancelling: bool) -> Failure {
         let why = match (why.kind, why.ran) {
@@ -208,8 +212,8 @@ impl Conversation {
         self.never_no(activity, why)
     }
 
-    /// A call has ended in one datagram. If it was begun by one, too, beside a long message, that is not to
-    /// hold the next such call up.
+    /// Notes that a short call (one datagram each way) was made while a long message was being sent. The
+    /// window becomes smaller then, so that the message does not hold up the next short call.
     #[inline]
     fn note_company(&mut self, now: Time, activity: u32) {
         if self.transfers.fragments
@@ -234,7 +238,7 @@ impl Conversation {
         };
         if fragment.total > self.config.max_result {
             let detail =
-                format!("a result of {} bytes, the limit is {}", fragment.total, self.config.max_result);
+                format!("the result has {} bytes; the limit is {}", fragment.total, self.config.max_result);
             let failure = Failure::new(Kind::TooLarge, Ran::Yes).with_detail(detail);
             return self.end(activity, Outcome::Failed(failure), sink);
         }
@@ -243,7 +247,7 @@ impl Conversation {
         self.transfers.fragments = true;
         let slot = self.slots.at_mut(activity);
         match slot.stage {
-            // No caller waits for the call any more. The server will be told.
+            // No caller waits for the call any more. The cancel tells the server so.
             Stage::Cancelling { .. } => return,
             _ => slot.stage = Stage::Running,
         }
@@ -256,7 +260,7 @@ impl Conversation {
             }
         }
         let (status, incoming) = &mut **slot.receiving.get_or_insert_with(|| {
-            // A result as long as the last one is expected, and may get its whole buffer at once.
+            // A result that is no longer than the last one gets its whole buffer at once.
             let len = fragment.total as usize;
             let buffer = self.config.spares.take(now, len);
             let buffer = buffer.unwrap_or_else(|| Vec::with_capacity(len.min(self.transfers.usual_result)));
@@ -279,7 +283,8 @@ impl Conversation {
         }
     }
 
-    /// Ends a call whose last fragment has arrived. The server holds a large result, so it is told at once.
+    /// Ends a call of whose result the last fragment has arrived. Tells the server at once, because the
+    /// server holds the long result until then.
     fn finish_result(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
         let slot = self.slots.at_mut(activity);
         let Some((status, incoming)) = slot.receiving.take().map(|receiving| *receiving) else {
@@ -326,8 +331,8 @@ impl Conversation {
                 self.end(activity, Outcome::Failed(Failure::new(kind, ran)), sink);
             }
             Progress::Unknown if cancelling => self.want(activity, Want::CANCEL),
-            // It was overtaken: the server has the call. If not, as when the server was restored, the call is not
-            // repeated, and ends like one of which the server says nothing.
+            // This answer is out of date: the server has the call by now. If not, as when the server was
+            // restored, the call is not repeated, and ends like one of which the server says nothing.
             Progress::Unknown if touched => {}
             Progress::Unknown => {
                 slot.stage = Stage::Sending;
@@ -371,8 +376,8 @@ impl Conversation {
         self.wake_next();
     }
 
-    /// Tries smaller datagrams, because the server answers but nothing of what was sent arrives: the path may
-    /// have become narrower.
+    /// Tries smaller datagrams if the server answers several times but nothing of what was sent arrives. The
+    /// path may have become narrower.
     fn count_stall(&mut self, activity: u32, arrived: u32) {
         let slot = self.slots.at_mut(activity);
         slot.timing.stalled = if arrived > 0 { 0 } else { slot.timing.stalled + 1 };
@@ -382,7 +387,7 @@ impl Conversation {
         }
     }
 
-    /// Lets the activity that has waited longest for the congestion window try again.
+    /// Queues the activity that has waited longest for room in the congestion window.
     pub(super) fn wake_next(&mut self) {
         while let Some(activity) = self.path.waiting.pop_front() {
             let slot = self.slots.at_mut(activity);

@@ -1,28 +1,28 @@
 //! Acts on refused ports: ICMP errors that say that nobody listens at the server's port (docs/protocol.md
 //! 5.3).
 //!
-//! Anybody can send an ICMP error, and one may come late. So an error counts only if it quotes a datagram of
-//! this conversation, which only those on its path can see, and several errors in a row have to answer
-//! probes.
+//! Anybody can send an ICMP error, and an error can come late. So an error counts only if it quotes a
+//! datagram of this conversation, which only somebody on its path can see. And the server is given up only
+//! after several such errors in a row.
 
 use std::time::Duration;
 
 use super::{Conversation, Event};
 use crate::{Kind, Ran, Rule, Time, wire};
 
-/// The number of consecutive probes that must have been refused.
-const ENOUGH: u32 = 3;
+/// The number of consecutive datagrams that must have been refused before the server is given up.
+const MIN_REFUSALS: u32 = 3;
 
 /// The shortest silence of the server before it is given up.
-const SILENCE: Duration = Duration::from_millis(500);
+const MIN_SILENCE: Duration = Duration::from_millis(500);
 
 /// The longest time between a refusal and the next probe.
-const HASTE: Duration = Duration::from_millis(250);
+const MAX_PROBE_DELAY: Duration = Duration::from_millis(250);
 
 /// Refusals that are further apart than this are not consecutive.
 const FAR_APART: Duration = Duration::from_secs(2);
 
-/// Consecutive refusals, each of a datagram that was sent after the former refusal was known.
+/// Consecutive refusals, each of a datagram that was sent after the refusal before it had come.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     count: u32,
@@ -30,14 +30,14 @@ pub(super) struct Refusals {
     latest: Time,
     /// Datagrams from this number on were sent after the latest refusal.
     next: u64,
-    /// The number of datagrams that had come from the server by then.
+    /// The number of datagrams that had come from the server by the latest refusal.
     received: u64,
 }
 
 impl Conversation {
-    /// Handles an ICMP error that says that nobody listens at the server's port. It brings the next probe
-    /// forward, and counts if `quoted` is the beginning of a datagram of ours. After several that count in a
-    /// row [`Conversation::handle_timeout`] gives the server up.
+    /// Handles an ICMP error that says that nobody listens at the server's port. Brings the next probe
+    /// forward. The error counts if `quoted` is the beginning of a datagram that this client sent. After
+    /// several such errors in a row, [`Conversation::handle_timeout`] gives the server up.
     pub fn handle_refused(&mut self, now: Time, quoted: &[u8]) {
         self.handle_unreachable(now);
         let forged = self.config.mutant.breaks(Rule::RefusalUnquoted);
@@ -58,7 +58,7 @@ impl Conversation {
             self.session.expires = Some(now);
             return;
         }
-        self.ask_by(now + HASTE);
+        self.ask_by(now + MAX_PROBE_DELAY);
     }
 
     /// Returns whether the server is to be given up.
@@ -67,7 +67,8 @@ impl Conversation {
         if !self.config.heeds_refusals || count == 0 || received != self.stats.received {
             return false;
         }
-        self.config.mutant.breaks(Rule::RefusedAtOnce) || count >= ENOUGH && latest.since(since) >= SILENCE
+        self.config.mutant.breaks(Rule::RefusedAtOnce)
+            || count >= MIN_REFUSALS && latest.since(since) >= MIN_SILENCE
     }
 
     /// Gives the server up: ends all calls that were sent.
@@ -77,7 +78,7 @@ impl Conversation {
         self.end_calls(Kind::Unreachable, sink, |slot| slot.timing.first_sent.map(|_| ran));
     }
 
-    /// Returns the number of the client's datagram that begins with `quoted`, if it is one.
+    /// Returns the number of the datagram that begins with `quoted`, if this client sent it.
     fn quoted_number(&self, quoted: &[u8]) -> Option<u64> {
         let (whose, number) = wire::quoted(quoted)?;
         let ours = match whose {
@@ -87,7 +88,8 @@ impl Conversation {
         (ours && number < self.numbers.next()).then_some(number)
     }
 
-    /// Brings the next try of one call, or question, that waits for an answer forward to `due`.
+    /// Brings the next try of one call, or of one question, forward to `due`. Only calls and questions that
+    /// wait for an answer count.
     fn ask_by(&mut self, due: Time) {
         self.session.ask_by(due);
         let mut next = self.slots.first();

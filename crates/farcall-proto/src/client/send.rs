@@ -1,5 +1,7 @@
-//! Writes what a conversation has to send into its next datagram. Frames that are ready together share a
-//! datagram; none waits for others.
+//! Writes what a conversation has to send into its next datagram. Frames that are ready at the same time
+//! share a datagram. No frame waits for another to become ready.
+//!
+//! An activity is a slot of the conversation with at most one outstanding call.
 
 use super::Conversation;
 use super::slots::{Stage, Want};
@@ -7,8 +9,8 @@ use crate::transfer::Next;
 use crate::wire::{self, Ack, CallHead, Fragment, Meta, Part, Position, Target, Writer};
 use crate::{Time, nanos};
 
-/// From this many calls in a datagram on, a larger datagram would be of use.
-const MANY: u32 = 4;
+/// When a datagram holds at least this many calls and has little room left, larger datagrams are tried.
+const MANY_CALLS: u32 = 4;
 
 /// How much of what an activity wanted to send went into a datagram.
 pub(super) enum Written {
@@ -36,8 +38,9 @@ impl Conversation {
         self.slots.queued
     }
 
-    /// Whether there is nothing for [`Conversation::transmit`] but of `ready` activities, as many as
-    /// [were ready](Conversation::ready) before.
+    /// Returns whether [`Conversation::transmit`] has nothing new to write since [`Conversation::ready`]
+    /// returned `ready`: no more than `ready` activities have something to send, and nothing else is to be
+    /// sent.
     #[inline]
     pub fn is_quiet(&self, ready: usize) -> bool {
         self.slots.queued <= ready
@@ -47,9 +50,9 @@ impl Conversation {
             && !self.mtu.tries()
     }
 
-    /// Writes a datagram with bytes for an export that belong to no call. It is sent once, and nobody says
-    /// whether it has arrived. Returns `None` if there is no conversation yet, or no room. The bytes are a
-    /// multiple of four; [`MAX_POST`](crate::MAX_POST) bytes always fit.
+    /// Writes a datagram with bytes for an export that belong to no call. The datagram is sent once and not
+    /// acknowledged. Returns `None` if there is no conversation yet, or the bytes do not fit. Their number
+    /// must be a multiple of four; [`MAX_POST`](crate::MAX_POST) bytes always fit.
     pub fn post(&mut self, export: u64, bytes: &[u8], out: &mut [u8]) -> Option<usize> {
         let granted = self.session.granted.as_ref()?;
         let mut writer = Writer::new(out, self.mtu.datagram, self.target(granted.conversation));
@@ -83,7 +86,7 @@ impl Conversation {
         Some(self.count_sent(writer))
     }
 
-    /// Returns the target of a datagram that needs to hold nothing but a call.
+    /// Returns the target of the next datagram, or `None` if the datagram must hold more than a call.
     #[inline(always)]
     pub(super) fn usual_target(&self) -> Option<Target> {
         let granted = self.session.granted.as_ref().filter(|granted| granted.known)?;
@@ -94,7 +97,8 @@ impl Conversation {
         if more { None } else { Some(self.target(granted.conversation)) }
     }
 
-    /// Returns whether the server is to be told which calls have ended, and which datagrams pass.
+    /// Returns whether datagrams need an ACK frame, which says which calls have ended and how large datagrams
+    /// may be.
     #[inline]
     fn introduces(&self) -> bool {
         self.slots.len() > 1 || self.mtu.raised
@@ -116,7 +120,7 @@ impl Conversation {
         if !granted.known {
             writer.ticket(&granted.ticket);
         }
-        // A lone ACK also says that calls are waited for.
+        // An ACK alone also serves as a keep-alive: it says that callers still wait.
         if self.introduces() || keep_alive {
             let low = self.slots.low().unwrap_or(self.slots.next_sequence);
             writer.ack(Ack { low, datagram: self.mtu.datagram as u32 });
@@ -145,7 +149,7 @@ impl Conversation {
             }
         }
         // Many small calls are as good a reason for larger datagrams as one large call.
-        if written >= MANY && writer.room() < self.mtu.datagram / 2 {
+        if written >= MANY_CALLS && writer.room() < self.mtu.datagram / 2 {
             self.mtu.want(now);
         }
         if writer.room() == preamble && !keep_alive {

@@ -1,5 +1,8 @@
 //! Tickets and binding: how a conversation gets the right to call, and learns which procedures are exported
 //! (docs/protocol.md, "Binding").
+//!
+//! A ticket shows that the server has admitted the conversation; the client keeps it, and the server need
+//! not. An incarnation is one run of a server.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,19 +14,20 @@ use crate::ticket::{self, Holder};
 use crate::wire::{Bind, Ended, Handshake, Stale, StaleReason, Target, Ticket, VERSION, Welcome, Writer};
 use crate::{BASE_DATAGRAM, Failure, Fingerprint, Kind, Ran, Rule, Time};
 
-/// The most procedures of one export that a binding collects.
+/// The maximum number of procedures of one export that a binding collects.
 const MAX_PROCEDURES: usize = 65_536;
 
-/// The most pages in which an answer may come. A full page has more than 50 procedures.
+/// The maximum number of pages in which an answer comes. A full page has more than 50 procedures.
 const MAX_PAGES: u32 = 2048;
 
-/// What the conversation has from its server, and its open questions.
+/// The ticket that the conversation has from its server, and its questions to the server that are not
+/// answered yet.
 #[derive(Debug)]
 pub(super) struct Session {
     client: u64,
     pub granted: Option<Granted>,
     requests: Vec<Request>,
-    /// When all open questions are given up, whatever is due then, because the server's port is refused.
+    /// When all open questions are given up because the server's port refuses datagrams (ICMP), if it does.
     pub expires: Option<Time>,
     nonce: u64,
 }
@@ -46,11 +50,11 @@ pub(super) struct Granted {
 pub(super) struct Request {
     nonce: u64,
     name: String,
-    /// The mark of the user who asked; `None` if only a ticket is wanted.
+    /// The token of the user who asked, or `None` if only a ticket is wanted.
     token: Option<u64>,
     /// The conversation whose ticket is to be renewed.
     renew: Option<u64>,
-    /// The export and the procedures in the pages so far.
+    /// The export that was found, and its procedures in the pages so far.
     export: u64,
     procedures: Vec<Fingerprint>,
     pages: u32,
@@ -74,14 +78,13 @@ impl Session {
         Session { client, granted: None, requests: Vec::new(), expires: None, nonce: client }
     }
 
-    /// Returns whether there may be a question to send.
+    /// Returns whether there are open questions.
     #[inline]
     pub fn asks(&self) -> bool {
         !self.requests.is_empty()
     }
 
-    /// Notes that the server has answered a call that was sent at `sent`, if that is known, and not sent
-    /// again.
+    /// Notes that the server has answered a call that was sent only once, at `sent` if that is known.
     #[inline(always)]
     pub fn answered_call(&mut self, sent: Option<Time>) {
         if let Some(granted) = &mut self.granted {
@@ -113,8 +116,8 @@ impl Session {
     }
 
     fn ask(&mut self, now: Time, name: String, token: Option<u64>, renew: Option<u64>, interval: Duration) {
-        // The nonce differs from those of all other questions, and nobody can guess it who does not see the
-        // datagrams.
+        // The nonce differs from those of all other questions. Only somebody who sees the datagrams can know
+        // it.
         self.nonce = self.nonce.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ self.client;
         let asked = Request { nonce: self.nonce, name, token, renew, ..Request::default() };
         self.requests.push(Request { began: now, due: now, interval, timed: true, ..asked });
@@ -132,7 +135,7 @@ impl Session {
         self.asked(self.nonce)
     }
 
-    /// Continues a question under a new nonce: its next datagram counts as a question of its own.
+    /// Continues a question under a new nonce, so that its next datagram counts as a new question.
     pub fn ask_on(&mut self, now: Time, nonce: u64, interval: Duration) {
         self.nonce = self.nonce.wrapping_add(1);
         let Some(request) = self.requests.iter_mut().find(|request| request.nonce == nonce) else { return };
@@ -157,7 +160,7 @@ impl Session {
 
 impl Conversation {
     /// Asks the server which export answers to `name` (`Type` or `Type/instance`; an empty name asks only
-    /// whether the server is there). Ends with [`Event::Bound`]. The server keeps nothing of it.
+    /// whether the server is there). Ends with [`Event::Bound`]. The question leaves no state at the server.
     pub fn bind(&mut self, now: Time, name: &str, token: u64) {
         self.session.ask(now, name.to_owned(), Some(token), None, self.config.min_retransmit);
     }
@@ -167,8 +170,8 @@ impl Conversation {
         self.session.requests.retain(|r| r.token != Some(token));
     }
 
-    /// Returns the identity under which the server knows this conversation, and what the incarnation that
-    /// gave its ticket answers to a question; `None` without a ticket.
+    /// Returns the identity under which the server knows this conversation, and the answer to `question` that
+    /// only the server incarnation which issued the ticket can give. Returns `None` without a ticket.
     pub fn expected_proof(&self, question: &[u8]) -> Option<(Holder, [u8; 16])> {
         let Granted { conversation, ticket, address, .. } = self.session.granted.as_ref()?;
         let Ticket { client, issued, .. } = *ticket;
@@ -228,8 +231,8 @@ impl Conversation {
         let seal = Seal::without_key(Scheme::Open, Direction::ToServer);
         let mut writer = Writer::new(out, BASE_DATAGRAM, Target { conversation: 0, seal });
         writer.bind(&bind);
-        // The padding allows an answer of this length: an unproven address gets at most three times what it
-        // sent.
+        // The padding allows a long answer: a server sends at most three times the received bytes to an
+        // address that has not proven itself.
         writer.pad(BASE_DATAGRAM);
         #[cfg(feature = "test-scheme")]
         request.agreement.ask(writer.written());
@@ -267,8 +270,8 @@ impl Conversation {
             self.take_ticket(now, w, renewed, sink);
         }
         let request = &mut self.session.requests[at];
-        // A page of another export, which was exported anew meanwhile, does not continue the first. The list
-        // begins again.
+        // If the interface was exported anew meanwhile, the page belongs to another export and does not
+        // continue the list. The list begins again.
         let continues = request.procedures.is_empty() || request.export == w.export;
         request.export = w.export;
         if continues {
@@ -285,7 +288,7 @@ impl Conversation {
             if request.pages >= MAX_PAGES || now.since(request.paging) >= self.config.patience {
                 return self.endless(at, sink);
             }
-            // The next page is a question of its own, under a nonce of its own.
+            // The client asks for the next page under a new nonce.
             return self.session.ask_on(now, w.nonce, self.config.min_retransmit);
         }
         let request = self.session.requests.swap_remove(at);
@@ -299,7 +302,7 @@ impl Conversation {
                 let (kind, (least, most)) = (Kind::from_code(code), w.versions);
                 let detail = match kind {
                     Kind::Mismatch => {
-                        format!("the server speaks wire versions {least} to {most}, we speak {VERSION}")
+                        format!("the server speaks wire versions {least} to {most}, this program {VERSION}")
                     }
                     _ => format!("{:?}", request.name),
                 };
@@ -309,17 +312,17 @@ impl Conversation {
         sink(Event::Bound { token, answer });
     }
 
-    /// Gives a question up whose answer has too many pages.
+    /// Gives up a question whose answer has too many pages.
     #[cold]
     fn endless(&mut self, at: usize, sink: &mut dyn FnMut(Event<'_>)) {
         let Request { token, pages, .. } = self.session.requests.swap_remove(at);
         let Some(token) = token else { return };
-        let why = format!("the list of its procedures has not ended after {pages} pages");
+        let why = format!("the list of the interface's procedures has not ended after {pages} pages");
         sink(Event::Bound { token, answer: Err(Failure::new(Kind::BadResult, Ran::No).with_detail(why)) });
     }
 
-    /// Acts on a refused question, which brought no ticket. Calls that wait for a ticket ask for one alone,
-    /// or fail if that question was refused: none of them was ever sent.
+    /// Acts on a refused question, which brought no ticket. If calls wait for a ticket, asks for a ticket
+    /// alone. If that question is the one refused, the calls fail: none of them was ever sent.
     fn without_ticket(&mut self, now: Time, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
         let waiting =
             self.session.requests.is_empty() && self.session.granted.is_none() && self.slots.outstanding > 0;
@@ -348,8 +351,8 @@ impl Conversation {
             Some(old) if old.ticket == granted.ticket => return self.session.heard(now),
             Some(old) if renewed == Some(old.conversation) && w.conversation == old.conversation => {}
             Some(old) if renewed == Some(old.conversation) => self.lose_session(None, now, sink),
-            // There is a ticket already, and this question was about something else. But an answer of another
-            // incarnation says that the ticket is no longer of use.
+            // There is a ticket already, and this question was about something else. But if another
+            // incarnation of the server answers, the ticket is no longer of use.
             Some(old) if old.ticket.incarnation == w.ticket.incarnation => return self.session.heard(now),
             Some(_) => self.lose_session(None, now, sink),
             None => {}
@@ -384,8 +387,9 @@ impl Conversation {
         self.resend_all();
     }
 
-    /// Handles a hint that the ticket is not accepted. Anybody can send one, and it may answer a datagram of
-    /// long ago. So the server is asked, and only its answer counts (docs/protocol.md, "Stale").
+    /// Handles a hint that the ticket is not accepted. Anybody can send such a hint, and it can be an answer
+    /// to an old datagram. So the client asks the server, and only the server's answer counts
+    /// (docs/protocol.md, "Stale").
     pub(super) fn on_stale(&mut self, now: Time, stale: &Stale, sink: &mut dyn FnMut(Event<'_>)) {
         if self.session.granted.as_ref().is_none_or(|granted| granted.conversation != stale.conversation) {
             return;
@@ -398,9 +402,9 @@ impl Conversation {
         self.session.renew(now, stale.conversation, self.config.min_retransmit);
     }
 
-    /// Ends the conversation, which is over at the server, by the server's `verdict` if it gave one. Calls
-    /// that were sent end: those that certainly did not run with `Ran::No`, the others with `Ran::Maybe`.
-    /// Calls that were not sent go to the next conversation.
+    /// Ends the conversation, which is over at the server. `verdict` is the server's reason, if it gave one.
+    /// Calls that were sent end: those that certainly did not run with `Ran::No`, the others with
+    /// `Ran::Maybe`. Calls that were not sent go to the next conversation.
     fn lose_session(&mut self, verdict: Option<Verdict>, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
         let kind = match verdict.map(|verdict| verdict.reason) {
             None | Some(StaleReason::Incarnation | StaleReason::Address) => Kind::ServerRestarted,
@@ -425,8 +429,8 @@ impl Conversation {
         });
     }
 
-    /// Gives up questions that were asked often and long enough, and questions for a ticket that no call
-    /// needs any more. If the server's port is `refused`, gives up all questions that were asked.
+    /// Gives up questions that were asked often and long enough, and questions for a ticket if no call needs
+    /// one. If the server's port is `refused`, gives up all questions that were asked.
     pub(super) fn expire_binds(&mut self, now: Time, refused: bool, sink: &mut dyn FnMut(Event<'_>)) {
         self.session.expires = None;
         if self.slots.outstanding == 0 {

@@ -1,7 +1,10 @@
 //! The pool of activities: which are free, what the call of each is doing, and in what order the calls began.
 //!
-//! The activity that was used last is used again first. So a client that rarely has two outstanding calls
-//! needs one activity, and the server remembers one number of it.
+//! The activity that was used last is used again first. So a client that never has two outstanding calls
+//! needs only one activity.
+//!
+//! An activity is a numbered slot of a conversation; in it, the client makes one call after the other. The
+//! server remembers the number of each activity's last call.
 
 use std::time::Duration;
 
@@ -26,8 +29,9 @@ pub(super) enum Stage {
     Sending,
     /// The server has the call.
     Running,
-    /// The caller has given the call up; `silent` if the caller has been told so.
-    Cancelling { silent: bool },
+    /// The caller has given the call up. `told` says that the caller has been told how the call ended, and
+    /// nothing more is reported.
+    Cancelling { told: bool },
 }
 
 /// What an activity has to send, one bit each.
@@ -72,8 +76,9 @@ pub(super) struct Slot {
     pub wants: Want,
     /// Whether no caller waits for the call's end, but the call goes on.
     pub detached: bool,
-    /// Whether the activity is in the queue of those that have something to send, and the next one there.
+    /// Whether the activity is in the queue of activities that have something to send.
     queued: bool,
+    /// The next activity in that queue.
     next_ready: u32,
     /// Whether the call waits for room in the congestion window.
     pub waiting: bool,
@@ -82,20 +87,21 @@ pub(super) struct Slot {
     pub sending: Option<Box<Outgoing>>,
     /// The fragments of the result, if there is more than one, and the status that the result has.
     pub receiving: Option<Box<(Status, Incoming)>>,
-    /// What passes inside the call.
+    /// The call's exchanges (signals and streams), if it has any.
     pub inside: Option<Box<Inside>>,
     pub timing: Timing,
     prev: u32,
     next: u32,
 }
 
-/// When a call was sent and answered. It means nothing before the call was first sent.
+/// When a call was sent and answered. Only `first_sent` has a meaning before the call was first sent.
 #[derive(Debug, Default)]
 pub(super) struct Timing {
     pub first_sent: Option<Time>,
-    /// Whether the server has spoken of this call, so that it knows of it and may execute it.
+    /// Whether something about this call has come from the server, which then knows the call and may execute
+    /// it.
     pub mentioned: bool,
-    /// Whether the call was sent only once and in one datagram, so that its answer times a round trip.
+    /// Whether the call was sent only once and in one datagram, so that its answer measures a round trip.
     pub timed: bool,
     /// When to send again, or to probe.
     pub due: Time,
@@ -103,11 +109,12 @@ pub(super) struct Timing {
     pub interval: u64,
     /// The time between probes that are answered, in nanoseconds.
     pub calm: u64,
-    /// Retransmissions and probes since the server last spoke of this call, or the call began.
+    /// Retransmissions and probes since something about this call last came from the server, or since the
+    /// call began.
     pub unanswered: u32,
-    /// When the server last spoke of this call.
+    /// When something about this call last came from the server.
     pub heard: Time,
-    /// The number of consecutive answers that knew of nothing new, though something was sent.
+    /// The number of consecutive answers that reported no new arrival, although something was sent.
     pub stalled: u32,
 }
 
@@ -115,21 +122,21 @@ pub(super) struct Timing {
 #[derive(Debug)]
 pub(super) struct Slots {
     all: Vec<Slot>,
-    /// The first activity in the pool. Those in the pool are linked by `next`.
+    /// The first activity in the pool. Each activity in the pool links to another by `next`.
     free: u32,
     /// The number of activities outside the pool, which is the number of calls that have not ended.
     pub outstanding: usize,
     oldest: u32,
     newest: u32,
-    /// The first and the last activity in the queue of those that have something to send.
+    /// The first and the last activity in the queue of activities that have something to send.
     first_ready: u32,
     last_ready: u32,
     /// The number of activities in that queue.
     pub queued: usize,
     /// The number of the next call.
     pub next_sequence: u64,
-    /// The newest call that has ended. Newer calls are expected to end soon; an older one that was overtaken
-    /// is slow.
+    /// The newest call that has ended. Newer calls are expected to end soon. An older call that has not ended
+    /// is a slow one.
     pub newest_ended: u64,
 }
 
@@ -151,7 +158,7 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// Adds an activity. Most conversations need only one, so it is not given the room of four.
+    /// Adds an activity. Reserves memory for just one at first, because most conversations need only one.
     #[cold]
     #[inline(never)]
     fn add(&mut self, call: Call) {
@@ -162,8 +169,8 @@ impl Slots {
         self.all.push(Slot { call, next_ready: NONE, prev: NONE, next: NONE, ..Slot::default() });
     }
 
-    /// Gives a call an activity, which then has the call to send. Takes the arguments in exchange for the
-    /// buffer of the former ones.
+    /// Assigns an activity to a call, and queues the activity for sending. Takes the arguments, and leaves
+    /// the buffer of earlier ones in their place.
     #[inline(always)]
     pub fn open(&mut self, sequence: u64, call: &Call, args: &mut Vec<u8>) -> u32 {
         if self.free == NONE {
@@ -193,8 +200,8 @@ impl Slots {
         activity
     }
 
-    /// Opens the only activity that was ever used, if it is free, for a call of which the activity knows only
-    /// the number.
+    /// Assigns the only activity that was ever used to a call of the fast path, if the activity is free. The
+    /// activity learns only the call's number.
     #[inline(always)]
     pub fn open_only(&mut self, sequence: u64) -> bool {
         let [slot] = &mut self.all[..] else { return false };
@@ -210,7 +217,8 @@ impl Slots {
         true
     }
 
-    /// Closes that activity again, if it is still the only one and still has that call.
+    /// Frees the only activity again after a call of the fast path, if there is still no other activity and
+    /// it still has that call.
     #[inline(always)]
     pub fn close_only(&mut self, sequence: u64) -> bool {
         let [slot] = &mut self.all[..] else { return false };
@@ -222,8 +230,8 @@ impl Slots {
         true
     }
 
-    /// Puts an activity back into the pool. The arguments stay. Returns whether there were fragments to be
-    /// sent, or exchanges; they stay, too.
+    /// Puts an activity back into the pool. Its arguments stay in it, and so do fragments to be sent and
+    /// exchanges. Returns whether there are any of the last two.
     #[inline(always)]
     pub fn close(&mut self, activity: u32) -> bool {
         let slot = &mut self.all[activity as usize];
@@ -274,7 +282,7 @@ impl Slots {
         }
     }
 
-    /// Takes the first activity out of that queue.
+    /// Takes the first activity out of the queue of those that have something to send.
     #[inline(always)]
     pub fn dequeue(&mut self) {
         let Some(slot) = self.all.get_mut(self.first_ready as usize) else {
@@ -288,7 +296,7 @@ impl Slots {
         }
     }
 
-    /// Returns the first activity in that queue.
+    /// Returns the first activity in the queue of those that have something to send.
     #[inline]
     pub fn ready(&self) -> Option<u32> {
         (self.first_ready != NONE).then_some(self.first_ready)
@@ -331,7 +339,8 @@ impl Slots {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    /// The activity of the call that began next after this one's. Ask before ending this one.
+    /// Returns the activity of the call that began next after the call of `activity`. Call this before that
+    /// call is ended.
     pub fn after(&self, activity: u32) -> Option<u32> {
         let next = self.all[activity as usize].next;
         (next != NONE).then_some(next)
@@ -339,7 +348,7 @@ impl Slots {
 }
 
 impl Slot {
-    /// Whether there is only the call to send, with nothing but its arguments and in one piece.
+    /// Returns whether the activity has nothing to send but a whole call without metadata.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.wants == Want::CALL
@@ -350,7 +359,7 @@ impl Slot {
             && self.call.trace.is_none()
     }
 
-    /// The call, or a fragment of it, was sent: its timer begins with the first transmission.
+    /// Notes that the call, or a fragment of it, was sent. The first transmission starts the call's timer.
     #[inline]
     pub fn sent(&mut self, now: Time, patience: u64) {
         if self.timing.first_sent.is_some() {
@@ -364,20 +373,20 @@ impl Slot {
         }
     }
 
-    /// Notes that the call was sent and nobody knows when. It is to be sent again now.
+    /// Notes that the call was sent at an unknown time. It is to be sent again now.
     pub fn sent_before(&mut self, now: Time, patience: u64) {
         self.sent(now, patience);
         (self.timing.first_sent, self.timing.timed, self.timing.due) = (Some(UNKNOWN), false, now);
     }
 
-    /// What a CALL says of it before the arguments.
+    /// Returns the head of the CALL frame, which comes before the arguments.
     #[inline(always)]
     pub fn head(&self, activity: u32, meta: Meta) -> CallHead {
         let Call { export, procedure, .. } = self.call;
         CallHead { position: Position::of_call(activity, self.sequence), export, procedure, meta }
     }
 
-    /// Whether somebody has waited for its end for so long, or for something that passes inside it.
+    /// Returns whether a caller has waited for this long: for the call's end, or for something in its exchanges.
     #[inline]
     pub fn is_awaited_since(&self, now: Time, interval: Duration) -> bool {
         let passes = || self.inside.as_ref().is_some_and(|inside| !inside.exchanges.is_empty());
@@ -385,7 +394,7 @@ impl Slot {
         waits && self.timing.first_sent.is_some_and(|sent| now.since(sent) >= interval)
     }
 
-    /// Begins the timer anew, as if the call had just been sent: it asks again after `patience`, in
+    /// Restarts the call's timer as if the call had just been sent. The first retry is due after `patience`
     /// nanoseconds.
     #[inline]
     pub fn restart_timer(&mut self, now: Time, patience: u64) {

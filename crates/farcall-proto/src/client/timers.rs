@@ -1,8 +1,12 @@
-//! Sends again, probes, and gives up calls, and acts on their deadlines (docs/protocol.md, "Timers of a
-//! caller").
+//! The timers of calls: when a call is sent again, probed or given up, and its deadline (docs/protocol.md,
+//! "Timers of a caller").
 //!
-//! The client alone drives recovery. One time, `check`, serves all calls: when it has come, every outstanding
-//! call is looked at. Only such a look moves it to a later time, so starting and ending a call cost nothing.
+//! The client alone drives recovery. All calls share one point in time, `check`. When it comes, the client
+//! looks at every outstanding call, and each look sets the next `check`. Starting or ending a call does not
+//! search for the next due time. So `check` can be too early, which costs one look in vain.
+//!
+//! An activity is a slot of the conversation with at most one outstanding call. A reminder is what the client
+//! sends about a call whose answer is late: the call again, or a probe.
 
 use std::time::Duration;
 
@@ -14,18 +18,18 @@ use crate::{Failure, Kind, Ran, Rule, Time, nanos};
 /// A call whose caller has been told that it failed is forgotten after this many reminders to the server.
 const CANCEL_REMINDERS: u32 = 5;
 
-/// After this many unanswered tries a datagram may be too large for the path.
+/// After this many unanswered tries the client supposes that its datagrams are too large for the path.
 pub(super) const BLACK_HOLE: u32 = 3;
 
-/// The shortest time between two looks at every call.
-const GRAIN: Duration = Duration::from_millis(1);
+/// The least time between two looks at all calls.
+const MIN_PAUSE: Duration = Duration::from_millis(1);
 
-/// The time for which the next look is put off for each call that was looked at. A server that is gone may
-/// have thousands of calls, and calls to other servers must not wait for a look at all of them each time.
-const LOOK: Duration = Duration::from_micros(1);
+/// After a look at n calls, the next look comes at least n times this later. Thousands of calls may wait for
+/// a server that is gone, and looks at them must not hold up calls to other servers.
+const PAUSE_PER_CALL: Duration = Duration::from_micros(1);
 
 impl Conversation {
-    /// Acts on the timers that are due. Hand in every datagram that has arrived before.
+    /// Acts on the timers that are due. Before you call this, hand in every datagram that has arrived.
     pub fn handle_timeout(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
         self.config.spares.trim(now);
         let refused = self.is_refused();
@@ -58,23 +62,24 @@ impl Conversation {
             }
             asks |= self.look_at(now, activity, sink);
         }
-        // One datagram says so for all calls; none is sent if anything else was sent lately.
+        // A keep-alive tells the server that callers still wait, for all their calls. Anything else that was
+        // sent lately has told it too; then no keep-alive is sent.
         let unsent = self.config.mutant.breaks(Rule::KeepAliveUnsent);
         self.keep_alive.wanted |= awaited && now.since(self.keep_alive.spoke) >= interval / 2 && !unsent;
-        // Many calls have as many times at which something is due, but one look concerns them all.
-        self.timers.check = self.timers.check.max(now + GRAIN.max(self.look_takes()));
+        // Every call has its own due time. A least gap between looks lets one look serve many of them.
+        self.timers.check = self.timers.check.max(now + MIN_PAUSE.max(self.pause_after_look()));
     }
 
-    /// Returns how long not to look at the outstanding calls after a look at each.
-    pub(super) fn look_takes(&self) -> Duration {
-        LOOK * self.slots.outstanding as u32
+    /// Returns the least time between a look at all outstanding calls and the next.
+    pub(super) fn pause_after_look(&self) -> Duration {
+        PAUSE_PER_CALL * self.slots.outstanding as u32
     }
 
     /// Acts on what is due of a call. Returns whether the call is asked about by a probe.
     fn look_at(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let slot = self.slots.at_mut(activity);
         let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
-        let told = slot.stage == (Stage::Cancelling { silent: true });
+        let told = slot.stage == (Stage::Cancelling { told: true });
         if slot.timing.first_sent.is_none() {
             if cancelling {
                 self.end(activity, failed(Kind::Cancelled, Ran::No), sink);
@@ -125,7 +130,7 @@ impl Conversation {
 
     fn given_up(&self, now: Time, activity: u32) -> bool {
         let slot = self.slots.at(activity);
-        if slot.stage == (Stage::Cancelling { silent: true }) {
+        if slot.stage == (Stage::Cancelling { told: true }) {
             return slot.timing.unanswered >= CANCEL_REMINDERS;
         }
         let hurry = if self.config.mutant.breaks(Rule::Impatient) { 2 } else { 1 };
@@ -133,8 +138,8 @@ impl Conversation {
             && now.since(slot.timing.heard) >= self.config.patience / hurry
     }
 
-    /// Ends a call for its caller, who is told that it may have run. The server is asked to stop the call,
-    /// and reminded a few times.
+    /// Ends a call for its caller, with a failure that says that the call may have run. Asks the server to
+    /// stop the call, and reminds it a few times.
     pub(super) fn abandon(&mut self, now: Time, activity: u32, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
         let slot = self.slots.at_mut(activity);
         let id = super::CallId { activity, sequence: slot.sequence };
@@ -146,8 +151,8 @@ impl Conversation {
         sink(Event::Ended { id, token, outcome, arguments: &mut Vec::new() });
     }
 
-    /// Sends a call again, or asks what has become of it, because its answer is late. The tries become ever
-    /// rarer.
+    /// Sends a call again, or asks the server what has become of it, because its answer is late. The time
+    /// between tries doubles, up to a maximum.
     fn ask_again(&mut self, now: Time, activity: u32) {
         let slot = self.slots.at_mut(activity);
         slot.timing.unanswered += 1;
@@ -165,8 +170,9 @@ impl Conversation {
         self.want(activity, want);
     }
 
-    /// Begins a call's patience anew, because the server spoke of the call. A call that is executed is probed
-    /// ever more rarely, up to `max_probe` (Birrell & Nelson 1984, section 3.3).
+    /// Restarts a call's timer, because something about the call has come from the server. While the server
+    /// executes a call, the time between probes doubles, up to `max_probe` (Birrell & Nelson 1984, section
+    /// 3.3).
     pub(super) fn answered(&mut self, now: Time, activity: u32) {
         let base = self.patience();
         let slot = self.slots.at_mut(activity);
@@ -195,12 +201,12 @@ impl Conversation {
         self.timers.check = self.timers.check.min(timing.due);
     }
 
-    /// Notes that a call is given up, and whether its caller has been told so (`silent`). Its timer begins
-    /// anew, as if it had just been sent.
-    pub(super) fn begin_to_cancel(&mut self, now: Time, activity: u32, silent: bool) {
+    /// Notes that a call is given up. `told` says that its caller has been told and that nothing more is
+    /// reported. Restarts the call's timer, as if the call had just been sent.
+    pub(super) fn begin_to_cancel(&mut self, now: Time, activity: u32, told: bool) {
         let patience = self.patience();
         let slot = self.slots.at_mut(activity);
-        slot.stage = Stage::Cancelling { silent };
+        slot.stage = Stage::Cancelling { told };
         slot.receiving = None;
         slot.restart_timer(now, patience);
         self.timers.check = self.timers.check.min(slot.timing.due);
@@ -209,14 +215,14 @@ impl Conversation {
         }
     }
 
-    /// Returns how long to wait for a first answer, in nanoseconds.
+    /// Returns how long to wait for a call's first answer before the first retry, in nanoseconds.
     #[inline]
     pub(super) fn patience(&self) -> u64 {
         self.path.round_trip.patience(self.timers.least_interval, self.timers.most_interval)
     }
 
-    /// Sends every call again that was sent, because the server does not know the conversation, or the client
-    /// has a new one.
+    /// Queues something for every outstanding call, because the server does not know the conversation, or the
+    /// client has a new one: the call itself if it was not sent yet, its reminder otherwise.
     pub(super) fn resend_all(&mut self) {
         let mut next = self.slots.first();
         while let Some(activity) = next {

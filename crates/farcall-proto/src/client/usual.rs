@@ -1,23 +1,24 @@
 //! Remembers how long slow procedures usually take, so that most of their calls end before the client probes.
 
-/// An export, and a procedure of it.
+/// The identifier of an export, and the number of one of its procedures.
 pub(super) type Callee = (u64, u32);
 
 /// The number of procedures that are remembered.
-const MOST: usize = 16;
+const MAX_KNOWN: usize = 16;
 
-/// The longest patience with a call's first answer, in nanoseconds, however long its procedure takes: the
-/// call may be lost.
-const LATEST: u64 = 200_000_000;
+/// The longest time before the first probe of a call, in nanoseconds, however long its procedure takes. A
+/// longer wait would delay the recovery of a lost call.
+const MAX_WAIT_NANOS: u64 = 200_000_000;
 
 /// The slow procedures of one conversation.
 #[derive(Debug)]
 pub(super) struct Usual {
-    /// The time from which on a procedure counts as slow, and the longest patience, in nanoseconds.
+    /// A procedure that takes at least this many nanoseconds counts as slow.
     long: u64,
+    /// The longest time before the first probe of a call, in nanoseconds.
     most: u64,
     known: Vec<Known>,
-    /// The place that the next procedure beyond [`MOST`] replaces.
+    /// The index of the procedure that is replaced next when there are [`MAX_KNOWN`].
     next: usize,
 }
 
@@ -29,13 +30,13 @@ struct Known {
 }
 
 impl Usual {
-    /// Makes an empty memory. Procedures that take at least `long` are slow; no patience is longer than
-    /// `most`. Both are in nanoseconds.
+    /// Makes an empty memory. Procedures that take at least `long` nanoseconds are slow. No call waits longer
+    /// than `most` nanoseconds before its first probe.
     pub fn new(long: u64, most: u64) -> Usual {
-        Usual { long, most: most.min(LATEST), known: Vec::new(), next: 0 }
+        Usual { long, most: most.min(MAX_WAIT_NANOS), known: Vec::new(), next: 0 }
     }
 
-    /// Notes that a call took this many nanoseconds.
+    /// Notes that a call of `callee` took this many nanoseconds.
     #[inline]
     pub fn took(&mut self, callee: Callee, nanos: u64) {
         if nanos >= self.long || !self.known.is_empty() {
@@ -50,11 +51,11 @@ impl Usual {
                 return;
             }
             let new = Known { callee, nanos };
-            if self.known.len() < MOST {
+            if self.known.len() < MAX_KNOWN {
                 self.known.push(new);
             } else {
                 self.known[self.next] = new;
-                self.next = (self.next + 1) % MOST;
+                self.next = (self.next + 1) % MAX_KNOWN;
             }
             return;
         };
@@ -65,8 +66,8 @@ impl Usual {
         }
     }
 
-    /// Returns how long to wait for a call's answer before probing, in nanoseconds: `patience`, or twice what
-    /// the procedure usually takes if that is longer, but within the bound for a call that may be lost.
+    /// Returns how long to wait for a call's answer before the first probe, in nanoseconds. That is
+    /// `patience`, or twice what the procedure usually takes if that is longer; the latter is at most `most`.
     #[inline]
     pub fn lengthen(&self, patience: u64, callee: Callee) -> u64 {
         if self.known.is_empty() { patience } else { patience.max(self.patience(callee)) }
@@ -124,9 +125,9 @@ mod tests {
     fn what_is_remembered_is_bounded_and_so_is_patience() {
         let mut usual = Usual::new(LONG, u64::MAX);
         (0..1000).for_each(|procedure| usual.took(callee(procedure), u64::MAX / 2));
-        assert_eq!(usual.known.len(), MOST);
-        let mut last = 1000 - MOST as u32..1000;
+        assert_eq!(usual.known.len(), MAX_KNOWN);
+        let mut last = 1000 - MAX_KNOWN as u32..1000;
         assert!(last.all(|procedure| usual.place(callee(procedure)).is_some()), "the last ones are known");
-        assert_eq!((usual.patience(callee(999)), usual.longest()), (LATEST, LATEST));
+        assert_eq!((usual.patience(callee(999)), usual.longest()), (MAX_WAIT_NANOS, MAX_WAIT_NANOS));
     }
 }

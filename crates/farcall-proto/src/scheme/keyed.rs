@@ -1,22 +1,22 @@
 //! The scheme for tests: a keyed MAC over everything, with a longer tag, and a handshake as long as one with
-//! post-quantum keys. Nothing is encrypted, and the handshake proves only that both ends know a secret
-//! beforehand.
+//! post-quantum keys. Nothing is encrypted, and the handshake proves only that both ends know the same
+//! secret.
 
 use super::{Direction, keyed_hash};
 
-/// Bytes of its tag.
+/// The bytes of the tag.
 pub(super) const TAG: usize = 16;
 
 /// Bytes of a handshake in either direction: as many as a key of ML-KEM-768 has (FIPS 203, table 3).
 pub(crate) const HANDSHAKE: usize = 1184;
 
-/// What both ends know beforehand.
+/// The secret that both ends know beforehand.
 pub(crate) type Secret = [u8; 16];
 
-/// A hash of both handshakes: the rest of the ticket.
+/// A hash of both handshakes. The field `rest` of the ticket holds it.
 pub(crate) type Transcript = [u8; 16];
 
-/// The key of a conversation; zero where there is none.
+/// The key of a conversation, or zeros if there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key([u8; 16]);
 
@@ -24,32 +24,32 @@ impl Key {
     /// No key.
     pub const NONE: Key = Key([0; 16]);
 
-    /// The key of a client's conversation, by the transcript of both handshakes.
+    /// Derives the key of a client's conversation from the transcript of both handshakes.
     pub fn of(secret: &Secret, client: u64, conversation: u64, transcript: &Transcript) -> Key {
         let parts: [&[u8]; 3] = [&client.to_be_bytes(), &conversation.to_be_bytes(), transcript];
         Key(keyed_hash(secret, &parts).as_bytes())
     }
 
-    /// The key that seals a WELCOME. It depends on the body of the BIND, so that the WELCOME answers that
-    /// BIND and no other.
+    /// Derives the key that seals a WELCOME. The key depends on the body of the BIND, so that the WELCOME
+    /// answers that BIND and no other.
     pub fn answering(&self, bind: &[u8]) -> Key {
         Key(keyed_hash(&self.0, &[b"WELCOME", bind]).as_bytes())
     }
 
-    /// The tag of the datagram of this number, for the receiver's `conversation`.
+    /// Computes the tag of the datagram of this number, for the receiver's `conversation`.
     pub(super) fn tag(&self, body: &[u8], direction: Direction, conversation: u64, number: u64) -> [u8; TAG] {
         let (conversation, number) = (conversation.to_be_bytes(), number.to_be_bytes());
         keyed_hash(&self.0, &[&[direction as u8], &conversation, &number, body]).as_bytes()
     }
 }
 
-/// An end's handshake, made from a seed. In a real scheme it would be a public key.
+/// Makes an end's handshake from a seed. In a real scheme it would be a public key.
 pub(crate) fn handshake(seed: &[u8; 16], of: u64) -> Vec<u8> {
     let block = |n: u64| keyed_hash(seed, &[&of.to_be_bytes(), &n.to_be_bytes()]).as_bytes();
     (0..HANDSHAKE as u64 / 16).flat_map(block).collect()
 }
 
-/// A hash of both handshakes and of the schemes that the client offered.
+/// Hashes both handshakes and the schemes that the client offered.
 pub(crate) fn transcript(schemes: u32, client: &[u8], server: &[u8]) -> Transcript {
     keyed_hash(&[0; 16], &[&schemes.to_be_bytes(), client, server]).as_bytes()
 }

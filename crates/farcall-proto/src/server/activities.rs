@@ -1,8 +1,11 @@
-//! The activities of a conversation beyond the first: the last call of each, and its work.
+//! For each activity of a conversation: its last call, and its work (the call's state until the call is
+//! over). The last call of activity 0 is in the conversation's entry.
 //!
-//! Clients number activities in the order of need, so most stand in a row. An activity whose number is far
-//! beyond the count of used ones is kept elsewhere, so that memory depends on how many activities were used,
-//! and not on their numbers.
+//! Clients use activity numbers from the lowest up, so most numbers in use are consecutive. Those are kept in
+//! a vector, the row. An activity with a far higher number is kept in a map, so that memory depends on how
+//! many activities were used, and not on their numbers.
+//!
+//! An activity is a numbered slot of a conversation; in it, the client makes one call after the other.
 
 use std::collections::BTreeMap;
 
@@ -16,20 +19,21 @@ pub(super) struct Slot {
     pub work: Option<Box<Work>>,
 }
 
-/// The row has twice as many places as activities were used, and this many more.
-const AHEAD: usize = 4;
+/// The row grows for an activity whose number is at most twice the count of used activities plus this.
+/// Activities with higher numbers are kept in the map.
+const ROW_AHEAD: usize = 4;
 
-/// The cost of an activity outside the row, in places of the row.
-const APART: usize = 4;
+/// The memory that an activity in the map takes, as a multiple of a slot of the row.
+const MAP_COST: usize = 4;
 
 /// The activities of a conversation. The conversation's entry has the last call of the first activity.
 #[derive(Debug, Default)]
 pub(super) struct Activities {
     /// The work of activity 0.
     pub first: Option<Box<Work>>,
-    /// The activities from 1 on, in order.
+    /// The row: the slots of the activities from 1 on.
     row: Vec<Slot>,
-    /// Activities beyond the end of the row.
+    /// The map: the slots of activities beyond the end of the row.
     apart: BTreeMap<u32, Slot>,
     /// The number of activities beyond the first that were used.
     pub used: usize,
@@ -41,9 +45,9 @@ impl Activities {
         self.used == 0
     }
 
-    /// Returns the cost of the activities, in places of the row.
+    /// Returns the memory that the activities take, as a multiple of a slot of the row.
     pub fn cost(&self) -> usize {
-        self.row.len() + APART * self.apart.len()
+        self.row.len() + MAP_COST * self.apart.len()
     }
 
     #[inline(always)]
@@ -69,11 +73,10 @@ impl Activities {
         if slot.last == Last::default() { None } else { Some(&mut slot.last) }
     }
 
-    /// Stores the last call of an activity. Unlike [`Activities::used_mut`], makes a place for an activity
-    /// that has none.
+    /// Stores the last call of an activity, and makes a slot for the activity if it has none.
     pub fn set_first(&mut self, activity: u32, last: Last, mutant: Mutant) {
         let wanted = activity as usize;
-        let in_row = wanted <= 2 * self.used + AHEAD || mutant.breaks(Rule::HighActivityReserves);
+        let in_row = wanted <= 2 * self.used + ROW_AHEAD || mutant.breaks(Rule::HighActivityReserves);
         if wanted > self.row.len() && in_row {
             self.lengthen(wanted);
         }
@@ -93,7 +96,7 @@ impl Activities {
         }
     }
 
-    /// Returns the activity after `activity` that may have been used, or 0, the first one, if there is none.
+    /// Returns the next activity after `activity` that has a slot, or 0 if there is none.
     pub fn after(&self, activity: u32) -> u32 {
         let next = activity + 1;
         if next as usize <= self.row.len() {
@@ -117,7 +120,7 @@ impl Activities {
         self.home(activity)?.as_deref_mut()
     }
 
-    /// Returns the place of the work of an activity that is stored.
+    /// Returns where the activity's work is kept, or `None` if the activity has no slot.
     #[inline]
     pub fn home(&mut self, activity: u32) -> Option<&mut Option<Box<Work>>> {
         match activity {
@@ -170,7 +173,7 @@ mod tests {
                 activities.set_first(activity, last(n), Mutant::NONE);
                 model.insert(activity, n);
                 assert_eq!(activities.used, model.len());
-                assert!(activities.cost() <= APART * model.len() + 2 * model.len() + AHEAD);
+                assert!(activities.cost() <= MAP_COST * model.len() + 2 * model.len() + ROW_AHEAD);
             }
             for (activity, n) in &model {
                 assert_eq!(activities.get(*activity).unwrap().last, last(*n));
@@ -196,7 +199,7 @@ mod tests {
     #[test]
     fn the_row_is_twice_as_long_as_the_count_of_used_activities_and_four_more() {
         for used in [0, 1, 10, 100] {
-            let last_in_row = 2 * used + AHEAD as u32;
+            let last_in_row = 2 * used + ROW_AHEAD as u32;
             for (activity, in_row) in [(last_in_row, true), (last_in_row + 1, false)] {
                 let mut activities = Activities::default();
                 (1..=used).for_each(|n| activities.set_first(n, last(1), Mutant::NONE));
@@ -205,7 +208,7 @@ mod tests {
                 assert_eq!((row == activity as usize, activities.apart.is_empty()), (in_row, in_row));
                 let slot = activities.get(activity).unwrap();
                 assert_eq!((slot.last, activities.used), (last(2), used as usize + 1));
-                assert_eq!(activities.cost(), row + if in_row { 0 } else { APART });
+                assert_eq!(activities.cost(), row + if in_row { 0 } else { MAP_COST });
             }
         }
     }
@@ -214,7 +217,7 @@ mod tests {
     fn a_high_number_costs_no_more_than_another() {
         let mut activities = Activities::default();
         activities.set_first(16_383, last(1), Mutant::NONE);
-        assert_eq!((activities.cost(), activities.row.capacity()), (APART, 0));
+        assert_eq!((activities.cost(), activities.row.capacity()), (MAP_COST, 0));
         assert!(activities.get(16_382).is_none() && activities.get_mut(1).is_none());
     }
 }

@@ -1,5 +1,8 @@
-//! Decides who may call at all: binding, tickets, challenges, the horizon (docs/protocol.md, "Binding" and
-//! "Tickets and horizon").
+//! Decides which clients may call: binding, tickets, challenges, and the horizon, which is the date up to
+//! which tickets are refused (docs/protocol.md, "Binding" and "Tickets and horizon").
+//!
+//! A conversation joins one client endpoint to one server endpoint. A client shows the conversation's ticket,
+//! which the server has issued, until the server knows the conversation.
 
 use std::net::SocketAddr;
 
@@ -12,12 +15,12 @@ use crate::scheme::{Direction, Scheme, Seal};
 use crate::wire::{Bind, Ended, Header, Stale, StaleReason, Target, Ticket, VERSION, Welcome, frames_by};
 use crate::{BASE_DATAGRAM, Kind, Rule, Time};
 
-/// An address that has not proven that it receives what it is sent gets at most this many times the bytes
-/// that it sent.
+/// An address that has not proven that it receives the server's datagrams gets at most this many times the
+/// bytes that it sent.
 const AMPLIFICATION: usize = 3;
 
 impl Server {
-    /// Answers a bind, and keeps nothing of it.
+    /// Answers a BIND, and keeps no state of it.
     pub(super) fn on_bind(&mut self, now: Time, from: SocketAddr, len: usize, bind: &Bind<'_>) {
         let asked = bind.renew.as_ref().map(|(conversation, ticket, old)| {
             if ticket.client != bind.client {
@@ -80,8 +83,8 @@ impl Server {
         ours.find(|scheme| offered & scheme.bit() != 0)
     }
 
-    /// Returns the export that a bind names, or why the bind is refused. A server that drains still answers a
-    /// bind that only renews a ticket: its conversation goes on.
+    /// Returns the export that a BIND names, or why the BIND is refused. A server that drains still answers a
+    /// BIND that only renews a ticket, because that conversation goes on.
     fn look_up(&self, bind: &Bind<'_>, chosen: Option<Scheme>, renewed: bool) -> Result<u64, Kind> {
         let (least, most) = bind.versions;
         let version = u16::from(VERSION);
@@ -114,7 +117,8 @@ impl Server {
         if self.table.find(conversation).is_some() || mutant.breaks(Rule::HorizonIgnored) {
             return Ok(());
         }
-        // A ticket that is newer than all forgotten ones proves that its conversation was never known.
+        // If a ticket is newer than the tickets of all forgotten conversations, its conversation was never
+        // known.
         let unrecorded =
             mutant.breaks(Rule::FullUnrecorded) && self.table.len() >= self.config.max_conversations;
         match ticket.issued > self.admission.horizon && !unrecorded {
@@ -126,8 +130,8 @@ impl Server {
         }
     }
 
-    /// Handles a ticket from an address at which its conversation is not known: lets the conversation in, or
-    /// hints that the ticket is not good.
+    /// Handles a ticket from an address at which its conversation is not known. Admits the conversation, or
+    /// sends a hint that the ticket is not good.
     pub(super) fn admit(
         &mut self,
         now: Time,
@@ -148,12 +152,12 @@ impl Server {
         };
         if let Some(place) = self.table.find(conversation) {
             self.move_to(place, from);
-            // A client that moves has been heard, so its calls are not given up.
+            // A client that has moved was heard just now, so its calls are not given up.
             let now = self.coarse(now);
             self.table.at_mut(place).hear(now, header.scheme);
             return Some(place);
         }
-        // From here on it is certain that no call ever ran under this ticket.
+        // At this point it is certain that no call ever ran under this ticket.
         if self.table.len() >= self.config.max_conversations {
             let conversing = &self.admission.per_host;
             let no_share = mutant.breaks(Rule::NoShareOfHosts);
@@ -228,12 +232,12 @@ impl Server {
             Some(_) => writer.stale(&stale),
             None => writer.challenge(conversation, number),
         });
-        // The server does not know the client's identifier of the conversation. With zero the client goes by
-        // the address.
+        // The server does not know the client's identifier of the conversation. At zero, the client looks the
+        // conversation up by the server's address.
         self.reply(Reply { to, target: target(0, scheme), answer: Answer::Alone(frames) });
     }
 
-    /// Forgets a conversation, so that no ticket as old as its own is accepted any more.
+    /// Forgets a conversation. From now on no ticket with its ticket's date or an earlier one is accepted.
     pub(super) fn forget(&mut self, now: Time, place: usize) {
         let entry = self.table.remove(place);
         self.admission.per_host.remove(entry.host());
@@ -249,7 +253,8 @@ impl Server {
     }
 }
 
-/// Returns the target of a hint: a client of this identifier, with which the server may share no key.
+/// Returns the target of a hint to the client with this identifier. The hint is not sealed with a key,
+/// because the server need not share one with that client.
 fn target(client: u64, scheme: Scheme) -> Target {
     let scheme = if scheme.has_secrets() { Scheme::Open } else { scheme };
     Target { conversation: client, seal: Seal::without_key(scheme, Direction::ToClient) }

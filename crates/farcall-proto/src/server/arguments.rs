@@ -1,4 +1,4 @@
-//! Takes in arguments that arrive in fragments (docs/protocol.md, "Fragments").
+//! Assembles arguments that arrive in fragments (docs/protocol.md, "Fragments").
 
 use std::borrow::Cow;
 
@@ -11,15 +11,16 @@ use crate::scheme::Scheme;
 use crate::wire::{self, CallHead, Part};
 use crate::{MAX_DATAGRAM, Rule, Time, transfer};
 
-/// The most bytes of used buffers that are given to arguments before they have arrived.
-const MOST_LENT: usize = 16 << 20;
-/// A host is given such a buffer while its arguments hold at most this many times what is left of
-/// `MOST_LENT`. So a host that is alone leaves a fifth (Choudhury & Hahne 1998, "Dynamic queue length
-/// thresholds").
+/// The maximum size, in all, of reused buffers that are given to arguments before these have arrived, in
+/// bytes.
+const MAX_LENT_BYTES: usize = 16 << 20;
+/// A host is given a reused buffer while its arguments take at most this many times the rest of
+/// `MAX_LENT_BYTES`. So a single host leaves a fifth for others (Choudhury & Hahne 1998, "Dynamic queue
+/// length thresholds").
 const SHARE_LENT: usize = 4;
 
 impl Server {
-    /// Takes in a fragment of the arguments.
+    /// Handles a fragment of a call's arguments.
     pub(super) fn receive_arguments(
         &mut self,
         visit: &mut Visit<'_>,
@@ -32,7 +33,8 @@ impl Server {
         let fragment = part.fragment.unwrap_or(wire::Fragment { total, offset: 0, ask: false });
         let trusted = self.table.at(place).more.as_ref().map_or(0, |more| more.trusted);
         let most = self.window(place) / (self.spare.receiving.max(1) as u32);
-        // A client that has sent little is not given room for much: it might not send it.
+        // A client that has sent little so far is allowed little more, because it need not mean to send the
+        // rest.
         let window = |arrived: u32| most.min(arrived.max(trusted).saturating_mul(4)).max(MAX_DATAGRAM as u32);
         let mutant = self.config.mutant;
         let begins = self.work(visit.now, place, activity).incoming.is_none();
@@ -65,8 +67,8 @@ impl Server {
     }
 
     /// Returns a buffer for arguments of `total` bytes, which begin to arrive. Usually it is empty and grows
-    /// with what arrives. A conversation that has had arguments as long before may get a used buffer of that
-    /// size, while not too many are given away.
+    /// with what arrives. A conversation that has sent arguments as long before can get a reused buffer of
+    /// that size, unless too many are given away.
     fn begin_assembly(&mut self, now: Time, place: usize, activity: u32, total: u32) -> Vec<u8> {
         let entry = self.table.at(place);
         let Some(more) = &entry.more else { return Vec::new() };
@@ -74,12 +76,12 @@ impl Server {
         self.spare.receiving += 1;
         self.hosts.begin_receiving(host, (entry.id, activity));
         self.forget_received(host);
-        if total > trusted || self.spare.lent >= MOST_LENT {
+        if total > trusted || self.spare.lent >= MAX_LENT_BYTES {
             return Vec::new();
         }
         let buffer = self.spare.long.take(now, total as usize).unwrap_or_default();
         let room = self.config.reassembly_budget.saturating_sub(self.hosts.total(Kept::Arguments));
-        let share = SHARE_LENT * (MOST_LENT - self.spare.lent);
+        let share = SHARE_LENT * (MAX_LENT_BYTES - self.spare.lent);
         let has = self.hosts.kept(host, Kept::Arguments);
         if buffer.capacity() > (2 * total as usize).min(room / 2).min(share.saturating_sub(has)) {
             self.spare.long.give(buffer);
@@ -89,7 +91,8 @@ impl Server {
         buffer
     }
 
-    /// Keeps a host's list of calls that are being received no longer than twice what it lists.
+    /// Cleans up a host's list of calls whose arguments are arriving when about half of its entries are out
+    /// of date.
     fn forget_received(&mut self, host: u32) {
         let Server { hosts, table, .. } = self;
         let host_has = |call: &(u64, u32)| {
@@ -105,14 +108,14 @@ impl Server {
         }
     }
 
-    /// Hands over a call whose arguments have all arrived.
+    /// Gives a call whose arguments have all arrived to the user.
     fn complete(&mut self, visit: &mut Visit<'_>, place: usize, head: &CallHead, asked: bool) {
         let args = self.assembled(place, head.position.activity);
         if let Some(more) = &mut self.table.at_mut(place).more {
             more.trusted = more.trusted.max(args.len() as u32);
         }
-        // Since the first fragment the export may have been withdrawn, and the last fragment may name another
-        // one.
+        // The export can have been withdrawn since the first fragment, and the last fragment can name another
+        // export.
         if !self.accepts(head, args.len()) {
             let why = self.objection(head, args.len());
             return self.refuse(visit.now, place, head.position, why);
@@ -123,7 +126,7 @@ impl Server {
         self.run(visit, head, Cow::Owned(args));
     }
 
-    /// Returns how many bytes a sender may be ahead of what has arrived.
+    /// Returns how many bytes of a message may be sent in this conversation before they are acknowledged.
     pub(super) fn window(&self, place: usize) -> u32 {
         let most = self.config.window;
         let is_kept = self.table.at(place).scheme() == Scheme::Local

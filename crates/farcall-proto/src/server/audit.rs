@@ -1,4 +1,4 @@
-//! What is kept, for tests: what a host has, and that all of it is counted right.
+//! For tests: reports what the server keeps for a host, and checks all counts.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -13,23 +13,25 @@ use crate::scheme::Scheme;
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptForHost {
-    /// Bytes of arguments that are arriving, with what each costs besides.
+    /// Bytes of arguments that are arriving, and a fixed cost for each call.
     pub arguments: usize,
-    /// Bytes of results that left in one datagram, and of those that are being sent in fragments.
+    /// Bytes of results that fit one datagram each.
     pub results: usize,
+    /// Bytes of results that are being sent in fragments.
     pub sending: usize,
-    /// Calls with anything kept.
+    /// The number of calls for which anything is kept.
     pub calls: usize,
     /// Bytes for activities beyond the first.
     pub activities: usize,
     /// Bytes of memory of exchanges.
     pub exchanges: usize,
-    /// Entries in its lists of calls whose arguments are arriving, and of conversations with many activities.
+    /// The number of entries in the host's lists: of calls whose arguments are arriving, and of conversations
+    /// with several activities.
     pub listed: usize,
 }
 
 impl KeptForHost {
-    /// All of it, in bytes.
+    /// Returns the sum of all, in bytes.
     pub fn bytes(&self) -> usize {
         self.arguments
             + self.results
@@ -41,7 +43,7 @@ impl KeptForHost {
 }
 
 impl Server {
-    /// What is kept for a host.
+    /// Returns what is kept for a host.
     #[doc(hidden)]
     pub fn kept_for(&self, host: IpAddr) -> KeptForHost {
         let place = self.hosts.find(HostName::at(&(host, 0).into()));
@@ -58,13 +60,14 @@ impl Server {
         }
     }
 
-    /// Short answers that wait to be sent.
+    /// Returns the number of short answers that wait to be sent.
     #[doc(hidden)]
     pub fn replies(&self) -> usize {
         self.answers.queue.len()
     }
 
-    /// The most bytes, for any client in the local scheme, of its results that are under way in fragments.
+    /// Returns the largest number of unacknowledged bytes of fragmented results, among the clients in the
+    /// local scheme.
     #[doc(hidden)]
     pub fn local_in_flight(&self) -> u32 {
         let local = self.table.entries().filter(|entry| entry.scheme() == Scheme::Local);
@@ -74,7 +77,7 @@ impl Server {
     /// Counts everything again.
     ///
     /// # Panics
-    /// When something is not as it was counted.
+    /// When a count is wrong.
     #[doc(hidden)]
     pub fn audit(&self) {
         let (mut total, mut receiving, mut lent) = (Amounts::default(), 0, 0);

@@ -1,6 +1,6 @@
-//! How many of something each host has, without a place for each host: a count-min sketch (Cormode &
-//! Muthukrishnan 2005). A count is never too small, and too large only for a host that shares both its cells
-//! with other hosts. Which hosts share cells depends on a secret of this incarnation.
+//! Counters for each host in constant memory: a count-min sketch (Cormode & Muthukrishnan 2005). Each host
+//! has two cells, which it can share with other hosts. A count is never too small, and is too large only for
+//! a host that shares both its cells. Which hosts share cells depends on a secret of this incarnation.
 
 use std::hash::Hasher;
 
@@ -8,7 +8,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 
 use super::hosts::HostName;
 
-/// Cells of each of the two rows.
+/// The number of cells in each of the two rows. A host has one cell in each row.
 const CELLS: usize = 1024;
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Counts {
         Counts { key, cells: vec![0; 2 * CELLS].into_boxed_slice() }
     }
 
-    /// Returns how many a host has, or more.
+    /// Returns the count of a host, or a larger number if the host shares both its cells.
     pub fn of(&self, host: HostName) -> u32 {
         self.places(host).map(|place| self.cells[place]).into_iter().min().unwrap_or(0)
     }

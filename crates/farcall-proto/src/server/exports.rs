@@ -9,8 +9,8 @@ use super::Export;
 pub(super) struct Exports {
     /// The exports, by ascending identifier.
     all: Vec<Export>,
-    /// The identifiers of each `Type` and of each `Type/instance`, in the order of export. The names are the
-    /// server's own.
+    /// The identifiers of the exports that answer to each `Type` and to each `Type/instance`, in the order of
+    /// export.
     named: HashMap<String, Vec<u64>>,
 }
 

@@ -1,7 +1,7 @@
 //! Handshakes at the server, which lead to a conversation's key (docs/protocol.md, "Handshake").
 //!
-//! The server keeps parts of a client's handshake only if the client has proven its address, and only for few
-//! clients. Once it has all parts, it puts a hash of the handshakes into the ticket, and keeps nothing.
+//! The server keeps parts of a client's handshake only if the client has proven its address, and only for a
+//! few clients. Once it has all parts, it puts a hash of both handshakes into the ticket, and keeps nothing.
 
 #[cfg(feature = "test-scheme")]
 mod keyed;
@@ -14,8 +14,8 @@ use crate::wire::{Bind, Handshake, Ticket};
 #[cfg(feature = "test-scheme")]
 pub(super) use keyed::Handshakes;
 
-/// What the answer to a bind says of handshakes: the server's, of which the part from `offset` on is sent,
-/// and how many bytes of the client's have arrived.
+/// The handshake field of an answer to a BIND: the server's handshake, of which the part from `offset` on is
+/// sent, and how many bytes of the client's handshake have arrived (`through`).
 #[derive(Debug, Default)]
 pub(super) struct OwnPart {
     bytes: Vec<u8>,
@@ -24,7 +24,7 @@ pub(super) struct OwnPart {
 }
 
 impl OwnPart {
-    /// The handshake from `offset` on. As much of it is written as fits.
+    /// Returns the handshake from `offset` on. The writer shortens it to what fits.
     pub fn on_wire(&self) -> Handshake<'_> {
         let total = self.bytes.len() as u32;
         let offset = self.offset.min(total);
@@ -32,7 +32,7 @@ impl OwnPart {
     }
 }
 
-/// What a server answers to the handshake in a bind.
+/// A server's answer to the handshake in a BIND.
 pub(super) struct Agreed {
     pub conversation: u64,
     pub ticket: Ticket<'static>,
@@ -42,8 +42,8 @@ pub(super) struct Agreed {
 }
 
 impl Server {
-    /// Answers the handshake in a bind that came from `from`, for which this ticket was made; `renewed` says
-    /// whether the ticket renews another.
+    /// Answers the handshake in a BIND that came from `from`. `ticket` was made for the answer, and `renewed`
+    /// says whether it renews another.
     pub(super) fn agree(
         &mut self,
         from: SocketAddr,
@@ -62,8 +62,8 @@ impl Server {
         }
     }
 
-    /// The key of a conversation in this scheme, by its ticket; `None` if the ticket's conversation is in
-    /// another scheme.
+    /// Returns the key of a conversation in this scheme, derived from its ticket. Returns `None` if the
+    /// ticket's conversation is in another scheme.
     pub(super) fn key_by(&self, scheme: Scheme, conversation: u64, ticket: &Ticket<'_>) -> Option<Key> {
         match scheme {
             Scheme::Open | Scheme::Local => {

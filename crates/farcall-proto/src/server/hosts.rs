@@ -1,9 +1,11 @@
-//! What peers make the server keep, counted by host. When there is no room, the host that has most of it pays
-//! (docs/protocol.md, "Bounds").
+//! Counts, for each host of clients, what the server keeps for it. When a budget is exceeded, the host for
+//! which the most is kept gives something up (docs/protocol.md, "Bounds").
 //!
 //! A host is an IPv4 address or an IPv6 /64, however many conversations it has. A conversation for which
-//! something is kept has its host's place in the table, so counting is one addition. A conversation for which
-//! nothing is kept has no place.
+//! something is kept remembers its host's place in this table, so counting is one addition.
+//!
+//! A conversation joins one client endpoint to one server endpoint. Its activities are numbered slots; in
+//! each, the client makes one call after the other. An exchange is a signal or a stream within a call.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 pub(super) enum Kept {
     /// Bytes of arguments that have not arrived completely.
     Arguments,
-    /// Bytes of results that left in one datagram.
+    /// Bytes of results that fit one datagram each.
     Results,
     /// Bytes of results that are being sent in fragments.
     Sending,
@@ -21,7 +23,7 @@ pub(super) enum Kept {
     Accessed,
     /// Calls for which anything is kept.
     Calls,
-    /// Activities beyond the first, in places of 16 bytes.
+    /// Memory of activities beyond the first, in units of 16 bytes.
     Activities,
     /// Bytes of memory of exchanges.
     Exchanges,
@@ -42,12 +44,12 @@ impl Kept {
 /// An amount of each kind.
 pub(super) type Amounts = [usize; PLACES];
 
-/// The length of an array by kind: a power of two, so that an element is found by a shift.
+/// The length of an array with an element for each kind. It is a power of two, so that an index is computed
+/// by a shift.
 const PLACES: usize = Kept::ALL.len().next_power_of_two();
 
-/// The name of a host, which pays for what is kept for its callers: an IPv4 address, or an IPv6 /64. The name
-/// is the upper half of the IPv6 address; if that is zero, as for mapped IPv4 addresses, it is the whole
-/// address.
+/// The name of a host: an IPv4 address, or an IPv6 /64. The name is the upper half of the IPv6 address. If
+/// that half is zero, as for mapped IPv4 addresses, the name is the whole address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostName(pub(super) [u64; 2]);
 
@@ -81,8 +83,8 @@ pub(super) struct Host {
     /// The number of the host's conversations for which something is kept.
     pub conversations: usize,
     pub kept: Amounts,
-    /// Calls for which something is kept, oldest first. An entry may be out of date: nothing is kept any
-    /// more, or the conversation has moved to another host.
+    /// Calls for which something is kept, oldest first. An entry can be out of date: nothing is kept for its
+    /// call any more, or the conversation has moved to another host.
     pub calls: VecDeque<(u64, u32)>,
     /// Calls whose arguments are arriving in fragments. An entry may be out of date.
     pub receiving: VecDeque<(u64, u32)>,
@@ -101,21 +103,22 @@ pub(super) struct Hosts {
     free: Vec<u32>,
     places: BTreeMap<HostName, u32>,
     total: Amounts,
-    /// The exponent of the unit, a power of two, in which amounts are compared: about a thousandth of the
-    /// budget.
+    /// For each kind, the exponent of the unit in which amounts are compared. The unit is a power of two,
+    /// about a thousandth of the budget.
     unit: [u32; PLACES],
     /// Hosts that have at least one unit, ordered by amount.
     order: [BTreeSet<(usize, u32)>; Kept::ALL.len()],
-    /// Hosts that have calls, each looked through in its turn, and the number of calls that are left of the
-    /// first host's turn.
+    /// Hosts that have calls in their lists. The hosts take turns; in its turn, all calls of a host are
+    /// looked at.
     turns: VecDeque<u32>,
+    /// The number of calls that are left in the first host's turn.
     left: usize,
     /// The number of entries in all hosts' lists of calls.
     pub listed: usize,
 }
 
 impl Hosts {
-    /// Makes an empty table. `budgets` say in which units amounts are compared.
+    /// Makes an empty table. Amounts of a kind are compared in units of about a thousandth of its budget.
     pub fn new(budgets: Amounts) -> Hosts {
         let unit = budgets.map(|budget| budget.max(1).ilog2().saturating_sub(10));
         Hosts { unit, ..Hosts::default() }
@@ -141,8 +144,8 @@ impl Hosts {
         place
     }
 
-    /// Notes that nothing is kept any more for a conversation of a host, or that the conversation has moved;
-    /// `kept` is what was kept for it.
+    /// Notes that nothing is kept any more for a conversation of a host, or that the conversation has moved
+    /// to another host. `kept` is what was kept for the conversation.
     pub fn leave(&mut self, place: u32, kept: &Amounts) {
         for kind in Kept::ALL {
             self.recount(place, kind, kept[kind as usize], 0);
@@ -158,7 +161,8 @@ impl Hosts {
         }
     }
 
-    /// Counts that a thing which is kept for a host had the amount `from`, and now has the amount `to`.
+    /// Corrects the counts after a thing that is kept for a host has changed from the amount `from` to the
+    /// amount `to`.
     #[inline(always)]
     pub fn recount(&mut self, place: u32, kind: Kept, from: usize, to: usize) {
         let total = &mut self.total[kind as usize];
@@ -192,7 +196,8 @@ impl Hosts {
         self.places.get(&name).copied()
     }
 
-    /// Counts the hosts, and what is kept for all, again.
+    /// Checks the counts against the hosts, and returns the number of hosts and what is kept for all. For
+    /// tests.
     pub fn audit(&self) -> (usize, Amounts) {
         let listed: usize = self.all.iter().map(|host| host.calls.len()).sum();
         assert_eq!(listed, self.listed, "calls that are listed");
@@ -211,12 +216,13 @@ impl Hosts {
         self.all[place as usize].kept[kind as usize]
     }
 
-    /// Returns the host for which most is kept. If all have less than a unit, returns any that has something.
+    /// Returns the host for which the most of a kind is kept. If all have less than a unit, returns any host
+    /// that has something.
     pub fn heaviest(&self, kind: Kept) -> Option<u32> {
         self.order[kind as usize].last().map(|(_, place)| *place).or_else(|| self.first(kind))
     }
 
-    /// Returns the first host for which any is kept.
+    /// Returns the first host in the table for which anything of a kind is kept.
     pub fn first(&self, kind: Kept) -> Option<u32> {
         self.all.iter().position(|host| host.kept[kind as usize] > 0).map(|place| place as u32)
     }
@@ -252,7 +258,7 @@ impl Hosts {
     }
 
     /// Takes the next call out of the hosts' lists, in turn, and returns it with its host's place. A call
-    /// that is put back comes again after all others.
+    /// that is [put back](Hosts::list) is taken again only after all others.
     pub fn next(&mut self) -> Option<(u32, (u64, u32))> {
         loop {
             let place = *self.turns.front()?;

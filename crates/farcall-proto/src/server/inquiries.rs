@@ -1,5 +1,6 @@
-//! Bounds how many frames about earlier calls (PROBE, CANCEL, a repeated CALL) of one host are acted on in a
-//! time. A datagram may hold thousands, and each takes as long as a small call (docs/protocol.md, "Bounds").
+//! Bounds how many inquiries from one host the server acts on in a period. Inquiries are frames about earlier
+//! calls: PROBE, CANCEL, and a repeated CALL. A datagram can hold thousands of them, and each takes as long
+//! as a small call (docs/protocol.md, "Bounds").
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,27 +9,30 @@ use super::counts::Counts;
 use super::hosts::HostName;
 use crate::Time;
 
-/// The most such frames of one host that are acted on in each period, besides the first of each datagram.
-const MOST: u32 = 2048;
-const TIME: Duration = Duration::from_millis(125);
+/// The maximum number of inquiries from one host that are acted on in each period, besides the first of each
+/// datagram.
+const MAX_PER_PERIOD: u32 = 2048;
+/// The period.
+const PERIOD: Duration = Duration::from_millis(125);
 
 #[derive(Debug)]
 pub(super) struct Inquiries {
-    /// How many frames of each host were acted on since `began`.
+    /// How many inquiries from each host were acted on since `began`.
     counts: Counts,
     began: Time,
-    /// How many such frames the datagram that is being read had so far, and how many of them are acted on.
+    /// How many inquiries the datagram that is being read had so far.
     seen: u32,
+    /// How many inquiries of that datagram are acted on.
     allowed: u32,
 }
 
 impl Inquiries {
-    /// Makes empty counts, kept by a secret key.
+    /// Makes empty counts. The secret `key` decides how hosts are hashed.
     pub fn new(key: [u8; 16]) -> Inquiries {
         Inquiries { counts: Counts::new(key), began: Time::default(), seen: 0, allowed: 1 }
     }
 
-    /// Counts one more such frame in the datagram from `from`, and returns whether it is acted on.
+    /// Counts one more inquiry in the datagram from `from`, and returns whether to act on it.
     #[inline]
     pub fn take(&mut self, now: Time, from: &SocketAddr) -> bool {
         self.seen = self.seen.saturating_add(1);
@@ -40,23 +44,23 @@ impl Inquiries {
 
     #[cold]
     fn look_up(&mut self, now: Time, from: &SocketAddr) {
-        if now.since(self.began) >= TIME {
+        if now.since(self.began) >= PERIOD {
             self.began = now;
             self.counts.clear();
         }
-        self.allowed = 1 + MOST.saturating_sub(self.counts.of(HostName::at(from)));
+        self.allowed = 1 + MAX_PER_PERIOD.saturating_sub(self.counts.of(HostName::at(from)));
     }
 
-    /// Whether a frame of this datagram was not acted on.
+    /// Returns whether an inquiry of this datagram was not acted on.
     #[inline]
     pub fn are_spent(&self) -> bool {
         self.seen > self.allowed
     }
 
-    /// Ends the datagram, and counts its frames for its host.
+    /// Ends the datagram, and counts its inquiries for its host.
     #[inline]
     pub fn end(&mut self, from: &SocketAddr) {
-        // The first frame of each datagram is free.
+        // The first inquiry of each datagram does not count.
         let counted = self.seen.min(self.allowed).saturating_sub(1);
         if counted > 0 {
             self.counts.add(HostName::at(from), counted);

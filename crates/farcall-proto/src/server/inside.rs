@@ -1,4 +1,4 @@
-//! What the serving end keeps for a call in which something passes besides its arguments and its result.
+//! The server's state for a call with exchanges: the signals and streams that pass while the call runs.
 
 use crate::exchange::{Exchanges, Idle};
 use crate::{Mutant, Time};
@@ -6,7 +6,7 @@ use crate::{Mutant, Time};
 /// The lowest number of an exchange that a server opens.
 const LOWEST: u32 = 2;
 
-/// The exchanges of a call.
+/// The exchanges of a call, with their timer and the memory that they take.
 #[derive(Debug)]
 pub(super) enum Inside {
     Active(Box<Active>),
@@ -18,7 +18,7 @@ pub(super) enum Inside {
 #[derive(Debug)]
 pub(super) struct Active {
     pub exchanges: Exchanges,
-    /// When they are next looked at, which the server's timers have too.
+    /// When the exchanges have something to do next, if they have. The server's timers hold this time too.
     pub timer: Option<Time>,
     /// Bytes of memory that were counted for the host.
     counted: usize,

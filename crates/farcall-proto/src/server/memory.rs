@@ -1,5 +1,10 @@
-//! What the server lets go, and when: results that were acknowledged, held long enough or over
-//! budget, fragments over budget, buffers to be used again (docs/memory-protocol.md).
+//! Frees what the server keeps of calls: results that were acknowledged, were held long enough or exceed a
+//! budget, and unfinished arguments that exceed theirs. Also keeps empty buffers for reuse
+//! (docs/memory-protocol.md).
+//!
+//! A conversation joins one client endpoint to one server endpoint. Its activities are numbered slots; in
+//! each, the client makes one call after the other. An access is a call that reads or writes exported memory.
+//! A host is a machine, known by its IP address.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -16,55 +21,59 @@ use crate::transfer;
 use crate::wire::CallHead;
 use crate::{ACCESSES, Failure, Kind, Mutant, Ran, Rule, ServerConfig, Time, address};
 
-/// What an assembly costs besides its bytes, for the budget.
+/// What arguments that arrive in fragments cost besides their bytes, as counted in their budget, in bytes.
 pub(super) const ASSEMBLY: usize = 256;
 
-/// Activities that may have something held, or are not idle long enough to give their memory back.
+/// The maximum number of calls, over all clients, for which the server keeps anything.
 pub(super) const MAX_WORKS: usize = 1 << 18;
 
-/// Activities beyond the first that are remembered, at the least, of all conversations together.
+/// The server remembers at least this many activities beyond the first ones, over all conversations, even if
+/// it is configured for few conversations.
 const LEAST_SLOTS: usize = 1 << 16;
 
-/// The least time between two looks for silent clients.
-const GRAIN: Duration = Duration::from_millis(5);
+/// A sweep goes through kept calls, frees old ones and looks for silent clients. A sweep that is due only
+/// because a client may have been silent for too long comes at least this long after the last one.
+const MIN_SWEEP_GAP: Duration = Duration::from_millis(5);
 
-/// How many of them are looked at in one go: by the timer, and for room.
-const SLICE: usize = 4096;
-const LOOKS: usize = 1024;
+/// The maximum number of kept calls that one sweep looks at.
+const MAX_SWEPT: usize = 4096;
+/// The maximum number of kept calls that are looked at to make room for a new result.
+const MAX_LOOKS: usize = 1024;
 
-/// The results of a receiver that has not spoken of any for so long are not being transferred.
-const STANDS_STILL: Duration = Duration::from_secs(1);
+/// If a client has acknowledged nothing for this long, the transfer of results to it counts as stopped.
+const STOPPED_AFTER: Duration = Duration::from_secs(1);
 
-/// How long whoever is sent results of accesses may be silent while others wait, who asks every second; and
-/// how often that is looked at.
-const FALLS_SILENT: Duration = Duration::from_secs(2);
-const CROWDED: Duration = Duration::from_millis(250);
+/// While other accesses wait for room, the result of an access is dropped if its client has been silent for
+/// this long. (A client that waits asks every second.)
+const SILENT_AFTER: Duration = Duration::from_secs(2);
+/// How often the server looks for such clients while accesses wait for room.
+const CROWDED_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Who fetches results while there is no room for others' is to do so at this rate, in bytes a second: 2
-/// Mbit/s.
-const SLOWEST: u64 = 256 << 10;
+/// While there is no room for others' results, a client must fetch its own at this rate at least, in bytes a
+/// second (2 Mbit/s).
+const MIN_FETCH_RATE: u64 = 256 << 10;
 
-/// A conversation's least share is this part of a budget: what it keeps within it is let go only if its host
-/// keeps most.
+/// A conversation's least share of a budget is one in this many. What the server keeps for a conversation
+/// within its least share is dropped last.
 const LEAST_SHARE: usize = 4096;
 
-/// A host's least share of the budget for results of accesses, while they are sent, is one in this many, or
-/// one result if that is longer.
+/// A host's least share of the budget for results of accesses that are being sent is one in this many, or one
+/// result if that is longer.
 const LEAST_SHARE_OF_ACCESSES: usize = 64;
 
-/// Calls, or conversations, of one host among which the one that pays is sought.
+/// The maximum number of one host's calls or conversations that are compared to choose the one to drop.
 const CANDIDATES: usize = 64;
 
-/// Activities that are looked at for one ACK.
+/// The maximum number of activities that are looked at for one ACK.
 const LOOKS_FOR_AN_ACK: u64 = 256;
 
-/// A list of a host's may have so many entries that are of no use any more.
+/// A host's list is cleaned up when it has this many more entries than it needs.
 pub(super) const LIST_SLACK: usize = 64;
 
 const SPARE_BUFFERS: usize = 1024;
 pub(super) const SPARE_BYTES: usize = crate::spares::SHORTEST;
 
-/// What may be kept of each kind, for all.
+/// Returns the budget for each kind of thing that is kept, over all hosts.
 pub(super) fn budgets(config: &ServerConfig) -> Amounts {
     let mut budgets = Amounts::default();
     budgets[Kept::Arguments as usize] = config.reassembly_budget;
@@ -78,7 +87,7 @@ pub(super) fn budgets(config: &ServerConfig) -> Amounts {
 }
 
 impl Server {
-    /// Lets go of what was held long enough.
+    /// Frees what was held long enough, and acts on the other timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         if !self.all_inside.timers.is_empty() {
             self.look_inside(now);
@@ -93,29 +102,30 @@ impl Server {
         self.note_absence(now);
         self.spare.long.trim(now);
         let crowded = std::mem::take(&mut self.sending.crowded);
-        let (all, slice) = (self.hosts.listed as u32, self.hosts.listed.min(SLICE) as u32);
-        let mut silent = None;
+        let (all, slice) = (self.hosts.listed as u32, self.hosts.listed.min(MAX_SWEPT) as u32);
+        let mut soonest = None;
         for _ in 0..slice {
             let Some((host, call)) = self.hosts.next() else {
                 break;
             };
-            if self.sweep_one(now, host, call, crowded, &mut silent) {
+            if self.sweep_one(now, host, call, crowded, &mut soonest) {
                 self.hosts.list(host, call);
             }
         }
         let round = (self.config.hold / 2).min(limit(PATIENCE));
-        // Who is looked at in turn is looked at often enough for silences to end in time.
+        // If one sweep does not reach all calls, the sweeps follow each other so closely that silent clients
+        // are noticed in time.
         let round = if all > slice && self.unfinished > 0 { round.min(interval(PATIENCE)) } else { round };
         let next = (self.hosts.listed > 0).then(|| now + round.saturating_mul(slice) / all);
         self.set_sweep(
-            next.map(|next| silent.map_or(next, |silent: Time| next.min(silent.max(now + GRAIN)))),
+            next.map(|next| soonest.map_or(next, |due: Time| next.min(due.max(now + MIN_SWEEP_GAP)))),
         );
     }
 
-    /// Lets go of what is kept of a call if it was held for long, or if it is an access whose result keeps
-    /// others waiting (`crowded`). Cancels the call if the server executes it and its client is silent.
-    /// Returns whether anything is still kept of the call for `host`. `soonest` becomes the time at which the
-    /// next client may have been silent for too long.
+    /// Frees what is kept of a call if it was held long enough. While accesses wait for room (`crowded`),
+    /// also frees the result of an access whose client is silent or too slow. Cancels the call if the server
+    /// executes it and its client is silent. Returns whether anything is still kept of the call for `host`.
+    /// Lowers `soonest` to the time at which the call's client will have been silent for too long.
     fn sweep_one(
         &mut self,
         now: Time,
@@ -127,7 +137,7 @@ impl Server {
         let Some((place, more)) = self.table.of_host(conversation, host) else { return false };
         let Some(work) = more.activities.work(activity) else { return false };
         let old = now.since(work.since) >= self.config.hold;
-        let waits_in_vain = now.since(work.since.max(more.spoke)) >= FALLS_SILENT || now > more.due;
+        let waits_in_vain = now.since(work.since.max(more.spoke)) >= SILENT_AFTER || now > more.due;
         let over = old || crowded && work.is_accessed() && waits_in_vain;
         let sequence = work.position.sequence;
         match work.phase {
@@ -138,7 +148,8 @@ impl Server {
                 return true;
             }
             _ if !over => return true,
-            // Its arguments never came. It is refused, and its caller hears so if it asks.
+            // The call's arguments never arrived completely. It counts as refused, and its caller is told so
+            // if it asks.
             Phase::Receiving => self.set_last(place, activity, Last::new(sequence, true)),
             Phase::Done(_) | Phase::Over => {}
         }
@@ -146,7 +157,8 @@ impl Server {
         false
     }
 
-    /// The caller has had the result, or it was held long enough: its bytes go, the number stays.
+    /// Frees the result, the fragments and the exchanges of an activity's last call. The server still
+    /// remembers the call's number.
     pub(super) fn release(&mut self, place: usize, activity: u32) {
         if self.has_inside(place, activity) {
             self.end_inside(place, activity);
@@ -185,7 +197,7 @@ impl Server {
         self.wake_next(place);
     }
 
-    /// Lets go of all that is kept of an activity's last call. Its number stays.
+    /// Frees everything that is kept of an activity's last call except its number.
     fn forget_work(&mut self, place: usize, activity: u32) {
         self.release(place, activity);
         self.drop_work(place, activity);
@@ -205,9 +217,9 @@ impl Server {
         }
     }
 
-    /// Releases results of calls below `low`, which have all ended at the caller. For each such call one
-    /// activity is looked at, in turn, so that an ACK costs no more than the calls that it reports, and no
-    /// more than a few datagrams.
+    /// Frees results of calls with numbers below `low`, which have all ended at the caller. For each number
+    /// that `low` has advanced, looks at one activity, in turn. So an ACK costs no more than the calls that
+    /// it reports, and no more than a few datagrams.
     pub(super) fn release_below(&mut self, place: usize, low: u64) {
         let Some(more) = &mut self.table.at_mut(place).more else { return };
         let round = 1 + more.activities.used as u64;
@@ -228,12 +240,13 @@ impl Server {
         }
     }
 
-    /// How many bytes a conversation is being sent in fragments.
+    /// Returns how many bytes of results the conversation is being sent in fragments.
     fn sending_at(&self, place: usize) -> usize {
         self.table.at(place).more.as_ref().map_or(0, |more| more.kept(Kept::Sending))
     }
 
-    /// The bytes of a message whose fragments have all come: its call is to run.
+    /// Takes the arguments of a call whose fragments have all arrived. From now on the call counts as
+    /// executing.
     pub(super) fn assembled(&mut self, place: usize, activity: u32) -> Vec<u8> {
         let Some(incoming) = self.end_assembly(place, activity) else { return Vec::new() };
         if let Some(more) = &mut self.table.at_mut(place).more
@@ -245,7 +258,8 @@ impl Server {
         incoming.into_bytes()
     }
 
-    /// Takes the arguments of a call that are arriving, all of them or some, out of what is kept.
+    /// Takes out the arguments of a call, complete or not, that were arriving in fragments, and no longer
+    /// counts them as kept.
     pub(super) fn end_assembly(&mut self, place: usize, activity: u32) -> Option<Box<transfer::Incoming>> {
         let entry = self.table.at_mut(place);
         let more = entry.more.as_mut()?;
@@ -257,9 +271,9 @@ impl Server {
         Some(incoming)
     }
 
-    /// Keeps arguments that are arriving within their budget by refusing calls of the host that has most of
-    /// them. First goes a call of the conversation that has most, if that is more than its least share, and
-    /// rather one of which nothing came lately.
+    /// Keeps arguments that are arriving within their budget, by refusing calls of the host that has the most
+    /// bytes of them. Refuses first a call of the host's conversation that has the most, if that is more than
+    /// its least share, and prefers a call of which nothing arrived lately.
     pub(super) fn enforce_reassembly(&mut self, now: Time) {
         while self.hosts.total(Kept::Arguments) > self.config.reassembly_budget
             && !self.config.mutant.breaks(Rule::UnfinishedKept)
@@ -274,7 +288,8 @@ impl Server {
         }
     }
 
-    /// Chooses, among the calls of the heaviest host whose arguments are arriving, the one to refuse.
+    /// Chooses the call to refuse: of the host for which the most bytes of arguments are kept, a call whose
+    /// arguments are arriving.
     fn unfinished_that_pays(&mut self) -> Option<(usize, u32)> {
         let share = self.config.reassembly_budget / LEAST_SHARE;
         let host = self.heaviest(Kept::Arguments)?;
@@ -289,7 +304,7 @@ impl Server {
         candidates(&mut hosts.at_mut(host).receiving, |call| rank(table, call))
     }
 
-    /// The host that pays for what is kept of this kind.
+    /// Returns the host for which the most of this kind is kept. That host has to give something up.
     fn heaviest(&self, kind: Kept) -> Option<u32> {
         if self.config.mutant.breaks(Rule::NoShareOfHosts) {
             self.hosts.first(kind)
@@ -298,8 +313,8 @@ impl Server {
         }
     }
 
-    /// Keeps the number of activities of all conversations within bounds: of the host that has most, an idle
-    /// conversation with many activities is forgotten.
+    /// Keeps the number of activities of all conversations within bounds, by forgetting an idle conversation
+    /// with many activities, of the host that has the most activities.
     #[inline]
     pub(super) fn enforce_slots(&mut self, now: Time) {
         if self.hosts.total(Kept::Activities) > LEAST_SLOTS {
@@ -324,8 +339,8 @@ impl Server {
         }
     }
 
-    /// Keeps results within their budgets when the result of `latest` has been added, or has begun to be sent
-    /// in fragments. The oldest of the host that has most go first.
+    /// Keeps results within their budgets when the result of the call `latest` has been added, or has begun
+    /// to be sent in fragments. Drops the oldest results of the host that has the most bytes of them.
     #[inline]
     pub(super) fn enforce_held(&mut self, now: Time, latest: (u64, u32)) {
         if self.hosts.total(Kept::Results) > self.config.held_budget
@@ -341,10 +356,10 @@ impl Server {
         self.shed_sending(now, latest);
     }
 
-    /// Lets go of results held of calls that are over, of the host that has most. Conversations within their
-    /// least share are spared if others of the host hold more.
+    /// Drops results of calls that have ended, of the host that has the most, until the budget is kept.
+    /// Spares conversations within their least share if others of the host hold more.
     pub(super) fn shed_kept(&mut self, kind: Kept, budget: usize, latest: (u64, u32)) {
-        let looks = (2 * self.hosts.listed).min(LOOKS);
+        let looks = (2 * self.hosts.listed).min(MAX_LOOKS);
         for look in 0..looks {
             if self.hosts.total(kind) <= budget {
                 return;
@@ -367,17 +382,19 @@ impl Server {
         }
     }
 
-    /// What is being sent in fragments has budgets of its own: beyond one it is let go if it stands still,
-    /// for it is not kept for fear of loss; beyond the other also if it is fetched too slowly, and if that is
-    /// not enough [one makes way](Server::make_way).
+    /// Keeps results that are being sent in fragments within two budgets. Beyond `held_budget`, drops those
+    /// whose transfer has stopped. Beyond `sending_budget`, also drops those that are fetched too slowly, and
+    /// if that is not enough, [another result](Server::make_way).
     fn shed_sending(&mut self, now: Time, latest: (u64, u32)) {
         let budget = self.config.held_budget;
         let unbounded = self.config.mutant.breaks(Rule::SendingUnbounded);
         let most = if unbounded { usize::MAX } else { self.config.sending_budget };
-        // Not whenever a call ends while something long is being sent.
-        let looks = self.hosts.total(Kept::Sending) > budget && now.since(self.sweep.looked) >= CROWDED;
+        // This bounds how often the search runs: not each time that a call ends while something long is being
+        // sent.
+        let looks =
+            self.hosts.total(Kept::Sending) > budget && now.since(self.sweep.looked) >= CROWDED_INTERVAL;
         self.sweep.looked = if looks { now } else { self.sweep.looked };
-        for _ in 0..self.hosts.listed.min(LOOKS) {
+        for _ in 0..self.hosts.listed.min(MAX_LOOKS) {
             let sent = looks && self.hosts.total(Kept::Sending) > budget;
             let full = self.hosts.total(Kept::Sending) > most;
             if !(sent || full) {
@@ -387,7 +404,7 @@ impl Server {
             let Some(place) = self.table.find(conversation) else { continue };
             let Some(more) = &self.table.at(place).more else { continue };
             let Some(work) = more.activities.work(activity) else { continue };
-            let still = now.since(work.since.max(more.spoke)) >= STANDS_STILL;
+            let still = now.since(work.since.max(more.spoke)) >= STOPPED_AFTER;
             let goes = work.outgoing.is_some() && (still || full && now > more.due);
             if goes && (conversation, activity) != latest {
                 self.forget_work(place, activity);
@@ -400,10 +417,10 @@ impl Server {
         }
     }
 
-    /// Makes room for a result that has just become ready to be sent. If another host is being sent more than
-    /// the result's own host, the conversation of that host that is being sent most gives way. Otherwise a
-    /// conversation of the same host that is being sent more gives way; if there is none, the new result
-    /// does, unless it is the only one.
+    /// Makes room for a result that has just become ready to be sent. If another host is being sent more
+    /// bytes than the result's own host, drops results of the conversation of that host that is being sent
+    /// the most. Otherwise drops results of a conversation of the same host that is being sent more. If there
+    /// is none, drops the new result, unless it is the only one.
     fn make_way(&mut self, most: usize, (conversation, activity): (u64, u32)) {
         let Some(place) = self.table.find(conversation) else { return };
         let Some(own) = self.table.at(place).more.as_ref().map(|more| more.host) else { return };
@@ -437,9 +454,10 @@ impl Server {
         }
     }
 
-    /// The conversation of a host that is being sent most, of those that have the oldest calls.
+    /// Returns the conversation of a host that is being sent the most bytes, among those with the oldest
+    /// calls.
     fn sent_most(&self, host: u32) -> Option<usize> {
-        let calls = self.hosts.at(host).calls.iter().take(LOOKS);
+        let calls = self.hosts.at(host).calls.iter().take(MAX_LOOKS);
         let places = calls.filter_map(|(conversation, _)| self.table.of_host(*conversation, host));
         let heaviest = places.map(|(place, more)| (more.kept(Kept::Sending), place)).max();
         heaviest.filter(|(bytes, _)| *bytes > 0).map(|(_, place)| place)
@@ -451,10 +469,10 @@ impl Server {
         }
     }
 
-    /// Whether an access from `from` with a result of `len` bytes may be executed now, or has to wait until
-    /// less of other accesses' results is being sent. The budget is shared in the order of arrival; beyond it
-    /// as many bytes again are kept for least shares, one for each host. While an access waits,
-    /// [`Server::handle_timeout`] lets go of results whose clients have fallen silent, which may make room.
+    /// Returns whether an access from `from` with a result of `len` bytes may be executed now. If not, the
+    /// access has to wait until less of other accesses' results is being sent. The budget is given out in the
+    /// order of arrival. As many bytes again are reserved for hosts that are within their least share. While
+    /// an access waits, [`Server::handle_timeout`] drops results whose clients have fallen silent.
     pub fn has_room(&mut self, now: Time, from: &SocketAddr, len: usize) -> bool {
         let (budget, total) = (self.config.held_budget, self.hosts.total(Kept::Accessed));
         let own = self.hosts.find(HostName::at(from)).map_or(0, |host| self.hosts.kept(host, Kept::Accessed));
@@ -462,12 +480,12 @@ impl Server {
         let has = total == 0 || total + len <= budget || within_share && total + len <= 2 * budget;
         if !has {
             self.sending.crowded = true;
-            self.set_sweep(self.sweep.due.map(|at| at.min(now + CROWDED)));
+            self.set_sweep(self.sweep.due.map(|at| at.min(now + CROWDED_INTERVAL)));
         }
         has
     }
 
-    /// A forgotten conversation's memory.
+    /// Frees the memory of a conversation that was forgotten.
     pub(super) fn dissolve(&mut self, conversation: u64, more: More) {
         let (host, kept) = (more.host, more.kept);
         for work in more.activities.into_works() {
@@ -481,7 +499,7 @@ impl Server {
         self.hosts.leave(host, &kept);
     }
 
-    /// An empty buffer for a result of about `len` bytes, used before if there is one.
+    /// Returns an empty buffer for a result of about `len` bytes. Reuses an earlier one if there is one.
     #[inline]
     pub fn buffer(&mut self, now: Time, len: usize) -> Vec<u8> {
         if len > SPARE_BYTES
@@ -492,7 +510,7 @@ impl Server {
         self.spare.buffers.pop().unwrap_or_default()
     }
 
-    /// Takes back the buffer of arguments or of a result.
+    /// Takes back the buffer of arguments or of a result, for reuse.
     #[inline(always)]
     pub fn recycle(&mut self, mut buffer: Vec<u8>) {
         if buffer.capacity() > SPARE_BYTES {
@@ -504,17 +522,17 @@ impl Server {
         }
     }
 
-    /// Converts a time to eighths of a second, shifted left by two bits, which are left for other use. That
-    /// is fine enough to tell which conversation was idle longest.
+    /// Converts a time to units of an eighth of a second, shifted left by two bits; the two low bits have
+    /// another use. The units are fine enough to tell which conversation was idle longest.
     #[inline]
     pub(super) fn coarse(&self, now: Time) -> u32 {
         ((now.as_nanos() / UNIT.as_nanos() as u64) << 2) as u32
     }
 }
 
-/// Returns what stands in a host's `list` for the entry of the greatest rank. A few of the first entries are
-/// looked at and go to the end of the list, so that the next look is at others. Entries that have no rank are
-/// of no use any more, and leave the list.
+/// Returns what `rank` gives for the entry of the greatest rank in a host's `list`. Looks only at some of the
+/// first entries and moves them to the end, so that the next search looks at others. Entries for which `rank`
+/// returns `None` are out of date and leave the list.
 fn candidates<C: Copy, R: PartialOrd, T>(
     list: &mut VecDeque<C>,
     mut rank: impl FnMut(C) -> Option<(R, T)>,
@@ -536,26 +554,27 @@ fn candidates<C: Copy, R: PartialOrd, T>(
 }
 
 impl More {
-    /// So many bytes more are being sent in fragments. There is time for all of them, but who is late stays
-    /// late.
+    /// Extends the time in which the client must fetch what it is being sent, because this many bytes are
+    /// added. A client that is late already stays late.
     pub(super) fn begin_to_send(&mut self, now: Time, bytes: usize) {
-        let at_slowest = |bytes: usize| Duration::from_millis(bytes as u64 * 1000 / SLOWEST);
+        let at_slowest = |bytes: usize| Duration::from_millis(bytes as u64 * 1000 / MIN_FETCH_RATE);
         let others = self.kept(Kept::Sending);
-        let before = if others == 0 { now + FALLS_SILENT } else { self.due };
-        self.due = (before + at_slowest(bytes)).min(now + FALLS_SILENT + at_slowest(others + bytes));
+        let before = if others == 0 { now + SILENT_AFTER } else { self.due };
+        self.due = (before + at_slowest(bytes)).min(now + SILENT_AFTER + at_slowest(others + bytes));
     }
 }
 
 impl Work {
-    /// Whether nothing but its result is left of the call that it is of.
+    /// Returns whether nothing but the result is left of the call, so that the activity's next call can reuse
+    /// this record.
     #[inline]
     pub(super) fn may_be_taken_over(&self) -> bool {
-        // One comparison for all three, because every call is asked.
+        // One comparison serves for all three fields, because this runs for every call.
         let parts = address(&self.outgoing) | address(&self.incoming) | address(&self.inside);
         self.phase != Phase::Running && parts == 0
     }
 
-    /// It is of another call, which the user has.
+    /// Makes the record that of a new call, which the server now executes.
     #[inline]
     pub(super) fn begin(&mut self, now: Time, head: &CallHead, mutant: Mutant) {
         self.position = head.position;
@@ -682,7 +701,7 @@ mod tests {
     #[test]
     fn the_due_time_covers_all_results_that_are_being_sent_and_is_not_reset_when_it_has_passed() {
         // The bytes that a client has to fetch in a second.
-        const SECOND: usize = SLOWEST as usize;
+        const SECOND: usize = MIN_FETCH_RATE as usize;
         let mut hosts = Hosts::new(Amounts::default());
         let mut more = More::new(hosts.enter(HostName::of([1, 0])));
         let mut begin = |more: &mut More, now, bytes| {

@@ -5,22 +5,22 @@
 //! | `table.rs` | the conversations, 64 bytes for each that is idle |
 //! | `activities.rs` | the activities of a conversation, as many as were used |
 //! | `work.rs` | a call that is not over: arguments, phase, held result |
-//! | `more.rs` | what a conversation has besides while it is not idle |
+//! | `more.rs` | the further state of a conversation that is not idle |
 //! | `exports.rs` | the exports, by identifier and by name |
 //! | `admit.rs` | tickets, challenges, binding: who may call at all |
 //! | `handshake.rs` | how both ends agree on a conversation's key |
-//! | `receive.rs` | what each frame from a caller means |
+//! | `receive.rs` | acting on each frame from a client |
 //! | `arguments.rs` | arguments that arrive in fragments |
-//! | `exchanges.rs` | what passes inside calls;  `inside.rs`: what is kept for it |
+//! | `exchanges.rs` | calls with exchanges (signals, streams); `inside.rs` holds their state |
 //! | `reading.rs` | calls that change nothing |
 //! | `send.rs` | results, their fragments, short answers |
 //! | `hosts.rs` | what peers make the server keep, counted by host |
-//! | `counts.rs` | the conversations and the waiting answers of each host |
+//! | `counts.rs` | counters for each host |
 //! | `audit.rs` | checks of what is kept, for tests |
 //! | `share.rs` | which calls wait until their clients have fetched other results |
 //! | `silence.rs` | calls of clients that are silent for too long |
 //! | `inquiries.rs` | how many frames about earlier calls of one host are acted on |
-//! | `memory.rs` | the memory of calls: taken when one begins, freed in time |
+//! | `memory.rs` | frees what is kept of calls, in time and within budgets |
 
 mod activities;
 mod admit;
@@ -67,7 +67,7 @@ pub use send::SHORT;
 use table::Table;
 use work::{GIVEN_UP, Work};
 
-/// Returns the user's name of a call.
+/// Returns the key by which the server's user names a call.
 fn key(conversation: u64, position: Position) -> CallKey {
     CallKey { conversation, activity: position.activity, sequence: position.sequence }
 }
@@ -88,7 +88,7 @@ pub struct Export {
 /// A call to execute.
 #[derive(Debug)]
 pub struct Incoming<'a> {
-    /// The name of the call. Every call is to be given to [`Server::finish`] with it.
+    /// The key that names the call. Give it to [`Server::finish`] when the call has ended.
     pub key: CallKey,
     /// The export that the call names, which exists.
     pub export: u64,
@@ -98,15 +98,15 @@ pub struct Incoming<'a> {
     pub deadline: Option<Time>,
     /// The trace context.
     pub trace: Option<Trace>,
-    /// Whether this is a reading that was executed before. It must not be said then that the call did not
-    /// run.
+    /// Whether this is a reading (a call that changes nothing) that was executed before. Then a failure must
+    /// not say that the call did not run.
     pub again: bool,
     /// The arguments, borrowed from the datagram if they came in one.
     pub args: Cow<'a, [u8]>,
 }
 
 impl Incoming<'_> {
-    /// Copies the arguments, so that the call may outlive its datagram.
+    /// Copies the arguments if they are borrowed, so that the call can outlive its datagram.
     pub fn into_owned(self) -> Incoming<'static> {
         Incoming { args: Cow::Owned(self.args.into_owned()), ..self }
     }
@@ -117,11 +117,10 @@ impl Incoming<'_> {
 pub enum Request<'a> {
     /// Execute this call, or refuse it, and then call [`Server::finish`].
     Call(Incoming<'a>),
-    /// Give these bytes to that export, which exists. They belong to no call: they may be a repetition, may
-    /// have been reordered, and nobody waits for an answer.
+    /// Give these bytes to that export, which exists. They belong to no call. They can come twice or out of
+    /// order, and nobody waits for an answer.
     Post(u64, &'a [u8]),
-    /// The caller of this unfinished call has given it up. The call is still to be finished, if only to say
-    /// that it is over.
+    /// The caller of this unfinished call has given it up. [`Server::finish`] must still be called for it.
     Cancel(CallKey),
 }
 
@@ -132,7 +131,7 @@ pub enum Finish {
     Result,
     /// The payload is a declared exception.
     Exception,
-    /// The call failed, and the payload is not sent. (Boxed, so that the other values are one word.)
+    /// The call failed, and the payload is not sent. (The failure is boxed to keep this type small.)
     Failed(Box<Failure>),
 }
 
@@ -149,13 +148,13 @@ pub struct Transmit {
     pub to: SocketAddr,
     /// The number of bytes that were written.
     pub len: usize,
-    /// Bytes to insert into what was written. Only clients on this machine get such datagrams, and only with
-    /// results of [`Server::finish_around`].
+    /// Bytes to insert into what was written. Only datagrams to clients on this machine have them, and only
+    /// for results of [`Server::finish_around`].
     pub insert: Option<Insert>,
 }
 
 impl Transmit {
-    /// Returns the datagram in one piece; `out` has what was written.
+    /// Returns the datagram in one piece. `out` is the buffer that was written.
     pub fn gather(&self, out: &[u8]) -> Vec<u8> {
         let mut datagram = out[..self.len].to_vec();
         if let Some(Insert { at, bytes }) = &self.insert {
@@ -178,9 +177,9 @@ pub struct Stats {
     pub dropped: u64,
     /// Bytes of the datagrams written.
     pub bytes_sent: u64,
-    /// Calls that came again and were not executed again.
+    /// Repeated calls that were not executed again.
     pub duplicates: u64,
-    /// Results sent again, and fragments of results.
+    /// Results and fragments of results that were sent again.
     pub retransmitted: u64,
     /// Challenges sent.
     pub challenges: u64,
@@ -190,16 +189,16 @@ pub struct Stats {
     pub evicted: u64,
     /// Calls refused because there was no room for their arguments.
     pub evicted_calls: u64,
-    /// The address of the client of the last such call.
+    /// The client's address of the last call that was refused because there was no room for its arguments.
     pub paid: Option<SocketAddr>,
-    /// Calls refused by the protocol, by [`crate::Kind`] code.
+    /// The number of calls that the protocol refused, by the code of the failure's [`crate::Kind`].
     pub refused: [u64; 24],
 }
 
-/// Bytes that belong into a result or a datagram, and are sent from where they are, without a copy.
+/// Bytes within a result or a datagram that are sent from where they are, without a copy.
 #[derive(Clone, Debug)]
 pub struct Insert {
-    /// The number of bytes of the rest that come before the insert.
+    /// The offset, in the rest of the result or datagram, at which the bytes are inserted.
     pub at: usize,
     /// The bytes to insert.
     pub bytes: Bytes,
@@ -218,13 +217,13 @@ pub struct Server {
     /// What is kept for each host, and the calls that have [`Work`].
     hosts: Hosts,
     sweep: Sweep,
-    /// The earliest time at which something is to be done.
+    /// When [`Server::handle_timeout`] is next to be called.
     timer: Option<Time>,
     all_inside: AllInside,
     spare: Spare,
     /// Whether every new call is refused.
     draining: bool,
-    /// Calls given to the user and not finished.
+    /// The number of calls given to the user and not finished.
     unfinished: usize,
     numbers: Numbers,
     stats: Stats,
@@ -235,8 +234,8 @@ struct Admission {
     issuer: Issuer,
     /// The number of conversations of each host.
     per_host: Counts,
-    /// No ticket of this date or an earlier one is accepted. It may be later than `forgotten`, when a full
-    /// server has refused newer tickets; nothing ever ran under those.
+    /// Tickets of this date or an earlier one are refused. The date is later than `forgotten` after a full
+    /// server has refused newer tickets, under which no call ever ran.
     horizon: u64,
     /// The newest date among the tickets of forgotten conversations, and when a conversation was last
     /// forgotten.
@@ -250,9 +249,9 @@ struct ShortAnswers {
     /// The number of queued answers to each host.
     per_host: Counts,
     inquiries: Inquiries,
-    /// The bytes by which the datagram that is being read may still be answered.
+    /// How many bytes of short answers may still be sent for the datagram that is being read.
     answer_bytes: usize,
-    /// The bytes of results that may still be sent again for that datagram.
+    /// How many bytes of results may still be sent again for that datagram.
     resend_bytes: usize,
 }
 
@@ -261,41 +260,43 @@ struct ShortAnswers {
 struct Sending {
     /// Calls whose results have something to send, in turn: their conversations and activities.
     queue: VecDeque<(u64, u32)>,
-    /// Whether an access waits until fewer bytes of accesses' results are being sent in fragments.
+    /// Whether an access to memory waits until fewer bytes of accesses' results are being sent.
     crowded: bool,
-    /// Conversations of which calls waited for their share, and which have been sent less since.
+    /// Conversations that had calls waiting for their share of memory, and that have fewer bytes to be sent
+    /// since.
     roomy: Vec<u64>,
-    /// Inserts of results that are not held any more, for [`Server::take_loose`].
+    /// Inserts of results that are no longer held. [`Server::take_loose`] hands them out to be dropped.
     loose: Vec<Bytes>,
 }
 
 /// The periodic work: it frees memory and looks for silent clients.
 struct Sweep {
-    /// When it is next done.
+    /// When the next sweep is due.
     due: Option<Time>,
-    /// When it last looked for results that make no progress.
+    /// When the server last looked for results that make no progress.
     looked: Time,
-    /// The server may not have heard what it was sent before this time.
+    /// When the server last came back from being stopped or asleep. Datagrams sent to it before can still be
+    /// unread.
     awake: Time,
-    /// Calls that were given up because their clients were silent, and that the user has not been told of.
+    /// Calls that were given up because their clients were silent. The user is still to be told.
     forsaken: Vec<CallKey>,
 }
 
-/// Memory that is used again.
+/// Empty buffers for reuse.
 #[derive(Default)]
 struct Spare {
     buffers: Vec<Vec<u8>>,
     long: Spares,
-    /// The number of calls whose arguments are arriving in fragments, and the bytes of used buffers that
-    /// those were given in advance.
+    /// The number of calls whose arguments are arriving in fragments.
     receiving: usize,
+    /// The bytes of reused buffers that these calls were given before their arguments had arrived.
     lent: usize,
 }
 
 impl Server {
-    /// Makes a server without conversations. `secret` is fresh entropy: a new one is a new incarnation. `now`
-    /// must not be before the socket became this server's own, because a call sent later is said not to have
-    /// run at an earlier server.
+    /// Makes a server without conversations. `secret` is fresh entropy; each server with a new secret is a
+    /// new incarnation. The socket must belong to this server by the time `now`: clients conclude that calls
+    /// which were sent after it did not run at an earlier server.
     pub fn new(config: ServerConfig, now: Time, secret: [u8; 32]) -> Server {
         let issuer = Issuer::new(now, &secret);
         let hosts = Hosts::new(memory::budgets(&config));
@@ -353,26 +354,26 @@ impl Server {
         self.draining = true;
     }
 
-    /// Takes the inserts of results that are not held any more. The caller drops them where a long drop does
-    /// no harm.
+    /// Takes the inserts of results that are no longer held. The caller drops them where a slow drop does no
+    /// harm.
     #[inline]
     pub fn take_loose(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.sending.loose)
     }
 
-    /// Returns whether [`Server::take_loose`] would return any.
+    /// Returns whether [`Server::take_loose`] would return any inserts.
     #[inline]
     pub fn has_loose(&self) -> bool {
         !self.sending.loose.is_empty()
     }
 
-    /// Answers a question of the holder of one of the server's tickets. Besides that holder, only this
-    /// incarnation can compute the answer.
+    /// Answers a question of a client that holds one of the server's tickets. Besides that client, only this
+    /// incarnation of the server can compute the answer, which proves that it is the same one.
     pub fn prove(&self, holder: &Holder, question: &[u8]) -> [u8; 16] {
         self.admission.issuer.prove(holder, question)
     }
 
-    /// Returns when [`Server::handle_timeout`] wants to be called; `None` if nothing is held.
+    /// Returns when to call [`Server::handle_timeout`], or `None` if no timer runs.
     pub fn timeout(&self) -> Option<Time> {
         self.timer
     }
@@ -393,7 +394,7 @@ impl Server {
         self.table.len()
     }
 
-    /// Returns the bytes of held results and of arguments being reassembled.
+    /// Returns the number of bytes of held results and of arguments that are arriving in fragments.
     pub fn held_bytes(&self) -> usize {
         [Kept::Results, Kept::Sending, Kept::Arguments].map(|kind| self.hosts.total(kind)).iter().sum()
     }

@@ -1,4 +1,6 @@
 //! What the server keeps of a conversation that is not idle, besides its entry in the table.
+//!
+//! A conversation's activities are numbered slots; in each, the client makes one call after the other.
 
 use std::time::Duration;
 
@@ -11,8 +13,9 @@ use crate::path::Path;
 /// than one activity.
 #[derive(Debug, Default)]
 pub(super) struct More {
-    /// The place of the conversation's host in [`Hosts`], and the amounts of this conversation there.
+    /// The place of the conversation's host in [`Hosts`].
     pub host: u32,
+    /// What is kept for this conversation.
     pub kept: Amounts,
     pub activities: Activities,
     /// The number of activities that have work.
@@ -20,24 +23,26 @@ pub(super) struct More {
     /// The number of calls that the user has and has not finished. While there are any, the conversation must
     /// not be forgotten.
     pub running: u32,
-    /// All calls below `released` have ended at the caller, and their results are released as activities are
-    /// looked at; the second field is the activity to look at next.
+    /// All calls with numbers below this one have ended at the caller. Their results are freed as the
+    /// activities are looked at in turn.
     pub released: u64,
+    /// The activity to look at next for results that can be freed.
     pub hand: u32,
-    /// The largest datagram that reaches the caller, as the caller has said.
+    /// The largest datagram that reaches the client, as the client has reported, in bytes.
     pub datagram: u32,
     pub path: Path,
-    /// The longest arguments that came in fragments. So much may come at once.
+    /// The length of the longest arguments that have arrived in fragments. The client may send as many bytes
+    /// again at once.
     pub trusted: u32,
-    /// When everything under way was last checked for loss.
+    /// When all unacknowledged fragments were last checked for loss.
     pub presumed: Time,
-    /// When the caller last said which parts of a result it has.
+    /// When the client last reported which parts of a result it has.
     pub spoke: Time,
     /// The bytes that results of executing calls are expected to have, if they will be sent in fragments.
     pub promised: usize,
     /// Whether a call waits until `promised` is less.
     pub wanted: bool,
-    /// By when the caller must fetch the results that are being sent in fragments, if other conversations
+    /// By when the client must fetch the results that are being sent in fragments, if other conversations
     /// lack room.
     pub due: Time,
     /// The client's patience, if it is not the default.
@@ -54,8 +59,8 @@ impl More {
         self.path.round_trip.smoothed().unwrap_or(Duration::from_millis(5))
     }
 
-    /// Counts, for the conversation and for its host, that a thing which is kept had the amount `from`, and
-    /// now has the amount `to`.
+    /// Corrects the counts of the conversation and of its host after a kept thing has changed from the amount
+    /// `from` to the amount `to`.
     #[inline(always)]
     pub fn recount(&mut self, hosts: &mut Hosts, kind: Kept, from: usize, to: usize) {
         let kept = &mut self.kept[kind as usize];

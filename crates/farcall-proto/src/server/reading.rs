@@ -1,5 +1,6 @@
-//! Answers readings: calls that change nothing. A reading that fits a datagram each way is answered at once,
-//! and no result is held: if it comes again, it is executed again (docs/memory-protocol.md).
+//! Answers readings: calls that change nothing. If call and result fit a datagram each, the reading is
+//! answered at once, and the server holds no result: a repeated reading is executed again
+//! (docs/memory-protocol.md).
 
 use std::net::SocketAddr;
 
@@ -10,7 +11,7 @@ use crate::scheme::Direction;
 use crate::wire::{self, CallHead, Header, Position, ResultHead, Status, Writer};
 use crate::{READINGS, Rule, Time};
 
-/// A datagram that may hold just one reading. [`Server::answer_reading`] checks whether it does.
+/// A datagram that looks like a single reading. [`Server::answer_reading`] checks whether it is one.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading<'d> {
     datagram: &'d [u8],
@@ -36,11 +37,12 @@ impl<'d> Reading<'d> {
 }
 
 impl Server {
-    /// Answers a reading that is at least as new as its activity's last call. `read` executes it: it gets the
-    /// room for the result, and returns the result's length in bytes, a multiple of four. Writes the answer
-    /// into `out` and returns its length; it goes to the reading's sender. Returns `None`, without any
-    /// change, if the datagram is no such reading or `read` returns `None`: then the datagram is to be
-    /// [received](Server::receive).
+    /// Executes and answers a reading that is at least as new as its activity's last call. `read` executes
+    /// it: it gets the room for the result, and returns the result's length in bytes, a multiple of four.
+    /// Writes the answer into `out` and returns its length; the caller sends it to `from`.
+    ///
+    /// Returns `None`, without any change, if the datagram is no such reading or `read` returns `None`. Then
+    /// the caller must hand the datagram to [`Server::receive`].
     #[inline(always)]
     pub fn answer_reading<'d>(
         &mut self,
@@ -66,14 +68,16 @@ impl Server {
         let old = this < last && !self.config.mutant.breaks(rule);
         let held = match entry.work(position.activity) {
             None | Some(Work { phase: Phase::Over, .. }) if !old => false,
-            // This holds for an empty result too: the held result answers every repetition.
+            // If the server holds a result, even an empty one, `receive` answers a repetition with it. Only a
+            // newer reading may take its place.
             Some(work) if !old && !again && work.may_be_taken_over() => true,
             _ => return None,
         };
         let mut writer = Writer::new(out, entry.datagram(), entry.target_in(header.scheme));
         writer.result_by(&ResultHead { position, status: Status::Result }, |room| read(reading, room))?;
         let coarse = self.coarse(now);
-        // The time of a reading may be out of date.
+        // `now` can be old, because the caller does not read the clock for each reading. The noted time must
+        // not go back.
         self.table.at_mut(place).hear_late(coarse, header.scheme);
         let len = writer.finish(self.numbers.take());
         if held {

@@ -1,4 +1,7 @@
-//! What each frame from a caller means to the server (docs/protocol.md, "Calls").
+//! Acts on each frame that a client sends (docs/protocol.md, "Calls").
+//!
+//! A conversation joins one client endpoint to one server endpoint. Its activities are numbered slots; in
+//! each, the client makes one call after the other.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -14,10 +17,10 @@ use crate::scheme::{Direction, Scheme};
 use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Select};
 use crate::{ACCESSES, BASE_DATAGRAM, Failure, Kind, READINGS, Ran, Rule, Time};
 
-/// Short answers to one datagram have at most `ANSWERS` times its bytes; results that are sent again for it
-/// have at most `MOST_AGAIN` bytes.
-const ANSWERS: usize = 3;
-const MOST_AGAIN: usize = 1 << 20;
+/// The short answers to a datagram have at most this many times its bytes.
+const ANSWER_FACTOR: usize = 3;
+/// The maximum number of bytes of results that are sent again because of one datagram.
+const MAX_RESENT_BYTES: usize = 1 << 20;
 
 /// A datagram that is being read.
 pub(super) struct Visit<'s> {
@@ -25,17 +28,18 @@ pub(super) struct Visit<'s> {
     pub(super) from: &'s SocketAddr,
     len: usize,
     pub(super) header: Header,
-    /// The sender's conversation, once it is admitted.
+    /// The place of the sender's conversation in the table, once the conversation is admitted.
     place: Option<usize>,
-    /// An ACK was acted upon: one is enough, and may cost as much as there are activities.
+    /// Whether an ACK of this datagram was acted on. Further ones are ignored, because an ACK can cost a look
+    /// at many activities.
     acknowledged: bool,
-    /// The call that it brings was executed before.
+    /// Whether the call that the datagram brings was executed before.
     again: bool,
     sink: &'s mut dyn FnMut(Request<'_>),
 }
 
 impl Server {
-    /// Takes in a datagram. What it brings goes to `sink`.
+    /// Handles a datagram, and gives the requests in it to `sink`.
     #[inline]
     pub fn receive(
         &mut self,
@@ -49,9 +53,9 @@ impl Server {
         }
     }
 
-    /// Takes in a datagram, as [`Server::receive`] does. The fast path: if the datagram holds just one whole
-    /// call, of an activity whose last call is over, returns that call. Nothing else has come then, and
-    /// arguments stay where they are.
+    /// Handles a datagram as [`Server::receive`] does, but has a fast path: if the datagram holds just one
+    /// whole call, of an activity whose last call is over, returns that call with its arguments still in the
+    /// datagram. `sink` gets nothing then.
     ///
     /// `now` may be some milliseconds old. The clock is read if the fast path is not taken.
     #[inline(always)]
@@ -104,7 +108,7 @@ impl Server {
         None
     }
 
-    /// Takes in the frames of a datagram of `len` bytes.
+    /// Handles the frames of a datagram of `len` bytes.
     #[inline(never)]
     fn receive_frames(
         &mut self,
@@ -124,10 +128,10 @@ impl Server {
         self.enforce_slots(now);
     }
 
-    /// Begins a datagram of `len` bytes, by which its answers are bounded.
+    /// Sets the bounds for answers to the next datagram, which has `len` bytes.
     #[inline(always)]
     pub(super) fn expect_answers(&mut self, len: usize) {
-        (self.answers.answer_bytes, self.answers.resend_bytes) = (ANSWERS * len, MOST_AGAIN);
+        (self.answers.answer_bytes, self.answers.resend_bytes) = (ANSWER_FACTOR * len, MAX_RESENT_BYTES);
     }
 
     #[cold]
@@ -136,13 +140,14 @@ impl Server {
         None
     }
 
-    /// Reads the frames one after another and acts on each, up to one that ends the datagram.
+    /// Reads the frames one after another and acts on each, until one after which the rest of the datagram is
+    /// to be ignored.
     #[inline(always)]
     fn receive_each(&mut self, visit: &mut Visit<'_>, mut frames: Frames<'_>) -> Result<(), Malformed> {
         let mut goes_on = true;
         while goes_on && let Some(raw) = frames.next()? {
-            // Most frames are calls. A call is not read into a `Frame`, because that has room for the longest
-            // kind and would be copied.
+            // Most frames are calls. A call is not read into a `Frame`, because a `Frame` is as large as its
+            // largest variant and would be copied.
             goes_on = if let Some(call) = raw.call() {
                 let (head, part) = call?;
                 let Some(place) = self.place_of(visit) else { break };
@@ -155,7 +160,8 @@ impl Server {
         Ok(())
     }
 
-    /// The place of the datagram's conversation. If the conversation is not known, its client is challenged.
+    /// Returns the place of the datagram's conversation. If the conversation is not known, challenges its
+    /// client to show a ticket.
     #[inline]
     fn place_of(&mut self, visit: &Visit<'_>) -> Option<usize> {
         if visit.place.is_none() && visit.header.conversation != 0 {
@@ -164,11 +170,11 @@ impl Server {
         visit.place
     }
 
-    /// Acts on a frame that is no call. Returns whether to go on to the next frame.
+    /// Acts on a frame that is not a CALL. Returns whether to go on to the next frame.
     fn on_frame(&mut self, visit: &mut Visit<'_>, frame: Frame<'_>) -> bool {
         match frame {
             Frame::Bind(bind) => {
-                // One answer for one datagram: many would be more than threefold together.
+                // Only one answer to a datagram: several together could have more than three times its bytes.
                 if visit.header.conversation == 0 {
                     self.on_bind(visit.now, *visit.from, visit.len, &bind);
                 }
@@ -208,7 +214,7 @@ impl Server {
             }
             _ => self.stats.dropped += 1,
         }
-        // Once a frame was not acted on, the rest of the datagram is not read.
+        // Once the host has sent so many inquiries that one is ignored, the rest of the datagram is not read.
         !self.answers.inquiries.are_spent()
     }
 
@@ -218,7 +224,7 @@ impl Server {
             return;
         }
         if position.activity >= self.config.max_activities {
-            // Permanent: the bound is a setting of this incarnation.
+            // Repeating the call is of no use: the bound stays the same as long as the server runs.
             let failure = Failure::new(Kind::Overloaded, Ran::No).with_detail("too many activities");
             return self.reply_failure(place, position, failure);
         }
@@ -236,7 +242,7 @@ impl Server {
         }
     }
 
-    /// Whether a frame speaks of its activity's last call.
+    /// Returns whether `position` is that of its activity's last call.
     pub(super) fn is_last(&self, place: usize, position: Position) -> bool {
         position.exchange == 0 && self.table.at(place).last(position.activity).sequence() == position.sequence
     }
@@ -247,7 +253,7 @@ impl Server {
         sound
     }
 
-    /// The first that is heard of a call.
+    /// Handles the first frame of a call that the server has not seen before.
     fn on_new_call(&mut self, visit: &mut Visit<'_>, place: usize, head: &CallHead, part: Part<'_>) {
         if !self.accepts(head, part.total()) {
             let before = self.table.at(place).last(head.position.activity);
@@ -267,8 +273,8 @@ impl Server {
         }
     }
 
-    /// Takes a call on that is newer than every other of its activity: it is this moment that consumes
-    /// its number.
+    /// Accepts a call that is newer than every other of its activity. From now on the call's number is used
+    /// up.
     fn begin(&mut self, visit: &mut Visit<'_>, place: usize, head: &CallHead) {
         if self.take_over(visit.now, place, head) {
             return;
@@ -285,8 +291,8 @@ impl Server {
         }
     }
 
-    /// Begins a call in what the activity's last call has left, if that can be used again. The bound on
-    /// activities need not be checked before: that call was accepted within it.
+    /// Begins a call in the record that the activity's last call has left, if that record can be reused. The
+    /// bound on activities need not be checked: the last call was accepted within it.
     #[inline(always)]
     fn take_over(&mut self, now: Time, place: usize, head: &CallHead) -> bool {
         let (position, mutant) = (head.position, self.config.mutant);
@@ -341,13 +347,14 @@ impl Server {
         }
     }
 
-    /// Whether a call with arguments of so many bytes is not refused before anyone looks at it.
+    /// Returns whether a call with `total` bytes of arguments is accepted. The checks are those that need no
+    /// look at the arguments.
     #[inline]
     pub(super) fn accepts(&self, head: &CallHead, total: usize) -> bool {
         !self.draining && self.is_exported(head.export) && total <= self.config.max_arguments as usize
     }
 
-    /// Why a call is not accepted.
+    /// Returns why a call is not accepted.
     pub(super) fn objection(&self, head: &CallHead, total: usize) -> Failure {
         if self.draining {
             return Failure::new(Kind::Draining, Ran::No);
@@ -355,7 +362,7 @@ impl Server {
         if !self.is_exported(head.export) {
             return Failure::new(Kind::NotExported, Ran::No);
         }
-        let detail = format!("arguments of {total} bytes, the limit is {}", self.config.max_arguments);
+        let detail = format!("the arguments have {total} bytes; the limit is {}", self.config.max_arguments);
         Failure::new(Kind::TooLarge, Ran::No).with_detail(detail)
     }
 
@@ -364,8 +371,8 @@ impl Server {
         self.exports.contains(export) || self.config.mutant.breaks(Rule::ExportUnchecked)
     }
 
-    /// A newer call takes an activity over: whatever the older one was, its caller has had its
-    /// result or given it up.
+    /// Ends an activity's last call, because a newer call takes the activity. The caller of the older call
+    /// has had its result or has given it up.
     #[inline(never)]
     fn supersede(&mut self, visit: &mut Visit<'_>, place: usize, activity: u32) {
         self.end_inside(place, activity);
@@ -379,7 +386,7 @@ impl Server {
         }
     }
 
-    /// The activity's last call came again.
+    /// Handles a repetition of the activity's last call.
     fn again(&mut self, visit: &mut Visit<'_>, place: usize, head: &CallHead, part: Part<'_>) {
         let position = head.position;
         if head.meta.detached && self.is_last(place, position) {
@@ -398,7 +405,8 @@ impl Server {
         }
     }
 
-    /// Whether a call that is over, and of which nothing is held, changes nothing.
+    /// Returns whether a repeated call of which no result is held may be executed again, because the
+    /// procedure changes nothing.
     fn may_run_again(&self, place: usize, head: &CallHead) -> bool {
         let mutant = self.config.mutant;
         let least = if mutant.breaks(Rule::AccessRunsAgain) { ACCESSES } else { READINGS };
@@ -406,7 +414,8 @@ impl Server {
         head.procedure >= least && (!refused || mutant.breaks(Rule::RefusedReadingRuns))
     }
 
-    /// Executes such a call again, if it can be at once. A refusal now would say that it did not run.
+    /// Executes a repeated call again if it is still accepted. A refusal now must not say that the call did
+    /// not run.
     fn run_again(&mut self, visit: &mut Visit<'_>, place: usize, head: &CallHead, part: Part<'_>) {
         if self.config.mutant.breaks(Rule::ReadingRefusedLater) {
             return self.on_new_call(visit, place, head, part);
@@ -435,14 +444,14 @@ impl Server {
         }
     }
 
-    /// What has arrived of a result.
+    /// Handles a client's report of which parts of a result have arrived.
     fn on_select(&mut self, visit: &mut Visit<'_>, place: usize, position: Position, select: &Select<'_>) {
         let now = visit.now;
         if !self.is_last(place, position) {
             return;
         }
         if self.existing_work(place, position.activity).is_none_or(|w| w.outgoing.is_none()) {
-            // Nothing is being sent that it could speak of; but who waits in vain is to be told why.
+            // The server is not sending this result. A client that asks for more of it must be told why.
             if select.pull {
                 self.on_probe(visit, place, position);
             }
@@ -472,8 +481,8 @@ impl Server {
         self.wake_next(place);
     }
 
-    /// The caller has given a call up. If it has not come yet, it never runs: the cancel consumes
-    /// its number.
+    /// Handles a CANCEL: the caller has given a call up. If the call has not arrived yet, it never runs,
+    /// because its number is now used up.
     fn on_cancel(&mut self, visit: &mut Visit<'_>, place: usize, position: Position) {
         if !self.is_inquiry(visit, position) {
             return;
@@ -489,7 +498,7 @@ impl Server {
             }
             self.supersede(visit, place, position.activity);
             self.set_last(place, position.activity, Last::new(position.sequence, true));
-            // Nothing else needs to be kept of the call: its number says that it was refused.
+            // It suffices to remember that the call of this number was refused.
             return match self.phase(place, position.activity) {
                 Phase::Over => self.reply_failure(place, position, cancelled),
                 _ => self.refuse(visit.now, place, position, cancelled),
@@ -512,7 +521,7 @@ impl Server {
                 self.reply_running(place, position);
             }
             Phase::Done(_) => {
-                // A caller that has given up is not sent a long result.
+                // A caller that has given the call up is not sent a long result.
                 self.end_inside(place, position.activity);
                 if self.existing_work(place, position.activity).is_some_and(|w| w.outgoing.is_some()) {
                     self.release(place, position.activity);
@@ -555,8 +564,8 @@ impl Server {
         }
     }
 
-    /// Whether there can be a call at this position, and frames about it are acted on: not if its host has
-    /// sent very many.
+    /// Returns whether to act on a frame about the call at this position: there must be such a call, and the
+    /// client's host must not have sent too many such frames.
     fn is_inquiry(&mut self, visit: &Visit<'_>, position: Position) -> bool {
         self.is_sound(position)
             && position.activity < self.config.max_activities
@@ -565,14 +574,14 @@ impl Server {
 
     fn on_mtu_probe(&mut self, visit: &Visit<'_>, place: usize, size: u32) {
         let size = size as usize;
-        // Smaller ones pass anyway, and an echo must have room for itself.
+        // Every path passes smaller datagrams, and the echo must not be longer than what came.
         if (BASE_DATAGRAM..=visit.len.min(self.config.max_datagram)).contains(&size) {
             let target = self.table.at(place).target();
             self.reply(Reply { to: *visit.from, target, answer: Answer::MtuEcho(size) });
         }
     }
 
-    /// The call is over and its result no longer held.
+    /// Answers a frame about a call that is over and whose result is no longer held.
     fn reply_over(&mut self, place: usize, position: Position) {
         if self.has_inside(place, position.activity) {
             return self.reply_state(place, position, Progress::Running);
@@ -587,7 +596,7 @@ impl Server {
         self.reply_state(place, position, Progress::Gone);
     }
 
-    /// Remembers what an activity did last. Grows the conversation to that activity.
+    /// Sets an activity's last call. Makes a slot for the activity if it has none.
     #[inline]
     pub(super) fn set_last(&mut self, place: usize, activity: u32, last: Last) {
         let entry = self.table.at_mut(place);
@@ -601,7 +610,8 @@ impl Server {
         }
     }
 
-    /// Remembers what an activity did last, and counts the place that it takes if it is new.
+    /// Sets an activity's last call, makes a slot for the activity if it has none, and counts the slot's
+    /// memory.
     #[inline(never)]
     fn set_first(&mut self, place: usize, activity: u32, last: Last) {
         let Server { table, hosts, config, .. } = self;
@@ -610,31 +620,31 @@ impl Server {
         let more = entry.more_or_new(hosts);
         let before = more.activities.cost();
         more.activities.set_first(activity, last, config.mutant);
-        // (Activities that stood apart cost less when the row has reached them.)
+        // (The cost can also fall: activities that were kept in the map move to the row when it grows.)
         more.recount(hosts, Kept::Activities, before, more.activities.cost());
         if before == 0 {
             let place = more.host;
             let host = hosts.at_mut(place);
             host.wide.push_back(id);
-            // Those that were forgotten, or have moved, are in the list still.
+            // The list still has conversations that were forgotten or have moved to another host.
             if host.wide.len() > 2 * host.conversations + LIST_SLACK {
                 host.wide.retain(|id| table.of_host(*id, place).is_some());
             }
         }
     }
 
-    /// What is happening to an activity's last call. It is over if nothing is kept of it.
+    /// Returns what is happening to an activity's last call. A call of which nothing is kept is over.
     fn phase(&self, place: usize, activity: u32) -> Phase {
         self.table.at(place).work(activity).map_or(Phase::Over, |work| work.phase)
     }
 
-    /// What is kept of an activity's last call, if anything is.
+    /// Returns what is kept of an activity's last call, if anything is.
     #[inline(always)]
     pub(super) fn existing_work(&mut self, place: usize, activity: u32) -> Option<&mut Work> {
         self.table.at_mut(place).more.as_mut()?.activities.work_mut(activity)
     }
 
-    /// The activity's work, which is made if there is none.
+    /// Returns the activity's work, and makes it if there is none.
     #[inline(never)]
     pub(super) fn work(&mut self, now: Time, place: usize, activity: u32) -> &mut Work {
         if self.existing_work(place, activity).is_none() {
@@ -660,7 +670,7 @@ impl Server {
         self.shed_kept(Kept::Calls, MAX_WORKS, call);
     }
 
-    /// Refuses a call for good: its number is consumed and the refusal is held like a result.
+    /// Refuses a call for good. Its number is used up, and the refusal is held like a result.
     pub(super) fn refuse(&mut self, now: Time, place: usize, position: Position, failure: Failure) {
         self.stats.refused[usize::from(failure.kind.code()) % 24] += 1;
         self.end_assembly(place, position.activity);
@@ -682,7 +692,7 @@ impl Server {
     }
 }
 
-/// Whether there can be such a call.
+/// Returns whether a call can have this position.
 #[inline]
 pub(super) fn is_sound(position: Position) -> bool {
     position.exchange == 0 && position.sequence > 0 && position.sequence < 1 << 63

@@ -1,4 +1,7 @@
 //! Sends results, their fragments, and short answers.
+//!
+//! A conversation joins one client endpoint to one server endpoint. Its activities are numbered slots; in
+//! each, the client makes one call after the other. An exchange is a signal or a stream within a call.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,16 +18,16 @@ use crate::wire::{
 };
 use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
-/// The shortest insert, in bytes, that is sent without a copy.
-const WORTH: usize = 8 << 10;
+/// The shortest run of borrowed bytes within a result (an insert) that is sent without a copy, in bytes.
+const UNCOPIED_INSERT_BYTES: usize = 8 << 10;
 
-/// A result of this many bytes fits every datagram.
+/// A result of at most this many bytes fits every datagram.
 pub const SHORT: usize = 1 << 10;
 
-/// The most short answers that may wait to be sent. Further ones are dropped, and clients ask again.
+/// The maximum number of short answers that wait to be sent. Further ones are dropped, and clients ask again.
 const MAX_REPLIES: usize = 8192;
 
-/// Each host may have this many short answers waiting in any case, and no more while `MAX_REPLIES / 2` wait.
+/// While half of `MAX_REPLIES` short answers wait, no host may have more than this many of them.
 const REPLIES_OF_A_HOST: u32 = 256;
 
 /// The longest SELECT that a server sends, in bytes.
@@ -44,18 +47,18 @@ pub(super) enum Answer {
     Shared(Vec<u8>),
     /// Frames that are sent in a datagram of their own.
     Alone(Vec<u8>),
-    /// A SELECT that says which of a call's arguments have arrived when the answer is written. It may share a
-    /// datagram.
+    /// A SELECT, which says which of a call's arguments have arrived by the time that the answer is written.
+    /// It may share a datagram.
     Select { conversation: u64, position: Position },
-    /// A datagram of this many bytes.
+    /// An answer to an MTU probe: a datagram of this many bytes.
     MtuEcho(usize),
 }
 
 impl Server {
-    /// Takes a call's outcome. If `out` is not empty and the outcome fits one datagram, writes it into `out`
-    /// and returns it. Any other outcome is sent by [`Server::transmit`], where outcomes of one conversation
-    /// share datagrams. Does nothing if the call is no longer the last of its activity. The payload is taken,
-    /// and an empty buffer that was used before is left in its place.
+    /// Ends a call with its outcome. If `out` is not empty and the outcome fits one datagram, writes it into
+    /// `out` and returns it. Any other outcome is sent by [`Server::transmit`], where outcomes of one
+    /// conversation share datagrams. Does nothing if the call is no longer the last of its activity. Takes
+    /// the bytes of `payload`, and leaves an empty buffer for reuse in it.
     #[inline(always)]
     pub fn finish(
         &mut self,
@@ -83,7 +86,8 @@ impl Server {
         self.finish(now, key, finish, &mut Vec::new(), &mut []);
     }
 
-    /// Takes an outcome that has `insert` in it and is longer than a datagram. [`Server::transmit`] sends it.
+    /// Ends a call with an outcome that has `insert` in it and is longer than a datagram.
+    /// [`Server::transmit`] sends the outcome.
     #[cold]
     pub fn finish_around(
         &mut self,
@@ -129,8 +133,8 @@ impl Server {
         {
             let len = payload.len() + inserted;
             let fits = len.is_multiple_of(4) && u32::try_from(len).is_ok();
-            // The result of a call that was given up is dropped: the procedure may have returned it because
-            // it was told so.
+            // The result of a call that was given up is dropped: perhaps the procedure returned early because
+            // it was told that the call is cancelled.
             let unwanted = if self.config.mutant.breaks(Rule::LateResult) { 0 } else { GIVEN_UP };
             let wanted = work.marks & (unwanted | EXCHANGES) == 0;
             let status = match finish {
@@ -144,7 +148,7 @@ impl Server {
             if out.is_empty() {
                 if len <= datagram {
                     long = None;
-                    // A result of an earlier call of the activity may still be queued.
+                    // The activity can still be in the queue for the result of an earlier call.
                     if !std::mem::replace(&mut work.queued, true) {
                         self.sending.queue.push_back((key.conversation, key.activity));
                     }
@@ -185,7 +189,7 @@ impl Server {
         (inserted, out): (usize, &mut [u8]),
     ) -> Option<(Option<usize>, Option<Transmit>)> {
         if self.conclude_inside(place, key.activity) {
-            // (It was counted as finished already.)
+            // (The call was counted as finished already.)
             self.unfinished += 1;
             return self.conclude(now, key, finish, payload, (inserted, &mut []));
         }
@@ -197,7 +201,7 @@ impl Server {
             Finish::Failed(failure) => *failure,
             Finish::Result | Finish::Exception if given_up => Failure::new(Kind::Cancelled, Ran::Yes),
             Finish::Result | Finish::Exception => {
-                let detail = format!("a result of {} bytes, which is not XDR or too long", payload.len());
+                let detail = format!("a result of {} bytes is too long or is not XDR", payload.len());
                 Failure::new(Kind::BadResult, Ran::Yes).with_detail(detail)
             }
         };
@@ -309,7 +313,7 @@ impl Server {
         None
     }
 
-    /// Lets the result that has waited longest for a conversation's congestion window try again.
+    /// Queues the result that has waited longest for room in the conversation's congestion window.
     pub(super) fn wake_next(&mut self, place: usize) {
         while let Some(more) = &mut self.table.at_mut(place).more
             && let Some(activity) = more.path.waiting.pop_front()
@@ -342,7 +346,8 @@ impl Server {
         let Next::Range { start, end, again, ask } = next else {
             match next {
                 Next::NoRoom => more.path.wait(activity, &mut work.waiting),
-                // The call's exchanges found no room, so there is none for others.
+                // This call's exchanges found no room in the congestion window, so there is none for other
+                // calls.
                 _ if work.waiting => {}
                 _ => self.wake_next(place),
             }
@@ -351,8 +356,9 @@ impl Server {
         let (before, range, behind) = work.pieces(start as usize..end as usize);
         let bytes = work.insert.as_deref().map(|insert| &insert.bytes);
         let within = bytes.map_or(&[][..], |bytes| &bytes[range.clone()]);
-        // (A checksum is computed fastest over bytes in one piece.)
-        let apart = target.seal.closes_around() && within.len() >= WORTH;
+        // In a scheme with a checksum the bytes are copied, because a checksum is computed fastest over one
+        // piece.
+        let apart = target.seal.closes_around() && within.len() >= UNCOPIED_INSERT_BYTES;
         let (head, fragment) =
             (ResultHead { position: work.position, status }, Fragment { total, offset: start as u32, ask });
         let at = writer.result_fragment((&head, directions), fragment, [before, within, behind], apart);
@@ -377,7 +383,7 @@ impl Server {
         }
     }
 
-    /// Queues a result that has something to send.
+    /// Queues an activity that has something to send.
     pub(super) fn queue(&mut self, place: usize, activity: u32) {
         let id = self.table.at(place).id;
         let Some(work) = self.existing_work(place, activity) else {
@@ -388,14 +394,13 @@ impl Server {
         }
     }
 
-    /// Sends a held outcome again, because the caller asks for it. Fragments may have arrived at the caller
-    /// since it asked.
+    /// Sends a held outcome again, because the caller has asked for it.
     pub(super) fn send_again(&mut self, now: Time, place: usize, activity: u32) {
         self.stats.retransmitted += 1;
         self.send_held(now, place, activity);
     }
 
-    /// Sends a held outcome, as [`Server::send_again`] does, perhaps for the first time.
+    /// Queues a held outcome to be sent, for the first time or again.
     pub(super) fn send_held(&mut self, now: Time, place: usize, activity: u32) {
         let Some(more) = &mut self.table.at_mut(place).more else {
             return;
@@ -406,7 +411,7 @@ impl Server {
         };
         work.since = now;
         if work.outgoing.is_none() {
-            // Many probes in one datagram must not cause as many long datagrams. A caller that still misses a
+            // Many probes in one datagram must not cause as many long answers. A caller that still misses a
             // result asks again.
             let Some(left) = self.answers.resend_bytes.checked_sub(RESULT_HEAD + work.payload.len()) else {
                 return;
@@ -423,14 +428,15 @@ impl Server {
         self.queue(place, activity);
     }
 
-    /// Counts fragments as lost that fill the conversation's window although their calls have ended at the
-    /// caller, whose last acknowledgement was lost. Called when a caller waits in vain.
+    /// Counts fragments as lost that were not acknowledged in time. Otherwise they would fill the
+    /// conversation's window for ever if their calls have ended at the caller and its last acknowledgement
+    /// was lost. Called when a caller waits in vain.
     pub(super) fn presume_lost(&mut self, now: Time, place: usize) {
         let Some(more) = &mut self.table.at_mut(place).more else {
             return;
         };
         let patience = more.patience();
-        // The search takes only a small part of the time, however many calls there are.
+        // The pause grows with the number of calls, so that the search takes only a small part of the time.
         let rests = Duration::from_micros(more.works.into());
         if more.path.waiting.is_empty() || now.since(more.presumed) <= patience.max(rests) {
             return;
@@ -441,9 +447,9 @@ impl Server {
         }
     }
 
-    /// Queues a short answer, and returns whether there was room. A datagram is answered by at most three
-    /// times its bytes, and where many answers wait each host has a share. Answers beyond that are dropped;
-    /// clients ask again.
+    /// Queues a short answer, and returns whether there was room. The answers to a datagram have at most
+    /// three times its bytes, and while many answers wait, each host has only a share of the queue. Answers
+    /// beyond these bounds are dropped; clients ask again.
     pub(super) fn reply(&mut self, reply: Reply) -> bool {
         let host = HostName::at(&reply.to);
         let crowded = self.answers.queue.len() >= MAX_REPLIES / 2
@@ -451,7 +457,8 @@ impl Server {
         if crowded || self.answers.queue.len() >= MAX_REPLIES {
             return false;
         }
-        // There is one SELECT for each call whose arguments are arriving.
+        // A SELECT is exempt from this bound: at most one is queued for each call whose arguments are
+        // arriving.
         if !matches!(reply.answer, Answer::Select { .. }) {
             if self.answers.answer_bytes == 0 {
                 return false;
@@ -490,8 +497,8 @@ impl Server {
         self.reply_to(place, Answer::Shared(answer));
     }
 
-    /// Queues a SELECT for a call's arguments. It says what has arrived when it is sent, and is queued only
-    /// once, however often it is asked for.
+    /// Queues a SELECT, which says which of a call's arguments have arrived, as of when it is sent. It is
+    /// queued only once, however often it is asked for.
     pub(super) fn reply_select(&mut self, place: usize, position: Position) {
         let conversation = self.table.at(place).id;
         let waits =
@@ -557,7 +564,8 @@ impl Answer {
         matches!(self, Answer::Shared(_) | Answer::Select { .. })
     }
 
-    /// Returns the most bytes that the answer takes: its frames, and its part of the datagrams around them.
+    /// Returns the most bytes that the answer can take: its frames, and its share of the datagram around
+    /// them.
     fn len(&self) -> usize {
         match self {
             Answer::Shared(frames) | Answer::Alone(frames) => frames.len() + FRAME_HEAD,
@@ -587,7 +595,8 @@ pub(super) fn frames(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
 }
 
 impl Work {
-    /// Ends the call with a status, and holds the result. `payload` gets the buffer of the former result.
+    /// Ends the call with a status, and holds its result. Swaps `payload` for the empty buffer of the former
+    /// result.
     #[inline]
     fn hold(&mut self, now: Time, status: Status, payload: &mut Vec<u8>) {
         debug_assert!(self.payload.is_empty());
@@ -596,7 +605,7 @@ impl Work {
         self.since = now;
     }
 
-    /// Writes the whole result, if it is there and fits, and need not follow what exchanges send.
+    /// Writes the whole result, if the call has one without exchanges and the result fits.
     #[inline(always)]
     fn write(&self, writer: &mut Writer<'_>) -> bool {
         let Phase::Done(status) = self.phase else {
@@ -606,7 +615,7 @@ impl Work {
         alone && writer.result(&ResultHead { position: self.position, status }, &self.payload)
     }
 
-    /// Writes the whole result of a call with exchanges, if it is there and fits.
+    /// Writes the whole result of a call with exchanges, if there is one and it fits.
     pub(super) fn write_last(&self, writer: &mut Writer<'_>) -> bool {
         let Phase::Done(status) = self.phase else {
             return false;

@@ -1,17 +1,17 @@
-//! Limits how much of the sending budget one conversation has: calls whose results will be long wait until
-//! their client has fetched other results (docs/protocol.md, "At the server").
+//! Limits how much of the budget for sending results one conversation takes. Calls whose results will be long
+//! wait until their client has fetched other results (docs/protocol.md, "At the server").
 
 use super::hosts::Kept;
 use super::work::{PROMISED, Phase};
 use super::{CallKey, Server};
 
-/// A conversation's share is one in so many parts of the budget, but at least one result.
+/// A conversation's share of the budget is one in this many, but at least one result.
 const PART: usize = 16;
 
 impl Server {
     /// Returns whether a call that the user has, and whose result will have about `len` bytes, may be
     /// executed. If so, the bytes count as being sent until the call is finished or its caller probes. If
-    /// not, the conversation has used up its share, and the call is to wait until [`Server::next_with_room`]
+    /// not, the conversation has used up its share, and the call must wait until [`Server::next_with_room`]
     /// returns its conversation.
     pub fn may_execute(&mut self, key: CallKey, len: usize) -> bool {
         let share = self.config.sending_budget / PART;
@@ -34,15 +34,14 @@ impl Server {
         true
     }
 
-    /// Returns a conversation of which a call had to wait for its share, and which has fetched something
-    /// since.
+    /// Returns a conversation that had to let a call wait, and that has room in its share again.
     #[inline]
     pub fn next_with_room(&mut self) -> Option<u64> {
         self.sending.roomy.pop()
     }
 
-    /// Ends the reservation for a call's result: the call is over, so that the result itself is counted; or
-    /// the call takes longer than expected.
+    /// Ends the reservation for a call's result. Either the call is over, so that the result itself is
+    /// counted from now on, or the call takes longer than expected.
     #[cold]
     pub(super) fn end_promise(&mut self, place: usize, activity: u32) {
         if let Some(more) = &mut self.table.at_mut(place).more
@@ -54,7 +53,8 @@ impl Server {
         }
     }
 
-    /// Notes that less than before is being sent to a conversation.
+    /// Notes that the conversation has fewer bytes to be sent than before, so that waiting calls can try
+    /// again.
     pub(super) fn note_room(&mut self, place: usize) {
         let entry = self.table.at_mut(place);
         if let Some(more) = &mut entry.more

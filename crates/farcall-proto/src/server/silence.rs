@@ -1,8 +1,8 @@
-//! Gives up the calls of clients that are not heard any more (docs/protocol.md, section 6.1).
+//! Gives up the calls of clients that have fallen silent (docs/protocol.md, section 6.1).
 //!
 //! Every datagram of a conversation shows that its client still wants all its calls. Calls have no timers of
-//! their own. The sweep that frees memory also looks for silent clients, and runs again when the next one
-//! could have been silent for too long.
+//! their own. The sweep that frees memory also looks for silent clients. It is due again at the earliest time
+//! at which another client could have been silent for too long.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::config::{PATIENCE, interval};
 use crate::wire::{CallHead, Position, Progress};
 use crate::{Failure, Kind, Ran, Rule, Time, nanos};
 
-/// A server that checks this much later than it meant to was stopped or asleep. Datagrams of its clients may
-/// wait in the socket, so their silence does not count.
+/// If the server checks this much later than it planned, it was stopped or asleep. Datagrams of its clients
+/// may wait in the socket, so their silence does not count.
 const AWAY: Duration = Duration::from_millis(250);
 
-/// How long a client may be silent while its calls are executed.
+/// Returns how long a client with this patience may be silent while its calls are executed.
 pub(super) fn limit(patience: Duration) -> Duration {
     patience.saturating_add(interval(patience))
 }
@@ -30,7 +30,7 @@ impl Server {
         self.sweep.forsaken.pop()
     }
 
-    /// Notes that the server was away when it should have looked.
+    /// Notes if the server was stopped or asleep when it should have looked.
     pub(super) fn note_absence(&mut self, now: Time) {
         if self.sweep.due.is_some_and(|meant| now.since(meant) > AWAY) {
             self.sweep.awake = now;
@@ -54,12 +54,12 @@ impl Server {
         if let Some(more) = &mut self.table.at_mut(place).more {
             more.client_patience = Some(patience);
         }
-        // A margin, because `heard` may be two units late.
+        // A margin, because the time that `heard` returns can be two units late.
         let due = now + limit(patience) + 2 * UNIT;
         self.set_sweep(self.sweep.due.map(|at| at.min(due)));
     }
 
-    /// Nobody waits for the end of the activity's call, and it is to go on.
+    /// Marks the activity's call as detached: nobody waits for its end, but it goes on.
     pub(super) fn note_detached(&mut self, place: usize, activity: u32) {
         let ignored = self.config.mutant.breaks(Rule::DetachedCancelled);
         if let Some(work) = self.existing_work(place, activity).filter(|_| !ignored) {
@@ -67,8 +67,8 @@ impl Server {
         }
     }
 
-    /// Gives up the activity's call if its client has been silent for too long. Otherwise, if the call is
-    /// executing, returns the time at which that will be so if the client stays silent.
+    /// Gives up the activity's call if its client has been silent for too long. Otherwise returns when the
+    /// call is to be given up if the client stays silent, or `None` if the call is not executing.
     pub(super) fn look_for_silence(&mut self, now: Time, place: usize, activity: u32) -> Option<Time> {
         let mutant = self.config.mutant;
         let heard = self.heard(now, place).max(self.sweep.awake);
@@ -76,7 +76,7 @@ impl Server {
         let (conversation, more) = (entry.id, entry.more.as_mut()?);
         let limit = limit(more.client_patience.unwrap_or(PATIENCE));
         let work = more.activities.work_mut(activity).filter(|work| work.phase == Phase::Running)?;
-        // A detached call goes on without its client, unless something passes inside: that needs the client.
+        // A detached call goes on without its client, unless it has exchanges, which need the client.
         let needs_client = || work.inside.as_ref().is_some_and(|inside| inside.needs_other_end());
         let goes_on = work.marks & DETACHED != 0 && !needs_client();
         if goes_on || work.marks & GIVEN_UP != 0 || mutant.breaks(Rule::SilenceIgnored) {
@@ -94,7 +94,7 @@ impl Server {
         None
     }
 
-    /// Returns when a conversation was heard last, or up to two units later.
+    /// Returns when the conversation's client was heard last. The time can be up to two units too late.
     fn heard(&self, now: Time, place: usize) -> Time {
         let silent = u64::from(self.coarse(now).wrapping_sub(self.table.at(place).heard()) / 4);
         let least = silent.saturating_sub(1).saturating_mul(nanos(UNIT));
@@ -114,9 +114,9 @@ impl Server {
         self.reply_running(place, position);
     }
 
-    /// Answers that a call is executing. The client had to ask, so the call is slow. It may be waiting for
-    /// another call that has no room for its result. To avoid a deadlock, the room reserved for this one's
-    /// result is given up.
+    /// Answers that a call is executing. The client had to ask, so the call is slow. The call may itself be
+    /// waiting for another call, for whose result there is no room. To avoid a deadlock, this gives up the
+    /// room that was reserved for the result of the slow call.
     pub(super) fn reply_running(&mut self, place: usize, position: Position) {
         self.end_promise(place, position.activity);
         self.reply_state(place, position, Progress::Running);

@@ -1,8 +1,12 @@
-//! The table of conversations: 64 bytes for each that is idle, in one open-addressed array.
+//! The table of conversations: one open-addressed array, with 64 bytes for each idle conversation.
 //!
-//! Identifiers are chosen by the server and unpredictable, so they are their own hash. Only conversations
-//! whose ticket verified are inserted, so nobody can fill a chain. The table uses linear probing, deletion by
-//! shifting back (Knuth, volume 3, section 6.4, algorithm R), and doubles when it is seven eighths full.
+//! The server chooses identifiers at random, so an identifier serves as its own hash. Only conversations with
+//! a verified ticket are inserted, so nobody can make many identifiers collide. The table uses linear
+//! probing, deletes by shifting entries back (Knuth, volume 3, section 6.4, algorithm R), and doubles when it
+//! is seven eighths full.
+//!
+//! A conversation joins one client endpoint to one server endpoint. Its activities are numbered slots; in
+//! each, the client makes one call after the other.
 
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
@@ -14,7 +18,7 @@ use crate::BASE_DATAGRAM;
 use crate::scheme::{Direction, Key, Scheme, Seal};
 use crate::wire::Target;
 
-/// One conversation. Its size is the cost of an idle one.
+/// One conversation. An idle conversation takes no other memory.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     /// The server's identifier of the conversation; zero marks a free place.
@@ -28,13 +32,14 @@ pub(super) struct Entry {
     /// When the client was last heard, in the server's coarse units. These are multiples of four; the two
     /// lowest bits hold the scheme of that datagram.
     heard: u32,
-    /// The date of its ticket.
+    /// The date of the client's ticket.
     pub issued: u64,
     /// The last call of activity 0.
     pub last: Last,
-    /// The rest of what is kept, while the conversation is not idle or if it has used more than one activity.
+    /// The rest of what is kept of the conversation, while it is not idle or if it has used more than one
+    /// activity.
     pub more: Option<Box<More>>,
-    /// The key that seals the conversation's datagrams; empty in a scheme without secrets.
+    /// The key that seals the conversation's datagrams. In a scheme without secrets, the empty key.
     pub key: Key,
 }
 
@@ -71,13 +76,13 @@ impl Entry {
         Scheme::of((self.heard & SCHEME) as u8).unwrap_or_default()
     }
 
-    /// Returns the conversation and the seal of datagrams to the client.
+    /// Returns the target of datagrams to the client: its identifier of the conversation, and the seal.
     #[inline(always)]
     pub fn target(&self) -> Target {
         self.target_in(self.scheme())
     }
 
-    /// Returns the conversation and a seal in the given scheme.
+    /// Returns the target of datagrams to the client, with a seal in the given scheme.
     #[inline(always)]
     pub fn target_in(&self, scheme: Scheme) -> Target {
         let seal = Seal { scheme, key: self.key, direction: Direction::ToClient };
@@ -96,16 +101,16 @@ impl Entry {
         self.heard = coarse | scheme as u32;
     }
 
-    /// Notes that the client was heard, at a coarse time that may be too old. It replaces the noted time only
-    /// if it is later.
+    /// Notes that the client was heard, at a coarse time that can be out of date. The time replaces the noted
+    /// one only if it is later.
     #[inline(always)]
     pub fn hear_late(&mut self, coarse: u32, scheme: Scheme) {
         let later = coarse.wrapping_sub(self.heard()) as i32 > 0;
         self.hear(if later { coarse } else { self.heard() }, scheme);
     }
 
-    /// Returns whether a datagram in that scheme, from that address, may belong to this conversation. A
-    /// conversation in a scheme with secrets keeps to its scheme.
+    /// Returns whether a datagram in that scheme, from that address, may belong to this conversation. In a
+    /// conversation in a scheme with secrets, every datagram must be in that scheme.
     #[inline(always)]
     pub fn takes(&self, scheme: Scheme, from: &SocketAddr) -> bool {
         if scheme.has_secrets() || self.scheme().has_secrets() {
@@ -155,7 +160,7 @@ impl Entry {
         HostName::of(self.ip)
     }
 
-    /// Returns what there is of the conversation while it is not idle, made if there is none.
+    /// Returns the further state that a conversation has while it is not idle. Makes it if there is none.
     pub fn more_or_new(&mut self, hosts: &mut Hosts) -> &mut More {
         let host = self.host();
         self.more.get_or_insert_with(|| Box::new(More::new(hosts.enter(host))))
@@ -188,10 +193,11 @@ pub(super) struct Table {
     hand: usize,
 }
 
-const LEAST: usize = 16;
+const MIN_PLACES: usize = 16;
 
-/// The number of entries that `victim` looks at to find one to forget, and of idle ones among them.
-const LOOK_AT: usize = 64;
+/// The maximum number of entries that `victim` looks at to find one to forget.
+const MAX_LOOKS: usize = 64;
+/// The number of suitable entries among which `victim` chooses.
 const CHOICES: usize = 8;
 
 impl Table {
@@ -230,8 +236,8 @@ impl Table {
         &mut self.places[place]
     }
 
-    /// Returns a conversation's place and what is kept of it besides, if the conversation is not idle and is
-    /// at `host`.
+    /// Returns a conversation's place and its further state, if the conversation has such state and its
+    /// client is at `host`.
     pub fn of_host(&self, id: u64, host: u32) -> Option<(usize, &More)> {
         let place = self.find(id)?;
         Some((place, self.at(place).more.as_deref().filter(|more| more.host == host)?))
@@ -264,7 +270,7 @@ impl Table {
     }
 
     fn grow(&mut self) {
-        let size = (self.places.len() * 2).max(LEAST);
+        let size = (self.places.len() * 2).max(MIN_PLACES);
         let mut places = Vec::new();
         places.resize_with(size, Entry::default);
         let old = std::mem::replace(&mut self.places, places);
@@ -289,7 +295,8 @@ impl Table {
                 return removed;
             }
             let home = id as usize & mask;
-            // The entry may move into the hole unless its home lies between the hole and its place.
+            // The entry may move into the hole unless its home (the place that its hash names) lies between
+            // the hole and its present place.
             if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
                 self.places.swap(hole, at);
                 hole = at;
@@ -297,15 +304,15 @@ impl Table {
         }
     }
 
-    /// Finds an idle entry to forget for a conversation whose ticket has `date`; only entries with older
-    /// tickets qualify. A few entries are looked at, in turn (the clock algorithm). Among them an entry of
-    /// the host with most conversations is taken, and of those the one that was not heard for longest. That
-    /// approximates the right entry without keeping a sorted list.
+    /// Finds an idle entry to forget in favour of a conversation whose ticket has `date`. Only entries with
+    /// older tickets qualify. Looks at a few entries, in turn (the clock algorithm). Among them, chooses
+    /// those of the host with the most conversations, and of these the one that was silent for longest. That
+    /// approximates a sorted list without keeping one.
     pub fn victim(&mut self, now: u32, date: u64, of_host: impl Fn(HostName) -> u32) -> Option<usize> {
         let mask = self.places.len().checked_sub(1)?;
         let mut best: Option<((u32, u32), usize)> = None;
         let mut seen = 0;
-        for _ in 0..LOOK_AT.min(self.places.len()) {
+        for _ in 0..MAX_LOOKS.min(self.places.len()) {
             self.hand = (self.hand + 1) & mask;
             let entry = &self.places[self.hand];
             if entry.id == 0
@@ -375,7 +382,7 @@ mod tests {
             table.insert(entry(id << 7));
             let (used, places) = (table.len(), table.places.len());
             assert!(8 * used <= 7 * places, "{used} of {places}");
-            assert!(places == LEAST || 8 * used > 7 * places / 2, "{used} of {places}");
+            assert!(places == MIN_PLACES || 8 * used > 7 * places / 2, "{used} of {places}");
         }
         assert_eq!(table.entries().count(), 1000);
     }

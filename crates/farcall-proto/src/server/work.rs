@@ -1,5 +1,8 @@
-//! What the server keeps of an activity: the number of its last call, and the call, its fragments and its
-//! result until it is over.
+//! What the server keeps of an activity: the number of its last call, and the call's state, fragments and
+//! result until the call is over.
+//!
+//! An activity is a numbered slot of a conversation; in it, the client makes one call after the other. An
+//! access is a call that reads or writes exported memory. An exchange is a signal or a stream within a call.
 
 use std::ops::Range;
 
@@ -32,14 +35,15 @@ impl Last {
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub phase: Phase,
-    /// The fragments of the arguments or of the result, if there is more than one.
+    /// The arguments that are arriving, if they come in more than one fragment.
     pub incoming: Option<Box<Incoming>>,
+    /// The state of sending the result, if it needs more than one fragment.
     pub outgoing: Option<Box<Outgoing>>,
     pub position: Position,
     /// The result, while the server holds it.
     pub payload: Vec<u8>,
-    /// Bytes that belong into the result and are sent from where they are. Only a result in fragments has
-    /// them.
+    /// Bytes within the result that are sent from where they are, without a copy. Only a result in fragments
+    /// has such bytes.
     pub insert: Option<Box<Insert>>,
     /// When the phase began, or when the last fragment came.
     pub since: Time,
@@ -53,7 +57,7 @@ pub(super) struct Work {
     pub promised: usize,
     /// Whether a fragment of the arguments came since their budget was last enforced.
     pub progressed: bool,
-    /// What passes inside the call.
+    /// The call's exchanges (signals and streams), if it has any.
     pub inside: Option<Box<Inside>>,
 }
 
@@ -63,7 +67,8 @@ impl Work {
         self.outgoing.is_some() && self.marks & ACCESS != 0
     }
 
-    /// Returns the number of directions of exchanges that come before the result.
+    /// Returns how many halves of exchanges (what the server sends in one) must be received before the result
+    /// is delivered.
     pub fn directions(&self) -> u32 {
         self.inside.as_ref().map_or(0, |inside| inside.directions())
     }
@@ -89,19 +94,19 @@ impl Work {
     }
 }
 
-/// The user has the call, and the caller has given it up.
+/// The caller has given the call up while the user executes it.
 pub(super) const GIVEN_UP: u8 = 1;
-/// The call was an access.
+/// The call is an access to memory.
 pub(super) const ACCESS: u8 = 2;
 /// The call is being executed, and its result will be long.
 pub(super) const PROMISED: u8 = 4;
-/// An answer that waits to be sent will say which of the call's arguments have arrived.
+/// A SELECT for the call's arguments, which says what has arrived, waits to be sent.
 pub(super) const TO_SELECT: u8 = 8;
 
-/// The result of a call with exchanges is to be sent behind what they send.
+/// The result of a call with exchanges is to be sent after what the exchanges send.
 pub(super) const TO_SEND: u8 = 32;
 
-/// The call has exchanges, which end when it has its result.
+/// The call has exchanges, which end when the call ends.
 pub(super) const EXCHANGES: u8 = 64;
 
 /// No caller waits for the call's end, but the call goes on.

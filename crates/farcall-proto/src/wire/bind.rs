@@ -6,22 +6,23 @@ use super::fields::{ADDRESS, opaque_len};
 use super::kinds::BIND;
 use super::{Handshake, Malformed, Reader, Ticket, Writer};
 
-/// The longest name in a bind, in bytes: a type, a slash, an instance.
+/// The longest name in a BIND, in bytes: a type, a slash, an instance.
 pub const MAX_NAME: usize = 255;
 
-/// The flags of a BIND that asks about a ticket, and of one that shows one as a proof.
+/// The flag of a BIND that asks whether a ticket is still good.
 const RENEW: u8 = 0x01;
+/// The flag of a BIND that shows a ticket as proof of the client's address.
 const PROOF: u8 = 0x02;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Bind<'a> {
     pub client: u64,
-    /// Echoed, so that the answer is known to be to this request.
+    /// A number that the answer repeats, so that it is known to answer this request.
     pub nonce: u64,
     pub versions: (u16, u16),
     /// The schemes that the client offers, a bit for each.
     pub schemes: u32,
-    /// How many procedures the answer is to skip.
+    /// How many of the export's procedures the answer is to skip.
     pub from: u32,
     /// The ticket that the client asks about: its conversation, the ticket, the address that it was given to.
     /// The server renews it, or says that it is not good.
@@ -30,7 +31,7 @@ pub(crate) struct Bind<'a> {
     pub proof: Option<(u64, Ticket<'a>)>,
     pub name: &'a [u8],
     pub handshake: Handshake<'a>,
-    /// The frame's whole body, when it is read; not used in writing.
+    /// The frame's whole body, if the frame was read. Writing does not use this field.
     #[cfg(feature = "test-scheme")]
     pub body: &'a [u8],
 }

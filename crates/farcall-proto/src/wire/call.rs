@@ -8,8 +8,9 @@ use super::{Body, FRAME_HEAD, HEADER, Malformed, Part, Position, Reader, Writer,
 use crate::Trace;
 use crate::scheme::Scheme;
 
-/// The flags of a call with metadata, and of one whose end its caller does not wait for.
+/// The flag of a call with metadata.
 const META: u8 = 0x01;
+/// The flag of a call whose caller does not wait for its end.
 const DETACHED: u8 = 0x08;
 
 /// The kinds of metadata.
@@ -20,7 +21,7 @@ const PATIENCE: u16 = 3;
 /// Bytes of a call before its metadata.
 pub(crate) const CALL_HEAD: usize = POSITION + 12;
 
-/// Bytes of a datagram with one whole call in it, besides arguments and metadata.
+/// Returns how many bytes a datagram with one whole call has besides arguments and metadata.
 #[inline(always)]
 pub(crate) const fn call_overhead(scheme: Scheme) -> usize {
     HEADER + FRAME_HEAD + CALL_HEAD + scheme.tag()
@@ -40,15 +41,15 @@ pub(crate) struct Meta {
     /// What is left of the deadline, in nanoseconds.
     pub deadline: Option<u64>,
     pub trace: Option<Trace>,
-    /// The client's patience in nanoseconds, if it is not the usual one.
+    /// The client's patience with a silent server in nanoseconds, if it is not the default.
     pub patience: Option<u64>,
-    /// Nobody waits for its end, and it is to go on. A flag.
+    /// Whether the call goes on although nobody waits for its end. On the wire this is a flag of the frame.
     pub detached: bool,
 }
 
 impl CallHead {
-    /// Reads the frames of a datagram that holds one whole call without metadata, and nothing else; `None`
-    /// for any other datagram.
+    /// Reads the frames of a datagram that holds one whole call without metadata, and nothing else. Returns
+    /// `None` for any other datagram.
     #[inline(always)]
     pub fn only(frames: &[u8]) -> Option<(CallHead, &[u8])> {
         let (first, args) = only::<CALL_HEAD>(frames, CALL)?;
@@ -71,7 +72,7 @@ impl CallHead {
 }
 
 impl Meta {
-    /// Bytes on the wire: nothing when there is nothing to say.
+    /// Returns how many bytes the metadata take on the wire: 0 if there are none.
     pub fn len(&self) -> usize {
         let words = self.deadline.map_or(0, |_| 12) + self.patience.map_or(0, |_| 12);
         let items = words + self.trace.map_or(0, |_| 28);
@@ -98,7 +99,7 @@ impl Meta {
         Ok(meta)
     }
 
-    /// Writes what there is to say, which is something.
+    /// Writes the metadata. There must be some.
     fn write(&self, body: &mut Body<'_>) {
         body.u32(self.len() as u32 - 4);
         if let Some(left) = self.deadline {
@@ -114,8 +115,8 @@ impl Meta {
 }
 
 impl Writer<'_> {
-    /// Room for the bytes of a call's arguments in this datagram; `None` if even a call without
-    /// any does not fit.
+    /// Returns how many bytes of a call's arguments fit this datagram, or `None` if not even a call without
+    /// arguments fits.
     pub fn call_room(&self, meta: &Meta, fragmented: bool) -> Option<usize> {
         self.room().checked_sub(CALL_HEAD + meta.len() + if fragmented { FRAGMENT_FIELDS } else { 0 })
     }

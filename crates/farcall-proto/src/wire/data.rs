@@ -1,38 +1,40 @@
-//! DATA: bytes of a direction of an exchange.
+//! DATA: bytes of a direction of an exchange. An exchange is a signal or a stream within a call; a direction
+//! is what one end sends in it.
 
 use super::kinds::DATA;
 use super::position::POSITION;
 use super::{Malformed, Position, Reader, Writer};
 
-/// The flags of a frame that ends its direction, whose sender has all of the other direction, and whose
-/// sender wants to hear what has arrived.
+/// The flag of a frame that ends its direction.
 const END: u8 = 0x01;
+/// The flag that says that the sender has received all of the other direction.
 const HAS_ALL: u8 = 0x02;
+/// The flag that asks the receiver to report what has arrived.
 const ASK: u8 = 0x04;
 
-/// Bytes of the body of a DATA before those of the direction.
+/// The bytes in the body of a DATA before the bytes of the direction.
 pub(crate) const DATA_HEAD: usize = POSITION + 8;
 
-/// The end of a direction counts as so many bytes behind its last one.
+/// The end mark of a direction counts as this many bytes after the direction's last byte.
 pub(crate) const END_LEN: u64 = 4;
 
-/// A part of a direction.
+/// A DATA frame: a part of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Data<'a> {
     pub offset: u64,
     pub bytes: &'a [u8],
-    /// The direction ends behind these bytes.
+    /// Whether the direction ends after these bytes.
     pub end: bool,
-    /// The sender has all of the other direction, and its end.
+    /// Whether the sender has received all of the other direction, and its end.
     pub has_all: bool,
-    /// The sender wants to hear what has arrived.
+    /// Whether the sender asks for a report of what has arrived.
     pub ask: bool,
 }
 
 impl<'a> Data<'a> {
     pub(super) fn read(flags: u8, mut r: Reader<'a>) -> Result<(Position, Data<'a>), Malformed> {
         let (position, offset, bytes) = (Position::read(&mut r)?, r.u64()?, r.rest());
-        // So that no place in a direction overflows, and fragments of it are cut alike.
+        // The bound keeps positions in a direction from overflowing. Fragments begin at multiples of four.
         let sound = offset < 1 << 62 && offset.is_multiple_of(END_LEN) && position.exchange != 0;
         let [end, has_all, ask] = [END, HAS_ALL, ASK].map(|flag| flags & flag != 0);
         if sound { Ok((position, Data { offset, bytes, end, has_all, ask })) } else { Err(Malformed) }
@@ -40,12 +42,14 @@ impl<'a> Data<'a> {
 }
 
 impl Writer<'_> {
-    /// Room for the bytes of a DATA in this datagram; `None` if not even an empty one fits.
+    /// Returns how many bytes of a direction fit this datagram in a DATA, or `None` if not even an empty DATA
+    /// fits.
     pub fn data_room(&self) -> Option<usize> {
         self.fits(DATA_HEAD).then(|| self.room() - DATA_HEAD)
     }
 
-    /// Writes a DATA, whose bytes stand in two pieces. There must be [room](Writer::data_room).
+    /// Writes a DATA whose bytes are those of `data` and then `more`. There must be
+    /// [room](Writer::data_room).
     pub fn data(&mut self, position: Position, data: Data<'_>, more: &[u8]) {
         let flags = [(data.end, END), (data.has_all, HAS_ALL), (data.ask, ASK)];
         let flags = flags.into_iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag);

@@ -1,4 +1,4 @@
-//! The datagram around its frames: the header, the tag, and how both are read and written.
+//! Reads and writes what a datagram has around its frames: the header and the tag.
 
 use super::kinds::BIND;
 use super::{Body, Malformed, Number};
@@ -13,7 +13,7 @@ pub(crate) const HEADER: usize = 20;
 /// Bytes of a frame's head: type, flags, length.
 pub(crate) const FRAME_HEAD: usize = 4;
 
-/// Where the header names the receiver's conversation, and where it has the datagram's number.
+/// The offsets, in the header, of the receiver's conversation and of the datagram's number.
 const CONVERSATION_AT: usize = 4;
 const NUMBER_AT: usize = 12;
 
@@ -27,7 +27,8 @@ pub enum Route {
     Sender,
 }
 
-/// Reads a datagram's destination without checking anything else; `None` if it cannot be ours.
+/// Reads a datagram's destination and checks nothing else. Returns `None` if the datagram is too short to
+/// have one.
 #[inline]
 pub fn route(datagram: &[u8]) -> Option<Route> {
     Some(match word(datagram, CONVERSATION_AT)? {
@@ -39,9 +40,9 @@ pub fn route(datagram: &[u8]) -> Option<Route> {
 /// The header of a datagram that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// The receiver's identifier of the conversation; zero when the sender knows none.
+    /// The receiver's identifier of the conversation, or zero if the sender does not know it.
     pub conversation: u64,
-    /// Never used twice by a sender in a conversation.
+    /// The datagram's number. A sender uses no number twice in a conversation.
     pub number: u64,
     pub scheme: Scheme,
 }
@@ -60,8 +61,9 @@ impl Header {
         }
     }
 
-    /// Checks the tag of the datagram that has this header, as [`open`] does, and returns the bytes of its
-    /// frames. If `check` is false, the tag is not checked.
+    /// Checks the tag of the datagram that has this header, and returns the bytes of its frames. `key` is
+    /// asked for the conversation's key if the scheme has secrets. If `check` is false, the tag is not
+    /// checked.
     #[inline(always)]
     pub fn open<'d>(
         &self,
@@ -80,13 +82,13 @@ impl Header {
 /// The conversation that a datagram is for, and how the datagram is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// The receiver's identifier of the conversation; zero when we know none.
+    /// The receiver's identifier of the conversation, or zero if this end does not know it.
     pub conversation: u64,
     pub seal: Seal,
 }
 
 impl Target {
-    /// Writes the header and the tag of a datagram around its frames; `inserted` bytes of the frames are not
+    /// Writes the header and the tag of a datagram around its frames. `inserted` bytes of the frames are not
     /// in this buffer but are sent from another one. Takes the `Number` by value, so that no second datagram
     /// can use it.
     #[inline(always)]
@@ -109,8 +111,8 @@ pub(crate) fn peek(datagram: &[u8]) -> Result<(Header, &[u8]), Malformed> {
 }
 
 /// Checks a datagram's header and tag, and returns the header and the bytes of the frames. In a scheme with
-/// secrets `key` is asked for the key of the conversation that the datagram names. If `check` is false, the
-/// tag is not checked.
+/// secrets, `key` is called with the conversation that the datagram names, and returns its key. If `check` is
+/// false, the tag is not checked.
 #[inline(always)]
 pub(crate) fn open(
     datagram: &[u8],
@@ -123,15 +125,15 @@ pub(crate) fn open(
     Ok((header, frames))
 }
 
-/// The frames of a datagram in that scheme, without a check of the tag.
+/// Returns the frames of a datagram in that scheme, without a check of the tag.
 #[inline(always)]
 pub(crate) fn frames_of(datagram: &[u8], scheme: Scheme) -> Option<&[u8]> {
     datagram.get(HEADER..datagram.len().checked_sub(scheme.tag())?)
 }
 
-/// Reads the beginning of a datagram that this end sent, as an ICMP error quotes it. Returns
-/// `Ok(conversation)`, or `Err(client)` for a BIND that was sent before there was a conversation, and the
-/// datagram's number.
+/// Reads the beginning of a datagram that this end sent, as an ICMP error quotes it. Returns whose datagram
+/// it was, and its number. The first is `Ok(the conversation)`, or `Err(the client's identifier)` for a BIND
+/// that was sent before there was a conversation.
 pub(crate) fn quoted(quoted: &[u8]) -> Option<(Result<u64, u64>, u64)> {
     let of = match route(quoted)? {
         Route::Conversation(conversation) => Ok(conversation),
@@ -143,13 +145,13 @@ pub(crate) fn quoted(quoted: &[u8]) -> Option<(Result<u64, u64>, u64)> {
     Some((of, word(quoted, NUMBER_AT)?))
 }
 
-/// The word at a place, if there is one.
+/// Returns the 64-bit word at an offset, or `None` if `bytes` ends before its last byte.
 #[inline]
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The word at a place that is within the array.
+/// Returns the 64-bit word at an offset. The word must lie within the array.
 #[inline(always)]
 pub(super) fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
     let mut word = [0; 8];
@@ -164,7 +166,7 @@ pub(super) fn u32_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes(word)
 }
 
-/// Writes one datagram into a buffer of the caller's.
+/// Writes one datagram into a buffer that the caller provides.
 pub(crate) struct Writer<'a> {
     out: &'a mut [u8],
     len: usize,
@@ -172,7 +174,7 @@ pub(crate) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Begins a datagram of at most `limit` bytes; the buffer bounds it too.
+    /// Begins a datagram of at most `limit` bytes, or as many as the buffer has if it is shorter.
     #[inline(always)]
     pub fn new(out: &'a mut [u8], limit: usize, target: Target) -> Writer<'a> {
         let limit = limit.min(out.len());
@@ -181,44 +183,44 @@ impl<'a> Writer<'a> {
         Writer { out, len: HEADER, target }
     }
 
-    /// Bytes that were written.
+    /// Returns the number of bytes written so far, including the header but not the tag.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The bytes of the frames that were written.
+    /// Returns the bytes of the frames written so far.
     pub fn written(&self) -> &[u8] {
         &self.out[HEADER..self.len]
     }
 
-    /// Writes frames that [were written](frames_by) before; they must fit.
+    /// Copies in frames that [`frames_by`] has written. They must fit.
     pub fn frames(&mut self, frames: &[u8]) {
         let end = self.len + frames.len();
         self.out[self.len..end].copy_from_slice(frames);
         self.len = end;
     }
 
-    /// How many bytes the tag takes.
+    /// Returns how many bytes the tag takes.
     #[inline(always)]
     pub(super) fn tag(&self) -> usize {
         self.target.seal.scheme.tag()
     }
 
-    /// Bytes that the body of one more frame may have.
+    /// Returns the largest length in bytes that the body of one more frame may have.
     #[inline]
     pub fn room(&self) -> usize {
         (self.out.len() - self.tag()).saturating_sub(self.len + FRAME_HEAD) & !3
     }
 
-    /// The free bytes after the next frame's head and the first `before` bytes of its body; `None` if not
-    /// even those fit.
+    /// Returns the free bytes that would follow the next frame's head and the first `before` bytes of its
+    /// body. Returns `None` if the head and those bytes do not fit.
     #[inline(always)]
     pub(super) fn unwritten(&mut self, before: usize) -> Option<&mut [u8]> {
         let end = self.out.len() - self.tag();
         self.out.get_mut(self.len + FRAME_HEAD + before..end)
     }
 
-    /// Whether there is room for a frame whose body has `len` bytes.
+    /// Returns whether there is room for a frame whose body has `len` bytes.
     #[inline]
     pub fn fits(&self, len: usize) -> bool {
         self.len + FRAME_HEAD + len + self.tag() <= self.out.len()
@@ -230,9 +232,9 @@ impl<'a> Writer<'a> {
         self.frame_after::<0>(kind, flags, len, 0).1
     }
 
-    /// Begins a frame. `len` counts its whole body; `inserted` bytes of it are sent from another buffer, so
-    /// only the others get room here. Returns the body's first `N` bytes apart, to be written without further
-    /// checks.
+    /// Begins a frame. `len` is the length of the whole body. `inserted` of these bytes are sent from another
+    /// buffer, so room is reserved only for the others. Returns the body's first `N` bytes separately, as an
+    /// array, so that writing them needs no further checks.
     #[inline(always)]
     pub(super) fn frame_after<const N: usize>(
         &mut self,
@@ -248,7 +250,7 @@ impl<'a> Writer<'a> {
         *head = [kind, flags, high, low];
         let written = len - inserted;
         self.len += FRAME_HEAD + written;
-        let (first, rest) = rest[..written].split_first_chunk_mut::<N>().expect("what is always there");
+        let (first, rest) = rest[..written].split_first_chunk_mut::<N>().expect("a body of at least N bytes");
         (first, Body::new(rest))
     }
 
@@ -259,8 +261,8 @@ impl<'a> Writer<'a> {
         self.finish_around(0, number)
     }
 
-    /// Seals the datagram, as [`Writer::finish`] does, but `inserted` bytes of its frames are sent from
-    /// another buffer. `inserted` must be 0 unless the scheme allows it ([`Seal::closes_around`]).
+    /// Seals a datagram of whose frames `inserted` bytes are sent from another buffer, and returns the length
+    /// of what is in this one. `inserted` must be 0 unless the scheme allows more ([`Seal::closes_around`]).
     #[inline(always)]
     pub fn finish_around(self, inserted: usize, number: Number) -> usize {
         let end = self.len + self.tag();
@@ -269,7 +271,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The frames that `write` writes, for a datagram of at most `limit` bytes in that scheme.
+/// Returns the frames that `write` writes, for a datagram of at most `limit` bytes in that scheme.
 pub(crate) fn frames_by(limit: usize, scheme: Scheme, write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut out = vec![0; limit];
     let seal = Seal::without_key(scheme, Direction::ToClient);

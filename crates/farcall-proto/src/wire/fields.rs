@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::Malformed;
 
-/// Bytes of an address: an IPv6 address, perhaps one that stands for an IPv4 address, a port, and two zeros.
+/// The bytes of an address field: an IPv6 address (or an IPv4 address mapped to one), a port, and two zeros.
 pub(super) const ADDRESS: usize = 20;
 
-/// The IPv6 address of `address`, which stands for the IPv4 address if it is one.
+/// Returns the bytes of the IPv6 address. An IPv4 address is mapped to an IPv6 address.
 pub(crate) fn ip_octets(address: SocketAddr) -> [u8; 16] {
     match address.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
@@ -46,7 +46,7 @@ impl<'a> Body<'a> {
         self
     }
 
-    /// `v` as an XDR opaque: its length, its bytes, zeros to a multiple of four.
+    /// Writes `v` as an XDR opaque: its length, its bytes, and zeros up to a multiple of four.
     pub fn opaque(&mut self, v: &[u8]) -> &mut Self {
         self.u32(v.len() as u32).bytes(v);
         self.bytes(&[0; 3][..padding(v.len())])
@@ -56,18 +56,18 @@ impl<'a> Body<'a> {
         self.bytes(&ip_octets(address)).u16(address.port()).u16(0)
     }
 
-    /// Zeros up to the end of the body.
+    /// Writes zeros up to the end of the body.
     pub fn zeros(&mut self) {
         self.rest.fill(0);
     }
 }
 
-/// Zeros that bring `len` to a multiple of four.
+/// Returns how many zeros bring `len` to a multiple of four.
 pub(crate) fn padding(len: usize) -> usize {
     len.wrapping_neg() & 3
 }
 
-/// Bytes of an XDR opaque of `len` bytes.
+/// Returns how many bytes an XDR opaque takes whose content has `len` bytes.
 pub(crate) fn opaque_len(len: usize) -> usize {
     4 + len + padding(len)
 }
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         self.first().copied()
     }
 
-    /// The next `N` bytes, where they are.
+    /// Reads the next `N` bytes without a copy.
     #[inline]
     pub fn first<const N: usize>(&mut self) -> Result<&'a [u8; N], Malformed> {
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(Malformed)?;
@@ -115,7 +115,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
-    /// An XDR opaque of at most `max` bytes.
+    /// Reads an XDR opaque of at most `max` bytes.
     pub fn opaque(&mut self, max: usize) -> Result<&'a [u8], Malformed> {
         let len = self.u32()? as usize;
         if len > max {

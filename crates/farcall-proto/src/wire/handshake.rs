@@ -1,4 +1,4 @@
-//! The field of BIND and WELCOME by which the two ends agree on a key.
+//! The handshake field of the frames BIND and WELCOME, by which the two ends agree on a key.
 
 use super::fields::opaque_len;
 use super::{Body, Malformed, Reader};
@@ -6,17 +6,19 @@ use super::{Body, Malformed, Reader};
 /// The longest handshake, in bytes.
 const MAX_HANDSHAKE: u32 = 64 << 10;
 
-/// Bytes of the fields before the part.
+/// The bytes that the numbers before the part take: `total`, `offset` and `through`.
 const FIXED: usize = 12;
 
-/// A part of the sender's handshake. All fields are zero, and the part is empty, in a scheme without secrets.
+/// A part of the sender's handshake. In a scheme without secrets there is no handshake: all numbers are zero,
+/// and the part is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Handshake<'a> {
     /// The length of the whole handshake in bytes.
     pub total: u32,
-    /// Where the part begins.
+    /// The offset in bytes at which the part begins.
     pub offset: u32,
-    /// How many bytes of the receiver's handshake, counted from its first, have arrived at the sender.
+    /// An acknowledgement: how many bytes of the receiver's own handshake the sender of this field has,
+    /// without a gap from its start.
     pub through: u32,
     pub part: &'a [u8],
 }
@@ -26,7 +28,7 @@ impl<'a> Handshake<'a> {
         FIXED + opaque_len(self.part.len())
     }
 
-    /// Shortens the part so that the field fits `room` bytes, or has none.
+    /// Shortens the part, if necessary to nothing, so that the field fits `room` bytes.
     pub(super) fn fitting(self, room: usize) -> Handshake<'a> {
         let fits = room.saturating_sub(Handshake::default().len()) & !3;
         Handshake { part: &self.part[..self.part.len().min(fits)], ..self }

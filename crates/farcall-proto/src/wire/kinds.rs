@@ -19,6 +19,6 @@ pub const POST: u8 = 0x18;
 pub const DATA: u8 = 0x20;
 pub const CREDIT: u8 = 0x21;
 pub const STOP: u8 = 0x22;
-/// A receiver may skip a frame of an unknown type from here on.
+/// The first of the types that a receiver may skip if it does not know them.
 pub const NON_CRITICAL: u8 = 0x80;
 pub const ACK: u8 = 0x80;

@@ -1,12 +1,13 @@
 //! The datagram and its frames (docs/protocol.md, "Datagrams" and "Frames").
 //!
-//! Each frame type has one file with its only reader and its only writer; `short.rs` has those of all short
-//! frames. The other files hold what several frames share: `datagram.rs` the header and the tag, `fields.rs` the fields of a body, `position.rs` and
-//! `part.rs` the beginnings and ends of frames about a call, `handshake.rs` a field of BIND and WELCOME.
+//! Each frame type is read and written in one file; `short.rs` has all the short types. The other files hold
+//! what several frames share: `datagram.rs` the header and the tag, `fields.rs` the fields of a body,
+//! `position.rs` and `part.rs` the beginnings and ends of frames about a call, `handshake.rs` a field of BIND
+//! and WELCOME.
 //!
-//! The contract of this module: any bytes give values or [`Malformed`]; nothing panics, nothing is
-//! allocated, and the work is linear in the datagram. Writers are given room by their callers, who
-//! ask [`Writer::room`] first; a frame that does not fit is not written and says so.
+//! The contract of this module: any bytes give values or [`Malformed`]; nothing panics, nothing is allocated,
+//! and the work is linear in the datagram. Callers check [`Writer::room`] before they write. Writers that can
+//! fail return `None` and write nothing.
 
 mod bind;
 mod call;
@@ -61,33 +62,35 @@ pub(crate) struct Malformed;
 pub(crate) enum Frame<'a> {
     Bind(Bind<'a>),
     Welcome(Welcome<'a>),
-    /// The conversation that the server does not know, so that its ticket is to be shown.
+    /// The server does not know this conversation; the client must show its ticket.
     Challenge(u64),
     Stale(Stale),
     Ticket(Ticket<'a>),
     Call(CallHead, Part<'a>),
-    /// The number says how many directions of exchanges come before the result.
+    /// The number says how many halves of exchanges (what the server sends in one) must be received before
+    /// the result is delivered.
     Result(ResultHead, u32, Part<'a>),
     Select(Position, Select<'a>),
     Cancel(Position),
     Probe {
         position: Position,
-        /// The call is to go on although its caller does not wait for its end.
+        /// Whether the call is to go on although its caller does not wait for its end.
         detached: bool,
     },
     State(Position, Progress),
     MtuProbe(u32),
     MtuEcho(u32),
-    /// Bytes for an export, of no call: nobody answers.
+    /// Bytes for an export that belong to no call. There is no answer.
     Post(u64, &'a [u8]),
     Data(Position, Data<'a>),
     Credit(Position, Credit<'a>),
-    /// The sender takes no more of the other end's direction, for this reason.
+    /// The sender of this frame wants no more of the data that the other end sends in this exchange. The
+    /// number is the reason.
     Stop(Position, u32),
     Ack(Ack),
 }
 
-/// The frames of a datagram, one after the other. Ends after the first that is malformed.
+/// The frames of a datagram, one after the other. After an error no more may be read.
 pub(crate) struct Frames<'a> {
     rest: Reader<'a>,
 }
@@ -105,7 +108,7 @@ impl<'a> Frames<'a> {
         Frames { rest: Reader::new(frames) }
     }
 
-    /// The next frame; `None` at the end.
+    /// Returns the next frame, or `None` at the end.
     #[inline]
     pub fn next(&mut self) -> Result<Option<Raw<'a>>, Malformed> {
         if self.rest.is_empty() {
@@ -119,7 +122,7 @@ impl<'a> Frames<'a> {
         Ok(Some(Raw { kind, flags, body: Reader::new(self.rest.bytes(len)?) }))
     }
 
-    /// The first frame, if it can be read.
+    /// Returns the first frame, if it can be read.
     #[cfg(feature = "test-scheme")]
     pub fn first(frames: &'a [u8]) -> Option<Frame<'a>> {
         Frames::new(frames).next().ok()??.read().ok()?
@@ -127,26 +130,27 @@ impl<'a> Frames<'a> {
 }
 
 impl<'a> Raw<'a> {
-    /// The call and its arguments; `None` if the frame is no CALL.
+    /// Returns the call and its arguments, or `None` if the frame is not a CALL.
     #[inline]
     pub fn call(&self) -> Option<Result<(CallHead, Part<'a>), Malformed>> {
         if self.kind == CALL { Some(CallHead::read(self.flags, self.body)) } else { None }
     }
 
-    /// The result and its bytes; `None` if the frame is no RESULT, or one of a call with exchanges.
+    /// Returns the result and its bytes, or `None` if the frame is not a RESULT or if exchanges must be
+    /// received before the result.
     #[inline(always)]
     pub fn result(&self) -> Option<Result<(ResultHead, Part<'a>), Malformed>> {
         let usual = self.kind == RESULT && self.flags & DIRECTIONS == 0;
         if usual { Some(ResultHead::read(self.flags, self.body)) } else { None }
     }
 
-    /// The bytes of the frame's body.
+    /// Returns the bytes of the frame's body.
     #[cfg(feature = "test-scheme")]
     pub fn body(&self) -> &'a [u8] {
         self.body.rest()
     }
 
-    /// Any frame that this version knows; `None` for one that may be skipped.
+    /// Reads a frame of any type. Returns `None` for PADDING and for an unknown frame that may be skipped.
     pub fn read(&self) -> Result<Option<Frame<'a>>, Malformed> {
         let (flags, body) = (self.flags, self.body);
         Ok(Some(match self.kind {
@@ -167,8 +171,8 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// Splits the body of a datagram's only frame behind its first `N` bytes; `None` if there are several frames,
-/// or the frame is of another type or has a flag.
+/// Splits the body of a datagram's only frame after its first `N` bytes. Returns `None` if there are several
+/// frames, or if the frame is of another type or has a flag.
 #[inline(always)]
 fn only<const N: usize>(frames: &[u8], kind: u8) -> Option<(&[u8; N], &[u8])> {
     let (head, body) = frames.split_first_chunk::<FRAME_HEAD>()?;

@@ -1,13 +1,14 @@
-//! The numbers of datagrams: each is the right to write one datagram, and there is no other
-//! (docs/protocol.md, 3).
+//! The numbers of datagrams. A [`Number`] is the right to write one datagram, so that no two datagrams have
+//! the same number (docs/protocol.md, 3).
 
-/// The right to write one datagram of this number. It cannot be copied: in a scheme with secrets the number
-/// is the nonce, and sealing two datagrams with one nonce breaks the scheme (RFC 8439, section 4).
+/// The right to write one datagram of this number. This type cannot be copied, because in a scheme with
+/// secrets the number is the nonce, and sealing two datagrams with one nonce breaks the scheme (RFC 8439,
+/// section 4).
 #[derive(Debug)]
 pub(crate) struct Number(u64);
 
 impl Number {
-    /// The number, for the datagram that consumes the right to it.
+    /// Gives up the right, and returns the number.
     #[inline(always)]
     pub(super) fn value(self) -> u64 {
         self.0
@@ -26,7 +27,7 @@ impl Numbers {
         Numbers { next: first }
     }
 
-    /// The number that the next datagram will have.
+    /// Returns the number that the next datagram will have.
     #[inline(always)]
     pub fn next(&self) -> u64 {
         self.next
@@ -36,7 +37,7 @@ impl Numbers {
     #[inline(always)]
     pub fn take(&mut self) -> Number {
         let number = Number(self.next);
-        // It wraps only in fuzzers, which start at the last number.
+        // The number wraps only in fuzzers, which start at the last one.
         self.next = self.next.wrapping_add(1);
         number
     }

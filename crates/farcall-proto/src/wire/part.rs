@@ -2,11 +2,12 @@
 
 use super::{Body, Malformed, Reader};
 
-/// The flags of a frame that holds a fragment, and whose sender wants to hear what has arrived.
+/// The flag of a frame that holds a fragment.
 const FRAGMENT: u8 = 0x02;
+/// The flag that asks the receiver to report what has arrived.
 const ASK: u8 = 0x04;
 
-/// Bytes that a fragment takes besides its own.
+/// The bytes of the fields before a fragment's bytes: the total and the offset.
 pub(super) const FRAGMENT_FIELDS: usize = 8;
 
 /// Which part of a message a frame holds.
@@ -14,26 +15,26 @@ pub(super) const FRAGMENT_FIELDS: usize = 8;
 pub(crate) struct Fragment {
     pub total: u32,
     pub offset: u32,
-    /// The sender wants to hear what has arrived.
+    /// Whether the sender asks for a report of what has arrived.
     pub ask: bool,
 }
 
 /// The bytes of arguments or results in one frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'a> {
-    /// `None`: these are all.
+    /// Where the bytes lie in the message, or `None` if they are the whole message.
     pub fragment: Option<Fragment>,
     pub bytes: &'a [u8],
 }
 
 impl<'a> Part<'a> {
-    /// All bytes of a message.
+    /// Makes a part that is a whole message.
     #[inline(always)]
     pub fn whole(bytes: &'a [u8]) -> Part<'a> {
         Part { fragment: None, bytes }
     }
 
-    /// How many bytes there are of the whole message.
+    /// Returns the length of the whole message in bytes.
     pub fn total(&self) -> usize {
         self.fragment.map_or(self.bytes.len(), |f| f.total as usize)
     }
@@ -53,7 +54,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The frame's flags, and how many bytes stand before those of the part.
+/// Returns the frame's flags, and how many bytes of fields come before the bytes of the part.
 #[inline(always)]
 pub(super) fn layout(fragment: Option<Fragment>) -> (u8, usize) {
     match fragment {
@@ -63,7 +64,7 @@ pub(super) fn layout(fragment: Option<Fragment>) -> (u8, usize) {
     }
 }
 
-/// Writes what stands before the bytes of a part.
+/// Writes the fields that come before the bytes of a part.
 #[inline(always)]
 pub(super) fn write_fields(body: &mut Body<'_>, fragment: Option<Fragment>) {
     if let Some(f) = fragment {

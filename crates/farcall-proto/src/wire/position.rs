@@ -1,13 +1,15 @@
-//! The beginning of every frame about a call: which call.
+//! The position, with which every frame about a call begins: it says which call.
+//!
+//! An activity is a numbered slot of a conversation; in it, the client makes one call after the other.
 
 use super::datagram::{u32_at, u64_at};
 use super::{Body, Malformed, Reader, Writer};
 
-/// What a call, result or word about one names: the call and the exchange within it.
+/// Names a call, or an exchange within it. An exchange is a signal or a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position {
     pub activity: u32,
-    /// Zero is the call itself; signals and bulk transfers number theirs from one.
+    /// Zero for the call itself. The exchanges of a call are numbered from one.
     pub exchange: u32,
     pub sequence: u64,
 }
@@ -16,13 +18,13 @@ pub(crate) struct Position {
 pub(super) const POSITION: usize = 16;
 
 impl Position {
-    /// The position of a call.
+    /// Returns the position of a call.
     #[inline(always)]
     pub fn of_call(activity: u32, sequence: u64) -> Position {
         Position { activity, exchange: 0, sequence }
     }
 
-    /// The position with which a body begins.
+    /// Reads the position with which a body begins.
     #[inline(always)]
     pub(super) fn of<const N: usize>(body: &[u8; N]) -> Position {
         Position { activity: u32_at(body, 0), exchange: u32_at(body, 4), sequence: u64_at(body, 8) }
@@ -42,7 +44,7 @@ impl Position {
 }
 
 impl Writer<'_> {
-    /// Begins a frame about a call, with `more` bytes behind the position.
+    /// Begins a frame about a call, with `more` bytes after the position.
     pub(super) fn position(&mut self, kind: u8, flags: u8, position: Position, more: usize) -> Body<'_> {
         let (first, body) = self.frame_after::<POSITION>(kind, flags, POSITION + more, 0);
         position.write(first);

@@ -6,7 +6,8 @@ use super::position::POSITION;
 use super::{Body, Fragment, Malformed, Part, Position, Reader, Writer, fields, only};
 use crate::{Failure, Kind, Ran};
 
-/// The flag of a result that says how many directions of exchanges the server has sent.
+/// The flag of a result that says how many directions of exchanges the server has sent. A direction is what
+/// one end sends in an exchange (a signal or a stream).
 pub(super) const DIRECTIONS: u8 = 0x08;
 
 const RETURNED: u8 = 0;
@@ -21,7 +22,8 @@ pub(crate) const RESULT_HEAD: usize = POSITION + 4;
 pub(crate) enum Status {
     Result,
     Exception,
-    /// Failed: whether it ran, and the kind, by their numbers.
+    /// The call failed. The fields are the wire's numbers for whether the call ran, and for the kind of
+    /// failure.
     Failed {
         ran: u8,
         kind: u16,
@@ -35,8 +37,8 @@ pub(crate) struct ResultHead {
 }
 
 impl ResultHead {
-    /// Reads the frames of a datagram that holds one whole result, and nothing else; `None` for any other
-    /// datagram.
+    /// Reads the frames of a datagram that holds one whole result and nothing else. Returns `None` for any
+    /// other datagram.
     #[inline(always)]
     pub fn only(frames: &[u8]) -> Option<(ResultHead, &[u8])> {
         let (first, bytes) = only::<RESULT_HEAD>(frames, RESULT)?;
@@ -50,7 +52,7 @@ impl ResultHead {
         Ok((head, Part::read(flags, r)?))
     }
 
-    /// Reads any result, and the number of directions that come before it.
+    /// Reads any result, and the number of directions that must be received before it is delivered.
     pub(super) fn read_any<'a>(
         flags: u8,
         mut r: Reader<'a>,
@@ -86,7 +88,7 @@ pub(crate) fn write_failure(failure: &Failure, payload: &mut Vec<u8>) -> Status 
     Status::Failed { ran: failure.ran.code(), kind: failure.kind.code() }
 }
 
-/// Reads what a failed call's result says.
+/// Reads the failure from a failed call's result.
 #[cold]
 pub(crate) fn read_failure(ran: u8, kind: u16, body: &[u8]) -> Failure {
     let detail = Reader::new(body).opaque(Failure::MAX_DETAIL).unwrap_or_default();
@@ -94,7 +96,7 @@ pub(crate) fn read_failure(ran: u8, kind: u16, body: &[u8]) -> Failure {
 }
 
 impl Writer<'_> {
-    /// Room for the bytes of a result's fragment in this datagram.
+    /// Returns how many bytes of a result fit this datagram as a fragment.
     pub fn fragment_room(&self, directions: u32) -> usize {
         self.room().saturating_sub(RESULT_HEAD + directions_len(directions) + FRAGMENT_FIELDS)
     }
@@ -109,7 +111,8 @@ impl Writer<'_> {
         fits
     }
 
-    /// Writes a whole result or exception that comes after so many directions, if it fits.
+    /// Writes a whole result or exception, if it fits. The client delivers it only after this many
+    /// directions.
     #[cold]
     pub fn result_after(&mut self, head: &ResultHead, directions: u32, bytes: &[u8]) -> bool {
         let fits = self.fits(RESULT_HEAD + directions_len(directions) + bytes.len());
@@ -119,9 +122,9 @@ impl Writer<'_> {
         fits
     }
 
-    /// Writes a whole result; `fill` writes the body directly into the datagram. `fill` is given all room
-    /// that there is, and returns the length of what it wrote, a multiple of four. Returns `None` and writes
-    /// no frame if `fill` returns `None` or there is no room.
+    /// Writes a whole result, whose body `fill` writes directly into the datagram. `fill` is given all the
+    /// room, and returns the length of what it wrote, a multiple of four. Returns `None` and writes no frame
+    /// if `fill` returns `None` or there is no room.
     #[inline(always)]
     pub fn result_by(
         &mut self,
@@ -134,8 +137,7 @@ impl Writer<'_> {
     }
 
     /// Writes a fragment that consists of bytes before an insert, bytes of the insert, and bytes after it. If
-    /// `apart`, the insert's bytes are not written, and the returned position in the datagram is where they
-    /// belong.
+    /// `apart`, the insert's bytes are left out; they belong at the returned offset in the datagram.
     pub fn result_fragment(
         &mut self,
         (head, directions): (&ResultHead, u32),
@@ -152,7 +154,8 @@ impl Writer<'_> {
         self.len() - behind.len()
     }
 
-    /// Writes a RESULT's head; `len` bytes come after it, of which `inserted` are not written.
+    /// Begins a RESULT and writes its head. Its body has `len` more bytes, of which `inserted` are sent from
+    /// another buffer.
     #[inline(always)]
     fn result_body(&mut self, head: &ResultHead, flags: u8, len: usize, inserted: usize) -> Body<'_> {
         let (status, ran, kind) = match head.status {
@@ -167,7 +170,7 @@ impl Writer<'_> {
         body
     }
 
-    /// Writes the head of a RESULT that comes after so many directions; see [`Writer::result_body`].
+    /// Begins a RESULT that is delivered after this many directions; see [`Writer::result_body`].
     fn body_after(
         &mut self,
         head: &ResultHead,
@@ -185,7 +188,7 @@ impl Writer<'_> {
     }
 }
 
-/// Bytes of the number of directions in a result.
+/// Returns how many bytes the number of directions takes in a result.
 #[inline(always)]
 fn directions_len(directions: u32) -> usize {
     if directions > 0 { 4 } else { 0 }

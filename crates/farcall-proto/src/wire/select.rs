@@ -1,48 +1,53 @@
-//! SELECT and CREDIT: what has arrived of a fragmented message, or of a direction of an exchange, and how far
-//! its sender may go.
+//! SELECT and CREDIT. A receiver reports by a SELECT what has arrived of a fragmented message, and by a
+//! CREDIT what has arrived of a direction of an exchange (what one end sends in a signal or a stream). Both
+//! also say how much the sender may send.
 
 use super::kinds::{CREDIT, SELECT};
 use super::position::POSITION;
 use super::{Malformed, Position, Reader, Writer};
 
-/// The most ranges that a selective acknowledgement names.
+/// The maximum number of ranges in a SELECT or a CREDIT.
 pub(crate) const MAX_RANGES: usize = 32;
 
-/// The flag of a receiver that waited in vain.
+/// The flag that says that the receiver has waited in vain.
 const PULL: u8 = 0x01;
 
-/// The flag of a CREDIT whose sender needs nothing more of the direction: it has all, or takes no more.
+/// The flag of a CREDIT that says that its sender needs nothing more of the direction: it has everything, or
+/// wants no more.
 const ALL: u8 = 0x02;
 
-/// Bytes of an [`Extent`] in a SELECT and in a CREDIT, and of a range.
+/// The bytes of an [`Extent`] in a SELECT.
 const EXTENT: usize = 16;
+/// The bytes of an [`Extent`] in a CREDIT.
 const CREDIT_EXTENT: usize = 24;
+/// The bytes of a range.
 const RANGE: usize = 8;
 
-/// How far a message, or a direction of an exchange, has arrived, and how far its sender may go.
+/// How much of a message, or of a direction of an exchange, has arrived without a gap, and how much its
+/// sender may send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     /// Every byte before this one has arrived.
     pub through: u64,
     /// The first byte that may not be sent yet.
     pub limit: u64,
-    /// The largest datagram number in which a fragment of the message, or a probe for it, came.
+    /// The largest number of a datagram that held a fragment of the message or a probe for it.
     pub largest: u64,
 }
 
-/// A selective acknowledgement.
+/// A selective acknowledgement: which parts of a message have arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Select<'a> {
     pub extent: Extent,
-    /// The receiver waited in vain: what is under way is lost.
+    /// Whether the receiver has waited in vain, so that what was sent and has not arrived is lost.
     pub pull: bool,
-    /// From where the ranges are counted.
+    /// The position from which the ranges are counted.
     base: u64,
     ranges: &'a [u8],
 }
 
 impl<'a> Select<'a> {
-    /// The ranges beyond `through` that have arrived, as start and end.
+    /// Returns the ranges beyond `through` that have arrived, as start and end.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let from_base = |offset: u32| self.base.saturating_add(offset.into());
         self.ranges.chunks_exact(RANGE).map_while(move |range| {
@@ -59,11 +64,11 @@ impl<'a> Select<'a> {
     }
 }
 
-/// What has arrived of a direction of an exchange.
+/// A report of what has arrived of a direction of an exchange.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Credit<'a> {
     pub select: Select<'a>,
-    /// The receiver needs nothing more of the direction.
+    /// Whether the receiver needs nothing more of the direction.
     pub all: bool,
 }
 
@@ -76,7 +81,7 @@ impl<'a> Credit<'a> {
     }
 }
 
-/// Takes the rest of a body as ranges.
+/// Checks that the rest of a body consists of ranges, and returns its bytes.
 fn ranges(r: Reader<'_>) -> Result<&[u8], Malformed> {
     let ranges = r.rest();
     let sound = ranges.len().is_multiple_of(RANGE) && ranges.len() / RANGE <= MAX_RANGES;
@@ -84,7 +89,7 @@ fn ranges(r: Reader<'_>) -> Result<&[u8], Malformed> {
 }
 
 impl Writer<'_> {
-    /// Says what of a message has arrived: `extent`, and the ranges `beyond` the first gap, as many as fit.
+    /// Writes a SELECT with `extent` and as many of the ranges `beyond` the first gap as fit.
     pub fn select(
         &mut self,
         position: Position,
@@ -102,14 +107,14 @@ impl Writer<'_> {
         }
     }
 
-    /// All `total` bytes of a message have arrived.
+    /// Writes a SELECT that says that all `total` bytes of a message have arrived.
     pub fn select_all(&mut self, position: Position, total: u32) {
         let extent = Extent { through: total.into(), limit: total.into(), largest: 0 };
         self.select(position, false, extent, std::iter::empty());
     }
 
-    /// Says what of a direction has arrived, `extent` and the ranges `beyond` the first gap, as many as fit;
-    /// or, with `all`, that nothing more of the direction is needed. There must be room for the extent.
+    /// Writes a CREDIT with `extent` and as many of the ranges `beyond` the first gap as fit. `all` says that
+    /// nothing more of the direction is needed. There must be room for the extent.
     pub fn credit(
         &mut self,
         position: Position,
@@ -128,7 +133,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Says that nothing more is needed of a direction of which nothing else is known.
+    /// Writes a CREDIT that says that nothing more of a direction is needed.
     pub fn credit_all(&mut self, position: Position, through: u64) {
         let extent = Extent { through, limit: through, largest: 0 };
         self.credit(position, true, extent, std::iter::empty());

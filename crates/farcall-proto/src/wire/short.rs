@@ -1,12 +1,12 @@
-//! The frames that have a few fields of fixed length and nothing behind them, PADDING, and POST.
+//! The short frames, which have a few fields of fixed length, and also PADDING and POST.
 
 use super::kinds::*;
 use super::{FRAME_HEAD, Frame, Malformed, Position, Reader, Writer};
 
-/// The flag of a PROBE for a call whose end its caller does not wait for.
+/// The flag of a PROBE for a call that goes on although its caller does not wait for its end.
 const DETACHED: u8 = 0x01;
 
-/// What a client says of itself in every datagram where it matters.
+/// An ACK: the client's report of which calls have ended and which datagrams pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ack {
     /// Every call of a smaller number has ended at the caller.
@@ -15,22 +15,23 @@ pub(crate) struct Ack {
     pub datagram: u32,
 }
 
-/// What the server knows of a call that was asked after.
+/// What the server knows of a call about which a client asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// The server knows nothing of it. The caller is to send it, or send it again.
+    /// The server does not know the call. The client must send it, or send it again.
     Unknown = 0,
-    /// It is being executed, or waits for it.
+    /// The call is being executed, or waits to be executed.
     Running = 2,
-    /// It was executed and the result is no longer held.
+    /// The call was executed, and its result is no longer held.
     Gone = 3,
 }
 
-/// Reads a frame of one of these types. Returns `None` for one that is to be skipped: PADDING, and any frame
-/// of a type from 0x80 on that this version does not know.
+/// Reads a short frame. Returns `None` for a frame that is to be skipped: PADDING, and any frame of a type
+/// from 0x80 on that this version does not know.
 pub(super) fn read(kind: u8, flags: u8, mut r: Reader<'_>) -> Result<Option<Frame<'_>>, Malformed> {
     Ok(Some(match kind {
-        // The number of the datagram that it answers follows. It is only for people who read captures.
+        // The number of the datagram that the CHALLENGE answers follows. It serves only people who read
+        // captures.
         CHALLENGE => Frame::Challenge(r.u64()?),
         CANCEL => Frame::Cancel(Position::read(&mut r)?),
         PROBE => Frame::Probe { position: Position::read(&mut r)?, detached: flags & DETACHED != 0 },
@@ -46,14 +47,14 @@ pub(super) fn read(kind: u8, flags: u8, mut r: Reader<'_>) -> Result<Option<Fram
         POST => Frame::Post(r.u64()?, r.rest()),
         STOP => Frame::Stop(Position::read(&mut r)?, r.u32()?),
         ACK => Frame::Ack(Ack { low: r.u64()?, datagram: r.u32()? }),
-        // ACK has the first of the numbers that may be skipped, so it stands above.
+        // ACK has the first number of those that may be skipped, so its arm must come before this one.
         PADDING | NON_CRITICAL.. => return Ok(None),
         _ => return Err(Malformed),
     }))
 }
 
 impl Writer<'_> {
-    /// Writes a CHALLENGE: a hint that the server does not know the conversation, so that the client shows its
+    /// Writes a CHALLENGE: a hint that the server does not know the conversation. The client then shows its
     /// ticket.
     pub fn challenge(&mut self, conversation: u64, number: u64) {
         self.frame(CHALLENGE, 0, 16).u64(conversation).u64(number);
@@ -74,7 +75,7 @@ impl Writer<'_> {
         self.position(STATE, 0, position, 4).u32(progress as u32);
     }
 
-    /// Writes an MTU-PROBE, or the MTU-ECHO that answers one, and brings the datagram to exactly `size` bytes.
+    /// Writes an MTU-PROBE, or the MTU-ECHO that answers one, and pads the datagram to exactly `size` bytes.
     pub fn mtu(&mut self, echo: bool, size: usize) {
         self.frame(if echo { MTU_ECHO } else { MTU_PROBE }, 0, 4).u32(size as u32);
         self.pad(size);
@@ -89,7 +90,7 @@ impl Writer<'_> {
         fits
     }
 
-    /// Writes a STOP: the caller takes no more of the other end's direction of an exchange.
+    /// Writes a STOP: this end wants no more of what the other end sends in an exchange.
     pub fn stop(&mut self, position: Position, reason: u32) {
         self.position(STOP, 0, position, 4).u32(reason);
     }

@@ -1,4 +1,5 @@
-//! STALE: a hint that a ticket was not accepted. The client does not rely on it, but asks by a BIND.
+//! STALE: a hint that a ticket was not accepted. The client does not rely on the hint, but asks the server by
+//! a BIND.
 
 use super::kinds::STALE;
 use super::{Malformed, Reader, Writer};
@@ -14,7 +15,7 @@ pub(crate) enum StaleReason {
     Horizon = 2,
     /// The ticket was given to another address, or is forged.
     Address = 3,
-    /// The server cannot take on another conversation; nothing under this ticket ran.
+    /// The server has no room for another conversation. No call ever ran under this ticket.
     Full = 4,
 }
 

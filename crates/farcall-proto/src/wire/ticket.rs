@@ -1,5 +1,8 @@
-//! TICKET: the server's proof that it spoke to a client at an address, and when. BIND and WELCOME hold
-//! tickets too.
+//! TICKET: shows a ticket, which a server issued to a client at an address, with a date. BIND and WELCOME
+//! hold tickets too.
+//!
+//! A client that shows a ticket proves that the server has admitted its conversation, so that the server need
+//! not remember it.
 
 use std::borrow::Cow;
 
@@ -7,10 +10,10 @@ use super::kinds::TICKET;
 use super::{Body, Malformed, Reader, Writer};
 use crate::wire::fields::opaque_len;
 
-/// The longest rest of a ticket, in bytes.
+/// The longest field `rest` of a ticket, in bytes.
 const MAX_REST: usize = 256;
 
-/// Bytes of the fields before the rest.
+/// The bytes of the fields before `rest`.
 const FIXED: usize = 40;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,16 +21,17 @@ pub(crate) struct Ticket<'a> {
     /// The client's identifier of the conversation.
     pub client: u64,
     pub incarnation: u64,
-    /// The server's time of issue, in its own units; grows with every ticket of an incarnation.
+    /// The ticket's date, in the server's own units. It grows with every ticket of an incarnation (one run of
+    /// the server).
     pub issued: u64,
     pub mac: [u8; 16],
-    /// Bytes that the server wants back, from which it gets the conversation's key; empty in a scheme without
-    /// secrets.
+    /// Bytes from which the server derives the conversation's key when the client shows the ticket. Empty in
+    /// a scheme without secrets.
     pub rest: Cow<'a, [u8]>,
 }
 
 impl<'a> Ticket<'a> {
-    /// Its bytes on the wire.
+    /// Returns how many bytes the ticket takes on the wire.
     pub fn len(&self) -> usize {
         FIXED + opaque_len(self.rest.len())
     }

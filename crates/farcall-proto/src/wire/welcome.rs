@@ -12,7 +12,7 @@ pub(crate) struct Welcome<'a> {
     pub conversation: u64,
     pub ticket: Ticket<'a>,
     pub versions: (u16, u16),
-    /// Zero, or the number of the kind of failure.
+    /// Zero, or why the BIND is refused: the number of the kind of failure.
     pub refused: u16,
     /// The scheme of the conversation, one of those that were offered.
     pub scheme: u16,
@@ -21,28 +21,30 @@ pub(crate) struct Welcome<'a> {
     pub total: u32,
     /// The address that the server saw.
     pub seen: SocketAddr,
-    /// What ended the conversation whose ticket the bind wanted to renew.
+    /// Why the ticket that the BIND wanted to renew is no longer good, if it is not.
     pub ended: Option<Ended>,
     pub handshake: Handshake<'a>,
-    /// The procedures' fingerprints as in the frame, when it is read; not used in writing.
+    /// The procedures' fingerprints as they are in the frame, if the frame was read. Writing does not use
+    /// this field.
     pub procedures: &'a [u8],
 }
 
-/// Why a ticket is not good any more, and how long this has been so, in nanoseconds.
+/// Why a ticket is no longer good, and for how long, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub reason: StaleReason,
     pub age: u64,
 }
 
-/// What a binding compares of a procedure. WELCOME has one for each procedure.
+/// The facts about a procedure by which a binding compares it. A WELCOME has one for each procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     /// The procedure's number.
     pub number: u32,
-    /// A hash of its wire types.
+    /// A hash of the procedure's wire types.
     pub types: u64,
-    /// A hash of its name; the last bit says whether the number is pinned.
+    /// A hash of the procedure's name. Its last bit says instead whether the source fixes the procedure's
+    /// number.
     pub name: u64,
 }
 
@@ -50,7 +52,7 @@ pub struct Fingerprint {
 const FINGERPRINT: usize = 20;
 
 impl<'a> Welcome<'a> {
-    /// The procedures in this answer.
+    /// Returns the procedures in this answer.
     pub fn procedures(&self) -> impl Iterator<Item = Fingerprint> + '_ {
         self.procedures.chunks_exact(FINGERPRINT).map_while(|entry| {
             let mut r = Reader::new(entry);

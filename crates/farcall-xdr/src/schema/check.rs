@@ -1,11 +1,12 @@
-//! Checks that a program can walk a description, which a peer may have forged.
+//! Checks that a program can safely walk a description. A hostile peer can have made it.
 
 use super::{Body, Field, Type, Types};
 use crate::{Error, ErrorKind, MAX_DEPTH};
 
-/// The most parts without bytes in a type that has fewer bytes than such parts.
+/// A type may have this many parts that take no bytes, however few bytes its values have. A type with more
+/// bytes may have as many such parts as bytes.
 const MAX_EMPTY_PARTS_OF_SHORT: u32 = 256;
-/// The most parts without bytes in any type.
+/// The maximum number of parts that take no bytes, in any type.
 const MAX_EMPTY_PARTS: u32 = 1 << 16;
 
 pub(super) fn check(types: &Types, roots: &[Type]) -> Result<(), Error> {
@@ -30,8 +31,8 @@ struct Walk<'t> {
     types: &'t Types,
     /// The extents of the definitions that have been walked, by index.
     extents: Vec<Option<Extent>>,
-    /// The content of optional data, lists and unions, to be walked later. It may contain the type that is
-    /// being walked.
+    /// The content of optional data, lists and unions, to be walked later, because it can contain the type
+    /// that is being walked.
     later: Vec<Part<'t>>,
 }
 
@@ -47,7 +48,7 @@ struct Extent {
     height: u32,
     /// The least number of bytes on the wire.
     bytes: u32,
-    /// The number of parts without bytes.
+    /// The number of parts that take no bytes.
     empty: u32,
 }
 
@@ -85,7 +86,7 @@ impl<'t> Walk<'t> {
 
     fn named(&mut self, place: u32, depth: u32) -> Result<Extent, Error> {
         let Some(known) = self.extents.get(place as usize) else {
-            return Err(invalid("a type refers to a definition that is not there"));
+            return Err(invalid("a type refers to a definition that is missing"));
         };
         if let Some(extent) = known {
             return Ok(*extent);
@@ -106,8 +107,8 @@ impl<'t> Walk<'t> {
         Ok(extent)
     }
 
-    /// Returns the extent of a struct's or an arm's fields. Only an extensible struct can end before a field,
-    /// and then before all fields that follow it: `#[derive(Xdr)]` accepts nothing else.
+    /// Returns the extent of a struct's or an arm's fields. Only in an extensible struct can a field be
+    /// missing, and then all fields that follow it are missing too: `#[derive(Xdr)]` accepts nothing else.
     fn fields(&mut self, fields: &'t [Field], extensible: bool, depth: u32) -> Result<Extent, Error> {
         let mut optional = fields.iter().skip_while(|field| !field.defaulted);
         if !extensible && optional.clone().next().is_some() {

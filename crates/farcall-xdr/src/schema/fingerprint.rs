@@ -1,4 +1,4 @@
-//! Computes one number for the wire form of types. Equal forms have equal numbers.
+//! Computes a number, the fingerprint, from the wire form of types. Equal forms have equal fingerprints.
 
 use super::{Body, Field, Type, Types};
 use crate::MAX_DEPTH;
@@ -6,13 +6,14 @@ use crate::MAX_DEPTH;
 /// Returns the fingerprint of values of the types `shape`, one after the other.
 ///
 /// The fingerprint depends on the order and the wire types of the values, on declared maxima, and on the
-/// integers of unions. It does not depend on names, documentation, the order of the table, or fields that
-/// were added to an extensible struct. Fingerprints are sent, so the fingerprint of a given shape never
-/// changes.
+/// discriminants that select a union's arms. It does not depend on names, documentation, the order of the
+/// table, or fields that were added to an extensible struct. Fingerprints are sent, so the fingerprint of a
+/// given shape never changes.
 ///
-/// Each type is hashed as FNV-1a over its tag, its numbers and the hashes of its parts, all as 64-bit
-/// big-endian words, finished by the mixer of SplitMix64. A definition counts as the hash of its body. A type
-/// that contains itself is unrolled 128 times, because decoders refuse values that nest deeper.
+/// Each kind of type has a code (below). A type's hash is FNV-1a over the code, the type's sizes, maxima or
+/// discriminants, and the hashes of its parts, all as 64-bit big-endian words; the result is mixed as in
+/// SplitMix64. The hash of a named type is that of its body. A type that contains itself is unrolled 128
+/// times, because decoders refuse values that nest deeper.
 pub fn fingerprint(types: &Types, shape: &[Type]) -> u64 {
     let mut hashes = vec![0; types.definitions.len()];
     // Each round hashes one more level. For types that do not contain themselves, a few rounds suffice.
@@ -33,7 +34,8 @@ fn of_body(body: &Body, hashes: &[u64]) -> u64 {
         Body::Struct { fields, extensible: true } => Hash::new(21).word(of_fields(fields, hashes)).finish(),
         Body::Union { arms } => {
             let mut arms: Vec<_> = arms.iter().collect();
-            // The order of declaration does not matter on the wire. The default arm has no integer.
+            // The order of declaration does not matter on the wire. The default arm has no discriminant; the
+            // hash has `u64::MAX` instead.
             arms.sort_by_key(|arm| arm.tag);
             let hash = arms.iter().fold(Hash::new(22), |hash, arm| {
                 let tag = arm.tag.map_or(u64::MAX, |tag| u64::from(tag as u32));

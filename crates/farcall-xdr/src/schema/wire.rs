@@ -1,4 +1,5 @@
-//! Implements the wire form of descriptions. A description can describe this form too.
+//! Implements the wire form of descriptions themselves. Descriptions are values too, so there is also a
+//! description of this form.
 
 use super::{Arm, Body, Definition, Field, Type, Types, arm, field};
 use crate::crossing::crossing;
@@ -42,8 +43,9 @@ structs! {
     Arm { name: String, docs: String, tag: Option<i32>, fields: Vec<Field> }
 }
 
-/// Implements the three traits for enums: the arm's integer, then the arm's fields. A row has the integer,
-/// the arm's name, and for each field its name or number, a variable for it, and its type.
+/// Implements the three traits for enums, which are sent as the arm's integer and then the arm's fields. Each
+/// row of the macro's input has the integer, the arm's name, and for each field its name or number, a
+/// variable for it, and its type.
 macro_rules! unions {
     ($($name:ident { $($tag:literal $arm:ident { $($index:tt $binding:ident: $ty:ty),* })* })*) => {$(
         impl Encode for $name {

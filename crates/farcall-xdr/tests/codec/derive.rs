@@ -164,7 +164,10 @@ fn enums_and_unions() {
     let error = from_slice::<Colour>(&[0, 0, 0, 4]).unwrap_err();
     assert_eq!(error.to_string(), "at byte 0: 4 is not a variant of Colour");
     let error = to_vec(&Shape::Unknown(7, vec![])).unwrap_err();
-    assert_eq!(error.to_string(), "at byte 0: 7 has a variant of its own, and cannot be in the default one");
+    assert_eq!(
+        error.to_string(),
+        "at byte 0: 7 has a variant of its own, so the default variant cannot hold it"
+    );
 }
 
 /// The code of the derive macro calls these functions when it is compiled.

@@ -153,7 +153,7 @@ fn forged_descriptions_are_refused() {
     assert_eq!(refused(vec![named(vec![Type::Named(0)])]), Some(itself.clone()));
     let turn = |place| named(vec![Type::U32, array(2, Type::Named(place))]);
     assert_eq!(refused(vec![turn(1), turn(2), turn(0)]), Some(itself.clone()));
-    let missing = "at byte 0: a type refers to a definition that is not there".to_owned();
+    let missing = "at byte 0: a type refers to a definition that is missing".to_owned();
     assert_eq!(refused(vec![named(vec![Type::Named(1)])]), Some(missing.clone()));
     let arm = |ty| Arm { name: String::new(), docs: String::new(), tag: None, fields: vec![field(ty)] };
     let union = |ty| Body::Union { arms: vec![arm(ty)] };

@@ -193,7 +193,10 @@ fn a_default_arm_holds_what_selected_it() {
     assert_eq!(wire, [0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 0, 7]);
     assert_eq!(from_slice::<Reply>(&wire).unwrap(), reply);
     let why = to_vec(&Reply::Default(Status::Ok, 7)).unwrap_err();
-    assert_eq!(why.to_string(), "at byte 0: 0 has a variant of its own, and cannot be in the default one");
+    assert_eq!(
+        why.to_string(),
+        "at byte 0: 0 has a variant of its own, so the default variant cannot hold it"
+    );
     let why = from_slice::<Reply>(&[0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 7]).unwrap_err();
     assert_eq!(why.to_string(), "at byte 0: 3 is not a variant of Reply");
     let ok = Reply::Ok(vec![entry(9, "x")]);

@@ -1,4 +1,4 @@
-//! Arguments that cannot cross.
+//! Arguments that cannot be sent.
 
 #[farcall::interface]
 pub trait References {

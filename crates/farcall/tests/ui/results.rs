@@ -1,4 +1,4 @@
-//! Results and exceptions that cannot cross.
+//! Results and exceptions that cannot be sent.
 
 #[farcall::interface]
 pub trait Results {

@@ -174,13 +174,13 @@ fn what_no_rust_can_be_is_refused() {
     };
     let nested: String = (1..200).map(|n| format!("struct s{n} {{ s{} inner; }};\n", n - 1)).collect();
     let why = refused(&format!("struct s0 {{ int x; }};\n{nested}"));
-    assert_eq!(why, "`s100` refers to types that refer to types, deeper than 100 of them");
+    assert_eq!(why, "`s100` refers to a type that refers to a type and so on, more than 100 types deep");
     let options = x::Options { external: vec!["timeval".into()], ..x::Options::default() };
     let tree = x::read_text(Path::new("t.x"), "struct s { timeval t; };", &options).unwrap();
     let config = x::Config::new().extern_type("timeval", "std::process::exit(1)");
     assert_eq!(
         x::generate(&tree, &config).unwrap_err().to_string(),
-        "`std::process::exit(1)` is no path in Rust"
+        "`std::process::exit(1)` is not a path in Rust"
     );
     let config = x::Config::new().extern_type("timeval", "crate::Timeval");
     let text = x::to_rust(&tree, &config).unwrap();

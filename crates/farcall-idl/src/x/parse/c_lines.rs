@@ -1,4 +1,4 @@
-//! Interprets `%` lines. Only C reads them, but the file may use names that they define.
+//! Interprets lines that begin with `%`. They are meant for C, but the file can use names that they define.
 
 use super::super::syntax::*;
 use super::{Parsed, Parser};
@@ -18,7 +18,7 @@ impl Parser<'_, '_> {
             match self.c_number(&body) {
                 Some(number) => {
                     self.imply(&name, &number)?;
-                    // The name may be a type as well.
+                    // The name can be that of a type instead.
                     if matches!(number.expression, Expression::Name(_)) {
                         self.c_type(&body, Some(name));
                     }
@@ -61,7 +61,7 @@ impl Parser<'_, '_> {
         let _ = self.push(declaration.name.clone(), BodyItem::Alias(declaration));
     }
 
-    /// Declares a name as a number, besides its other meanings.
+    /// Declares a name as a number too, in addition to its other meanings.
     pub(super) fn imply(&mut self, name: &Name, number: &Amount) -> Parsed<()> {
         self.count()?;
         let value = ConstantValue::Amount(number.clone());

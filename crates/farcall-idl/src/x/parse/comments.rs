@@ -14,7 +14,7 @@ pub(super) struct Comments {
     taken: usize,
 }
 
-/// The most comments between two tokens that are examined.
+/// The maximum number of comments between two tokens that are examined.
 const MAX_COMMENTS: usize = 256;
 
 impl Comments {
@@ -32,8 +32,8 @@ impl Comments {
         self.all.push(comment);
     }
 
-    /// Returns the comments that begin in the line of the token before, and continue below in the same
-    /// column. They must not be in the line of `next`.
+    /// Returns the comments that belong to the token before them: the first begins in that token's line, and
+    /// the others follow below in the same column. If the first ends in the line of `next`, there are none.
     fn trailing(&mut self, sources: &Sources, next: Span) -> &[Span] {
         let Some(first) = self.all.first().copied() else { return &[] };
         let line = |at: u32| sources.line(first.file, at);
@@ -76,7 +76,7 @@ impl Parser<'_, '_> {
         docs::clean(self.comments.leading(sources, self.token.at).iter().map(|span| sources.text(*span)))
     }
 
-    /// Adds the text of the comments in the line of the last token.
+    /// Adds the text of the comments that belong to the last token.
     pub(super) fn trailing_docs(&mut self, docs: &mut String) {
         let sources = &*self.preprocessor.sources;
         let more = docs::clean(

@@ -36,7 +36,7 @@ impl Parser<'_, '_> {
             start.to(self.token.at),
             "a declaration takes only one of `*`, `[…]` and `<…>`",
         )
-        .help("give the inner one a name by `typedef`, and use that")
+        .help("give the inner type a name by `typedef`, and use that name")
     }
 
     /// Parses `[n]`, `<n>` or `<>`.
@@ -60,7 +60,7 @@ impl Parser<'_, '_> {
         if declaration.name.text.is_empty() { Err(self.wrong("a name should stand here")) } else { Ok(()) }
     }
 
-    /// Parses a type, without the marks around the name.
+    /// Parses a type, without `*`, `[…]` and `<…>`.
     fn specifier(&mut self) -> Parsed<Specifier> {
         let word = self.word().to_owned();
         match word.as_str() {
@@ -126,7 +126,7 @@ impl Parser<'_, '_> {
         self.advance()?;
         let opens = |this: &Self| this.at(b'{') || keyword == "union" && this.word() == "switch";
         if opens(self) {
-            // The type is named after the declaration that contains it, once that is known.
+            // The type is later named after the declaration that contains it.
             let name = Name { at: self.before, ..Name::default() };
             return Ok(Specifier::Inline(self.body(keyword, name)?));
         }
@@ -233,8 +233,8 @@ impl Parser<'_, '_> {
         Ok(BodyItem::Union(Box::new(union)))
     }
 
-    /// Parses `case a: case b:`. Returns whether `default:` is among them, which then covers the other
-    /// labels.
+    /// Parses `case a: case b:`. Also returns whether `default:` is among them. Then the other labels mean
+    /// nothing, because `default` covers them.
     fn labels(&mut self, docs: &mut String) -> Parsed<(Vec<Amount>, bool)> {
         let mut labels = Vec::new();
         let mut default = false;
@@ -271,7 +271,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Parses `a`, `a::b` or `::a`. A single `:` after it does not belong to the name.
+    /// Parses `a`, `a::b` or `::a`. A single `:` that follows does not belong to the name.
     pub(super) fn path(&mut self) -> Parsed<Path> {
         let start = self.token.at;
         let mut path = Path { absolute: false, parts: Vec::new(), at: start };
@@ -329,7 +329,7 @@ impl Parser<'_, '_> {
         let expression = match self.token.kind {
             Kind::Number => match number(self.text()) {
                 Some(value) => Expression::Number(value),
-                None => return Err(self.wrong("this is no number, or it does not fit into 64 bits")),
+                None => return Err(self.wrong("this is not a number, or it does not fit into 64 bits")),
             },
             Kind::Character => {
                 let value = unquoted(self.text()).chars().next().map_or(0, u32::from);

@@ -1,13 +1,13 @@
-//! Decides where a Rust type needs a box: where it would contain itself, and where it would be too large for
-//! the stack.
+//! Decides where a Rust type needs a box: where the type would contain itself, and where it would be too
+//! large for the stack.
 
 use super::{Item, Kind, Shape};
 use crate::x::components::Components;
 use crate::x::tree::Type;
 
-/// The most bytes of memory that an array takes outside of a box.
+/// The maximum memory that an array takes without a box, in bytes.
 const MAX_ARRAY_BYTES: u64 = 4 << 10;
-/// The most bytes of memory that another part takes outside of a box.
+/// The maximum memory that any other part takes without a box, in bytes.
 const MAX_PART_BYTES: u64 = 64 << 10;
 
 /// Adds the boxes. In a type that contains itself, the `Option`s are boxed first, like pointers in C. If that
@@ -58,7 +58,7 @@ fn shapes_mut(kind: &mut Kind) -> Box<dyn Iterator<Item = &mut Shape> + '_> {
     }
 }
 
-/// Returns, for each item, the items in its own memory.
+/// Returns, for each item, the items that it contains in its own memory.
 fn edges(items: &[Item]) -> Vec<Vec<usize>> {
     let of_item = |item: &Item| shapes(&item.kind).filter_map(inline).collect();
     items.iter().map(of_item).collect()
@@ -73,7 +73,8 @@ fn inline(shape: &Shape) -> Option<usize> {
     }
 }
 
-/// Boxes the parts that belong to the circle, or only the optional ones.
+/// Boxes the parts of a shape that lead back to the type itself: those in an `Option` if `optional`,
+/// otherwise the others.
 fn cut(shape: &mut Shape, optional: bool, in_circle: &dyn Fn(usize) -> bool) {
     match shape {
         Shape::Optional(inner) if optional && inline(inner).is_some_and(in_circle) => enclose(inner),

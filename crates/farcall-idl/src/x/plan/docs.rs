@@ -1,9 +1,10 @@
-//! Cleans documentation for a Rust file, so that it hides nothing from people who read the file.
+//! Cleans documentation for a Rust file, so that invisible characters hide nothing from people who read the
+//! file.
 
 use crate::x::tree::Field;
 
-/// Removes control characters, and characters that change the direction of writing, which the compiler
-/// refuses.
+/// Replaces control characters, and removes invisible characters and those that change the direction of
+/// writing. The compiler refuses the latter.
 pub fn clean(text: &str) -> String {
     let lines =
         text.lines().map(|line| line.chars().filter_map(visible).collect::<String>().trim_end().to_string());

@@ -5,7 +5,7 @@ use super::{MAX_DEPTH, Refused, option};
 use crate::x::components::Components;
 use crate::x::tree::{Body, Declared, Field, Specification, Type};
 
-/// Returns the type behind aliases. For a circle of aliases, returns one of them.
+/// Returns the type with aliases resolved. For a circle of aliases, returns one of them.
 pub fn stripped<'t>(specification: &'t Specification, ty: &'t Type) -> &'t Type {
     let mut stripped = ty;
     for _ in 0..=specification.types.len() {
@@ -20,8 +20,8 @@ pub fn stripped<'t>(specification: &'t Specification, ty: &'t Type) -> &'t Type 
     stripped
 }
 
-/// Returns the declaration behind aliases. Unlike [`stripped`], it also sees through a last alias that stands
-/// for an optional, an array or another declaration that is not a single type.
+/// Returns the declaration with aliases resolved. Unlike [`stripped`], also resolves a last alias that means
+/// optional data, an array or another declaration that is not a single type.
 fn declaration<'t>(specification: &'t Specification, declared: &'t Declared) -> &'t Declared {
     let Declared::One(ty) = declared else { return declared };
     match stripped(specification, ty) {
@@ -56,7 +56,7 @@ pub fn check(specification: &Specification) -> Result<Vec<bool>, Refused> {
     if let Some(deep) = components.deeper_than(MAX_DEPTH) {
         let name = &types[deep].named.name;
         return Err(Refused(format!(
-            "`{name}` refers to types that refer to types, deeper than {MAX_DEPTH} of them"
+            "`{name}` refers to a type that refers to a type and so on, more than {MAX_DEPTH} types deep"
         )));
     }
     let names = types.iter().zip(&every).map(|(ty, mentioned)| match is_name(specification, &ty.body) {

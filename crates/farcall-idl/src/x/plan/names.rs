@@ -51,7 +51,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// Returns the name, with `x` in front unless it begins with a letter.
+/// Returns the name, with the character `x` in front unless it begins with a letter.
 fn or_x(name: String, x: char) -> String {
     match name.starts_with(|first: char| first.is_ascii_alphabetic()) {
         true => name,
@@ -65,7 +65,7 @@ pub struct Scope(BTreeSet<String>);
 
 impl Scope {
     /// Claims a name for what the file calls `spelled`, and returns it. Tries `wish`, then `spelled`, then
-    /// `wish` with a number. With each ending in `beside`, the name must be free too.
+    /// `wish` with a number. The name must also be free with each of the endings in `beside`.
     pub fn claim_with(&mut self, wish: &str, spelled: &str, beside: &[&str]) -> String {
         let wish =
             if TAKEN.contains(&wish) || NEVER.contains(&wish) { format!("{wish}_") } else { wish.into() };
@@ -83,7 +83,7 @@ impl Scope {
         name
     }
 
-    /// Claims a free name, and returns it: the wish, the file's spelling, or the wish with a number.
+    /// Claims a free name, and returns it: `wish`, or else `spelled`, or else `wish` with a number.
     pub fn claim(&mut self, wish: &str, spelled: &str) -> String {
         self.claim_with(wish, spelled, &[])
     }

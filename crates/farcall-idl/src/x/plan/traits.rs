@@ -31,7 +31,7 @@ pub struct Method {
 }
 
 impl Method {
-    /// Returns whether this is the null procedure, which every server has and which does nothing.
+    /// Returns whether this is the null procedure (number 0), which does nothing and which every server has.
     pub fn is_null(&self) -> bool {
         self.number == 0 && self.arguments.is_empty() && self.result == Shape::Scalar(tree::Type::Void)
     }
@@ -39,7 +39,7 @@ impl Method {
 
 pub struct Argument {
     pub name: String,
-    /// The name in the file, or `name` if it has none there.
+    /// The name in the file, or the same as `name` if the file gives none.
     pub spelled: String,
     pub shape: Shape,
 }
@@ -116,7 +116,7 @@ fn arguments<'t>(
     arguments.iter().map(&mut argument).collect()
 }
 
-/// Returns a name for an unnamed argument, after its type.
+/// Returns a name for an unnamed argument, derived from its type.
 fn default_name(items: &[Item], shape: &Shape) -> String {
     let name = match shape {
         Shape::Named(item) | Shape::Linked(item) => return items[*item].named.spelled.clone(),

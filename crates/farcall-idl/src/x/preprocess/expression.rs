@@ -1,16 +1,15 @@
-//! Evaluates the expression after `#if`, and decides whether a macro stands for a number.
+//! Evaluates the expression after `#if`, and finds the value of a macro that stands for a number.
 
 use super::{Preprocessor, meant};
 use crate::text::diagnostic::Diagnostic;
 use crate::text::scan::{Kind, Token, in_64_bits, number, unquoted};
 
-/// The most levels by which expressions may nest, including those of macros within macros.
+/// The maximum depth to which expressions nest. A macro in an expression adds a level.
 const MAX_DEPTH: u32 = 64;
-/// The most operands of one expression, including those in macros.
+/// The maximum number of operands in one expression, including those in macros.
 const MAX_OPERANDS: u32 = 4096;
 
-/// The operators of C, the loosest binding first. An operator comes before the operators with which it
-/// begins.
+/// The operators of C, the loosest binding first. Within a level, a longer operator precedes its prefix.
 const OPERATORS: &[&[&str]] = &[
     &["||"],
     &["&&"],
@@ -32,7 +31,8 @@ impl Preprocessor<'_> {
         walk.whole(&tokens, 0).map(|value| value != 0).or_else(|what| self.refuse(name.at, what))
     }
 
-    /// Returns the number that these tokens evaluate to by themselves, if they do: from -2^63 to 2^64 - 1.
+    /// Returns the value of these tokens if they are a complete expression of numbers and number macros, and
+    /// the value lies between -2^63 and 2^64 - 1.
     pub(super) fn number(&self, body: &[Token]) -> Option<i128> {
         let mut walk = Walk { preprocessor: self, operands: 0, lenient: false };
         walk.whole(body, 0).ok().filter(in_64_bits)
@@ -52,7 +52,7 @@ impl Walk<'_> {
     fn whole(&mut self, tokens: &[Token], depth: u32) -> Value {
         let mut rest = tokens;
         let value = self.conditional(&mut rest, depth)?;
-        if rest.is_empty() { Ok(value) } else { Err("what follows is no expression") }
+        if rest.is_empty() { Ok(value) } else { Err("unexpected text after the end of the expression") }
     }
 
     fn conditional(&mut self, rest: &mut &[Token], depth: u32) -> Value {
@@ -90,7 +90,7 @@ impl Walk<'_> {
         Some(found)
     }
 
-    /// Returns whether these marks come next, with nothing between them.
+    /// Returns whether the next tokens are these punctuation characters, with nothing between them.
     fn begins(&self, rest: &[Token], marks: &str) -> bool {
         let together = |pair: &[Token]| pair[0].text.end == pair[1].text.start;
         rest.len() >= marks.len()
@@ -125,11 +125,11 @@ impl Walk<'_> {
                 let value = self.conditional(rest, depth + 1)?;
                 if self.take(rest, ")") { Ok(value) } else { Err("`)` is missing") }
             }
-            Kind::Number => number(text).ok_or("this is no number"),
+            Kind::Number => number(text).ok_or("this is not a number"),
             Kind::Character => Ok(unquoted(text).chars().next().map_or(0, |c| i128::from(u32::from(c)))),
             Kind::Word if text == "defined" && self.lenient => self.defined(rest),
             Kind::Word => self.name(text, depth),
-            _ => Err("this is no expression"),
+            _ => Err("this is not an expression"),
         }
     }
 
@@ -152,14 +152,14 @@ impl Walk<'_> {
         match preprocessor.macros.get(name) {
             Some(known) => match known.value() {
                 Some(value) => Ok(value),
-                None if known.parameters.is_some() => Err("a macro with arguments stands in it"),
+                None if known.parameters.is_some() => Err("the expression uses a macro that takes arguments"),
                 None if known.body.is_empty() && self.lenient => {
-                    Err("a macro that stands for nothing is in it")
+                    Err("the expression uses a macro that is defined as nothing")
                 }
                 None => self.whole(&known.body, depth + 1),
             },
             None if self.lenient => Ok(0),
-            None => Err("it is not a number"),
+            None => Err("the expression uses a name that is not a number"),
         }
     }
 }

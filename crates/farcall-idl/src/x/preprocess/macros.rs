@@ -4,9 +4,9 @@ use super::{Number, Preprocessor, meant};
 use crate::text::diagnostic::Diagnostic;
 use crate::text::scan::{Kind, Token};
 
-/// The most tokens that macros may produce in one run.
+/// The maximum number of tokens that macros produce in one run.
 const MAX_EXPANDED: usize = 1 << 16;
-/// The most arguments of a macro.
+/// The maximum number of arguments of a macro.
 const MAX_ARGUMENTS: usize = 32;
 
 /// The definition of a macro.
@@ -18,7 +18,7 @@ pub(super) struct Macro {
     number: Option<Number>,
 }
 
-/// Something that is read before reading the file continues.
+/// Something that is to be read before the rest of the file.
 pub(super) enum Pending {
     Token(Token),
     /// The end of this macro's replacement.
@@ -57,7 +57,7 @@ impl Preprocessor<'_> {
         Ok(())
     }
 
-    /// Stores the macro of a `%#define` line. The line is for C, but the file may use the name.
+    /// Notes the macro of a `%#define` line. The line is for C, but the file can use the name too.
     pub(super) fn note(&mut self, line: &[Token]) {
         let mut rest = meant(line).copied();
         let Some(name) = rest.next().filter(|token| token.kind == Kind::Word) else { return };
@@ -67,7 +67,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Makes these tokens the next ones.
+    /// Replaces the pending tokens by these.
     pub fn put(&mut self, tokens: &[Token]) {
         self.pending.clear();
         self.active.clear();
@@ -98,7 +98,8 @@ impl Preprocessor<'_> {
         };
         if let Some(number) = &known.number {
             let first = self.numbers.entry(name.clone()).or_insert_with(|| number.clone());
-            // If the macro had another number before, only the number itself is unambiguous.
+            // If the name stood for another number earlier in the file, it cannot become a constant, so it is
+            // replaced by the number.
             if first.value == number.value {
                 return Ok(false);
             }
@@ -150,7 +151,7 @@ impl Preprocessor<'_> {
             match token.kind {
                 Kind::Comment | Kind::Passed => continue,
                 Kind::End => {
-                    return self.refuse(name.at, "the arguments of this macro have no end");
+                    return self.refuse(name.at, "the `)` after the arguments of this macro is missing");
                 }
                 Kind::Mark(b'(') => open += 1,
                 Kind::Mark(b')') => open -= 1,
@@ -173,6 +174,6 @@ impl Preprocessor<'_> {
         if self.expanded <= MAX_EXPANDED {
             return Ok(());
         }
-        self.refuse(at.at, format!("macros stand for more than {MAX_EXPANDED} tokens"))
+        self.refuse(at.at, format!("macros expand to more than {MAX_EXPANDED} tokens"))
     }
 }

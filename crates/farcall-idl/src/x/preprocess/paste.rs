@@ -6,9 +6,9 @@ use super::macros::Pending;
 use crate::text::diagnostic::Diagnostic;
 use crate::text::scan::{Kind, Scanner, Token};
 
-/// The most levels by which macros nest in the arguments of macros.
+/// The maximum depth to which macros nest in the arguments of macros.
 const MAX_DEPTH: u32 = 32;
-/// The most bytes of a word that `##` makes.
+/// The maximum length of a word that `##` makes, in bytes.
 const MAX_PASTED: usize = 1 << 10;
 
 /// The names of a macro's parameters, each with its argument.
@@ -32,7 +32,7 @@ impl Preprocessor<'_> {
                 at += 2;
             }
             let Some(token) = body.get(at) else {
-                return self.refuse(name.at, "nothing stands after `##` in this macro");
+                return self.refuse(name.at, "there is nothing after `##` in this macro");
             };
             let as_written = pastes || self.is_paste(body, at + 1);
             let (mut piece, taken) = self.piece(name, body, at, token, arguments, as_written)?;
@@ -52,9 +52,9 @@ impl Preprocessor<'_> {
         Ok(out)
     }
 
-    /// Returns the replacement of the next token of a body, or of an argument that it quotes, and how many
-    /// tokens of the body that takes. Next to `##` an argument is inserted as written. Elsewhere the macros
-    /// in it are replaced first.
+    /// Returns the replacement of the next token of a body, and how many tokens of the body were used: two
+    /// for `#` with its argument, otherwise one. If `as_written`, because `##` stands next to it, an argument
+    /// is inserted as it is written. Otherwise the macros in it are replaced first.
     fn piece(
         &mut self,
         name: &Token,
@@ -67,7 +67,7 @@ impl Preprocessor<'_> {
         if token.kind == Kind::Mark(b'#') && arguments.is_some() {
             let argument = body.get(at + 1).and_then(|next| self.argument(next, arguments));
             let Some(argument) = argument else {
-                return self.refuse(name.at, "`#` in this macro stands before no argument");
+                return self.refuse(name.at, "`#` in this macro does not stand before an argument");
             };
             let quoted = self.quoted(name, argument)?;
             return Ok((vec![quoted], 2));
@@ -99,7 +99,7 @@ impl Preprocessor<'_> {
         Some(given.get(place).map_or(&[], Vec::as_slice))
     }
 
-    /// Returns an argument with its macros replaced, as if nothing followed it.
+    /// Returns an argument with its macros replaced, without regard to what follows it.
     fn replaced(&mut self, name: &Token, argument: &[Token]) -> Result<Vec<Token>, Diagnostic> {
         if self.within_arguments >= MAX_DEPTH {
             return self.refuse(name.at, "macros within arguments of macros are nested too deep");
@@ -137,7 +137,7 @@ impl Preprocessor<'_> {
             }
         }
         let shown: String = text.chars().take(64).collect();
-        self.refuse(name.at, format!("`##` makes `{shown}` of two words, which is none"))
+        self.refuse(name.at, format!("`##` makes `{shown}` of two words, which is not a valid word"))
     }
 
     /// Returns an argument as a text in quotes.
@@ -161,7 +161,7 @@ impl Preprocessor<'_> {
         text.push('"');
         let span = if text.len() > MAX_PASTED { None } else { self.sources.paste(&text) };
         let Some(span) = span else {
-            return self.refuse(name.at, "`#` in this macro makes too long a text");
+            return self.refuse(name.at, "`#` in this macro makes a text that is too long");
         };
         Ok(Token { kind: Kind::Text, text: span, at: name.at, first: false })
     }

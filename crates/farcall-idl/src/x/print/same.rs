@@ -1,4 +1,4 @@
-//! Compares two trees by their meaning.
+//! Brings trees into a form in which those of the same meaning are equal.
 
 use std::collections::BTreeMap;
 

@@ -9,13 +9,13 @@ use super::lookup::{builtin, names_itself};
 use super::{Resolver, named};
 use crate::text::source::Span;
 
-/// The most typedefs between a name and its meaning that are followed.
+/// The longest chain of typedefs that is followed.
 const MAX_ALIASES: usize = 64;
-/// The most elements of an array of fixed size.
+/// The maximum number of elements in an array of fixed size.
 const MAX_FIXED_SIZE: u32 = 1 << 24;
 
 impl Resolver<'_> {
-    /// Returns the body of the type at that index, or `None` if it defines nothing itself.
+    /// Returns the body of the type at that index, or `None` if the type defines nothing itself.
     pub(super) fn body(&mut self, place: usize) -> Option<Body> {
         let item = &self.syntax.types[place];
         match &item.body {
@@ -75,11 +75,11 @@ impl Resolver<'_> {
 
     fn union(&mut self, scope: ScopeId, item: &UnionItem) -> Union {
         let discriminant = match self.declared(scope, &item.switch) {
-            // Every type that is possible here takes 32 bits.
+            // Every type that a discriminant can have takes 32 bits.
             Declared::One(Type::Foreign(_)) => Type::I32,
             Declared::One(ty) => ty,
             _ => {
-                self.fault(item.switch.at, "a union is switched by one value");
+                self.fault(item.switch.at, "a union needs a single value in `switch`");
                 Type::I32
             }
         };
@@ -88,7 +88,7 @@ impl Resolver<'_> {
         {
             self.fault(
                 item.switch.at,
-                "a union is switched by an enumeration, a `bool`, or a number of at most 32 bits",
+                "a union needs an enumeration, a `bool`, or a number of at most 32 bits in `switch`",
             );
         }
         let enumeration = self.seen_through(&discriminant).and_then(|ty| ty.place());
@@ -99,7 +99,7 @@ impl Resolver<'_> {
             for amount in &arm.labels {
                 let Some(label) = self.label(scope, enumeration, amount) else { continue };
                 if let Some(first) = seen.insert(label.value, amount.at) {
-                    self.again(amount.at, first, "this value is a label already");
+                    self.again(amount.at, first, "another label has this value already");
                 }
                 labels.push(label);
             }
@@ -136,9 +136,13 @@ impl Resolver<'_> {
             (Specifier::String, Shape::Variable(max)) => Declared::String { max: self.max(scope, max) },
             (Specifier::Opaque, Shape::Variable(max)) => Declared::Bytes { max: self.max(scope, max) },
             (Specifier::Opaque, Shape::Fixed(size)) => Declared::Opaque { size: self.size(scope, size) },
-            (Specifier::Void, _) => self.refuse(item, "there is no array of nothing, and no pointer to it"),
-            (Specifier::String, _) => self.refuse(item, "a string has a length that varies: `<>`"),
-            (Specifier::Opaque, _) => self.refuse(item, "`opaque` says how many bytes: `[n]`, `<n>` or `<>`"),
+            (Specifier::Void, _) => self.refuse(item, "`void` cannot be an array or behind a pointer"),
+            (Specifier::String, _) => {
+                self.refuse(item, "a string has a variable length: write `<n>` or `<>`")
+            }
+            (Specifier::Opaque, _) => {
+                self.refuse(item, "`opaque` needs a number of bytes: write `[n]`, `<n>` or `<>`")
+            }
             (Specifier::Plain(ty), shape) => self.shaped(scope, ty.clone(), shape),
             (Specifier::Inline(place), shape) => self.shaped(scope, Type::Defined(*place), shape),
             (Specifier::Named(path), shape) => {
@@ -172,15 +176,16 @@ impl Resolver<'_> {
         amount.as_ref().and_then(|amount| self.number(scope, amount, u32::MAX, why)).unwrap_or(u32::MAX)
     }
 
-    /// Returns an unsigned number of at most `max`. An amount without a value is refused, and another number
-    /// is refused with the message `why`.
+    /// Returns the value of an amount, an unsigned number of at most `max`. Refuses an amount that has no
+    /// value, and refuses any other number with the message `why`.
     pub(super) fn number(&mut self, scope: ScopeId, amount: &Amount, max: u32, why: &str) -> Option<u32> {
         let value = self.amount(scope, amount);
         let fits = |number| u32::try_from(number).ok().filter(|number| *number <= max);
         self.fitting(amount.at, value, fits, why)
     }
 
-    /// Returns a value converted by `fit`, which refuses a value that does not fit.
+    /// Returns the value converted by `fit`. If `fit` returns `None`, refuses the value with the message
+    /// `why`.
     fn fitting<T>(
         &mut self,
         at: Span,
@@ -215,12 +220,12 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the scalar type behind aliases, or `None` for an enumeration, a struct or a union.
+    /// Returns the scalar type with aliases resolved, or `None` for an enumeration, a struct or a union.
     fn plain(&self, ty: &Type) -> Option<Type> {
         self.seen_through(ty).filter(|ty| ty.place().is_none())
     }
 
-    /// Returns the type behind aliases.
+    /// Returns the type with aliases resolved.
     fn seen_through(&self, ty: &Type) -> Option<Type> {
         let mut ty = ty.clone();
         for _ in 0..MAX_ALIASES {

@@ -5,7 +5,7 @@ use super::lookup::builtin_value;
 use super::{Reckoned, Resolver, ValueId};
 use crate::text::source::Span;
 
-/// The most constants in a chain in which each needs the value of the next.
+/// The longest chain of constants in which each needs the value of the next.
 const MAX_DEPTH: u32 = 128;
 
 /// Why an expression has no value.
@@ -16,7 +16,7 @@ pub(super) enum Unknown {
     Because(&'static str),
 }
 
-/// The state of the values of an enumeration's enumerators.
+/// The values of an enumeration's enumerators, as far as they are computed.
 #[derive(Clone, Default)]
 pub(super) struct Enumeration {
     begun: bool,
@@ -49,7 +49,7 @@ impl Resolver<'_> {
         values.get(position).cloned().unwrap_or(Err(Unknown::Because("this constant depends on itself")))
     }
 
-    /// Reports that a value is unknown which is needed to resolve something else.
+    /// Reports that an expression has no value although its value is needed.
     pub(super) fn refuse_unknown(&mut self, at: Span, unknown: Unknown) {
         match unknown {
             Unknown::Because(why) => self.fault(at, why),
@@ -76,7 +76,7 @@ impl Resolver<'_> {
                 }
             }
         };
-        value.ok_or(Unknown::Because("this has no value, or one that is too large to reckon with"))
+        value.ok_or(Unknown::Because("this has no value, or its value is too large"))
     }
 
     fn value_of(&mut self, scope: ScopeId, path: &Path, depth: u32) -> Reckoning {

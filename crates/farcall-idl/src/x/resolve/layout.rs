@@ -1,4 +1,4 @@
-//! Checks that types can exist: no type contains itself without end, and none is larger than memory.
+//! Checks that values of the types can exist: no type contains itself without end, and none is too large.
 
 use std::collections::HashSet;
 
@@ -6,14 +6,14 @@ use super::super::components::Components;
 use super::super::tree::{Body, Declared, Definition, Type};
 use super::Resolver;
 
-/// The most bytes that a value of a type may take in place, in XDR.
+/// The maximum size of a value of a type in XDR without the content of pointers and lists, in bytes.
 const MAX_IN_PLACE_BYTES: u64 = 1 << 26;
 
-/// Refuses types that cannot exist.
+/// Refuses types whose values cannot exist.
 pub(super) fn check(resolver: &mut Resolver, types: &[Definition]) {
-    // The arms of a union end the recursion, because a value may have another arm.
+    // A union ends the recursion, because its values can have an arm that does not contain the type.
     let always = |body: &Body| if matches!(body, Body::Union(_)) { Vec::new() } else { in_place(body) };
-    refuse_circles(resolver, types, always, "contains itself, and so has no end: use `*` or `<>`");
+    refuse_circles(resolver, types, always, "contains itself without end: use `*` or `<>`");
     let renamed = |body: &Body| match body {
         Body::Alias(declared) => declared.element().and_then(Type::place).into_iter().collect(),
         _ => Vec::new(),
@@ -49,9 +49,11 @@ fn check_sizes(resolver: &mut Resolver, types: &[Definition]) {
         sizes[place] = Some(size);
         if size > MAX_IN_PLACE_BYTES {
             let name = &types[place].named.name;
-            let why = format!("`{name}` takes {size} bytes in place, of at most {MAX_IN_PLACE_BYTES}");
+            let why = format!(
+                "`{name}` takes {size} bytes without pointers and lists; the limit is {MAX_IN_PLACE_BYTES}"
+            );
             resolver.fault_of_type(place, why);
-            // Reported once: the types that contain this type are too large for the same reason.
+            // The error is reported once: types that contain this type are too large for the same reason.
             sizes[place] = Some(0);
         }
     }
@@ -72,8 +74,8 @@ fn size(body: &Body, sizes: &[Option<u64>]) -> u64 {
     }
 }
 
-/// Returns the size of a type. If the size is not known yet, the type contains itself by a union's arm, and
-/// the arm is a pointer.
+/// Returns the size of a type. If the size is not known yet, the type contains itself through a union's arm,
+/// which becomes a pointer.
 fn size_of(ty: &Type, sizes: &[Option<u64>]) -> u64 {
     match ty {
         Type::Defined(place) => sizes[*place].unwrap_or(8).max(1),
@@ -83,7 +85,7 @@ fn size_of(ty: &Type, sizes: &[Option<u64>]) -> u64 {
     }
 }
 
-/// Returns the types that a type contains in place.
+/// Returns the types that a type contains directly, and not through pointers or lists.
 fn in_place(body: &Body) -> Vec<usize> {
     let declarations = body.declarations().into_iter();
     declarations.filter_map(|declared| declared.in_place()?.place()).collect()

@@ -5,7 +5,7 @@ use super::super::tree::Type;
 use super::{Resolver, ValueId};
 
 impl<'a> Resolver<'a> {
-    /// Enters all declared names, and refuses names that stand for two things.
+    /// Enters all declared names, and refuses a name that is declared twice with different meanings.
     pub(super) fn check_names(&mut self) {
         for (place, item) in self.syntax.types.iter().enumerate() {
             if names_itself(item) {
@@ -13,7 +13,7 @@ impl<'a> Resolver<'a> {
             }
             match self.types.entry((item.scope, &item.name.text)) {
                 std::collections::hash_map::Entry::Vacant(free) => drop(free.insert(place)),
-                // The file's own declarations take precedence over those that it includes for C.
+                // The file's own declarations take precedence over those of files that it includes for C.
                 std::collections::hash_map::Entry::Occupied(_) if place >= self.own.types => {}
                 std::collections::hash_map::Entry::Occupied(first) => {
                     let first = *first.get();
@@ -23,7 +23,7 @@ impl<'a> Resolver<'a> {
                 }
             }
         }
-        // The file's own declarations take precedence over implied ones.
+        // The file's own declarations take precedence over implied ones, such as those of macros.
         let is_own = |place: usize, item: &ConstantItem| place < self.own.constants && !item.is_implied;
         let (own, implied): (Vec<_>, Vec<_>) =
             self.syntax.constants.iter().enumerate().partition(|(place, item)| is_own(*place, item));
@@ -47,8 +47,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Checks that two constants of one name have the same value. Enumerators are distinguished by their
-    /// enumeration.
+    /// Checks that two constants of one name have the same value. Enumerators are not checked: their
+    /// enumeration distinguishes them.
     fn check_value(&mut self, (scope, name): (ScopeId, &'a Name), value: ValueId, own: bool) {
         let first = *self.values.entry((scope, &name.text)).or_insert(value);
         let (ValueId::Constant(first), ValueId::Constant(place)) = (first, value) else { return };
@@ -123,7 +123,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Recognises `typedef struct a a;`, which declares a name in C and nothing here.
+/// Returns whether this is `typedef struct a a;`, which declares a name in C but nothing in this language.
 pub(super) fn names_itself(item: &TypeItem) -> bool {
     let BodyItem::Alias(declaration) = &item.body else { return false };
     let same = |path: &Path| !path.absolute && path.parts.len() == 1 && path.parts[0] == item.name.text;
@@ -180,7 +180,7 @@ fn same_type(a: &BodyItem, b: &BodyItem) -> bool {
     same_shape && same_specifier
 }
 
-/// Returns the value of `TRUE` or `FALSE`, which every dialect knows.
+/// Returns the value of `TRUE` or `FALSE`, in capital or small letters. Every dialect knows these names.
 pub(super) fn builtin_value(name: &str) -> Option<i128> {
     BUILTIN_VALUES.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }

@@ -8,7 +8,7 @@ use super::{Resolver, named};
 use crate::text::source::Span;
 
 /// The message for a number of a program, version or procedure that is out of range.
-const NUMBERS: &str = "this number is between 0 and 4294967295";
+const NUMBERS: &str = "this number must be between 0 and 4294967295";
 
 impl Resolver<'_> {
     pub(super) fn programs(&mut self) -> Vec<Program> {
@@ -16,7 +16,7 @@ impl Resolver<'_> {
         own.iter().filter_map(|item| self.program(item)).collect()
     }
 
-    /// Resolves a program. If the program's number is unknown or out of range, reports a fault and returns
+    /// Resolves a program. If the program's number is unknown or out of range, reports an error and returns
     /// `None`. Leaves out a version or procedure without a valid number.
     fn program(&mut self, item: &ProgramItem) -> Option<Program> {
         let number = self.number(item.scope, &item.number, u32::MAX, NUMBERS)?;

@@ -13,13 +13,13 @@ const TYPE_WORDS: [&str; 13] = [
 ];
 
 impl Resolver<'_> {
-    /// Reports an undeclared type. Types are left to the user only on request, because a misspelt name would
-    /// otherwise be left to the user too.
+    /// Reports an undeclared type. An undeclared type counts as declared in Rust only if the user says so,
+    /// because it could also be a misspelt name.
     pub(super) fn undeclared_type(&mut self, at: Span, name: &str) {
         let known = self.types.keys().map(|(_, declared)| *declared).chain(builtin_types()).chain(TYPE_WORDS);
         let similar = self.similar(name, known);
         let otherwise = format!(
-            "leave it to Rust: `external(\"{name}\")` in `include_x!`, `--external {name}` on the command line"
+            "declare it in Rust: `external(\"{name}\")` in `include_x!`, `--external {name}` on the command line"
         );
         self.tell_undeclared(at, "type", similar, otherwise, Undeclared::Type(name.to_owned()));
     }

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use super::super::tree::{Body, Declared, Specification, Type};
 
-/// Removes declarations of other files that are not used, and types that only stand for another: a builtin
-/// under its own name (`typedef int int32_t;`), `typedef struct a a;`, or a type that the user declares
-/// elsewhere. `dropped` maps each of the latter to its replacement. Also returns, for each type, whether it
-/// was kept.
+/// Removes declarations of other files that are not used. Also removes the types in `dropped`, which only
+/// stand for another: a built-in type under its own name (`typedef int int32_t;`), `typedef struct a a;`, or
+/// a type that the user declares elsewhere. `dropped` has the replacement of each. Also returns, for each
+/// type, whether it was kept.
 pub(super) fn keep(
     mut specification: Specification,
     own: usize,
@@ -49,8 +49,8 @@ pub(super) fn keep(
     (specification, used)
 }
 
-/// Returns the type that replaces this one, if it was dropped; otherwise the same type. A replacement may
-/// itself have been dropped.
+/// Returns the type that replaces this one if it was dropped, and otherwise the same type. A replacement can
+/// itself have been dropped; then its replacement is taken.
 fn instead(ty: &Type, dropped: &HashMap<usize, Type>) -> Type {
     let mut ty = ty;
     for _ in 0..dropped.len() + 1 {

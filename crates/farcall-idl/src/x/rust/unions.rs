@@ -1,5 +1,5 @@
-//! Generates unions as enums: a variant for each label, and conversions to `Result` for unions that are
-//! results.
+//! Generates unions as enums with a variant for each label. A union that means either a result or an error
+//! code also gets conversions to `Result`.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
@@ -85,7 +85,7 @@ impl Writer<'_> {
                 let name = ident(&variant.named.name);
                 let (pattern, value) = match (union.discriminant, variant.label) {
                     (_, None) => (quote!((reason, ..)), held.clone()),
-                    // A label that is not in the enumeration never occurs on the wire.
+                    // A label that is not in the enumeration cannot have been decoded.
                     (Discriminant::Enumeration(_), Some(Label { enumerator: None, .. })) => {
                         (quote!({ .. }), quote!(::core::unreachable!()))
                     }
@@ -98,7 +98,7 @@ impl Writer<'_> {
         let (others_borrowed, others) = (others(quote!(*reason)), others(quote!(reason)));
         quote! {
             impl #name {
-                /// Returns the result, or the reason why there is none.
+                /// Returns the result, or the error code if there is none.
                 pub fn ok(&self) -> ::core::result::Result<#borrowed, #reason> {
                     match self {
                         Self::#variant #pattern => ::core::result::Result::Ok(#value),
@@ -106,7 +106,7 @@ impl Writer<'_> {
                     }
                 }
 
-                /// Takes the result out of this value, or the reason why there is none.
+                /// Converts this value to the result, or to the error code if there is none.
                 pub fn into_ok(self) -> ::core::result::Result<#owned, #reason> {
                     match self {
                         Self::#variant #pattern => ::core::result::Result::Ok(#value),

@@ -7,11 +7,11 @@ use crate::scheme::{HANDSHAKE, handshake, transcript};
 use crate::wire::{self, Header};
 use crate::{Mutant, Time};
 
-/// The most unfinished handshakes that are kept; one more takes the place of the oldest.
-const MOST: usize = 64;
+/// The maximum number of unfinished handshakes that are kept. A further one replaces the oldest.
+const MAX_UNFINISHED: usize = 64;
 
-/// The field `rest` of a ticket that only proves the client's address. It has no transcript, so there is no
-/// key.
+/// The field `rest` of a ticket that only proves the client's address. Such a ticket has no transcript (hash
+/// of both handshakes), so no key can be derived from it.
 const NO_KEY: [u8; 4] = [0; 4];
 
 /// The parts of unfinished client handshakes. The number is the conversation in the ticket that proved the
@@ -20,14 +20,14 @@ const NO_KEY: [u8; 4] = [0; 4];
 pub(in crate::server) struct Handshakes(VecDeque<(u64, Vec<u8>)>);
 
 impl Handshakes {
-    /// Takes in a part of a handshake. Returns how many bytes of it are here now, and the whole once it
-    /// is complete.
+    /// Stores a part of a handshake. Returns how many bytes of the handshake have arrived, and the whole
+    /// handshake once it is complete.
     fn take(&mut self, conversation: u64, part: &wire::Handshake<'_>) -> (u32, Option<Vec<u8>>) {
         if part.total as usize != HANDSHAKE {
             return (0, None);
         }
         let at = self.0.iter().position(|(id, _)| *id == conversation).unwrap_or_else(|| {
-            if self.0.len() == MOST {
+            if self.0.len() == MAX_UNFINISHED {
                 self.0.pop_front();
             }
             self.0.push_back((conversation, Vec::new()));
@@ -58,7 +58,7 @@ impl Server {
                 && self.admission.issuer.verify(proof, *conversation, from, Mutant::NONE).is_ok()
         });
         let Some((conversation_of_proof, proof)) = proof else {
-            // For an address that has proven nothing, nothing is kept.
+            // The client has not proven its address yet, so nothing is kept.
             ticket = self.admission.issuer.dated_as(&ticket, conversation, from, NO_KEY.to_vec());
             return Agreed { conversation, ticket, part: OwnPart::default(), seal: unsealed };
         };
@@ -92,9 +92,9 @@ impl Server {
         Agreed { conversation, ticket, part, seal }
     }
 
-    /// Handles a datagram of a conversation whose key is not known. If the datagram's ticket leads to the
-    /// key, the datagram is opened with it, or dropped if that fails. Without a good ticket a hint goes
-    /// back.
+    /// Handles a datagram of a conversation whose key is not known. If the key can be derived from the
+    /// datagram's ticket, opens the datagram with the key, or drops it if that fails. Without a good ticket,
+    /// sends a hint.
     #[cold]
     pub(in crate::server) fn open_unknown<'d>(
         &mut self,
@@ -136,12 +136,12 @@ mod tests {
             let part = wire::Handshake { total: HANDSHAKE as u32, offset, through: 0, part };
             handshakes.take(conversation, &part).0
         };
-        for conversation in 1..=MOST as u64 {
+        for conversation in 1..=MAX_UNFINISHED as u64 {
             assert_eq!(take(conversation, 0, &[7; 500]), 500);
         }
         assert_eq!(take(1, 400, &[7; 500]), 500, "a part that does not begin at 500 is ignored");
         assert_eq!(take(1, 500, &[7; 100]), 600);
-        assert_eq!(take(MOST as u64 + 1, 0, &[7; 300]), 300);
+        assert_eq!(take(MAX_UNFINISHED as u64 + 1, 0, &[7; 300]), 300);
         assert_eq!((take(2, 500, &[7; 100]), take(1, 600, &[])), (600, 0), "the oldest is forgotten");
     }
 }
