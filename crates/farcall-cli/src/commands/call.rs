@@ -29,13 +29,13 @@ use streams::{LINES, Prepared, Trouble, as_lists};
 /// The exporter describes its interface, so no source is needed. The command prints the result as JSON. It prints a
 /// declared exception as {"exception": …}, with exit code 3. `farcall describe NAME` lists the procedures.
 ///
-/// A stream that is the result is printed as a line of JSON for each item. An argument that is a stream is an
+/// If the result is a stream, each item is printed as a line of JSON. An argument that is a stream is an
 /// array, or "-" for the lines of standard input. The server may raise signals in the call: --on answers
-/// them; others are asked about on a terminal, and unwind the call elsewhere.
+/// them. For other signals the command asks on the terminal; without a terminal they unwind the call.
 ///
-/// A server of ONC RPC does not describe itself. Its address is followed by an .x file, or by the name of a protocol
-/// that needs none: nfs3, mount, rpcbind, vxi11. The address is tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, or a
-/// HOST, whose port mapper tells the port.
+/// A server of ONC RPC does not describe itself. So its address is followed by an .x file, or by the name of
+/// a protocol that needs no file: nfs3, mount, rpcbind, vxi11. The address is tcp://HOST:PORT,
+/// udp://HOST:PORT, unix:PATH, or a HOST, whose port mapper is asked for the port.
 #[derive(Debug, Args)]
 #[command(override_usage = "farcall call [OPTIONS] <NAME> <PROCEDURE> [JSON]
        farcall call [OPTIONS] <ADDRESS> <FILE.x> <PROCEDURE> [JSON]")]
@@ -48,8 +48,8 @@ pub struct Call {
     #[arg(value_name = "PROCEDURE", value_hint = ValueHint::FilePath)]
     procedure: String,
 
-    /// The arguments: an object with their names, an array, or the value of a single one; - reads them from
-    /// standard input. Opaque bytes are base64, {"hex": "…"}, {"text": "…"} or "@FILE"
+    /// The arguments: an object with their names, an array, or the value of a single argument; - reads them
+    /// from standard input. Opaque bytes are base64, {"hex": "…"}, {"text": "…"} or "@FILE"
     #[arg(value_name = "JSON", allow_negative_numbers = true, num_args = 0..=2)]
     arguments: Vec<String>,
 
@@ -152,7 +152,7 @@ struct Called<'a> {
 }
 
 impl Called<'_> {
-    /// Refuses what is not done with streams.
+    /// Refuses options that do not work with streams.
     fn check_streams(&self) -> Outcome {
         let Called { command, procedure, .. } = self;
         if command.batch && procedure.has_streams() {

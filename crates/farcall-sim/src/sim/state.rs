@@ -23,8 +23,8 @@ use streams::{Sources, StreamEvent};
 /// The index of a thread in [`State::threads`].
 pub(super) type ThreadId = usize;
 
-/// One wait of one thread. An event that ends the wait presents the ticket, which is ignored when the wait is
-/// over.
+/// Names one wait of one thread. An event that ends the wait presents the ticket. A ticket of a former wait
+/// is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     thread: ThreadId,
@@ -67,7 +67,7 @@ pub(super) struct State {
     pub(super) ending: bool,
     hash: u64,
     verbose: bool,
-    /// The number of times that a thread ran since time moved.
+    /// How often threads were given the token since virtual time last advanced.
     turns: u32,
 }
 
@@ -80,9 +80,9 @@ pub(super) struct Thread {
     pub(super) status: Status,
     /// The number of its present or last wait.
     ticket: u64,
-    /// Whether its process has crashed or ended. Then the thread unwinds instead of continuing.
+    /// Whether the thread's process has crashed or ended. Then the thread unwinds instead of continuing.
     pub(super) killed: bool,
-    /// How often it was told to unwind.
+    /// How often the thread was told to unwind.
     pub(super) raised: u32,
     /// The thread that waits until this one waits for the first time.
     pub(super) starter: Option<Ticket>,
@@ -99,7 +99,7 @@ pub(super) enum Status {
     Abandoned,
 }
 
-/// The event that a thread waits for.
+/// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
     Datagram(SocketAddr),
@@ -119,9 +119,9 @@ pub(super) enum Waits {
 pub(super) struct Machine {
     pub(super) name: String,
     pub(super) main: Option<Arc<Main>>,
-    /// Whether the run does not wait for its end.
+    /// Whether the run may end while this process still runs.
     pub(super) server: bool,
-    /// The number of its starts.
+    /// How often the process was started.
     pub(super) life: u32,
     pub(super) alive: bool,
     pub(super) paused: bool,
@@ -132,7 +132,7 @@ pub(super) struct Machine {
     /// The environment of its present life.
     pub(super) env: Option<Arc<dyn Env>>,
     next_port: u16,
-    /// The threads that wait for its end, or for that of its threads.
+    /// The threads that wait until this process, or all of its threads, have ended.
     pub(super) mourners: Vec<Ticket>,
 }
 
@@ -164,7 +164,7 @@ const PORTS: u16 = 40_000;
 /// The most turns of threads while no virtual time passes.
 const MAX_TURNS: u32 = 200_000;
 
-/// The bytes of a receive buffer that a datagram takes in addition to its own length.
+/// The bytes that a datagram takes of a socket's receive buffer in addition to its own length.
 const OVERHEAD: usize = 256;
 
 impl State {
@@ -269,7 +269,7 @@ impl State {
         }
     }
 
-    /// Folds an event into the trace, and prints it if the run is verbose.
+    /// Adds an event to the hash of the run's trace, and prints it if the run is verbose.
     pub(super) fn note(&mut self, facts: &[u64], say: impl FnOnce() -> String) {
         for fact in facts {
             self.hash = mix(self.hash ^ fact).wrapping_add(self.net.now());

@@ -1,4 +1,4 @@
-//! Started calls, which run without a thread that waits.
+//! Started calls: calls that run while no thread waits for them.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -71,12 +71,12 @@ impl Started {
         begun
     }
 
-    /// Whether the call has been sent.
+    /// Returns whether the call has been sent.
     pub(super) fn is_sent(&self, peer: &Peer) -> bool {
         peer.lock().conversation.progress(self.id) != CallProgress::Unsent
     }
 
-    /// Blocks until the outcome has come.
+    /// Blocks until the outcome has come, and gives it to `taker`.
     pub(crate) fn wait(&self, endpoint: &Endpoint, peer: &Peer, taker: Taker<'_>) -> Result<(), CallFailed> {
         if !self.slot.is_over() {
             self.wait_for_it(endpoint, peer)?;
@@ -171,7 +171,7 @@ impl Started {
         }
     }
 
-    /// Has the server's signals in the call find no handler, from now on.
+    /// Makes the server's signals in this call find no handler from now on.
     #[cold]
     fn decline_exchanges(&self, endpoint: &Endpoint, peer: &Peer, news: &CallNews) {
         let mut caller = Caller::take(&endpoint.env);
@@ -226,7 +226,8 @@ impl Endpoint {
         let token = state.owners.add(Owner::Started(slot.clone(), watcher));
         let now = OnceCell::new();
         let clock = || *now.get_or_init(|| self.env.now());
-        // While tasks wait, the service thread receives, so each arriving datagram flushes the queue.
+        // While tasks wait, the service thread receives, and each arriving datagram makes it send the queued
+        // calls.
         let clocked = self.tasks.load(Ordering::Relaxed) > 0;
         let id = match state.conversation.start(clock, &request.of(export, token), &mut tools.arguments) {
             Ok(id) => id,
@@ -236,7 +237,7 @@ impl Endpoint {
             }
         };
         if !request.call.carries.is_empty() {
-            // One-way calls run on if this process ends.
+            // One-way calls go on even if this process ends.
             state.conversation.detach(id, true);
         }
         self.count_busy(was_busy, &state.owners);
@@ -263,7 +264,7 @@ impl Endpoint {
         Ok(started)
     }
 
-    /// Adds a peer to the list of peers with queued calls.
+    /// Leaves a call queued: adds its peer to the list of peers with queued calls.
     #[inline(never)]
     fn leave(&self, service: &Service, peer: &Arc<Peer>, tools: &mut Tools) {
         lock(&self.unsent).push(peer.clone());

@@ -30,13 +30,13 @@ use farcall_proto::ACCESSES;
 enum Next {
     /// Executes the call in `current`.
     Execute,
-    /// Looks for a waiting call, and receives if there is none.
+    /// Executes a waiting call, or receives if there is none.
     Look,
     Receive,
     Rest,
 }
 
-/// A worker, with what its life needs from one step to the next.
+/// A worker, and the state that it keeps from one step to the next.
 struct Receiver<'s> {
     server: &'s Arc<Server>,
     worker: Arc<Worker>,
@@ -53,7 +53,8 @@ struct Receiver<'s> {
     draining_backlog: bool,
     /// Whether no other worker executes calls. Then polling takes no processor from them.
     alone: bool,
-    /// The approximate time of the last event other than a reading, and the number of readings.
+    /// The approximate time of the last event other than a reading, and the number of readings. A reading is
+    /// a call that only reads memory of this process; it is answered at once.
     now: Time,
     readings: u32,
 }
@@ -199,7 +200,7 @@ impl<'s> Receiver<'s> {
         }
         match self.begin(planned) {
             Next::Receive if self.draining_backlog => Next::Receive,
-            // Perhaps no other worker has come for the queued calls.
+            // Perhaps no other worker has taken the queued calls.
             Next::Receive if draining_backlog => self.next(),
             Next::Receive => self.make_way(),
             next => next,
@@ -220,7 +221,7 @@ impl<'s> Receiver<'s> {
         self.draining_backlog
     }
 
-    /// Leaves the calls that came to another worker.
+    /// Queues the calls that came, for another worker.
     #[cold]
     fn leave_calls(&mut self, core: &mut Core, len: usize) -> Option<Plan> {
         if self.arrivals.current.is_some() || !self.arrivals.arrived.is_empty() {
@@ -232,9 +233,9 @@ impl<'s> Receiver<'s> {
         None
     }
 
-    /// Answers the reading in a datagram, if the datagram is one. Nothing else needs to be done then, because
-    /// only other events make further work. The time serves only to know which conversation has been idle
-    /// longest, so the clock is read for one reading in 64.
+    /// If the datagram is a reading, answers it. Nothing else needs to be done then, because only other
+    /// events make further work. The time serves only to know which conversation has been idle longest, so
+    /// the clock is read for one reading in 64.
     #[inline(always)]
     fn read(&mut self, from: &SocketAddr, len: usize) -> Option<Next> {
         const ONE_IN: u32 = 64;
@@ -248,7 +249,7 @@ impl<'s> Receiver<'s> {
             let mut core = server.lock();
             let answer = core.read(self.now, from, reading, &mut self.outgoing.datagram)?;
             self.alone = core.pool.nobody_executes();
-            // This is the rule that `make_way` applies.
+            // `Receiver::make_way` applies the same rule.
             (answer, !self.draining_backlog && core.pool.make_way(&self.worker))
         };
         // A datagram that the system refuses is lost, like any other.
@@ -310,7 +311,7 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// Executes the accesses of a datagram that holds several frames, and acts on its cancels.
+    /// Executes the accesses to memory in a datagram that holds several frames, and acts on its cancels.
     #[inline(never)]
     fn settle_requests(&mut self, core: &mut Core, from: &SocketAddr) {
         if !self.arrivals.cancelled.is_empty() {
@@ -389,7 +390,8 @@ impl<'s> Receiver<'s> {
         self.next_in_line(core)
     }
 
-    /// Chooses a call when none came: a held call may have room for its result now.
+    /// Chooses a waiting call when no call came. A call that was held because of its long result may have
+    /// room for it now.
     #[inline(never)]
     fn next_held(&mut self, core: &mut Core) -> Option<Plan> {
         if core.queue.holds_any() { self.next_in_line(core) } else { None }
@@ -412,8 +414,9 @@ impl<'s> Receiver<'s> {
         }
         self.arrivals.arrived = arrived;
         let train = self.buffers.share(len);
-        // Calls that were in the batch before share an older buffer, so it ends there. Calls whose last
-        // fragment came now have a buffer of their own already.
+        // The calls that came now are at the end of the batch, and are to share the buffer that was received
+        // now. The calls before them share an older buffer already. A call whose last fragment came now has a
+        // buffer of its own.
         core.batch
             .iter_mut()
             .rev()
@@ -650,7 +653,8 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// Looks for a waiting call, and for room for a held one; lets this worker rest if it is one too many.
+    /// Looks for a waiting call, and for room for the result of a held call. Lets this worker rest if it is
+    /// one too many.
     fn next(&mut self) -> Next {
         let server = self.server;
         let (planned, rest) = {

@@ -1,7 +1,8 @@
 //! The server's end of one caller's connection: its memory, and the threads that receive from it in turn.
 //!
 //! One thread at a time receives. It executes calls of quick procedures itself, and hands all others to the
-//! server's workers. If it gets stuck, or waits in a call of its own, another thread receives.
+//! server's workers. If the receiving thread gets stuck, or waits in a call of its own, another thread
+//! receives.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,8 +37,8 @@ pub(super) const HABIT: Habit =
 /// One caller's connection.
 pub(super) struct Session {
     server: Arc<Server>,
-    /// The number that stands for this connection in the server's tables, where a conversation has its
-    /// number.
+    /// The number of this connection in the server's tables. A client that calls by UDP has the number of its
+    /// conversation there.
     id: u64,
     from: SocketAddr,
     /// The identifier of the caller's process.
@@ -80,7 +81,7 @@ enum Next {
     Execute(usize, u64),
     /// Look for a request again.
     Again,
-    /// Wait for a request that is not among those seen.
+    /// Wait for a request that is not in `Receiver::seen`.
     Wait,
     Rest,
     Leave,
@@ -181,7 +182,7 @@ impl Session {
     }
 
     /// Replaces the outcome of a call that its caller has given up, because the procedure may have returned
-    /// only because it was told so.
+    /// only because it was told of that.
     #[cold]
     fn unless_cancelled(&self, slot: usize, number: u64, finish: &Finish) -> Finish {
         if !self.server.is_cancelled(self.key(slot, number)) {
@@ -246,7 +247,7 @@ struct Receiver<'p> {
     now: Time,
     /// The current call.
     work: Option<Work>,
-    /// Whether the last event was a part of a long message. Then the next part comes soon.
+    /// Whether the last event was a part of a long message, so that the next part comes soon.
     long: bool,
     /// Whether this thread has executed a call since it last looked for a request.
     executed: bool,
@@ -443,7 +444,7 @@ impl<'p> Receiver<'p> {
         self.executed = true;
     }
 
-    /// Looks, without a request, for parts of arguments and for calls that were given up.
+    /// Acts when there is no request: looks for parts of arguments, and for calls that were given up.
     #[inline]
     fn nothing(&mut self, mut state: MutexGuard<'_, State>) -> Next {
         let session = self.session;
