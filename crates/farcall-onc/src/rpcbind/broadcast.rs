@@ -190,7 +190,8 @@ impl Broadcast {
             if to.is_empty() {
                 continue;
             }
-            let options = SocketOptions { buffer: SOCKET_BUFFER_BYTES, divisible: true, ..SocketOptions::default() };
+            let options =
+                SocketOptions { buffer: SOCKET_BUFFER_BYTES, divisible: true, ..SocketOptions::default() };
             let socket = env.bind(SocketAddr::new(any, 0), &options)?;
             // All port mappers speak version 2, which has no IPv6.
             let version = if v4 { <dyn Portmap>::VERSION } else { <dyn Rpcbind4>::VERSION };

@@ -32,11 +32,11 @@ pub(super) struct OwnCall<'a> {
     pub(super) sink: Taker<'a>,
     /// Whether the call has ended.
     pub(super) done: bool,
-    /// The outcome, until it is given to the sink without a lock.
+    /// The outcome, from when it was received under a lock until it is given to the sink without a lock.
     landed: Option<Landed>,
 }
 
-/// An outcome. Its body is a range of the present datagram, or, for `Apart`, a copy.
+/// An outcome. Its body is a range of the present datagram. In `Apart` it is a copy.
 enum Landed {
     Result(Range<usize>),
     Exception(Range<usize>),
@@ -68,7 +68,8 @@ impl<'a> OwnCall<'a> {
         self.landed = Some(here.unwrap_or_else(|| Landed::Apart(Box::new(outcome.into_owned()))));
     }
 
-    /// Takes the call off the fast path, because something else than its result has arrived.
+    /// Makes the call an ordinary call, no longer one on the fast path, because something else than its
+    /// result has arrived.
     #[inline]
     pub(super) fn go_on(&mut self, now: Time, arguments: &[u8]) {
         if let Some((lone, sent)) = self.lone.take() {
@@ -78,8 +79,8 @@ impl<'a> OwnCall<'a> {
     }
 
     /// Gives the result of a call on the fast path to the sink, if the datagram contains just that result.
-    /// Returns the conversation's next timer, and whether the peer is listed. For any other datagram, returns
-    /// `None` and changes nothing.
+    /// Returns the conversation's next timer, and whether the peer is in the list of peers with timers. For
+    /// any other datagram, returns `None` and changes nothing.
     #[inline(always)]
     pub(super) fn take(&mut self, clock: impl Fn() -> Time, datagram: &[u8]) -> Option<(Option<Time>, bool)> {
         let (lone, sent) = self.lone.as_ref()?;
@@ -93,8 +94,8 @@ impl<'a> OwnCall<'a> {
         Some(timer)
     }
 
-    /// Gives an outcome in the datagram to the sink, if there is one. The thread holds the lead but no lock,
-    /// so a type's decoding may panic, but must not call.
+    /// Gives an outcome in the datagram to the sink, if there is one. The thread leads, but holds no lock. So
+    /// the decoding of a user's type may panic, but must not make calls.
     #[inline]
     pub(super) fn settle(&mut self, datagram: &[u8]) {
         let Some(landed) = self.landed.take() else { return };
@@ -122,7 +123,7 @@ impl<'a> OwnCall<'a> {
         }
     }
 
-    /// Ends a call that could not even begin.
+    /// Ends a call that failed before it began.
     #[cold]
     pub(super) fn fail(&mut self, failure: Failure) {
         self.land(Outcome::Failed(failure), &[]);
@@ -140,9 +141,8 @@ impl<'a> OwnCall<'a> {
 }
 
 /// Delivers an event of a peer to its owner. The event comes from a timer or from a datagram; `buffer` is the
-/// datagram's receive buffer, if started calls may share it. `mine` is the receiving thread's call, to this
-/// peer or another. An outcome is dropped if its caller's thread panicked while it led.
-/// panicked while it led.
+/// datagram's receive buffer, if started calls may share it. `mine` is the receiving thread's own call, to
+/// this peer or another. An outcome is dropped if its caller's thread has panicked while it led.
 #[inline(always)]
 pub(super) fn deliver(
     peer: &Peer,
@@ -181,8 +181,8 @@ pub(super) fn deliver(
     }
 }
 
-/// Takes news about exchanges of a conversation to the callers. An exchange of a call whose caller expects
-/// none is declined.
+/// Passes a conversation's news about exchanges (signals and streams) to the callers. Declines an exchange if
+/// the call's caller expects none.
 #[cold]
 pub(super) fn pass_news(
     peer: &Peer,
@@ -195,7 +195,7 @@ pub(super) fn pass_news(
         match owners.started(token) {
             Some((slot, watcher)) if let Some(of_call) = slot.news().filter(|news| !news.declines()) => {
                 wakes.parkers.extend(of_call.note(exchange, news));
-                // A task is woken once, and watches again when it polls.
+                // A task's watcher is removed when the task is woken. The task adds a new one when it polls.
                 wakes.add(if watcher.is_task() { std::mem::take(watcher) } else { watcher.clone() });
             }
             _ => {
@@ -208,7 +208,8 @@ pub(super) fn pass_news(
     }
 }
 
-/// Declines an exchange that nobody expects. The server sees that no handler catches its signal.
+/// Declines an exchange that the caller does not expect. To the server it looks as if no handler catches its
+/// signal.
 fn decline(conversation: &mut Conversation, id: CallId, exchange: u32, sink: &mut dyn FnMut(Event<'_>)) {
     conversation.send_in(id, exchange, &UNCAUGHT.to_be_bytes(), Tail::End);
     conversation.stop_exchange(id, exchange, 0, sink);
