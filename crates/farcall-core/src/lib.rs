@@ -1,5 +1,5 @@
-//! What every carrier of calls and every protocol needs, and nothing else. Users depend on `farcall`, which
-//! re-exports what concerns them.
+//! The common part of farcall: only what is needed by every protocol, and by every way in which calls are
+//! carried. Users depend on `farcall`, which re-exports what concerns them.
 //!
 //! ```text
 //! error        why a call failed, and whether it ran

@@ -480,7 +480,7 @@ impl Inner {
         let address = self.settings.address;
         if !address.ip().is_loopback() && !self.settings.open {
             let why = format!(
-                "{address} can be reached from other machines: to let them call needs the builder's `open()`, or FARCALL_OPEN=1"
+                "{address} can be reached from other machines: to let them call, use the builder's `open()` or FARCALL_OPEN=1"
             );
             return Err(CallFailed::new(Kind::NotPermitted, Ran::No).because(why));
         }
@@ -567,7 +567,7 @@ impl Drop for Inner {
 fn say_no_host(address: SocketAddr, why: &std::io::Error) -> String {
     let why = match why.kind() {
         std::io::ErrorKind::AddrInUse => {
-            "its name for that is taken by another socket of this user".to_owned()
+            "another socket of this user has taken the name that it needs for them".to_owned()
         }
         _ => why.to_string(),
     };

@@ -14,7 +14,7 @@ pub(super) struct Settings<T, E> {
     pub(super) within: Option<Duration>,
     /// What happens to calls that have not ended when the caller stops.
     pub(super) rest: Option<Rest>,
-    /// Decides which replies count as successes. By default results do.
+    /// Decides which replies count as successes. By default results count.
     pub(super) counts: Option<Counts<T, E>>,
     /// If set, members are called one after another, not all at once.
     pub(super) hedge: Option<Hedge>,
@@ -33,7 +33,7 @@ pub(super) type Counts<T, E> = Box<dyn Fn(&Result<T, E>) -> bool + Send>;
 /// When a hedged call asks another member.
 #[derive(Clone, Copy)]
 pub(super) struct Hedge {
-    /// How long after one member the next member is called.
+    /// How long after the call of one member the next member is called.
     pub(super) after: Duration,
     /// The greatest number of members that are called.
     pub(super) at_most: usize,

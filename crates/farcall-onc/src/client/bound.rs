@@ -88,7 +88,8 @@ impl Target {
         auth.protect(message, arguments, seal)?;
         let length = message.len() - header;
         if datagrams && length > MAX_DATAGRAM_BYTES {
-            let why = format!("a call of {length} bytes, and a datagram has room for {MAX_DATAGRAM_BYTES}");
+            let why =
+                format!("the call has {length} bytes, and a datagram has room for {MAX_DATAGRAM_BYTES}");
             return Err(CallFailed::new(Kind::TooLarge, Ran::No).because(why));
         }
         if !datagrams {
@@ -464,10 +465,10 @@ fn said(answer: &Answer<'_>) -> (Kind, Ran, Cow<'static, str>) {
             (Kind::Mismatch, Ran::No, OtherVersions { low: *low, high: *high }.to_string().into())
         }
         Accepted::ProcUnavail => {
-            (Kind::NoSuchProcedure, Ran::No, "the server's program does not have it".into())
+            (Kind::NoSuchProcedure, Ran::No, "the server's program does not have the procedure".into())
         }
         Accepted::GarbageArgs => (Kind::BadArguments, Ran::No, "the server cannot read the arguments".into()),
-        Accepted::SystemErr => (Kind::Other, Ran::Maybe, "the server lacked something, or broke".into()),
+        Accepted::SystemErr => (Kind::Other, Ran::Maybe, "the server lacked a resource, or failed".into()),
     }
 }
 

@@ -768,7 +768,7 @@ fn may_wait() -> Result<(), TransportError> {
     if !LEADS.get() {
         return Ok(());
     }
-    let why = "no call can be waited for in a waker: start it there";
+    let why = "a waker must not wait for a call; it can start one";
     Err(TransportError::new(Kind::Local, Ran::No, why))
 }
 

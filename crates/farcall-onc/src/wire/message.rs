@@ -305,7 +305,7 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at byte {}: ", self.offset)?;
         match self.problem {
-            Problem::Truncated => f.write_str("the message ends"),
+            Problem::Truncated => f.write_str("the message ends too early"),
             Problem::NotAMessage(found) => write!(f, "{found} where a call has 0 and a reply 1"),
             Problem::NotACall(found) => write!(f, "{found} where a call has 0"),
             Problem::NotAReply(found) => write!(f, "{found} where a reply has 1"),

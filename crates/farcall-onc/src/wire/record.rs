@@ -300,10 +300,10 @@ impl fmt::Display for RecordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RecordError::TooLong { length, limit } => {
-                write!(f, "a record of {length} bytes, of which {limit} may come")
+                write!(f, "a record has {length} bytes, more than the {limit} that are allowed")
             }
-            RecordError::TooManyFragments(limit) => write!(f, "a record of more than {limit} fragments"),
-            RecordError::TooSlow(limit) => write!(f, "a record took more than {limit:?} to come"),
+            RecordError::TooManyFragments(limit) => write!(f, "a record has more than {limit} fragments"),
+            RecordError::TooSlow(limit) => write!(f, "a record took longer than {limit:?} to arrive"),
         }
     }
 }

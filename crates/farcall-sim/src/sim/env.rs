@@ -51,8 +51,8 @@ impl Outside {
     }
 
     /// Opens a datagram socket. Port 0 asks for any port.
-    fn open(&self, port: u16, buffer: usize, trains: bool) -> io::Result<Udp> {
-        let opened = self.alive()?.open(self.process, port, buffer, trains);
+    fn open(&self, port: u16, buffer: usize, batches: bool) -> io::Result<Udp> {
+        let opened = self.alive()?.open(self.process, port, buffer, batches);
         let (id, address) = opened.ok_or(io::ErrorKind::AddrInUse)?;
         Ok(Udp { world: self.world.clone(), id, address, buffer })
     }

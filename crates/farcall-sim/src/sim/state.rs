@@ -148,7 +148,7 @@ struct Mailbox {
     bytes: usize,
     capacity: usize,
     /// Whether the socket may receive datagram batches.
-    trains: bool,
+    batches: bool,
     waiters: Vec<Ticket>,
 }
 
@@ -498,7 +498,7 @@ impl State {
         process: usize,
         port: u16,
         capacity: usize,
-        trains: bool,
+        batches: bool,
     ) -> Option<(usize, SocketAddr)> {
         let at = match port {
             0 => self.free_address(process),
@@ -516,7 +516,7 @@ impl State {
             items,
             bytes: 0,
             capacity,
-            trains,
+            batches,
             waiters,
         });
         self.by_address.insert(at, id);
@@ -567,7 +567,7 @@ impl State {
         let each = bytes.len();
         let mut len = self.unload(id, bytes, buffer);
         let mailbox = &self.sockets[id];
-        if mailbox.items.is_empty() || !mailbox.trains || self.rng.chance(500_000) {
+        if mailbox.items.is_empty() || !mailbox.batches || self.rng.chance(500_000) {
             return Some(Received::Datagrams { from, len, each: each.max(1) });
         }
         while let Some(Item::Datagram(next, more)) = self.sockets[id].items.front() {

@@ -82,7 +82,7 @@ impl Caller {
             return Ok(caller);
         }
         let why =
-            "no call can be waited for in a waker, or while a value is encoded or decoded: start it there";
+            "a waker, or code that encodes or decodes a value, must not wait for a call; it can start one";
         Err(CallFailed::new(Kind::Local, Ran::No).because(why))
     }
 

@@ -33,11 +33,11 @@ pub(super) struct OwnCall<'a> {
     /// Whether the call has ended.
     pub(super) done: bool,
     /// The outcome, from when it was received under a lock until it is given to the sink without a lock.
-    landed: Option<Landed>,
+    kept_outcome: Option<KeptOutcome>,
 }
 
 /// An outcome. Its body is a range of the present datagram. In `Apart` it is a copy.
-enum Landed {
+enum KeptOutcome {
     Result(Range<usize>),
     Exception(Range<usize>),
     Apart(Box<Outcome<'static>>),
@@ -55,17 +55,17 @@ impl Drop for OwnCall<'_> {
 
 impl<'a> OwnCall<'a> {
     pub(super) fn new(peer: &'a Arc<Peer>, sink: Taker<'a>) -> OwnCall<'a> {
-        OwnCall { peer, id: None, owned: false, lone: None, sink, done: false, landed: None }
+        OwnCall { peer, id: None, owned: false, lone: None, sink, done: false, kept_outcome: None }
     }
 
     #[inline]
-    fn land(&mut self, outcome: Outcome<'_>, datagram: &[u8]) {
+    fn keep_outcome(&mut self, outcome: Outcome<'_>, datagram: &[u8]) {
         let here = match &outcome {
-            Outcome::Result(body) => place(datagram, body).map(Landed::Result),
-            Outcome::Exception(body) => place(datagram, body).map(Landed::Exception),
+            Outcome::Result(body) => place(datagram, body).map(KeptOutcome::Result),
+            Outcome::Exception(body) => place(datagram, body).map(KeptOutcome::Exception),
             Outcome::Failed(_) => None,
         };
-        self.landed = Some(here.unwrap_or_else(|| Landed::Apart(Box::new(outcome.into_owned()))));
+        self.kept_outcome = Some(here.unwrap_or_else(|| KeptOutcome::Apart(Box::new(outcome.into_owned()))));
     }
 
     /// Makes the call an ordinary call, no longer one on the fast path, because something else than its
@@ -98,12 +98,12 @@ impl<'a> OwnCall<'a> {
     /// the decoding of a user's type may panic, but must not make calls.
     #[inline]
     pub(super) fn settle(&mut self, datagram: &[u8]) {
-        let Some(landed) = self.landed.take() else { return };
+        let Some(kept_outcome) = self.kept_outcome.take() else { return };
         self.done = true;
-        match landed {
-            Landed::Result(place) => (self.sink)(Outcome::Result(Cow::Borrowed(&datagram[place]))),
-            Landed::Exception(place) => (self.sink)(Outcome::Exception(Cow::Borrowed(&datagram[place]))),
-            apart @ Landed::Apart(_) => self.landed = Some(apart),
+        match kept_outcome {
+            KeptOutcome::Result(place) => (self.sink)(Outcome::Result(Cow::Borrowed(&datagram[place]))),
+            KeptOutcome::Exception(place) => (self.sink)(Outcome::Exception(Cow::Borrowed(&datagram[place]))),
+            apart @ KeptOutcome::Apart(_) => self.kept_outcome = Some(apart),
         }
     }
 
@@ -126,7 +126,7 @@ impl<'a> OwnCall<'a> {
     /// Ends a call that failed before it began.
     #[cold]
     pub(super) fn fail(&mut self, failure: Failure) {
-        self.land(Outcome::Failed(failure), &[]);
+        self.keep_outcome(Outcome::Failed(failure), &[]);
         self.done = true;
     }
 
@@ -134,7 +134,7 @@ impl<'a> OwnCall<'a> {
     /// long.
     #[inline(always)]
     pub(super) fn finish(&mut self) {
-        if let Some(Landed::Apart(outcome)) = self.landed.take() {
+        if let Some(KeptOutcome::Apart(outcome)) = self.kept_outcome.take() {
             (self.sink)(*outcome);
         }
     }
@@ -156,7 +156,7 @@ pub(super) fn deliver(
         Event::Ended { id, token, outcome, arguments } => {
             let owner = owners.take(token);
             if let Some(mine) = mine.filter(|mine| mine.id == Some(id) && mine.peer.id == peer.id) {
-                return mine.land(outcome, datagram);
+                return mine.keep_outcome(outcome, datagram);
             }
             match owner {
                 Some(Owner::Thread(waiter)) => {

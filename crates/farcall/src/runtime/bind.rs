@@ -286,11 +286,11 @@ impl Inner {
     }
 
     /// Says on standard error that calls to a server go by UDP, because another process answers in its place
-    /// in shared memory. Says this only once for each server. Returns the message.
+    /// in shared memory. Does not say it again if the last such message was the same. Returns the message.
     #[cold]
     fn tell_unproven(&self, address: SocketAddr) -> String {
         let line = format!(
-            "{address} is not called through shared memory: another server has taken its name for that"
+            "{address} is not called through shared memory: another process has taken the name that its server needs for that"
         );
         let former = self.lock().no_memory_reason.replace(line.clone());
         if former.as_ref() != Some(&line) {

@@ -12,7 +12,7 @@ use crate::{CallFailed, Kind, Ran, shm};
 #[derive(Clone)]
 pub(super) enum SentCall {
     Datagrams(client::Started),
-    /// By datagrams, with signals that are answered meanwhile.
+    /// By datagrams, with exchanges: the caller answers signals meanwhile.
     Exchanging(Arc<ExchangingCall>),
     Memory(Arc<shm::Started>),
 }
@@ -43,7 +43,7 @@ impl SentCall {
         client::Started::start(&target.endpoint, &target.peer, call, None).map(SentCall::Datagrams)
     }
 
-    /// Whether the call is not to be repeated, because a handler of its caller ran.
+    /// Returns whether the call must not be repeated, because a handler of its caller has run.
     pub(super) fn is_touched(&self) -> bool {
         matches!(self, SentCall::Exchanging(call) if call.is_touched())
     }

@@ -1,5 +1,5 @@
-//! Long [`Bytes`] of a result, which a worker sends from where they are instead of copying them into the
-//! reply.
+//! Handles long [`Bytes`] in a result. A worker sends them from where they are, instead of copying them into
+//! the reply.
 
 use std::time::Duration;
 

@@ -129,7 +129,7 @@ impl Server {
         assigned.into_iter().for_each(|assignee| self.assign(Some(assignee)));
         for work in late {
             let why = format!(
-                "it waited {:?} (FARCALL_QUEUE_MS) for one of {} workers (FARCALL_WORKERS) or {} threads (FARCALL_THREADS)",
+                "the call waited {:?} (FARCALL_QUEUE_MS) for one of {} workers (FARCALL_WORKERS) or {} threads (FARCALL_THREADS)",
                 self.limits.queue_time,
                 self.limits.workers,
                 self.threads.max(),
@@ -148,7 +148,7 @@ impl Server {
         match core.remove(Caller::Conversation(key.conversation), key) {
             Some(mut work) => {
                 let why =
-                    Failure::new(Kind::Cancelled, Ran::No).with_detail("its client was silent for too long");
+                    Failure::new(Kind::Cancelled, Ran::No).with_detail("the client was silent for too long");
                 core.protocol.finish(now, key, why.into(), &mut Vec::new(), &mut []);
                 work.give_room_back(&mut core.protocol);
                 work.exported.end();

@@ -181,7 +181,7 @@ impl Arriving {
                 let why = Failure::new(Kind::Overloaded, Ran::No);
                 self.refuse(
                     held,
-                    why.with_detail("too many large arguments of its process are on their way"),
+                    why.with_detail("too many large arguments of the caller's process are on their way"),
                 );
             }
             if self.refused.is_some() {
