@@ -214,7 +214,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             };
             let polled = match self.caller {
                 Caller::Thread => call.poll_at(&self.wait_point, &self.ready, member, sink),
-                // A task receives nothing itself, so it has no wait point.
+                // A task does not receive at the wait point, so the call is polled with a waker.
                 Caller::Task { .. } => {
                     let waker = Waker::from(Arc::new(self.ready.token(member)));
                     call.poll(&mut Context::from_waker(&waker), sink)

@@ -1,5 +1,5 @@
 //! The calls of one link by their identifiers, the thread or task that waits for each, and the bytes to send.
-//! Uses no sockets.
+//! This module uses no sockets. The leader is the one of the waiting threads that receives for all.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

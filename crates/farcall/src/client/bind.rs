@@ -1,4 +1,5 @@
-//! Asks several servers at once for an export.
+//! Asks several servers at once for an export. (A peer is a server as the client knows it, and an endpoint is
+//! the client's socket.)
 
 use std::future::poll_fn;
 use std::sync::Arc;

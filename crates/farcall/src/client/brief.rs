@@ -1,6 +1,7 @@
 //! The fast path for short calls. It is possible if no other thread uses the endpoint, which is the socket,
 //! and the conversation with the server has no other work. The thread sends one datagram and receives one,
-//! which is usually the result. If anything else arrives, the call continues in the ordinary way.
+//! which is usually the result. If anything else arrives, the call continues in the ordinary way. To lead
+//! means to receive for all threads that use the endpoint.
 
 use std::io;
 use std::sync::Arc;

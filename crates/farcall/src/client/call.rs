@@ -1,4 +1,5 @@
-//! Makes a call and waits for its outcome.
+//! Makes a call and waits for its outcome. Of all threads that wait at a socket, one is the leader: it
+//! receives for all.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

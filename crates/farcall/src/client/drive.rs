@@ -1,4 +1,7 @@
 //! Receives: passes datagrams to their conversations and outcomes to their callers, and acts on due timers.
+//!
+//! Of all threads that wait at an endpoint, which is a socket, one is the leader: it receives for all, and
+//! the others follow. A peer is a server, and a conversation is the state of the protocol with that server.
 
 use std::io;
 use std::net::SocketAddr;

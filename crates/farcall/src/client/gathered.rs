@@ -1,4 +1,5 @@
-//! Lets one thread wait for several started calls. The thread receives for the endpoint while it waits.
+//! Lets one thread wait for several started calls. While it waits, the thread either leads, which means that
+//! it receives from the socket for all threads that wait, or follows the thread that leads.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The call of the receiving thread itself, and the delivery of outcomes to callers.
+//! The call of the receiving thread itself, and the delivery of outcomes to callers. The receiving thread is
+//! the leader of all threads that wait at the socket: it receives for them too.
 
 use std::borrow::Cow;
 use std::ops::Range;

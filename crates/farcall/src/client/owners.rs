@@ -50,7 +50,7 @@ struct Place {
 }
 
 impl Owners {
-    /// The token of a leader's own call, which has no owner here.
+    /// The token of the receiving thread's own call, which has no owner here.
     pub(super) const NOBODY: u64 = u64::MAX;
 
     /// Adds an owner, and returns its token. The protocol bounds the number of outstanding calls, and with it

@@ -1,4 +1,5 @@
-//! A server as the client knows it: its address, the conversation with it, and the waiting threads and tasks.
+//! A server as the client knows it: its address, the conversation (the state of the protocol with it), and
+//! the threads and tasks that wait for its answers.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard};

@@ -1,4 +1,5 @@
-//! Started calls: calls that run while no thread waits for them.
+//! Started calls: calls that run while no thread waits for them. The endpoint is the client's socket, and a
+//! peer is a server.
 
 use std::cell::OnceCell;
 use std::sync::Arc;

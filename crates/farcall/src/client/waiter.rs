@@ -12,7 +12,7 @@ use crate::wait::{Parker, ReadyToken};
 /// A waiting thread, as other threads see it.
 pub(super) struct Waiter {
     event: Arc<dyn Event>,
-    /// Receives the outcome of the thread's call, if another thread leads.
+    /// Gets the outcome of the thread's call, if another thread leads (receives for all).
     pub(super) slot: ResultSlot,
 }
 

@@ -1,4 +1,5 @@
-//! A started call that was sent to its server, by datagrams or through shared memory.
+//! A started call that was sent to its server, by datagrams or through shared memory. Exchanges are signals
+//! and streams that pass while a call runs.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

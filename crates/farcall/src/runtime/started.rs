@@ -1,4 +1,5 @@
-//! Started calls of an imported interface.
+//! Started calls of an imported interface. A call with exchanges is one in which signals or streams may pass
+//! while it runs.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};

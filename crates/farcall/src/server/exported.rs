@@ -1,4 +1,5 @@
-//! One exported interface: its executor, its memory, its counters, and how long its procedures take.
+//! One exported interface: what executes its calls, the memory that is exported with it, its counters, and
+//! how long its procedures take.
 
 use std::future::ready;
 use std::sync::Arc;

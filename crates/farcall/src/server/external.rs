@@ -1,5 +1,5 @@
-//! Calls that did not come by the server's socket, such as calls through shared memory. The server queues,
-//! executes and gives up these calls like all others.
+//! Takes in calls that did not come by the server's socket, such as calls through shared memory. The server
+//! queues, executes and gives up these calls like all others.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};

@@ -1,5 +1,8 @@
 //! A worker's life: it receives calls, executes them, sends their outcomes, and rests while other workers
 //! receive.
+//!
+//! Accesses are calls that read or write memory which this process exports. The receiving worker executes
+//! them itself.
 
 mod arrivals;
 mod deferred;

@@ -1,5 +1,6 @@
 //! The memory that one caller shares with the server, at the server's end, and the arguments and results that
-//! are too long for its slots.
+//! are too long for the memory's slots. A slot is a small place for one call; long arguments and results pass
+//! through rings.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};

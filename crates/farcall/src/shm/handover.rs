@@ -1,6 +1,7 @@
-//! Keeps the outcome of a started call, made through shared memory, for its caller. Exactly one thread takes
-//! the outcome out of the call's slot. This is the caller's thread, when it polls or waits, or the service
-//! thread, which keeps the outcome here.
+//! Keeps the outcome of a started call, made through shared memory, for its caller. The server puts the
+//! outcome into the call's slot, a place in the shared memory. Exactly one thread takes the outcome out of
+//! the slot. This is the caller's thread, when it polls or waits, or the service thread, which keeps the
+//! outcome here.
 //!
 //! `tests/awaited.rs` includes this file, and gives it loom's types through `super::sync`.
 

@@ -1,5 +1,6 @@
 //! Holds, at the server's end of a connection through shared memory, the arguments and results that are too
-//! long for a slot. The arguments arrive by rings. The results are kept until the caller has fetched them.
+//! long for a slot, which is a small place in the shared memory for one call. The arguments arrive by rings,
+//! which carry long data in parts. The results are kept until the caller has fetched them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

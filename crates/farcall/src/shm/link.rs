@@ -1,5 +1,5 @@
 //! The caller's end of a connection through shared memory: makes the connection, and passes calls through its
-//! slots.
+//! slots. A slot is a small place in the memory for one call. Long arguments and results pass through rings.
 
 use std::borrow::Cow;
 use std::cell::Cell;

@@ -1,5 +1,6 @@
 //! Sends long arguments while they are encoded, and receives long results, at the caller's end of a
-//! connection through shared memory. Both pass through rings.
+//! connection through shared memory. Both pass through rings, which carry long data in parts; short arguments
+//! and results are in the call's slot.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Sends a long result through a ring of shared memory while the procedure's stub still encodes it.
+//! Sends a long result through a ring of shared memory while the procedure's stub still encodes it. A ring
+//! carries long data in parts; a short result is put into the call's slot.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
-//! The server's end of one caller's connection: its memory, and the threads that receive from it in turn.
+//! The server's end of one caller's connection through shared memory: its memory, and the threads that
+//! receive from it in turn. The memory has slots. A slot is a small place for one call; long arguments and
+//! results pass through rings.
 //!
 //! One thread at a time receives. It executes calls of quick procedures itself, and hands all others to the
 //! server's workers. If the receiving thread gets stuck, or waits in a call of its own, another thread
@@ -29,8 +31,9 @@ use crate::server::{Back, Caller, Server, Work};
 use crate::serving::WorkerPool;
 use crate::workers::{Carrier, Habit, Pace, Plan, Pool, Rested, Worker, replace};
 
-/// The watchdog's habit. Each of its looks costs a wake-up, and waking the watchdog costs the receiver a
-/// system call. So the watchdog sleeps after 64 looks in a row without a call.
+/// How the host, as the watchdog of a receiver that executes calls, looks after it. Each look costs a
+/// wake-up, and to wake the watchdog costs the receiver a system call. So the watchdog sleeps after 64 looks
+/// in a row without a call.
 pub(super) const HABIT: Habit =
     Habit { nap: Duration::from_micros(100), calls: 1, looks: 64, finds_long: false };
 
@@ -49,8 +52,8 @@ pub(super) struct Session {
     state: Mutex<State>,
     /// Whether no more requests are taken, because the caller is gone or the server has stopped.
     ///
-    /// SeqCst: a worker announces its sleep and then reads this; `close` writes this and then wakes the workers
-    /// that have announced theirs. At least one of them sees what the other wrote.
+    /// SeqCst: a worker announces that it will sleep and then reads this. `close` writes this and then wakes
+    /// the workers that have announced this. At least one of the two threads sees what the other wrote.
     closed: AtomicBool,
     /// For each slot, the number of the call that is being executed or queued; 0 if there is none.
     open: Box<[AtomicU64; SLOT_COUNT]>,
@@ -121,7 +124,8 @@ impl Session {
         self.bulk.memory.wake();
     }
 
-    /// Gives up the calls of a caller whose process has ended, except those that it has detached.
+    /// Gives up the calls of a caller whose process has ended, except the calls that go on because the caller
+    /// has detached them.
     pub(super) fn give_up_calls(&self) {
         for (slot, open) in self.open.iter().enumerate() {
             let number = open.load(Ordering::Acquire);
@@ -471,7 +475,7 @@ impl<'p> Receiver<'p> {
         Next::Again
     }
 
-    /// Waits until there is more to do than in [`Self::seen`]. Polls before sleeping.
+    /// Waits until the slots have changed since [`Self::seen`]. Polls before it sleeps.
     fn wait(&self) {
         let (session, seen) = (self.session, &self.seen);
         let most = if self.long { session.bulk.brisk } else { session.spin };

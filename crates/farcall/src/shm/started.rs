@@ -1,4 +1,5 @@
-//! Started calls through shared memory. The answer stays in its slot until the caller asks for it.
+//! Started calls through shared memory. The answer stays in the call's slot, a place in the shared memory,
+//! until the caller asks for it. Long arguments pass through a ring.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};

@@ -2,8 +2,8 @@
 //!
 //! One thread serves all links of the process. It does not start while threads only make calls and wait for
 //! them. It sends calls that were held back, sends datagrams again, ends calls whose time is over, and
-//! receives for tasks, which cannot lead. While calls are being started it sleeps for fixed short times,
-//! because a wake-up for each call would cost more than the call.
+//! receives for tasks, which cannot lead (receive for all) themselves. While calls are being started it
+//! sleeps for fixed short times, because a wake-up for each call would cost more than the call.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
