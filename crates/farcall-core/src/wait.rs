@@ -4,7 +4,7 @@
 //! ```text
 //! lead          which thread receives: leader and followers
 //! timers        how long the leader sleeps
-//! flush_signal  whether the service thread sends queued calls
+//! flush_signal  tells the service thread that calls are queued
 //! ready         which of a thread's calls may have ended
 //! point         where a thread waits for any of several calls
 //! ```

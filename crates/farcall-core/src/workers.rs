@@ -6,7 +6,7 @@
 //! carrier   what a pool asks of its carrier, and how a thread is started
 //! watch     what the watchdog of a pool finds
 //! usual     how long a procedure takes, and so whether it is quick
-//! jobs      threads that run what they are given, where nobody receives
+//! jobs      threads that run functions which are queued for them
 //! ```
 //!
 //! **Which thread receives.** A worker receives a call and executes it itself, because handing a call to

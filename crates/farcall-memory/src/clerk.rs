@@ -7,7 +7,7 @@
 //! tables are probed in one way, from the slot that the hash selects (64-bit XXH3 of the name's bytes, modulo
 //! the number of slots) to the first slot that was never used.
 //!
-//! A runtime exports and imports segments by name through its machine's clerk. If nobody has called
+//! A runtime exports and imports segments by name through its machine's clerk. If no process has called
 //! [`Clerk::start`], the first process on a machine that exports or imports a segment starts the clerk. When
 //! that process ends, the next process that needs a clerk starts one, which learns from the registry of names
 //! what is exported. A clerk caches entries of other clerks, and [checks](Clerk::refresh) from time to time
@@ -17,7 +17,7 @@
 //! locator    finds or starts this machine's clerk
 //! naming     exports and imports segments through the clerk
 //! listings   asks the registry of names for the segments of a machine
-//! mailbox    the look-up with control transfer: questions to other clerks, and answers
+//! mailbox    the look-up by asking: questions to other clerks, and their answers
 //! neighbours imported segments of other clerks
 //! cache      entries of other clerks
 //! table      the hash table
@@ -170,11 +170,11 @@ struct Core {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, farcall::Xdr)]
 pub enum How {
-    /// In the cache, then at its source.
+    /// Look in the cache first, then at the clerk of the machine that exports the name.
     Cached,
-    /// At its source, by reading the table of its clerk.
+    /// Do not look in the cache. Read the table of that clerk.
     Anew,
-    /// At its source, by asking its clerk.
+    /// Do not look in the cache. Ask that clerk.
     Asking,
 }
 

@@ -8,7 +8,7 @@
 //! clerk      the segment name service: finds a segment by its name
 //! segment    an exported segment;  notice: tells its exporter of importers' writes
 //! remote     an imported segment
-//! served     the carrier that makes a call of each access
+//! served     the carrier that makes a call for each access
 //! posted     the state of posted writes, at both ends
 //! runtime    the interface to the runtime: what segments need of it, and what they give it to serve
 //! carrier    the interface to the carriers, by which accesses reach the memory

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! core       the state that the owner and the threads that serve the segment share
-//! area       its memory
+//! area       the segment's memory
 //! execute    the accesses of importers that arrive as calls
 //! ```
 

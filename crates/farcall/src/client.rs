@@ -5,14 +5,14 @@
 //! call             a call whose thread waits for it;  request: what is called
 //! brief            the fast path for a short call while no other thread uses the endpoint
 //! started          a started call, for which no thread waits
-//! exchanges        what passes inside a started call;  news: what its caller is to learn of that
+//! exchanges        the signals and streams of a started call;  news: what its caller is to learn of them
 //! gathered         a thread that waits for the first of several started calls
 //! bind             asks servers for an export;  bind_answers: their answers
-//! service          the thread that receives and sends while no caller does
+//! service          the thread that receives and sends while no caller waits
 //! drive            receives: passes datagrams to conversations, outcomes to callers, acts on timers
 //! caller           what a thread keeps from one call to the next
-//! own_call         the call of the receiving thread itself, and how each end reaches its caller
-//! peer             a server endpoint and the conversation with it;  owners: who waits for what in it
+//! own_call         the call of the receiving thread itself, and the delivery of outcomes to callers
+//! peer             a server and the conversation with it;  owners: the thread or task that waits for each call
 //! waiter           a thread that waits;  result_slot: where outcomes stay until they are fetched
 //! awake            whether polling pays
 //! ```

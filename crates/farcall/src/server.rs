@@ -7,9 +7,9 @@
 //! queue            calls that wait for a worker, fairly;  payer: the host or user whose share a call uses
 //! exported         one exported interface;  executor: the thread or executor that runs its calls
 //! parts            long bytes of a result, which are sent without a copy
-//! task             calls executed as futures;  finish: turns a procedure's outcome into the protocol's words
+//! task             calls executed as futures;  finish: turns a procedure's outcome into the protocol's form
 //! watched          interceptors around an executor
-//! exchanges        what passes inside a call
+//! exchanges        the signals and streams of a call
 //! accesses         reads and writes of memory, which the receiving thread executes itself
 //! external         calls that did not come by the socket;  reply_to: where their outcomes go
 //! counter_segment  the server's counters as a memory segment
@@ -448,7 +448,7 @@ impl Server {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Sends every datagram that is ready. A datagram that the system refuses is lost, like any other.
+    /// Sends every datagram that is ready. A datagram that the system refuses is lost, as it may be in a network.
     fn flush(&self, out: &mut [u8]) {
         let write = |out: &mut [u8]| {
             let mut core = self.lock();

@@ -111,7 +111,7 @@ impl NfsV3 for Export {
 
     fn nfsproc3_setattr(&self, args: &Setattr3args) -> Result<Setattr3res> {
         let (done, obj_wcc) = self.around(&args.object, |file, stat| {
-            // The guard allows the change only if nobody has changed the file meanwhile.
+            // The guard allows the change only if no client has changed the file meanwhile.
             if args.guard.is_some_and(|guard| guard != attributes(stat).ctime) {
                 return Ok(false);
             }

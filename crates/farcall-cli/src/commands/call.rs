@@ -369,7 +369,7 @@ pub fn encoded(
     encoded.map_err(|why| wrong(interface, procedure, &why))
 }
 
-/// Returns the failure for arguments that are not those of the procedure.
+/// Returns the failure for arguments that do not fit the procedure.
 fn wrong(interface: &Interface, procedure: &Procedure, why: &str) -> Failure {
     let example = values::example(interface, &as_lists(procedure));
     let example = example.map(|example| format!(", such as '{example}'"));

@@ -5,9 +5,9 @@
 //! thread that finds another one sending leaves its bytes in the send queue.
 //!
 //! ```text
-//! reader     what a link receives into
+//! reader     the buffers into which a link receives
 //! gather     a thread that waits for any of several calls
-//! service    the thread that does what no caller does
+//! service    the thread that sends and receives while no caller waits
 //! ```
 
 mod gather;

@@ -255,7 +255,7 @@ impl<'s> Receiver<'s> {
             // `Receiver::make_way` applies the same rule.
             (answer, !self.draining_backlog && core.pool.make_way(&self.worker))
         };
-        // A datagram that the system refuses is lost, like any other.
+        // A datagram that the system refuses is lost, as it may be in a network.
         let _ = server.socket.send(*from, &self.outgoing.datagram[..answer]);
         Some(if rest { Next::Rest } else { Next::Receive })
     }

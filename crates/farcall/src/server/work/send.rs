@@ -62,7 +62,7 @@ impl Receiver<'_> {
     #[inline(always)]
     pub(super) fn send(&mut self, sent: Option<Transmit>) {
         match sent {
-            // A datagram that the system refuses is lost, like any other.
+            // A datagram that the system refuses is lost, as it may be in a network.
             Some(Transmit { to, len, .. }) => {
                 drop(self.server.socket.send(to, &self.outgoing.datagram[..len]))
             }
@@ -98,7 +98,7 @@ impl Receiver<'_> {
 
     #[inline(never)]
     pub(super) fn send_written(&mut self, Transmit { to, len, insert }: Transmit) {
-        // A datagram that the system refuses is lost, like any other.
+        // A datagram that the system refuses is lost, as it may be in a network.
         let _ = match insert {
             None => self.server.socket.send(to, &self.outgoing.datagram[..len]),
             Some(insert) => send_around(&*self.server.socket, to, &self.outgoing.datagram[..len], &insert),
