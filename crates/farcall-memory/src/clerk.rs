@@ -172,9 +172,9 @@ struct Core {
 pub enum How {
     /// Look in the cache first, then at the clerk of the machine that exports the name.
     Cached,
-    /// Do not look in the cache. Read the table of that clerk.
+    /// Do not look in the cache. Read the table of the clerk of the machine that exports the name.
     Anew,
-    /// Do not look in the cache. Ask that clerk.
+    /// Do not look in the cache. Ask the clerk of the machine that exports the name.
     Asking,
 }
 

@@ -12,7 +12,7 @@
 //! drive            receives: passes datagrams to conversations, outcomes to callers, acts on timers
 //! caller           what a thread keeps from one call to the next
 //! own_call         the call of the receiving thread itself, and the delivery of outcomes to callers
-//! peer             a server and the conversation with it;  owners: the thread or task that waits for each call
+//! peer             a server and the conversation with it;  owners: the waiter for each call
 //! waiter           a thread that waits;  result_slot: where outcomes stay until they are fetched
 //! awake            whether polling pays
 //! ```

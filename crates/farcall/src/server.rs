@@ -18,8 +18,8 @@
 //!
 //! **Which worker receives.** `farcall_core::workers` decides. While calls are rare, or not quick, two
 //! workers wait in the socket: the kernel wakes one, which executes the call, and the other still receives.
-//! While quick calls come fast, one worker receives and executes them itself. No thread receives meanwhile, so
-//! the watchdog looks after this worker. Two receivers need no watchdog, but a plain ping-pong then
+//! While quick calls come fast, one worker receives and executes them itself. No thread receives meanwhile,
+//! so the watchdog looks after this worker. Two receivers need no watchdog, but a plain ping-pong then
 //! alternates between them, which costs 3 % of its time; the watchdog's looks cost more than rare calls do.
 //! So the rate of calls decides. A server whose receiver spins always has one receiver.
 //!
@@ -448,7 +448,8 @@ impl Server {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Sends every datagram that is ready. A datagram that the system refuses is lost, as it may be in a network.
+    /// Sends every datagram that is ready. A datagram that the system refuses is lost, as it may be in a
+    /// network.
     fn flush(&self, out: &mut [u8]) {
         let write = |out: &mut [u8]| {
             let mut core = self.lock();

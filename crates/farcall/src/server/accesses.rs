@@ -543,7 +543,8 @@ mod tests {
         let (runtime, segment) = exporter();
         let server = runtime.0.server().unwrap();
         let [mut stranger, mut other] = [(); 2].map(|()| Stranger::new(&segment));
-        // No client fetches the results, so most accesses wait for room. The last of them find the queue full.
+        // No client fetches the results, so most accesses wait for room. The last of them find the queue
+        // full.
         let accesses: Vec<CallId> =
             (0..Backlog::MAX_WAITING + 512).map(|_| stranger.start(READINGS)).collect();
         for datagrams in stranger.transmit().chunks(32) {
