@@ -46,7 +46,7 @@ pub(super) struct State {
     pub(super) net: Net<Due>,
     pub(super) rng: Rng,
     pub(super) threads: Vec<Thread>,
-    /// The threads that could run.
+    /// The threads that could run, and wait for the token.
     pub(super) ready: Vec<ThreadId>,
     pub(super) running: ThreadId,
     pub(super) processes: Vec<Machine>,
@@ -56,7 +56,7 @@ pub(super) struct State {
     sources: Sources,
     /// The faults of paths to a new process.
     pub(super) faults: Faults,
-    /// How many starts of farcall's threads fail, in parts per million.
+    /// The chance that farcall fails to start a thread of its own, in parts per million.
     pub(super) thread_failures: u32,
     /// The virtual time at which the run fails.
     pub(super) limit: Nanos,
@@ -75,10 +75,11 @@ pub(super) struct State {
 pub(super) struct Thread {
     pub(super) name: String,
     pub(super) process: usize,
-    /// Set when the thread receives the token. The thread runs until it gives the token away.
+    /// Set when the thread receives the token, the right to run, which one thread at a time has. The thread
+    /// runs until it gives the token away.
     pub(super) token: Arc<dyn Event>,
     pub(super) status: Status,
-    /// The number of its present or last wait.
+    /// The number of the thread's present or last wait.
     ticket: u64,
     /// Whether the thread's process has crashed or ended. Then the thread unwinds instead of continuing.
     pub(super) killed: bool,

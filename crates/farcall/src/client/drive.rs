@@ -26,7 +26,8 @@ use crate::receive_buffers::{ReceiveBuffers, SharedBuffer};
 use crate::serving::WaitGuard;
 use crate::wait::NEVER;
 
-/// The most datagrams that are received in a row while a timer is due. Then the timer's turn comes.
+/// The most datagrams that are received in a row while a timer is due. After these, the thread acts on the
+/// timer.
 const DRAIN: usize = 1024;
 
 /// How long to wait after a socket error of an unknown kind before receiving again.
@@ -153,8 +154,8 @@ impl Attendance<'_> {
     }
 
     /// Waits until this thread's call `mine` has ended or, without such a call, until `done` returns true.
-    /// The thread is the leader or a follower. `timer` was not passed to [`Endpoint::set_timer`] yet. Returns
-    /// the time.
+    /// The thread is the leader or a follower. `timer` is a timer of which the leader was not told yet by
+    /// [`Endpoint::set_timer`]. Returns the time.
     #[inline(always)]
     pub(super) fn until_either(
         &mut self,
@@ -222,8 +223,8 @@ impl Attendance<'_> {
 }
 
 impl Endpoint {
-    /// Receives as the leader, until `mine` has ended or, without it, until `done` returns true. Returns the
-    /// time of the last reading of the clock.
+    /// Receives as the leader, until this thread's call `mine` has ended or, without such a call, until
+    /// `done` returns true. Returns the time of the last reading of the clock.
     #[inline(always)]
     pub(super) fn lead_until(
         &self,

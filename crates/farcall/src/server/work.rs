@@ -54,7 +54,8 @@ struct Receiver<'s> {
     /// Whether this worker drains the backlog of accesses. Until the backlog is empty it executes no calls,
     /// and executes some accesses between two datagrams.
     draining_backlog: bool,
-    /// Whether no other worker executes calls. Then polling takes no processor from them.
+    /// Whether no other worker executes calls. If so, this worker may poll, because it takes no processor
+    /// from another.
     alone: bool,
     /// The approximate time of the last event other than a reading, and the number of readings. A reading is
     /// a call that only reads memory of this process; it is answered at once.
@@ -103,7 +104,7 @@ impl<'s> Receiver<'s> {
                 },
             };
         }
-        // A call that is left now is dropped. Its caller gets no answer, as when a process ends.
+        // If a call is left now, it is dropped. Its caller gets no answer, as when a process ends.
     }
 
     /// Waits for a datagram and acts on it.

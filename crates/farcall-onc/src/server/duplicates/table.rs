@@ -21,8 +21,9 @@ pub(super) struct Table {
     lines: Vec<Line>,
     free: Vec<u32>,
     hosts: HashMap<HostKey, u32>,
-    /// The hosts in the order of how many bytes are kept for them. The bytes are rounded to a power of two,
-    /// so that the order seldom changes. Among equals the host that has been known longest comes last.
+    /// The hosts in the order of how many bytes are kept for them. The bytes are counted in large units, of a
+    /// power of two each, so that the order seldom changes. Among equals the host that has been known longest
+    /// comes last.
     heaviest: BTreeSet<(usize, Reverse<u64>, u32)>,
     unit: u32,
     /// The line that was last searched for calls that are too old.
