@@ -17,7 +17,8 @@ const LONGEST_STARVED_NAP: Duration = Duration::from_millis(50);
 /// How a watchdog looks after a pool.
 #[derive(Clone, Copy)]
 pub struct Habit {
-    /// The shortest time between two looks, and the time to the next look at a receiver that was seen executing.
+    /// The shortest time between two looks. It is also the time to the next look at a receiver that was seen
+    /// executing.
     pub nap: Duration,
     /// The watchdog sleeps after `looks` looks in a row that each found fewer than `calls` executed calls.
     pub calls: u64,

@@ -27,7 +27,8 @@ pub(super) struct StreamLimits {
     pub(super) idle: Duration,
     pub(super) records: record::Limits,
     pub(super) spin: Duration,
-    /// The most threads that linger at once: see [`LINGER_TIME`].
+    /// The most threads that linger at the same time, which means that they wait at a connection that they
+    /// have served ([`LINGER_TIME`]).
     pub(super) lingering: usize,
 }
 
@@ -44,11 +45,11 @@ pub(super) struct Streams {
     listeners: Vec<Arc<dyn Listener>>,
     connections: RwLock<HashMap<u64, Arc<Connection>, Numbered>>,
     next: AtomicU64,
-    /// How many threads linger at a connection.
+    /// How many threads linger, each at a connection that it has served.
     lingering: AtomicUsize,
     /// The keys of listeners that pause because the system lacks descriptors or memory.
     waiting: Mutex<Vec<u64>>,
-    /// Accepted connections that wait until another one ends.
+    /// Accepted connections that are not served until another connection ends.
     deferred: Mutex<VecDeque<(Arc<dyn Stream>, Peer)>>,
     /// Connections that wait until their host has fewer calls under way.
     parked: Mutex<Vec<Arc<Connection>>>,
@@ -90,8 +91,8 @@ impl Streams {
     ) -> io::Result<Arc<Streams>> {
         let ready = env.poller()?;
         let limits = StreamLimits { connections: limits.connections.min(descriptors()), ..limits };
-        // This leaves room for a longest record of each of two hosts. A partly received record can hold twice
-        // its bytes.
+        // This leaves room for two hosts, each with a partly received record of the greatest length. Such a
+        // record can hold twice its bytes.
         let hosts = Hosts::new(limits.memory.max(limits.records.record.saturating_mul(4)));
         for (key, listener) in listeners.iter().enumerate() {
             ready.add(listener.source(), key as u64)?;
@@ -141,7 +142,7 @@ impl Streams {
                 Ok(accepted) => self.admit(accepted),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if is_of_the_connection(&error) => {}
-                // Too many files, or no memory.
+                // Too many files are open, or there is no memory.
                 Err(_) => {
                     self.make_room(None);
                     return self.wait_for_room(key);
