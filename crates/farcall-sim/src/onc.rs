@@ -88,8 +88,9 @@ struct Link {
     from: SocketAddr,
     stream: bool,
     calls: Calls,
-    /// The server's end of a stream, and the life of the server that it belongs to.
+    /// The server's end of a stream.
     line: Line,
+    /// The life of the server to which `line` belongs.
     life: u64,
     records: Records,
     /// Whether the client's end and the server's end are gone. A closed end takes nothing.

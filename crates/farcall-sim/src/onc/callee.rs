@@ -26,8 +26,9 @@ pub(super) struct Callee {
     numbers: u64,
     /// Connections whose ends the server fails to see, in runs that break this rule on purpose.
     former: Vec<Line>,
-    /// The chances of a slow procedure, and of a life with the program, in parts per million.
+    /// The chance that a procedure is slow, in parts per million.
     slow: u32,
+    /// The chance that a life of the server has the program, in parts per million.
     complete: u32,
 }
 

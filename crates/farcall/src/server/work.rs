@@ -57,9 +57,10 @@ struct Receiver<'s> {
     /// Whether no other worker executes calls. If so, this worker may poll, because it takes no processor
     /// from another.
     alone: bool,
-    /// The approximate time of the last event other than a reading, and the number of readings. A reading is
-    /// a call that only reads memory of this process; it is answered at once.
+    /// The approximate time of the last event other than a reading. A reading is a call that only reads memory
+    /// of this process; it is answered at once.
     now: Time,
+    /// The number of readings.
     readings: u32,
 }
 

@@ -53,13 +53,15 @@ struct End {
     incoming: Vec<u8>,
     /// Whether the peer sends no more.
     ended: bool,
-    /// Whether this end sends no more, and whether it reads no more.
+    /// Whether this end sends no more.
     write_closed: bool,
+    /// Whether this end reads no more.
     read_closed: bool,
     /// Segments that were sent and have not arrived.
     outgoing: VecDeque<Segment>,
-    /// The number of bytes that were sent and that the peer has not read, and the maximum of that number.
+    /// The number of bytes that were sent and that the peer has not read.
     unread: usize,
+    /// The maximum of `unread`.
     window: usize,
     /// How often this end has sent its first segment, or the handshake, while the peer was unreachable.
     tries: u32,
