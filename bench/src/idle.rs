@@ -3,6 +3,10 @@
 //! It runs real conversations of the protocol's core, without sockets. Simulated clients bind, make one call
 //! each, and disappear. The simulated time advances until the server holds no more results; then the
 //! allocator reports the remaining memory.
+//!
+//! With `--streams` it measures idle streams instead, of real processes (`idle/streams.rs`).
+pub mod streams;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -26,12 +30,24 @@ pub struct Idle {
     /// The number of conversations.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(FIRST_SAMPLE as i64..))]
     conversations: u32,
+    /// Measures that many idle streams instead.
+    #[arg(long)]
+    streams: Option<usize>,
+    /// The number of conversations that have the streams.
+    #[arg(long, default_value_t = 100)]
+    over: usize,
 }
 
 /// Measures, and shows one row.
 pub fn run(idle: &Idle) -> Result<()> {
     let count = idle.conversations as usize;
     alloc::counting(true);
+    if let Some(streams) = idle.streams {
+        let row = streams::measure(streams, idle.over)?;
+        let mut conditions = conditions::conditions(&[]);
+        conditions.push("open, unencrypted; bytes as asked of the allocator; loopback; async server".into());
+        return report(vec![row], &conditions, &[], &idle.options).map(drop);
+    }
     let gentle = one_by_one(count)?;
     let row = Row {
         bench: "idle".into(),

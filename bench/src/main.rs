@@ -57,6 +57,8 @@ enum Bench {
     /// This build compared with an older build of this program.
     Older(older::Older),
     #[command(hide = true)]
+    IdleSide(idle::streams::Side),
+    #[command(hide = true)]
     HostileSide(hostile::Side),
     #[command(hide = true)]
     Agent(Agent),
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Bench::Memory(memory) => memory::run(&memory),
         Bench::Nfs(nfs) => nfs::run(&nfs),
         Bench::Idle(idle) => idle::run(&idle),
+        Bench::IdleSide(side) => idle::streams::side(&side),
         Bench::Hostile(hostile) => hostile::run(&hostile),
         Bench::Older(older) => older::run(&older),
         Bench::HostileSide(side) => hostile::side(&side),

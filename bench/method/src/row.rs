@@ -144,6 +144,18 @@ pub struct Row {
     /// The number of conversations held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversations: Option<usize>,
+    /// The number of idle streams. Bytes are then of the server's memory for each of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<usize>,
+    /// The bytes of the executor, the task and its future for each stream, which are apart from the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_bytes: Option<usize>,
+    /// The datagrams that the server received each second for each conversation, while all streams were idle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datagrams_in: Option<f64>,
+    /// The datagrams that the server sent each second for each conversation, while all streams were idle.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datagrams_out: Option<f64>,
     /// The server's memory per idle conversation with that many, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_each: Option<f64>,

@@ -3,7 +3,7 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    call, cat, check, completions, describe, dump, r#gen, get, list, ls, multi, names, ping, serve, top,
+    call, cat, check, completions, describe, dump, r#gen, get, list, ls, multi, names, ping, put, serve, top,
 };
 use crate::demo;
 use crate::failure::Outcome;
@@ -56,6 +56,7 @@ Examples:
   farcall demo                                        see it work, on your own files
   farcall serve ~/notes --name FileAccess/notes &     let others read a directory
   farcall ls && farcall cat todo.txt                  read it from elsewhere
+  farcall get thesis.pdf --continue                   copy a file, whatever interrupts it
   farcall describe FileAccess                         what can be called, and how
   farcall call FileAccess stat '{\"path\": \"todo.txt\"}'
   farcall top --once                                  what this user's servers do now
@@ -72,6 +73,7 @@ pub enum Command {
     Ls(ls::Ls),
     Cat(cat::Cat),
     Get(get::Get),
+    Put(put::Put),
     Call(call::Call),
     Multi(multi::Multi),
     Describe(describe::Describe),
@@ -96,6 +98,7 @@ impl Command {
             Command::Ls(command) => command.run(output),
             Command::Cat(command) => command.run(output),
             Command::Get(command) => command.run(output),
+            Command::Put(command) => command.run(output),
             Command::Call(command) => command.run(output),
             Command::Multi(command) => command.run(output),
             Command::Describe(command) => command.run(output),

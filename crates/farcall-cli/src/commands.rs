@@ -13,5 +13,6 @@ pub mod ls;
 pub mod multi;
 pub mod names;
 pub mod ping;
+pub mod put;
 pub mod serve;
 pub mod top;

@@ -20,6 +20,7 @@ mod pin;
 mod process;
 mod report;
 mod server;
+mod signal;
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -40,8 +41,9 @@ const INTERRUPTED: i32 = 130;
 
 /// Demonstrate farcall on your own files, in less than 20 seconds
 ///
-/// Starts servers and calls them; reads the files of DIR through calls and compares them with the disk; loses
-/// and repeats packets; kills a server in the middle of a call; and measures a call beside a bare UDP exchange.
+/// Starts servers and calls them; answers what a server asks in the middle of a call; reads the files of DIR
+/// through calls and compares them with the disk; loses and repeats packets; kills a server in the middle of
+/// a call; and measures a call beside a bare UDP exchange.
 /// Nothing is left behind. The exit code is 0 if everything was as expected.
 #[derive(Debug, Args)]
 pub struct Demo {

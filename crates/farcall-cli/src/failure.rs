@@ -149,6 +149,13 @@ impl Failure {
         self
     }
 
+    /// Puts more behind the message.
+    #[must_use]
+    pub fn and(mut self, more: impl std::fmt::Display) -> Failure {
+        self.message = format!("{}; {more}", self.message);
+        self
+    }
+
     /// Puts the server's address in front of the message, unless the message contains it.
     #[must_use]
     pub fn at(self, address: SocketAddr) -> Failure {

@@ -10,6 +10,7 @@ mod onc;
 mod output;
 mod remote;
 mod text;
+mod transfer;
 mod x_file;
 
 use std::process::ExitCode;

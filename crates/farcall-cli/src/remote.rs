@@ -39,13 +39,49 @@ pub struct From {
 impl From {
     /// Binds to the server.
     pub fn files(&self) -> Outcome<FileAccessClient> {
-        let bound = self.deadline.runtime()?.import::<dyn FileAccess>(&self.from);
-        let files = bound.map_err(|why| Failure::from(why).hint("`farcall serve DIR` serves a directory"))?;
-        Ok(match self.deadline.within {
-            Some(deadline) => files.within(deadline),
-            None => files,
-        })
+        Ok(bind(&self.from, &self.deadline)?.brief)
     }
+
+    /// Binds to the server, for transfers too.
+    pub fn transfers(&self) -> Outcome<Files> {
+        bind(&self.from, &self.deadline)
+    }
+}
+
+/// The selection of a file server that files are stored at.
+#[derive(Debug, Args)]
+pub struct To {
+    /// The file server: a type, a type and an instance, or an address
+    #[arg(long, value_name = "NAME", default_value = "FileAccess")]
+    to: String,
+
+    #[command(flatten)]
+    deadline: Deadline,
+}
+
+impl To {
+    /// Binds to the server.
+    pub fn transfers(&self) -> Outcome<Files> {
+        bind(&self.to, &self.deadline)
+    }
+}
+
+/// A file server.
+pub struct Files {
+    /// For calls that take no longer than the user's deadline.
+    pub brief: FileAccessClient,
+    /// For calls that take as long as a file is large.
+    pub long: FileAccessClient,
+}
+
+fn bind(name: &str, deadline: &Deadline) -> Outcome<Files> {
+    let bound = deadline.runtime()?.import::<dyn FileAccess>(name);
+    let long = bound.map_err(|why| Failure::from(why).hint("`farcall serve DIR` serves a directory"))?;
+    let brief = match deadline.within {
+        Some(deadline) => long.within(deadline),
+        None => long.clone(),
+    };
+    Ok(Files { brief, long })
 }
 
 /// Returns the runtime of this command.

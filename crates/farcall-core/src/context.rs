@@ -71,6 +71,8 @@ enum Served {
 #[derive(Clone, Copy)]
 pub struct Incoming {
     pub key: CallKey,
+    /// The identifier of the export that is called.
+    pub export: u64,
     pub from: SocketAddr,
     pub deadline: Option<Time>,
     pub trace: Option<Trace>,

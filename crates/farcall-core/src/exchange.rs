@@ -2,9 +2,14 @@
 //! and the signals and streams of `stub` (docs/inside-a-call.md).
 
 mod local;
+mod watchers;
+
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
 
 pub use farcall_base::Tail;
 pub(crate) use local::{LocalExchanges, pair};
+pub use watchers::Watchers;
 
 use crate::{CallFailed, Kind, Ran};
 
@@ -22,6 +27,12 @@ pub trait Exchanges: Send + Sync {
     /// `tail` counts if it was all.
     fn send(&self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize>;
 
+    /// Sends the last bytes of an exchange, and ends it, as [`Exchanges::send`] does. The call's result follows
+    /// at once, and may share their datagram.
+    fn send_before_result(&self, exchange: u32, bytes: &[u8]) -> Option<usize> {
+        self.send(exchange, bytes, Tail::End)
+    }
+
     /// Moves at most `most` bytes that have arrived in an exchange to the end of `into`. Returns whether they
     /// are the last.
     fn take(&self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool>;
@@ -34,6 +45,16 @@ pub trait Exchanges: Send + Sync {
     fn flush(&self, _exchange: u32) -> Option<bool> {
         Some(true)
     }
+
+    /// Returns whether all that was sent in an exchange has arrived at the other end. If not,
+    /// [`Exchanges::epoch`] changes when that may be so. `None` also from an end that cannot tell: a client
+    /// learns it by the result.
+    fn has_arrived(&self, _exchange: u32) -> Option<bool> {
+        None
+    }
+
+    /// Notes that the call's result is a stream, which is sent in an exchange.
+    fn sends_result(&self, _exchange: u32) {}
 
     /// Gives the call up, as its caller.
     fn give_up(&self) {}
@@ -50,6 +71,27 @@ pub trait Exchanges: Send + Sync {
     /// # Errors
     /// When this thread must not wait.
     fn wait(&self, epoch: u64) -> Result<(), CallFailed>;
+
+    /// Has the waker woken once [`Exchanges::epoch`] differs from `epoch`: at once if it does already. It
+    /// takes the place of an earlier waker of the same exchange. Each exchange has a waker of its own, because
+    /// parts of one task may wait in different exchanges; number 0 is for the call as a whole.
+    fn watch(&self, exchange: u32, epoch: u64, waker: &Waker);
+
+    /// Returns a waker that changes the epoch, so that no thread goes on to wait in [`Exchanges::wait`]. A
+    /// thread polls the items of a stream with it.
+    fn nudge(&self) -> Waker;
+}
+
+/// Waits in a task until [`Exchanges::epoch`] differs from `epoch`.
+pub(crate) async fn changed(exchanges: &dyn Exchanges, exchange: u32, epoch: u64) {
+    poll_fn(|context| {
+        if exchanges.epoch() != epoch {
+            return Poll::Ready(());
+        }
+        exchanges.watch(exchange, epoch, context.waker());
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Sends all bytes in an exchange, and waits for room where there is none.
@@ -70,6 +112,27 @@ pub(crate) fn send_all(
             return Ok(());
         }
         exchanges.wait(epoch)?;
+    }
+}
+
+/// Sends all bytes in an exchange, as [`send_all`] does. Waits in a task.
+///
+/// # Errors
+/// When the call has ended, or the exchange is over.
+pub(crate) async fn send_all_later(
+    exchanges: &dyn Exchanges,
+    exchange: u32,
+    mut bytes: &[u8],
+    tail: Tail,
+) -> Result<(), CallFailed> {
+    loop {
+        let epoch = exchanges.epoch();
+        let sent = exchanges.send(exchange, bytes, tail).ok_or_else(over)?;
+        bytes = &bytes[sent..];
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        changed(exchanges, exchange, epoch).await;
     }
 }
 
@@ -105,17 +168,40 @@ pub(crate) fn take_all(exchanges: &dyn Exchanges, exchange: u32) -> Result<Vec<u
     let mut bytes = Vec::new();
     loop {
         let epoch = exchanges.epoch();
-        let most = MAX_MESSAGE + 4 - bytes.len();
-        if exchanges.take(exchange, &mut bytes, most).ok_or_else(over)? {
+        if take_more(exchanges, exchange, &mut bytes)? {
             return Ok(bytes);
-        }
-        if bytes.len() > MAX_MESSAGE {
-            exchanges.stop(exchange);
-            let why = format!("a signal with more than {MAX_MESSAGE} bytes");
-            return Err(CallFailed::new(Kind::TooLarge, Ran::Yes).because(why));
         }
         exchanges.wait(epoch)?;
     }
+}
+
+/// Takes all bytes of an exchange until its end, as [`take_all`] does. Waits in a task.
+///
+/// # Errors
+/// When the call has ended, the exchange is over, or there are more than [`MAX_MESSAGE`] bytes.
+pub(crate) async fn take_all_later(exchanges: &dyn Exchanges, exchange: u32) -> Result<Vec<u8>, CallFailed> {
+    let mut bytes = Vec::new();
+    loop {
+        let epoch = exchanges.epoch();
+        if take_more(exchanges, exchange, &mut bytes)? {
+            return Ok(bytes);
+        }
+        changed(exchanges, exchange, epoch).await;
+    }
+}
+
+/// Takes what has arrived of a message. Returns whether that is all of it.
+fn take_more(exchanges: &dyn Exchanges, exchange: u32, bytes: &mut Vec<u8>) -> Result<bool, CallFailed> {
+    let most = MAX_MESSAGE + 4 - bytes.len();
+    if exchanges.take(exchange, bytes, most).ok_or_else(over)? {
+        return Ok(true);
+    }
+    if bytes.len() > MAX_MESSAGE {
+        exchanges.stop(exchange);
+        let why = format!("a signal with more than {MAX_MESSAGE} bytes");
+        return Err(CallFailed::new(Kind::TooLarge, Ran::Yes).because(why));
+    }
+    Ok(false)
 }
 
 /// The failure of an exchange whose call has ended or was given up.

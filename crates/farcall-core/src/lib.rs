@@ -70,5 +70,5 @@ pub use farcall_macros::include_x;
 pub use farcall_macros::{Xdr, interface};
 pub use farcall_xdr as xdr;
 pub use multi::{Group, Multi};
-pub use stub::{Answer, Bulk, Copied, Pending, Stream, Unwound};
+pub use stub::{Answer, Bulk, Copied, Pending, Stream, Until, Unwound};
 pub use system::System;

@@ -77,7 +77,8 @@ impl Notices {
     #[must_use]
     pub fn add(&self, key: CallKey, notice: &Arc<Notice>) -> bool {
         let mut calls = lock(&self.calls);
-        calls.entry(key).or_default().push(notice.clone());
+        // Most calls have one notice.
+        calls.entry(key).or_insert_with(|| Vec::with_capacity(1)).push(notice.clone());
         self.count.fetch_add(1, Ordering::AcqRel);
         let deadline = notice.deadline.map_or(NEVER, Time::as_nanos);
         deadline < self.earliest.fetch_min(deadline, Ordering::AcqRel)

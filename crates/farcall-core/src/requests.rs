@@ -161,13 +161,19 @@ impl<T: ?Sized + Interface> Request<T> {
     /// outcome.
     pub fn pass_on(self, to: &Binding) {
         let mut answer = None;
-        let call = to.start_encoded(self.call.procedure, &self.call.arguments, self.context().remaining());
+        let call =
+            to.start_encoded(self.call.procedure, (&self.call.arguments, None), self.context().remaining());
         call.wait(&mut |reply| {
             answer = Some(match reply {
                 Reply::Result(mut body) | Reply::ResultOf(mut body, _) => {
                     (Dispatched::Result, rest(&mut body))
                 }
                 Reply::Exception(mut body) => (Dispatched::Exception, rest(&mut body)),
+                // The drop of the stream cancels the call.
+                Reply::Stream(_) => {
+                    let why = CallFailed::new(Kind::Local, Ran::Maybe);
+                    (Dispatched::Failed(why.because("a call with streams is not passed on")), Vec::new())
+                }
                 Reply::Failed(why) => {
                     // Nothing ran here, so the call ran if the other server ran it.
                     let ran = why.ran();

@@ -30,6 +30,7 @@ mod ended;
 mod handlers;
 mod handling;
 mod interface;
+mod items;
 mod local;
 mod members;
 mod oneway;
@@ -66,14 +67,14 @@ pub use local::{local, local_async};
 pub use members::{Member, Members};
 pub use pending::Pending;
 pub use restart::{Restart, RestartHook};
-#[doc(hidden)]
-pub use scope::serving;
 pub use scope::{Signal, SignalId};
+#[doc(hidden)]
+pub use scope::{serving, serving_task};
 #[doc(hidden)]
 pub use sending::{SendStream, Sent, encode_stream, send_beside};
 pub use signal::Unwound;
 #[doc(hidden)]
-pub use signal::{UNCAUGHT, raise};
-pub use stream::Stream;
+pub use signal::{UNCAUGHT, raise, raise_later};
+pub use stream::{Stream, Until};
 #[doc(hidden)]
-pub use stream::serve_stream;
+pub use stream::{serve_stream, serve_stream_later};

@@ -93,6 +93,13 @@ pub struct Procedure {
     pub body: Option<Block>,
 }
 
+impl Source {
+    /// Whether something may pass inside calls, besides arguments and results.
+    fn has_exchanges(&self) -> bool {
+        !self.signals.is_empty() || self.procedures.iter().any(Procedure::has_streams)
+    }
+}
+
 impl Procedure {
     /// Returns the parameters of the result's type, if it is a stream.
     fn result_stream(&self) -> Option<&PathArguments> {

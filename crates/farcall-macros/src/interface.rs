@@ -52,13 +52,9 @@ fn read(options: Options, item: ItemTrait) -> Result<Source> {
             continue;
         };
         refusals.take(check_number(&procedure, &procedures, options.program.is_some()));
-        if procedure.has_streams() && (options.asynchronous || options.program.is_some()) {
-            let hint = "declare the procedure in an interface without `async`, `program` and `version`";
-            refusals.add(refuse(
-                &procedure.name,
-                "streams pass only between farcall's blocking servers",
-                hint,
-            ));
+        if procedure.has_streams() && options.program.is_some() {
+            let hint = "declare the procedure in an interface without `program` and `version`";
+            refusals.add(refuse(&procedure.name, "ONC RPC has no streams", hint));
         }
         procedures.push(procedure);
     }

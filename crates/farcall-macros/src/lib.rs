@@ -117,7 +117,8 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 ///
 /// **On the trait**, between the parentheses of `#[farcall::interface(…)]`:
 /// - `async` also makes `StoreAsync`, a trait with the same procedures as `async fn`s for a server to
-///   implement, and `StoreAsyncServer`, which exports such a server.
+///   implement, and `StoreAsyncServer`, which exports such a server. Such a procedure awaits the answers to its
+///   signals: `StoreAsyncSignals` raises them.
 /// - `name = "…"` gives the interface another type name than the trait's.
 /// - `crate = path` is the path of farcall, if it is not `::farcall`.
 /// - `program = n, version = n` are the numbers by which ONC RPC calls the interface
@@ -180,7 +181,7 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 /// ```
 ///
 /// **A stream**: the result or one argument, or both, may be a `farcall::Stream<T>` or a `farcall::Bulk`,
-/// whose items arrive while the call is open.
+/// whose items arrive while the call is open. It is awaited and sent by threads or by tasks.
 ///
 /// **On an argument**: `#[xdr(max = n)]` sets the most bytes of a string or opaque data, or the most elements
 /// of a list.

@@ -154,11 +154,40 @@ mutants! {
     DataTwice = "data-delivered-twice",
     /// A STOP is not sent again when nothing answers it.
     StopOnce = "stop-not-repeated",
+    /// Bytes that arrive ahead of a gap are delivered before those of the gap.
+    DataUnordered = "data-out-of-order",
+    /// The sender of a direction sends nothing again on a timer.
+    DataUnrepeated = "data-not-repeated",
+    /// A sender without credit does not ask for it again.
+    CreditUnasked = "credit-not-asked-again",
+    /// A receiver grants credit as bytes arrive, not as they are taken.
+    CreditOnArrival = "credit-on-arrival",
+    /// A receiver takes bytes that are beyond the credit that it gave.
+    CreditExceeded = "credit-exceeded",
+    /// A sender goes no further than the latest limit, though an earlier one was higher.
+    CreditTakenBack = "credit-taken-back",
+    /// Who receives STOP goes on sending.
+    StopIgnored = "stop-ignored",
+    /// A direction that its receiver has stopped does not count as received, so the result waits for it.
+    StopUncounted = "stop-not-counted",
+    /// A DATA of an exchange that is over opens the exchange again.
+    ExchangeReopened = "exchange-opened-again",
+    /// The peer may open exchanges with numbers that are this end's to use.
+    NumbersUnchecked = "numbers-unchecked",
+    /// A server does not end its directions before it gives the result.
+    DirectionsUnended = "directions-not-ended",
+    /// DATA of an earlier call of the activity is taken for the present call's.
+    DataOfOtherCall = "data-of-another-call",
+    /// What exchanges hold at a server has no budget.
+    ExchangesUnbounded = "exchanges-unbounded",
+    /// News that the user does not ask for are kept without a bound.
+    NewsUnbounded = "news-unbounded",
+    /// When a call ends, what its exchanges had under way still counts as under way.
+    InFlightKept = "in-flight-kept",
 }
 
 impl Rule {
-    /// The rules of exchanges. The simulator's calls have no exchanges, so it does not notice when they are
-    /// broken; the tests of the protocol do.
+    /// The rules of exchanges that short random runs of both ends notice, too (`tests/exchanges_random.rs`).
     pub const OF_EXCHANGES: &'static [Rule] = &[
         Rule::CreditIgnored,
         Rule::ResultEarly,
@@ -167,6 +196,23 @@ impl Rule {
         Rule::TouchedSaysNo,
         Rule::DataTwice,
         Rule::StopOnce,
+        Rule::DataUnordered,
+        Rule::DataUnrepeated,
+        Rule::CreditOnArrival,
+        Rule::StopIgnored,
+        Rule::StopUncounted,
+        Rule::DirectionsUnended,
+        Rule::InFlightKept,
+    ];
+
+    /// The rules that matter only when a peer means harm. Both ends of the simulator keep the protocol, so it does
+    /// not notice when one of these is broken; `tests/attacks.rs` does.
+    pub const OF_ATTACKS: &'static [Rule] = &[
+        Rule::CreditExceeded,
+        Rule::CreditTakenBack,
+        Rule::NumbersUnchecked,
+        Rule::ExchangesUnbounded,
+        Rule::NewsUnbounded,
     ];
 }
 

@@ -332,6 +332,14 @@ struct Sent {
     at: Time,
 }
 
+/// What is kept of a direction while nothing of it is under way or to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IdleOutgoing {
+    total: u64,
+    limit: u64,
+    newest: (u64, u64),
+}
+
 /// What is left of the congestion window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
@@ -381,6 +389,19 @@ impl Outgoing {
     /// A direction of an exchange, to which nothing was added yet.
     pub fn stream() -> Outgoing {
         Outgoing { stream: true, asks_last: true, ..Outgoing::new(0, 0) }
+    }
+
+    /// Returns what to keep of a direction that has not ended, if nothing of it is under way or to be sent.
+    pub fn idle(&self) -> Option<IdleOutgoing> {
+        let Outgoing { total, limit, newest, .. } = *self;
+        let idle = self.stream && self.is_idle() && self.end == 0 && self.asks_last && self.in_flight == 0;
+        idle.then_some(IdleOutgoing { total, limit, newest })
+    }
+
+    /// Returns the direction of which this was kept. Transmissions are counted anew, because none is under way.
+    pub fn resume(idle: IdleOutgoing) -> Outgoing {
+        let IdleOutgoing { total, limit, newest } = idle;
+        Outgoing { total, next: total, limit, newest, ..Outgoing::stream() }
     }
 
     /// Adds bytes to a direction.
@@ -574,6 +595,11 @@ impl Outgoing {
         let forgotten = extent.through < through && extent.largest > largest
             || all_had_arrived && extent.through < self.next;
         forgotten && !self.stream
+    }
+
+    /// Goes no further than this limit, though an earlier one was higher: a deliberate fault.
+    pub fn take_back(&mut self, limit: u64) {
+        self.limit = limit & !3;
     }
 
     /// Goes on from the first byte that the receiver lacks, within the limit that it gives now.

@@ -4,7 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{CANCEL, Datagram, HARM, Pair, RESULT, STATE, Told, comes, forged, frame, frames_of, join};
+use common::{
+    CANCEL, Datagram, HARM, PROBE, Pair, RESULT, STATE, Told, comes, forged, frame, frames_of, join,
+};
 use farcall_proto::client::CallId;
 use farcall_proto::fuzzing::kinds::{CREDIT, DATA, STOP};
 use farcall_proto::server::{CallKey, Finish};
@@ -297,6 +299,33 @@ fn a_result_that_waits_for_its_items_does_not_go_with_that_of_another_call() {
 }
 
 #[test]
+fn a_result_that_is_lost_behind_a_long_stream_is_soon_asked_for() {
+    let (mut pair, id, key) = Pair::executing(b"argument");
+    pair.server.open_exchange(key);
+    for _ in 0..20 {
+        pair.server.send_in(key, 2, b"item", Tail::More);
+        carry(&mut pair);
+        assert_eq!(client_takes(&mut pair, id, 2), Some((b"item".to_vec(), false)));
+    }
+    pair.server.send_in(key, 2, b"last", Tail::End);
+    let lost = pair.finish(key, Finish::Result, b"result..");
+    assert_eq!(kinds(&lost), [[DATA, RESULT]]);
+    pair.now = pair.server.timeout().unwrap();
+    pair.server.handle_timeout(pair.now);
+    let again = pair.answered();
+    assert_eq!(kinds(&again), [[DATA]], "but no result without a probe");
+    pair.hear(&again);
+    assert_eq!(client_takes(&mut pair, id, 2), Some((b"last".to_vec(), true)));
+    carry(&mut pair);
+    assert!(pair.client.timeout().unwrap() <= pair.now + MS(20), "{:?}", pair.client.timeout());
+    pair.pass(MS(20));
+    pair.tick();
+    carry(&mut pair);
+    assert_eq!(pair.told.pop(), Some((1, Told::Result(b"result..".to_vec()))));
+    nothing_is_kept(&mut pair);
+}
+
+#[test]
 fn a_client_sends_inside_a_call_and_the_result_ends_it() {
     let mut pair = Pair::acquainted();
     let id = pair.start(1, b"argument");
@@ -342,9 +371,8 @@ fn who_stops_is_sent_nothing_more_than_the_end() {
     assert_eq!(news(&mut pair).1, [(2, News::Stopped(5))]);
     assert_eq!(pair.server.send_in(key, 2, b"more", Tail::More), None, "the client takes no more");
     let end = pair.answered();
-    assert_eq!(end.len(), 1);
-    assert_eq!(frames_of(&end[0]).last(), Some(&DATA));
-    assert!(end[0].len() < 100, "no bytes");
+    assert_eq!(kinds(&end), [vec![STATE], vec![DATA]], "the answer to a probe, and the end");
+    assert!(end[1].len() < 100, "no bytes");
     pair.hear(&end);
     let credit = pair.sent();
     assert_eq!(kinds(&credit), [[CREDIT]]);
@@ -374,6 +402,31 @@ fn who_stops_is_sent_nothing_more_than_the_end() {
 }
 
 #[test]
+fn a_result_that_is_lost_behind_a_long_stream_is_asked_for_soon() {
+    let (mut pair, id, key) = Pair::executing(b"argument");
+    pair.server.open_exchange(key);
+    for _ in 0..50 {
+        pair.server.send_in(key, 2, &bytes(1_000), Tail::More);
+        carry(&mut pair);
+        client_takes(&mut pair, id, 2);
+    }
+    pair.server.send_in(key, 2, b"last", Tail::End);
+    carry(&mut pair);
+    client_takes(&mut pair, id, 2);
+    carry(&mut pair);
+    let lost = pair.finish(key, Finish::Result, b"");
+    assert_eq!(lost.len(), 1);
+    pair.pass(MS(25));
+    pair.tick();
+    let probe = pair.sent();
+    assert_eq!(kinds(&probe), [[PROBE]]);
+    pair.receive(&probe);
+    let result = pair.answered();
+    pair.hear(&result);
+    assert_eq!(pair.told.len(), 1);
+}
+
+#[test]
 fn a_stop_does_not_forget_an_end_that_was_acknowledged() {
     let (mut pair, id, key) = Pair::executing(b"argument");
     pair.server.open_exchange(key);
@@ -389,7 +442,8 @@ fn a_stop_does_not_forget_an_end_that_was_acknowledged() {
     carry(&mut pair);
     pair.pass(MS(100));
     pair.tick();
-    assert_eq!((pair.sent(), pair.answered()), (vec![], vec![]), "both know that the direction is over");
+    assert_eq!(kinds(&pair.sent()), [[PROBE]], "of the result");
+    assert_eq!(pair.answered(), [] as [Datagram; 0], "both know that the direction is over");
     let result = pair.finish(key, Finish::Result, b"");
     pair.hear(&result);
     assert_eq!(pair.told.len(), 1);
@@ -661,4 +715,63 @@ fn many_exchanges_in_each_of_thousands_of_calls_stay_within_the_budget() {
         pair.pass(Duration::from_secs(1));
     }
     assert_eq!(pair.server.kept_for(HARM.into()).exchanges, 0);
+}
+
+#[test]
+fn a_client_that_takes_items_slowly_is_not_taken_for_gone() {
+    let config = ClientConfig { patience: Duration::from_secs(2), ..ClientConfig::default() };
+    let mut pair = Pair::acquainted_with(config, ServerConfig::default());
+    let id = pair.start(1, b"argument");
+    let call = pair.sent();
+    pair.receive(&call);
+    let key = pair.asked.pop().expect("it is executed").0;
+    pair.server.open_exchange(key);
+    pair.server.send_in(key, 2, &bytes(4_000), Tail::More);
+    carry(&mut pair);
+    for _ in 0..600 {
+        // Too little for the server to hear of it.
+        let (mut into, told) = (Vec::new(), &mut pair.told);
+        pair.client.take_from(id, 2, &mut into, 4, &mut |event| told.push(common::note(event)));
+        assert_eq!(into.len(), 4);
+        carry(&mut pair);
+        pair.pass(MS(100));
+        pair.tick();
+        carry(&mut pair);
+        assert_eq!(pair.server.next_forsaken(), None);
+    }
+}
+
+#[test]
+fn a_call_with_exchanges_that_its_server_no_longer_knows_ends_and_is_not_sent_again() {
+    let (mut pair, id, key) = Pair::executing(b"argument");
+    pair.server.open_exchange(key);
+    pair.server.send_in(key, 2, b"question", Tail::Question);
+    carry(&mut pair);
+    client_takes(&mut pair, id, 2);
+    // The server was restored: it has the conversation, and not the call.
+    let unknown = common::frame_about(STATE, 0, key.activity, key.sequence as u32, &[0]);
+    let mut number = 1 << 20;
+    while pair.told.is_empty() {
+        pair.now = pair.client.timeout().expect("the call has not ended").max(pair.now);
+        pair.tick();
+        let sent = pair.sent();
+        assert!(sent.iter().all(|datagram| !frames_of(datagram).contains(&common::CALL)), "it runs again");
+        number += 1;
+        pair.hear(&[forged(0xc11e, number, std::slice::from_ref(&unknown))]);
+    }
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Unreachable, Ran::Maybe))]);
+}
+
+#[test]
+fn a_direction_that_contradicts_itself_ends_its_call() {
+    let (mut pair, id, key) = Pair::executing(b"argument");
+    let sequence = key.sequence as u32;
+    pair.hear(&[forged(0xc11e, 1 << 20, &[data(2, 0, sequence, 0, &[7, 7])])]);
+    assert_eq!(client_takes(&mut pair, id, 2).map(|(bytes, all)| (bytes.len(), all)), Some((8, false)));
+    // The server has forgotten that it sent as much, and ends the direction earlier.
+    pair.hear(&[forged(0xc11e, (1 << 20) + 1, &[data(2, 1, sequence, 4, &[])])]);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::ResultLost, Ran::Maybe))]);
+    let cancel = pair.sent();
+    assert!(cancel.iter().any(|datagram| frames_of(datagram).contains(&CANCEL)), "the server is told");
+    assert_eq!((pair.client.next_news(), client_takes(&mut pair, id, 2)), (None, None));
 }

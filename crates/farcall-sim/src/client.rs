@@ -1,13 +1,16 @@
 //! A simulated client: one conversation with each server, and a user that makes calls.
 
+mod exchanging;
 mod posting;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use farcall_proto::client::{self, CallId, CallProgress, Conversation, Lone, Outcome};
 use farcall_proto::fuzzing::kinds::{CREDIT, DATA, MTU_ECHO, RESULT, SELECT, STATE, STOP, WELCOME};
 use farcall_proto::{Failure, Kind, Route, Rule, Time, route};
 
+use self::exchanging::Called;
 use self::posting::Import;
 use crate::clock::Clock;
 use crate::ground::{Event, Ground};
@@ -56,6 +59,8 @@ pub(crate) struct Talk {
     pub(crate) import: Option<Import>,
     binding: bool,
     open: Vec<(usize, CallId)>,
+    /// What the users of calls with exchanges know, by call.
+    inside: BTreeMap<usize, Called>,
     /// The call on the fast path, if there is one.
     brief: Option<Briefly>,
     /// When something other than a timer last happened to the conversation.
@@ -402,6 +407,7 @@ impl ClientNode {
             import: None,
             binding: false,
             open: Vec::new(),
+            inside: BTreeMap::new(),
             brief: None,
             touched: at,
             heard: 0,
@@ -446,6 +452,7 @@ impl ClientNode {
             Op::Open(import) => (Some(import), 0),
             Op::Posted(import, stream) => (Some(import), stream),
         };
+        call.inside = matches!(op, Op::Any) && !call.is_access() && g.rng.chance(g.plan.inside);
         call.traced = call.args < 8 || g.rng.chance(100_000);
         call
     }
@@ -481,7 +488,8 @@ impl ClientNode {
         talk.touched = at;
         // A thread that is alone at its endpoint does the same.
         let callee = (export, meant.procedure);
-        let plain = wait.is_none() && !meant.traced;
+        let opens = talk.begin_inside(g, self.index, call);
+        let plain = wait.is_none() && !meant.traced && !opens;
         let brief = plain && g.rng.chance(600_000);
         if let Some(brief) = brief.then(|| talk.core.start_lone(callee, &body, &mut g.scratch)).flatten() {
             g.send_after(self.later, self.address, address(server, 7000), brief.bytes);
@@ -493,12 +501,14 @@ impl ClientNode {
         match talk.core.start(|| now, &what, &mut body) {
             Ok(id) => {
                 talk.open.push((call, id));
-                if g.rng.chance(g.plan.detach) {
+                // A stream of the arguments is opened with the call, so a call that is detached has none to come.
+                if g.rng.chance(g.plan.detach) && !opens {
                     talk.core.detach(id, g.rng.chance(500_000));
                     g.oracle.calls[call].detached = true;
                 }
             }
             Err(failure) => {
+                talk.inside.remove(&call);
                 g.oracle.failed(at, call, &failure, at);
                 return false;
             }
@@ -570,6 +580,7 @@ impl ClientNode {
             match *end {
                 Ended::Bound(export) => (talk.binding, talk.export) = (false, export),
                 Ended::Call { call, rebind, reply } => {
+                    talk.end_inside(g, call);
                     talk.open.retain(|(c, _)| *c != call);
                     if rebind && talk.export == Some(g.oracle.calls[call].export) {
                         talk.export = None;
@@ -599,6 +610,7 @@ impl ClientNode {
     /// Sends everything that is ready, and sets the timer.
     fn settle(&mut self, g: &mut Ground) {
         let (at, now) = (g.now(), self.leaving(g));
+        self.hear_inside(g);
         for server in 0..self.conversations.len() {
             let Some(talk) = &mut self.conversations[server] else {
                 continue;
@@ -653,11 +665,12 @@ impl ClientNode {
     /// Asserts at the end of the run that no call is outstanding and no timer runs.
     pub fn must_be_idle(&self, g: &mut Ground) {
         for talk in self.conversations.iter().flatten() {
-            let left = (talk.core.stats().outstanding, talk.core.timeout());
-            if left != (0, None) {
+            let stats = talk.core.stats();
+            let left = (stats.outstanding, talk.core.timeout(), stats.in_flight, talk.core.has_news());
+            if left != (0, None, 0, false) {
                 let now = g.now();
                 g.oracle.violate("memory-returns", now, || {
-                    format!("client {}: outstanding, timeout are {left:?}", self.index)
+                    format!("client {}: outstanding, timeout, in flight, news are {left:?}", self.index)
                 });
             }
         }

@@ -2,14 +2,15 @@
 //! ends.
 //!
 //! The peer has a host of its own. It sends no call that could be executed. It sends only fragments of calls
-//! that never become complete, frames of activities with numbers far apart, and many probes. The number of
-//! each datagram encodes how many bytes may answer it ([`answered_by`]).
+//! that never become complete, frames of activities with numbers far apart, frames of exchanges that belong
+//! to no call, and many probes. The number of each datagram encodes how many bytes may answer it
+//! ([`answered_by`]).
 
 use std::net::SocketAddr;
 
 use farcall_proto::Time;
 use farcall_proto::client::{Call, Conversation, Event as Told};
-use farcall_proto::fuzzing::kinds::{ACK, CALL, CANCEL, PROBE};
+use farcall_proto::fuzzing::kinds::{ACK, CALL, CANCEL, CREDIT, DATA, PROBE, STOP};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::ground::{Event, Ground};
@@ -129,7 +130,7 @@ impl Talk {
         let many = g.rng.within(1, 20) as u32;
         let anywhere = |g: &mut Ground| g.rng.below(u64::from(most)) as u32;
         let (mut frames, mut selects) = (Vec::new(), many as usize);
-        match g.rng.below(6) {
+        match g.rng.below(7) {
             // A fragment with the highest offset that is allowed, of the highest activity.
             0 => fragment(&mut frames, most - 1, sequence, export, TOTAL - 4, 4),
             1 => {
@@ -145,6 +146,11 @@ impl Talk {
                 selects = 1;
             }
             4 => (0..many).for_each(|_| about(&mut frames, CANCEL, anywhere(g), sequence, &[])),
+            // What passes inside calls that nobody executes.
+            5 => (0..many).for_each(|_| {
+                let kind = g.rng.pick(&[DATA, CREDIT, STOP]);
+                about(&mut frames, kind, anywhere(g), sequence, &[0; 24]);
+            }),
             _ => {
                 let low = g.rng.next() >> 1;
                 frames.extend([ACK, 0, 0, 12]);

@@ -40,6 +40,8 @@ mod check;
 mod client;
 mod clock;
 mod counts;
+mod exchange_user;
+mod exchanging;
 mod ground;
 pub mod history;
 mod hostile;

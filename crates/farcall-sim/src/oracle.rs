@@ -1,6 +1,7 @@
 //! The oracle of a simulated run. It knows every call and every execution, and checks the invariants about
 //! both.
 
+mod exchanging;
 mod restored;
 
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use crate::counts::counts;
 use crate::memory::{FORGOTTEN, Head, Import, POSTED, Post, READ, REFUSED};
 use crate::net::{MILLIS, Nanos, SECS};
 use crate::rng::mix;
+use exchanging::Inside;
 use restored::Undone;
 
 /// An invariant that did not hold.
@@ -66,6 +68,8 @@ pub struct Call {
     pub deadline: Option<Nanos>,
     /// Whether the call carries trace context.
     pub traced: bool,
+    /// Whether something passes inside the call besides its arguments and its result.
+    pub inside: bool,
     /// Whether the caller cancelled the call.
     pub cancelled: bool,
     /// Whether the caller detached the call before any part of it was sent.
@@ -187,6 +191,12 @@ counts! {
         abandoned,
         /// Executions.
         executed,
+        /// Executions in which something could pass inside the call.
+        exchanging,
+        /// Questions of signals that were handled.
+        handled,
+        /// Bytes that users sent in exchanges.
+        carried,
         /// Readings that were answered at once.
         answered,
         /// Posted writes that were done.
@@ -226,6 +236,7 @@ pub struct Oracle {
     /// The server of each export.
     exports: HashMap<u64, usize>,
     undone: Undone,
+    inside: HashMap<usize, Inside>,
     counts: Outcomes,
 }
 
@@ -457,7 +468,8 @@ impl Oracle {
     pub fn forsaken(&mut self, now: Nanos, call: usize, silent: Nanos) {
         self.calls[call].forsaken = true;
         let c = self.calls[call];
-        if c.detached {
+        // What passes inside a call needs its client, so silence ends even a detached call.
+        if c.detached && !c.inside {
             self.violate("detached-goes-on", now, || format!("call {call}, silent for {silent}: {c:?}"));
         }
         let waits = c.state == State::Open && !c.cancelled;
@@ -546,6 +558,7 @@ impl Oracle {
         if c.told {
             self.violate("no-result-after-cancel", now, || format!("call {call} {c:?} returned"));
         }
+        self.comes_last(now, call, &c);
         if !right {
             self.violate("result-is-the-executions", now, || {
                 format!("call {call} {c:?} returned {} bytes", body.len())
@@ -582,7 +595,7 @@ impl Oracle {
             self.counts.undone += 1;
         } else if failure.ran == Ran::No && ran && self.is_excused(&c) {
             self.counts.beyond_knowledge += 1;
-        } else if failure.ran == Ran::No && ran {
+        } else if failure.ran == Ran::No && ran && !self.denies(call) {
             self.violate("no-means-never", now, || format!("call {call} had run: {failure:?} {c:?}"));
         }
         if failure.ran == Ran::Yes && !ran {
@@ -599,7 +612,15 @@ impl Oracle {
             failure.kind,
             Kind::Overloaded | Kind::Cancelled | Kind::Deadline | Kind::NotExported | Kind::Nested
         );
-        if self.calm && !excused {
+        // The model's procedures alone end in this way.
+        if failure.kind == Kind::Nested && ran {
+            self.comes_last(now, call, &c);
+        }
+        let unwound = failure.kind == Kind::Unwound;
+        if unwound && !self.is_unwound(call) {
+            self.violate("unwound-by-its-caller", now, || format!("call {call}: {failure:?} {c:?}"));
+        }
+        if self.calm && !excused && !unwound {
             self.violate("calm-calls-return", now, || {
                 format!("call {call} failed without a reason: {failure:?} {c:?}")
             });

@@ -94,6 +94,8 @@ pub struct Plan {
     pub anonymous: bool,
     /// Calls that follow the end of another at once, in parts per million.
     pub chain: u32,
+    /// Calls that have exchanges, in parts per million.
+    pub inside: u32,
 }
 
 impl Plan {
@@ -144,6 +146,7 @@ impl Plan {
             ]),
             secret: false,
             chain: rng.pick(&[0, 300_000, 900_000]),
+            inside: rng.pick(&[0, 50_000, 300_000, 1_000_000]),
         };
         plan.client.loopback = plan.loopback.0;
         plan.fit(rng);
@@ -163,6 +166,10 @@ impl Plan {
         if !self.calm {
             self.faults(rng);
             self.limits(rng);
+            if self.inside > 500_000 && rng.chance(700_000) {
+                // Procedures that wait until all has passed need room for it.
+                self.server.held_budget = 64 << 20;
+            }
         }
         if self.hostile && rng.chance(500_000) {
             // The server's memory is shared between the hostile peer and clients that are sending long

@@ -1,12 +1,15 @@
 //! A simulated server: the protocol's server, with a user that executes procedures.
 
+mod exchanging;
+
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use farcall_memory::posted::{Streams, Write};
 use farcall_proto::server::{CallKey, Export, Finish, Incoming, Insert, Reading, Request, Server};
-use farcall_proto::{Failure, Fingerprint, Kind, Ran};
+use farcall_proto::{Failure, Fingerprint, Kind, News, Ran};
 
+use self::exchanging::Doing;
 use crate::clock::Clock;
 use crate::ground::{Event, Ground};
 use crate::hostile::answered_by;
@@ -53,6 +56,9 @@ pub struct ServerNode {
 /// The number of datagrams that the socket buffer of a stopped process holds.
 pub const SOCKET_BUFFER: usize = 256;
 
+/// After this many datagrams of a run a server counts again what it keeps.
+const AUDITED: u64 = 128;
+
 /// The longest time from the sending of an outcome until the sending is noted.
 const NOTED: Nanos = 200_000;
 
@@ -69,6 +75,10 @@ struct Job {
     again: bool,
     deadline: Option<farcall_proto::Time>,
     executing: bool,
+    /// What the procedure does in the exchanges of the call, while it is executed.
+    doing: Option<Box<Doing>>,
+    /// News of its exchanges that came before that.
+    early: Vec<(u32, News)>,
 }
 
 impl ServerNode {
@@ -146,6 +156,7 @@ impl ServerNode {
         // Running jobs go on under new numbers, so that no pending event ends them.
         for (number, job) in &mut self.jobs {
             taken += 1;
+            job.doing.iter_mut().for_each(|doing| doing.wake_at = 0);
             match self.waiting.iter_mut().find(|waits| *waits == number) {
                 Some(waits) => *waits = taken,
                 None => {
@@ -246,6 +257,10 @@ impl ServerNode {
         if self.stopped {
             return g.net.after(SECS, Event::Done { server: self.index, job });
         }
+        if self.is_doing(job) {
+            self.act_inside(g, job);
+            return self.settle(g);
+        }
         if let Some(job) = self.remove(job) {
             match g.oracle.calls[job.call].is_access() {
                 true => self.execute_access(g, job),
@@ -267,7 +282,7 @@ impl ServerNode {
         let stats = self.core.as_ref().map(|core| *core.stats()).unwrap_or_default();
         let before = (stats.received, stats.challenges + stats.stale);
         if self.answer(g, from, &bytes).is_some() {
-            self.note_heard(g.now(), &bytes, before);
+            self.note_heard(g.now(), from, &bytes, before);
             return g.net.recycle(bytes);
         }
         let Some(core) = &mut self.core else { return };
@@ -276,7 +291,15 @@ impl ServerNode {
         let mut call = |incoming: Incoming<'_>| {
             let call = oracle.arrived(at, index, export, &incoming)?;
             let Incoming { key, deadline, again, .. } = incoming;
-            Some(Ask::Call(Job { key, call, again, deadline, executing: false }))
+            Some(Ask::Call(Job {
+                key,
+                call,
+                again,
+                deadline,
+                executing: false,
+                doing: None,
+                early: Vec::new(),
+            }))
         };
         let lone = core.receive_call(now, || now, &from, &bytes, &mut |request| match request {
             Request::Call(incoming) => asked.extend(call(incoming)),
@@ -289,7 +312,7 @@ impl ServerNode {
         let evicted = self.check_kept(g, kept, bytes.len());
         // Callers of evicted calls are told about the eviction.
         self.answers = answers.map(|answers| answers + 80 * evicted as usize);
-        self.note_heard(g.now(), &bytes, before);
+        self.note_heard(g.now(), from, &bytes, before);
         g.net.recycle(bytes);
         for ask in std::mem::take(&mut self.asked) {
             match ask {
@@ -398,6 +421,9 @@ impl ServerNode {
             format!("server {} executes call {}", self.index, job.call)
         });
         g.oracle.execute(g.net.now(), job.call, size, exception);
+        if g.oracle.calls[job.call].inside {
+            return self.begin_inside(g, number, job);
+        }
         let (takes, client) = (g.plan.duration(&mut g.rng), g.oracle.calls[job.call].client);
         if takes == 0 {
             return self.finish_executed(g, job);
@@ -417,7 +443,9 @@ impl ServerNode {
         g.last_done = g.now();
         self.check_silence(g, &job);
         self.check_mark(g, &job);
-        if g.rng.chance(2_000) {
+        if let Some(failure) = job.doing.as_ref().and_then(|doing| doing.failure()) {
+            self.finish(g, job, failure.into());
+        } else if g.rng.chance(2_000) {
             self.finish(g, job, Failure::new(Kind::Nested, Ran::Yes).into());
         } else if g.oracle.calls[job.call].exception {
             self.finish(g, job, Finish::Exception);
@@ -461,13 +489,15 @@ impl ServerNode {
         g.oracle.goes_on(g.net.now(), job.call, silent);
     }
 
-    /// Notes the time at which a datagram of a known conversation arrived.
-    fn note_heard(&mut self, now: Nanos, bytes: &[u8], before: (u64, u64)) {
+    /// Notes the time at which a datagram of a known conversation arrived from its client. What a forger sends does
+    /// not count, even if it is too broken to be challenged.
+    fn note_heard(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8], before: (u64, u64)) {
         let Some(core) = &self.core else { return };
         let after = (core.stats().received, core.stats().challenges + core.stats().stale);
         if let Some(conversation) = bytes.get(4..12).and_then(|id| id.try_into().ok())
             && after.0 > before.0
             && after.1 == before.1
+            && from.port() < FORGER
         {
             self.heard.insert(u64::from_be_bytes(conversation), now);
         }
@@ -480,6 +510,7 @@ impl ServerNode {
         let Some(&(number, Job { call, again, executing, .. })) = found else { return };
         if executing {
             g.oracle.calls[call].told = true;
+            self.give_up_inside(g, number);
             if g.rng.chance(500_000)
                 && let Some(job) = self.remove(number)
             {
@@ -521,7 +552,11 @@ impl ServerNode {
     /// Sends everything that is ready, and sets the timer.
     fn settle(&mut self, g: &mut Ground) {
         let (at, now) = (g.now(), self.clock.read(g.now()));
+        self.hear_inside(g);
         let Some(core) = &mut self.core else { return };
+        if g.sent.is_multiple_of(AUDITED) {
+            core.audit();
+        }
         drop(core.take_loose());
         let (mut sent, mut answered) = (0, 0);
         while let Some(mut t) = core.transmit(now, &mut g.scratch) {
@@ -609,8 +644,10 @@ impl ServerNode {
     /// Asserts at the end of the run that the server keeps nothing and no timer runs.
     pub fn must_be_idle(&self, g: &mut Ground) {
         let Some(core) = &self.core else { return };
-        let left = (core.held_bytes(), core.unfinished(), core.timeout(), self.busy() + self.jobs.len());
-        if left != (0, 0, None, 0) {
+        let held = (core.held_bytes(), core.exchange_bytes(), core.news());
+        let left = (held, core.unfinished(), core.timeout(), self.busy() + self.jobs.len());
+        core.audit();
+        if left != ((0, 0, 0), 0, None, 0) {
             let now = g.now();
             g.oracle.violate("memory-returns", now, || {
                 format!("server {}: held, unfinished, timeout, busy are {left:?}", self.index)

@@ -180,13 +180,16 @@ impl Summary {
         let o = &self.outcomes;
         let _ = write!(
             line,
-            r#","executed":{},"returned":{},"ran_no":{},"ran_maybe":{},"ran_yes":{},"abandoned":{},"answered":{},"posted":{},"flushed":{},"beyond_knowledge":{},"undone":{},"datagrams":{},"simulated_hours":{}"#,
+            r#","executed":{},"returned":{},"ran_no":{},"ran_maybe":{},"ran_yes":{},"abandoned":{},"exchanging":{},"handled":{},"carried":{},"answered":{},"posted":{},"flushed":{},"beyond_knowledge":{},"undone":{},"datagrams":{},"simulated_hours":{}"#,
             o.executed,
             o.returned,
             o.no,
             o.maybe,
             o.yes,
             o.abandoned,
+            o.exchanging,
+            o.handled,
+            o.carried,
             o.answered,
             o.posted,
             o.flushed,

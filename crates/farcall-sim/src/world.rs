@@ -186,6 +186,7 @@ impl World {
             Event::Wake(node) => self.clients[node - servers].wake(g),
             Event::Act { client, life } => self.clients[client - servers].act(g, life),
             Event::Cancel { client, call } => self.clients[client - servers].cancel(g, call),
+            Event::Inside { client, call } => self.clients[client - servers].act_inside(g, call),
             Event::Done { server, job } => self.servers[server].done(g, job),
             Event::Chaos if !g.healed => self.chaos(),
             Event::Chaos => {}

@@ -45,6 +45,40 @@ pub use crate::builtin::{Description, Health};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// The items of a stream and the arguments and answers of a signal are encoded, too:
+///
+/// ```
+/// use std::sync::Arc;
+/// use farcall::{Answer, Result, Stream, xdr};
+/// use farcall::dynamic::{Dynamic, Encoded};
+///
+/// #[farcall::interface]
+/// pub trait Numbers {
+///     fn below(&self, limit: u64) -> Result<Stream<u64>>;
+///     #[signal]
+///     fn more(&self, limit: u64) -> bool;
+/// }
+///
+/// struct Server;
+/// impl Numbers for Server {
+///     fn below(&self, limit: u64) -> Result<Stream<u64>> {
+///         let limit = if NumbersSignals::more(limit)? { 2 * limit } else { limit };
+///         Ok(Stream::of(0..limit))
+///     }
+/// }
+///
+/// # fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+/// # let runtime = farcall::Runtime::builder().registry(farcall::names::Memory::new()).build()?;
+/// let export = runtime.export::<dyn Numbers>("Numbers", Arc::new(Server))?;
+/// let yes = Encoded(xdr::to_vec(&true)?);
+/// let numbers = Dynamic::import(&runtime, "Numbers")?.catching(move |_, _| Answer::Resume(yes.clone()));
+/// let below = numbers.interface().by_name("below").ok_or("no such procedure")?;
+/// let items = numbers.call_stream(below, &xdr::to_vec(&2u64)?, None).map_err(|why| why.to_string())?;
+/// assert_eq!(items.count(), 4);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Dynamic {
     binding: Binding,

@@ -403,7 +403,9 @@ impl Runtime {
 
     /// Refuses every new call from now on: the call fails as draining, and has not run. Waits at most `time`
     /// until the calls that have begun are finished, and returns whether they are. After that the runtime
-    /// cannot serve calls again.
+    /// cannot serve calls again. If the result of a call is a stream, and the stream has no items to send, it
+    /// ends as [`Kind::Draining`](crate::Kind::Draining), so that a client that watches something does not
+    /// hold up the drain.
     pub fn drain(&self, time: Duration) -> bool {
         let server = self.0.lock().server.clone();
         server.is_none_or(|server| server.drain(time))

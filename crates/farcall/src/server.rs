@@ -48,7 +48,7 @@ mod watched;
 mod work;
 mod workers;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -150,6 +150,9 @@ struct Core {
     /// Until when the watchdog sleeps; `None` if it sleeps until it is woken.
     sleeping: Option<Time>,
 }
+
+/// A server that drains ends a stream of which nothing has passed for this long.
+const QUIET_STREAM: Duration = Duration::from_millis(100);
 
 /// How often the watchdog looks at a queue.
 const QUEUE_LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -365,8 +368,31 @@ impl Server {
             core.protocol.drain();
             core.exports.clone()
         };
-        let end = self.now() + time;
-        exports.iter().all(|exported| exported.wait_idle(&*self.env, end.since(self.now())))
+        self.wait_idle(None, time, |time| {
+            let end = self.now() + time;
+            exports.iter().all(|exported| exported.wait_idle(&*self.env, end.since(self.now())))
+        })
+    }
+
+    /// Waits by `wait`, at most for `time`, until the calls that have begun have ended. Meanwhile ends the calls
+    /// of an export, or of all, whose results are streams that have no items to send.
+    pub(crate) fn wait_idle(
+        &self,
+        export: Option<u64>,
+        time: Duration,
+        wait: impl Fn(Duration) -> bool,
+    ) -> bool {
+        let (end, mut seen) = (self.now() + time, HashMap::new());
+        loop {
+            let left = end.since(self.now());
+            if wait(left.min(QUIET_STREAM)) {
+                return true;
+            }
+            if left <= QUIET_STREAM {
+                return false;
+            }
+            self.end_quiet_streams(export, &mut seen);
+        }
     }
 
     /// Tells the server's threads to end once they have finished the calls that they execute.
@@ -451,15 +477,22 @@ impl Server {
     /// Sends every datagram that is ready. A datagram that the system refuses is lost, as it may be in a
     /// network.
     fn flush(&self, out: &mut [u8]) {
+        let mut alarm = false;
         let write = |out: &mut [u8]| {
             let mut core = self.lock();
-            if core.protocol.is_quiet() {
-                return None;
-            }
-            let Transmit { to, len, insert } = core.protocol.transmit(self.now(), out)?;
+            let written = match core.protocol.is_quiet() {
+                true => None,
+                false => core.protocol.transmit(self.now(), out),
+            };
+            // What passes inside a call is sent again after a time, which is known once it is written.
+            alarm |= core.alarm();
+            let Transmit { to, len, insert } = written?;
             Some(Departing { to, len, insert, more: !core.protocol.is_quiet() })
         };
         depart(&*self.socket, out, write, |_, _| ());
+        if alarm {
+            self.watchdog.set();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {

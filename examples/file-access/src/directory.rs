@@ -1,7 +1,8 @@
-//! A server of [`FileAccess`] for one directory of this machine, read-only.
+//! A server of [`FileAccess`] for one directory of this machine.
 
 mod more;
 mod open;
+mod transfers;
 
 use std::collections::BinaryHeap;
 use std::io;
@@ -9,28 +10,34 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use farcall::Result;
+use farcall::{Bulk, Result};
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::path::Below;
-use crate::{Attributes, Contents, Entry, FileAccess, FileError, FileKind, MAX_PAGE, MAX_READ, Page};
+use crate::{Attributes, Contents, Digest, Entry, FileAccess, FileError, FileKind, MAX_PAGE, MAX_READ, Page};
+use transfers::Storing;
 
 pub use more::{Itself, Statistics};
 
-/// Serves the files below a directory, and nothing else.
+/// Serves the files below a directory, and nothing else. Clients may store files only if it is
+/// [`writable`](Directory::writable).
 ///
 /// No path leads out of the directory, even if files are renamed or linked meanwhile. On Linux the kernel
 /// resolves the path with `RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS`: it follows symbolic links that stay
 /// inside, and others are [`FileError::NotPermitted`]. On other systems, and on Linux before 5.6, the path is
 /// opened name by name, and no symbolic link is followed. Mount points below the directory are served.
 ///
-/// The server keeps nothing between calls, so clients cannot exhaust it: one call holds at most two
-/// descriptors, and at most [`MAX_READ`] bytes or two pages of entries.
+/// The server keeps nothing between calls, so clients cannot exhaust its memory: one call holds at most three
+/// descriptors, and at most [`MAX_READ`] bytes or two pages of entries. What was stored of a file that is not
+/// finished stays in the directory, as `.NAME.part`.
 #[derive(Debug)]
 pub struct Directory {
     root: OwnedFd,
     how: open::How,
+    /// The most bytes of a file that clients store; `None` if they may not.
+    quota: Option<u64>,
+    storing: Storing,
 }
 
 impl Directory {
@@ -41,7 +48,13 @@ impl Directory {
     pub fn open(path: impl AsRef<Path>) -> io::Result<Directory> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path.as_ref(), flags, rustix::fs::Mode::empty())?;
-        Ok(Directory { root, how: open::How::best() })
+        Ok(Directory { root, how: open::How::best(), quota: None, storing: Storing::default() })
+    }
+
+    /// Lets clients store files, of at most `quota` bytes each.
+    #[must_use]
+    pub fn writable(self, quota: u64) -> Directory {
+        Directory { quota: Some(quota), ..self }
     }
 
     /// Makes the directory resolve paths as on a system whose kernel cannot.
@@ -52,6 +65,16 @@ impl Directory {
 
     fn below(&self, path: &str, flags: OFlags) -> std::result::Result<OwnedFd, FileError> {
         Ok(self.how.open(self.root.as_fd(), &Below::parse(path)?, flags)?)
+    }
+
+    /// Opens a regular file.
+    fn to_read(&self, path: &str) -> std::result::Result<(OwnedFd, Stat), FileError> {
+        let file = self.below(path, open::TO_READ)?;
+        let stat = rustix::fs::fstat(&file)?;
+        match kind(&stat) {
+            FileKind::File => Ok((file, stat)),
+            _ => Err(FileError::NotAFile),
+        }
     }
 }
 
@@ -76,12 +99,7 @@ impl FileAccess for Directory {
     }
 
     fn read(&self, path: &str, offset: u64, length: u32) -> Result<Contents, FileError> {
-        let file = self.below(path, open::TO_READ)?;
-        let stat = rustix::fs::fstat(&file).map_err(FileError::from)?;
-        match kind(&stat) {
-            FileKind::File => {}
-            _ => return Err(FileError::NotAFile.into()),
-        }
+        let (file, stat) = self.to_read(path)?;
         let left = size(&stat).saturating_sub(offset);
         let length = u64::from(length.min(MAX_READ));
         // Files of /proc have size 0 and content; only then is more asked for than the size says.
@@ -90,6 +108,32 @@ impl FileAccess for Directory {
         let read = fill(&file, offset, &mut bytes).map_err(FileError::from)?;
         bytes.truncate(read);
         Ok(Contents(bytes.into()))
+    }
+
+    fn fetch(&self, path: &str, offset: u64, quota: u64) -> Result<Bulk<FileError>, FileError> {
+        self.bytes_of(path, offset, quota)
+    }
+
+    fn digest(&self, path: &str, length: u64) -> Result<Digest, FileError> {
+        self.digest_of(path, length)
+    }
+
+    fn unfinished(&self, path: &str) -> Result<Digest, FileError> {
+        self.digest_of_unfinished(path)
+    }
+
+    fn store(&self, path: &str, offset: u64, content: Bulk) -> Result<u64, FileError> {
+        self.write_unfinished(path, offset, content)
+    }
+
+    fn finish(
+        &self,
+        path: &str,
+        whole: Digest,
+        modified: SystemTime,
+        replace: bool,
+    ) -> Result<(), FileError> {
+        self.name_unfinished(path, whole, modified, replace)
     }
 }
 
@@ -179,6 +223,7 @@ impl From<Errno> for FileError {
             // A socket, or a device without a driver, cannot be opened at all.
             Errno::NXIO | Errno::NODEV => FileError::NotAFile,
             Errno::NAMETOOLONG => FileError::BadPath("a name in it is too long".into()),
+            Errno::EXIST => FileError::Failed("there is a file of this name".into()),
             other => FileError::Failed(io::Error::from(other).to_string()),
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use farcall::{Bytes, Xdr};
+use farcall::{Bulk, Bytes, Xdr};
 
 /// The most bytes of a path.
 pub const MAX_PATH: usize = 4096;
@@ -14,15 +14,20 @@ pub const MAX_PAGE: usize = 1024;
 /// The most bytes that one [`FileAccess::read`] returns.
 pub const MAX_READ: u32 = 1 << 20;
 
-/// The files of one server, read-only.
+/// The files of one server, which may be read, and stored if the server allows it.
 ///
 /// A path is relative to the served directory: names joined by `/`, in UTF-8, at most [`MAX_PATH`] bytes. The
 /// directory itself is `""` or `"."`. A path that begins with `/`, has `..` as a name, or contains a NUL is
 /// [`FileError::BadPath`]. A symbolic link is followed if the server can be sure that it stays inside;
 /// otherwise it is [`FileError::NotPermitted`].
 ///
-/// Every procedure is idempotent and keeps nothing at the server. So an interrupted call can be repeated, at
-/// this server or at another server of the same files.
+/// The procedures that read are idempotent and keep nothing at the server. So an interrupted call can be
+/// repeated, at this server or at another server of the same files. A transfer that broke goes on from the
+/// offset that it had reached.
+///
+/// A file is stored in three steps, so that nobody sees a part of it: [`unfinished`](FileAccess::unfinished)
+/// says what is there of an earlier attempt, [`store`](FileAccess::store) transfers the rest, and
+/// [`finish`](FileAccess::finish) checks all of it and gives it its name.
 #[farcall::interface]
 pub trait FileAccess {
     /// Returns the entries of a directory whose names come after `after`, in ascending order of the names'
@@ -42,6 +47,44 @@ pub trait FileAccess {
     /// none after its end, and never more than [`MAX_READ`].
     #[idempotent]
     fn read(&self, path: &str, offset: u64, length: u32) -> farcall::Result<Contents, FileError>;
+
+    /// Returns the bytes of a file from byte `offset` on, at most `quota` of them: as many as the file has
+    /// when they are sent.
+    fn fetch(&self, path: &str, offset: u64, quota: u64) -> farcall::Result<Bulk<FileError>, FileError>;
+
+    /// Returns the digest of the first `length` bytes of a file, or of all of them if it has fewer.
+    #[idempotent]
+    fn digest(&self, path: &str, length: u64) -> farcall::Result<Digest, FileError>;
+
+    /// Returns the digest of what [`store`](FileAccess::store) has left unfinished of a file. Its length is 0
+    /// if there is nothing.
+    #[idempotent]
+    fn unfinished(&self, path: &str) -> farcall::Result<Digest, FileError>;
+
+    /// Writes bytes of a file that is not finished, from byte `offset` on, which must not be beyond what is
+    /// there. Discards what was behind `offset`. Returns how many bytes of the file are there now. If the
+    /// transfer breaks, those that have arrived stay. A transfer to the same file that is still under way is
+    /// broken off, because its client may be gone.
+    fn store(&self, path: &str, offset: u64, content: Bulk) -> farcall::Result<u64, FileError>;
+
+    /// Makes a complete file of what was stored, if its digest is `whole`: it gets the name and the time of
+    /// change. A file of that name is replaced only if `replace` is set.
+    fn finish(
+        &self,
+        path: &str,
+        whole: Digest,
+        modified: SystemTime,
+        replace: bool,
+    ) -> farcall::Result<(), FileError>;
+}
+
+/// The length of some bytes, and their hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Xdr)]
+pub struct Digest {
+    /// How many bytes there are.
+    pub length: u64,
+    /// Their SHA-256.
+    pub sha256: [u8; 32],
 }
 
 /// Some entries of a directory.

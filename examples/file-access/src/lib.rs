@@ -25,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+mod digest;
 #[cfg(unix)]
 mod directory;
 #[cfg(not(unix))]
@@ -35,11 +36,12 @@ mod interface;
 mod path;
 mod walk;
 
+pub use digest::Digesting;
 pub use directory::Directory;
 #[cfg(unix)]
 pub use directory::{Itself, Statistics};
 pub use interface::{
-    Attributes, Contents, Entry, FileAccess, FileAccessClient, FileAccessStart, FileError, FileKind,
+    Attributes, Contents, Digest, Entry, FileAccess, FileAccessClient, FileAccessStart, FileError, FileKind,
     MAX_PAGE, MAX_PATH, MAX_READ, Page,
 };
 pub use walk::entries;

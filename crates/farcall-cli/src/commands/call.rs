@@ -30,8 +30,8 @@ use streams::{LINES, Prepared, Trouble, as_lists};
 /// declared exception as {"exception": …}, with exit code 3. `farcall describe NAME` lists the procedures.
 ///
 /// If the result is a stream, each item is printed as a line of JSON. An argument that is a stream is an
-/// array, or "-" for the lines of standard input. The server may raise signals in the call: --on answers
-/// them. For other signals the command asks on the terminal; without a terminal they unwind the call.
+/// array, or "-" for the lines of standard input. If the server raises a signal in the call, --on answers it.
+/// Without --on the command asks on the terminal; without a terminal it unwinds the call.
 ///
 /// A server of ONC RPC does not describe itself. So its address is followed by an .x file, or by the name of
 /// a protocol that needs no file: nfs3, mount, rpcbind, vxi11. The address is tcp://HOST:PORT,

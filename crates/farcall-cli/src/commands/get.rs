@@ -1,23 +1,26 @@
 //! `farcall get`: copies a served file to this machine, and continues an interrupted copy.
 
-use std::fs::{self, File};
-use std::io::{Seek, SeekFrom, Write};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use farcall_file_access::{Attributes, FileAccess, FileAccessClient, FileKind};
+use farcall_file_access::{Attributes, Digest, Digesting, FileAccess, FileKind};
+use indicatif::ProgressBar;
 use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::remote::{From, Stream};
+use crate::remote::{Files, From};
 use crate::text::size;
+use crate::transfer::{Continuing, Stopped, bar, hexadecimal, resumed, so_far};
 
 /// Copy a file of a file server
 ///
-/// The copy grows in FILE.part. It becomes FILE when it is complete and the original is still unchanged.
-/// After an interruption, the same command continues where the copy ended. FILE gets the original's time of
-/// change.
+/// The copy grows in FILE.part. It becomes FILE when it is complete, the server's hash of the original is that of
+/// the copy, and the original is still unchanged. After an interruption, the same command continues where the copy
+/// ended. FILE gets the original's time of change. --within limits no transfer, which may take as long as the
+/// server answers.
 #[derive(Debug, Args)]
 pub struct Get {
     /// The path of the file at the server
@@ -32,6 +35,9 @@ pub struct Get {
     force: bool,
 
     #[command(flatten)]
+    continuing: Continuing,
+
+    #[command(flatten)]
     from: From,
 }
 
@@ -41,29 +47,34 @@ impl Get {
         if to.exists() && !self.force {
             return Err(Failure::new(format!("{} exists", to.display())).hint("--force replaces it"));
         }
-        let files = self.from.files()?;
-        let about = |why: farcall::Error<_>| Failure::from(why).about(&self.path);
-        let original = files.stat(&self.path).map_err(about)?;
+        let files = self.from.transfers()?;
+        let original = files.brief.stat(&self.path).map_err(|why| Failure::from(why).about(&self.path))?;
         if original.kind != FileKind::File {
             return Err(Failure::new(format!("{} is not a regular file", self.path)));
         }
-        let mut part = Part::open(&to, &original).map_err(|why| why.about(to.display()))?;
-        let resumed = part.length;
-        self.copy(&files, &mut part, &original, output)?;
-        if files.stat(&self.path).map_err(about)? != original || part.length != original.size {
-            part.discard();
-            let why = format!("{} changed while it was being copied", self.path);
-            return Err(Failure::new(why).hint("do it again: it starts anew"));
-        }
-        let length = part.length;
-        part.finish(&to).map_err(|why| why.about(to.display()))?;
-        output.line(
-            || json!({ "path": self.path, "file": to, "bytes": length, "resumed_at": resumed }),
-            || {
-                let resumed =
-                    (resumed > 0).then(|| format!(", of which {} were here already", size(resumed)));
-                format!("{}: {}{}", to.display(), size(length), resumed.unwrap_or_default())
+        let mut part = Part::open(&to).map_err(|why| Failure::from(why).about(to.display()))?;
+        let bar = bar(output, &self.path, original.size);
+        let breaks = self.continuing.run(
+            &bar,
+            &mut part,
+            |part| self.copy(&files, part, &original, &bar),
+            |part, why| {
+                let got = part.digesting.length();
+                let place = format!("are in {}", part.path.display());
+                why.about(&self.path).and(so_far(got, original.size, &place)).fact("bytes", got)
             },
+        )?;
+        bar.finish_and_clear();
+        let (whole, resumed_at) = (part.digest(), part.resumed_at.unwrap_or(0));
+        part.finish(&to, &original).map_err(|why| Failure::from(why).about(to.display()))?;
+        output.line(
+            || {
+                json!({
+                    "path": self.path, "file": to, "bytes": whole.length, "resumed_at": resumed_at,
+                    "breaks": breaks, "sha256": hexadecimal(&whole),
+                })
+            },
+            || format!("{}: {}{}", to.display(), size(whole.length), resumed(resumed_at, "here")),
         )
     }
 
@@ -77,74 +88,99 @@ impl Get {
         })
     }
 
+    /// Copies what is missing, and compares the whole with the original.
     fn copy(
         &self,
-        files: &FileAccessClient,
+        files: &Files,
         part: &mut Part,
         original: &Attributes,
-        output: &Output,
-    ) -> Outcome {
-        let template = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-        let bar = output.progress(original.size, template).with_message(self.path.clone());
-        bar.set_position(part.length);
-        bar.reset_eta();
-        for bytes in Stream::new(files, &self.path, part.length) {
-            let bytes = bytes.map_err(|why| {
-                Failure::from(why).about(&self.path).hint("do it again: it goes on where it was")
-            })?;
-            part.append(&bytes, original).map_err(|why| why.about(part.path.display()))?;
-            bar.set_position(part.length);
-            // Stops once more bytes have come than the file had at the start; otherwise a growing file would
-            // be copied for ever.
-            if part.length > original.size {
-                break;
-            }
+        bar: &ProgressBar,
+    ) -> Result<(), Stopped> {
+        let about = |why: Stopped| why.about(&self.path);
+        let there = part.digest();
+        let is_beginning = there.length == 0
+            || there.length <= original.size
+                && files.long.digest(&self.path, there.length).map_err(|why| about(why.into()))? == there;
+        if !is_beginning {
+            part.empty().map_err(|why| Failure::from(why).about(part.path.display()))?;
         }
-        bar.finish_and_clear();
+        let start = part.digesting.length();
+        part.resumed_at.get_or_insert(start);
+        bar.set_position(start);
+        bar.reset_eta();
+        // A server whose file is longer by now sends no more than this.
+        let mut content =
+            files.long.fetch(&self.path, start, original.size - start).map_err(|why| about(why.into()))?;
+        let copied = content.copy_with(part, original.size - start, |bytes| bar.set_position(start + bytes));
+        copied.done().map_err(|why| about(why.into()))?;
+
+        let whole = files.long.digest(&self.path, u64::MAX).map_err(|why| about(why.into()))?;
+        let is = files.brief.stat(&self.path).map_err(|why| about(why.into()))?;
+        if whole != part.digest() || is != *original {
+            part.empty().map_err(|why| Failure::from(why).about(part.path.display()))?;
+            let why = format!("{} changed while it was being copied", self.path);
+            return Err(Failure::new(why).hint("do it again: it starts anew").into());
+        }
         Ok(())
     }
 }
 
-/// The part of a file that has arrived. If its modification time equals the original's, its bytes are a valid
-/// beginning of the original. That time is set after every write, so another time means that a write was
-/// interrupted or the original has changed.
+/// The part of a file that has arrived.
 struct Part {
     path: PathBuf,
     file: File,
-    length: u64,
+    digesting: Digesting,
+    /// How long the part was that an earlier run left, if it was of use.
+    resumed_at: Option<u64>,
 }
 
 impl Part {
-    /// Opens the existing part if it belongs to this original; otherwise begins an empty one.
-    fn open(to: &Path, original: &Attributes) -> Outcome<Part> {
+    /// Opens the part that an earlier run left, or begins an empty one.
+    fn open(to: &Path) -> io::Result<Part> {
         let mut name = to.as_os_str().to_owned();
         name.push(".part");
         let path = PathBuf::from(name);
         let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
-        let found = file.metadata()?;
-        let is_beginning =
-            found.is_file() && found.modified()? == original.modified && found.len() <= original.size;
-        let length = if is_beginning { found.len() } else { 0 };
-        file.set_len(length)?;
-        file.set_modified(original.modified)?;
-        file.seek(SeekFrom::Start(length))?;
-        Ok(Part { path, file, length })
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other(format!("{} is not a regular file", path.display())));
+        }
+        file.try_lock().map_err(|why| match why {
+            TryLockError::WouldBlock => {
+                io::Error::other(format!("another program is writing {}", path.display()))
+            }
+            TryLockError::Error(why) => why,
+        })?;
+        let mut digesting = Digesting::default();
+        digesting.add_all(&mut file, || false)?;
+        Ok(Part { path, file, digesting, resumed_at: None })
     }
 
-    fn append(&mut self, bytes: &[u8], original: &Attributes) -> Outcome {
-        self.file.write_all(bytes)?;
-        self.file.set_modified(original.modified)?;
-        self.length += bytes.len() as u64;
+    fn digest(&self) -> Digest {
+        self.digesting.clone().end()
+    }
+
+    fn empty(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        self.digesting = Digesting::default();
         Ok(())
     }
 
-    fn finish(self, to: &Path) -> Outcome {
+    fn finish(self, to: &Path, original: &Attributes) -> io::Result<()> {
+        self.file.set_modified(original.modified)?;
         self.file.sync_all()?;
-        Ok(fs::rename(&self.path, to)?)
+        fs::rename(&self.path, to)
+    }
+}
+
+impl Write for Part {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.digesting.add(&bytes[..written]);
+        Ok(written)
     }
 
-    fn discard(self) {
-        // A later run would not accept the remainder as a beginning anyway.
-        let _ = fs::remove_file(&self.path);
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }

@@ -1,4 +1,4 @@
-//! `farcall serve`: serves a directory for reading.
+//! `farcall serve`: serves a directory.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 
-/// Serve a directory, read-only, to `farcall ls`, `cat` and `get`
+/// Serve a directory to `farcall ls`, `cat` and `get`, and to `put` if it is writable
 ///
 /// Exports FileAccess for DIR until it is interrupted; then it finishes the calls that have begun. No path leads
 /// out of DIR, also not by symbolic links. A line on standard output says when the server is ready.
@@ -30,6 +30,14 @@ pub struct Serve {
     #[arg(long, value_name = "IP:PORT")]
     address: Option<SocketAddr>,
 
+    /// Let clients store files
+    #[arg(long)]
+    writable: bool,
+
+    /// The most bytes of a stored file [default: no limit]
+    #[arg(long, value_name = "BYTES", requires = "writable")]
+    quota: Option<u64>,
+
     /// Let every machine that can reach the address call, without keys
     #[arg(long)]
     open: bool,
@@ -40,8 +48,11 @@ const MAX_DRAIN: Duration = Duration::from_secs(5);
 
 impl Serve {
     pub fn run(&self, output: &Output) -> Outcome {
-        let directory =
+        let mut directory =
             Directory::open(&self.dir).map_err(|why| Failure::from(why).about(self.dir.display()))?;
+        if self.writable {
+            directory = directory.writable(self.quota.unwrap_or(u64::MAX));
+        }
         let (interrupted, interruption) = mpsc::channel();
         // Sending fails only if the receiver is gone, and then the command is ending anyway.
         let handler = move || interrupted.send(()).unwrap_or_default();

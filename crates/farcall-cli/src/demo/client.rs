@@ -9,7 +9,7 @@ use farcall::Runtime;
 use super::interface::{Demo, DemoClient};
 use super::process::Process;
 use super::report::Report;
-use super::{files, killed, latency, lossy};
+use super::{files, killed, latency, lossy, signal};
 use crate::failure::Outcome;
 use crate::output::Output;
 use crate::text::duration;
@@ -47,6 +47,7 @@ impl Client {
         let demo = runtime.import::<dyn Demo>(MAIN)?;
 
         hello(&demo, &mut report)?;
+        report.signal(&signal::run(&runtime)?)?;
         report.files(&files::read(&runtime, &self.dir)?)?;
         report.lossy(&lossy::run(&demo, &server, self.seed)?)?;
         report.killed(&killed::run(&runtime)?)?;

@@ -35,3 +35,24 @@ pub struct Counted {
     /// The number of calls that were executed more than once.
     pub repeated: u32,
 }
+
+/// A procedure that asks its caller. It has an interface of its own, because calls of an interface with signals
+/// take no fast path.
+#[farcall::interface]
+pub trait Asking {
+    /// Asks which process the caller is, and returns the answer.
+    fn ask(&self) -> farcall::Result<Answered>;
+
+    /// The process `asker` asks which process its caller is.
+    #[signal]
+    fn who(&self, asker: u32) -> u32;
+}
+
+/// The result of [`Asking::ask`].
+#[derive(Debug, farcall::Xdr)]
+pub struct Answered {
+    /// The server's process.
+    pub server: u32,
+    /// The answer.
+    pub told: u32,
+}

@@ -13,6 +13,7 @@ use super::forward::{LOSS, REPETITION};
 use super::killed::Killed;
 use super::latency::Latency;
 use super::lossy::Lossy;
+use super::signal::Signal;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, say, say_json};
 use crate::text::{count, duration, printable, rounded, size};
@@ -28,9 +29,11 @@ impl Report {
     pub fn begin(output: Output, seed: u64, dir: &Path) -> Outcome<Report> {
         let report = Report { output, facts: json!({}), faults: Vec::new() };
         report.tell(&format!(
-            "farcall {}: processes of this machine call each other. Seed {seed}.\nThey do so through shared memory and over UDP.\n",
+            "farcall {}: processes of this machine call each other. Seed {seed}.",
             env!("CARGO_PKG_VERSION")
         ))?;
+        report.tell("They do so through shared memory and over UDP.")?;
+        report.tell("")?;
         if !dir.is_dir() {
             return Err(Failure::usage(format!("{} is not a directory", dir.display())));
         }
@@ -41,6 +44,26 @@ impl Report {
 
     pub fn hello(&mut self, said: &str, time: &str) -> Outcome {
         self.tell(&format!("hello     \"{said}\", after {time}"))
+    }
+
+    pub fn signal(&mut self, signal: &Signal) -> Outcome {
+        let Signal { here, server, told, .. } = *signal;
+        self.expect(signal.is_resumed(), || {
+            format!(
+                "process {} asked {} times, and process {server} was told {told} by process {here}",
+                signal.asker, signal.times
+            )
+        });
+        self.facts["signal"] = json!({
+            "asked_by": signal.asker, "answered_by": here, "told": told, "ms": ms(signal.time),
+        });
+        self.tell(&format!(
+            "signal    in the middle of a call, process {server} asks its caller who it is:"
+        ))?;
+        self.more(&format!(
+            "told that it is process {told}, it goes on, and has ended after {}",
+            duration(signal.time)
+        ))
     }
 
     pub fn files(&mut self, files: &Files) -> Outcome {

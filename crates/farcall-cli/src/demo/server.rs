@@ -1,4 +1,4 @@
-//! The demo's server: a process that exports files and [`Demo`], and also a bare UDP echo.
+//! The demo's server: a process that exports files, [`Demo`] and [`Asking`], and also a bare UDP echo.
 
 use std::collections::HashSet;
 use std::net::UdpSocket;
@@ -10,7 +10,7 @@ use clap::Args;
 use farcall_file_access::{Directory, FileAccess};
 use serde_json::json;
 
-use super::interface::{Counted, Demo};
+use super::interface::{Answered, Asking, AskingSignals, Counted, Demo};
 use crate::failure::{Failure, Outcome};
 use crate::output::say;
 
@@ -35,12 +35,13 @@ impl Server {
         // The thread is bound before it starts other threads, which inherit the binding.
         self.processor.into_iter().for_each(super::pin::pin);
         let demo = farcall::export::<dyn Demo>(&self.name, Arc::new(Implementation::new(&self.name)))?;
-        let _files = match &self.dir {
+        let _others = match &self.dir {
             None => None,
             Some(dir) => {
                 let directory =
                     Directory::open(dir).map_err(|why| Failure::from(why).about(dir.display()))?;
-                Some(farcall::export::<dyn FileAccess>("FileAccess", Arc::new(directory))?)
+                let files = farcall::export::<dyn FileAccess>("FileAccess", Arc::new(directory))?;
+                Some((files, farcall::export::<dyn Asking>("Asking", Arc::new(Asker))?))
             }
         };
         let raw = UdpSocket::bind("127.0.0.1:0")?;
@@ -114,5 +115,15 @@ impl Demo for Implementation {
 
     fn echo(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>> {
         Ok(bytes.to_vec())
+    }
+}
+
+struct Asker;
+
+impl Asking for Asker {
+    fn ask(&self) -> farcall::Result<Answered> {
+        let server = std::process::id();
+        let told = AskingSignals::who(server)?;
+        Ok(Answered { server, told })
     }
 }

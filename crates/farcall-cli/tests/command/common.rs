@@ -82,7 +82,7 @@ impl Place {
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         match lines.next() {
-            Some(first) => Started { child, first: first.unwrap(), lines },
+            Some(first) => Started { child, first: first.unwrap(), lines: Some(lines) },
             None => panic!("{arguments:?} said nothing: {:?}", Said::of(child.wait_with_output().unwrap())),
         }
     }
@@ -94,7 +94,7 @@ impl Place {
 }
 
 impl Said {
-    fn of(output: std::process::Output) -> Said {
+    pub fn of(output: std::process::Output) -> Said {
         Said {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8(output.stdout).unwrap(),
@@ -121,7 +121,7 @@ pub struct Started {
     child: Child,
     /// The command's first line of output.
     pub first: String,
-    lines: Lines<BufReader<ChildStdout>>,
+    lines: Option<Lines<BufReader<ChildStdout>>>,
 }
 
 impl Started {
@@ -131,9 +131,24 @@ impl Started {
         facts[name].as_str().unwrap_or_else(|| panic!("no {name} in {facts}")).to_owned()
     }
 
+    /// Returns the command's process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns the command's next line.
     pub fn line(&mut self) -> String {
-        self.lines.next().expect("it says more").unwrap()
+        self.lines.as_mut().and_then(Iterator::next).expect("it says more").unwrap()
+    }
+
+    /// Closes the pipe from the command's standard output.
+    pub fn close_output(&mut self) {
+        self.lines = None;
+    }
+
+    /// Waits until the command has ended, and returns its exit code.
+    pub fn wait(mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap_or(-1)
     }
 
     /// Interrupts the command, as Ctrl-C does, and waits until all processes that hold its output have ended.
@@ -141,7 +156,7 @@ impl Started {
     pub fn interrupt(mut self) -> Said {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-        let out = self.lines.by_ref().map(|line| line.unwrap() + "\n").collect();
+        let out = self.lines.take().into_iter().flatten().map(|line| line.unwrap() + "\n").collect();
         let mut err = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
         Said { code: self.child.wait().unwrap().code().unwrap_or(-1), out, err }

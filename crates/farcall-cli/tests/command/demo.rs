@@ -19,6 +19,9 @@ fn all_is_as_it_should_be() {
     let facts: serde_json::Value = serde_json::from_str(&told).unwrap();
     assert_eq!((&facts["files"], &facts["bytes"]), (&2.into(), &3_000_005.into()));
     assert_eq!(facts["hashes_equal"], true);
+    let signal = &facts["signal"];
+    assert!(signal["asked_by"].is_u64() && signal["asked_by"] != signal["answered_by"], "{signal}");
+    assert_eq!(signal["told"], signal["answered_by"]);
     let lossy = &facts["lossy"];
     assert_eq!([&lossy["sent"], &lossy["executed"], &lossy["answered"]], [20_000; 3]);
     assert_eq!((&facts["killed"]["kind"], &facts["killed"]["ran"]), (&"Unreachable".into(), &"Maybe".into()));

@@ -11,7 +11,9 @@ mod files;
 #[cfg(target_os = "linux")]
 mod generated_c;
 mod help;
+mod inside_calls;
 mod multi;
 #[cfg(target_os = "linux")]
 mod onc;
+mod transfers;
 mod x_files;

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::task::{Wake, Waker};
 
 use farcall_base::take_front;
 
-use super::{Exchanges, Tail};
-use crate::{CallFailed, guard, lock, serving};
+use super::{Exchanges, Tail, Watchers};
+use crate::{CallFailed, lock, serving};
 
 /// How many bytes a direction holds that were not taken.
 const WINDOW: usize = 12_000;
@@ -38,7 +38,7 @@ struct State {
     /// Counts, for each end, what the other end has changed.
     epochs: [u64; 2],
     /// What each end is to wake when the other has changed something.
-    wakers: [Option<Waker>; 2],
+    watchers: [Watchers; 2],
     /// The call has ended or was given up.
     over: bool,
 }
@@ -64,26 +64,18 @@ impl LocalExchanges {
         let mut state = lock(&self.shared.state);
         state.over = true;
         state.epochs[self.end] += 1;
-        let own = state.wakers[self.end].take();
+        let own = state.watchers[self.end].take();
         self.tell(state);
-        own.into_iter().for_each(wake);
-    }
-
-    /// Has the waker woken, in place of an earlier one, by the next change. The caller looks at the epoch
-    /// afterwards, because it may have changed before.
-    pub(crate) fn watch(&self, waker: &Waker) {
-        let waker = Some(waker.clone());
-        let former = std::mem::replace(&mut lock(&self.shared.state).wakers[self.end], waker);
-        drop(former);
+        own.wake();
     }
 
     /// Wakes the threads of the other end that wait.
     fn tell(&self, mut state: MutexGuard<'_, State>) {
         state.epochs[1 - self.end] += 1;
-        let waker = state.wakers[1 - self.end].take();
+        let watchers = state.watchers[1 - self.end].take();
         drop(state);
         self.shared.changed.notify_all();
-        waker.into_iter().for_each(wake);
+        watchers.wake();
     }
 }
 
@@ -149,6 +141,12 @@ impl Exchanges for LocalExchanges {
         self.tell(state);
     }
 
+    fn has_arrived(&self, exchange: u32) -> Option<bool> {
+        let state = lock(&self.shared.state);
+        let direction = &state.exchanges.get(&exchange)?[self.end];
+        (!state.over && !direction.stopped).then_some(direction.bytes.is_empty())
+    }
+
     fn give_up(&self) {
         self.end_all();
     }
@@ -169,9 +167,37 @@ impl Exchanges for LocalExchanges {
         }
         Ok(())
     }
+
+    fn watch(&self, exchange: u32, epoch: u64, waker: &Waker) {
+        let waker = waker.clone();
+        let mut state = lock(&self.shared.state);
+        if state.epochs[self.end] != epoch {
+            drop(state);
+            return waker.wake();
+        }
+        let former = state.watchers[self.end].set(exchange, waker);
+        drop(state);
+        drop(former);
+    }
+
+    fn nudge(&self) -> Waker {
+        Waker::from(Arc::new(Nudge { shared: self.shared.clone(), end: self.end }))
+    }
 }
 
-/// Wakes a task. A waker is the user's code, so no lock is held.
-fn wake(waker: Waker) {
-    guard::run_alone("a waker", || waker.wake());
+/// Ends the waits at one end.
+struct Nudge {
+    shared: Arc<Shared>,
+    end: usize,
+}
+
+impl Wake for Nudge {
+    fn wake(self: Arc<Self>) {
+        let mut state = lock(&self.shared.state);
+        state.epochs[self.end] += 1;
+        let watchers = state.watchers[self.end].take();
+        drop(state);
+        self.shared.changed.notify_all();
+        watchers.wake();
+    }
 }

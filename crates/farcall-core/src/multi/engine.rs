@@ -250,19 +250,24 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
     fn call_next(&mut self) {
         let index = self.called;
         self.called += 1;
+        if self.prepared.get(index).is_some_and(|prepared| prepared.omitted) {
+            return;
+        }
         self.outstanding += 1;
         if let Some((hedge, next)) = &mut self.hedge {
             *next = self.wait_point.now() + hedge.after;
         }
         let Some(prepared) = self.prepared.get(index).or(self.prepared.last()) else { return };
         let (binding, member) = (self.members[index].binding(), index as u32);
+        let sending = prepared.sending.as_ref();
         let call = match (&prepared.arguments, self.caller) {
             (Ok(arguments), Caller::Thread) => {
+                let arguments = (&arguments[..], sending);
                 binding.gather(&prepared.procedure, arguments, &self.wait_point, &self.ready, member)
             }
             (Ok(arguments), Caller::Task { within }) => {
                 self.ready.token(member).mark_ready();
-                binding.start_encoded(&prepared.procedure, arguments, within)
+                binding.start_encoded(&prepared.procedure, (arguments, sending), within)
             }
             (Err(why), _) => {
                 self.ready.token(member).mark_ready();

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::stub::{EncodeArguments, Procedure};
-use crate::xdr::{self, Encoder};
+use crate::stub::{EncodeArguments, Procedure, SendStream, Stream};
+use crate::xdr::{self, Decode, Encode, Encoder};
 use crate::{Never, Result};
 
 /// The settings of a group call.
@@ -43,6 +44,10 @@ pub(super) struct Hedge {
 pub struct Prepared<T, E = Never> {
     pub(super) procedure: Cow<'static, Procedure>,
     pub(super) arguments: std::result::Result<Vec<u8>, xdr::Error>,
+    /// The argument that is a stream.
+    pub(super) sending: Option<Arc<dyn SendStream>>,
+    /// The member is not called.
+    pub(super) omitted: bool,
     reply: PhantomData<fn() -> (T, E)>,
 }
 
@@ -58,7 +63,50 @@ impl<T, E> Prepared<T, E> {
     pub fn of(procedure: Cow<'static, Procedure>, encode: EncodeArguments<'_>) -> Self {
         let mut arguments = Vec::new();
         let encoded = encode(&mut Encoder::new(&mut arguments));
-        Prepared { procedure, arguments: encoded.map(|()| arguments), reply: PhantomData }
+        let arguments = encoded.map(|()| arguments);
+        Prepared { procedure, arguments, sending: None, omitted: false, reply: PhantomData }
+    }
+
+    /// Encodes the arguments of a procedure, of which one is a stream.
+    pub fn with_stream<I, F>(
+        procedure: &'static Procedure,
+        encode: EncodeArguments<'_>,
+        stream: Stream<I, F>,
+    ) -> Self
+    where
+        I: Encode + for<'a> Decode<'a> + 'static,
+        F: for<'a> Decode<'a> + Send + 'static,
+    {
+        Prepared { sending: Some(stream.into_argument()), ..Prepared::new(procedure, encode) }
+    }
+
+    /// Leaves a member out of a group call: it is not called. Its outcome is
+    /// [`Outcome::Abandoned`](super::Outcome::Abandoned), with [`Ran::No`](crate::Ran::No).
+    ///
+    /// ```
+    /// # use farcall::multi::Prepared;
+    /// # #[farcall::interface]
+    /// # pub trait Files { fn store(&self, name: &str, content: farcall::Bulk) -> farcall::Result<u64>; }
+    /// # fn send(group: &farcall::Group<FilesClient>, contents: Vec<Option<Vec<u8>>>) {
+    /// let mut contents = contents.into_iter();
+    /// let stored = group.multi_each(|_, _, files| match contents.next().flatten() {
+    ///     Some(content) => files.store("a", farcall::Bulk::from_bytes(content)),
+    ///     None => Prepared::omitted(),
+    /// });
+    /// println!("{:?}", stored.all());
+    /// # }
+    /// ```
+    pub fn omitted() -> Self {
+        static NOTHING: Procedure = Procedure {
+            number: 0,
+            name: "nothing",
+            idempotent: false,
+            blocking: false,
+            uncancelled: false,
+            exchanges: false,
+            deadline: None,
+        };
+        Prepared { omitted: true, ..Prepared::new(&NOTHING, &|_| Ok(())) }
     }
 }
 

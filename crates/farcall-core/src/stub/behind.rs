@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use super::channel::{Call, Channel, PendingCall, Procedure, Reply, Sink};
 use super::dispatch::panicked;
 use super::handlers::Handlers;
+use super::sending::SendStream;
 use crate::context::{self, context, outside};
 use crate::env::{Condition, Env, Time};
 use crate::self_wait::{self, GRACE};
@@ -26,6 +27,8 @@ pub(super) struct Behind {
     channel: Arc<dyn Channel>,
     handlers: Handlers,
     procedure: Procedure,
+    /// Sends the argument that is a stream, if there is one.
+    sending: Option<Arc<dyn SendStream>>,
     until: Option<Time>,
     /// The call that the caller's thread serves, from which this one inherits.
     context: context::Context,
@@ -61,14 +64,14 @@ enum Wish {
 impl Behind {
     pub(super) fn new(
         (channel, handlers): (&Arc<dyn Channel>, &Handlers),
-        procedure: &Procedure,
-        arguments: Vec<u8>,
+        (procedure, arguments, sending): (Procedure, Vec<u8>, Option<Arc<dyn SendStream>>),
         until: Option<Time>,
     ) -> Arc<Behind> {
         Arc::new(Behind {
             channel: channel.clone(),
             handlers: handlers.clone(),
-            procedure: *procedure,
+            procedure,
+            sending,
             until,
             context: context(),
             env: channel.env(),
@@ -140,7 +143,8 @@ impl Behind {
         }
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
         let (procedure, handlers) = (&self.procedure, &self.handlers);
-        let call = Call { procedure, within, encode: &encode, handlers, sending: None, carries: &[] };
+        let sending = self.sending.as_ref();
+        let call = Call { procedure, within, encode: &encode, handlers, sending, carries: &[] };
         // Interceptors are the user's code.
         guard::run(|| start(call)).unwrap_or_else(|panic| Box::new(panicked(panic).but_ran(Ran::No)))
     }
@@ -403,7 +407,7 @@ mod tests {
 
     fn behind(fake: &Arc<Fake>) -> (Arc<Behind>, Box<BehindCall>) {
         let channel: Arc<dyn Channel> = fake.clone();
-        let behind = Behind::new((&channel, &NO_HANDLERS), &PROCEDURE, vec![0; 8], None);
+        let behind = Behind::new((&channel, &NO_HANDLERS), (PROCEDURE, vec![0; 8], None), None);
         (behind.clone(), Box::new(BehindCall(behind)))
     }
 
@@ -459,6 +463,7 @@ mod tests {
         let deadline = Some(Time::from_nanos(7));
         let foreign = context::Incoming {
             key: crate::CallKey { conversation: 1, activity: 0, sequence: 1 },
+            export: 1,
             from: ([127, 0, 0, 1], 9).into(),
             deadline,
             trace: None,

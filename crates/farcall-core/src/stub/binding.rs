@@ -10,9 +10,10 @@ use super::arguments::{EncodeArguments, bad_arguments};
 use super::behind::{Behind, BehindCall};
 use super::channel::{Call, Channel, PendingCall, Procedure, Reply, blocking_result, decode_reply, no_reply};
 use super::handlers::{Handler, Handlers};
-use super::oneway::Oneway;
+use super::oneway::{Oneway, Queue};
 use super::pending::Pending;
 use super::restart::Restart;
+use super::sending::SendStream;
 use super::stream::Stream;
 use crate::env::{Env, Time};
 use crate::wait::{ReadyList, WaitPoint};
@@ -214,13 +215,44 @@ impl Binding {
     /// code.
     #[doc(hidden)]
     pub fn start_in_order<T, E>(&self, procedure: &Procedure, encode: EncodeArguments<'_>) -> Pending<T, E> {
-        let Some(queue) = self.oneway.made() else { return self.start(procedure, encode) };
+        match self.oneway.made() {
+            Some(queue) => self.start_behind(queue, procedure, encode, None),
+            None => self.start(procedure, encode),
+        }
+    }
+
+    /// Starts a call of which one argument is a stream, as [`start_in_order`](Binding::start_in_order) does.
+    #[doc(hidden)]
+    pub fn start_sending_in_order<T, E, I, F>(
+        &self,
+        procedure: &Procedure,
+        encode: EncodeArguments<'_>,
+        stream: Stream<I, F>,
+    ) -> Pending<T, E>
+    where
+        I: Encode + for<'a> Decode<'a> + 'static,
+        F: for<'a> Decode<'a> + Send + 'static,
+    {
+        match self.oneway.made() {
+            Some(queue) => self.start_behind(queue, procedure, encode, Some(stream.into_argument())),
+            None => self.start_sending(procedure, encode, stream),
+        }
+    }
+
+    fn start_behind<T, E>(
+        &self,
+        queue: &Queue,
+        procedure: &Procedure,
+        encode: EncodeArguments<'_>,
+        sending: Option<Arc<dyn SendStream>>,
+    ) -> Pending<T, E> {
         let mut arguments = Vec::new();
         if let Err(why) = encode(&mut Encoder::new(&mut arguments)) {
             return Pending::new(Box::new(bad_arguments(why)));
         }
         let until = until(&**queue.env(), self.deadline(procedure));
-        let behind = Behind::new((&self.channel, &self.handlers), procedure, arguments, until);
+        let call = (*procedure, arguments, sending);
+        let behind = Behind::new((&self.channel, &self.handlers), call, until);
         match queue.put_behind(&behind) {
             Ok(true) => {}
             Ok(false) => behind.begin_here(),
@@ -232,6 +264,23 @@ impl Binding {
     /// Starts a call and returns its handle.
     pub fn start<T, E>(&self, procedure: &Procedure, encode: EncodeArguments<'_>) -> Pending<T, E> {
         Pending::new(self.channel.start(self.prepare(procedure, encode)))
+    }
+
+    /// Starts a call of which one argument is a stream, and returns its handle. Whoever waits for the call or
+    /// polls it sends the stream, if its items are polled; otherwise a thread does.
+    pub fn start_sending<T, E, I, F>(
+        &self,
+        procedure: &Procedure,
+        encode: EncodeArguments<'_>,
+        stream: Stream<I, F>,
+    ) -> Pending<T, E>
+    where
+        I: Encode + for<'a> Decode<'a> + 'static,
+        F: for<'a> Decode<'a> + Send + 'static,
+    {
+        let sending = stream.into_argument();
+        let call = Call { sending: Some(&sending), ..self.prepare(procedure, encode) };
+        Pending::new(self.channel.start(call))
     }
 
     /// Calls a procedure with arguments that are encoded already, and blocks until the call has ended. Takes
@@ -246,37 +295,42 @@ impl Binding {
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
         let call = self.prepare(procedure, &encode);
         blocking_result(|sink| {
-            let slow = procedure.exchanges || call.within.is_some();
+            if procedure.exchanges {
+                // The result may be a stream.
+                return self.channel.start(call).wait(sink);
+            }
+            let slow = call.within.is_some();
             if slow || !self.channel.call_briefly(procedure, arguments, &mut |_| false, sink) {
                 self.channel.call(call, sink);
             }
         })
     }
 
-    /// Starts a call with encoded arguments, for a thread that waits for several calls at `wait_point`. Call
+    /// Starts a call with encoded arguments, and the one that is a stream, for a thread that waits for several calls at `wait_point`. Call
     /// number `member` of `ready` is marked when the started call may have ended.
     pub fn gather(
         &self,
         procedure: &Procedure,
-        arguments: &[u8],
+        (arguments, sending): (&[u8], Option<&Arc<dyn SendStream>>),
         wait_point: &Arc<dyn WaitPoint>,
         ready: &ReadyList,
         member: u32,
     ) -> Box<dyn PendingCall> {
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
-        self.channel.start_at(self.prepare(procedure, &encode), wait_point, ready, member)
+        let call = Call { sending, ..self.prepare(procedure, &encode) };
+        self.channel.start_at(call, wait_point, ready, member)
     }
 
-    /// Starts a call with encoded arguments. The earliest of `within`, the import's and the procedure's
+    /// Starts a call with encoded arguments, and the one that is a stream. The earliest of `within`, the import's and the procedure's
     /// deadline holds.
     pub fn start_encoded(
         &self,
         procedure: &Procedure,
-        arguments: &[u8],
+        (arguments, sending): (&[u8], Option<&Arc<dyn SendStream>>),
         within: Option<Duration>,
     ) -> Box<dyn PendingCall> {
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
-        let mut call = self.prepare(procedure, &encode);
+        let mut call = Call { sending, ..self.prepare(procedure, &encode) };
         call.within = [call.within, within].into_iter().flatten().min();
         self.channel.start(call)
     }

@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 
-use super::stream::Stream;
+use super::stream::{AtEnd, Stream, Until};
 use crate::xdr::Decode;
 use crate::{CallFailed, Error, Kind, Never, Ran};
 
@@ -73,24 +75,8 @@ impl<E> Copied<E> {
 
 impl<E: 'static> Stream<Bytes, E> {
     /// Returns what a reader gives, until its end. If the reader fails, the transfer fails.
-    pub fn from_reader(mut reader: impl Read + Send + 'static) -> Bulk<E> {
-        let mut over = false;
-        Stream::new(std::iter::from_fn(move || {
-            if over {
-                return None;
-            }
-            let mut chunk = vec![0; CHUNK];
-            let item = match read_some(&mut reader, &mut chunk) {
-                Ok(0) => None,
-                Ok(len) => {
-                    chunk.truncate(len);
-                    Some(Ok(chunk.into()))
-                }
-                Err(why) => Some(Err(local("reading", why).into())),
-            };
-            over = !matches!(item, Some(Ok(_)));
-            item
-        }))
+    pub fn from_reader(reader: impl Read + Send + 'static) -> Bulk<E> {
+        Stream::new(chunks(reader))
     }
 
     /// Returns the bytes of a file from `offset` on, at most `quota` of them.
@@ -99,16 +85,80 @@ impl<E: 'static> Stream<Bytes, E> {
     /// When the file cannot be positioned.
     pub fn from_file(mut file: File, offset: u64, quota: u64) -> io::Result<Bulk<E>> {
         file.seek(SeekFrom::Start(offset))?;
-        Ok(Stream::from_reader(file.take(quota)))
+        Ok(Stream::at_hand(chunks(file.take(quota))))
     }
 
     /// Returns bytes of memory.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Bulk<E> {
         let mut bytes = bytes.into();
-        Stream::new(std::iter::from_fn(move || {
+        Stream::at_hand(std::iter::from_fn(move || {
             let len = bytes.len().min(CHUNK);
             (len > 0).then(|| Ok(bytes.split_to(len)))
         }))
+    }
+
+    /// Tells `progress` how many bytes have been handed over to be sent, whenever some are.
+    pub fn with_progress(self, mut progress: impl FnMut(u64) + Send + 'static) -> Bulk<E>
+    where
+        E: for<'a> Decode<'a>,
+    {
+        let mut bytes = 0;
+        self.seen_by(move |chunk| {
+            bytes += chunk.len() as u64;
+            progress(bytes);
+        })
+    }
+
+    /// Has `then` run at the server, in the thread that serves the call, when these bytes, the result of the
+    /// procedure, have been handed over or have arrived, and before the call ends (RPC2's CHECKSIDEEFFECT).
+    /// `then` gets how many bytes were handed over, and why not all were, or why they did not arrive. An error
+    /// that it returns fails the transfer.
+    ///
+    /// ```
+    /// use farcall::{Bulk, Result, Until};
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// #[farcall::interface]
+    /// pub trait Spool {
+    ///     /// Returns the letter, which is removed once it has arrived.
+    ///     fn take(&self) -> Result<Bulk>;
+    /// }
+    ///
+    /// struct Server(Arc<AtomicU64>);
+    /// impl Spool for Server {
+    ///     fn take(&self) -> Result<Bulk> {
+    ///         let arrived = self.0.clone();
+    ///         Ok(Bulk::from_bytes("a letter").then(Until::Arrived, move |bytes, failed| {
+    ///             if failed.is_none() {
+    ///                 arrived.store(bytes, Ordering::Relaxed);
+    ///             }
+    ///             Ok(())
+    ///         }))
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let arrived = Arc::new(AtomicU64::new(0));
+    /// let spool = farcall::stub::local::<dyn Spool>(Arc::new(Server(arrived.clone())));
+    /// spool.take()?.copy_to(&mut std::io::sink(), u64::MAX).done()?;
+    /// assert_eq!(arrived.load(Ordering::Relaxed), 8);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn then(
+        self,
+        until: Until,
+        then: impl FnOnce(u64, Option<&Error<E>>) -> crate::Result<(), E> + Send + 'static,
+    ) -> Bulk<E>
+    where
+        E: for<'a> Decode<'a>,
+    {
+        let bytes = Arc::new(AtomicU64::new(0));
+        let counted = bytes.clone();
+        let run = move |failed: Option<&Error<E>>| then(bytes.load(Relaxed), failed);
+        let counting = self.with_progress(move |bytes| counted.store(bytes, Relaxed));
+        counting.with_end(AtEnd { until, run: Box::new(run) })
     }
 
     /// Writes all bytes to a writer, but no more than `quota`: the transfer fails if there are more.
@@ -174,6 +224,27 @@ impl<E: for<'a> Decode<'a> + std::fmt::Debug + Send + Sync + 'static> Read for S
         self.rest = chunk;
         Ok(len)
     }
+}
+
+/// Returns what a reader gives, part by part. A failure is the last item.
+fn chunks<E>(mut reader: impl Read) -> impl Iterator<Item = crate::Result<Bytes, E>> {
+    let mut over = false;
+    std::iter::from_fn(move || {
+        if over {
+            return None;
+        }
+        let mut chunk = vec![0; CHUNK];
+        let item = match read_some(&mut reader, &mut chunk) {
+            Ok(0) => None,
+            Ok(len) => {
+                chunk.truncate(len);
+                Some(Ok(chunk.into()))
+            }
+            Err(why) => Some(Err(local("reading", why).into())),
+        };
+        over = !matches!(item, Some(Ok(_)));
+        item
+    })
 }
 
 /// Reads once, however often that is interrupted.

@@ -1,5 +1,6 @@
 //! The seam below stubs: a [`Channel`] carries calls, and passes exactly one [`Reply`] of each to its caller.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -63,6 +64,8 @@ pub enum Reply<'a> {
     ResultOf(Decoder<'a>, &'a dyn Origin),
     /// The procedure raised its declared exception, which is encoded here.
     Exception(Decoder<'a>),
+    /// The result is a stream, which the server has begun to send in this call.
+    Stream(Box<dyn OpenCall>),
     /// The call failed.
     Failed(CallFailed),
 }
@@ -86,7 +89,7 @@ impl Reply<'_> {
             Reply::Result(decoder) | Reply::ResultOf(decoder, _) | Reply::Exception(decoder) => {
                 decoder.remaining()
             }
-            Reply::Failed(_) => 0,
+            Reply::Stream(_) | Reply::Failed(_) => 0,
         }
     }
 }
@@ -207,11 +210,24 @@ pub trait OpenCall: Send {
     /// Returns the exchange in which the stream arrives.
     fn stream(&self) -> u32;
 
-    /// Answers the signals that have arrived.
-    fn answer_signals(&mut self);
+    /// Whether the receiver of the stream also sends an argument of the call, a stream whose items are polled.
+    fn sends(&self) -> bool;
+
+    /// Answers the signals that have arrived, and sends what there is of an argument whose items are polled.
+    /// The task is woken when there may be more items.
+    fn attend(&mut self, context: &mut Context<'_>);
 
     /// Blocks until the call has ended.
     fn finish(self: Box<Self>, sink: Sink<'_>);
+
+    /// Passes the reply to the sink if the call has ended. Otherwise the task is woken when it may have ended.
+    fn poll_finish(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()>;
+}
+
+impl fmt::Debug for dyn OpenCall + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenCall").finish_non_exhaustive()
+    }
 }
 
 /// A call that was started. Dropping it cancels the call.
@@ -312,9 +328,35 @@ pub fn decode_reply<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(reply: Reply<'
             let exception = decode_whole(decoder).map_err(|why| bad_result(why, None))?;
             return Err(Error::Declared(exception));
         }
+        Reply::Stream(call) => return decode_stream(call),
         Reply::Failed(why) => return Err(why.into()),
     };
     decode_whole(decoder).map_err(|why| bad_result(why, origin).into())
+}
+
+thread_local! {
+    /// The call whose result is the stream that is being decoded.
+    static OPENED: Cell<Option<Box<dyn OpenCall>>> = const { Cell::new(None) };
+}
+
+/// Returns the stream that a call has begun to bring, as its result.
+#[cold]
+fn decode_stream<T: for<'a> Decode<'a>, E>(call: Box<dyn OpenCall>) -> Result<T, E> {
+    OPENED.set(Some(call));
+    let decoded = decode_whole(Decoder::new(&[]));
+    match take_opened() {
+        None => decoded.map_err(|why| bad_result(why, None).into()),
+        // The type is no stream. Dropping the call cancels it.
+        Some(_) => {
+            let why = CallFailed::new(Kind::BadResult, Ran::Maybe);
+            Err(why.because("the server sends a stream, which the result is not").into())
+        }
+    }
+}
+
+/// Takes the call whose result is the stream that is being decoded, if this is a result.
+pub(super) fn take_opened() -> Option<Box<dyn OpenCall>> {
+    OPENED.take()
 }
 
 fn decode_whole<T: for<'a> Decode<'a>>(mut decoder: Decoder<'_>) -> std::result::Result<T, xdr::Error> {

@@ -3,12 +3,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use super::channel::Sink;
 use super::ended::Ended;
 use super::handlers::{Handled, Handlers, Unwinding};
 use super::scope::SignalId;
-use super::sending::{SendStream, Sent};
+use super::sending::{SendStream, Sent, waker_of};
 use super::signal::{RESUMED, UNCAUGHT, UNWOUND};
 use crate::exchange::{Exchanges, Tail, send_all, take_all, take_exactly};
 use crate::xdr::{Decode, Decoder};
@@ -44,9 +45,9 @@ impl Handling {
     }
 
     /// Opens the exchange of the argument that is a stream, before anything else is opened in the call.
-    pub fn begin(&self, exchanges: &dyn Exchanges) {
+    pub fn begin(&mut self, exchanges: &dyn Exchanges) {
         if let Some(argument) = &self.argument {
-            argument.open(exchanges);
+            self.touched |= argument.open(exchanges);
         }
     }
 
@@ -56,6 +57,10 @@ impl Handling {
     /// # Errors
     /// When this thread must not wait.
     pub fn attend(&mut self, exchanges: &dyn Exchanges, over: &dyn Fn() -> bool) -> Result<(), CallFailed> {
+        let waker = match self.argument.as_ref().filter(|_| self.sends) {
+            Some(argument) => waker_of(&**argument, exchanges),
+            None => Waker::noop().clone(),
+        };
         loop {
             let epoch = exchanges.epoch();
             // What was sent before the end is seen after it.
@@ -64,12 +69,29 @@ impl Handling {
             if is_over || self.stream.is_some() {
                 return Ok(());
             }
-            if let Some(argument) = self.argument.as_ref().filter(|_| self.sends) {
-                self.touched = true;
-                self.sends = argument.send(exchanges, &|| exchanges.epoch() != epoch) != Sent::All;
-            }
+            self.send_some(exchanges, epoch, &mut Context::from_waker(&waker));
             exchanges.wait(epoch)?;
         }
+    }
+
+    /// Answers the signals that have arrived, and sends what there is of an argument whose items are polled.
+    /// The task is woken when there may be more items; the caller watches the exchanges, whose epoch was
+    /// `epoch`.
+    pub fn step(&mut self, exchanges: &dyn Exchanges, epoch: u64, context: &mut Context<'_>) {
+        self.answer_all(exchanges);
+        self.send_some(exchanges, epoch, context);
+    }
+
+    /// Sends items of the argument that is a stream, until something has changed.
+    fn send_some(&mut self, exchanges: &dyn Exchanges, epoch: u64, context: &mut Context<'_>) {
+        let Some(argument) = self.argument.as_ref().filter(|_| self.sends) else { return };
+        self.touched = true;
+        self.sends = argument.send(exchanges, &|| exchanges.epoch() != epoch, context) != Sent::All;
+    }
+
+    /// Whether the thread or task that waits for the call has to send the argument that is a stream.
+    pub fn sends(&self) -> bool {
+        self.sends
     }
 
     /// Takes over the argument that is a stream, for another thread to send.
@@ -77,6 +99,13 @@ impl Handling {
         let taken = self.argument.as_ref().filter(|_| self.sends).cloned();
         (self.sends, self.touched) = (false, self.touched || taken.is_some());
         taken
+    }
+
+    /// Takes over the argument that is a stream, for another thread to send, if an iterator gives its items:
+    /// a task must not wait for that.
+    pub fn take_iterated(&mut self) -> Option<Arc<dyn SendStream>> {
+        let iterated = self.argument.as_ref().is_some_and(|argument| !argument.is_polled());
+        if iterated { self.take_argument() } else { None }
     }
 
     /// Answers all signals that have arrived. The caller holds no lock that receiving needs, because handlers

@@ -9,6 +9,8 @@
 //! is told.
 
 mod asynchronous;
+mod driven;
+mod unpark;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -105,7 +107,10 @@ impl<T: ?Sized> Drop for Local<T> {
 impl<T: ?Sized + Interface> Channel for Local<T> {
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
         if call.procedure.exchanges {
-            return self.start(call).wait(sink);
+            return match self.begin(&call) {
+                Ok(started) => started.wait(sink),
+                Err(why) => sink(Reply::Failed(why)),
+            };
         }
         match encode(&call) {
             Ok(arguments) => execute(&*self.server, call.procedure.number, arguments).deliver(sink),
@@ -114,8 +119,13 @@ impl<T: ?Sized + Interface> Channel for Local<T> {
     }
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
-        match self.begin(&call) {
+        let mut started = match self.begin(&call) {
             Ok(started) => started,
+            Err(why) => return Box::new(why),
+        };
+        let Some((exchanges, handling)) = &mut started.inside else { return started };
+        match send_iterated(exchanges, handling) {
+            Ok(()) => started,
             Err(why) => Box::new(why),
         }
     }
@@ -168,8 +178,8 @@ impl<T: ?Sized + Interface> Local<T> {
         });
         let queued = job.clone();
         let overloaded = CallFailed::new(Kind::Overloaded, Ran::No);
-        let inside = caller.map(|caller| (Arc::new(caller), Handling::new(call.handlers, call.sending)));
-        if let Some((caller, handling)) = &inside {
+        let mut inside = caller.map(|caller| (Arc::new(caller), Handling::new(call.handlers, call.sending)));
+        if let Some((caller, handling)) = &mut inside {
             handling.begin(&**caller);
         }
         let submitted = match &inside {
@@ -182,6 +192,13 @@ impl<T: ?Sized + Interface> Local<T> {
             Err(Refused::NoThread(why)) => Err(overloaded.caused_by(why)),
         }
     }
+}
+
+/// Has a thread send the argument of a started call that is a stream of an iterator.
+fn send_iterated(exchanges: &Arc<LocalExchanges>, handling: &mut Handling) -> Result<(), CallFailed> {
+    let Some(sending) = handling.take_iterated() else { return Ok(()) };
+    let sent = send_beside(&System, exchanges.clone(), sending);
+    sent.map_err(|why| CallFailed::local("starting a thread", why).but_ran(Ran::Maybe))
 }
 
 /// Runs a call in a thread of its own: it may wait for its caller, whatever else runs.
@@ -337,6 +354,26 @@ impl<T: ?Sized + Interface> Started<T> {
         self.inside.as_ref()?.1.stream
     }
 
+    /// Goes on to the end of the call, now that its stream has ended.
+    fn forget_stream(&mut self) {
+        if let Some((_, handling)) = &mut self.inside {
+            handling.stream = None;
+        }
+    }
+
+    /// Gives the call to the sink if its result is a stream which the server has begun to send. Returns whether
+    /// it did.
+    fn give_stream(&mut self, sink: Sink<'_>) -> bool {
+        if self.stream().is_none() {
+            return false;
+        }
+        let (job, inside) = (self.job.clone(), self.inside.take());
+        // The stream has the call from now on: the drop of this handle cancels nothing.
+        self.detached = true;
+        sink(Reply::Stream(Box::new(Started { job, inside, detached: false })));
+        true
+    }
+
     /// Gives the outcome of the call, unless a handler has unwound it.
     fn deliver(&mut self, ended: Ended, sink: Sink<'_>) {
         let unwound = self.inside.as_mut().is_some_and(|(_, handling)| handling.leave(sink));
@@ -351,6 +388,9 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
         if self.inside.is_some() {
             if let Err(why) = self.wait_inside() {
                 return sink(Reply::Failed(why.but_ran(Ran::Maybe)));
+            }
+            if self.give_stream(sink) {
+                return;
             }
             let ended = lock(&self.job.progress).take();
             return ended.into_iter().for_each(|ended| self.deliver(ended, sink));
@@ -371,8 +411,13 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
 
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
         if let Some((exchanges, handling)) = &mut self.inside {
-            exchanges.watch(context.waker());
-            handling.answer_all(&**exchanges);
+            let epoch = exchanges.epoch();
+            handling.step(&**exchanges, epoch, context);
+            if handling.stream.is_some() {
+                self.give_stream(sink);
+                return Poll::Ready(());
+            }
+            exchanges.watch(0, epoch, context.waker());
         }
         let mut progress = lock(&self.job.progress);
         let Some(ended) = progress.take() else {
@@ -399,6 +444,10 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
     }
 
     fn detach(mut self: Box<Self>) {
+        // Nobody sends the rest of an argument, so the call cannot go on.
+        if OpenCall::sends(&*self) {
+            return;
+        }
         self.detached = true;
         // Nobody answers signals any more.
         self.inside.iter().for_each(|(exchanges, _)| exchanges.end_all());
@@ -414,17 +463,24 @@ impl<T: ?Sized + Interface> OpenCall for Started<T> {
         self.stream().expect("the server has begun to send the stream")
     }
 
-    fn answer_signals(&mut self) {
+    fn sends(&self) -> bool {
+        self.inside.as_ref().is_some_and(|(_, handling)| handling.sends())
+    }
+
+    fn attend(&mut self, context: &mut Context<'_>) {
         if let Some((exchanges, handling)) = &mut self.inside {
-            handling.answer_all(&**exchanges);
+            handling.step(&**exchanges, exchanges.epoch(), context);
         }
     }
 
     fn finish(mut self: Box<Self>, sink: Sink<'_>) {
-        if let Some((_, handling)) = &mut self.inside {
-            handling.stream = None;
-        }
+        self.forget_stream();
         PendingCall::wait(self, sink);
+    }
+
+    fn poll_finish(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        self.forget_stream();
+        PendingCall::poll(self, context, sink)
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::binding::Binding;
+use super::handlers::Handler;
 
 /// The members of a group at one time, in order.
 #[derive(Clone)]
@@ -44,6 +45,18 @@ impl Members {
     /// Returns a group's members, in this order.
     pub fn new(members: Vec<Member>) -> Members {
         Members(members.into())
+    }
+
+    /// Returns the same members, each with a handler of its own for the signals of its calls. `handler` makes
+    /// it of the member's name. Called by generated stubs.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn catching<H: Handler>(&self, handler: impl Fn(&str) -> H) -> Members {
+        let catching = |member: &Member| Member {
+            name: member.name.clone(),
+            binding: member.binding.catching(handler(&member.name)),
+        };
+        Members(self.iter().map(catching).collect())
     }
 
     /// Returns the least number of members that is more than half of them.

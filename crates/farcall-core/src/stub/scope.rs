@@ -2,9 +2,12 @@
 //! whether its caller has unwound it.
 
 use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use super::dispatch::Dispatched;
+use super::dispatch::{AsyncDispatched, Dispatched};
 use crate::exchange::Exchanges;
 use crate::{CallFailed, Kind, Ran, context, idl};
 
@@ -46,9 +49,15 @@ struct Scope {
     exchanges: Option<Arc<dyn Exchanges>>,
     /// Why the call is to end, once its caller has unwound it.
     unwound: Option<CallFailed>,
+    /// Whether the call is executed as a future, which must not block its thread.
+    is_task: bool,
 }
 
 impl Scope {
+    fn new(signals: &'static [Signal], is_task: bool) -> Scope {
+        Scope { signals, exchanges: None, unwound: None, is_task }
+    }
+
     /// Returns the exchanges of the call, if its carrier has any.
     fn exchanges(&mut self) -> Option<Arc<dyn Exchanges>> {
         if self.exchanges.is_none() {
@@ -68,11 +77,40 @@ thread_local! {
 /// Executes a call of an interface with signals or streams. A call that was unwound fails as
 /// [`Kind::Unwound`], whatever its procedure returned. Called by generated server-stubs.
 pub fn serving(signals: &'static [Signal], dispatch: impl FnOnce() -> Dispatched) -> Dispatched {
-    let guard = Guard(SCOPE.replace(Some(Scope { signals, exchanges: None, unwound: None })));
+    let guard = Guard(SCOPE.replace(Some(Scope::new(signals, false))));
     let dispatched = dispatch();
     let unwound = SCOPE.with_borrow_mut(|scope| scope.as_mut().and_then(|scope| scope.unwound.take()));
     drop(guard);
     unwound.map_or(dispatched, Dispatched::Failed)
+}
+
+/// Executes a call of an interface with signals or streams as a future, as [`serving`] does. Called by
+/// generated server-stubs.
+pub fn serving_task(signals: &'static [Signal], future: AsyncDispatched) -> AsyncDispatched {
+    Box::pin(ServingTask { scope: Some(Scope::new(signals, true)), future })
+}
+
+struct ServingTask {
+    /// `None` while the future is polled.
+    scope: Option<Scope>,
+    future: AsyncDispatched,
+}
+
+impl Future for ServingTask {
+    type Output = (Dispatched, Vec<u8>);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let guard = Guard(SCOPE.replace(self.scope.take()));
+        let polled = self.future.as_mut().poll(context);
+        let scope = SCOPE.take();
+        drop(guard);
+        let Poll::Ready(ended) = polled else {
+            self.scope = scope;
+            return Poll::Pending;
+        };
+        let unwound = scope.and_then(|scope| scope.unwound);
+        Poll::Ready(unwound.map_or(ended, |why| (Dispatched::Failed(why), Vec::new())))
+    }
 }
 
 /// Restores the scope of the call that the thread served before.
@@ -85,16 +123,19 @@ impl Drop for Guard {
 }
 
 /// Returns the exchanges of the call that this thread serves, in which it may raise a signal of this
-/// identity.
+/// identity. `blocks` says whether the thread would wait for the answer.
 ///
 /// # Errors
 /// When no call is served that may raise it, or the call was unwound already.
-pub(super) fn exchanges_for(signal: SignalId) -> Result<Arc<dyn Exchanges>, CallFailed> {
+pub(super) fn exchanges_for(signal: SignalId, blocks: bool) -> Result<Arc<dyn Exchanges>, CallFailed> {
     let not = |why: &'static str| CallFailed::new(Kind::Unwound, Ran::Yes).because(why);
     SCOPE.with_borrow_mut(|scope| {
         let scope = scope.as_mut().ok_or_else(|| not("this thread serves no call that may raise signals"))?;
         if !scope.signals.iter().any(|declared| declared.id == signal) {
             return Err(not("the interface of the call that is served does not declare the signal"));
+        }
+        if blocks && scope.is_task {
+            return Err(not("an async procedure awaits its signals (`…AsyncSignals`)"));
         }
         if let Some(why) = &scope.unwound {
             return Err(why.clone());

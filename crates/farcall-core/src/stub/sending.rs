@@ -1,17 +1,16 @@
 //! Sends a stream in an exchange of a call: its items, encoded, one behind the other.
 
 use std::sync::{Arc, Mutex, TryLockError};
+use std::task::{Context, Poll, Waker};
 
+use super::items::Items;
 use crate::env::Env;
 use crate::exchange::{Exchanges, Tail};
 use crate::xdr::{self, Encode, Encoder};
-use crate::{CallFailed, Error, Kind, Ran, Result, lock};
+use crate::{CallFailed, Error, Kind, Ran, lock};
 
 /// The exchange of a call's one argument that is a stream: the first that a client opens.
 pub(crate) const ARGUMENT: u32 = 1;
-
-/// The items of a stream that is made here.
-pub(super) type Items<T, E> = Box<dyn Iterator<Item = Result<T, E>> + Send>;
 
 /// Encodes the argument of a call that is a stream: the number of its exchange. Called by generated code.
 #[doc(hidden)]
@@ -21,30 +20,83 @@ pub fn encode_stream(e: &mut Encoder<'_>) -> std::result::Result<(), xdr::Error>
 
 /// Sends a stream that is an argument of a call, while the caller waits for the call.
 pub trait SendStream: Send + Sync {
-    /// Opens the stream's exchange, the first of the call. Called once.
-    fn open(&self, exchanges: &dyn Exchanges);
+    /// Opens the stream's exchange, the first of the call. Returns whether that was done with the call, so
+    /// that a part of the stream may have been sent.
+    fn open(&self, exchanges: &dyn Exchanges) -> bool;
 
-    /// Sends items until the stream has ended, the receiver has no room, or `pause` returns true. If the
-    /// iterator of the stream ends by an error, gives up the call.
-    fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent;
+    /// Encodes the first items if they are at hand. Returns whether there are any, which are to be sent with
+    /// the call by [`SendStream::send_first`].
+    fn gather(&self) -> bool;
+
+    /// Has a call that is started send what was gathered, as much as there is room for, and opens the
+    /// stream's exchange by that. `send` sends bytes in it as [`Exchanges::send`] does.
+    fn send_first(&self, send: &mut dyn FnMut(&[u8], Tail) -> Option<usize>);
+
+    /// Whether the items are polled, so that a task can send them.
+    fn is_polled(&self) -> bool;
+
+    /// Sends items until the stream has ended, the receiver has no room, there is no item yet, or `pause`
+    /// returns true. If the stream ends by an error, gives up the call.
+    fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool, context: &mut Context<'_>) -> Sent;
 
     /// Returns, once, why the stream ended by an error. Does not wait for a thread that sends the stream.
     fn take_failure(&self) -> Option<CallFailed>;
 }
 
-impl<T: Encode, E: Send> SendStream for Mutex<Sending<T, E>> {
-    fn open(&self, exchanges: &dyn Exchanges) {
+/// The argument of a call that is a stream.
+pub(super) struct Argument<T, E> {
+    is_polled: bool,
+    sending: Mutex<Sending<T, E>>,
+}
+
+impl<T, E> Argument<T, E> {
+    pub fn new(items: Items<T, E>) -> Argument<T, E>
+    where
+        T: Encode,
+    {
+        let is_polled = items.is_polled();
+        Argument { is_polled, sending: Mutex::new(Sending::new(items, ARGUMENT, Vec::new())) }
+    }
+}
+
+impl<T: Encode, E: Send> SendStream for Argument<T, E> {
+    fn open(&self, exchanges: &dyn Exchanges) -> bool {
+        if lock(&self.sending).opened {
+            return true;
+        }
         let opened = exchanges.open();
         debug_assert!(opened.is_none_or(|number| number == ARGUMENT), "the first exchange of the call");
+        false
     }
 
-    fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent {
-        let mut sending = lock(self);
-        let sent = sending.send(exchanges, pause);
+    fn gather(&self) -> bool {
+        let mut sending = lock(&self.sending);
+        sending.gather();
+        sending.sent < sending.bytes.len() || sending.ended
+    }
+
+    fn send_first(&self, send: &mut dyn FnMut(&[u8], Tail) -> Option<usize>) {
+        let mut sending = lock(&self.sending);
+        sending.opened = true;
+        // An argument that ends by an error must not look as if it were complete.
+        let tail = if sending.ended && sending.error.is_none() { Tail::End } else { Tail::More };
+        let sent = send(&sending.bytes[sending.sent..], tail);
+        // If nothing was sent because the call is over, sending on finds that out.
+        sending.sent += sent.unwrap_or(0);
+        sending.told_end = tail == Tail::End && sent.is_some() && sending.sent == sending.bytes.len();
+    }
+
+    fn is_polled(&self) -> bool {
+        self.is_polled
+    }
+
+    fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool, context: &mut Context<'_>) -> Sent {
+        let mut sending = lock(&self.sending);
+        let sent = sending.send(exchanges, pause, context);
         let failed = sending.error.is_some();
         let unneeded = if sent == Sent::All { sending.items.take() } else { None };
         drop(sending);
-        // The drop of an iterator is the user's code.
+        // The drop of items is the user's code.
         drop(unneeded);
         if failed {
             exchanges.give_up();
@@ -53,12 +105,12 @@ impl<T: Encode, E: Send> SendStream for Mutex<Sending<T, E>> {
     }
 
     fn take_failure(&self) -> Option<CallFailed> {
-        let mut sending = match self.try_lock() {
+        let mut sending = match self.sending.try_lock() {
             Ok(sending) => sending,
             // Another thread waits for the iterator, perhaps for ever. So the stream has not failed.
             Err(TryLockError::WouldBlock) => return None,
             Err(TryLockError::Poisoned(poisoned)) => {
-                self.clear_poison();
+                self.sending.clear_poison();
                 let mut sending = poisoned.into_inner();
                 let why = CallFailed::new(Kind::BadArguments, Ran::Maybe);
                 sending.error = Some(why.because("the iterator of a stream panicked").into());
@@ -89,70 +141,150 @@ pub(crate) struct Sending<T, E> {
     pub error: Option<Error<E>>,
     /// The call was given up, or the receiver takes no more.
     pub cut: bool,
+    /// Items are at hand, and the first ones are to be sent together.
+    gathers: bool,
+    /// The exchange of an argument has been opened with its call.
+    opened: bool,
+    /// The end has been sent.
+    told_end: bool,
+    /// The end is not to be sent yet.
+    pub holds_end: bool,
 }
 
+/// As many bytes of items that are at hand are gathered before the first ones are sent.
+const MAX_GATHERED: usize = 1024;
+
 /// Whether there is more to send of a stream.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// Everything was sent, or the receiver takes no more.
     All,
-    /// The receiver has no room for the rest, or the sender pauses.
+    /// The receiver has no room for the rest, there is no item yet, or the sender pauses.
     Part,
 }
 
 impl<T: Encode, E> Sending<T, E> {
     /// Prepares to send a stream in an exchange, behind `head`.
     pub fn new(items: Items<T, E>, exchange: u32, head: Vec<u8>) -> Sending<T, E> {
-        let items = Some(items);
-        Sending { items, exchange, bytes: head, sent: 0, ended: false, error: None, cut: false }
+        let gathers = items.is_at_hand();
+        Sending {
+            items: Some(items),
+            exchange,
+            bytes: head,
+            sent: 0,
+            ended: false,
+            error: None,
+            cut: false,
+            gathers,
+            opened: false,
+            told_end: false,
+            holds_end: false,
+        }
     }
 
-    /// Sends items until the stream has ended, the receiver has no room, or `pause` returns true.
-    pub fn send(&mut self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent {
+    /// Encodes the first items if they are at hand.
+    fn gather(&mut self) {
+        if !std::mem::take(&mut self.gathers) {
+            return;
+        }
+        let mut context = Context::from_waker(Waker::noop());
+        while !self.ended && self.bytes.len() < MAX_GATHERED && self.encode_next(&mut context) {}
+    }
+
+    /// Returns the exchange in which the stream is sent.
+    pub fn exchange(&self) -> u32 {
+        self.exchange
+    }
+
+    /// Returns what the thread polls the items with: a waker that ends its waits, if the items are polled.
+    pub fn waker(&self, exchanges: &dyn Exchanges) -> Waker {
+        match self.items.as_ref().is_some_and(Items::is_polled) {
+            true => exchanges.nudge(),
+            false => Waker::noop().clone(),
+        }
+    }
+
+    /// Sends items until the stream has ended, the receiver has no room, there is no item yet, or `pause`
+    /// returns true. The task of `context` is woken when there may be an item.
+    pub fn send(
+        &mut self,
+        exchanges: &dyn Exchanges,
+        pause: &dyn Fn() -> bool,
+        context: &mut Context<'_>,
+    ) -> Sent {
+        self.gather();
         loop {
-            if self.ended {
-                // An argument that ends by an error must not look as if it were complete.
-                if self.exchange == ARGUMENT && self.error.is_some() {
-                    return Sent::All;
-                }
+            if self.told_end {
+                return Sent::All;
+            }
+            // An argument that ends by an error must not look as if it were complete.
+            let torn = self.exchange == ARGUMENT && self.error.is_some();
+            let ends = self.ended && !torn;
+            if ends {
                 match exchanges.flush(self.exchange) {
                     Some(true) => {}
                     Some(false) => return Sent::Part,
                     None => return self.cut(),
                 }
             }
-            let tail = if self.ended { Tail::End } else { Tail::More };
-            if self.ended || self.sent < self.bytes.len() {
-                let Some(sent) = exchanges.send(self.exchange, &self.bytes[self.sent..], tail) else {
-                    return self.cut();
+            let ends = ends && !self.holds_end;
+            let rest = &self.bytes[self.sent..];
+            if ends || !rest.is_empty() {
+                let sent = match ends {
+                    false => exchanges.send(self.exchange, rest, Tail::More),
+                    true if self.exchange == ARGUMENT => exchanges.send(self.exchange, rest, Tail::End),
+                    true => exchanges.send_before_result(self.exchange, rest),
                 };
+                let Some(sent) = sent else { return self.cut() };
                 self.sent += sent;
                 if self.sent < self.bytes.len() {
                     return Sent::Part;
                 }
+                self.told_end = ends;
             }
             if self.ended {
                 return Sent::All;
             }
-            if pause() {
+            if pause() || !self.next_item(context) {
                 return Sent::Part;
             }
-            (self.sent, self.ended) = (0, true);
-            self.bytes.clear();
-            match self.items.as_mut().and_then(Iterator::next) {
-                None => {}
-                Some(Ok(item)) => match encode_item(&item, &mut self.bytes) {
-                    Ok(()) => self.ended = false,
-                    Err(why) => {
-                        self.bytes.clear();
-                        let kind =
-                            if self.exchange == ARGUMENT { Kind::BadArguments } else { Kind::BadResult };
-                        self.error = Some(CallFailed::new(kind, Ran::Yes).caused_by(why).into());
-                    }
-                },
-                Some(Err(why)) => self.error = Some(why),
-            }
         }
+    }
+
+    /// Encodes the next item in place of those that were sent. Returns false if there is no item yet.
+    fn next_item(&mut self, context: &mut Context<'_>) -> bool {
+        self.sent = 0;
+        self.bytes.clear();
+        let is_there = self.encode_next(context);
+        if !is_there {
+            // It may take days until there is an item.
+            self.bytes = Vec::new();
+        }
+        is_there
+    }
+
+    /// Encodes the next item behind those that are encoded, or notes that there are no more. Returns false if
+    /// there is no item yet.
+    fn encode_next(&mut self, context: &mut Context<'_>) -> bool {
+        let polled = match &mut self.items {
+            Some(items) => items.poll(context),
+            None => Poll::Ready(None),
+        };
+        let Poll::Ready(next) = polled else { return false };
+        let before = self.bytes.len();
+        match next {
+            None => self.ended = true,
+            Some(Ok(item)) => {
+                if let Err(why) = encode_item(&item, &mut self.bytes) {
+                    self.bytes.truncate(before);
+                    let kind = if self.exchange == ARGUMENT { Kind::BadArguments } else { Kind::BadResult };
+                    (self.error, self.ended) =
+                        (Some(CallFailed::new(kind, Ran::Yes).caused_by(why).into()), true);
+                }
+            }
+            Some(Err(why)) => (self.error, self.ended) = (Some(why), true),
+        }
+        true
     }
 
     fn cut(&mut self) -> Sent {
@@ -162,15 +294,15 @@ impl<T: Encode, E> Sending<T, E> {
 }
 
 fn encode_item<T: Encode>(item: &T, bytes: &mut Vec<u8>) -> std::result::Result<(), xdr::Error> {
+    let begin = bytes.len();
     bytes.extend_from_slice(&[0; 4]);
     item.encode(&mut Encoder::new(bytes))?;
-    let len = (bytes.len() - 4) as u32;
-    bytes[..4].copy_from_slice(&len.to_be_bytes());
+    let len = (bytes.len() - begin - 4) as u32;
+    bytes[begin..begin + 4].copy_from_slice(&len.to_be_bytes());
     Ok(())
 }
 
-/// Has a thread send the argument of a call that is a stream, while the caller takes the stream that is the
-/// result.
+/// Has a thread send the argument of a call that is a stream, while the caller does something else.
 pub fn send_beside(
     env: &dyn Env,
     exchanges: Arc<dyn Exchanges>,
@@ -187,16 +319,25 @@ pub fn send_beside(
         }
     }
     let mut unless_sent = UnlessSent(exchanges, false);
-    let run = move || loop {
-        let exchanges = &unless_sent.0;
-        let epoch = exchanges.epoch();
-        if sending.send(&**exchanges, &|| false) == Sent::All {
-            unless_sent.1 = true;
-            return;
-        }
-        if exchanges.wait(epoch).is_err() {
-            return;
+    let run = move || {
+        let waker = waker_of(&*sending, &*unless_sent.0);
+        loop {
+            let exchanges = &unless_sent.0;
+            let epoch = exchanges.epoch();
+            let sent = sending.send(&**exchanges, &|| false, &mut Context::from_waker(&waker));
+            if sent == Sent::All {
+                unless_sent.1 = true;
+                return;
+            }
+            if exchanges.wait(epoch).is_err() {
+                return;
+            }
         }
     };
     env.spawn("farcall-stream", Box::new(run))
+}
+
+/// Returns what a thread that waits in these exchanges polls the items with.
+pub(super) fn waker_of(sending: &dyn SendStream, exchanges: &dyn Exchanges) -> Waker {
+    if sending.is_polled() { exchanges.nudge() } else { Waker::noop().clone() }
 }

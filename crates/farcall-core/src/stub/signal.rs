@@ -2,10 +2,11 @@
 //! (Birrell & Nelson 1984, section 3.4).
 
 use std::fmt;
+use std::future::Future;
 
 use super::arguments::EncodeArguments;
 use super::scope::{self, Signal, SignalId};
-use crate::exchange::{Exchanges, Tail, over, send_all, take_all};
+use crate::exchange::{Exchanges, Tail, over, send_all, send_all_later, take_all, take_all_later};
 use crate::xdr::{self, Decode, Encode, Encoder};
 use crate::{CallFailed, Error, Kind, Ran};
 
@@ -57,10 +58,32 @@ impl From<Unwound> for CallFailed {
 /// # Errors
 /// When the caller unwinds the call, or nobody catches the signal, or the call has been given up.
 pub fn raise<T: for<'a> Decode<'a>>(signal: &Signal, encode: EncodeArguments<'_>) -> Result<T, Unwound> {
+    let arguments = encoded(encode).map_err(Unwound)?;
+    decoded(pass_on(signal.id, &arguments))
+}
+
+/// Raises a signal in the call that this task serves, and waits for the caller's answer without a thread.
+/// Called by generated code.
+///
+/// # Errors
+/// When the caller unwinds the call, or nobody catches the signal, or the call has been given up.
+pub fn raise_later<T: for<'a> Decode<'a>>(
+    signal: &'static Signal,
+    encode: EncodeArguments<'_>,
+) -> impl Future<Output = Result<T, Unwound>> + Send + use<T> {
+    let arguments = encoded(encode);
+    async move { decoded(ask_later(signal.id, arguments).await) }
+}
+
+fn encoded(encode: EncodeArguments<'_>) -> Result<Vec<u8>, CallFailed> {
     let mut arguments = Vec::new();
     encode(&mut Encoder::new(&mut arguments))
-        .map_err(|why| Unwound(CallFailed::new(Kind::BadArguments, Ran::Yes).caused_by(why)))?;
-    let value = pass_on(signal.id, &arguments).map_err(Unwound)?;
+        .map_err(|why| CallFailed::new(Kind::BadArguments, Ran::Yes).caused_by(why))?;
+    Ok(arguments)
+}
+
+fn decoded<T: for<'a> Decode<'a>>(value: Result<Vec<u8>, CallFailed>) -> Result<T, Unwound> {
+    let value = value.map_err(Unwound)?;
     xdr::from_slice(&value).map_err(|why| Unwound(CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why)))
 }
 
@@ -70,8 +93,43 @@ pub fn raise<T: for<'a> Decode<'a>>(signal: &Signal, encode: EncodeArguments<'_>
 /// # Errors
 /// When the caller unwinds the call, or nobody catches the signal, or the call has been given up.
 pub(super) fn pass_on(signal: SignalId, arguments: &[u8]) -> Result<Vec<u8>, CallFailed> {
-    let exchanges = scope::exchanges_for(signal)?;
-    let answer = ask(&*exchanges, signal, arguments)?;
+    let exchanges = scope::exchanges_for(signal, true)?;
+    let (exchange, question) = begin(&*exchanges, signal, arguments)?;
+    let unless_over = StopUnlessOver(&*exchanges, exchange);
+    send_all(&*exchanges, exchange, &question, Tail::Question)?;
+    let answer = take_all(&*exchanges, exchange)?;
+    std::mem::forget(unless_over);
+    resumed(signal, answer)
+}
+
+/// Raises a signal as [`pass_on`] does, in the call that this task serves.
+async fn ask_later(signal: SignalId, arguments: Result<Vec<u8>, CallFailed>) -> Result<Vec<u8>, CallFailed> {
+    let exchanges = scope::exchanges_for(signal, false)?;
+    let (exchange, question) = begin(&*exchanges, signal, &arguments?)?;
+    // A task that is dropped takes the answer no more.
+    let unless_over = StopUnlessOver(&*exchanges, exchange);
+    send_all_later(&*exchanges, exchange, &question, Tail::Question).await?;
+    let answer = take_all_later(&*exchanges, exchange).await?;
+    std::mem::forget(unless_over);
+    resumed(signal, answer)
+}
+
+/// Opens an exchange for a signal. Returns its number and the question.
+fn begin(
+    exchanges: &dyn Exchanges,
+    signal: SignalId,
+    arguments: &[u8],
+) -> Result<(u32, Vec<u8>), CallFailed> {
+    let exchange = exchanges.open().ok_or_else(over)?;
+    let mut question = Vec::with_capacity(16 + arguments.len());
+    let head = (signal.name, signal.types).encode(&mut Encoder::new(&mut question));
+    debug_assert!(head.is_ok(), "two integers");
+    question.extend_from_slice(arguments);
+    Ok((exchange, question))
+}
+
+/// Returns the value of an answer that resumes the procedure.
+fn resumed(signal: SignalId, answer: Vec<u8>) -> Result<Vec<u8>, CallFailed> {
     match answer.split_first_chunk().map(|(head, value)| (u32::from_be_bytes(*head), value)) {
         Some((RESUMED, value)) => Ok(value.to_vec()),
         Some((UNWOUND, _)) => Err(scope::unwind(signal, "the caller has unwound the call")),
@@ -79,17 +137,11 @@ pub(super) fn pass_on(signal: SignalId, arguments: &[u8]) -> Result<Vec<u8>, Cal
     }
 }
 
-/// Sends the question of a signal, and returns the answer.
-fn ask(exchanges: &dyn Exchanges, signal: SignalId, arguments: &[u8]) -> Result<Vec<u8>, CallFailed> {
-    let exchange = exchanges.open().ok_or_else(over)?;
-    let mut question = Vec::with_capacity(16 + arguments.len());
-    let head = (signal.name, signal.types).encode(&mut Encoder::new(&mut question));
-    debug_assert!(head.is_ok(), "two integers");
-    question.extend_from_slice(arguments);
-    send_all(exchanges, exchange, &question, Tail::Question)?;
-    let answer = take_all(exchanges, exchange);
-    if answer.is_err() {
-        exchanges.stop(exchange);
+/// Stops an exchange whose answer was not taken.
+struct StopUnlessOver<'a>(&'a dyn Exchanges, u32);
+
+impl Drop for StopUnlessOver<'_> {
+    fn drop(&mut self) {
+        self.0.stop(self.1);
     }
-    answer
 }

@@ -11,7 +11,7 @@ pub(super) fn generate(source: &Source) -> TokenStream {
     let asynchronous = format_ident!("{name}Async");
     let server = format_ident!("{name}AsyncServer");
     let methods = procedures.iter().map(method);
-    let arms = procedures.iter().map(|procedure| arm(source, procedure));
+    let dispatch = dispatch(source);
     let about = format!(
         " [`{name}`] for a server written with `async fn`: implement it, and export a [`{server}`].\n\n\
          Callers cannot tell the difference."
@@ -49,17 +49,32 @@ pub(super) fn generate(source: &Source) -> TokenStream {
                 __procedure: u32,
                 __packet: ::std::vec::Vec<u8>,
             ) -> #farcall::stub::AsyncDispatched {
-                ::std::boxed::Box::pin(async move {
-                    let mut __reply = ::std::vec::Vec::new();
-                    let mut __arguments = #farcall::xdr::Decoder::new(&__packet);
-                    let __dispatched = match __procedure {
-                        #(#arms)*
-                        _ => #farcall::stub::Dispatched::NoSuchProcedure,
-                    };
-                    (__dispatched, __reply)
-                })
+                #dispatch
             }
         }
+    }
+}
+
+/// Generates the body of `dispatch`. Where there are signals or streams, it notes which signals may be raised.
+fn dispatch(source: &Source) -> TokenStream {
+    let Source { farcall, name, .. } = source;
+    let arms = source.procedures.iter().map(|procedure| arm(source, procedure));
+    let future = quote! {
+        ::std::boxed::Box::pin(async move {
+            let mut __reply = ::std::vec::Vec::new();
+            let mut __arguments = #farcall::xdr::Decoder::new(&__packet);
+            let __dispatched = match __procedure {
+                #(#arms)*
+                _ => #farcall::stub::Dispatched::NoSuchProcedure,
+            };
+            (__dispatched, __reply)
+        })
+    };
+    match source.has_exchanges() {
+        false => future,
+        true => quote! {
+            #farcall::stub::serving_task(<dyn #name as #farcall::stub::Interface>::signals(), #future)
+        },
     }
 }
 
@@ -88,11 +103,17 @@ fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
     let decode = procedure.decode(source);
     let names = procedure.names();
     let passed = procedure.passed();
+    let reply = match procedure.result_stream() {
+        Some(_) => quote!(#farcall::stub::serve_stream_later(&mut __reply, __outcome).await),
+        None => quote! {
+            #farcall::stub::reply::<#answer>(&mut #farcall::xdr::Encoder::new(&mut __reply), __outcome)
+        },
+    };
     quote! {
         #number => match #farcall::stub::arguments(&mut __arguments, #decode) {
             ::core::result::Result::Ok(#names) => {
                 let __outcome = <S as #asynchronous>::#name(&self.0, #passed).await;
-                #farcall::stub::reply::<#answer>(&mut #farcall::xdr::Encoder::new(&mut __reply), __outcome)
+                #reply
             }
             ::core::result::Result::Err(__why) => #farcall::stub::Dispatched::BadArguments(__why),
         },

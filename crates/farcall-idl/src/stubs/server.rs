@@ -96,9 +96,9 @@ fn dispatch(source: &Source) -> TokenStream {
             _ => #farcall::stub::Dispatched::NoSuchProcedure,
         }
     };
-    match source.signals.is_empty() && !source.procedures.iter().any(Procedure::has_streams) {
-        true => body,
-        false => quote! {
+    match source.has_exchanges() {
+        false => body,
+        true => quote! {
             #farcall::stub::serving(<Self as #farcall::stub::Interface>::signals(), || #body)
         },
     }

@@ -13,9 +13,11 @@ pub(super) fn generate(source: &Source) -> Option<TokenStream> {
         return None;
     }
     let raises = raises(source);
+    let awaited = source.asynchronous.then(|| awaited(source));
     let handler = handler(source);
     Some(quote! {
         #raises
+        #awaited
         #handler
     })
 }
@@ -42,6 +44,22 @@ pub(super) fn catching(source: &Source) -> Option<TokenStream> {
     })
 }
 
+/// Generates `StoreMulti::catching`, unless no signals are declared.
+pub(super) fn catching_each(source: &Source) -> Option<TokenStream> {
+    if source.signals.is_empty() {
+        return None;
+    }
+    let (handler, adapter) = (source.handler_name(), adapter_name(source));
+    Some(quote! {
+        /// Returns the same group with a handler for each member, which answers the signals raised in the
+        /// member's calls. `handler` makes it of the member's name.
+        #[must_use = "the group that it is called on keeps its own handlers"]
+        pub fn catching<H: #handler>(&self, handler: impl ::core::ops::Fn(&str) -> H) -> Self {
+            Self { members: self.members.catching(|member| #adapter(handler(member))), ..*self }
+        }
+    })
+}
+
 fn adapter_name(source: &Source) -> Ident {
     format_ident!("__{}Handling", source.name)
 }
@@ -64,6 +82,41 @@ fn raises(source: &Source) -> TokenStream {
             /// When the caller unwinds the call, or nobody catches the signal.
             pub fn #signal_name(#parameters) -> ::core::result::Result<#result, #farcall::Unwound> {
                 #farcall::stub::raise(&<dyn #name as #farcall::stub::Interface>::signals()[#index], #encode)
+            }
+        }
+    });
+    quote! {
+        #[doc = #about]
+        #[derive(Clone, Copy, Debug)]
+        #visibility enum #signals {}
+
+        impl #signals {
+            #(#functions)*
+        }
+    }
+}
+
+/// Generates `struct StoreAsyncSignals`, by which a server of `async fn`s raises each signal.
+fn awaited(source: &Source) -> TokenStream {
+    let Source { farcall, visibility, name, .. } = source;
+    let signals = format_ident!("{name}AsyncSignals");
+    let about = format!(
+        " Raises the signals of [`{name}`] in the call that the calling task serves. Each future waits until the\n\
+         caller resumes the procedure with a value, or unwinds the call."
+    );
+    let functions = source.signals.iter().enumerate().map(|(index, signal)| {
+        let Procedure { attributes, name: signal_name, result, .. } = signal;
+        let (parameters, encode) = (signal.parameters(), encode(source, signal));
+        quote! {
+            #(#attributes)*
+            ///
+            /// # Errors
+            /// When the caller unwinds the call, or nobody catches the signal.
+            pub fn #signal_name(#parameters) -> impl ::core::future::Future<
+                Output = ::core::result::Result<#result, #farcall::Unwound>,
+            > + ::core::marker::Send {
+                let __signals = <dyn #name as #farcall::stub::Interface>::signals();
+                #farcall::stub::raise_later(&__signals[#index], #encode)
             }
         }
     });

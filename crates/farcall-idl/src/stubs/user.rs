@@ -150,11 +150,25 @@ fn starts(source: &Source) -> TokenStream {
     let client = source.client_name();
     let start = source.start_name();
     let about = format!(" Starts calls of [`{name}`] without waiting for them; made by [`{client}::start`].");
-    let methods = methods(source, ["Starts", ""], |index, procedure| {
-        let answer = procedure.answer(source);
-        let how = if source.has_oneway() { "start_in_order" } else { "start" };
-        (quote!(#farcall::Pending<#answer>), forward(source, index, &format_ident!("{how}")))
-    });
+    let methods = methods(
+        source,
+        |procedure| !procedure.oneway,
+        ["Starts", ""],
+        |index, procedure| {
+            let answer = procedure.answer(source);
+            let how = |start: &str, in_order: &str| {
+                format_ident!("{}", if source.has_oneway() { in_order } else { start })
+            };
+            let start = match procedure.argument_stream() {
+                Some(stream) => {
+                    let how = how("start_sending", "start_sending_in_order");
+                    forward_sending(source, index, &how, &stream.name)
+                }
+                None => forward(source, index, &how("start", "start_in_order")),
+            };
+            (quote!(#farcall::Pending<#answer>), start)
+        },
+    );
     quote! {
         #[doc = #about]
         #[derive(Clone, Copy, Debug)]
@@ -172,10 +186,10 @@ fn starts(source: &Source) -> TokenStream {
 fn multi(source: &Source) -> TokenStream {
     let Source { farcall, visibility, name, .. } = source;
     let multi = source.multi_name();
-    let prepare = source.prepare_name();
+    let (prepare, catching) = (source.prepare_name(), signals::catching_each(source));
     let about =
         format!(" Calls every member of a group of [`{name}`]s; made by {}.", source.link("Group::multi"));
-    let methods = methods(source, ["Calls", " of every member"], |_, procedure| {
+    let methods = methods(source, is_called_of_all, ["Calls", " of every member"], |_, procedure| {
         let (answer, name) = (procedure.answer(source), &procedure.name);
         let arguments = procedure.arguments.iter().map(|argument| &argument.name);
         let body = quote! {
@@ -193,6 +207,8 @@ fn multi(source: &Source) -> TokenStream {
         }
 
         impl<M> #multi<M> {
+            #catching
+
             #methods
         }
     }
@@ -206,13 +222,17 @@ fn prepare(source: &Source) -> TokenStream {
         " Encodes calls of [`{name}`] that are not made yet, for {}.",
         source.link("Group::multi_each")
     );
-    let methods = methods(source, ["Encodes the arguments of", ""], |index, procedure| {
+    let is_prepared = |procedure: &Procedure| !procedure.oneway;
+    let methods = methods(source, is_prepared, ["Encodes the arguments of", ""], |index, procedure| {
         let (answer, encode) = (procedure.answer(source), encode(source, procedure));
         let span = Span::call_site().located_at(procedure.output.span());
+        let stream = procedure.argument_stream().map(|argument| &argument.name);
+        let how = format_ident!("{}", if stream.is_some() { "with_stream" } else { "new" });
         let prepared = quote_spanned! {span=>
-            #farcall::multi::Prepared::new(
+            #farcall::multi::Prepared::#how(
                 &<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index],
                 #encode,
+                #stream
             )
         };
         (quote!(#farcall::multi::Prepared<#answer>), prepared)
@@ -228,16 +248,22 @@ fn prepare(source: &Source) -> TokenStream {
     }
 }
 
-/// Generates a method for each procedure that is not one-way and has no streams, with the type and the body that `of` returns.
+/// Whether one call of a procedure, encoded once, can be made of several members: each member needs a stream of its
+/// own, and nobody hears of a one-way call.
+fn is_called_of_all(procedure: &Procedure) -> bool {
+    procedure.argument_stream().is_none() && !procedure.oneway
+}
+
+/// Generates a method for each procedure that `has` one, with the type and the body that `of` returns.
 /// `about` is the method's documentation, before and after the procedure's name.
 fn methods(
     source: &Source,
+    has: impl Fn(&Procedure) -> bool,
     [before, after]: [&str; 2],
     of: impl Fn(usize, &Procedure) -> (TokenStream, TokenStream),
 ) -> TokenStream {
     let procedures = source.procedures.iter().enumerate();
-    let plain = procedures.filter(|(_, procedure)| !procedure.has_streams() && !procedure.oneway);
-    let methods = plain.map(|(index, procedure)| {
+    let methods = procedures.filter(|(_, procedure)| has(procedure)).map(|(index, procedure)| {
         let (name, parameters) = (&procedure.name, procedure.parameters());
         let about = format!(" {before} [`{}::{name}`]{after}.", source.name);
         let (output, body) = of(index, procedure);
@@ -283,6 +309,21 @@ fn forward_oneway(source: &Source, index: usize) -> TokenStream {
     let span = Span::call_site().located_at(procedure.output.span());
     quote_spanned! {span=>
         self.binding.call_oneway(&<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index], #encode)
+    }
+}
+
+/// Generates the body of a method that starts a call of which an argument is a stream.
+fn forward_sending(source: &Source, index: usize, how: &Ident, stream: &Ident) -> TokenStream {
+    let Source { farcall, name, .. } = source;
+    let procedure = &source.procedures[index];
+    let (answer, encode) = (procedure.answer(source), encode(source, procedure));
+    let span = Span::call_site().located_at(procedure.output.span());
+    quote_spanned! {span=>
+        self.binding.#how::<#answer, _, _>(
+            &<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index],
+            #encode,
+            #stream,
+        )
     }
 }
 

@@ -18,10 +18,6 @@ pub fn read(method: TraitItemFn, options: &Options, earlier: &[Procedure]) -> Re
         let hint = "declare the signal in an interface without `program` and `version`";
         refusals.add(refuse(&sig.ident, "ONC RPC carries no signals", hint));
     }
-    if options.asynchronous {
-        let hint = "declare the signal in an interface without `async`";
-        refusals.add(refuse(&sig.ident, "a server of `async fn`s cannot raise signals yet", hint));
-    }
     if let Some(body) = &default {
         let hint = "a caller answers it: see `catching` of the user-stub";
         refusals.add(refuse(body, "a signal has no body: servers raise it and do not implement it", hint));

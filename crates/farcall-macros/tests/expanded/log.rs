@@ -106,18 +106,125 @@ impl Log for LogClient {
 pub struct LogStart<'a> {
     binding: &'a ::farcall::stub::Binding,
 }
-impl LogStart<'_> {}
+impl LogStart<'_> {
+    /// Starts [`Log::entries`].
+    pub fn entries(
+        &self,
+        from: u64,
+    ) -> ::farcall::Pending<farcall::Stream<Entry, Truncated>, Truncated> {
+        self.binding
+            .start::<
+                farcall::Stream<Entry, Truncated>,
+                Truncated,
+            >(
+                &<dyn Log as ::farcall::stub::Interface>::PROCEDURES[0usize],
+                &|__arguments| {
+                    ::farcall::stub::argument(
+                        "entries",
+                        "from",
+                        ::farcall::xdr::Encode::encode(&from, __arguments),
+                    )?;
+                    ::core::result::Result::Ok(())
+                },
+            )
+    }
+    /// Starts [`Log::append`].
+    pub fn append(
+        &self,
+        topic: &str,
+        entries: farcall::Stream<Entry>,
+    ) -> ::farcall::Pending<u64, ::farcall::Never> {
+        self.binding
+            .start_sending::<
+                u64,
+                ::farcall::Never,
+                _,
+                _,
+            >(
+                &<dyn Log as ::farcall::stub::Interface>::PROCEDURES[1usize],
+                &|__arguments| {
+                    ::farcall::stub::argument(
+                        "append",
+                        "topic",
+                        ::farcall::xdr::Encode::encode(topic, __arguments),
+                    )?;
+                    ::farcall::stub::encode_stream(__arguments)?;
+                    ::core::result::Result::Ok(())
+                },
+                entries,
+            )
+    }
+}
 /// Calls every member of a group of [`Log`]s; made by [`Group::multi`](farcall::Group::multi).
 #[derive(Clone, Debug)]
 pub struct LogMulti<M> {
     members: ::farcall::multi::Members,
     kind: ::core::marker::PhantomData<fn() -> M>,
 }
-impl<M> LogMulti<M> {}
+impl<M> LogMulti<M> {
+    /// Returns the same group with a handler for each member, which answers the signals raised in the
+    /// member's calls. `handler` makes it of the member's name.
+    #[must_use = "the group that it is called on keeps its own handlers"]
+    pub fn catching<H: LogHandler>(
+        &self,
+        handler: impl ::core::ops::Fn(&str) -> H,
+    ) -> Self {
+        Self {
+            members: self.members.catching(|member| __LogHandling(handler(member))),
+            ..*self
+        }
+    }
+    /// Calls [`Log::entries`] of every member.
+    pub fn entries(
+        &self,
+        from: u64,
+    ) -> ::farcall::Multi<farcall::Stream<Entry, Truncated>, Truncated, M> {
+        let __prepared = LogPrepare.entries(from);
+        ::farcall::Multi::new(::core::clone::Clone::clone(&self.members), __prepared)
+    }
+}
 /// Encodes calls of [`Log`] that are not made yet, for [`Group::multi_each`](farcall::Group::multi_each).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogPrepare;
-impl LogPrepare {}
+impl LogPrepare {
+    /// Encodes the arguments of [`Log::entries`].
+    pub fn entries(
+        &self,
+        from: u64,
+    ) -> ::farcall::multi::Prepared<farcall::Stream<Entry, Truncated>, Truncated> {
+        ::farcall::multi::Prepared::new(
+            &<dyn Log as ::farcall::stub::Interface>::PROCEDURES[0usize],
+            &|__arguments| {
+                ::farcall::stub::argument(
+                    "entries",
+                    "from",
+                    ::farcall::xdr::Encode::encode(&from, __arguments),
+                )?;
+                ::core::result::Result::Ok(())
+            },
+        )
+    }
+    /// Encodes the arguments of [`Log::append`].
+    pub fn append(
+        &self,
+        topic: &str,
+        entries: farcall::Stream<Entry>,
+    ) -> ::farcall::multi::Prepared<u64, ::farcall::Never> {
+        ::farcall::multi::Prepared::with_stream(
+            &<dyn Log as ::farcall::stub::Interface>::PROCEDURES[1usize],
+            &|__arguments| {
+                ::farcall::stub::argument(
+                    "append",
+                    "topic",
+                    ::farcall::xdr::Encode::encode(topic, __arguments),
+                )?;
+                ::farcall::stub::encode_stream(__arguments)?;
+                ::core::result::Result::Ok(())
+            },
+            entries,
+        )
+    }
+}
 #[allow(deprecated, unused_mut)]
 impl ::farcall::stub::Interface for dyn Log {
     type Client = LogClient;

@@ -102,6 +102,17 @@ impl NotesStart<'_> {
                 &|_| ::core::result::Result::Ok(()),
             )
     }
+    /// Starts [`Notes::all`].
+    pub fn all(&self) -> ::farcall::Pending<farcall::Stream<String>, ::farcall::Never> {
+        self.binding
+            .start_in_order::<
+                farcall::Stream<String>,
+                ::farcall::Never,
+            >(
+                &<dyn Notes as ::farcall::stub::Interface>::PROCEDURES[2usize],
+                &|_| ::core::result::Result::Ok(()),
+            )
+    }
 }
 /// Calls every member of a group of [`Notes`]s; made by [`Group::multi`](farcall::Group::multi).
 #[derive(Clone, Debug)]
@@ -115,6 +126,11 @@ impl<M> NotesMulti<M> {
         let __prepared = NotesPrepare.lines();
         ::farcall::Multi::new(::core::clone::Clone::clone(&self.members), __prepared)
     }
+    /// Calls [`Notes::all`] of every member.
+    pub fn all(&self) -> ::farcall::Multi<farcall::Stream<String>, ::farcall::Never, M> {
+        let __prepared = NotesPrepare.all();
+        ::farcall::Multi::new(::core::clone::Clone::clone(&self.members), __prepared)
+    }
 }
 /// Encodes calls of [`Notes`] that are not made yet, for [`Group::multi_each`](farcall::Group::multi_each).
 #[derive(Clone, Copy, Debug, Default)]
@@ -124,6 +140,15 @@ impl NotesPrepare {
     pub fn lines(&self) -> ::farcall::multi::Prepared<u64, ::farcall::Never> {
         ::farcall::multi::Prepared::new(
             &<dyn Notes as ::farcall::stub::Interface>::PROCEDURES[1usize],
+            &|_| ::core::result::Result::Ok(()),
+        )
+    }
+    /// Encodes the arguments of [`Notes::all`].
+    pub fn all(
+        &self,
+    ) -> ::farcall::multi::Prepared<farcall::Stream<String>, ::farcall::Never> {
+        ::farcall::multi::Prepared::new(
+            &<dyn Notes as ::farcall::stub::Interface>::PROCEDURES[2usize],
             &|_| ::core::result::Result::Ok(()),
         )
     }

@@ -3,11 +3,11 @@
 use super::inside::Inside;
 use super::receive::outcome;
 use super::send::Written;
-use super::slots::{Stage, Want};
+use super::slots::{Slot, Stage, Want};
 use super::{CallId, Conversation, Event, Outcome};
 use crate::exchange::{Exchanges, MANY_NEWS, News, Tail, Way, Wrote};
 use crate::wire::{Credit, Data, Malformed, Position, Status, Writer};
-use crate::{Failure, Ran, Rule, Time};
+use crate::{Failure, Kind, Ran, Rule, Time};
 
 /// Calls that are over and of which a server sends more at once; further ones are not answered.
 const MAX_OVER: usize = 64;
@@ -74,7 +74,10 @@ impl Conversation {
     /// Ask after [`Conversation::receive`], until it returns `None`.
     pub fn next_news(&mut self) -> Option<(CallId, u64, u32, News)> {
         while let Some((id, exchange, news)) = self.news.pop_front() {
-            if let Some(slot) = self.slots.find(id).filter(|slot| slot.inside.is_some()) {
+            // A call that was given up keeps only whether anything of its exchanges came.
+            let goes_on =
+                |slot: &&mut Slot| slot.inside.is_some() && !matches!(slot.stage, Stage::Cancelling { .. });
+            if let Some(slot) = self.slots.find(id).filter(goes_on) {
                 return Some((id, slot.call.token, exchange, news));
             }
         }
@@ -84,7 +87,8 @@ impl Conversation {
     /// Drops news of exchanges that are over, when there are many: the user does not ask for them.
     fn bound_news(&mut self) {
         let len = self.news.len();
-        if len < MANY_NEWS || !len.is_power_of_two() {
+        let unbounded = self.config.mutant.breaks(Rule::NewsUnbounded);
+        if len < MANY_NEWS || !len.is_power_of_two() || unbounded {
             return;
         }
         let slots = &mut self.slots;
@@ -111,8 +115,8 @@ impl Conversation {
     }
 
     /// Returns the activity of an unfinished call of which the server speaks in an exchange. The server
-    /// executes the call.
-    fn talking(&mut self, now: Time, position: Position) -> Option<u32> {
+    /// executes the call. `ended` says that the server has ended a direction.
+    fn talking(&mut self, now: Time, position: Position, ended: bool) -> Option<u32> {
         let activity = self.current(Position { exchange: 0, ..position })?;
         let slot = self.slots.at_mut(activity);
         match slot.stage {
@@ -123,7 +127,7 @@ impl Conversation {
             self.path.in_flight -= sending.in_flight;
             self.wake_next();
         }
-        self.answered(now, activity);
+        self.heard_inside(now, activity, ended);
         Some(activity)
     }
 
@@ -141,7 +145,7 @@ impl Conversation {
         if data.bytes.len() >= self.mtu.datagram / 2 {
             self.mtu.want(now);
         }
-        let Some(activity) = self.talking(now, position) else {
+        let Some(activity) = self.talking(now, position, data.end) else {
             return self.answer_over(position, data);
         };
         let mutant = self.config.mutant;
@@ -149,13 +153,17 @@ impl Conversation {
         let result = self.inside(now, activity, |exchanges, way| {
             exchanges.on_data(number, position, data, usize::MAX, way)
         });
+        if self.slots.at(activity).inside.as_deref().is_some_and(|inside| inside.exchanges.contradicted) {
+            // The server was restored (docs/protocol.md 7.5): the direction can never end.
+            return self.abandon(now, activity, Kind::ResultLost, sink);
+        }
         self.note_news(activity, position, result);
         self.deliver(activity, sink);
     }
 
     #[cold]
     pub(super) fn on_credit(&mut self, now: Time, position: Position, credit: &Credit<'_>) {
-        let Some(activity) = self.talking(now, position) else { return };
+        let Some(activity) = self.talking(now, position, false) else { return };
         let news =
             self.inside(now, activity, |exchanges, way| exchanges.on_credit(now, position, credit, way));
         self.note_news(activity, position, news.map(Ok));
@@ -164,7 +172,7 @@ impl Conversation {
 
     #[cold]
     pub(super) fn on_stop(&mut self, now: Time, position: Position, reason: u32) {
-        let Some(activity) = self.talking(now, position) else { return };
+        let Some(activity) = self.talking(now, position, false) else { return };
         let mutant = self.config.mutant;
         self.slots.at_mut(activity).inside.get_or_insert_with(|| Inside::new(mutant));
         let result =
@@ -297,7 +305,9 @@ impl Conversation {
     #[cold]
     pub(super) fn end_inside(&mut self, activity: u32) {
         let Some(inside) = self.slots.at_mut(activity).inside.take() else { return };
-        self.path.in_flight -= inside.exchanges.in_flight();
+        if !self.config.mutant.breaks(Rule::InFlightKept) {
+            self.path.in_flight -= inside.exchanges.in_flight();
+        }
         self.wake_next();
     }
 

@@ -326,8 +326,9 @@ impl Conversation {
                 self.end(activity, Outcome::Failed(Failure::new(kind, ran)), sink);
             }
             Progress::Unknown if cancelling => self.want(activity, Want::CANCEL),
-            // It was overtaken: the server has the call.
-            Progress::Unknown if touched => self.answered(now, activity),
+            // It was overtaken: the server has the call. If not, as when the server was restored, the call is not
+            // repeated, and ends like one of which the server says nothing.
+            Progress::Unknown if touched => {}
             Progress::Unknown => {
                 slot.stage = Stage::Sending;
                 if let Some(sending) = &mut slot.sending {

@@ -111,7 +111,6 @@ impl Conversation {
             return self.transmit_mtu_probe(out);
         }
         let granted = self.session.granted.as_ref()?;
-        self.keep_alive.spoke = now;
         let keep_alive = std::mem::take(&mut self.keep_alive.wanted);
         let mut writer = Writer::new(out, self.mtu.datagram, self.target(granted.conversation));
         if !granted.known {
@@ -150,9 +149,10 @@ impl Conversation {
             self.mtu.want(now);
         }
         if writer.room() == preamble && !keep_alive {
-            // All activities that were ready wait for the congestion window.
+            // All activities that were ready wait for the congestion window, or have nothing to say after all.
             return self.transmit_mtu_probe(out);
         }
+        self.keep_alive.spoke = now;
         Some(self.count_sent(writer))
     }
 

@@ -377,10 +377,11 @@ impl Slot {
         CallHead { position: Position::of_call(activity, self.sequence), export, procedure, meta }
     }
 
-    /// Whether somebody has waited for its end for so long.
+    /// Whether somebody has waited for its end for so long, or for something that passes inside it.
     #[inline]
     pub fn is_awaited_since(&self, now: Time, interval: Duration) -> bool {
-        let waits = !self.detached && !matches!(self.stage, Stage::Cancelling { .. });
+        let passes = || self.inside.as_ref().is_some_and(|inside| !inside.exchanges.is_empty());
+        let waits = !matches!(self.stage, Stage::Cancelling { .. }) && (!self.detached || passes());
         waits && self.timing.first_sent.is_some_and(|sent| now.since(sent) >= interval)
     }
 
@@ -393,6 +394,16 @@ impl Slot {
         self.timing.interval = patience * 2;
         self.timing.calm = 0;
         self.timing.due = now.plus(patience);
+    }
+
+    /// Has the next probe of a call that is executed leave now, beside something else, if three quarters of the
+    /// time to it have passed.
+    pub fn bring_probe_forward(&mut self, now: Time) {
+        let timing = &mut self.timing;
+        let runs = self.stage == Stage::Running && self.receiving.is_none() && timing.unanswered == 0;
+        if runs && timing.due <= now.plus(timing.calm / 4) {
+            timing.due = timing.due.min(now);
+        }
     }
 
     /// Returns what the client sends again about a call whose answer is late (docs/protocol.md, 5.3).

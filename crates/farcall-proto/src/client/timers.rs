@@ -48,10 +48,15 @@ impl Conversation {
             self.transfers.completed.push(Default::default());
         }
         let mut next = self.slots.first();
+        // Calls that run long are asked about together, and by the datagram that keeps the conversation alive.
+        let mut asks = self.slots.outstanding > 1 && now.since(self.keep_alive.spoke) >= interval / 2;
         while let Some(activity) = next {
             next = self.slots.after(activity);
             awaited |= self.slots.at(activity).is_awaited_since(now, interval);
-            self.look_at(now, activity, sink);
+            if asks {
+                self.slots.at_mut(activity).bring_probe_forward(now);
+            }
+            asks |= self.look_at(now, activity, sink);
         }
         // One datagram says so for all calls; none is sent if anything else was sent lately.
         let unsent = self.config.mutant.breaks(Rule::KeepAliveUnsent);
@@ -65,48 +70,57 @@ impl Conversation {
         LOOK * self.slots.outstanding as u32
     }
 
-    fn look_at(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
+    /// Acts on what is due of a call. Returns whether the call is asked about by a probe.
+    fn look_at(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let slot = self.slots.at_mut(activity);
         let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
         let told = slot.stage == (Stage::Cancelling { silent: true });
         if slot.timing.first_sent.is_none() {
             if cancelling {
-                return self.end(activity, failed(Kind::Cancelled, Ran::No), sink);
+                self.end(activity, failed(Kind::Cancelled, Ran::No), sink);
+                return false;
             }
-            return match slot.call.deadline {
+            match slot.call.deadline {
                 Some(deadline) if deadline <= now => {
                     self.end(activity, failed(Kind::Deadline, Ran::No), sink)
                 }
                 Some(deadline) => self.timers.check = self.timers.check.min(deadline),
                 None => {}
-            };
+            }
+            return false;
         }
         if let (false, Some(deadline)) = (told, slot.call.deadline) {
             if deadline <= now {
-                return self.abandon(now, activity, Kind::Deadline, sink);
+                self.abandon(now, activity, Kind::Deadline, sink);
+                return false;
             }
             self.timers.check = self.timers.check.min(deadline);
         }
         if self.slots.at(activity).inside.is_some() {
             self.look_inside(now, activity);
             if self.is_complete(activity) {
-                return;
+                return false;
             }
         }
         let slot = self.slots.at_mut(activity);
-        if slot.timing.due <= now {
+        let asks = slot.timing.due <= now;
+        if asks {
             if cancelling && !told {
                 // The server's answer to the cancel has not come in time.
-                return self.abandon(now, activity, Kind::Cancelled, sink);
+                self.abandon(now, activity, Kind::Cancelled, sink);
+                return false;
             }
             if self.given_up(now, activity) {
                 let says_no = self.config.mutant.breaks(Rule::TimeoutSaysNo);
                 let ran = if says_no { Ran::No } else { Ran::Maybe };
-                return self.end(activity, failed(Kind::Unreachable, ran), sink);
+                self.end(activity, failed(Kind::Unreachable, ran), sink);
+                return false;
             }
             self.ask_again(now, activity);
         }
-        self.timers.check = self.timers.check.min(self.slots.at(activity).timing.due);
+        let slot = self.slots.at(activity);
+        self.timers.check = self.timers.check.min(slot.timing.due);
+        asks && slot.reminder() == Want::PROBE
     }
 
     fn given_up(&self, now: Time, activity: u32) -> bool {
@@ -121,7 +135,7 @@ impl Conversation {
 
     /// Ends a call for its caller, who is told that it may have run. The server is asked to stop the call,
     /// and reminded a few times.
-    fn abandon(&mut self, now: Time, activity: u32, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
+    pub(super) fn abandon(&mut self, now: Time, activity: u32, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
         let slot = self.slots.at_mut(activity);
         let id = super::CallId { activity, sequence: slot.sequence };
         let token = slot.call.token;
@@ -167,6 +181,18 @@ impl Conversation {
         };
         slot.timing.due = now.plus(slot.timing.calm);
         self.timers.check = self.timers.check.min(slot.timing.due);
+    }
+
+    /// Begins a call's patience anew, because something of one of its exchanges came. That answers no probe, so
+    /// probes do not become rarer. They are frequent again if a direction `ended`, because the result follows
+    /// and may be lost.
+    pub(super) fn heard_inside(&mut self, now: Time, activity: u32, ended: bool) {
+        let base = self.patience();
+        let timing = &mut self.slots.at_mut(activity).timing;
+        (timing.heard, timing.unanswered, timing.interval) = (now, 0, base);
+        timing.calm = if ended { base } else { timing.calm.max(base) };
+        timing.due = now.plus(timing.calm);
+        self.timers.check = self.timers.check.min(timing.due);
     }
 
     /// Notes that a call is given up, and whether its caller has been told so (`silent`). Its timer begins

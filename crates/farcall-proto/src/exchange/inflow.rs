@@ -46,6 +46,9 @@ pub(super) struct Inflow {
     closed: bool,
     /// It was counted among the directions that were received.
     pub counted: bool,
+    /// Something came that cannot be of this direction. Its sender does not remember what it has sent, as after a
+    /// restoration, or does not keep to the protocol.
+    pub contradicted: bool,
     mutant: Mutant,
 }
 
@@ -68,15 +71,40 @@ impl Default for Inflow {
             tells_stop: false,
             closed: false,
             counted: false,
+            contradicted: false,
             mutant: Mutant::NONE,
         }
     }
+}
+
+/// What is kept of a direction of which nothing waits at its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct IdleInflow {
+    taken: u64,
+    limit: u64,
+    told: u64,
+    largest: u64,
 }
 
 impl Inflow {
     /// Nothing has arrived yet.
     pub fn new(mutant: Mutant) -> Inflow {
         Inflow { mutant, ..Inflow::default() }
+    }
+
+    /// Returns what to keep of the direction, if it goes on and nothing waits to be taken or to be said.
+    pub fn idle(&self) -> Option<IdleInflow> {
+        let Inflow { taken, limit, told, largest, .. } = *self;
+        let says = self.asked || self.tells_stop || self.credit_due();
+        let ends = self.end.is_some() || self.stopped.is_some() || self.closed || self.counted;
+        let holds = self.noticed || self.contradicted || !self.ready.is_empty() || !self.ahead.is_empty();
+        (!says && !ends && !holds).then_some(IdleInflow { taken, limit, told, largest })
+    }
+
+    /// Returns the direction of which this was kept.
+    pub fn resume(idle: IdleInflow, mutant: Mutant) -> Inflow {
+        let IdleInflow { taken, limit, told, largest } = idle;
+        Inflow { taken, limit, told, largest, ..Inflow::new(mutant) }
     }
 
     /// Takes in what came in datagram `number`. No more than `most` bytes are to be held; what is beyond is
@@ -87,7 +115,8 @@ impl Inflow {
         self.unacknowledged = true;
         self.asked |= data.ask;
         let end = data.offset + data.bytes.len() as u64;
-        if self.has_all() || end > self.limit {
+        let beyond = end > self.limit && !self.mutant.breaks(Rule::CreditExceeded);
+        if self.has_all() || beyond {
             // The sender does not know what we have, or how far it may go.
             self.asked = true;
             return false;
@@ -97,6 +126,7 @@ impl Inflow {
             None => data.end && end < self.reach(),
         };
         if contradicts {
+            self.contradicted = true;
             return false;
         }
         if self.stopped.is_some() {
@@ -109,6 +139,9 @@ impl Inflow {
             self.end = Some(end);
         }
         let brought = self.through() > through;
+        if self.mutant.breaks(Rule::CreditOnArrival) {
+            self.limit = self.limit.max(self.through() + u64::from(INITIAL_WINDOW));
+        }
         if !whole && !brought {
             // An answer would have it sent again at once. The sender's timer is to do that.
             (self.largest, self.unacknowledged, self.asked) = before;
@@ -127,10 +160,11 @@ impl Inflow {
     /// then.
     fn put(&mut self, start: u64, bytes: &[u8], most: usize) -> bool {
         let room = most.saturating_sub(self.ready.len() + self.ahead_memory);
-        if start > self.through() {
+        if start > self.through() && !self.mutant.breaks(Rule::DataUnordered) {
             return bytes.len() <= room && self.put_ahead(start, bytes);
         }
-        let known = if self.mutant.breaks(Rule::DataTwice) { 0 } else { self.through() - start };
+        let again = self.mutant.breaks(Rule::DataTwice);
+        let known = if again { 0 } else { self.through().saturating_sub(start) };
         let new = bytes.get(known as usize..).unwrap_or_default();
         let fits = new.len().min(room & !3);
         self.ready.extend(&new[..fits]);
@@ -212,6 +246,11 @@ impl Inflow {
     /// The reason for which no more is taken, while the sender has not ended the direction.
     pub fn stopping(&self) -> Option<u32> {
         self.stopped.filter(|_| !self.has_all())
+    }
+
+    /// Whether the user takes no more.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.is_some()
     }
 
     /// The first byte that has not arrived.

@@ -5,7 +5,9 @@
 //! |---|---|
 //! | `inflow.rs` | a direction at its receiver |
 //! | `outflow.rs` | a direction at its sender |
+//! | `idle.rs` | what is kept while nothing passes |
 
+mod idle;
 mod inflow;
 mod outflow;
 
@@ -14,6 +16,7 @@ use crate::transfer::INITIAL_WINDOW;
 use crate::wire::{Credit, Data, Malformed, Position, Writer};
 use crate::{BASE_DATAGRAM, Mutant, Rule, Time};
 pub use farcall_base::Tail;
+pub(crate) use idle::Idle;
 use inflow::Inflow;
 use outflow::{Outflow, Written};
 
@@ -80,12 +83,16 @@ pub(crate) struct Exchanges {
     /// How many this end and the other have opened.
     ours: u32,
     theirs: u32,
+    /// The highest number of an exchange of the other end for which the user has waited.
+    awaited: u32,
     /// How many directions this end has begun.
     pub directions: u32,
     /// How many directions of the other end have arrived, and were taken or stopped.
     pub received: u32,
     /// Anything has come from the other end.
     pub touched: bool,
+    /// What came in a direction contradicts what came before.
+    pub contradicted: bool,
     /// Exchanges that are over and that the other end sends in still, with how far it has.
     answers: Vec<(u32, u64)>,
     /// The exchange that sends next.
@@ -122,9 +129,11 @@ impl Exchanges {
             lowest,
             ours: 0,
             theirs: 0,
+            awaited: 0,
             directions: 0,
             received: 0,
             touched: false,
+            contradicted: false,
             answers: Vec::new(),
             turn: 0,
             stuck: false,
@@ -180,9 +189,13 @@ impl Exchanges {
         awaits.unwrap_or(false)
     }
 
-    /// Whether nothing of an exchange that the other end opens has arrived yet.
-    pub fn is_unheard(&self, number: u32) -> bool {
-        !self.is_ours(number) && !self.was_opened(number)
+    /// Whether nothing of an exchange that the other end opens has arrived yet. The user waits for it.
+    pub fn awaits(&mut self, number: u32) -> bool {
+        let unheard = !self.is_ours(number) && !self.was_opened(number);
+        if unheard {
+            self.awaited = self.awaited.max(number);
+        }
+        unheard
     }
 
     /// Takes no more of the other end's direction.
@@ -207,12 +220,13 @@ impl Exchanges {
                 outflow.finish(way);
             }
             let brought = inflow.receive(number, data, most);
-            brought && !std::mem::replace(&mut inflow.noticed, true)
+            (brought && !std::mem::replace(&mut inflow.noticed, true), inflow.contradicted)
         });
+        self.contradicted |= news.is_some_and(|(_, contradicted)| contradicted);
         if news.is_none() && (self.was_opened(position.exchange) || self.concluded) {
             self.answer(position.exchange, data);
         }
-        Ok(news.unwrap_or(false).then_some(News::Came))
+        Ok(news.is_some_and(|(news, _)| news).then_some(News::Came))
     }
 
     /// A CREDIT came.
@@ -241,6 +255,9 @@ impl Exchanges {
     ) -> Result<Option<News>, Malformed> {
         self.touched = true;
         self.open_theirs(position.exchange, most > BASE_DATAGRAM)?;
+        if self.mutant.breaks(Rule::StopIgnored) {
+            return Ok(None);
+        }
         let begins = self.act(position.exchange, |Exchange { outflow, begun, .. }| {
             outflow.cut(way).then(|| !std::mem::replace(begun, true))
         });
@@ -304,8 +321,11 @@ impl Exchanges {
         for exchange in &mut self.open {
             exchange.inflow.close();
             exchange.stop_due = None;
+            let unended = exchange.mutant.breaks(Rule::DirectionsUnended);
             if exchange.begun || exchange.number % 2 == lowest % 2 {
-                exchange.outflow.end(false);
+                if !unended {
+                    exchange.outflow.end(false);
+                }
                 self.directions += u32::from(!std::mem::replace(&mut exchange.begun, true));
             } else {
                 exchange.outflow.finish(way);
@@ -332,6 +352,12 @@ impl Exchanges {
         self.open.is_empty() && self.answers.is_empty()
     }
 
+    /// Whether anything is still to come from the other end, or to be acknowledged by it.
+    pub fn needs_other_end(&self) -> bool {
+        let awaits = self.awaited > 0 && !self.was_opened(self.awaited);
+        awaits || self.open.iter().any(|exchange| !exchange.inflow.has_all() || !exchange.outflow.is_over())
+    }
+
     /// How many directions of the other end have arrived, whether they were taken or not.
     pub fn arrived(&self) -> u32 {
         let waits = |exchange: &&Exchange| exchange.inflow.has_all() && !exchange.inflow.counted;
@@ -344,8 +370,8 @@ impl Exchanges {
     }
 
     /// Bytes of memory that the exchanges hold, those that are not in use yet included.
-    pub fn memory(&self) -> usize {
-        size_of::<Exchanges>() + self.open.capacity() * size_of::<Exchange>() + self.held
+    pub fn held(&self) -> usize {
+        self.open.capacity() * size_of::<Exchange>() + self.held
     }
 
     fn is_ours(&self, number: u32) -> bool {
@@ -388,9 +414,19 @@ impl Exchanges {
     /// Opens an exchange of this number, and those before it, if the other end may just have done so.
     fn open_theirs(&mut self, number: u32, opens: bool) -> Result<(), Malformed> {
         if self.was_opened(number) {
+            let again = self.mutant.breaks(Rule::ExchangeReopened) && !self.is_ours(number);
+            if again && !self.concluded && !self.is_open(number) {
+                self.insert(number);
+            }
             return Ok(());
         }
         if self.is_ours(number) {
+            if self.mutant.breaks(Rule::NumbersUnchecked) {
+                if !self.is_open(number) {
+                    self.insert(number);
+                }
+                return Ok(());
+            }
             return Err(Malformed);
         }
         let more = (number.div_ceil(2) - self.theirs) as usize;
@@ -410,6 +446,10 @@ impl Exchanges {
         let place = self.open.partition_point(|exchange| exchange.number < number);
         let mutant = self.mutant;
         let (inflow, outflow) = (Inflow::new(mutant), Outflow::new(mutant));
+        // Most calls have one exchange.
+        if self.open.is_empty() {
+            self.open.reserve_exact(1);
+        }
         self.open.insert(place, Exchange { number, mutant, inflow, outflow, ..Exchange::default() });
     }
 
@@ -448,7 +488,8 @@ impl Exchanges {
 impl Exchange {
     /// Whether the other end's direction has now been received.
     fn counts(&mut self) -> bool {
-        self.inflow.is_over() && !std::mem::replace(&mut self.inflow.counted, true)
+        let uncounted = self.mutant.breaks(Rule::StopUncounted) && self.inflow.is_stopped();
+        self.inflow.is_over() && !uncounted && !std::mem::replace(&mut self.inflow.counted, true)
     }
 
     fn memory(&self) -> usize {

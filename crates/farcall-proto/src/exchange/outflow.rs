@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Tail, Way};
-use crate::transfer::{Next, Outgoing};
+use crate::transfer::{IdleOutgoing, Next, Outgoing};
 use crate::wire::{Credit, Data, Position, Writer};
 use crate::{Mutant, Rule, Time};
 
@@ -81,6 +81,19 @@ impl Outflow {
         Outflow { mutant, ..Outflow::default() }
     }
 
+    /// Returns what to keep of the direction, if nothing of it is under way, to be sent or to be told.
+    pub fn idle(&self) -> Option<IdleOutgoing> {
+        let told = self.wants_room || self.tells_credit;
+        let busy = self.ended || self.cut || told || self.due.is_some() || self.asks || self.vain > 0;
+        if busy || !self.kept.is_empty() { None } else { self.sending.idle() }
+    }
+
+    /// Returns the direction of which this was kept.
+    pub fn resume(idle: IdleOutgoing, mutant: Mutant) -> Outflow {
+        let sending = Outgoing::resume(idle);
+        Outflow { base: sending.added(), sending, ..Outflow::new(mutant) }
+    }
+
     /// How many bytes the user may add: no more than the receiver and our own window let us keep.
     pub fn room(&self, window: u64) -> usize {
         if self.ended {
@@ -145,6 +158,9 @@ impl Outflow {
             &credit.select,
             (way.datagram, way.window),
         );
+        if self.mutant.breaks(Rule::CreditTakenBack) {
+            self.sending.take_back(credit.select.extent.limit);
+        }
         self.vain = if heard.arrived > 0 { 0 } else { self.vain };
         if through <= self.sending.total() && through.is_multiple_of(4) {
             self.release(through.min(self.sending.added()));
@@ -189,11 +205,13 @@ impl Outflow {
         }
         self.due = Some(now.plus(self.interval));
         self.interval = (2 * self.interval).min(MOST_INTERVAL);
-        if let Some(since) = way.path.overdue(now, &mut self.sending, Duration::ZERO) {
+        if !self.mutant.breaks(Rule::DataUnrepeated)
+            && let Some(since) = way.path.overdue(now, &mut self.sending, Duration::ZERO)
+        {
             way.path.congestion.lost(now, since, way.datagram);
             self.vain = self.vain.saturating_add(1);
         }
-        self.asks = self.needs_credit();
+        self.asks = self.needs_credit() && !self.mutant.breaks(Rule::CreditUnasked);
     }
 
     /// Whether nothing arrives: perhaps because datagrams are too large (RFC 8899 section 4.3, black holes).

@@ -174,7 +174,7 @@ fn run(seed: u64) {
             sides[to].receive(Time::from_nanos(time), number, &frames);
         }
         let memory = 40 * 2 * (2 * 2 * u64::from(WINDOW) + 50_000);
-        assert!(sides.iter().all(|side| (side.exchanges.memory() as u64) < memory), "seed {seed}");
+        assert!(sides.iter().all(|side| (side.exchanges.held() as u64) < memory), "seed {seed}");
         if finishing && queue.is_empty() && sides.iter().all(|side| side.exchanges.is_empty()) {
             break;
         }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::Server;
 use super::hosts::{Amounts, HostName, Kept};
 use super::memory::ASSEMBLY;
-use super::work::{Phase, Work};
+use super::work::{GIVEN_UP, Phase, Work};
 use crate::scheme::Scheme;
 
 /// What a server keeps for one host.
@@ -102,9 +102,10 @@ impl Server {
                 running += u32::from(work.phase == Phase::Running);
                 in_flight += work.outgoing.as_ref().map_or(0, |outgoing| outgoing.in_flight);
                 if let Some(inside) = &work.inside {
-                    in_flight += inside.exchanges.in_flight();
-                    kept[Kept::Exchanges as usize] += inside.exchanges.memory();
-                    let timer = inside.timer.map(|timer| (timer, entry.id, work.position.activity));
+                    assert!(work.marks & GIVEN_UP == 0, "exchanges of a call that was given up");
+                    in_flight += inside.in_flight();
+                    kept[Kept::Exchanges as usize] += inside.counted();
+                    let timer = inside.timer().map(|timer| (timer, entry.id, work.position.activity));
                     assert!(timer.is_none_or(|timer| self.all_inside.timers.contains(&timer)), "a timer");
                 }
                 if let Some(incoming) = &work.incoming {

@@ -12,9 +12,6 @@ use crate::exchange::{Exchanges, MANY_NEWS, News, Tail, Way, Wrote};
 use crate::wire::{Credit, Data, Frame, Malformed, Position, Writer};
 use crate::{BASE_DATAGRAM, Rule, Time, nanos};
 
-/// The lowest number of an exchange that a server opens.
-const LOWEST: u32 = 2;
-
 /// The shortest and the longest time to wait for an acknowledgement.
 const LEAST_PATIENCE: Duration = Duration::from_millis(20);
 const MOST_PATIENCE: Duration = Duration::from_secs(1);
@@ -79,7 +76,7 @@ impl Server {
         let window = self.window(place);
         let ended = self.inside(place, call.activity, true, |exchanges, _| {
             // A user knows the exchanges of a call's arguments before anything arrives in them.
-            if exchanges.is_unheard(exchange) {
+            if exchanges.awaits(exchange) {
                 Some(false)
             } else {
                 exchanges.take(exchange, into, most, window)
@@ -122,14 +119,15 @@ impl Server {
     /// Drops news of exchanges that are over, when there are many: the user does not ask for them.
     fn bound_news(&mut self) {
         let len = self.all_inside.news.len();
-        if len < MANY_NEWS || !len.is_power_of_two() {
+        let unbounded = self.config.mutant.breaks(Rule::NewsUnbounded);
+        if len < MANY_NEWS || !len.is_power_of_two() || unbounded {
             return;
         }
         let mut news = std::mem::take(&mut self.all_inside.news);
         news.retain(|(call, exchange, _)| {
             let work = self.executing(*call).and_then(|place| self.table.at(place).work(call.activity));
             let inside = work.and_then(|work| work.inside.as_ref());
-            inside.is_some_and(|inside| inside.exchanges.is_open(*exchange))
+            inside.is_some_and(|inside| inside.is_open(*exchange))
         });
         self.all_inside.news = news;
     }
@@ -139,8 +137,7 @@ impl Server {
         let place = self.table.find(call.conversation)?;
         let work = self.table.at(place).work(call.activity)?;
         let executes = work.phase == Phase::Running && work.position.sequence == call.sequence;
-        let kept = self.config.mutant.breaks(Rule::ExchangesKept);
-        (executes && (work.marks & GIVEN_UP == 0 || kept)).then_some(place)
+        (executes && work.marks & GIVEN_UP == 0).then_some(place)
     }
 
     /// Acts on exchanges of an activity's call, which are made if there are none and it `makes` them.
@@ -158,18 +155,17 @@ impl Server {
         let patience = more.path.round_trip.patience(least, most);
         let work = more.activities.work_mut(activity)?;
         if work.inside.is_none() && makes {
-            let exchanges = Exchanges::new(LOWEST, self.config.mutant);
-            work.inside = Some(Box::new(Inside { exchanges, timer: None, counted: 0 }));
+            work.inside = Some(Inside::new(self.config.mutant));
             work.marks |= EXCHANGES;
         }
         let inside = work.inside.as_deref_mut()?;
         let mut way = Way { path: &mut more.path, number, datagram, window, patience, again: 0 };
-        let done = act(&mut inside.exchanges, &mut way);
+        let active = inside.activate(self.config.mutant);
+        let done = act(&mut active.exchanges, &mut way);
         self.stats.retransmitted += way.again;
-        let memory = inside.exchanges.memory();
-        let counted = std::mem::replace(&mut inside.counted, memory);
-        let due = inside.exchanges.due();
-        let former = std::mem::replace(&mut inside.timer, due);
+        let due = active.exchanges.due();
+        let former = std::mem::replace(&mut active.timer, due);
+        let (counted, memory) = inside.rest();
         more.recount(&mut self.hosts, Kept::Exchanges, counted, memory);
         self.move_timer(former, due, (conversation, activity));
         Some(done)
@@ -193,7 +189,8 @@ impl Server {
     /// than their least share get nothing.
     fn most_held(&self, place: usize) -> usize {
         let (budget, total) = (self.config.held_budget, self.hosts.total(Kept::Exchanges));
-        let Some(more) = self.table.at(place).more.as_ref().filter(|_| total > budget) else {
+        let is_short = total > budget && !self.config.mutant.breaks(Rule::ExchangesUnbounded);
+        let Some(more) = self.table.at(place).more.as_ref().filter(|_| is_short) else {
             return usize::MAX;
         };
         let kept = self.hosts.kept(more.host, Kept::Exchanges);
@@ -215,7 +212,8 @@ impl Server {
         frame: &Frame<'_>,
     ) {
         let call = Position { exchange: 0, ..position };
-        if !is_sound(call) || !self.is_last(place, call) {
+        let any = self.config.mutant.breaks(Rule::DataOfOtherCall);
+        if !is_sound(call) || !self.is_last(place, call) && !any {
             return;
         }
         let Some(work) = self.existing_work(place, call.activity) else {
@@ -298,8 +296,7 @@ impl Server {
     /// Forgets the exchanges of a call that is over, and whose result is not held, when the last has ended.
     fn forget_if_over(&mut self, place: usize, activity: u32) {
         let over = self.existing_work(place, activity).is_some_and(|work| {
-            work.phase == Phase::Over
-                && work.inside.as_ref().is_some_and(|inside| inside.exchanges.is_empty())
+            work.phase == Phase::Over && work.inside.as_ref().is_some_and(|inside| inside.is_empty())
         });
         if over {
             self.end_inside(place, activity);
@@ -314,9 +311,9 @@ impl Server {
         let Some(inside) = more.activities.work_mut(activity).and_then(|work| work.inside.take()) else {
             return;
         };
-        more.path.in_flight -= inside.exchanges.in_flight();
-        more.recount(&mut self.hosts, Kept::Exchanges, inside.counted, 0);
-        self.move_timer(inside.timer, None, (conversation, activity));
+        more.path.in_flight -= inside.in_flight();
+        more.recount(&mut self.hosts, Kept::Exchanges, inside.counted(), 0);
+        self.move_timer(inside.timer(), None, (conversation, activity));
         self.wake_next(place);
     }
 
@@ -356,7 +353,7 @@ impl Server {
         let (id, to, target) = (entry.id, entry.address(), entry.target());
         let work = entry.work(activity)?;
         // The client says which datagrams pass, but does not know which of ours are lost.
-        let stuck = work.inside.as_ref().is_some_and(|inside| inside.exchanges.stuck);
+        let stuck = work.inside.as_ref().is_some_and(|inside| inside.is_stuck());
         let datagram = if stuck { BASE_DATAGRAM } else { entry.datagram() };
         let mut writer = Writer::new(out, datagram, target);
         let begins = writer.len();
@@ -395,10 +392,8 @@ impl Server {
             self.set_timer();
             let Some(place) = self.table.find(conversation) else { continue };
             // (The entry is gone, so that the same time counts as another one.)
-            if let Some(inside) = self.existing_work(place, activity).and_then(|work| work.inside.as_mut())
-                && inside.timer == Some(due)
-            {
-                inside.timer = None;
+            if let Some(inside) = self.existing_work(place, activity).and_then(|work| work.inside.as_mut()) {
+                inside.forget_timer(due);
             }
             self.inside(place, activity, false, |exchanges, way| exchanges.look(now, way));
             self.queue(place, activity);

@@ -1,14 +1,125 @@
 //! What the serving end keeps for a call in which something passes besides its arguments and its result.
 
-use crate::Time;
-use crate::exchange::Exchanges;
+use crate::exchange::{Exchanges, Idle};
+use crate::{Mutant, Time};
+
+/// The lowest number of an exchange that a server opens.
+const LOWEST: u32 = 2;
 
 /// The exchanges of a call.
 #[derive(Debug)]
-pub(super) struct Inside {
+pub(super) enum Inside {
+    Active(Box<Active>),
+    /// Nothing passes. There may be many such calls, so this is small.
+    Idle(Idle),
+}
+
+/// Exchanges in which something passes.
+#[derive(Debug)]
+pub(super) struct Active {
     pub exchanges: Exchanges,
     /// When they are next looked at, which the server's timers have too.
     pub timer: Option<Time>,
     /// Bytes of memory that were counted for the host.
-    pub counted: usize,
+    counted: usize,
+}
+
+impl Inside {
+    pub fn new(mutant: Mutant) -> Box<Inside> {
+        let active = Active { exchanges: Exchanges::new(LOWEST, mutant), timer: None, counted: 0 };
+        Box::new(Inside::Active(Box::new(active)))
+    }
+
+    /// Returns the exchanges to act on.
+    pub fn activate(&mut self, mutant: Mutant) -> &mut Active {
+        if let Inside::Idle(idle) = *self {
+            let (exchanges, counted) = (Exchanges::resume(idle, LOWEST, mutant), self.counted());
+            *self = Inside::Active(Box::new(Active { exchanges, timer: None, counted }));
+        }
+        match self {
+            Inside::Active(active) => active,
+            Inside::Idle(_) => unreachable!("they were made active"),
+        }
+    }
+
+    /// Keeps little of the exchanges, if nothing passes in them. Returns the bytes of memory that were counted
+    /// for the host, and those that are to be counted now.
+    pub fn rest(&mut self) -> (usize, usize) {
+        let counted = self.counted();
+        if let Inside::Active(active) = self {
+            active.counted = size_of::<Inside>() + size_of::<Active>() + active.exchanges.held();
+            if active.timer.is_none()
+                && let Some(idle) = active.exchanges.idle()
+            {
+                *self = Inside::Idle(idle);
+            }
+        }
+        (counted, self.counted())
+    }
+
+    /// Bytes of memory that were counted for the host.
+    pub fn counted(&self) -> usize {
+        match self {
+            Inside::Active(active) => active.counted,
+            Inside::Idle(_) => size_of::<Inside>(),
+        }
+    }
+
+    /// When the exchanges are next looked at.
+    pub fn timer(&self) -> Option<Time> {
+        self.active().and_then(|active| active.timer)
+    }
+
+    /// Forgets that the exchanges are to be looked at then.
+    pub fn forget_timer(&mut self, due: Time) {
+        if let Inside::Active(active) = self
+            && active.timer == Some(due)
+        {
+            active.timer = None;
+        }
+    }
+
+    /// How many directions the server has begun.
+    pub fn directions(&self) -> u32 {
+        match self {
+            Inside::Active(active) => active.exchanges.directions,
+            Inside::Idle(idle) => idle.directions(),
+        }
+    }
+
+    /// Bytes under way.
+    pub fn in_flight(&self) -> u32 {
+        self.active().map_or(0, |active| active.exchanges.in_flight())
+    }
+
+    /// Whether nothing is to be sent or expected any more.
+    pub fn is_empty(&self) -> bool {
+        self.active().is_some_and(|active| active.exchanges.is_empty())
+    }
+
+    /// Whether something is expected of the client, or is to be told it.
+    pub fn needs_other_end(&self) -> bool {
+        // A direction of an idle exchange is open.
+        self.active().is_none_or(|active| active.exchanges.needs_other_end())
+    }
+
+    /// Whether datagrams may be too large for the path.
+    pub fn is_stuck(&self) -> bool {
+        self.active().is_some_and(|active| active.exchanges.stuck)
+    }
+
+    /// Whether an exchange is not over.
+    pub fn is_open(&self, number: u32) -> bool {
+        match self {
+            Inside::Active(active) => active.exchanges.is_open(number),
+            Inside::Idle(idle) => idle.number() == number,
+        }
+    }
+
+    fn active(&self) -> Option<&Active> {
+        match self {
+            Inside::Active(active) => Some(active),
+            Inside::Idle(_) => None,
+        }
+    }
 }

@@ -170,7 +170,7 @@ impl Server {
             return;
         };
         let Some(work) = more.activities.work_mut(activity) else { return };
-        let accessed = if work.is_accessed() { len } else { 0 };
+        let accessed = if work.is_accessed() { work.len() + len } else { 0 };
         let Some(outgoing) = work.outgoing.take() else {
             self.end_assembly(place, activity);
             return;

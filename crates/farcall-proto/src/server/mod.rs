@@ -398,6 +398,11 @@ impl Server {
         [Kept::Results, Kept::Sending, Kept::Arguments].map(|kind| self.hosts.total(kind)).iter().sum()
     }
 
+    /// Returns the bytes of memory that exchanges hold.
+    pub fn exchange_bytes(&self) -> usize {
+        self.hosts.total(Kept::Exchanges)
+    }
+
     /// Returns whether the caller of an unfinished call has given it up.
     pub fn is_given_up(&self, key: CallKey) -> bool {
         let CallKey { conversation, activity, sequence } = key;

@@ -74,6 +74,15 @@ impl Server {
         sent
     }
 
+    /// Ends a call that the user still executes, and will [finish](Server::finish) in vain. Its outcome is sent by
+    /// [`Server::transmit`].
+    #[cold]
+    pub fn finish_early(&mut self, now: Time, key: CallKey, finish: Finish) {
+        // It is counted once more when the user finishes it.
+        self.unfinished += 1;
+        self.finish(now, key, finish, &mut Vec::new(), &mut []);
+    }
+
     /// Takes an outcome that has `insert` in it and is longer than a datagram. [`Server::transmit`] sends it.
     #[cold]
     pub fn finish_around(

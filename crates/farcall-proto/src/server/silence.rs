@@ -77,8 +77,8 @@ impl Server {
         let limit = limit(more.client_patience.unwrap_or(PATIENCE));
         let work = more.activities.work_mut(activity).filter(|work| work.phase == Phase::Running)?;
         // A detached call goes on without its client, unless something passes inside: that needs the client.
-        let goes_on =
-            work.marks & DETACHED != 0 && work.inside.as_ref().is_none_or(|i| i.exchanges.is_empty());
+        let needs_client = || work.inside.as_ref().is_some_and(|inside| inside.needs_other_end());
+        let goes_on = work.marks & DETACHED != 0 && !needs_client();
         if goes_on || work.marks & GIVEN_UP != 0 || mutant.breaks(Rule::SilenceIgnored) {
             return None;
         }

@@ -65,7 +65,7 @@ impl Work {
 
     /// Returns the number of directions of exchanges that come before the result.
     pub fn directions(&self) -> u32 {
-        self.inside.as_ref().map_or(0, |inside| inside.exchanges.directions)
+        self.inside.as_ref().map_or(0, |inside| inside.directions())
     }
 
     /// Returns the length of the held result in bytes.

@@ -56,6 +56,7 @@ impl Oracle {
             }
             restore_call(call, before);
         }
+        self.restore_inside(server);
         for (index, import) in
             self.imports.iter_mut().enumerate().filter(|(_, import)| import.server == server)
         {

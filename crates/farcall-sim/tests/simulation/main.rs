@@ -4,6 +4,7 @@
 mod bank;
 mod driver;
 mod first_calls;
+mod inside_calls;
 mod large_results;
 mod name_clerk;
 #[cfg(target_os = "linux")]

@@ -1,7 +1,7 @@
 //! The exchanges of a started call, for the thread or task that waits for the call.
 
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Wake, Waker};
 
 use farcall_proto::client::{Conversation, Event};
 use farcall_proto::{Tail, Time};
@@ -10,9 +10,11 @@ use super::caller::{Caller, Tools};
 use super::news::CallNews;
 use super::own_call::deliver;
 use super::peer::PeerState;
+use super::result_slot::ResultSlot;
 use super::started::Started;
 use super::waiter::Watcher;
 use super::{Endpoint, Peer};
+use crate::env::Env;
 use crate::exchange::Exchanges;
 use crate::wait::Parker;
 use crate::{CallFailed, Ran};
@@ -29,6 +31,10 @@ impl CallExchanges {
         CallExchanges { endpoint: endpoint.clone(), peer: peer.clone(), started: started.clone() }
     }
 
+    pub(crate) fn env(&self) -> &Arc<dyn Env> {
+        &self.endpoint.env
+    }
+
     fn news(&self) -> &CallNews {
         self.started.slot.news().expect("the call was started with exchanges")
     }
@@ -39,12 +45,6 @@ impl CallExchanges {
         if let Ok(service) = self.endpoint.service() {
             self.endpoint.engage(service);
         }
-    }
-
-    /// Has the waker woken, in place of an earlier one, when something changes or the call ends.
-    pub(crate) fn watch(&self, waker: &Waker) {
-        self.started.watch(&self.endpoint, &self.peer, Watcher::Task(waker.clone()));
-        self.endpoint.hasten();
     }
 
     /// Acts on the conversation, and sends what is ready then.
@@ -129,5 +129,36 @@ impl Exchanges for CallExchanges {
         self.news().wait_no_more(&(waiter.clone() as Arc<dyn Parker>));
         caller.keep();
         Ok(())
+    }
+
+    fn watch(&self, _exchange: u32, epoch: u64, waker: &Waker) {
+        let CallExchanges { endpoint, peer, started } = self;
+        // One task waits for the call.
+        started.watch(endpoint, peer, Watcher::Task(waker.clone()));
+        self.engage_service();
+        endpoint.hasten();
+        // Something may have changed before the waker was there.
+        if self.epoch() != epoch {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn nudge(&self) -> Waker {
+        Waker::from(Arc::new(Nudge { endpoint: self.endpoint.clone(), slot: self.started.slot.clone() }))
+    }
+}
+
+/// Ends the waits of threads in a call's exchanges.
+struct Nudge {
+    endpoint: Arc<Endpoint>,
+    slot: Arc<ResultSlot>,
+}
+
+impl Wake for Nudge {
+    fn wake(self: Arc<Self>) {
+        let Some(news) = self.slot.news() else { return };
+        news.end().iter().for_each(|waiter| waiter.wake());
+        // A thread that leads sleeps in the socket.
+        self.endpoint.socket.wake();
     }
 }

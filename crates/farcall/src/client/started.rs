@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use farcall_proto::client::{CallId, CallProgress};
+use farcall_proto::client::{CallId, CallProgress, Conversation};
 
 use super::caller::{Caller, Tools};
 use super::news::CallNews;
@@ -17,6 +17,7 @@ use super::result_slot::{ResultSlot, Taker};
 use super::service::Service;
 use super::waiter::Watcher;
 use super::{Endpoint, Peer};
+use crate::stub::SendStream;
 use crate::wait::{Duty, ReadyToken};
 use crate::{CallFailed, Kind, Ran, lock};
 
@@ -213,6 +214,9 @@ impl Endpoint {
         tools: &mut Tools,
     ) -> Result<Started, CallFailed> {
         self.encode(request, tools)?;
+        // What is at hand of an argument that is a stream goes with the call. It is the user's code that
+        // makes it, so no lock is held.
+        let first = request.call.sending.filter(|sending| sending.gather());
         let mut state = peer.lock();
         if !state.conversation.has_room(tools.arguments.len(), MOST_BYTES) {
             return Err(too_many_bytes());
@@ -242,6 +246,9 @@ impl Endpoint {
             state.conversation.detach(id, true);
         }
         self.count_busy(was_busy, &state.owners);
+        if let Some(first) = first {
+            send_first(&mut state.conversation, id, &**first);
+        }
         let started = Started { id, token, slot };
         if let Some(service) = service.filter(|_| state.conversation.may_wait(id, clocked)) {
             let first = !std::mem::replace(&mut state.left, true);
@@ -283,6 +290,13 @@ impl Endpoint {
         service.run(self).map_err(|why| CallFailed::local("starting a thread", why))?;
         Ok(service)
     }
+}
+
+/// Sends the beginning of an argument that is a stream together with its call.
+#[cold]
+fn send_first(conversation: &mut Conversation, id: CallId, first: &dyn SendStream) {
+    let opened = conversation.open_exchange(id);
+    first.send_first(&mut |bytes, tail| conversation.send_in(id, opened?, bytes, tail));
 }
 
 #[cold]

@@ -27,9 +27,26 @@ pub(super) struct ExchangingCall {
 impl ExchangingCall {
     pub(super) fn new(target: &Target, started: Started, request: &CallRequest<'_>) -> ExchangingCall {
         let exchanges = Arc::new(CallExchanges::new(&target.endpoint, &target.peer, &started));
-        let handling = Handling::new(request.call.handlers, request.call.sending);
+        let mut handling = Handling::new(request.call.handlers, request.call.sending);
         handling.begin(&*exchanges);
         ExchangingCall { started, exchanges, handling: Mutex::new(handling) }
+    }
+
+    /// Sends a call to a server, for whoever polls it or waits for it. A thread sends its argument that is a
+    /// stream, if an iterator gives the items.
+    ///
+    /// # Errors
+    /// When the call cannot be sent, or there is no thread.
+    pub(super) fn start(target: &Target, request: &CallRequest<'_>) -> Result<ExchangingCall, CallFailed> {
+        let started = Started::start(&target.endpoint, &target.peer, (target.export, request), None)?;
+        let call = ExchangingCall::new(target, started, request);
+        let iterated = lock(&call.handling).take_iterated();
+        let Some(sending) = iterated else { return Ok(call) };
+        if let Err(why) = send_beside(&**call.exchanges.env(), call.exchanges.clone(), sending) {
+            call.started.cancel(&target.endpoint, &target.peer);
+            return Err(CallFailed::local("starting a thread", why).but_ran(Ran::Maybe));
+        }
+        Ok(call)
     }
 
     /// Whether the call, which has ended, is not to be repeated.
@@ -43,9 +60,9 @@ impl ExchangingCall {
         lock(&self.handling).attend(&*self.exchanges, &|| self.started.is_over())
     }
 
-    /// Blocks until the call has ended, and answers its signals. Cancels the call if a handler panics or this
-    /// thread must not wait.
-    pub(super) fn wait(&self, target: &Target, taker: Taker<'_>) -> Result<(), CallFailed> {
+    /// Blocks until the call has ended, and answers its signals. Returns whether instead the server has begun to
+    /// send the stream that is the result. Cancels the call if a handler panics or this thread must not wait.
+    pub(super) fn wait(&self, target: &Target, taker: Taker<'_>) -> Result<bool, CallFailed> {
         struct CancelOnDrop<'a>(&'a Started, &'a Target);
         impl Drop for CancelOnDrop<'_> {
             fn drop(&mut self) {
@@ -54,30 +71,47 @@ impl ExchangingCall {
         }
         let cancel = CancelOnDrop(&self.started, target);
         self.attend()?;
-        if !self.leave(taker) {
+        let streams = self.streams();
+        if !streams && !self.leave(taker) {
             self.started.wait(&target.endpoint, &target.peer, taker)?;
         }
-        // The call has ended, or its handler has unwound it.
+        // The call has ended, or goes on as a stream.
         std::mem::forget(cancel);
-        Ok(())
+        Ok(streams)
     }
 
-    /// Answers the signals that have arrived. Gives the outcome if the call has ended; else the task is woken
-    /// when there is more to do.
-    pub(super) fn poll(&self, target: &Target, context: &mut Context<'_>, taker: Taker<'_>) -> Poll<()> {
-        if !self.started.is_over() {
-            self.exchanges.watch(context.waker());
+    /// Answers the signals that have arrived, and sends what there is of an argument that is polled. Gives the
+    /// outcome if the call has ended; else the task is woken when there is more to do. Returns whether instead
+    /// the server has begun to send the stream that is the result.
+    pub(super) fn poll(&self, target: &Target, context: &mut Context<'_>, taker: Taker<'_>) -> Poll<bool> {
+        let epoch = self.exchanges.epoch();
+        let over = self.started.is_over();
+        lock(&self.handling).step(&*self.exchanges, epoch, context);
+        if self.streams() {
+            return Poll::Ready(true);
         }
-        self.answer_all();
-        if self.started.is_over() && self.leave(taker) {
-            return Poll::Ready(());
+        if over && self.leave(taker) {
+            return Poll::Ready(false);
         }
-        self.started.poll(&target.endpoint, &target.peer, context, taker)
+        if over {
+            return self.started.poll(&target.endpoint, &target.peer, context, taker).map(|()| false);
+        }
+        self.exchanges.watch(0, epoch, context.waker());
+        Poll::Pending
     }
 
-    /// Answers the signals that have arrived, in this thread.
-    pub(super) fn answer_all(&self) {
-        lock(&self.handling).answer_all(&*self.exchanges);
+    /// Lets the call run, and discards its reply. If this task would have to send the rest of an argument, the
+    /// call cannot go on, and is cancelled.
+    pub(super) fn detach(&self, target: &Target, later: bool) {
+        match lock(&self.handling).sends() {
+            true => self.started.cancel(&target.endpoint, &target.peer),
+            false => self.started.detach(&target.endpoint, &target.peer, later),
+        }
+    }
+
+    /// Whether the server has begun to send the stream that is the result.
+    fn streams(&self) -> bool {
+        lock(&self.handling).stream.is_some()
     }
 
     /// Gives the outcome of a handler that has unwound the call. Returns false if none has.
@@ -90,7 +124,7 @@ impl ExchangingCall {
 
 /// A call whose result is a stream. Dropping it cancels the call.
 pub(super) struct OpenImported {
-    call: ExchangingCall,
+    call: Arc<ExchangingCall>,
     target: Arc<Target>,
     procedure: Procedure,
 }
@@ -104,8 +138,19 @@ pub(super) enum Begun {
 }
 
 impl OpenImported {
-    pub(super) fn new(call: ExchangingCall, target: Arc<Target>, procedure: &Procedure) -> OpenImported {
+    pub(super) fn new(call: Arc<ExchangingCall>, target: Arc<Target>, procedure: &Procedure) -> OpenImported {
         OpenImported { call, target, procedure: *procedure }
+    }
+
+    /// Gives the sink a call that brings the stream which is its result.
+    #[cold]
+    pub(super) fn give(
+        call: Arc<ExchangingCall>,
+        target: &Arc<Target>,
+        procedure: &Procedure,
+        sink: Sink<'_>,
+    ) {
+        sink(Reply::Stream(Box::new(OpenImported::new(call, target.clone(), procedure))));
     }
 
     /// Waits until the server begins to send the stream. Returns `None` if the call ended without it and the
@@ -114,11 +159,12 @@ impl OpenImported {
     /// # Errors
     /// When this thread must not wait.
     pub(super) fn begin(&self, sink: Sink<'_>) -> Result<Option<Begun>, CallFailed> {
-        self.call.attend()?;
-        if lock(&self.call.handling).stream.is_some() {
+        let mut failed = None;
+        let taker = &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(&self.target, outcome, sink);
+        if self.call.wait(&self.target, taker)? {
             return Ok(Some(Begun::Streaming));
         }
-        Ok(self.outcome(sink)?.map(Begun::Failed))
+        Ok(failed.map(Begun::Failed))
     }
 
     /// Has a thread send the argument that is a stream, if there is one.
@@ -132,12 +178,10 @@ impl OpenImported {
         self.call.is_touched()
     }
 
-    /// Waits for the call's end, and gives its reply to the sink. Returns a failure.
-    fn outcome(&self, sink: Sink<'_>) -> Result<Option<Failure>, CallFailed> {
-        let mut failed = None;
-        let taker = &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(&self.target, outcome, sink);
-        self.call.wait(&self.target, taker)?;
-        Ok(failed)
+    /// Gives the failure of a call that has ended to the sink, if it failed.
+    fn conclude(&self, failed: Option<Failure>, sink: Sink<'_>) {
+        let describe = |failure| describe(failure, &self.procedure, self.target.address);
+        failed.into_iter().for_each(|failure| sink(Reply::Failed(describe(failure))));
     }
 }
 
@@ -150,17 +194,31 @@ impl OpenCall for OpenImported {
         lock(&self.call.handling).stream.expect("the server has begun to send the stream")
     }
 
-    fn answer_signals(&mut self) {
-        self.call.answer_all();
+    fn sends(&self) -> bool {
+        lock(&self.call.handling).sends()
+    }
+
+    fn attend(&mut self, context: &mut Context<'_>) {
+        let exchanges = &self.call.exchanges;
+        lock(&self.call.handling).step(&**exchanges, exchanges.epoch(), context);
     }
 
     fn finish(self: Box<Self>, sink: Sink<'_>) {
         lock(&self.call.handling).stream = None;
-        match self.outcome(sink) {
-            Ok(None) => {}
-            Ok(Some(failure)) => sink(Reply::Failed(describe(failure, &self.procedure, self.target.address))),
+        let mut failed = None;
+        let taker = &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(&self.target, outcome, sink);
+        match self.call.wait(&self.target, taker) {
+            Ok(_) => self.conclude(failed, sink),
             Err(why) => sink(Reply::Failed(why)),
         }
+    }
+
+    fn poll_finish(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        lock(&self.call.handling).stream = None;
+        let mut failed = None;
+        let taker = &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(&self.target, outcome, sink);
+        let polled = self.call.poll(&self.target, context, taker);
+        polled.map(|_| self.conclude(failed, sink))
     }
 }
 

@@ -148,10 +148,12 @@ impl Export {
     }
 
     /// Withdraws the export, and waits until the calls that have begun are finished, but no longer than
-    /// `time`. Returns whether they are finished.
+    /// `time`. Returns whether they are finished. A result that is a stream, and has no items to send, ends as
+    /// [`Kind::Draining`](crate::Kind::Draining), so that a watch holds nothing up.
     pub fn drain(mut self, time: Duration) -> bool {
         self.take_back();
-        self.exported.wait_idle(&*self.runtime.0.env, time)
+        let env = &*self.runtime.0.env;
+        self.server.wait_idle(Some(self.exported.id), time, |time| self.exported.wait_idle(env, time))
     }
 
     /// Returns the address at which the export can be called: the one that is published

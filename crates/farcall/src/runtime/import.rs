@@ -273,7 +273,7 @@ impl Importer {
     #[inline(always)]
     fn call_once(
         &self,
-        target: &Target,
+        target: &Arc<Target>,
         request: &CallRequest<'_>,
         sink: Sink<'_>,
     ) -> Result<Option<Failure>, CallFailed> {
@@ -301,15 +301,18 @@ impl Importer {
     #[inline(never)]
     fn call_exchanging(
         &self,
-        target: &Target,
+        target: &Arc<Target>,
         request: &CallRequest<'_>,
         sink: Sink<'_>,
     ) -> Result<Option<Failure>, CallFailed> {
         let mut failed = None;
         let take = &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(target, outcome, sink);
         let started = Started::start_to_wait(&target.endpoint, &target.peer, (target.export, request))?;
-        let call = ExchangingCall::new(target, started, request);
-        call.wait(target, take)?;
+        let call = Arc::new(ExchangingCall::new(target, started, request));
+        if call.wait(target, take)? {
+            OpenImported::give(call, target, request.call.procedure, sink);
+            return Ok(None);
+        }
         match failed {
             Some(failure) if call.is_touched() => {
                 Err(describe(failure, request.call.procedure, target.address))
@@ -337,7 +340,7 @@ impl Importer {
             builtin::may_call(target.export, request.call.procedure.number)?;
             let started = Started::start_to_wait(&target.endpoint, &target.peer, (target.export, request))?;
             let call = ExchangingCall::new(&target, started, request);
-            let open = OpenImported::new(call, target.clone(), request.call.procedure);
+            let open = OpenImported::new(Arc::new(call), target.clone(), request.call.procedure);
             open.send_beside(&*self.inner.env)?;
             let Some(begun) = open.begin(sink)? else { return Ok(None) };
             let failure = match begun {

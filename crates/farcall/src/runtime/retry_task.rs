@@ -9,14 +9,15 @@ use farcall_proto::Failure;
 use farcall_proto::client::Outcome;
 
 use super::bind::Target;
+use super::exchanging::{ExchangingCall, OpenImported};
 use super::import::{Importer, describe, give};
-use super::sent::SentCall;
+use super::sent::{Reached, SentCall};
 use super::tasks::{Reservation, Tasks};
 use crate::Trace;
 use crate::client::CallRequest;
 use crate::env::{Event, Time};
 use crate::retry::Retry;
-use crate::stub::{Call, Handlers, Procedure, Reply, Sink, bad_arguments, no_reply};
+use crate::stub::{Call, Handlers, Procedure, Reply, SendStream, Sink, bad_arguments, no_reply};
 use crate::xdr::Encoder;
 use crate::{CallFailed, Kind, Ran, guard, lock};
 
@@ -29,6 +30,8 @@ pub(super) struct EncodedCall {
     pub(super) deadline: Option<Time>,
     pub(super) trace: Option<Trace>,
     pub(super) handlers: Handlers,
+    /// Sends the argument that is a stream, if there is one.
+    pub(super) sending: Option<Arc<dyn SendStream>>,
     /// The procedures of the one-way calls that are packed into this call's arguments.
     pub(super) carries: Vec<u32>,
 }
@@ -43,18 +46,20 @@ impl EncodedCall {
     ) -> Result<EncodedCall, CallFailed> {
         let mut arguments = Vec::new();
         (request.call.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
-        let CallRequest { call: &Call { procedure, handlers, carries, .. }, deadline, trace } = *request;
-        let (importer, handlers, carries) = (importer.clone(), handlers.clone(), carries.to_vec());
-        Ok(EncodedCall { importer, procedure: *procedure, arguments, deadline, trace, handlers, carries })
+        let CallRequest { call, deadline, trace } = *request;
+        let (importer, procedure) = (importer.clone(), *call.procedure);
+        let (handlers, sending, carries) =
+            (call.handlers.clone(), call.sending.cloned(), call.carries.to_vec());
+        Ok(EncodedCall { importer, procedure, arguments, deadline, trace, handlers, sending, carries })
     }
 
     /// Calls `f` with the request of this call.
     pub(super) fn with_request<R>(&self, f: impl FnOnce(&CallRequest<'_>) -> R) -> R {
         // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
         let encode = |e: &mut Encoder<'_>| e.opaque(&self.arguments);
-        let (procedure, handlers) = (&self.procedure, &self.handlers);
+        let (procedure, handlers, sending) = (&self.procedure, &self.handlers, self.sending.as_ref());
         let carries = &self.carries;
-        let call = Call { procedure, within: None, encode: &encode, handlers, sending: None, carries };
+        let call = Call { procedure, within: None, encode: &encode, handlers, sending, carries };
         f(&CallRequest { call: &call, deadline: self.deadline, trace: self.trace })
     }
 }
@@ -81,8 +86,16 @@ struct State {
     task: Option<Waker>,
 }
 
-/// A result or an exception, with the server that gave it; or why the call failed in the end.
-type Ending = Result<(Outcome<'static>, Arc<Target>), CallFailed>;
+/// What a call came to, with the server that was called; or why the call failed in the end.
+type Ending = Result<(Came, Arc<Target>), CallFailed>;
+
+/// What a call came to.
+enum Came {
+    /// A result or an exception.
+    Outcome(Outcome<'static>),
+    /// The stream that is its result has begun.
+    Stream(Arc<ExchangingCall>, Box<Procedure>),
+}
 
 impl RetryTask {
     /// Starts a task that makes the call. `failed` is the attempt that was made before, if there was one.
@@ -125,8 +138,8 @@ impl RetryTask {
             let target = importer.target_later(retry.avoid(), || self.is_wanted(call)).await;
             let target = target.map_err(|why| retry.no_server_found(why))?;
             failed = match self.attempt(call, &target).await? {
-                Outcome::Failed(failure) => Some((target, failure)),
-                outcome => return Ok((outcome, target)),
+                Came::Outcome(Outcome::Failed(failure)) => Some((target, failure)),
+                came => return Ok((came, target)),
             };
         }
     }
@@ -144,11 +157,7 @@ impl RetryTask {
     }
 
     /// Makes one attempt of the call, and waits for its outcome.
-    async fn attempt(
-        &self,
-        call: &EncodedCall,
-        target: &Arc<Target>,
-    ) -> Result<Outcome<'static>, CallFailed> {
+    async fn attempt(&self, call: &EncodedCall, target: &Arc<Target>) -> Result<Came, CallFailed> {
         let started = call.with_request(|request| SentCall::start(target, request))?;
         // The attempt is stored, and the flags are read, under one lock. So either this task sees that the
         // caller has cancelled the call, or the cancelling thread sees the attempt and cancels it.
@@ -171,12 +180,14 @@ impl RetryTask {
             }
             started.poll(target, context, taker)
         });
-        waited.await?;
+        if let Reached::Stream(streams) = waited.await? {
+            return Ok(Came::Stream(streams, Box::new(call.procedure)));
+        }
         match ended {
             Some(Outcome::Failed(failure)) if started.is_touched() => {
                 Err(describe(failure, &call.procedure, target.address))
             }
-            ended => ended.ok_or_else(no_reply),
+            ended => ended.map(Came::Outcome).ok_or_else(no_reply),
         }
     }
 
@@ -263,8 +274,11 @@ impl RetryTask {
 
 fn give_ending(ending: Ending, sink: Sink<'_>) {
     match ending {
-        // An `Ok` ending holds no failure, so `give` returns none.
-        Ok((outcome, target)) => drop(give(&target, outcome, sink)),
+        // An outcome that ends a call is no failure, so `give` returns none.
+        Ok((Came::Outcome(outcome), target)) => drop(give(&target, outcome, sink)),
+        Ok((Came::Stream(call, procedure), target)) => {
+            OpenImported::give(call, &target, &procedure, sink);
+        }
         Err(why) => sink(Reply::Failed(why)),
     }
 }

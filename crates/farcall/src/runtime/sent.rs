@@ -18,6 +18,14 @@ pub(super) enum SentCall {
     Memory(Arc<shm::Started>),
 }
 
+/// How far a started call has come.
+pub(super) enum Reached {
+    /// It has ended.
+    End,
+    /// Its result is a stream, which the server has begun to send.
+    Stream(Arc<ExchangingCall>),
+}
+
 impl SentCall {
     /// Sends a call to a server.
     ///
@@ -33,8 +41,7 @@ impl SentCall {
         }
         let call = (target.export, request);
         if request.call.procedure.exchanges {
-            let started = client::Started::start(&target.endpoint, &target.peer, call, None)?;
-            return Ok(SentCall::Exchanging(Arc::new(ExchangingCall::new(target, started, request))));
+            return ExchangingCall::start(target, request).map(Arc::new).map(SentCall::Exchanging);
         }
         if let Some(link) = &target.link
             && let Some(started) = shm::Started::start(link, call)?
@@ -49,12 +56,18 @@ impl SentCall {
         matches!(self, SentCall::Exchanging(call) if call.is_touched())
     }
 
-    pub(super) fn wait(&self, target: &Target, taker: Taker<'_>) -> Result<(), CallFailed> {
+    /// Blocks until the call has ended, or brings the stream that is its result.
+    pub(super) fn wait(&self, target: &Target, taker: Taker<'_>) -> Result<Reached, CallFailed> {
         match self {
-            SentCall::Datagrams(started) => started.wait(&target.endpoint, &target.peer, taker),
-            SentCall::Exchanging(call) => call.wait(target, taker),
-            SentCall::Memory(started) => started.wait(taker),
+            SentCall::Datagrams(started) => started.wait(&target.endpoint, &target.peer, taker)?,
+            SentCall::Exchanging(call) => {
+                if call.wait(target, taker)? {
+                    return Ok(Reached::Stream(call.clone()));
+                }
+            }
+            SentCall::Memory(started) => started.wait(taker)?,
         }
+        Ok(Reached::End)
     }
 
     pub(super) fn poll(
@@ -62,20 +75,25 @@ impl SentCall {
         target: &Target,
         context: &mut Context<'_>,
         taker: Taker<'_>,
-    ) -> Poll<Result<(), CallFailed>> {
-        match self {
+    ) -> Poll<Result<Reached, CallFailed>> {
+        let ended = match self {
             SentCall::Datagrams(started) => {
                 started.poll(&target.endpoint, &target.peer, context, taker).map(Ok)
             }
-            SentCall::Exchanging(call) => call.poll(target, context, taker).map(Ok),
+            SentCall::Exchanging(call) => {
+                let streams = call.poll(target, context, taker);
+                return streams
+                    .map(|streams| Ok(if streams { Reached::Stream(call.clone()) } else { Reached::End }));
+            }
             SentCall::Memory(started) => started.poll(context, taker),
-        }
+        };
+        ended.map(|ended| ended.map(|()| Reached::End))
     }
 
     pub(super) fn detach(&self, target: &Target, later: bool) {
         match self {
             SentCall::Datagrams(started) => started.detach(&target.endpoint, &target.peer, later),
-            SentCall::Exchanging(call) => call.started.detach(&target.endpoint, &target.peer, later),
+            SentCall::Exchanging(call) => call.detach(target, later),
             SentCall::Memory(started) => started.detach(),
         }
     }

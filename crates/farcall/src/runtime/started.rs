@@ -8,15 +8,16 @@ use farcall_proto::Failure;
 use farcall_proto::client::Outcome;
 
 use super::bind::Target;
+use super::exchanging::OpenImported;
 use super::import::{Importer, describe, give};
 use super::retry_task::{EncodedCall, RetryTask};
-use super::sent::SentCall;
+use super::sent::{Reached, SentCall};
 use crate::Trace;
 use crate::client::{self, CallRequest};
 use crate::context::Set;
 use crate::env::Time;
 use crate::retry::Retry;
-use crate::stub::{Call, Handlers, NO_HANDLERS, PendingCall, Procedure, Reply, Sink};
+use crate::stub::{Call, Handlers, NO_HANDLERS, PendingCall, Procedure, Reply, SendStream, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::{Kind, Ran, builtin, self_wait};
 
@@ -34,6 +35,8 @@ struct Rare {
     trace: Option<Trace>,
     /// The handlers, if the call may have exchanges.
     handlers: Handlers,
+    /// Sends the argument that is a stream, if there is one.
+    sending: Option<Arc<dyn SendStream>>,
     /// The procedures of the one-way calls that are packed into this call's arguments.
     carries: Vec<u32>,
 }
@@ -41,7 +44,8 @@ struct Rare {
 impl Rare {
     #[cold]
     fn new(trace: Option<Trace>, call: &Call<'_>) -> Box<Rare> {
-        Box::new(Rare { trace, handlers: call.handlers.clone(), carries: call.carries.to_vec() })
+        let (handlers, sending) = (call.handlers.clone(), call.sending.cloned());
+        Box::new(Rare { trace, handlers, sending, carries: call.carries.to_vec() })
     }
 }
 
@@ -157,11 +161,12 @@ impl ImportedCall {
     /// Returns the call for another attempt, with the arguments that its first attempt gave back.
     fn encoded(&self, arguments: Vec<u8>) -> EncodedCall {
         let (importer, procedure) = (self.importer.clone(), self.procedure.procedure());
-        let (trace, handlers, carries) = match &self.rare {
-            Some(rare) => (rare.trace, rare.handlers.clone(), rare.carries.clone()),
-            None => (None, NO_HANDLERS.clone(), Vec::new()),
+        let (trace, handlers, sending, carries) = match &self.rare {
+            Some(rare) => (rare.trace, rare.handlers.clone(), rare.sending.clone(), rare.carries.clone()),
+            None => (None, NO_HANDLERS.clone(), None, Vec::new()),
         };
-        EncodedCall { importer, procedure, arguments, deadline: self.deadline, trace, handlers, carries }
+        let deadline = self.deadline;
+        EncodedCall { importer, procedure, arguments, deadline, trace, handlers, sending, carries }
     }
 }
 
@@ -176,9 +181,15 @@ impl PendingCall for ImportedCall {
                 let mut taker = |outcome: Outcome<'_>, arguments: &[u8]| {
                     failed = give_or_keep(&target, outcome, arguments, sink)
                 };
-                if let Err(why) = started.wait(&target, &mut taker) {
-                    started.cancel(&target);
-                    return sink(Reply::Failed(why));
+                match started.wait(&target, &mut taker) {
+                    Ok(Reached::End) => {}
+                    Ok(Reached::Stream(call)) => {
+                        return OpenImported::give(call, &target, &self.procedure.procedure(), sink);
+                    }
+                    Err(why) => {
+                        started.cancel(&target);
+                        return sink(Reply::Failed(why));
+                    }
                 }
                 let Some((failure, arguments)) = failed else { return };
                 if started.is_touched() {
@@ -195,14 +206,20 @@ impl PendingCall for ImportedCall {
     }
 
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
-        let mut failed = None;
+        let (mut failed, procedure) = (None, self.procedure);
         let polled = match &self.stage {
             Stage::Sent(started, target) => {
                 let taker = &mut |outcome: Outcome<'_>, arguments: &[u8]| {
                     failed = give_or_keep(target, outcome, arguments, sink)
                 };
                 let polled = started.poll(target, context, taker);
-                polled.map(|waited| waited.unwrap_or_else(|why| sink(Reply::Failed(why))))
+                polled.map(|reached| match reached {
+                    Ok(Reached::End) => {}
+                    Ok(Reached::Stream(call)) => {
+                        OpenImported::give(call, target, &procedure.procedure(), sink)
+                    }
+                    Err(why) => sink(Reply::Failed(why)),
+                })
             }
             Stage::Retried(task) => task.poll(context, sink),
             Stage::Over => Poll::Ready(()),

@@ -51,7 +51,7 @@ impl Watch {
     /// reply may still lie in the receive buffer.
     fn tell_end<R>(
         &self,
-        procedure: &str,
+        procedure: &'static str,
         since: Time,
         sink: Sink<'_>,
         ask: impl FnOnce(Sink<'_>) -> R,
@@ -59,12 +59,19 @@ impl Watch {
         // `Ok(true)` is a result, `Ok(false)` an exception.
         let mut ended: Option<Result<bool, CallFailed>> = None;
         let asked = ask(&mut |reply| {
-            ended = Some(match &reply {
-                Reply::Result(_) | Reply::ResultOf(..) => Ok(true),
-                Reply::Exception(_) => Ok(false),
-                Reply::Failed(why) => Err(why.clone()),
+            ended = match &reply {
+                Reply::Result(_) | Reply::ResultOf(..) => Some(Ok(true)),
+                Reply::Exception(_) => Some(Ok(false)),
+                Reply::Failed(why) => Some(Err(why.clone())),
+                // The call goes on. Its stream tells of its end.
+                Reply::Stream(_) => None,
+            };
+            sink(match reply {
+                Reply::Stream(call) => {
+                    Reply::Stream(Box::new(WatchedStream { watch: self.clone(), procedure, since, call }))
+                }
+                ended => ended,
             });
-            sink(reply);
         });
         let outcome = match &ended {
             Some(Ok(true)) => Outcome::Result,
@@ -174,13 +181,22 @@ impl OpenCall for WatchedStream {
         self.call.stream()
     }
 
-    fn answer_signals(&mut self) {
-        self.call.answer_signals();
+    fn sends(&self) -> bool {
+        self.call.sends()
+    }
+
+    fn attend(&mut self, context: &mut Context<'_>) {
+        self.call.attend(context);
     }
 
     fn finish(self: Box<Self>, sink: Sink<'_>) {
         let WatchedStream { watch, procedure, since, call } = *self;
         watch.tell_end(procedure, since, sink, |sink| call.finish(sink));
+    }
+
+    fn poll_finish(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        let WatchedStream { watch, procedure, since, call } = self;
+        watch.tell_end(procedure, *since, sink, |sink| call.poll_finish(context, sink))
     }
 }
 

@@ -14,7 +14,7 @@ use super::executor::Spawn;
 use super::exported::{Exported, Known};
 use super::finish::{finish, unless_late};
 use super::reply_to::{Back, Outlet};
-use super::task::Serving;
+use super::task::{Serving, Teller};
 use crate::context;
 use crate::env::place;
 use crate::guard;
@@ -67,7 +67,14 @@ impl Work {
         };
         let Incoming { key, deadline, trace, .. } = incoming;
         Work {
-            call: context::Incoming { key, from: *from, deadline, trace, same_user: false },
+            call: context::Incoming {
+                key,
+                export: exported.id,
+                from: *from,
+                deadline,
+                trace,
+                same_user: false,
+            },
             which: exported.procedure(incoming.procedure),
             exported: exported.clone(),
             procedure: incoming.procedure,
@@ -267,7 +274,8 @@ impl Work {
         };
         let back = self.back.clone();
         let (server, future) = (server.clone(), Some(future));
-        let serving = Serving { server, exported, which, call, since: now, future, back, notice: None };
+        let serving =
+            Serving { server, exported, which, call, since: now, future, back, teller: Teller::Nothing };
         // If `spawn` panics, it drops the task, and that drop answers the caller.
         guard::run_alone("an executor", || spawn.spawn(Box::pin(serving)));
         None

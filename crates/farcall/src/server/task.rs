@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use farcall_proto::server::{Finish, Transmit};
 
 use super::Server;
+use super::exchanges::ServedExchanges;
 use super::exported::Exported;
 use super::finish::{finish, unless_late};
 use super::reply_to::Back;
@@ -31,8 +32,28 @@ pub(super) struct Serving {
     pub(super) future: Option<AsyncDispatched>,
     /// Where the outcome goes, if the call did not come by the socket.
     pub(super) back: Option<Arc<dyn Back>>,
-    /// Tells the future that its caller has given the call up; made when the future is first pending.
-    pub(super) notice: Option<Arc<Notice>>,
+    /// Tells that the caller has given the call up; made when the future is first pending.
+    pub(super) teller: Teller,
+}
+
+/// What tells a task that its call was given up.
+#[derive(Default)]
+pub(super) enum Teller {
+    #[default]
+    Nothing,
+    Notice(Arc<Notice>),
+    /// The news of a call that has exchanges and no deadline.
+    News(Arc<ServedExchanges>),
+}
+
+impl Teller {
+    fn is_told(&self) -> bool {
+        match self {
+            Teller::Nothing => false,
+            Teller::Notice(notice) => notice.is_told(),
+            Teller::News(news) => news.is_given_up(),
+        }
+    }
 }
 
 impl Future for Serving {
@@ -40,7 +61,7 @@ impl Future for Serving {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(mut future) = self.future.take() else { return Poll::Ready(()) };
-        if self.notice.as_ref().is_some_and(|notice| notice.is_told()) {
+        if self.teller.is_told() {
             self.give_up(future);
             return Poll::Ready(());
         }
@@ -75,17 +96,29 @@ impl Serving {
 
     /// Makes sure that the task is woken when its call is given up. Returns whether it was given up already.
     fn watch(&mut self, cx: &Context<'_>) -> bool {
-        if let Some(notice) = &self.notice {
-            notice.watch(cx.waker());
-            return notice.is_told();
+        match &self.teller {
+            Teller::Nothing => {}
+            Teller::Notice(notice) => {
+                notice.watch(cx.waker());
+                return notice.is_told();
+            }
+            Teller::News(news) => return news.watch_call(cx.waker()),
         }
-        if self.exported.known(self.which).facts.uncancelled {
+        let facts = &self.exported.known(self.which).facts;
+        if facts.uncancelled {
             return false;
         }
-        let notice = Notice::new(self.call.deadline);
-        notice.watch(cx.waker());
-        self.server.notify(self.call.key, &notice);
-        self.notice = Some(notice);
+        let may_have_news = facts.exchanges && self.call.deadline.is_none();
+        let news = if may_have_news { self.server.news_of(self.call.key) } else { None };
+        if let Some(news) = news {
+            news.watch_call(cx.waker());
+            self.teller = Teller::News(news);
+        } else {
+            let notice = Notice::new(self.call.deadline);
+            notice.watch(cx.waker());
+            self.server.notify(self.call.key, &notice);
+            self.teller = Teller::Notice(notice);
+        }
         self.server.is_cancelled(self.call.key)
     }
 
@@ -98,7 +131,7 @@ impl Serving {
     }
 
     fn end(&self, dispatched: Dispatched, reply: Vec<u8>) {
-        if let Some(notice) = &self.notice {
+        if let Teller::Notice(notice) = &self.teller {
             context::CallServer::forget(&*self.server, self.call.key, notice);
         }
         let known = self.exported.known(self.which);
@@ -113,6 +146,9 @@ impl Serving {
             None => self.server.give_back(now, self.call, finish(dispatched), reply),
         }
         self.server.forget(self.call.key);
+        if known.facts.exchanges {
+            self.server.end_exchanges(self.call.key);
+        }
         self.exported.end();
     }
 }

@@ -57,8 +57,8 @@ struct Receiver<'s> {
     /// Whether no other worker executes calls. If so, this worker may poll, because it takes no processor
     /// from another.
     alone: bool,
-    /// The approximate time of the last event other than a reading. A reading is a call that only reads memory
-    /// of this process; it is answered at once.
+    /// The approximate time of the last event other than a reading. A reading is a call that only reads
+    /// memory of this process; it is answered at once.
     now: Time,
     /// The number of readings.
     readings: u32,
@@ -143,13 +143,14 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// Acts after another thread has woken the socket: an access, a call, or user code may be waiting.
+    /// Acts after another thread has woken the socket: an access, a call, user code, or what is to be sent
+    /// again may be waiting.
     #[cold]
     fn woken(&mut self) -> Next {
         let waits = {
             let core = self.server.lock();
             let users = core.protocol.has_loose() || !core.accessor.woken.is_empty();
-            !core.backlog.is_empty() || !core.is_free() || users
+            !core.backlog.is_empty() || !core.is_free() || users || !core.protocol.is_quiet()
         };
         if waits { self.next() } else { Next::Receive }
     }
@@ -565,9 +566,10 @@ impl<'s> Receiver<'s> {
         let finish = work.give_back(finish, &mut self.outgoing.reply);
         // The executed call stays where it is unless another takes its place, because it has about 200 bytes.
         let replaced;
-        let (planned, alone, sent, rest) = {
+        let (planned, alone, sent, rest, exchanging) = {
             let mut core = server.lock();
             let core = &mut *core;
+            let exchanging = !elsewhere && !core.exchanging.is_empty();
             let alone = self.outgoing.unsent == 0 && core.batch.is_empty();
             let sent = match self.outgoing.long {
                 false => self.finish(core, key, finish),
@@ -595,8 +597,11 @@ impl<'s> Receiver<'s> {
             };
             self.look(core);
             let rest = self.may_rest(&planned) && core.pool.rest(&self.worker);
-            (planned, alone, sent, rest)
+            (planned, alone, sent, rest, exchanging)
         };
+        if exchanging {
+            server.end_exchanges(key);
+        }
         if alone {
             self.send(sent);
         } else {

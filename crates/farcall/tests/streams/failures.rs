@@ -247,3 +247,34 @@ fn an_iterator_is_dropped_when_its_receiver_takes_no_more() {
         assert_eq!(end_of(&told).1, Told::End);
     });
 }
+
+#[test]
+fn a_server_that_drains_ends_a_watch_and_lets_a_stream_that_flows_go_on() {
+    for whole in [false, true] {
+        let names = farcall::names::Memory::new();
+        let runtime = || farcall::Runtime::builder().registry(names.clone()).build().unwrap();
+        let (here, there) = (runtime(), runtime());
+        let ours = Arc::new(Server::default());
+        let export = there.export::<dyn Numbers>("Numbers/a", ours.clone()).unwrap();
+        let numbers = here.import::<dyn Numbers>("Numbers/a").unwrap();
+        let (send, watched) = mpsc::channel();
+        *ours.watched.lock().unwrap() = Some(watched);
+        let mut watch = numbers.watch().unwrap();
+        (0..3).for_each(|number| send.send(number).unwrap());
+        assert!((0..3).all(|number| watch.next().unwrap().unwrap() == number));
+        let mut flows = numbers.below(200_000).unwrap();
+        assert_eq!(flows.next().unwrap().unwrap(), 0);
+        let takes = std::thread::spawn(move || flows.map(Result::unwrap).eq(1..200_000));
+        let drains = std::thread::spawn(move || {
+            let minute = std::time::Duration::from_secs(60);
+            if whole { there.drain(minute) } else { export.drain(minute) }
+        });
+        let why = watch.next().unwrap().unwrap_err();
+        let why = failure(&why);
+        assert_eq!((why.kind(), why.ran(), watch.taken()), (Kind::Draining, Ran::Yes, 3), "{why}");
+        assert!(takes.join().unwrap());
+        // The procedure ends when its iterator does.
+        drop(send);
+        assert!(drains.join().unwrap());
+    }
+}

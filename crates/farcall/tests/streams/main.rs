@@ -1,13 +1,18 @@
 //! Streams: results and arguments that consist of items.
 #![allow(missing_docs)]
 
+mod asynchronous;
+#[path = "../common/mod.rs"]
+mod common;
 mod failures;
-#[path = "../common/lossy.rs"]
-mod lossy;
+mod grouped;
+mod slow_readers;
+mod started;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
+use common::lossy;
 use farcall::{Answer, CallFailed, Kind, Ran, Result, Stream};
 
 #[farcall::interface]

@@ -106,7 +106,7 @@ impl Directory {
     }
 
     /// Returns the directory that contains the last name of a path, and that name.
-    fn parent(&self, path: &str) -> Result<(OwnedFd, String)> {
+    pub(super) fn parent(&self, path: &str) -> Result<(OwnedFd, String)> {
         let below = Below::parse(path)?;
         let (way, name) = below.split();
         let way = way.collect::<Vec<_>>().join("/");

@@ -4,10 +4,11 @@
 use std::convert::Infallible;
 use std::io;
 use std::path::Path;
+use std::time::SystemTime;
 
-use farcall::Result;
+use farcall::{Bulk, Result};
 
-use crate::{Attributes, Contents, FileAccess, FileError, Page};
+use crate::{Attributes, Contents, Digest, FileAccess, FileError, Page};
 
 /// Would serve the files below a directory. On this system no value of it exists.
 #[derive(Debug)]
@@ -22,6 +23,12 @@ impl Directory {
         let why = "directories are served on Unix only, where a path can be opened without leaving them";
         Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
+
+    /// Would let clients store files.
+    #[must_use]
+    pub fn writable(self, _: u64) -> Directory {
+        match self.0 {}
+    }
 }
 
 impl FileAccess for Directory {
@@ -34,6 +41,26 @@ impl FileAccess for Directory {
     }
 
     fn read(&self, _: &str, _: u64, _: u32) -> Result<Contents, FileError> {
+        match self.0 {}
+    }
+
+    fn fetch(&self, _: &str, _: u64, _: u64) -> Result<Bulk<FileError>, FileError> {
+        match self.0 {}
+    }
+
+    fn digest(&self, _: &str, _: u64) -> Result<Digest, FileError> {
+        match self.0 {}
+    }
+
+    fn unfinished(&self, _: &str) -> Result<Digest, FileError> {
+        match self.0 {}
+    }
+
+    fn store(&self, _: &str, _: u64, _: Bulk) -> Result<u64, FileError> {
+        match self.0 {}
+    }
+
+    fn finish(&self, _: &str, _: Digest, _: SystemTime, _: bool) -> Result<(), FileError> {
         match self.0 {}
     }
 }

@@ -4,12 +4,13 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use farcall::memory::{Memory, Remote};
 use farcall::stub::{Dispatched, Interface};
 use farcall::xdr::{Decoder, Encoder};
-use farcall::{CallFailed, Kind, Ran, Result};
-use farcall_file_access::{Attributes, Contents, FileAccess, FileError, Page, Statistics};
+use farcall::{Bulk, CallFailed, Kind, Ran, Result};
+use farcall_file_access::{Attributes, Contents, Digest, FileAccess, FileError, Page, Statistics};
 
 use super::Core;
 use crate::areas::{CLERKS, COUNTER, IDENTITY, mailbox, mailboxes};
@@ -132,6 +133,34 @@ impl FileAccess for Procedures {
     fn read(&self, path: &str, offset: u64, length: u32) -> Result<Contents, FileError> {
         self.core.keep_blocks(path, offset, length as usize);
         self.core.read_kept(path, offset, length)
+    }
+
+    // Whole files pass through nobody's memory, so nothing of them is kept.
+
+    fn fetch(&self, path: &str, offset: u64, quota: u64) -> Result<Bulk<FileError>, FileError> {
+        self.core.directory.fetch(path, offset, quota)
+    }
+
+    fn digest(&self, path: &str, length: u64) -> Result<Digest, FileError> {
+        self.core.directory.digest(path, length)
+    }
+
+    fn unfinished(&self, path: &str) -> Result<Digest, FileError> {
+        self.core.directory.unfinished(path)
+    }
+
+    fn store(&self, path: &str, offset: u64, content: Bulk) -> Result<u64, FileError> {
+        self.core.directory.store(path, offset, content)
+    }
+
+    fn finish(
+        &self,
+        path: &str,
+        whole: Digest,
+        modified: SystemTime,
+        replace: bool,
+    ) -> Result<(), FileError> {
+        self.core.directory.finish(path, whole, modified, replace)
     }
 }
 

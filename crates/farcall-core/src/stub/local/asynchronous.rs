@@ -2,19 +2,19 @@
 //! future.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::Instant;
+use std::task::{Context, Poll, Waker};
+use std::thread;
 
+use super::driven::Exchanging;
 use super::encode;
+use super::unpark::Unpark;
 use crate::guard;
 use crate::stub::batch::{BATCH, execute_each_later};
-use crate::stub::channel::{Call, CarriedBy, Channel, PendingCall, Reply, Sink};
+use crate::stub::channel::{Call, CarriedBy, Channel, OpenCall, PendingCall, Reply, Sink};
 use crate::stub::dispatch::{AsyncDispatched, Dispatched, panicked};
 use crate::stub::ended::Ended;
 use crate::stub::interface::AsyncServer;
-use crate::{CallFailed, Kind, Ran, self_wait};
+use crate::{CallFailed, Kind, Ran};
 
 pub(super) struct Local<S>(pub(super) Arc<S>);
 
@@ -45,6 +45,9 @@ impl<S: AsyncServer> Channel for Local<S> {
     }
 
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
+        if call.procedure.exchanges {
+            return self.start(call).wait(sink);
+        }
         match self.begin(&call) {
             Ok(started) => started.block().deliver(sink),
             Err(why) => sink(Reply::Failed(why)),
@@ -52,10 +55,26 @@ impl<S: AsyncServer> Channel for Local<S> {
     }
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
+        if call.procedure.exchanges {
+            let begin = |arguments| self.0.clone().dispatch(call.procedure.number, arguments);
+            return match encode(&call).and_then(|arguments| Exchanging::new(begin(arguments), &call)) {
+                Ok(started) => Box::new(started),
+                Err(why) => Box::new(why),
+            };
+        }
         match self.begin(&call) {
             Ok(started) => Box::new(started),
             Err(why) => Box::new(why),
         }
+    }
+
+    fn open(&self, call: Call<'_>, sink: Sink<'_>) -> Option<Box<dyn OpenCall>> {
+        let mut opened = None;
+        self.start(call).wait(&mut |reply| match reply {
+            Reply::Stream(call) => opened = Some(call),
+            ended => sink(ended),
+        });
+        opened
     }
 }
 
@@ -96,15 +115,15 @@ impl Started {
 
     /// Drives the future on this thread.
     fn block(mut self) -> Ended {
-        let unpark = Arc::new(Unpark { thread: thread::current(), woken: AtomicBool::new(false) });
+        let unpark = Unpark::new();
         let waker = Waker::from(unpark.clone());
         let mut context = Context::from_waker(&waker);
         loop {
-            match self.step(&mut context) {
-                Poll::Ready(ended) => return ended,
-                Poll::Pending if !self_wait::drives_tokio() => thread::park(),
-                Poll::Pending if unpark.is_woken_soon() => {}
-                Poll::Pending => return Ended::failed(self_wait::refusal(Ran::Maybe)),
+            if let Poll::Ready(ended) = self.step(&mut context) {
+                return ended;
+            }
+            if let Err(why) = unpark.wait() {
+                return Ended::failed(why);
             }
         }
     }
@@ -155,32 +174,4 @@ fn go_on(future: AsyncDispatched) {
     let started = Started { future: Some(future), polled: true, waker: None, uncancelled: false };
     // If no thread can be started, the future is dropped. No caller waits that could be told.
     let _ = thread::Builder::new().name("farcall-local".into()).spawn(move || started.block());
-}
-
-struct Unpark {
-    thread: Thread,
-    woken: AtomicBool,
-}
-
-impl Unpark {
-    /// Waits until another thread wakes this one, but no longer than [`self_wait::GRACE`]. This thread drives
-    /// a runtime, whose tasks cannot run while it waits.
-    fn is_woken_soon(&self) -> bool {
-        let end = Instant::now() + self_wait::GRACE;
-        while !self.woken.swap(false, Ordering::Relaxed) {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            thread::park_timeout(left);
-        }
-        true
-    }
-}
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.woken.store(true, Ordering::Relaxed);
-        self.thread.unpark();
-    }
 }

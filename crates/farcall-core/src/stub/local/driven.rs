@@ -1,0 +1,331 @@
+//! A call with exchanges to a server of `async fn`s in this process: each wait in the exchanges drives the
+//! future that executes the call.
+
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+
+use super::send_iterated;
+use super::unpark::Unpark;
+use crate::exchange::{self, Exchanges, LocalExchanges, Tail};
+use crate::stub::channel::{Call, OpenCall, PendingCall, Reply, Sink};
+use crate::stub::dispatch::{AsyncDispatched, Dispatched, panicked};
+use crate::stub::ended::Ended;
+use crate::stub::handling::Handling;
+use crate::stub::scope;
+use crate::{CallFailed, Kind, Ran, guard, lock};
+
+/// A started call.
+pub(super) struct Exchanging {
+    driven: Arc<Driven>,
+    handling: Handling,
+    /// Whether the future is driven to its end even if the call is given up.
+    uncancelled: bool,
+    /// Whether another handle has the call, or nobody.
+    is_left: bool,
+}
+
+impl Exchanging {
+    /// Prepares a call, which runs while its caller waits. A thread sends the argument that is a stream of an
+    /// iterator: the iterator may wait for what the future does.
+    ///
+    /// # Errors
+    /// When there is no thread.
+    pub(super) fn new(future: AsyncDispatched, call: &Call<'_>) -> Result<Exchanging, CallFailed> {
+        let (near, callee) = exchange::pair();
+        let (near, callee) = (Arc::new(near), Arc::new(callee));
+        let mut handling = Handling::new(call.handlers, call.sending);
+        handling.begin(&*near);
+        send_iterated(&near, &mut handling)?;
+        let stage = Mutex::new(Stage::Prepared(future));
+        let driven = Arc::new(Driven { near, callee, stage });
+        Ok(Exchanging { driven, handling, uncancelled: call.procedure.uncancelled, is_left: false })
+    }
+
+    /// Gives the call to the sink if its result is a stream which the server has begun to send. Returns whether
+    /// it did.
+    fn give_stream(&mut self, sink: Sink<'_>) -> bool {
+        if self.handling.stream.is_none() {
+            return false;
+        }
+        let (driven, handling) = (self.driven.clone(), std::mem::take(&mut self.handling));
+        self.is_left = true;
+        sink(Reply::Stream(Box::new(Exchanging {
+            driven,
+            handling,
+            uncancelled: self.uncancelled,
+            is_left: false,
+        })));
+        true
+    }
+
+    /// Gives the outcome of the call that has ended, unless a handler has unwound it.
+    fn deliver(&mut self, sink: Sink<'_>) {
+        let ended = self.driven.take();
+        if !self.handling.leave(sink) {
+            ended.into_iter().for_each(|ended| ended.deliver(sink));
+        }
+    }
+
+    fn give_up(&mut self) {
+        if let Some(future) = self.driven.give_up(self.uncancelled) {
+            go_on(future, self.driven.callee.clone());
+        }
+    }
+}
+
+impl PendingCall for Exchanging {
+    fn wait(mut self: Box<Self>, sink: Sink<'_>) {
+        let driven = self.driven.clone();
+        if let Err(why) = self.handling.attend(&*driven, &|| driven.is_over()) {
+            return sink(Reply::Failed(why.but_ran(Ran::Maybe)));
+        }
+        if !self.give_stream(sink) {
+            self.deliver(sink);
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        let epoch = self.driven.epoch();
+        let over = self.driven.is_over();
+        self.handling.step(&*self.driven, epoch, context);
+        if self.give_stream(sink) {
+            return Poll::Ready(());
+        }
+        if over {
+            self.deliver(sink);
+            return Poll::Ready(());
+        }
+        self.driven.watch(0, epoch, context.waker());
+        Poll::Pending
+    }
+
+    fn cancel(&mut self) {
+        self.give_up();
+    }
+
+    fn detach(mut self: Box<Self>) {
+        // Nobody sends the rest of an argument, so the call cannot go on.
+        if self.handling.sends() {
+            return;
+        }
+        self.is_left = true;
+        if let Some(future) = self.driven.leave() {
+            go_on(future, self.driven.callee.clone());
+        }
+    }
+}
+
+impl OpenCall for Exchanging {
+    fn exchanges(&self) -> Arc<dyn Exchanges> {
+        self.driven.clone()
+    }
+
+    fn stream(&self) -> u32 {
+        self.handling.stream.expect("the server has begun to send the stream")
+    }
+
+    fn sends(&self) -> bool {
+        self.handling.sends()
+    }
+
+    fn attend(&mut self, context: &mut Context<'_>) {
+        self.handling.step(&*self.driven, self.driven.epoch(), context);
+    }
+
+    fn finish(mut self: Box<Self>, sink: Sink<'_>) {
+        self.handling.stream = None;
+        PendingCall::wait(self, sink);
+    }
+
+    fn poll_finish(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        self.handling.stream = None;
+        PendingCall::poll(self, context, sink)
+    }
+}
+
+impl Drop for Exchanging {
+    fn drop(&mut self) {
+        if !self.is_left {
+            self.give_up();
+        }
+    }
+}
+
+/// The caller's end of a call's exchanges, and the future that executes the call.
+struct Driven {
+    near: Arc<LocalExchanges>,
+    callee: Arc<LocalExchanges>,
+    stage: Mutex<Stage>,
+}
+
+enum Stage {
+    Prepared(AsyncDispatched),
+    Running(AsyncDispatched),
+    Ended(Ended),
+    /// The caller has the outcome, or the call was detached.
+    Left,
+}
+
+/// The waker of the thread that waits, among those of the exchanges.
+const THREAD: u32 = u32::MAX;
+
+impl Driven {
+    fn is_over(&self) -> bool {
+        matches!(*lock(&self.stage), Stage::Ended(_) | Stage::Left)
+    }
+
+    /// Takes the outcome.
+    fn take(&self) -> Option<Ended> {
+        match std::mem::replace(&mut *lock(&self.stage), Stage::Left) {
+            Stage::Ended(ended) => Some(ended),
+            Stage::Prepared(_) | Stage::Running(_) | Stage::Left => None,
+        }
+    }
+
+    /// Polls the future once, unless the call has ended.
+    fn step(&self, context: &mut Context<'_>) {
+        // The future is out of the lock while the user's code runs.
+        let mut future = {
+            let mut stage = lock(&self.stage);
+            match std::mem::replace(&mut *stage, Stage::Left) {
+                Stage::Prepared(future) | Stage::Running(future) => future,
+                other => {
+                    *stage = other;
+                    return;
+                }
+            }
+        };
+        let ended = match poll(&mut future, &self.callee, context) {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => return *lock(&self.stage) = Stage::Running(future),
+        };
+        *lock(&self.stage) = Stage::Ended(ended);
+        drop_future(future);
+        self.callee.end_all();
+    }
+
+    /// Ends the call as cancelled. Returns the future if it is to go on.
+    fn give_up(&self, uncancelled: bool) -> Option<AsyncDispatched> {
+        let cancelled = |ran| Stage::Ended(Ended::failed(CallFailed::new(Kind::Cancelled, ran)));
+        let (future, goes_on) = {
+            let mut stage = lock(&self.stage);
+            match std::mem::replace(&mut *stage, Stage::Left) {
+                Stage::Prepared(future) => {
+                    *stage = cancelled(Ran::No);
+                    (future, false)
+                }
+                Stage::Running(future) => {
+                    *stage = cancelled(Ran::Maybe);
+                    (future, uncancelled)
+                }
+                other => {
+                    *stage = other;
+                    return None;
+                }
+            }
+        };
+        self.near.end_all();
+        if goes_on {
+            return Some(future);
+        }
+        drop_future(future);
+        None
+    }
+
+    /// Returns the future of a call that nobody waits for any more.
+    fn leave(&self) -> Option<AsyncDispatched> {
+        self.near.end_all();
+        match std::mem::replace(&mut *lock(&self.stage), Stage::Left) {
+            Stage::Prepared(future) | Stage::Running(future) => Some(future),
+            Stage::Ended(_) | Stage::Left => None,
+        }
+    }
+}
+
+impl Exchanges for Driven {
+    fn open(&self) -> Option<u32> {
+        self.near.open()
+    }
+
+    fn send(&self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
+        self.near.send(exchange, bytes, tail)
+    }
+
+    fn take(&self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool> {
+        self.near.take(exchange, into, most)
+    }
+
+    fn stop(&self, exchange: u32) {
+        self.near.stop(exchange);
+    }
+
+    fn give_up(&self) {
+        self.near.give_up();
+    }
+
+    fn next_opened(&self) -> Option<u32> {
+        self.near.next_opened()
+    }
+
+    fn epoch(&self) -> u64 {
+        self.near.epoch()
+    }
+
+    fn wait(&self, epoch: u64) -> Result<(), CallFailed> {
+        let unpark = Unpark::new();
+        let waker = Waker::from(unpark.clone());
+        while self.epoch() == epoch {
+            self.near.watch(THREAD, epoch, &waker);
+            self.step(&mut Context::from_waker(&waker));
+            if self.epoch() == epoch {
+                unpark.wait()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn watch(&self, exchange: u32, epoch: u64, waker: &Waker) {
+        self.near.watch(exchange, epoch, waker);
+        self.step(&mut Context::from_waker(waker));
+    }
+
+    fn nudge(&self) -> Waker {
+        self.near.nudge()
+    }
+}
+
+/// Polls a future that executes a call with this end of its exchanges.
+fn poll(
+    future: &mut AsyncDispatched,
+    callee: &Arc<LocalExchanges>,
+    context: &mut Context<'_>,
+) -> Poll<Ended> {
+    let _exchanging = scope::enter(Some(callee.clone()));
+    match guard::run(|| future.as_mut().poll(context)) {
+        Ok(polled) => polled.map(|(dispatched, reply)| Ended { dispatched, reply: reply.into() }),
+        Err(panic) => {
+            Poll::Ready(Ended { dispatched: Dispatched::Failed(panicked(panic)), reply: Vec::new().into() })
+        }
+    }
+}
+
+fn drop_future(future: AsyncDispatched) {
+    guard::run_alone("the drop of an async procedure", || drop(future));
+}
+
+/// Drives a future to its end in a thread of its own, because no caller waits for it any more. If no thread
+/// can be started, the future is dropped: no caller waits that could be told.
+fn go_on(mut future: AsyncDispatched, callee: Arc<LocalExchanges>) {
+    let run = move || {
+        let unpark = Unpark::new();
+        let waker = Waker::from(unpark.clone());
+        while poll(&mut future, &callee, &mut Context::from_waker(&waker)).is_pending() {
+            if unpark.wait().is_err() {
+                return;
+            }
+        }
+        drop_future(future);
+    };
+    let _ = thread::Builder::new().name("farcall-local".into()).spawn(run);
+}

@@ -1,0 +1,171 @@
+//! What a simulated client's user does inside its calls.
+
+use std::collections::BTreeMap;
+
+use farcall_proto::client::{CallId, Conversation, Event as Told, Outcome};
+use farcall_proto::{News, Tail};
+
+use super::{ClientNode, Talk, end};
+use crate::exchange_user::{User, Verbs};
+use crate::exchanging::{End, Habits, RETRY};
+use crate::ground::{Event, Ground};
+use crate::net::{Nanos, SECS};
+use crate::oracle::Oracle;
+
+/// A call with exchanges, as its user knows it.
+pub struct Called {
+    users: BTreeMap<u32, User>,
+    /// How many exchanges the user has yet to open.
+    opens: u32,
+    pause: Nanos,
+    /// Until when the user does nothing.
+    stalls_until: Nanos,
+    /// When the user acts next.
+    wake_at: Nanos,
+}
+
+struct AtClient<'a> {
+    core: &'a mut Conversation,
+    id: CallId,
+    /// The calls that end because all was taken that comes before their outcomes.
+    told: &'a mut Vec<(u64, Outcome<'static>)>,
+}
+
+fn keep(told: &mut Vec<(u64, Outcome<'static>)>, event: Told<'_>) {
+    if let Told::Ended { token, outcome, .. } = event {
+        told.push((token, outcome.into_owned()));
+    }
+}
+
+impl Verbs for AtClient<'_> {
+    const END: End = End::Client;
+
+    fn send_in(&mut self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
+        self.core.send_in(self.id, exchange, bytes, tail)
+    }
+
+    fn take_from(&mut self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool> {
+        self.core.take_from(self.id, exchange, into, most, &mut |event| keep(self.told, event))
+    }
+
+    fn stop(&mut self, exchange: u32, reason: u32) {
+        self.core.stop_exchange(self.id, exchange, reason, &mut |event| keep(self.told, event));
+    }
+
+    fn awaits_credit(&mut self, _: u32) -> bool {
+        false
+    }
+}
+
+impl ClientNode {
+    /// Tells the users the news of their exchanges.
+    pub(super) fn hear_inside(&mut self, g: &mut Ground) {
+        let (now, index) = (g.now(), self.index);
+        for talk in self.conversations.iter_mut().flatten() {
+            while let Some((_, token, exchange, news)) = talk.core.next_news() {
+                let call = token as usize;
+                let Some(called) = talk.inside.get_mut(&call) else {
+                    g.oracle.violate("news-of-an-exchange", now, || format!("{news:?} of call {call}"));
+                    return;
+                };
+                if matches!(news, News::Stopped(_)) {
+                    g.oracle.touched(call);
+                }
+                let key = g.oracle.token(call);
+                let user = called.users.entry(exchange);
+                let wrong =
+                    user.or_insert_with(|| User::new(key, exchange, End::Client)).hear(news, exchange);
+                if let Some(wrong) = wrong {
+                    g.oracle.violate("stops-are-told", now, || format!("call {call}, {exchange}: {wrong}"));
+                }
+                called.wake(g, (index, call), called.pause);
+            }
+        }
+    }
+
+    /// Acts in the exchanges of a call.
+    pub fn act_inside(&mut self, g: &mut Ground, call: usize) {
+        if self.stopped {
+            return g.net.after(SECS, Event::Inside { client: self.index, call });
+        }
+        let now = g.now();
+        let has = |talk: &Option<Talk>| talk.as_ref().is_some_and(|talk| talk.inside.contains_key(&call));
+        let Some(server) = self.conversations.iter().position(has) else { return };
+        let Some(talk) = &mut self.conversations[server] else { return };
+        let Some(called) = talk.inside.get_mut(&call).filter(|called| now >= called.wake_at) else { return };
+        called.wake_at = Nanos::MAX;
+        let Some((_, id)) = talk.open.iter().find(|(open, _)| *open == call) else { return };
+        let (mut told, heard) = (Vec::new(), talk.heard);
+        let at = AtClient { core: &mut talk.core, id: *id, told: &mut told };
+        if called.step(at, &mut g.oracle, (now, call)) {
+            let pause = if called.opens > 0 { called.pause.max(RETRY) } else { called.pause };
+            called.wake(g, (self.index, call), pause);
+        }
+        g.last_done = now;
+        for (token, outcome) in told {
+            end(&mut g.oracle, &mut self.ended, (now, heard), token as usize, outcome);
+        }
+        self.after_events(g, server);
+        self.settle(g);
+    }
+}
+
+impl Called {
+    fn wake(&mut self, g: &mut Ground, (client, call): (usize, usize), pause: Nanos) {
+        let at = (g.now() + pause).max(self.stalls_until);
+        if at < self.wake_at {
+            self.wake_at = at;
+            g.net.at(at, Event::Inside { client, call });
+        }
+    }
+
+    /// Does what can be done now. Returns whether there is more to do at once.
+    fn step(&mut self, mut at: AtClient<'_>, oracle: &mut Oracle, now: (Nanos, usize)) -> bool {
+        let key = oracle.token(now.1);
+        while self.opens > 0
+            && let Some(exchange) = at.core.open_exchange(at.id)
+        {
+            self.opens -= 1;
+            self.users.insert(exchange, User::new(key, exchange, End::Client));
+        }
+        let mut more = self.opens > 0;
+        for (exchange, user) in &mut self.users {
+            more |= user.step(&mut at, oracle, now, *exchange);
+        }
+        more
+    }
+}
+
+impl Talk {
+    /// Prepares a call that is about to be started, if it has exchanges. Returns whether the user opens any.
+    pub(super) fn begin_inside(&mut self, g: &mut Ground, client: usize, call: usize) -> bool {
+        if !g.oracle.calls[call].inside {
+            return false;
+        }
+        let habits = Habits::of(g.oracle.token(call));
+        let opens = habits.opens[End::Client as usize];
+        let at = g.now() + habits.stalls[End::Client as usize];
+        let called = Called {
+            users: BTreeMap::new(),
+            opens,
+            pause: habits.pauses[End::Client as usize],
+            stalls_until: at,
+            wake_at: at,
+        };
+        g.net.at(at, Event::Inside { client, call });
+        self.inside.insert(call, called);
+        opens > 0
+    }
+
+    /// Forgets what passed inside a call that has ended, and checks that the conversation has, too.
+    pub(super) fn end_inside(&mut self, g: &mut Ground, call: usize) {
+        if self.inside.remove(&call).is_none() {
+            return;
+        }
+        let id = self.open.iter().find(|(open, _)| *open == call).map(|(_, id)| *id);
+        if id.is_some_and(|id| self.core.open_exchange(id).is_some()) {
+            let now = g.now();
+            g.oracle.violate("exchanges-end-with-their-call", now, || format!("call {call} at its client"));
+        }
+    }
+}
