@@ -149,7 +149,7 @@ impl Failure {
         self
     }
 
-    /// Puts more behind the message.
+    /// Appends text to the message.
     #[must_use]
     pub fn and(mut self, more: impl std::fmt::Display) -> Failure {
         self.message = format!("{}; {more}", self.message);

@@ -30,14 +30,14 @@ pub enum Event {
         /// Which call.
         call: usize,
     },
-    /// A client's user acts in the exchanges of a call.
+    /// A client's program acts in the exchanges (signals and streams) of a call.
     Inside {
         /// Which client.
         client: usize,
         /// Which call.
         call: usize,
     },
-    /// A server's procedure ends, or acts in the exchanges of its call.
+    /// A server's procedure ends, or acts in the exchanges (signals and streams) of its call.
     Done {
         /// Which server.
         server: usize,
@@ -91,7 +91,7 @@ pub struct Ground {
     pub healed: bool,
     /// Calls that may still be started.
     pub budget: u64,
-    /// When a server's procedure ended last, or a user acted in an exchange.
+    /// The last time when a server's procedure ended, or a program acted in an exchange.
     pub last_done: Nanos,
     /// Datagrams sent.
     pub sent: u64,

@@ -146,7 +146,7 @@ impl Talk {
                 selects = 1;
             }
             4 => (0..many).for_each(|_| about(&mut frames, CANCEL, anywhere(g), sequence, &[])),
-            // What passes inside calls that nobody executes.
+            // Frames of exchanges (signals and streams) of calls that no server executes.
             5 => (0..many).for_each(|_| {
                 let kind = g.rng.pick(&[DATA, CREDIT, STOP]);
                 about(&mut frames, kind, anywhere(g), sequence, &[0; 24]);

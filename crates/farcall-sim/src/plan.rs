@@ -167,7 +167,8 @@ impl Plan {
             self.faults(rng);
             self.limits(rng);
             if self.inside > 500_000 && rng.chance(700_000) {
-                // Procedures that wait until all has passed need room for it.
+                // Procedures that wait until everything has passed in their exchanges need room for it at the
+                // server.
                 self.server.held_budget = 64 << 20;
             }
         }

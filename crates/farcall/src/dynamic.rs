@@ -46,7 +46,7 @@ pub use crate::builtin::{Description, Health};
 /// # }
 /// ```
 ///
-/// The items of a stream and the arguments and answers of a signal are encoded, too:
+/// The items of a stream are encoded too, and so are the arguments and answers of a signal:
 ///
 /// ```
 /// use std::sync::Arc;

@@ -67,7 +67,7 @@ impl<T, E> Prepared<T, E> {
         Prepared { procedure, arguments, sending: None, omitted: false, reply: PhantomData }
     }
 
-    /// Encodes the arguments of a procedure, of which one is a stream.
+    /// Encodes the arguments of a procedure. One of them is a stream.
     pub fn with_stream<I, F>(
         procedure: &'static Procedure,
         encode: EncodeArguments<'_>,
@@ -80,7 +80,7 @@ impl<T, E> Prepared<T, E> {
         Prepared { sending: Some(stream.into_argument()), ..Prepared::new(procedure, encode) }
     }
 
-    /// Leaves a member out of a group call: it is not called. Its outcome is
+    /// Leaves a member out of a group call: the member is not called. Its outcome is
     /// [`Outcome::Abandoned`](super::Outcome::Abandoned), with [`Ran::No`](crate::Ran::No).
     ///
     /// ```

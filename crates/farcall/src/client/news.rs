@@ -56,8 +56,8 @@ impl CallNews {
         lock(&self.state).declines
     }
 
-    /// Notes that the call has ended, or that its thread has something else to do. Returns the threads to
-    /// wake.
+    /// Notes that the call has ended, or that the thread that waits for it has something else to do. Returns
+    /// the threads to wake.
     pub(super) fn end(&self) -> Vec<Arc<dyn Parker>> {
         self.epoch.fetch_add(1, Ordering::Release);
         std::mem::take(&mut lock(&self.state).waiters)

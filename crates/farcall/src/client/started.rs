@@ -214,8 +214,8 @@ impl Endpoint {
         tools: &mut Tools,
     ) -> Result<Started, CallFailed> {
         self.encode(request, tools)?;
-        // What is at hand of an argument that is a stream goes with the call. It is the user's code that
-        // makes it, so no lock is held.
+        // The items of a stream argument that are ready are sent together with the call. The user's code
+        // makes them, so no lock is held.
         let first = request.call.sending.filter(|sending| sending.gather());
         let mut state = peer.lock();
         if !state.conversation.has_room(tools.arguments.len(), MOST_BYTES) {

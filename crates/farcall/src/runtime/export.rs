@@ -148,8 +148,9 @@ impl Export {
     }
 
     /// Withdraws the export, and waits until the calls that have begun are finished, but no longer than
-    /// `time`. Returns whether they are finished. A result that is a stream, and has no items to send, ends as
-    /// [`Kind::Draining`](crate::Kind::Draining), so that a watch holds nothing up.
+    /// `time`. Returns whether they are finished. If the result of a call is a stream, and the stream has no
+    /// items to send, it ends as [`Kind::Draining`](crate::Kind::Draining), so that a client that watches
+    /// something does not hold up the drain.
     pub fn drain(mut self, time: Duration) -> bool {
         self.take_back();
         let env = &*self.runtime.0.env;

@@ -86,14 +86,14 @@ struct State {
     task: Option<Waker>,
 }
 
-/// What a call came to, with the server that was called; or why the call failed in the end.
+/// How a call ended, with the server that was called; or why the call failed in the end.
 type Ending = Result<(Came, Arc<Target>), CallFailed>;
 
 /// What a call came to.
 enum Came {
     /// A result or an exception.
     Outcome(Outcome<'static>),
-    /// The stream that is its result has begun.
+    /// The server has begun to send the stream that is the call's result.
     Stream(Arc<ExchangingCall>, Box<Procedure>),
 }
 
@@ -274,7 +274,7 @@ impl RetryTask {
 
 fn give_ending(ending: Ending, sink: Sink<'_>) {
     match ending {
-        // An outcome that ends a call is no failure, so `give` returns none.
+        // This outcome is a result or an exception, so `give` returns no failure.
         Ok((Came::Outcome(outcome), target)) => drop(give(&target, outcome, sink)),
         Ok((Came::Stream(call, procedure), target)) => {
             OpenImported::give(call, &target, &procedure, sink);

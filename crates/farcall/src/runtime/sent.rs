@@ -18,11 +18,11 @@ pub(super) enum SentCall {
     Memory(Arc<shm::Started>),
 }
 
-/// How far a started call has come.
+/// The state in which a wait for a started call left it.
 pub(super) enum Reached {
-    /// It has ended.
+    /// The call has ended.
     End,
-    /// Its result is a stream, which the server has begun to send.
+    /// The call's result is a stream, which the server has begun to send.
     Stream(Arc<ExchangingCall>),
 }
 
@@ -56,7 +56,7 @@ impl SentCall {
         matches!(self, SentCall::Exchanging(call) if call.is_touched())
     }
 
-    /// Blocks until the call has ended, or brings the stream that is its result.
+    /// Blocks until the call has ended, or the server has begun to send the stream that is its result.
     pub(super) fn wait(&self, target: &Target, taker: Taker<'_>) -> Result<Reached, CallFailed> {
         match self {
             SentCall::Datagrams(started) => started.wait(&target.endpoint, &target.peer, taker)?,

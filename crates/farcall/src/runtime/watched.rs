@@ -63,7 +63,7 @@ impl Watch {
                 Reply::Result(_) | Reply::ResultOf(..) => Some(Ok(true)),
                 Reply::Exception(_) => Some(Ok(false)),
                 Reply::Failed(why) => Some(Err(why.clone())),
-                // The call goes on. Its stream tells of its end.
+                // The call goes on. The stream that is its result reports its end.
                 Reply::Stream(_) => None,
             };
             sink(match reply {

@@ -99,7 +99,7 @@ impl Server {
         while let Some(key) = core.protocol.next_forsaken() {
             self.give_up_silent(core, now, key);
         }
-        // The receiving worker also sends what was found lost.
+        // The receiving worker also sends again what was found lost.
         if core.has_room_again(now) | core.admit() | !core.protocol.is_quiet() {
             self.socket.wake();
         }

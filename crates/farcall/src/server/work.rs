@@ -143,7 +143,7 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// Acts after another thread has woken the socket: an access, a call, user code, or what is to be sent
+    /// Acts after another thread has woken the socket, because an access, a call, user code, or bytes to send
     /// again may be waiting.
     #[cold]
     fn woken(&mut self) -> Next {

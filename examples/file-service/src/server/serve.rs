@@ -135,7 +135,8 @@ impl FileAccess for Procedures {
         self.core.read_kept(path, offset, length)
     }
 
-    // Whole files pass through nobody's memory, so nothing of them is kept.
+    // Transfers of whole files do not go through the tables of the server's memory, so nothing of them is put
+    // there.
 
     fn fetch(&self, path: &str, offset: u64, quota: u64) -> Result<Bulk<FileError>, FileError> {
         self.core.directory.fetch(path, offset, quota)
