@@ -44,9 +44,9 @@ pub(super) struct Hedge {
 pub struct Prepared<T, E = Never> {
     pub(super) procedure: Cow<'static, Procedure>,
     pub(super) arguments: std::result::Result<Vec<u8>, xdr::Error>,
-    /// The argument that is a stream.
+    /// Sends the argument that is a stream, if there is one.
     pub(super) sending: Option<Arc<dyn SendStream>>,
-    /// The member is not called.
+    /// Whether the member is left out: it is not called.
     pub(super) omitted: bool,
     reply: PhantomData<fn() -> (T, E)>,
 }
