@@ -8,7 +8,7 @@ use std::time::Duration;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
 
-/// The bytes of the read buffer: the largest packet, with its headers.
+/// The size of the read buffer, in bytes. A packet, with its headers, must fit it.
 const BUFFER_BYTES: usize = 1 << 20;
 /// The most interfaces of a capture that are remembered.
 const MAX_INTERFACES: usize = 4096;
@@ -93,7 +93,7 @@ fn broken(why: &PcapError<&[u8]>) -> Unreadable {
     }
 }
 
-/// The state of a capture that later packets depend on.
+/// The parts of a capture read so far that are needed to read later packets.
 #[derive(Default)]
 struct Capture {
     interfaces: Vec<Interface>,
@@ -105,7 +105,7 @@ struct Capture {
 #[derive(Clone, Copy)]
 struct Interface {
     link: Linktype,
-    /// The units of time in a second.
+    /// How many units of the capture's time there are in a second.
     resolution: Option<u64>,
 }
 
@@ -176,7 +176,8 @@ fn datagram(link: Linktype, packet: &[u8]) -> Option<(SocketAddr, SocketAddr, &[
     let sliced = match link {
         Linktype::ETHERNET => SlicedPacket::from_ethernet(packet),
         Linktype::LINUX_SLL => SlicedPacket::from_linux_sll(packet),
-        // 20 bytes of Linux's newer cooked header, 4 of BSD's loopback.
+        // The IP packet begins after 20 bytes of Linux's newer cooked header, or 4 bytes of BSD's loopback
+        // header.
         Linktype(276) => SlicedPacket::from_ip(packet.get(20..)?),
         Linktype::NULL | Linktype::LOOP => SlicedPacket::from_ip(packet.get(4..)?),
         Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 => SlicedPacket::from_ip(packet),

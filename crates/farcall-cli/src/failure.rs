@@ -38,7 +38,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Returns the failure of something that is not a call.
+    /// Returns a failure that concerns no call.
     pub fn new(message: impl Into<String>) -> Failure {
         Failure {
             code: code::FAILED,
@@ -67,8 +67,7 @@ impl Failure {
         Failure::new("")
     }
 
-    /// Returns the failure that another process of this program has reported. `code` is that process's exit
-    /// code.
+    /// Returns a failure that was reported already, so it has no message. `code` is the exit code.
     pub fn told(code: i32) -> Failure {
         Failure { code: u8::try_from(code).unwrap_or(code::FAILED), ..Failure::new("") }
     }
@@ -114,14 +113,14 @@ impl Failure {
         Some(error)
     }
 
-    /// Returns the failure of a group with too few results. Its code is that of the worst member, if members
-    /// report reasons.
+    /// Returns the failure of a call of a group that gave too few results. Its exit code is that of the worst
+    /// failure of a member, if there is one.
     pub fn of_members(message: impl Into<String>, worst: Option<Failure>) -> Failure {
         let (code, hint) = worst.map_or((code::FAILED, None), |worst| (worst.code, worst.hint));
         Failure { code, hint, ..Failure::new(message) }
     }
 
-    /// Returns the failure with the greater code.
+    /// Returns that one of the two failures which has the greater exit code.
     #[must_use]
     pub fn or_worse(self, other: Option<Failure>) -> Failure {
         match other {
@@ -143,14 +142,14 @@ impl Failure {
         Failure { hint: Some(hint.into()), ..self }
     }
 
-    /// Puts the subject in front of the message.
+    /// Puts `what`, the subject of the failure, in front of the message.
     #[must_use]
     pub fn about(mut self, what: impl std::fmt::Display) -> Failure {
         self.message = format!("{what}: {}", self.message);
         self
     }
 
-    /// Puts more behind the message.
+    /// Appends text to the message.
     #[must_use]
     pub fn and(mut self, more: impl std::fmt::Display) -> Failure {
         self.message = format!("{}; {more}", self.message);
@@ -166,7 +165,7 @@ impl Failure {
         }
     }
 
-    /// Marks the failure as one of a procedure that ran.
+    /// Marks the failure: the procedure ran.
     #[must_use]
     pub fn ran(self) -> Failure {
         Failure { code: code::MAY_HAVE_RUN, ..self }

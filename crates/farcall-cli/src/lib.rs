@@ -1,4 +1,4 @@
-//! The parsers of the command for files from untrusted sources; a library so that they can be fuzzed.
+//! The command's parsers of files from untrusted sources. They are in a library so that they can be fuzzed.
 
 #![forbid(unsafe_code)]
 

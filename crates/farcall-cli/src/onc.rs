@@ -52,8 +52,8 @@ impl Manner {
         some(versions, definition).map_err(|why| why.hint(hint))
     }
 
-    /// Returns the latest version that has a procedure, by the file's or Rust's spelling, and the procedure's
-    /// index in it.
+    /// Returns the latest version that has a procedure with this name, and the procedure's index in that
+    /// version. The name may be spelt as in the `.x` file or as in Rust.
     pub fn find(versions: Vec<Version>, name: &str) -> Outcome<(Version, usize)> {
         let place = |version: &Version| {
             let spelt = version.procedure_names.iter().position(|known| known == name);
@@ -133,7 +133,8 @@ pub fn failed(why: impl Into<CallFailed>) -> Failure {
         Kind::NotPermitted => "--auth chooses the identity of the caller",
         Kind::NoSuchProcedure => "the server has fewer procedures than the .x file",
         Kind::BadArguments => "is the .x file the one that the server was made of?",
-        // This is no reply at all. A result that does not fit the `.x` file is reported by `unreadable`.
+        // The bytes that came are no reply at all. A result that does not fit the `.x` file is reported by
+        // `unreadable` instead.
         Kind::BadResult => {
             "what answers at that address may not speak ONC RPC: is it the port of another service?"
         }
@@ -147,8 +148,8 @@ pub fn failed(why: impl Into<CallFailed>) -> Failure {
     Failure::from(why).in_place_of_hint(hint)
 }
 
-/// Returns the failure that a server was not found. If the address has no port, the host's port mapper was
-/// asked.
+/// Returns the failure for a server that was not found. If the address has no port, the failure says that the
+/// host's port mapper was asked.
 fn unfound(why: CallFailed, address: &str) -> Failure {
     let place = address.split_once("://").map_or(address, |(_, place)| place);
     // An IPv6 address without a port has more colons.
@@ -176,11 +177,11 @@ pub fn unnamed(why: impl Into<CallFailed>, meant: &str) -> Failure {
     }
 }
 
-/// Replaces the hint to describe the server: an ONC RPC server does not describe itself, so the command line
-/// must name an `.x` file.
+/// The hint for a missing description: an ONC RPC server does not describe itself, so the command line must
+/// name an `.x` file.
 pub const AFTER_ADDRESS: &str = "In ONC RPC an .x file follows the address";
 
-/// Returns the failure for a result that is not of its type. The procedure ran.
+/// Returns the failure for a result that does not have its declared type. The procedure ran.
 pub fn unreadable(why: Failure) -> Failure {
     why.hint("is the .x file the one that the server was made of?").ran()
 }

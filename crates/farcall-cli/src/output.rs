@@ -33,8 +33,8 @@ impl Output {
         }
     }
 
-    /// Writes several lines: JSON if the user asked for it, otherwise text. Before text of another process is
-    /// put into a page, it must be made [`printable`].
+    /// Writes several lines: JSON if the user asked for it, otherwise text. The caller must make text of
+    /// another process [`printable`] before it puts the text into a page.
     pub fn page(&self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) -> Outcome {
         match self.json {
             true => say_json(&json()),

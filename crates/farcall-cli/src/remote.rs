@@ -1,4 +1,5 @@
-//! The common part of subcommands that call a server: its address, the deadline, and its files as a stream.
+//! The common part of subcommands that call a server: the server's address, the deadline of calls, and a way
+//! to read a file of the server part by part.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -111,7 +112,8 @@ const PART_BYTES: u32 = 256 << 10;
 /// The most calls that a [`Stream`] has outstanding.
 const MAX_CALLS_AHEAD: usize = 4;
 
-/// A file from an offset on, part by part. The next parts are requested while the caller uses one.
+/// Reads a file from an offset on, part by part. While the caller uses one part, the next parts are already
+/// requested.
 pub struct Stream<'a> {
     files: &'a FileAccessClient,
     path: &'a str,

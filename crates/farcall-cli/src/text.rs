@@ -1,4 +1,4 @@
-//! Writes numbers, times and text of other processes for people.
+//! Writes numbers, times, and text from other processes, for people to read.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +18,7 @@ pub fn printable(text: &str) -> String {
     clean
 }
 
-/// Escapes control characters of terminals in JSON. They can occur only in strings, so the JSON keeps its
+/// Escapes characters in JSON that control a terminal. They can occur only in strings, so the JSON keeps its
 /// meaning.
 pub fn printable_json(text: String) -> String {
     let is_harmful = |c: char| c != '\n' && is_order(c);
@@ -43,7 +43,8 @@ fn is_order(c: char) -> bool {
     c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// Returns the sum, or the greatest number, because counts from a peer may be arbitrary.
+/// Returns the sum of counts. If it overflows, returns the greatest number, because counts from a peer may be
+/// arbitrary.
 pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }
@@ -82,7 +83,7 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// Rounds to `digits` after the point, so that JSON has no more digits than were measured.
+/// Rounds to `digits` digits after the point, so that JSON has no more digits than were measured.
 pub fn rounded(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale
@@ -101,8 +102,8 @@ pub fn timestamp(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// Returns the date that is `days` after 1970-01-01. Years begin in March, so that a leap day is the last day
-/// of its year.
+/// Returns the date that is `days` after 1970-01-01. The computation lets years begin in March, so that a
+/// leap day is the last day of its year.
 fn civil(days: i128) -> (i128, i128, i128) {
     let days = days + 719_468; // from 0000-03-01
     let era = days.div_euclid(146_097);

@@ -21,7 +21,7 @@ pub struct Reading {
     /// Define a macro, or a constant of C's headers; may be repeated
     #[arg(short = 'D', value_name = "NAME[=VALUE]", value_parser = define)]
     define: Vec<(String, String)>,
-    /// Accept a type that the file does not declare; it has no values here. May be repeated
+    /// Accept a type that the file does not declare; the command then knows no values of it. May be repeated
     #[arg(long, value_name = "NAME")]
     external: Vec<String>,
 }
@@ -47,7 +47,8 @@ impl Reading {
         reading
     }
 
-    /// Returns the protocol of that name, or reads the file. Faults are reported on standard error.
+    /// Returns the definition of the protocol with this name, or reads the file with this name. Faults are
+    /// reported on standard error.
     pub fn definition(&self, name: &str, output: &Output) -> Outcome<Specification> {
         match standard::definition(name) {
             Some(text) => read_text(Path::new(name), text, &Options::default())

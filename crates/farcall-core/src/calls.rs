@@ -39,7 +39,7 @@ use crate::{Never, Pending, Result, self_wait};
 ///
 /// Dropping the set cancels the calls that have not ended.
 pub struct Calls<K, T, E = Never> {
-    /// The slots of the calls that may have ended.
+    /// The slots whose calls may have ended, and are to be polled.
     ready: ReadyList,
     /// The wait point of the first call under way. The thread waits there for all calls.
     wait_point: Option<Arc<dyn WaitPoint>>,
@@ -65,8 +65,8 @@ impl<K, T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Calls<K, T, E> {
             self.slots.push(None);
             self.slots.len() as u32 - 1
         });
-        // A call that failed before it was sent has no wait point, and must not decide where later calls are
-        // waited for.
+        // The first call decides where the thread waits. A call that failed before it was sent has no wait
+        // point, so it does not decide.
         let is_first = self.under_way() == 1;
         if is_first && let Some(wait_point) = call.wait_point() {
             self.wait_point = Some(wait_point);
@@ -99,7 +99,8 @@ impl<K, T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Calls<K, T, E> {
         if let Some(taken) = self.take() {
             return Some(taken);
         }
-        // A thread that must not receive here gets that error from `wait`.
+        // The error is ignored here. A thread that must not receive at this wait point gets the error when it
+        // calls `wait`.
         let _ = self.wait_point.as_ref()?.look();
         self.take()
     }
@@ -136,7 +137,7 @@ impl<K, T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Calls<K, T, E> {
         }
     }
 
-    /// Takes out a call whose reply has arrived, if there is one.
+    /// Takes out a call that has ended, if there is one. Does not receive.
     fn take(&mut self) -> Option<(K, Result<T, E>)> {
         if let Some(ended) = self.ended.pop_front() {
             return Some(ended);

@@ -1,8 +1,8 @@
 //! The context of the call that a procedure serves: its caller, its deadline, its trace, and whether it is
 //! cancelled.
 //!
-//! Procedures read it by [`context`]. The servers set it by the guards at the end of this file. Calls that a
-//! procedure makes inherit the deadline and the trace.
+//! Procedures read the context by [`context`]. The servers set it by the guards at the end of this file.
+//! Calls that a procedure makes inherit the deadline and the trace.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -44,12 +44,13 @@ pub trait CallServer: Send + Sync {
     fn env(&self) -> &Arc<dyn Env>;
     /// Returns whether the caller has given the call up.
     fn is_cancelled(&self, key: CallKey) -> bool;
-    /// Registers a notice that is told when the call is given up. The caller checks afterwards whether the
-    /// call was given up before.
+    /// Registers a notice that is told when the call is given up. After this returns, the code that called it
+    /// must check whether the call was given up before.
     fn notify(&self, key: CallKey, notice: &Arc<Notice>);
     /// Removes a notice that `notify` registered.
     fn forget(&self, key: CallKey, notice: &Arc<Notice>);
-    /// Returns the exchanges of a call that is executed, if its carrier has any.
+    /// Returns the exchanges (signals and streams) of a call that is executed, if the call came by a
+    /// transport that has exchanges.
     fn exchanges(self: Arc<Self>, _call: &Incoming) -> Option<Arc<dyn Exchanges>> {
         None
     }
@@ -92,9 +93,10 @@ thread_local! {
     static ELSEWHERE: Cell<Option<SocketAddr>> = const { Cell::new(None) };
     /// The cancellation of the call, if this thread serves a call that was started within this process.
     static NEAR: RefCell<Option<Arc<GivenUp>>> = const { RefCell::new(None) };
-    /// The call, if this thread serves one for a farcall server.
+    /// The call that this thread serves for a farcall server, if it serves one.
     static CALL: Cell<Option<Incoming>> = const { Cell::new(None) };
-    /// The farcall server of this thread. It is not part of `CALL`, because it changes less often.
+    /// The farcall server for which this thread works. It is not part of `CALL`, because it changes less
+    /// often than the call.
     static SERVER: RefCell<Option<Arc<dyn CallServer>>> = const { RefCell::new(None) };
 }
 
@@ -138,8 +140,8 @@ impl Context {
     /// awaited beside others, or [waited for](Cancelled::wait) by a thread. Outside a procedure, and in a
     /// procedure that was called by another protocol, it never ends.
     ///
-    /// A server's `async fn` needs this only if it is `#[uncancelled]`: the future of any other is dropped
-    /// when its call is given up.
+    /// A server's `async fn` needs this only if it is `#[uncancelled]`. The future of any other `async fn` is
+    /// dropped when its call is given up.
     ///
     /// ```
     /// use std::time::Duration;
@@ -264,7 +266,7 @@ impl std::fmt::Debug for Context {
     }
 }
 
-/// Returns the deadline and the trace that a call made by this thread now inherits from the call that it
+/// Returns the deadline and the trace that a call made by this thread inherits from the call that the thread
 /// serves.
 #[inline]
 pub fn inherited() -> (Option<Time>, Option<Trace>) {
@@ -274,13 +276,13 @@ pub fn inherited() -> (Option<Time>, Option<Trace>) {
     CALL.get().map_or((None, None), |call| (call.deadline, call.trace))
 }
 
-/// Has the calls that this thread makes inherit nothing from the call that it serves, until the guard is
+/// Makes the calls of this thread inherit nothing from the call that the thread serves, until the guard is
 /// dropped.
 pub(crate) fn outside() -> Outside {
     Outside(CALL.take())
 }
 
-/// Guard: while it exists, calls inherit nothing. The thread still belongs to its pool.
+/// Guard: while it exists, calls of its thread inherit nothing. The thread still belongs to its worker pool.
 pub(crate) struct Outside(Option<Incoming>);
 
 impl Drop for Outside {
@@ -289,7 +291,8 @@ impl Drop for Outside {
     }
 }
 
-/// Returns the exchanges of the call that this thread serves, if its carrier has any.
+/// Returns the exchanges (signals and streams) of the call that this thread serves, if the call came by a
+/// transport that has exchanges.
 pub(crate) fn exchanges() -> Option<Arc<dyn Exchanges>> {
     match current()? {
         Served::Here { server, call } => server.exchanges(&call),
@@ -297,7 +300,8 @@ pub(crate) fn exchanges() -> Option<Arc<dyn Exchanges>> {
     }
 }
 
-/// Returns whether the operating system says that the caller of the call that is served is the same user.
+/// Returns whether the operating system says that the caller, whose call this thread serves, is the same
+/// user.
 #[inline]
 pub fn is_same_user() -> bool {
     serving::is_serving() && CALL.get().is_some_and(|call| call.same_user)
@@ -327,8 +331,8 @@ impl Drop for Entered {
     }
 }
 
-/// Records that this thread serves a call from `caller`, until the guard is dropped. The call came by a
-/// protocol that says no more about it.
+/// Records that this thread serves a call from `caller`, until the guard is dropped. This is for protocols in
+/// which a call has no deadline and cannot be cancelled.
 #[inline]
 pub fn enter_elsewhere(caller: SocketAddr) -> EnteredElsewhere {
     EnteredElsewhere(ELSEWHERE.replace(Some(caller)))

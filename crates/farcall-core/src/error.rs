@@ -13,7 +13,7 @@ use farcall_base::{Kind, Ran};
 /// The result of a call: a value, or an [`Error`].
 pub type Result<T, E = Never> = std::result::Result<T, Error<E>>;
 
-/// The reason why a call gave no value.
+/// The reason why a call returned no value.
 ///
 /// `?` reads naturally in a procedure that declares the exception `E`:
 ///
@@ -242,7 +242,7 @@ impl CallFailed {
         self
     }
 
-    /// Replaces whether the call ran, because earlier attempts may have run too.
+    /// Replaces the statement whether the call ran, because earlier attempts may have run too.
     pub fn but_ran(mut self, ran: Ran) -> CallFailed {
         if self.ran() != ran {
             Arc::make_mut(&mut self.0).ran = ran;
@@ -256,15 +256,15 @@ impl CallFailed {
         CallFailed::new(Kind::Local, Ran::No).because(format!("{doing}: {why}")).caused_by(why)
     }
 
-    /// Returns the failure of a call by a handle that the parent of this process made.
+    /// Returns the failure of a call through a stub or handle that was made before this process was forked.
     #[doc(hidden)]
     #[cold]
     pub fn forked() -> CallFailed {
         CallFailed::new(Kind::Forked, Ran::No)
     }
 
-    /// Returns the failure for the caller of a procedure that fails with the failure of a call of its own.
-    /// The procedure ran, whether the inner call did or not.
+    /// Returns the failure of a procedure that failed because a call of its own failed with `inner`. It says
+    /// that the procedure ran, whether the inner call did or not.
     pub fn nested(inner: CallFailed) -> CallFailed {
         let detail = format!("{inner}; {}", inner.ran());
         CallFailed::new(Kind::Nested, Ran::Yes).because(detail).caused_by(inner)
@@ -302,8 +302,8 @@ impl PartialEq for CallFailed {
 
 impl Eq for CallFailed {}
 
-/// Writes a sentence: the message, and whether the procedure ran. `main` prints this of an error that it
-/// returns, and so do `unwrap` and `expect`. `{:#?}` shows the parts.
+/// Writes a sentence: the message, and whether the procedure ran. This sentence is what a program prints if
+/// its `main` returns the error, and what `unwrap` and `expect` print. `{:#?}` shows the parts.
 impl fmt::Debug for CallFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !f.alternate() {

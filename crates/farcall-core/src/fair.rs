@@ -1,7 +1,7 @@
-//! A bounded queue for servers, fair between payers (hosts) and between the callers of a payer. Payers take
-//! turns, and so do the callers of a payer. When the queue is full, the payer with the most entries loses
-//! one: the newest entry of the caller that has the most of them (Nagle 1987, "On packet switches with
-//! infinite storage").
+//! A bounded queue for servers, fair between payers (such as hosts) and between the callers of a payer.
+//! Payers take turns, and so do the callers of a payer. When the queue is full, the payer with the most
+//! entries loses one: the newest entry of the caller that has the most of them (Nagle 1987, "On packet
+//! switches with infinite storage").
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -10,12 +10,12 @@ use std::hash::Hash;
 pub trait Waits {
     /// The owner of a share of the queue, such as a host.
     type Payer: Copy + Eq + Hash;
-    /// A caller of a payer. Callers of two payers never compare equal.
+    /// A caller that belongs to a payer. Callers of different payers never compare equal.
     type Caller: Copy + Eq + Hash;
     /// The type of key that distinguishes a caller's entries.
     type Key: PartialEq;
 
-    /// Returns the key of this entry, different from those of its caller's other entries.
+    /// Returns the key of this entry, which differs from the keys of its caller's other entries.
     fn key(&self) -> Self::Key;
     /// Returns the payer whose share the entry uses.
     fn payer(&self) -> Self::Payer;
@@ -51,7 +51,8 @@ struct Weight {
 
 /// The entries of one caller.
 struct Line<T: Waits> {
-    /// The payer of the first entry. A caller that moves to another host meanwhile keeps its place.
+    /// The payer of the first entry. A caller that moves to another host meanwhile still counts for this
+    /// payer.
     payer: T::Payer,
     waiting: VecDeque<T>,
     held: VecDeque<T>,
@@ -60,7 +61,7 @@ struct Line<T: Waits> {
     latest: u64,
 }
 
-/// The callers of one payer, and what they have together.
+/// The callers of one payer, and the number of their entries and bytes together.
 struct Turns<C> {
     weight: Weight,
     latest: u64,
@@ -122,7 +123,7 @@ impl<T: Waits> FairQueue<T> {
     }
 
     /// Adds an entry, which waits for its turn or is `held`. Returns the entries for which there is no room:
-    /// this one, or the newest entries of callers that have much more in the queue.
+    /// this one, or the newest entries of callers whose entries take much more of the queue.
     #[must_use]
     pub fn push(&mut self, new: T, held: bool) -> Vec<T> {
         let mut evicted = Vec::new();
@@ -165,8 +166,8 @@ impl<T: Waits> FairQueue<T> {
         self.line_up(caller, has_turn, true);
     }
 
-    /// Turns a caller's held entries into waiting ones, in their order, up to the first that `may` refuses.
-    /// Returns whether any was turned.
+    /// Makes a caller's held entries wait for their turn, in their order, up to the first one that `may`
+    /// refuses. Returns whether any entry changed.
     pub fn admit(&mut self, caller: T::Caller, mut may: impl FnMut(&T) -> bool) -> bool {
         let Some(line) = self.callers.get_mut(&caller) else { return false };
         let (before, has_turn) = (line.held.len(), !line.waiting.is_empty());
@@ -248,16 +249,18 @@ impl<T: Waits> FairQueue<T> {
         self.all.len < self.most && self.all.bytes.saturating_add(new.bytes()) <= self.most_bytes
     }
 
-    /// Returns the caller that is to lose an entry for `new`. If the payer with the most entries or bytes has
-    /// much more than the payer of `new`, that payer's caller with the most loses one. Otherwise the caller
-    /// with the most of the payer of `new` itself loses one, if it has much more than the caller of `new`.
+    /// Returns the caller that is to lose an entry for `new`. First compares payers: if the payer with the
+    /// most entries or bytes has much more than the payer of `new`, returns the caller that has most at that
+    /// payer. Otherwise compares the callers of the payer of `new`: returns the one that has most, if it has
+    /// much more than the caller of `new`.
     #[cold]
     fn makes_way_for(&self, new: &T) -> Option<T::Caller> {
         let bytes = self.all.bytes.saturating_add(new.bytes());
         let by_bytes = bytes > self.most_bytes;
         let amount = |weight: &Weight| if by_bytes { weight.bytes } else { weight.len };
-        // Among equals, the one with the newest entry loses. "Much more" is the size of `new` plus what must
-        // be removed for it. With a smaller margin, more could be lost than is gained.
+        // Among equals, the one with the newest entry loses. "Much more" means a difference of the size of
+        // `new` plus what must be removed for `new`. With a smaller difference, more could be lost than is
+        // gained.
         let much = if by_bytes { new.bytes().saturating_add(bytes - self.most_bytes) } else { 2 };
         let caller = new.caller();
         let payer = self.callers.get(&caller).map_or_else(|| new.payer(), |line| line.payer);
@@ -300,7 +303,8 @@ impl<T: Waits> FairQueue<T> {
         line
     }
 
-    /// Gives a caller a turn, unless it has one already: the next turn if `next`, otherwise the last one.
+    /// Gives a caller a turn, unless `has_turn` says that it has one: the next turn if `next`, otherwise the
+    /// last turn.
     fn line_up(&mut self, caller: T::Caller, has_turn: bool, next: bool) {
         if has_turn && !next {
             return;
@@ -348,8 +352,8 @@ impl<T: Waits> FairQueue<T> {
     }
 }
 
-/// Removes a payer or a caller from the turns. The search begins at the end, where the name is if its turn
-/// was the last one.
+/// Removes a payer or a caller, `name`, from the turns. Searches from the end, because `name` is there if it
+/// has just had its turn.
 fn drop_turn<N: Copy + PartialEq>(turns: &mut VecDeque<N>, name: N) {
     if turns.back() == Some(&name) {
         turns.pop_back();

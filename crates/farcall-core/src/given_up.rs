@@ -19,8 +19,8 @@ impl GivenUp {
         self.is_given_up.load(Ordering::Relaxed)
     }
 
-    /// Registers a notice that is told when the call is given up. The caller checks afterwards whether the
-    /// call was given up before.
+    /// Registers a notice that is told when the call is given up. Check after this whether the call was given
+    /// up before.
     pub(crate) fn notify(&self, notice: &Arc<Notice>) {
         lock(&self.notices).push(notice.clone());
     }
@@ -32,8 +32,8 @@ impl GivenUp {
 
     /// Gives the call up, and wakes its procedure.
     pub(crate) fn give_up(&self) {
-        // Relaxed suffices: a notice that is registered before the lock below is taken is told. One that is
-        // registered after it sees the flag, because the lock orders the two.
+        // Relaxed suffices. A notice that is registered before the lock below is taken is told. The thread
+        // that registers a notice later sees the flag, because the lock orders the two.
         self.is_given_up.store(true, Ordering::Relaxed);
         let told = std::mem::take(&mut *lock(&self.notices));
         for waker in told.iter().filter_map(|notice| notice.tell()) {

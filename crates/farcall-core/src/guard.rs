@@ -1,10 +1,10 @@
 //! Runs the user's code on threads that serve others, so that a panic in it stops none of them.
 //!
-//! A procedure, a type's encoding and decoding, an interceptor, a waker or an executor may panic, and so may
-//! the drop of any of them; so may the drop of the value that they panicked with. [`run`] catches all of
-//! these. Where no caller can be told of the panic, [`run_alone`] writes it to standard error. A thread that
-//! *receives* for others, too, lets another thread receive before it runs code that may block (`server.rs`
-//! says how).
+//! A procedure, a type's encoding and decoding, an interceptor, a waker or an executor may panic. So may the
+//! drop of any of these, and the drop of the value with which they panicked. [`run`] catches all of these
+//! panics. Where no caller can be told of the panic, [`run_alone`] writes it to standard error. Code of the
+//! user's may also block: before a thread that *receives* for others runs such code, it lets another thread
+//! receive (`server.rs` says how).
 
 use std::any::Any;
 use std::io::Write as _;
@@ -20,7 +20,7 @@ pub struct Panic(Option<Box<dyn Any + Send>>);
 /// The value with which a simulation unwinds the threads of a process that has ended. It is not an error.
 pub struct ProcessGone;
 
-/// Runs the user's code. State that the code leaves half changed when it panics is the user's own affair.
+/// Runs the user's code. If the code panics and leaves state half changed, that is the user's own affair.
 ///
 /// # Errors
 /// When the code panicked.
@@ -60,7 +60,8 @@ impl Drop for Panic {
     }
 }
 
-/// Wraps bytes so that dropping the last of them cannot panic: their owner may be a type of the user's.
+/// Wraps bytes so that the drop of the last reference to them cannot panic. It could, because the owner of
+/// the bytes may be a type of the user's.
 pub fn shared(bytes: &Bytes) -> Bytes {
     Bytes::from_owner(Shared(bytes.clone()))
 }

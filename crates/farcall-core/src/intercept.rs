@@ -1,4 +1,4 @@
-//! Interceptors: they see each call at the caller or at the server, and may refuse it. Programs use them for
+//! Interceptors see each call, at the caller or at the server, and may refuse it. Programs use them for
 //! authorisation, metrics, traces and tests.
 
 use std::fmt;
@@ -54,7 +54,7 @@ pub struct Call<'a> {
     pub interface: &'a str,
     /// The procedure's name.
     pub procedure: &'a str,
-    /// The caller's address at the server; `None` at the caller, where the server is not chosen yet.
+    /// At the server, the caller's address. `None` at the caller, because the server is not chosen yet.
     pub peer: Option<SocketAddr>,
     /// The trace that the call is part of.
     pub trace: Option<Trace>,
@@ -79,8 +79,8 @@ impl<'a> Call<'a> {
 pub struct Ended<'a> {
     /// The outcome.
     pub outcome: Outcome<'a>,
-    /// How long the call took. At the server this is the time of execution, at the caller the time from call
-    /// to outcome.
+    /// How long the call took. At the server this is the time of execution. At the caller it is the time from
+    /// the beginning of the call to its outcome.
     pub time: Duration,
 }
 
@@ -113,8 +113,8 @@ impl Interceptors {
         self.0.is_empty()
     }
 
-    /// Runs each interceptor's `before`. If one refuses the call, the earlier ones get the refusal in their
-    /// `after`.
+    /// Runs each interceptor's `before`. If an interceptor refuses the call, the earlier interceptors get the
+    /// refusal in their `after`.
     ///
     /// # Errors
     /// The first refusal.

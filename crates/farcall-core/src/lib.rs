@@ -1,5 +1,5 @@
-//! What every carrier of calls and every protocol needs, and nothing else. Users depend on `farcall`, which
-//! re-exports what concerns them.
+//! The common part of farcall: only what is needed by every protocol, and by every way in which calls are
+//! carried. Users depend on `farcall`, which re-exports what concerns them.
 //!
 //! ```text
 //! error        why a call failed, and whether it ran
@@ -8,10 +8,10 @@
 //! serving      whether this thread serves a call, and whether it may wait meanwhile
 //! notice       wakes procedures whose calls are given up;  given_up: for calls within this process
 //! context      the call that a procedure serves
-//! wait         where a thread waits for the ends of several calls
+//! wait         how threads wait for the ends of calls
 //! self_wait    refuses calls that would wait for their own thread
-//! stub         what stubs are made of, and the seam below them
-//! exchange     what passes inside a call: the seam between carriers and stubs
+//! stub         what stubs are made of, and the interface to what carries their calls
+//! exchange     signals and streams of a call: the interface between stubs and what carries the calls
 //! calls        a set of started calls, from which one thread takes the calls as they end
 //! multi        one call to every member of a group
 //! requests     a server that takes its calls from a queue

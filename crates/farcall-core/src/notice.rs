@@ -1,7 +1,8 @@
 //! Notices: they wake a procedure, or the task that executes it, when its call is given up.
 //!
 //! A call is given up when its caller cancels it or its deadline passes. [`Cancelled`](crate::Cancelled) and
-//! the tasks of asynchronous servers register notices; the server and its watchdog take them.
+//! the tasks of asynchronous servers register notices. The server and its watchdog take the notices when
+//! calls are given up.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -23,9 +24,9 @@ pub struct Notice {
 
 /// The registered notices of all calls of a server. A call without a notice costs nothing here.
 pub struct Notices {
-    /// How many notices are registered. If there are none, giving up a call takes no lock.
+    /// How many notices are registered. If there are none, no lock is needed to give up a call.
     count: AtomicUsize,
-    /// A time in nanoseconds that no notice's deadline precedes, or [`NEVER`].
+    /// A time in nanoseconds: no notice has an earlier deadline. [`NEVER`] if no notice has a deadline.
     earliest: AtomicU64,
     calls: Mutex<HashMap<CallKey, Vec<Arc<Notice>>>>,
 }
@@ -46,8 +47,8 @@ impl Notice {
         self.told.load(Ordering::Acquire)
     }
 
-    /// Sets the waker to wake when the call is given up, in place of an earlier one. The caller checks
-    /// [`Notice::is_told`] afterwards, because the call may have been given up before.
+    /// Sets the waker to wake when the call is given up. It replaces an earlier waker. Check
+    /// [`Notice::is_told`] after this, because the call may have been given up before.
     pub fn watch(&self, waker: &Waker) {
         // A waker is the user's code, so it is cloned and dropped without the lock.
         let waker = Some(waker.clone());
@@ -55,8 +56,8 @@ impl Notice {
         drop(former);
     }
 
-    /// Records that the call is given up, and returns the waker. The waker is the user's code, so the caller
-    /// wakes it through [`guard`](crate::guard), without a lock.
+    /// Records that the call is given up, and returns the waker. The waker is the user's code, so wake it
+    /// through [`guard`](crate::guard), without a lock.
     #[must_use]
     pub fn tell(&self) -> Option<Waker> {
         self.told.store(true, Ordering::Release);
@@ -71,8 +72,8 @@ impl Default for Notices {
 }
 
 impl Notices {
-    /// Registers a notice of this call. The caller checks afterwards whether the call was given up before.
-    /// Returns whether the notice's deadline is the earliest, so that the watchdog must look sooner.
+    /// Registers a notice of this call. Check after this whether the call was given up before. Returns
+    /// whether the notice's deadline is the earliest, so that the watchdog must look sooner.
     #[must_use]
     pub fn add(&self, key: CallKey, notice: &Arc<Notice>) -> bool {
         let mut calls = lock(&self.calls);

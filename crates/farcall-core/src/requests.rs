@@ -1,5 +1,5 @@
-//! A server that takes its calls from a queue, in an order of its own choice, and answers them when it likes
-//! (RPC2's GETREQUEST; Satyanarayanan & Siegel 1990, section IV).
+//! Lets a program take the calls of its export from a queue, in whatever order it chooses, and answer them
+//! when it likes (RPC2's GETREQUEST; Satyanarayanan & Siegel 1990, section IV).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -29,11 +29,11 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    /// In the order in which they arrived.
+    /// The calls that wait, in the order in which they arrived.
     waiting: VecDeque<Arrived>,
     /// How many calls have arrived.
     arrived: u64,
-    /// No more calls come.
+    /// Whether the export has ended, so that no more calls come.
     closed: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct Request<T: ?Sized> {
 }
 
 struct Arrived {
-    /// How many calls arrived before it.
+    /// How many calls arrived before this call.
     serial: u64,
     procedure: &'static Procedure,
     arguments: Vec<u8>,
@@ -67,17 +67,18 @@ impl<T: ?Sized + Interface> Requests<T> {
         (Requests { queue, interface: PhantomData }, server)
     }
 
-    /// Takes the call that has waited longest, and waits for one. Returns `None` once the export has ended.
+    /// Takes the call that has waited longest. If no call waits, blocks until one arrives. Returns `None`
+    /// once the export has ended.
     pub fn next(&self) -> Option<Request<T>> {
         self.next_where(|_, _| true)
     }
 
-    /// Takes the call that has waited longest among those that `filter` accepts by their procedure and
-    /// context, and waits for one. Returns `None` once the export has ended.
+    /// Takes the call that has waited longest among the calls that `filter` accepts, by their procedure and
+    /// context. If there is none, blocks until one arrives. Returns `None` once the export has ended.
     ///
-    /// Each call that arrives has `filter` asked again about all calls that wait. The filter may block: calls
-    /// arrive meanwhile, and other threads take theirs. A call that it accepts is passed over if another
-    /// thread has taken it, or its caller has given it up, in the meantime.
+    /// After each arrival `filter` is asked again about all calls that wait. The filter may block. Meanwhile
+    /// calls arrive, and other threads take calls. If another thread has taken a call that the filter
+    /// accepts, or its caller has given it up, that call is passed over.
     pub fn next_where(
         &self,
         mut filter: impl FnMut(&'static Procedure, &Context) -> bool,
@@ -88,7 +89,8 @@ impl<T: ?Sized + Interface> Requests<T> {
             let place = state.waiting.partition_point(|call| call.serial < asked);
             if let Some(call) = state.waiting.get(place) {
                 let (serial, procedure, context) = (call.serial, call.procedure, call.context.clone());
-                // The filter is the user's code, and the threads that receive calls need the lock.
+                // The filter runs without the lock, because it is the user's code, and the threads that
+                // receive calls need the lock.
                 drop(state);
                 let accepted = filter(procedure, &context);
                 drop(context);
@@ -113,7 +115,7 @@ impl<T: ?Sized + Interface> Requests<T> {
     }
 }
 
-/// Fails the calls that wait: nobody will take them.
+/// Fails the calls that wait, because no thread will take them any more.
 impl<T: ?Sized> Drop for Requests<T> {
     fn drop(&mut self) {
         let waiting = {
@@ -155,7 +157,8 @@ impl<T: ?Sized + Interface> Request<T> {
         self.call.answer(dispatched, reply);
     }
 
-    /// Calls the same procedure at another server, waits for that call, and answers by its outcome.
+    /// Calls the same procedure at another server, waits for that call, and answers this one with its
+    /// outcome.
     pub fn pass_on(self, to: &Binding) {
         let mut answer = None;
         let call =
@@ -245,7 +248,7 @@ impl<T: ?Sized + Interface> AsyncServer for QueueServer<T> {
     }
 }
 
-/// No more calls come.
+/// Ends the queue: no more calls come.
 impl<T: ?Sized> Drop for QueueServer<T> {
     fn drop(&mut self) {
         lock(&self.queue.state).closed = true;
@@ -279,7 +282,7 @@ impl Future for Waiting {
             } else {
                 state.waiting.push_back(call);
                 drop(state);
-                // Every waiting thread may have a filter of its own.
+                // All threads are woken, because each may have a filter of its own.
                 self.queue.changed.notify_all();
             }
         }

@@ -1,5 +1,5 @@
-//! Decides what to do after a failed attempt of a call. One table serves blocking, started and grouped calls,
-//! on every carrier.
+//! Decides what to do after a failed attempt of a call. The same rules serve blocking, started and grouped
+//! calls, by UDP, through shared memory and by ONC RPC.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use crate::{CallFailed, Kind, Ran};
 
 /// The most attempts of one call after its first.
 const MAX_REPEATS: usize = 8;
-/// The most attempts of one call after its first, if there is no server but the one that was called.
+/// The most attempts of one call after its first, if only one server can execute the call.
 const MAX_REPEATS_AT_SAME_SERVER: usize = 1;
 
 /// What follows a failed attempt.
@@ -15,9 +15,9 @@ const MAX_REPEATS_AT_SAME_SERVER: usize = 1;
 pub enum Step {
     /// The call has failed. The binding is kept.
     Fail,
-    /// The call has failed. The binding is dropped, so that the next call binds anew.
+    /// The call has failed. The binding is dropped, so that the next call binds again.
     FailAndUnbind,
-    /// Bind anew, and make the call again.
+    /// Bind again, and make the call again.
     Repeat,
 }
 
@@ -29,7 +29,7 @@ pub struct Retry {
     repeats: usize,
     /// Whether any attempt ran.
     ran: Ran,
-    /// The failure of the first attempt. It says more than the failure to bind anew.
+    /// The failure of the first attempt. It explains more than a later failure to bind.
     first: Option<CallFailed>,
 }
 
@@ -100,7 +100,7 @@ impl Retry {
         self.first.take().unwrap_or(why)
     }
 
-    /// Returns the failure that the caller gets. Its `ran` covers all attempts.
+    /// Returns the failure that the caller gets. It says whether any of the attempts ran.
     pub fn of_all(&self, why: CallFailed) -> CallFailed {
         let ran = either_ran(self.ran, why.ran());
         why.but_ran(ran)
@@ -109,7 +109,7 @@ impl Retry {
 
 /// Where a call that failed can be made again.
 enum Place {
-    /// At any server, the same one included: only the binding is broken.
+    /// At any server, including the same one, because only the binding is broken.
     Anywhere,
     /// Only at another address.
     Elsewhere,
@@ -125,8 +125,7 @@ fn where_to(kind: Kind) -> Option<Place> {
     }
 }
 
-/// Returns whether a call of two attempts ran. A call that may have run is attempted again only if it is
-/// idempotent.
+/// Returns whether a call that was attempted twice ran, given whether each attempt ran.
 pub(crate) fn either_ran(a: Ran, b: Ran) -> Ran {
     match (a, b) {
         (Ran::Yes, _) | (_, Ran::Yes) => Ran::Yes,

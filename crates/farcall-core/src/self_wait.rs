@@ -1,7 +1,7 @@
-//! Refuses blocking calls that would wait for the executor that their own thread drives.
+//! Refuses blocking calls that would wait for the executor of async tasks which their own thread drives.
 //!
 //! Such a call would never end, because its procedure runs only when the waiting thread goes on. Farcall
-//! recognises it for exports by `export_async` on tokio runtimes of one thread. Other executors do not tell
+//! recognises it for exports by `export_async` on tokio runtimes of one thread. Other executors do not report
 //! how many threads they have.
 
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::{CallFailed, Kind, Ran};
 #[cfg(feature = "tokio")]
 pub use alone::{drives_tokio, is_possible, note, would};
 
-/// How long a thread that drives a one-threaded runtime waits for a call that it has started. The executor
-/// may have executed the call already, and then the outcome arrives in time.
+/// How long a thread that drives a one-threaded runtime waits for a call that it has started. If the executor
+/// has executed the call already, the outcome arrives in this time.
 pub const GRACE: Duration = Duration::from_secs(1);
 
 /// Returns the failure of a call that would wait for itself.
@@ -68,7 +68,7 @@ mod alone {
 
     struct Executed {
         export: u64,
-        /// The export. It cannot be upgraded once the export and all of its calls are gone.
+        /// The export. The reference cannot be upgraded once the export and all of its calls are gone.
         exported: Weak<dyn Any + Send + Sync>,
         by: Id,
     }
@@ -84,14 +84,15 @@ mod alone {
         ANY.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether this thread must execute the calls of this export itself, so that it must not wait for
-    /// them.
+    /// Returns whether the calls of this export can only be executed by this thread itself, so that it must
+    /// not wait for them.
     #[inline(always)]
     pub fn would(export: u64) -> bool {
         ANY.load(Ordering::Relaxed) && drives(|one| one.export == export)
     }
 
-    /// Returns whether this thread must execute the calls of any export of this process.
+    /// Returns whether there is an export of this process whose calls can only be executed by this thread
+    /// itself.
     #[inline]
     pub fn is_possible() -> bool {
         ANY.load(Ordering::Relaxed) && drives(|_| true)
@@ -109,10 +110,11 @@ mod alone {
         executed.iter().any(|one| one.by == driven && is_meant(one) && one.exported.strong_count() > 0)
     }
 
-    /// Returns the runtime of one thread that this thread drives, if it drives one. A thread that has merely
-    /// entered the runtime, or that executes what was given to `spawn_blocking`, is in its context too. There
-    /// `yield_now` wakes its task at once, since no scheduler runs it. A thread that drives the runtime has
-    /// its waker woken later, in vain.
+    /// Returns the one-threaded runtime that this thread drives, if it drives one. A thread that has merely
+    /// entered the runtime, or that executes a function given to `spawn_blocking`, is in the runtime's
+    /// context too. To tell these apart, this polls `yield_now`. In a thread that does not drive the runtime,
+    /// it wakes its task at once, because no scheduler runs there. In a thread that drives the runtime, the
+    /// scheduler wakes the task only later.
     fn driven() -> Option<Id> {
         let handle = Handle::try_current().ok()?;
         if handle.runtime_flavor() != RuntimeFlavor::CurrentThread {

@@ -1,5 +1,5 @@
-//! Whether this thread serves a call, and what happens before it waits in a remote call of its own. The
-//! thread's pool may refuse the wait; otherwise another thread receives meanwhile.
+//! Knows whether this thread serves a call, and acts before the thread waits in a remote call of its own: the
+//! thread's pool may refuse the wait, and otherwise another thread receives meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use crate::CallFailed;
 
 /// The pool to which a serving thread belongs. The thread tells it when it waits.
 pub trait WorkerPool: Send + Sync {
-    /// Checks whether this thread may wait. The last thread that could receive must not.
+    /// Checks whether this thread may wait. The last thread that could receive must not wait.
     ///
     /// # Errors
     /// The failure of the call for which the thread would wait.
     fn may_wait(&self) -> Result<(), CallFailed>;
-    /// Notes that this thread begins to wait. It does not count as a worker meanwhile. Returns false if it
-    /// waits already.
+    /// Notes that this thread begins to wait. The thread does not count as a worker meanwhile. Returns false
+    /// if it waits already.
     ///
     /// # Errors
-    /// If `limited`, and as many threads wait already as the pool allows. Threads that begin to wait at the
-    /// same time cannot exceed that bound together.
+    /// If `limited`, and as many threads wait already as the pool allows. This bound holds even if several
+    /// threads begin to wait at the same time.
     fn begin_wait(&self, limited: bool) -> Result<bool, CallFailed>;
     /// Notes that this thread waits no longer.
     fn end_wait(&self);
@@ -32,7 +32,7 @@ pub(crate) enum Serves {
     AsWorker,
     /// A call whose future this thread polls. The thread belongs to the executor, not to a pool.
     AsTask,
-    /// Calls of a protocol that has its own workers. The thread is one of those.
+    /// Calls of a protocol that has its own workers. The thread is one of these workers.
     Elsewhere,
 }
 
@@ -69,7 +69,7 @@ pub fn serve_elsewhere(pool: Option<Arc<dyn WorkerPool>>) {
 
 /// Returns whether this thread belongs to a pool.
 pub fn is_in_pool() -> bool {
-    // If the thread is ending, its thread-local value is gone: it belongs to no pool.
+    // If the thread is ending, its thread-local value is gone, and the thread counts as belonging to no pool.
     POOL.try_with(|pool| pool.try_borrow().is_ok_and(|pool| pool.is_some())).unwrap_or(false)
 }
 

@@ -34,7 +34,7 @@ struct Socket {
     timeout: AtomicU64,
 }
 
-/// The coarsest resolution that systems have for a socket's time-out, in nanoseconds.
+/// The coarsest resolution of a socket's time-out on any system, in nanoseconds.
 const TICK: u64 = 1_000_000;
 /// The receive buffer that is requested for a UDP socket, in bytes.
 const DATAGRAM_BUFFER_BYTES: usize = 1 << 20;
@@ -159,8 +159,9 @@ impl Socket {
         }
     }
 
-    /// Makes the socket's time-out `wanted` nanoseconds or somewhat less; 0 stands for none. A time-out of at
-    /// least half of that is kept, so that most reads need not set it.
+    /// Makes the socket's time-out `wanted` nanoseconds or somewhat less; 0 stands for no time-out. If the
+    /// present time-out is at least half of `wanted`, keeps it, so that most reads need no system call for
+    /// this.
     #[inline]
     fn set_timeout(&self, wanted: u64) -> io::Result<()> {
         let now = self.timeout.load(Ordering::Relaxed);
@@ -219,7 +220,7 @@ impl Stream for Socket {
             Shutdown::Write => rustix::net::Shutdown::Write,
             Shutdown::Both => rustix::net::Shutdown::Both,
         };
-        // Fails if the socket is not connected. Then no thread reads from it.
+        // This fails if the socket is not connected, but then no thread reads from it.
         let _ = shutdown(&self.socket, how);
     }
 
@@ -252,15 +253,15 @@ impl Stream for Socket {
     }
 }
 
-/// The flag that shows that the peer has closed or reset the connection. Elsewhere than on Linux it also
-/// shows data.
+/// The flag that shows that the peer has closed or reset the connection. On systems other than Linux this
+/// flag also shows data.
 #[cfg(target_os = "linux")]
 const GONE: PollFlags = PollFlags::RDHUP;
 #[cfg(not(target_os = "linux"))]
 const GONE: PollFlags = PollFlags::IN;
 /// Flags that show that the peer has broken the connection off. Linux reports a hang-up of a TCP socket after
-/// a reset, or when both sides have closed, and this side closes last. Other systems report it when the peer
-/// has closed.
+/// a reset, or when both sides have closed; the latter does not happen before this side has closed. Other
+/// systems report it when the peer has closed.
 #[cfg(target_os = "linux")]
 const RESET: PollFlags = PollFlags::ERR.union(PollFlags::HUP);
 #[cfg(not(target_os = "linux"))]
@@ -365,7 +366,7 @@ fn fresh(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(family, kind, rustix::net::SocketFlags::CLOEXEC, None)?)
 }
 
-/// Returns a socket that child processes do not inherit. On this system that takes two system calls.
+/// Returns a socket that child processes do not inherit. On this system, that takes two system calls.
 #[cfg(target_vendor = "apple")]
 fn fresh(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket(family, kind, None)?;
@@ -423,7 +424,7 @@ fn bind_reserved(socket: &OwnedFd, to: SocketAddr) -> io::Result<()> {
     Err(ErrorKind::AddrInUse.into())
 }
 
-/// Converts a duration to the system's form. The longest that fits stands for longer ones.
+/// Converts a duration to the system's form. A duration that is too long becomes the longest that fits.
 fn timespec(time: Duration) -> Timespec {
     Timespec { tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: time.subsec_nanos().into() }
 }

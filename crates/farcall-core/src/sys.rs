@@ -15,9 +15,10 @@ mod linux {
     use std::net::UdpSocket;
     use std::os::fd::AsRawFd;
 
-    /// Returns the time since the machine was started in nanoseconds, its sleep included.
+    /// Returns the time since the machine was started, in nanoseconds. The time during which the machine
+    /// slept counts too.
     ///
-    /// Uses libc, because rustix crashes under valgrind, where the kernel's vDSO is missing.
+    /// This uses libc, because rustix crashes under valgrind, where the kernel's vDSO is missing.
     #[inline]
     pub(crate) fn boot_time() -> u64 {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -60,10 +61,10 @@ mod message;
 pub mod fork {
     //! Detects by one load from memory that this process is a forked child.
     //!
-    //! Every call checks that its handle was made in this process, and `getpid` would be a system call. So a
-    //! number that identifies the process stands in a page of its own, which the kernel clears in a forked
-    //! child (madvise(2), MADV_WIPEONFORK, Linux 4.14). `pthread_atfork` would not notice a raw `clone`.
-    //! Systems without such pages use the process identifier.
+    //! Every call checks that its handle was made in this process. `getpid` would be a system call. So a
+    //! number that identifies the process is kept in a separate page of memory, which the kernel clears in a
+    //! forked child (madvise(2), MADV_WIPEONFORK, Linux 4.14). `pthread_atfork` would not notice a raw
+    //! `clone`. Systems without such pages use the process identifier.
 
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -81,8 +82,8 @@ pub mod fork {
 
     #[cold]
     fn next_generation(page: &AtomicU64) -> u64 {
-        // A child inherits this counter and increments it, so its number differs from its ancestors'.
-        // Siblings may get the same number, but they share no handles.
+        // A child inherits this counter and increments it, so its number differs from the numbers of its
+        // ancestors. Siblings may get the same number, but they share no handles.
         static LAST: AtomicU64 = AtomicU64::new(0);
         let fresh = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         match page.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {

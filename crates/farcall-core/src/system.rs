@@ -98,7 +98,7 @@ fn now() -> Time {
     Time::from_nanos(crate::sys::boot_time())
 }
 
-/// Returns the time of `Instant`. On macOS and Windows it counts the time that the machine sleeps; on the
+/// Returns the time of `Instant`. On macOS and Windows this includes the time that the machine sleeps; on the
 /// BSDs it may not.
 #[cfg(not(target_os = "linux"))]
 fn now() -> Time {
@@ -132,7 +132,7 @@ impl Event for Flag {
     }
 
     fn wait(&self, timeout: Option<Duration>) -> bool {
-        // A timeout that overflows the clock is no limit.
+        // If the end of the timeout is beyond the clock's range, the wait has no limit.
         let end = timeout.and_then(|t| Instant::now().checked_add(t));
         let mut state = lock(&self.state);
         while !state.set {

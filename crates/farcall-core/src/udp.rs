@@ -1,4 +1,4 @@
-//! The operating system's UDP sockets, as [`System`](crate::System) gives them to the drivers.
+//! The operating system's UDP sockets, as [`System`](crate::System) gives them to the rest of farcall.
 
 #[cfg(all(unix, not(farcall_portable)))]
 mod answers;
@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use crate::env::Wait;
 
-/// Returns the address at which a socket bound to `local` reaches itself. The datagrams that wake it go
-/// there.
+/// Returns the address at which a socket that is bound to `local` can send to itself. The datagrams that wake
+/// the socket go there.
 fn own_address(local: SocketAddr) -> SocketAddr {
     let ip = match local.ip() {
         ip if !ip.is_unspecified() => ip,
@@ -50,8 +50,8 @@ struct Timeout {
 impl Timeout {
     /// Returns the time-out to set before a wait, or `None` if the present one will do.
     ///
-    /// Waking early is harmless, because the caller checks the clock. The present time-out will do if it is
-    /// at least half of the wait and exceeds it by at most an eighth.
+    /// To wake early is harmless, because the caller checks the clock. So the present time-out will do if it
+    /// is at least half of the wait, and at most an eighth longer.
     fn change(&self, wait: Wait) -> Option<Duration> {
         let current = self.current.load(Ordering::Relaxed);
         let Wait::Nanos(wanted) = wait else { return None };
@@ -155,7 +155,8 @@ mod tests {
             }
             let b = socket(wildcard);
             let to = format!("{loopback}:{}", b.local_address().port()).parse().unwrap();
-            // Longer than the kernel takes at once, by bytes and by datagrams.
+            // Each batch is longer than the kernel takes at once: the first in bytes, the second in
+            // datagrams.
             for (each, len) in [(1_200, 100_001), (100, 7_950)] {
                 let sent: Vec<u8> = (0..len).map(|n| n as u8).collect();
                 a.send_train(to, &sent, each).unwrap();
@@ -184,7 +185,8 @@ mod tests {
     #[test]
     #[cfg(all(target_os = "linux", not(farcall_portable)))]
     fn a_closed_port_is_a_hint_that_names_the_address() {
-        // At an address that no other test's sockets have: one of them could get the port that was let go of.
+        // The socket is at an address that no other test uses, because another test's socket could get the
+        // port when it is free.
         let gone = socket("127.0.7.5:0").local_address();
         let (a, b) = (socket("127.0.0.1:0"), socket("127.0.0.1:0"));
         a.send(gone, b"anybody?").unwrap();

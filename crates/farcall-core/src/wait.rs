@@ -1,15 +1,16 @@
-//! How threads wait for the ends of calls: one engine for every carrier.
+//! The code by which threads wait for the ends of calls. It is the same for every socket, connection and ring
+//! by which calls go.
 //!
 //! ```text
 //! lead          which thread receives: leader and followers
 //! timers        how long the leader sleeps
-//! flush_signal  whether the service thread sends queued calls
+//! flush_signal  tells the service thread that calls are queued
 //! ready         which of a thread's calls may have ended
 //! point         where a thread waits for any of several calls
 //! ```
 //!
-//! Each socket, connection or ring has an instance of its own. loom tries each part in every interleaving
-//! (tests/waiting).
+//! Each socket, connection or ring has an instance of its own. The tool loom tries each part in every
+//! interleaving (tests/waiting).
 
 mod flush_signal;
 mod lead;
@@ -18,7 +19,7 @@ mod ready;
 mod timers;
 
 mod sync {
-    //! The atomic types that the engine uses. In tests/waiting loom's types replace them.
+    //! The atomic types that this code uses. In tests/waiting loom's types replace them.
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
     pub(super) use std::sync::{Mutex, MutexGuard};
 

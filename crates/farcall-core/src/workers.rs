@@ -1,11 +1,12 @@
-//! The threads that serve calls: one way to count, start, rest, replace and watch them, for every carrier.
+//! The threads that serve calls. This module counts, starts, rests, replaces and watches them, in the same
+//! way for UDP, shared memory and ONC RPC.
 //!
 //! ```text
 //! pool      which threads of a carrier receive, execute and rest, and the budget of threads of a server
 //! carrier   what a pool asks of its carrier, and how a thread is started
 //! watch     what the watchdog of a pool finds
 //! usual     how long a procedure takes, and so whether it is quick
-//! jobs      threads that run what they are given, where nobody receives
+//! jobs      threads that run functions which are queued for them
 //! ```
 //!
 //! **Which thread receives.** A worker receives a call and executes it itself, because handing a call to
@@ -15,9 +16,10 @@
 //! watchdog lets another worker receive. The watchdog sleeps while calls are rare.
 //!
 //! **Which threads count.** A pool's limit bounds how many procedures compute at the same time. The server's
-//! budget ([`Threads`]) bounds its threads over all carriers. A thread that only waits does not count as a
-//! worker. It counts as waiting while its procedure waits in a remote call of its own, while it executes a
-//! `#[blocking]` procedure, and when the watchdog has found it in the same call at two successive looks.
+//! budget ([`Threads`]) bounds the number of its threads, over all the sockets and connections from which
+//! they receive. A thread that only waits does not count as a worker. It counts as waiting while its
+//! procedure waits in a remote call of its own, while it executes a `#[blocking]` procedure, and when the
+//! watchdog has found it in the same call at two successive looks.
 //!
 //! **No deadlock.** If all threads wait in remote calls of their own, a new call is refused at once, because
 //! they may all wait for that very call. For the same reason the last thread that could receive must not

@@ -1,8 +1,8 @@
-//! The accesses to a segment as procedures: their numbers, their bounds, the rights to them, and the reasons
-//! for refusals.
+//! The accesses to a segment, as procedures that importers call: their numbers, their bounds, the rights to
+//! them, and the reasons for refusals.
 //!
 //! An access is a call of the segment's export by a procedure number that no interface can have. One access
-//! asks for the segment's [`Facts`]; every other access names the generation that it is for.
+//! asks for the segment's [`Facts`]. Every other access names the generation of the segment that it concerns.
 
 use std::fmt;
 
@@ -129,10 +129,10 @@ impl AccessClient {
 pub const ACCESSES: u32 = 0xffff_4000;
 
 /// The lowest procedure number of an access that only reads. Such an access may be executed again, so the
-/// server keeps nothing of it.
+/// server does not keep its result.
 pub const READINGS: u32 = 0xffff_8000;
 
-/// The most bytes of a posted write with its header.
+/// The most bytes of a posted write (one that is not answered), including its header.
 pub const MAX_POST_BYTES: usize = 1_064;
 
 /// Takes no arguments; returns [`Facts`].
@@ -146,7 +146,7 @@ pub(super) static READ: Procedure = access("read", READINGS);
 pub(super) static WRITE: Procedure = access("write", ACCESSES);
 
 /// Takes a generation, whether to notify the exporter of the last write, and any number of offsets with
-/// opaque data, which it writes in this order.
+/// opaque data. Writes the data in this order.
 pub(super) static WRITE_EACH: Procedure = access("write_each", ACCESSES + 3);
 
 /// Takes a generation; returns the number of a new stream of posted writes.
@@ -175,7 +175,7 @@ const fn access(name: &'static str, number: u32) -> Procedure {
 pub(super) struct Posted {
     /// The number of the first write that was not executed; `None` if the exporter has forgotten the stream.
     pub(super) next: Option<u64>,
-    /// Why that write was refused.
+    /// Why that write was refused, if it was.
     pub(super) refused: Option<Refused>,
 }
 

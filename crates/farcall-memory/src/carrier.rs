@@ -1,8 +1,9 @@
-//! The interface between segments and their carriers: how an importer's accesses reach the memory, and how an
-//! exporter shares it.
+//! The interface between segments and their carriers. A carrier brings an importer's accesses to the memory.
+//! The interface also defines how an exporter shares its memory with importers that map it.
 //!
-//! The code above does not know which carrier it uses. The carrier of this crate makes a
-//! [call](crate::served) of each access; a runtime may have another one, by which importers map the memory.
+//! The rest of this crate does not know which carrier it uses. The carrier of this crate makes a
+//! [call](crate::served) for each access. A runtime may have another carrier, by which importers map the
+//! memory.
 
 use std::fmt::Debug;
 use std::sync::atomic::AtomicU64;
@@ -34,12 +35,13 @@ pub trait Carrier: Send + Sync {
     /// the bytes are written.
     fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()>;
 
-    /// Writes bytes in any order. May return before they are written.
+    /// Writes bytes in any order. May return before the bytes are written.
     fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.write(offset, bytes, false)
     }
 
-    /// Writes several ranges, one after the other. `notify` asks that the exporter be notified of the last.
+    /// Writes several ranges, one after the other. `notify` asks that the exporter be notified of the last
+    /// range.
     fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
         let last = ranges.len().saturating_sub(1);
         let write = |(which, (offset, bytes)): (usize, &(u64, &[u8]))| {
@@ -48,7 +50,7 @@ pub trait Carrier: Send + Sync {
         ranges.iter().enumerate().try_for_each(write)
     }
 
-    /// Compares and swaps a word. Returns its former value.
+    /// Compares and swaps a word. Returns the word's former value.
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64>;
 
     /// Writes bytes after all earlier posted writes, without an acknowledgement: [`Carrier::flush`] says
@@ -75,7 +77,8 @@ pub trait Carrier: Send + Sync {
 
 /// A segment's memory at its exporter, if importers may map it.
 ///
-/// The exporter's own accesses go through it too, because memory moves when it is taken away from importers.
+/// The exporter's own accesses go through this too, because the memory moves when it is taken away from
+/// importers.
 pub trait SharedMemory: Send + Sync + Debug {
     /// Lets importers ask for the memory by the identifier of the segment's export.
     fn offer(&self, export: u64);
@@ -83,21 +86,23 @@ pub trait SharedMemory: Send + Sync + Debug {
     /// Calls `access` once with the words, which do not move meanwhile.
     fn with(&self, access: &mut dyn FnMut(&[AtomicU64]));
 
-    /// Copies bytes out, words in ascending order.
+    /// Copies bytes out of the memory, words in ascending order.
     fn read(&self, offset: u64, into: &mut [u8]);
 
-    /// Copies bytes out in any order. Returns false, without copying, where copying by words is as fast.
+    /// Copies bytes out of the memory, in any order. Returns false, without copying, where copying by words
+    /// is as fast.
     fn copy_out(&self, offset: usize, into: &mut [u8]) -> bool;
 
-    /// Copies bytes in, in any order. Returns false, without copying, where copying by words is as fast.
+    /// Copies bytes into the memory, in any order. Returns false, without copying, where copying by words is
+    /// as fast.
     fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool;
 
     /// Returns whether importers may write the memory that they map.
     fn is_written_by_others(&self) -> bool;
 
     /// Takes the memory away from all importers that have mapped it. When this returns, no later access
-    /// through a mapping reaches the segment, and every write that an importer reports as executed is in it.
-    /// From then on the memory is offered as that generation, or not at all.
+    /// through a mapping reaches the segment, and the segment contains every write that an importer reports
+    /// as executed. From then on the memory is offered as the generation `offer`, or not at all.
     fn take_away(&self, offer: Option<u64>);
 
     /// Ends the offer of the memory. Importers that have mapped it may go on reading their mapping.

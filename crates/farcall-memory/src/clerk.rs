@@ -1,23 +1,23 @@
-//! The segment name service: each machine has a clerk, and clerks read one another's memory (Thekkath et al.
-//! 1994, section 4).
+//! The name service for memory segments: each machine has a clerk, and clerks read one another's memory
+//! (Thekkath et al. 1994, section 4).
 //!
 //! A clerk knows the segments that are exported on its machine. It keeps them in a hash table in a segment of
-//! its own, which has the well-known name `clerk`. A process that knows a clerk's address can read its table:
-//! a look-up on another machine costs one remote read, and the clerk there does nothing. All tables are
-//! probed in one way, from the slot that the hash selects (64-bit XXH3 of the name's bytes, modulo the number
-//! of slots) to the first slot that was never used.
+//! its own, which has the well-known name `clerk`. A process that knows a clerk's address can read the
+//! clerk's table. So a look-up on another machine costs one remote read, and no work of the clerk there. All
+//! tables are probed in one way, from the slot that the hash selects (64-bit XXH3 of the name's bytes, modulo
+//! the number of slots) to the first slot that was never used.
 //!
-//! A runtime exports and imports segments by name through its machine's clerk. If nobody has called
+//! A runtime exports and imports segments by name through its machine's clerk. If no process has called
 //! [`Clerk::start`], the first process on a machine that exports or imports a segment starts the clerk. When
 //! that process ends, the next process that needs a clerk starts one, which learns from the registry of names
 //! what is exported. A clerk caches entries of other clerks, and [checks](Clerk::refresh) from time to time
-//! whether they are still true.
+//! whether these entries are still true.
 //!
 //! ```text
 //! locator    finds or starts this machine's clerk
 //! naming     exports and imports segments through the clerk
 //! listings   asks the registry of names for the segments of a machine
-//! mailbox    the look-up with control transfer: questions to other clerks, and answers
+//! mailbox    the look-up by asking: questions to other clerks, and their answers
 //! neighbours imported segments of other clerks
 //! cache      entries of other clerks
 //! table      the hash table
@@ -65,7 +65,7 @@ const RECOVERY_BATCH_EXPORTERS: usize = 64;
 /// The name of every clerk's table.
 const TABLE: &str = "clerk";
 
-/// The name of the segment in which every server counts.
+/// The name of the segment in which every server keeps its counters.
 #[doc(hidden)]
 pub const COUNTERS: &str = "counters";
 
@@ -140,7 +140,7 @@ pub struct Settings {
 
 /// A machine's clerk, which runs until this is dropped.
 pub struct Clerk {
-    /// Dropped first, so that no process finds a clerk that has ended.
+    /// This field is dropped first, so that no process finds a clerk that has ended.
     registration: Option<Registration>,
     _names: Box<dyn MemoryExport>,
     core: Arc<Core>,
@@ -170,11 +170,11 @@ struct Core {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, farcall::Xdr)]
 pub enum How {
-    /// In the cache, then at its source.
+    /// Look in the cache first, then at the clerk of the machine that exports the name.
     Cached,
-    /// At its source, by reading the table of its clerk.
+    /// Do not look in the cache. Read the table of the clerk of the machine that exports the name.
     Anew,
-    /// At its source, by asking its clerk.
+    /// Do not look in the cache. Ask the clerk of the machine that exports the name.
     Asking,
 }
 
@@ -182,11 +182,12 @@ pub enum How {
 #[doc(hidden)]
 #[farcall::interface]
 pub trait Names {
-    /// Adds a segment, in place of a former one of its name.
+    /// Adds a segment. It replaces a former segment of the same name.
     #[idempotent]
     fn add(&self, entry: Entry) -> Result<(), Fault>;
 
-    /// Looks a name up, on this machine or on that of the clerk at the hint.
+    /// Looks a name up, on this machine or, if there is a hint, on the machine of the clerk whose address the
+    /// hint is.
     #[idempotent]
     fn look_up(&self, name: &str, hint: Option<SocketAddr>, how: How) -> Result<Entry, Fault>;
 
@@ -264,7 +265,7 @@ impl Clerk {
         self.core.address
     }
 
-    /// Adds a segment of this machine, in place of a former one of its name.
+    /// Adds a segment of this machine. It replaces a former segment of the same name.
     ///
     /// # Errors
     /// When its name is not valid, or the table is full.
@@ -290,8 +291,8 @@ impl Clerk {
         Ok(self.core.know(name, hint, How::Anew)?.entry)
     }
 
-    /// Looks a name up at the clerk of this address with transfer of control: writes a question into that
-    /// clerk's memory, with notice, and waits until that clerk writes the answer into this one's.
+    /// Looks a name up at the clerk with this address by asking that clerk: writes a question into its
+    /// memory, with notice, and waits until it writes the answer into this clerk's memory.
     ///
     /// # Errors
     /// Those of [`Clerk::look_up`].
@@ -315,7 +316,7 @@ impl Clerk {
         self.core.refresh();
     }
 
-    /// Returns how many remote reads its look-ups have made.
+    /// Returns how many remote reads the clerk's look-ups have made.
     pub fn reads(&self) -> u64 {
         self.core.reads.load(Ordering::Relaxed)
     }
@@ -380,7 +381,7 @@ impl Core {
         Err(silent.unwrap_or_else(|| Fault::NoSuchName.into()))
     }
 
-    /// Returns this machine's segment of that name. Unless the look-up may use the cache, asks the registry
+    /// Returns this machine's segment with this name. Unless the look-up may use the cache, asks the registry
     /// whether the exporter is still there.
     fn own(&self, name: &str, how: How) -> Result<Option<Entry>, Fault> {
         let Some(entry) = table::find(&self.table, name).map_err(own_memory)?.0 else { return Ok(None) };
@@ -421,7 +422,8 @@ impl Core {
     }
 
     fn refresh(&self) {
-        // Cleared before anything is read: an entry that is added meanwhile sets it again.
+        // The flag is cleared before anything is read, because an entry that is added meanwhile sets it
+        // again.
         self.has_entries.swap(false, Ordering::AcqRel);
         let cached = lock(&self.cache).all();
         for (home, name) in cached {

@@ -8,7 +8,7 @@
 //! clerk      the segment name service: finds a segment by its name
 //! segment    an exported segment;  notice: tells its exporter of importers' writes
 //! remote     an imported segment
-//! served     the carrier that makes a call of each access
+//! served     the carrier that makes a call for each access
 //! posted     the state of posted writes, at both ends
 //! runtime    the interface to the runtime: what segments need of it, and what they give it to serve
 //! carrier    the interface to the carriers, by which accesses reach the memory
@@ -52,7 +52,8 @@ pub use segment::fuzz_access;
 pub use segment::{Notify, Segment, Settings, readable_words};
 pub use word::Word;
 
-/// The outcome of an access: a value, a refusal, or the failure of a call.
+/// The outcome of an access: a value, a refusal by the exporter, or the failure of the call that carried the
+/// access.
 pub type Result<T> = farcall_core::Result<T, Refused>;
 
 /// A segment of this process, or an imported one: bytes and words at offsets.
@@ -70,21 +71,23 @@ pub trait Memory: Send + Sync {
     /// Fills `into` with the bytes at an offset, words in ascending order.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
 
-    /// Fills `into` with the bytes at an offset, in any order. Words may be torn. Faster for long reads.
+    /// Fills `into` with the bytes at an offset, in any order. A word may be read while it is half written.
+    /// This is faster than [`Memory::read`] for long reads.
     fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         self.read(offset, into)
     }
 
-    /// Reads several ranges, one after the other; in one packet if they fit.
+    /// Reads several ranges, one after the other. They go in one packet if they fit.
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
         ranges.iter_mut().try_for_each(|(offset, into)| self.read(*offset, into))
     }
 
-    /// Writes bytes at an offset, words in ascending order. May return before they are written:
-    /// [`Memory::flush`] waits until they are, and says whether it was possible.
+    /// Writes bytes at an offset, words in ascending order. May return before the bytes are written.
+    /// [`Memory::flush`] waits until they are, and says whether the write succeeded.
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Writes bytes at an offset, in any order. Words may be torn. Faster for long writes.
+    /// Writes bytes at an offset, in any order. A reader may see a word half written. This is faster than
+    /// [`Memory::write`] for long writes.
     fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.write(offset, bytes)
     }
@@ -93,8 +96,8 @@ pub trait Memory: Send + Sync {
     /// [`Notify::Always`] is notified.
     fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Writes several ranges, one after the other; in one packet if they fit. `notify` asks that the exporter
-    /// be notified of the last.
+    /// Writes several ranges, one after the other. They go in one packet if they fit. `notify` asks that the
+    /// exporter be notified of the last range.
     fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
         let Some(((offset, bytes), before)) = ranges.split_last() else { return Ok(()) };
         before.iter().try_for_each(|(offset, bytes)| self.write(*offset, bytes))?;

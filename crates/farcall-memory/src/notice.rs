@@ -1,4 +1,4 @@
-//! Notices, which tell an exporter of importers' writes if it asked for them.
+//! Notices tell the exporter of a segment about importers' writes, if the exporter asked for them.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ pub struct Notice {
     pub len: u64,
     /// The source address of the packet. Over UDP a sender does not prove that the address is its own.
     pub from: Option<SocketAddr>,
-    /// How many writes this notice covers. Notices that wait to be fetched may be merged.
+    /// How many writes this notice covers. Several notices that wait to be fetched may be merged into one.
     pub writes: u64,
 }
 
@@ -35,11 +35,11 @@ struct State {
     waiting: VecDeque<Notice>,
     /// Tasks that wait for a notice.
     wakers: Vec<Waker>,
-    /// Whether there will be no more.
+    /// Whether there will be no more notices.
     ended: bool,
 }
 
-/// The most notices that wait. The next one is then merged into the newest.
+/// The most notices that wait. A further notice is merged into the newest of them.
 const MAX_WAITING: usize = 64;
 
 impl std::fmt::Debug for Notices {
@@ -54,7 +54,7 @@ impl Notices {
     }
 
     /// Adds a notice of an importer's write, and wakes a waiting thread. Moves the wakers of waiting tasks to
-    /// `by`, so that they are woken when no lock is held.
+    /// `by`, so that the tasks are woken when no lock is held.
     pub(super) fn add(&self, offset: u64, len: u64, by: &mut Accessor) {
         let notice = Notice { offset, len, from: by.from, writes: 1 };
         let mut state = lock(&self.state);
@@ -82,7 +82,7 @@ impl Notices {
         self.fetch_from(&mut lock(&self.state))
     }
 
-    /// Blocks until there is a notice. Returns `None` if there will be no more.
+    /// Blocks until there is a notice. Returns `None` if there will be no more notices.
     pub(super) fn wait(&self) -> Option<Notice> {
         loop {
             let mut state = lock(&self.state);
@@ -90,7 +90,7 @@ impl Notices {
                 return Some(notice);
             }
             if state.ended {
-                // The event wakes one thread, which wakes the next.
+                // The event wakes one thread, so each thread that was woken wakes the next.
                 self.event.set();
                 return None;
             }
@@ -112,7 +112,7 @@ impl Notices {
         self.event.set();
     }
 
-    /// Returns the oldest notice. If there is none, the task is woken when there may be one.
+    /// Returns the oldest notice. If there is none, the task will be woken when there may be one.
     pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Notice> {
         let mut state = lock(&self.state);
         if let Some(notice) = self.fetch_from(&mut state) {
@@ -127,7 +127,7 @@ impl Notices {
     fn fetch_from(&self, state: &mut State) -> Option<Notice> {
         let notice = state.waiting.pop_front()?;
         if !state.waiting.is_empty() {
-            // Two notices in quick succession may have woken one thread only.
+            // Two notices in quick succession may have woken only one thread, so this thread wakes the next.
             self.event.set();
         }
         Some(notice)
@@ -136,8 +136,8 @@ impl Notices {
 
 impl Notice {
     /// Merges a notice of the same bytes and the same writer into this one, and any other notice only if
-    /// `must`. The merged notice covers all bytes from the first to the last, and names the writer if both
-    /// have the same. Returns whether it was merged.
+    /// `must`. The merged notice covers all bytes from the first to the last. It names the writer if both
+    /// notices name the same one. Returns whether the notice was merged.
     fn merge(&mut self, other: &Notice, must: bool) -> bool {
         let same = (self.offset, self.len, self.from) == (other.offset, other.len, other.from);
         if !same && !must {

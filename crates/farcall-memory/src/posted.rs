@@ -1,7 +1,7 @@
-//! The state of posted writes at both ends: writes that are not acknowledged until the importer asks
+//! The state of posted writes at both ends. A posted write is not acknowledged until the importer asks
 //! (docs/memory-protocol.md, "Posted writes").
 //!
-//! This module does no I/O and knows no time, so the simulator drives the same code.
+//! This module does no I/O and reads no clock, so the simulator runs the same code.
 
 mod exporter;
 mod importer;
@@ -19,7 +19,7 @@ pub struct Faults {
     pub does_early: bool,
     /// The exporter executes a write each time it arrives.
     pub does_again: bool,
-    /// The exporter executes writes after a refused one.
+    /// The exporter executes writes that come after a refused write in their stream.
     pub does_behind_refused: bool,
     /// The importer treats its posted writes as executed, whatever the exporter answers.
     pub believes_flush: bool,

@@ -1,5 +1,5 @@
-//! Detection of dead exporters without calls: an exporter advances a counter, which others read (Thekkath et
-//! al. 1994, section 3.7).
+//! Detection of dead exporters without calls: an exporter advances a counter in its memory, which other
+//! processes read (Thekkath et al. 1994, section 3.7).
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,7 @@ struct Interval {
     event: Arc<dyn Event>,
 }
 
-/// What is known of the watched exporter.
+/// What is known about the watched exporter.
 struct Watched {
     env: Arc<dyn Env>,
     patience: Duration,
@@ -90,11 +90,12 @@ impl Beat {
 }
 
 impl Pulse {
-    /// Starts to read the word at an offset, once in `every`. An exporter that has not advanced it for
-    /// `patience` counts as dead. `every` should be much shorter, at both ends.
+    /// Starts to read the word at an offset, once in `every`. An exporter that has not advanced the word for
+    /// `patience` counts as dead. The intervals of both [`Beat::start`] and this function should be much
+    /// shorter than `patience`.
     ///
     /// # Errors
-    /// When there is no word at the offset, it cannot be read now, or no thread can be started.
+    /// When there is no word at the offset, the word cannot be read now, or no thread can be started.
     pub fn watch(
         runtime: &dyn MemoryRuntime,
         memory: impl Memory + 'static,
@@ -111,8 +112,8 @@ impl Pulse {
         Ok(Pulse { watched, _periodic: Periodic::start(runtime, "farcall pulse", every, look)? })
     }
 
-    /// Succeeds if the exporter is alive, as far as is known. An exporter that seemed dead may be alive again
-    /// later.
+    /// Returns `Ok` if the exporter is alive, as far as is known. An exporter that seemed dead may be alive
+    /// again later.
     ///
     /// # Errors
     /// [`Kind::Unreachable`], or the failure of the last read, when the counter has not changed for too long;
@@ -195,7 +196,7 @@ impl Periodic {
         let interval = Arc::new(Interval { ended: AtomicBool::new(false), event: runtime.env().event() });
         let mine = interval.clone();
         let run = move || {
-            // The event orders this after the store in `drop`.
+            // A thread that was woken by the event sees the store in `drop`.
             while !mine.ended.load(Ordering::Relaxed) && step() {
                 mine.event.wait(Some(every));
             }

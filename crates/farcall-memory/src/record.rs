@@ -1,10 +1,11 @@
-//! A record that one process writes and many read. No reader gets a torn record.
+//! A record that one process writes and many processes read. No reader gets a torn record, with parts of two
+//! versions.
 //!
 //! The record lies between two words that count its versions, like the flag words in section 3.4 of Thekkath
 //! et al. 1994. The writer increments the word behind the record, writes the record, and increments the word
-//! in front. A reader reads all words in ascending order. If both counts are equal, it has read that version:
-//! the count in front says that the version was complete, the count behind that the next one had not been
-//! begun.
+//! in front. A reader reads all words in ascending order. If both counts are equal, the reader has read that
+//! version: the count in front says that the version was complete, and the count behind says that the next
+//! version had not been begun.
 
 use crate::Memory;
 use crate::access::Refused;
@@ -69,7 +70,7 @@ pub struct Writer<M> {
 }
 
 const WORD_BYTES: u64 = 8;
-/// The most reads of a record that is being written. A running writer finishes long before.
+/// The most reads of a record that is being written. A writer that runs finishes long before.
 const MAX_TRIES: usize = 1000;
 /// After this many reads the reader yields its processor, which the writer may need.
 const READS_BEFORE_YIELD: usize = 64;
@@ -80,7 +81,7 @@ impl<M> Record<M> {
         len.next_multiple_of(WORD_BYTES as usize) + 2 * WORD_BYTES as usize
     }
 
-    /// Sets how often a torn record is read before reading fails. The default is 1000.
+    /// Sets how often a torn record is read before `read` fails. The default is 1000.
     #[must_use]
     pub fn tries(self, tries: usize) -> Record<M> {
         Record { tries, ..self }
@@ -145,7 +146,7 @@ impl<M: Memory> Record<M> {
 }
 
 impl<M: Memory> Writer<M> {
-    /// Writes the next version. May return before it is written, as [`Memory::write`] does.
+    /// Writes the next version. May return before the version is written, as [`Memory::write`] does.
     ///
     /// # Errors
     /// Those of [`Memory::write`]. The record may then be torn until it is written again.

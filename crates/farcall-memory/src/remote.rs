@@ -58,7 +58,7 @@ impl Remote {
         self.generation
     }
 
-    /// Starts a read of at most 1 MiB. Many reads may be under way.
+    /// Starts a read of at most 1 MiB. Many reads may be under way at the same time.
     pub fn start_read(&self, offset: u64, len: usize) -> Pending<Bytes, Refused> {
         let start = || self.carrier.start_read(offset, u32::try_from(len).unwrap_or(u32::MAX));
         start_if(self.check(offset, len, Rights::READ), start)
@@ -70,16 +70,17 @@ impl Remote {
         start_if(allowed, || self.carrier.start_write(offset, bytes))
     }
 
-    /// Writes bytes without an acknowledgement: [`flush`](Memory::flush) says whether the write was executed.
+    /// Posts a write: sends it without waiting for an acknowledgement. [`flush`](Memory::flush) says whether
+    /// the write was executed.
     ///
     /// Posted writes are executed in order, each at most once, and before a later [`write`](Memory::write) or
     /// [`compare_and_swap`](Memory::compare_and_swap). A read may overtake them. A lost write is sent again
-    /// by `flush`, by a later `write` or `compare_and_swap`, and by a later post if many writes are
-    /// unacknowledged; that post then waits.
+    /// by `flush`, by a later `write` or `compare_and_swap`, and by a later `post` if many writes are
+    /// unacknowledged, which then waits.
     ///
     /// # Errors
-    /// Those of [`Memory::write`], for this write or an earlier posted one. The write that failed was not
-    /// executed, nor was any later posted one. From then on this import writes nothing more.
+    /// Those of [`Memory::write`], for this write or an earlier posted write. The write that failed was not
+    /// executed, nor was any later posted write. From then on this import writes nothing more.
     pub fn post(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len(), Rights::WRITE)?;
         self.learn(self.carrier.post(offset, bytes, false))
@@ -104,13 +105,13 @@ impl Remote {
         start_if(self.check_word(offset), || self.carrier.start_compare_and_swap(offset, old, new))
     }
 
-    /// Returns the same import, whose accesses are refused once `purged` is set.
+    /// Returns the same import, but with accesses that are refused once `purged` is set.
     pub(super) fn until(self, purged: Arc<AtomicBool>) -> Remote {
         Remote { purged, ..self }
     }
 
-    /// Returns the outcome of an access, and notes if the generation is no longer valid. It never becomes
-    /// valid again, so later accesses are refused by this process.
+    /// Returns the outcome of an access, and notes whether it shows that the generation is no longer valid. A
+    /// generation never becomes valid again, so this process then refuses later accesses itself.
     #[inline(always)]
     fn learn<T>(&self, outcome: Result<T>) -> Result<T> {
         outcome.inspect_err(|why| self.purge_if_stale(why))
@@ -140,7 +141,7 @@ impl Remote {
     }
 }
 
-/// Starts an access unless it is refused.
+/// Starts an access, unless `check` refuses it.
 fn start_if<T: Encode>(
     allowed: Result<()>,
     start: impl FnOnce() -> Pending<T, Refused>,

@@ -8,7 +8,7 @@ use crate::access::Refused;
 use crate::word::check_words;
 use farcall_core::{Error, ResultExt};
 
-/// The place of a ring in its memory, and its size. Both sides must give the same.
+/// The position of a ring in its memory, and its size. Both sides must use the same values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     offset: u64,
@@ -67,7 +67,7 @@ pub struct Consumer<M> {
 }
 
 const WORD_BYTES: u64 = 8;
-/// The bytes of a cache line. Each side's count has one to itself.
+/// The bytes of a cache line. Each side's count has a cache line to itself.
 const CACHE_LINE_BYTES: u64 = 64;
 
 impl Ring {
@@ -82,8 +82,8 @@ impl Ring {
         2 * CACHE_LINE_BYTES + self.slots * self.slot_size()
     }
 
-    /// Returns the side that puts messages in, of which there must be only one. It continues where the former
-    /// one has ended.
+    /// Returns the side that puts messages in. There must be only one at a time. It continues where the
+    /// former producer has ended.
     ///
     /// # Errors
     /// [`Refused`] when the memory is too small, or those of [`Memory::load`].
@@ -92,8 +92,8 @@ impl Ring {
         Ok(Producer { memory, ring: self, put, taken })
     }
 
-    /// Returns the side that takes messages out, of which there must be only one. It continues where the
-    /// former one has ended.
+    /// Returns the side that takes messages out. There must be only one at a time. It continues where the
+    /// former consumer has ended.
     ///
     /// # Errors
     /// [`Refused`] when the memory is too small, or those of [`Memory::load`].
@@ -134,7 +134,8 @@ impl<M: Memory> Producer<M> {
     /// Puts a message in. Returns false if the ring is full.
     ///
     /// # Errors
-    /// [`Stuck`], or the failure of a call. After a failed call the message may arrive with the next one.
+    /// [`Stuck`], or the failure of a call. After a failed call the message may still arrive, together with
+    /// the next message.
     pub fn put(&mut self, message: &[u8]) -> farcall_core::Result<bool, Stuck> {
         let ring = self.ring;
         if message.len() > ring.most {

@@ -57,16 +57,16 @@ pub trait MemoryExport: Send + Sync + Debug {
     /// Returns the identifier of the export.
     fn id(&self) -> u64;
 
-    /// Returns the address at which it can be called.
+    /// Returns the address at which the export can be called.
     fn address(&self) -> SocketAddr;
 
-    /// Publishes it in the registry as that instance, until the registration is dropped.
+    /// Publishes the export in the registry as this instance, until the registration is dropped.
     ///
     /// # Errors
     /// When the name is taken, or the registry fails.
     fn list_as(&self, instance: Label) -> Result<Registration, CallFailed>;
 
-    /// Starts a thread whose current runtime is the exporting one.
+    /// Starts a thread in which the exporting runtime is the current one.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -81,8 +81,8 @@ pub struct ImportedMemory {
     pub map: Option<Map>,
 }
 
-/// Maps the memory of a segment with these facts. Returns a carrier that falls back on the given one, or the
-/// given one itself if the memory cannot be mapped.
+/// A function that maps the memory of a segment with these facts. It returns a carrier that uses the given
+/// carrier where mapping does not suffice, or the given carrier itself if the memory cannot be mapped.
 pub type Map = Box<dyn FnOnce(&Facts, Arc<dyn Carrier>) -> Arc<dyn Carrier>>;
 
 /// The process that accesses a segment, and the tasks to wake afterwards.
@@ -92,7 +92,8 @@ pub struct Accessor {
     pub from: Option<SocketAddr>,
     /// Whether the system says that the accessing process belongs to the same user.
     pub same_user: bool,
-    /// Tasks to wake once no lock is held: wakers are the user's code, and may use the segment or the server.
+    /// Tasks to wake once no lock is held, because wakers are the user's code, and may use the segment or the
+    /// server.
     pub woken: Vec<Waker>,
 }
 
@@ -117,14 +118,14 @@ pub trait AccessHandler: Send + Sync + 'static {
         reply: &mut Encoder<'_>,
     ) -> Dispatched;
 
-    /// Returns the length of the result in bytes if it can be long, or 0 if it cannot.
+    /// Returns the length of the result in bytes if the result can be long, and otherwise 0.
     fn result_bytes(&self, number: u32, arguments: &[u8]) -> usize;
 
-    /// Executes a posted write if it is its stream's next.
+    /// Executes a posted write if it is the next one of its stream.
     fn post(&self, by: &mut Accessor, bytes: &[u8]);
 
     /// Answers a read that arrived in a packet: writes the result, and returns its length in bytes, a
-    /// multiple of four. Returns `None` if there is no room or no result; [`AccessHandler::access`] then says
-    /// which.
+    /// multiple of four. Returns `None` if the result has no room or there is none. Then the read is to be
+    /// executed by [`AccessHandler::access`].
     fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize>;
 }

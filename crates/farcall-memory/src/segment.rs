@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! core       the state that the owner and the threads that serve the segment share
-//! area       its memory
+//! area       the segment's memory
 //! execute    the accesses of importers that arrive as calls
 //! ```
 
@@ -63,9 +63,9 @@ impl Settings {
     }
 
     /// Sets further rights of processes of the same user on this machine. The system proves their identity
-    /// where memory is shared with them (the builder's `shared_memory`). They map the memory if they may only
-    /// read it, or if they have all rights and the exporter is not notified of every write. Accesses to
-    /// mapped memory cost the exporter nothing.
+    /// where memory is shared with them (the builder's `shared_memory`). Such processes map the memory if
+    /// they may only read it, or if they have all rights and the exporter is not notified of every write.
+    /// Accesses to mapped memory cost the exporter nothing.
     pub fn same_user(self, rights: Rights) -> Settings {
         Settings { same_user: rights, ..self }
     }
@@ -84,7 +84,7 @@ impl Settings {
     }
 
     /// Returns how processes of the same user may map the memory. Returns `None` if they may not, because the
-    /// exporter wants notice of every write: it is not notified of writes to mapped memory.
+    /// exporter wants notice of every write, and gets no notice of writes to mapped memory.
     fn sharing(&self, generation: u64) -> Option<SharingTerms> {
         let others = self.rights_of_same_user();
         let hears = self.notify != Notify::Never;
@@ -93,7 +93,7 @@ impl Settings {
     }
 }
 
-/// A segment of this process that others may import. Dropping it revokes it.
+/// A segment of this process that other processes may import. Dropping it revokes the segment.
 #[derive(Debug)]
 pub struct Segment {
     /// The segment's name with the clerk; `None` if no clerk knows the segment.
@@ -101,17 +101,17 @@ pub struct Segment {
     name: String,
     core: Arc<Core>,
     export: Box<dyn MemoryExport>,
-    /// The last generation that the segment had. Locked by a thread that changes what importers may do.
-    /// Without the lock a thread that exports the segment again could find that writes are not inhibited, and
-    /// then offer it to writers after another thread has inhibited writes or revoked the segment.
+    /// The last generation that the segment had. A thread locks this while it changes what importers may do.
+    /// Without the lock, one thread could find that writes are allowed, and offer the segment to writers
+    /// after another thread has inhibited writes or revoked the segment.
     last_generation: Mutex<u64>,
-    /// The process that exported the segment.
+    /// Identifies the process that exported the segment, so that a forked child is noticed.
     process: u64,
 }
 
-/// The name by which importers find a segment. Dropping it takes the name back.
+/// The name by which importers find a segment. Dropping this withdraws the name.
 pub(super) trait Listing: std::fmt::Debug + Send + Sync {
-    /// Announces that the segment is exported as that generation.
+    /// Announces that the segment is now exported as this generation.
     fn update(&self, generation: u64) -> farcall_core::Result<()>;
 
     /// Announces that the segment is revoked.
@@ -157,8 +157,8 @@ impl Segment {
     }
 
     /// Refuses importers' writes and swaps, or allows them again. Accesses that have begun have ended when
-    /// this returns. From the first call on, importers that had mapped the memory to write it access it by
-    /// calls.
+    /// this returns. After the first use of this function, importers that had mapped the memory for writing
+    /// access it by calls instead.
     pub fn inhibit_writes(&self, inhibited: bool) {
         let _last = lock(&self.last_generation);
         self.core.inhibit_writes(inhibited);
@@ -205,12 +205,12 @@ impl Segment {
     }
 
     /// Returns the valid generation, which grows each time the segment is exported again. Returns `None`
-    /// while it is revoked.
+    /// while the segment is revoked.
     pub fn generation(&self) -> Option<u64> {
         self.core.generation()
     }
 
-    /// Returns the address from which it can be imported.
+    /// Returns the address from which the segment can be imported.
     pub(super) fn address(&self) -> SocketAddr {
         self.export.address()
     }
@@ -219,7 +219,7 @@ impl Segment {
         &self.name
     }
 
-    /// Publishes it in the registry under this name, until the registration is dropped.
+    /// Publishes the segment in the registry under this name, until the registration is dropped.
     pub(super) fn register(&self, name: &str) -> std::result::Result<Registration, CallFailed> {
         let wrong = |why| CallFailed::new(Kind::NoSuchName, Ran::No).caused_by(why);
         self.export.list_as(name.parse().map_err(wrong)?)
@@ -275,7 +275,8 @@ impl Segment {
         self.core.check_range(offset, len)
     }
 
-    /// Returns a name that needs no registry, as in `udp://127.0.0.1:7000/Load`.
+    /// Returns a name by which the segment can be imported without a registry, such as
+    /// `udp://127.0.0.1:7000/Load`.
     pub fn url(&self) -> String {
         format!("udp://{}/{}", self.address(), self.name)
     }
@@ -338,12 +339,14 @@ impl Drop for Segment {
     }
 }
 
-/// Returns the handler of a segment of these words and that generation, which other processes may only read.
+/// Returns the access handler of a segment that consists of these words and has this generation. Other
+/// processes may only read it.
 pub fn readable_words(words: Arc<[AtomicU64]>, generation: u64, env: &dyn Env) -> Arc<dyn AccessHandler> {
     Arc::new(Core::of_words(words, Rights::READ, generation, env))
 }
 
-/// Returns a random first generation, so that a process that exports the name later has other generations.
+/// Returns a random first generation, so that a process that exports the same name later gets other
+/// generations.
 fn first_generation(env: &dyn Env) -> u64 {
     let mut bytes = [0; 8];
     env.entropy(&mut bytes);

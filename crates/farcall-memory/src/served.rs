@@ -1,4 +1,4 @@
-//! The carrier that makes a call of each access; the exporter's runtime executes it.
+//! Accesses to a segment by calls: each access is a call, which the exporter's runtime executes.
 //!
 //! ```text
 //! reads      started reads, which share packets
@@ -77,8 +77,8 @@ impl Served {
         outcome
     }
 
-    /// Tries a call on the fast path. Returns whether that was possible, and the outcome unless `short` has
-    /// accepted the result.
+    /// Tries to make a call on the fast path. Returns whether that was possible. Returns the outcome too,
+    /// unless `short` has accepted the result.
     #[inline(always)]
     fn call_briefly<T: for<'a> Decode<'a>>(
         &self,
@@ -250,7 +250,7 @@ fn exceeds_one_access(lengths: impl Iterator<Item = usize>) -> bool {
     bytes > MAX_ACCESS_BYTES || MAX_ACCESS_BYTES + names > MAX_ARGUMENT_BYTES
 }
 
-/// The most bytes of a read that is tried on the fast path: its result must fit a datagram.
+/// The most bytes of a read that is tried on the fast path. The result must fit a datagram.
 const MAX_FAST_READ_BYTES: usize = 1_000;
 
 /// The most bytes of a write that is tried on the fast path, for which the arguments are copied.

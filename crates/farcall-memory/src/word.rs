@@ -77,8 +77,9 @@ impl<M: Memory> Word<M> {
         self.fetch_update(|old| Some(old.wrapping_add(more)))
     }
 
-    /// Replaces the word by what `f` returns for it, unless that is `None`. Returns the word's former value.
-    /// Calls `f` again whenever the word has changed meanwhile.
+    /// Calls `f` with the word's value, and replaces the word by the number that `f` returns. Changes nothing
+    /// if `f` returns `None`. Returns the word's former value. Calls `f` again whenever the word has changed
+    /// meanwhile.
     ///
     /// # Errors
     /// Those of [`Memory::compare_and_swap`]; and [`Kind::Overloaded`] with [`Ran::No`] when the word has
@@ -98,7 +99,7 @@ impl<M: Memory> Word<M> {
     }
 }
 
-/// Checks that the memory has `len` bytes at that offset, and that a word begins there.
+/// Checks that the memory has `len` bytes at this offset, and that a word begins there.
 pub(super) fn check_words(memory: &impl Memory, offset: u64, len: u64) -> Result<()> {
     check_alignment(offset)?;
     check_range(memory.size(), offset, len)

@@ -50,7 +50,7 @@ fn read_ragged<W>(mut words: &[W], load: impl Fn(&W) -> u64, skip: usize, into: 
 }
 
 /// Copies bytes into words, in ascending order. The range must be within the words. When only part of a word
-/// is written, concurrent writes of others to its other bytes are not lost.
+/// is written, concurrent writes of other threads or processes to the word's other bytes are not lost.
 #[inline]
 pub fn write(words: &[AtomicU64], offset: u64, bytes: &[u8]) {
     let (mut words, skip) = (&words[offset as usize / WORD_BYTES..], offset as usize % WORD_BYTES);

@@ -1,4 +1,4 @@
-//! Calls servers that speak ONC RPC, through the same stubs as any other server.
+//! Calls servers that speak ONC RPC, through the same stubs as servers of farcall's own protocol.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -47,7 +47,8 @@
 //!
 //! **Threads.** A thread that waits for a reply receives for all threads that wait at the same connection.
 //! Started calls may be held back. They are sent together when their thread waits, or by the service thread,
-//! which serves all connections of the process. It does not run for calls that are only made and waited for.
+//! which serves all connections of the process. The service thread does not run for calls whose threads wait
+//! for them at once.
 //!
 //! ```text
 //! client     settings, connections          bound    a program as a stub's channel
@@ -107,7 +108,7 @@ pub struct Client {
 #[derive(Clone)]
 struct Settings {
     auth: Arc<dyn Authenticator>,
-    /// Whether `auth` seals each copy of a call anew.
+    /// Whether `auth` makes a new seal for each copy of a call that is sent.
     numbered: bool,
     patience: Option<Duration>,
     retransmit: Duration,
@@ -134,7 +135,8 @@ impl Client {
         self.channel(T::NAME, T::PROGRAM, T::VERSION).into()
     }
 
-    /// Returns the user-stub of a program at this server that has the interface under other numbers.
+    /// Returns the user-stub of a program at this server, which has the interface `T` under these program and
+    /// version numbers.
     pub fn bind_as<T: ?Sized + Interface>(&self, program: u32, version: u32) -> T::Client {
         self.channel(T::NAME, program, version).into()
     }
@@ -167,7 +169,7 @@ impl Client {
         &self.connection.address
     }
 
-    /// Returns the server's address, unless the client was [dialled](Builder::dial) otherwise.
+    /// Returns the server's address, or `None` if the client was made by [`Builder::dial`].
     pub fn server(&self) -> Option<&Address> {
         self.connection.dial.server()
     }
@@ -287,7 +289,7 @@ impl Builder {
         self
     }
 
-    /// Sets the limits of the records that the server may send.
+    /// Sets limits on the records that the server sends. A record is a message on a stream.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Builder {
         self.limits = limits;
@@ -362,7 +364,7 @@ impl std::fmt::Debug for Builder {
 
 /// A server, and the current link to it.
 struct Connection {
-    /// The settings that made it.
+    /// The settings with which the client was made.
     builder: Builder,
     dial: Box<dyn Dial>,
     datagrams: bool,
@@ -370,8 +372,8 @@ struct Connection {
     link: Mutex<Current>,
     /// Notified when a thread has made a new link, or has failed to.
     dialled: Condition,
-    /// The identifier of the next call. The first is random, so that a server that remembers the calls of
-    /// another process at the same port does not take this client's calls for those.
+    /// The identifier of the next call. The first is random, because a server that remembers the calls of
+    /// another process at the same port could take this client's calls for them.
     next: AtomicU32,
 }
 
@@ -466,7 +468,8 @@ struct Current {
     dialling: bool,
 }
 
-/// Held by the thread that makes a link. When it is dropped, other threads may try, even if this one failed.
+/// Held by the thread that makes a link. When this guard is dropped, other threads may try, even if this
+/// thread failed.
 struct Dialling<'a>(&'a Connection);
 
 impl Drop for Dialling<'_> {

@@ -49,8 +49,9 @@
 //! [`include_x!("nfs3.x")`](include_x). `docs/onc.md` goes from such a file to a server, a client, and a
 //! client in C, and says what is promised.
 //!
-//! A package that only speaks ONC RPC needs no other crate of farcall, because this one also exports what its
-//! code names (`examples/calculator`). A package that depends on `farcall` as well may use names of either.
+//! A package that only speaks ONC RPC needs no other crate of farcall, because this crate also exports
+//! everything that the package's code names (`examples/calculator`). A package that depends on `farcall` as
+//! well may use the names of either crate.
 //!
 //! | module | |
 //! |---|---|
@@ -63,7 +64,7 @@
 
 #![forbid(unsafe_code)]
 
-// Code that macros generate names `::farcall`. In this crate that is the core, which every protocol needs.
+// Code that macros generate refers to `::farcall`. In this crate that name means `farcall_core`.
 extern crate farcall_core as farcall;
 
 #[cfg(unix)]

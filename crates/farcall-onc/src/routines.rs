@@ -1,6 +1,6 @@
 //! Ready-made calls, each of which asks a host something in one line. They are the simplest of three levels,
-//! as in Sun's "Networking on the Sun Workstation". Below them are the stubs of any program
-//! ([`import`](crate::import)), and [`Client`] with all its settings.
+//! as in Sun's "Networking on the Sun Workstation". The next level are the stubs of any program
+//! ([`import`](crate::import)), and the last is [`Client`] with all its settings.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,8 +10,8 @@ use farcall::{CallFailed, Kind, Ran, System};
 
 use crate::client::{Builder, Client, NO_VERSION, OtherVersions, spelled};
 
-/// Returns how long a program takes to answer its null procedure, which does nothing (RFC 5531 section 12). A
-/// program that answers that it has no such procedure counts as well.
+/// Returns how long a program takes to answer its null procedure, which does nothing (RFC 5531 section 12).
+/// It also counts as an answer if the program reports that it has no such procedure.
 ///
 /// ```no_run
 /// println!("NFS answers in {:?}", farcall_onc::routines::ping("10.0.0.7", 100_003, 3)?);

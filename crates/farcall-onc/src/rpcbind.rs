@@ -1,5 +1,5 @@
-//! Finds and registers the programs of a host: the port mapper's protocol (RFC 1833), versions 2 to 4, and a
-//! mapper of our own for hosts that have none.
+//! Finds and registers the programs of a host, by the port mapper's protocol (RFC 1833), versions 2 to 4.
+//! There is also a port mapper for hosts that have none.
 //!
 //! A host's usual port mapper is the program `rpcbind`. On hosts without it, such as containers, a [`Mapper`]
 //! does its work:

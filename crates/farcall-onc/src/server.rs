@@ -156,8 +156,8 @@ impl Server {
     }
 }
 
-/// When this returns, no thread waits at the sockets any more, and their addresses are free. Procedures that
-/// still run end by themselves. A procedure called over UDP keeps its socket open until it has replied.
+/// When the drop returns, no thread waits at the sockets any more, and their addresses are free. Procedures
+/// that still run end by themselves. A procedure called over UDP keeps its socket open until it has replied.
 impl Drop for Server {
     fn drop(&mut self) {
         self.registrations.clear();
@@ -327,12 +327,13 @@ impl ServerBuilder {
     /// Sets how many connections there can be; 4,096 by default, and never more than about three quarters of
     /// the descriptors that the process can have.
     ///
-    /// At the limit, the server closes a connection for each new one: of the host with most connections, the
-    /// one that has been silent longest. If the new connection's own host would then have as many as any
-    /// other, the server closes only a connection that has been silent for five seconds. If there is none,
-    /// the new connection waits until another ends. At most 64 connections wait; when there are more, the
-    /// host with most of them loses its newest. A host is an IPv4 address, the first 64 bits of an IPv6
-    /// address, or a user of this machine.
+    /// At the limit, the server closes a connection for each new one. It chooses the host with most
+    /// connections, and closes that host's connection that has been silent longest. If the new connection's
+    /// own host would then have as many as any other, the server closes only a connection that has been
+    /// silent for five seconds. If there is none, the new connection waits until another ends. At most 64
+    /// connections wait. When there are more, the server closes the newest waiting connection of the host
+    /// that has most of them. A host is an IPv4 address, the first 64 bits of an IPv6 address, or a user of
+    /// this machine.
     pub fn connections(mut self, most: usize) -> Self {
         self.limits.connections = most.max(1);
         self
@@ -341,8 +342,8 @@ impl ServerBuilder {
     /// Sets how many bytes all connections together can hold: partly received records, and replies that
     /// clients have not taken. It is 256 MiB by default, and at least four times the longest record.
     ///
-    /// Beyond that, the server closes connections of the host that holds most bytes, first the one that has
-    /// been silent longest. A connection that holds at most 16 KiB stays.
+    /// Beyond that, the server closes connections of the host that holds most bytes, first the connection
+    /// that has been silent longest. A connection that holds at most 16 KiB stays.
     pub fn memory(mut self, bytes: usize) -> Self {
         self.limits.memory = bytes;
         self
@@ -368,8 +369,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Accepts arguments that RFC 4506 forbids but old clients send: padding that is not zero, any number but
-    /// 0 as true, and bytes after the arguments.
+    /// Accepts arguments that RFC 4506 forbids but old clients send: padding that is not zero, numbers other
+    /// than 0 and 1 as booleans, and bytes after the arguments.
     pub fn lenient(mut self) -> Self {
         self.programs.lenient = true;
         self
@@ -451,8 +452,8 @@ impl ServerBuilder {
         for socket in sockets {
             server.addresses.push((Transport::Udp, socket.local_address()));
             let datagrams = Datagrams::new(env.clone(), socket, &server.workers, &server.programs);
-            // Without a pair one thread spins, guarded by the watchdog. That costs less than two threads that
-            // spin.
+            // If threads spin, only one receives, guarded by the watchdog. That costs less than two threads
+            // that spin.
             let pool = server.workers.pool();
             let pool = if spin.is_zero() { pool.in_pairs() } else { pool };
             server.workers.receive_at(Arc::new(datagrams), pool)?;

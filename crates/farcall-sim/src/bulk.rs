@@ -32,7 +32,7 @@ pub struct Transfer {
     pub intact: bool,
     /// The virtual time for which both ends were watched after the call's end.
     pub watched: Nanos,
-    /// The number of datagrams that either end sent after the first ten seconds of that time.
+    /// The number of datagrams that the two ends sent after the first ten seconds of `watched`.
     pub idle_datagrams: u64,
 }
 
@@ -58,7 +58,7 @@ const CLIENT: (usize, u16) = (0, 40_000);
 const SERVER: (usize, u16) = (1, 7000);
 
 impl Bulk {
-    /// Makes the call, and then watches the two for an hour.
+    /// Makes the call, and then watches both ends for an hour.
     pub fn run(&self) -> Transfer {
         let mut rng = Rng::new(self.seed);
         let mut net = Net::new(rng.fork(), 2, 0);

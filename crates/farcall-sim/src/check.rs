@@ -8,13 +8,13 @@ use crate::sim::{self, Outcome, Sim};
 
 /// Runs a test of programs that call one another in a simulated network, once for each of `seeds` seeds.
 ///
-/// The test starts processes, and causes faults of them and of the network. The processes run unchanged
-/// functions: they call [`farcall::export`] and [`farcall::import`], block in calls, start calls, and serve.
-/// Servers and clients of ONC RPC (`farcall-onc`) run there too, at ports of UDP and TCP. Each simulated
-/// thread is a thread of the operating system, but only one runs at a time. The next one runs when that
-/// thread waits in a call or in [`sim::sleep`]. Time is virtual: it passes only while every thread waits, so
-/// an hour of waiting costs nothing. The seed decides which thread runs next, what the network loses, and
-/// what [`sim::random`] returns. So a failure can be replayed.
+/// The test starts processes, and causes faults of the processes and of the network. The processes run
+/// unchanged functions: they call [`farcall::export`] and [`farcall::import`], block in calls, start calls,
+/// and serve. Servers and clients of ONC RPC (`farcall-onc`) run there too, at ports of UDP and TCP. Each
+/// simulated thread is a thread of the operating system, but only one runs at a time. The next one runs when
+/// that thread waits in a call or in [`sim::sleep`]. Time is virtual: it passes only while every thread
+/// waits, so an hour of waiting costs nothing. The seed decides which thread runs next, what the network
+/// loses, and what [`sim::random`] returns. So a failure can be replayed.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -67,12 +67,12 @@ use crate::sim::{self, Outcome, Sim};
 /// [`std::thread::sleep`], start threads other than by [`sim::spawn`], or wait for a channel, a condition
 /// variable or an executor (use [`sim::block_on`]). It must not hold a lock during a call for which another
 /// thread of the same process waits. It must ask for the time only by [`sim::now`] and for random numbers
-/// only by [`sim::random`], and must not depend on the order of a `HashMap`: otherwise two runs of one seed
+/// only by [`sim::random`], and must not depend on the order of a `HashMap`. Otherwise two runs of one seed
 /// differ.
 ///
-/// A process has its own farcall runtime and network, but shares memory and files with the test. A value in
-/// an `Arc` that a main function captures survives a crash, as a disk would. A crash happens only where a
-/// thread waits. To let a crash happen between two steps, put a [`sim::sleep`] there.
+/// A process has its own farcall runtime and network, but shares memory and files with the test. If a main
+/// function captures an `Arc`, the value in it survives a crash, as the content of a disk would. A crash
+/// happens only where a thread waits. To let a crash happen between two steps, put a [`sim::sleep`] there.
 ///
 /// # Panics
 ///

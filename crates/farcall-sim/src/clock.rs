@@ -8,13 +8,13 @@ use crate::rng::Rng;
 /// The clock of one machine as a function of virtual time.
 ///
 /// The clock never goes back, and counts the time for which a process is stopped. So a process that was
-/// stopped sees the clock step forward, and so does a process on a machine whose clock has a coarse grain.
+/// stopped sees the clock step forward. A process on a machine whose clock has a coarse grain sees steps too.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     /// The reading at `since`.
     origin: u64,
     since: Nanos,
-    /// How much the clock runs fast, in parts per million.
+    /// By how much the clock runs too fast, in parts per million; too slow if negative.
     drift: i64,
     /// Readings are multiples of this, in nanoseconds.
     grain: u64,
@@ -34,8 +34,8 @@ impl Clock {
         }
     }
 
-    /// Pauses the machine with its clock. Nothing happens on it meanwhile, and its clock does not count that
-    /// time.
+    /// Pauses the machine with its clock. Nothing happens on the machine meanwhile, and its clock does not
+    /// count that time.
     pub fn pause(&mut self, now: Nanos) {
         (self.origin, self.since) = (self.exact(now), now);
         self.paused = true;

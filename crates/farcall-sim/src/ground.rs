@@ -20,7 +20,7 @@ pub enum Event {
     Act {
         /// Which client.
         client: usize,
-        /// Which life of it.
+        /// In which of its lives (it gets a new one at each start).
         life: u32,
     },
     /// A client cancels a call, if it has not ended.
@@ -30,14 +30,14 @@ pub enum Event {
         /// Which call.
         call: usize,
     },
-    /// A client's user acts in the exchanges of a call.
+    /// A client's program acts in the exchanges (signals and streams) of a call.
     Inside {
         /// Which client.
         client: usize,
         /// Which call.
         call: usize,
     },
-    /// A server's procedure ends, or acts in the exchanges of its call.
+    /// A server's procedure ends, or acts in the exchanges (signals and streams) of its call.
     Done {
         /// Which server.
         server: usize,
@@ -62,11 +62,11 @@ pub enum Event {
     Judge,
 }
 
-/// The scheme for tests, and the frames that are hints.
+/// The number of the scheme for tests, and the kinds of the frames that are hints.
 const KEYED: u8 = 3;
 const HINTS: [u8; 2] = [CHALLENGE, STALE];
 
-/// The bytes that a server exchanged with an address which has not proven yet that it receives.
+/// The bytes that a server has exchanged with an address that has not proven yet that it receives.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     received: u64,
@@ -91,7 +91,7 @@ pub struct Ground {
     pub healed: bool,
     /// Calls that may still be started.
     pub budget: u64,
-    /// When a server's procedure ended last, or a user acted in an exchange.
+    /// The last time when a server's procedure ended, or a program acted in an exchange.
     pub last_done: Nanos,
     /// Datagrams sent.
     pub sent: u64,
@@ -115,7 +115,8 @@ impl Ground {
             // call in the client's name from another address.
             net.path(client, server).forge = Some(|rng, bytes| forge(rng, bytes));
             if plan.secret {
-                // In a scheme with secrets, a process on the path may try both, and from the true address.
+                // In a scheme with secrets, a process on the path may try to forge in both directions, and
+                // from the true address.
                 for (from, to) in [(client, server), (server, client)] {
                     let path = net.path(from, to);
                     path.forge = Some(forge_sealed);
@@ -152,7 +153,7 @@ impl Ground {
         self.hash
     }
 
-    /// Folds an event into the trace, and prints it if the run is verbose.
+    /// Adds an event to the hash of the run's trace, and prints it if the run is verbose.
     pub fn note(&mut self, facts: &[u64], say: impl FnOnce() -> String) {
         for fact in facts {
             self.hash = mix(self.hash ^ fact).wrapping_add(self.net.now());
@@ -265,7 +266,7 @@ impl Ground {
 
     /// Notes that a server's datagram reached an address, which can now prove that it receives.
     pub fn server_reached(&mut self, server: usize, to: SocketAddr) {
-        // Where addresses move, it is not known any more which server it was.
+        // In a run in which addresses move, the datagram may have come from any server.
         let to = self.seen(to);
         let all = if self.plan.moves > 0 { 0..self.plan.servers } else { server..server + 1 };
         for server in all {
@@ -273,7 +274,7 @@ impl Ground {
         }
     }
 
-    /// Restores what a server knew of addresses when the snapshot was taken.
+    /// Restores what a server knew about addresses when the snapshot was taken.
     pub fn server_restored(&mut self, server: usize, snapshot: &Ground) {
         for (key, then) in snapshot.accounts.iter().filter(|((s, _), _)| *s == server) {
             let account = self.accounts.entry(*key).or_default();
@@ -291,8 +292,8 @@ impl Ground {
     }
 }
 
-/// Forges half of the datagrams, as a process that has seen them can: changes some bytes and makes the tag
-/// right, which contains no secret in the open scheme.
+/// Forges half of the datagrams, as a process that has seen them can: changes some bytes, and computes the
+/// tag anew. In the open scheme that needs no secret.
 fn forge(rng: &mut Rng, bytes: &mut [u8]) {
     let Some(body) = bytes.len().checked_sub(8).filter(|body| *body > 4 && rng.chance(500_000)) else {
         return;
@@ -334,7 +335,7 @@ fn unmasked(seen: SocketAddr) -> SocketAddr {
     address(host(seen), seen.port())
 }
 
-/// Makes the tag of a changed datagram right, in its scheme.
+/// Computes the tag of a changed datagram anew, in the datagram's scheme.
 fn seal(datagram: &mut [u8]) {
     let (local, len) = (datagram.get(1) == Some(&1), datagram.len() as u64);
     if let Some((body, tag)) = datagram.split_last_chunk_mut::<8>() {

@@ -49,8 +49,8 @@ struct Events<O> {
 struct Operation<O> {
     what: O,
     begun: u64,
-    /// When the operation ended; `NEVER` if no client saw its end. Then it may take effect at any time after
-    /// its beginning, or not at all.
+    /// When the operation ended; `NEVER` if no client saw its end. Such an operation may take effect at any
+    /// time after its beginning, or not at all.
     ended: u64,
 }
 
@@ -97,8 +97,8 @@ impl<O: Clone + fmt::Debug> History<O> {
     /// end, in which `step` allows them all. `step` returns the state after an operation, if the operation
     /// could have happened in the state before.
     ///
-    /// The search is that of Wing and Gong (1993), which looks at each state with each set of operations once
-    /// (Lowe 2017). It is fast while few operations overlap, as in a history of some dozens.
+    /// The search is that of Wing and Gong (1993). It looks at each pair of a state and a set of operations
+    /// only once (Lowe 2017). It is fast while few operations overlap, as in a history of some dozens.
     ///
     /// # Errors
     /// When there is no such order.
@@ -119,10 +119,11 @@ impl<O: Clone + fmt::Debug> History<O> {
             if done.ended > furthest.ended {
                 furthest = done.clone();
             }
-            // Operations that began after the first end among the remaining ones come after that one.
+            // An operation that began after another remaining operation had ended comes after that one. So
+            // only operations that began before the first of these ends can be next.
             let left = || operations.iter().enumerate().filter(|(which, _)| !done.has(*which));
             let first_end = left().map(|(_, operation)| operation.ended).min().unwrap_or(NEVER);
-            // Operations that began first are tried first.
+            // Operations that began earlier are tried earlier.
             for (which, operation) in left().filter(|(_, operation)| operation.begun < first_end).rev() {
                 let Some(after) = step(&state, &operation.what) else { continue };
                 // An operation that need not have happened, and changes nothing, is left out.
@@ -150,12 +151,12 @@ impl<O> Events<O> {
     }
 }
 
-/// The operations that have their place in the order.
+/// The operations that already have their place in the order.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Done {
     /// A bit for each operation.
     bits: Box<[u64]>,
-    /// How many of them have ended.
+    /// How many of these operations have ended.
     ended: usize,
 }
 

@@ -1,8 +1,10 @@
-//! A hostile peer. The servers have accepted it, and it keeps them busy with work that never ends.
+//! A hostile peer. The servers have accepted it as a client, and it keeps them busy with work that never
+//! ends.
 //!
-//! The peer has a host of its own. It sends no call that could be executed. It sends only fragments whose
-//! first bytes never come, frames of activities far apart, frames of exchanges of no call, and many probes. The
-//! number of each datagram encodes how many bytes may answer it ([`answered_by`]).
+//! The peer has a host of its own. It sends no call that could be executed. It sends only fragments of calls
+//! that never become complete, frames of activities with numbers far apart, frames of exchanges that belong
+//! to no call, and many probes. The number of each datagram encodes how many bytes may answer it
+//! ([`answered_by`]).
 
 use std::net::SocketAddr;
 
@@ -81,7 +83,7 @@ impl HostileNode {
         match (talk.known, talk.export) {
             (Some(id), Some(export)) => talk.harm(g, id, export),
             (_, None) => talk.core.bind(now, NAME, 0),
-            // The peer calls something that is not exported: the call is refused, and the conversation is
+            // The peer calls an export that does not exist. The call is refused, and then the conversation is
             // known.
             (None, Some(_)) => {
                 let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 1 };
@@ -129,7 +131,7 @@ impl Talk {
         let anywhere = |g: &mut Ground| g.rng.below(u64::from(most)) as u32;
         let (mut frames, mut selects) = (Vec::new(), many as usize);
         match g.rng.below(7) {
-            // A fragment as far ahead as may be, of the highest activity.
+            // A fragment with the highest offset that is allowed, of the highest activity.
             0 => fragment(&mut frames, most - 1, sequence, export, TOTAL - 4, 4),
             1 => {
                 (0..many).for_each(|_| fragment(&mut frames, anywhere(g), sequence, export, TOTAL - 400, 40))
@@ -144,7 +146,7 @@ impl Talk {
                 selects = 1;
             }
             4 => (0..many).for_each(|_| about(&mut frames, CANCEL, anywhere(g), sequence, &[])),
-            // What passes inside calls that nobody executes.
+            // Frames of exchanges (signals and streams) of calls that no server executes.
             5 => (0..many).for_each(|_| {
                 let kind = g.rng.pick(&[DATA, CREDIT, STOP]);
                 about(&mut frames, kind, anywhere(g), sequence, &[0; 24]);
@@ -157,7 +159,8 @@ impl Talk {
                 (0..many).for_each(|_| about(&mut frames, PROBE, anywhere(g), sequence, &[]));
             }
         }
-        // Three times the bytes and one datagram, and a SELECT for each call that the datagram asks about.
+        // The answers may have three times the bytes, one datagram in addition, and a SELECT frame for each
+        // call that the datagram asks about.
         let len = 28 + frames.len();
         let answers = (3 * len + 1200 + 300 * selects) as u64;
         let number = 1 << 63 | (g.rng.next() >> 1 & !0xf_ffff) | answers;

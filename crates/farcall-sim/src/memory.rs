@@ -1,11 +1,11 @@
-//! The accesses to memory that the proofs of the protocol make: their numbers, the contents of their results
-//! and of posted writes, and the truth about the writes that each import has posted.
+//! The accesses to memory in simulations of the protocol: their numbers, the contents of their results and of
+//! posted writes, and the truth about the writes that each import has posted.
 
 use farcall_proto::{ACCESSES, READINGS};
 
-/// A reading that is answered at once where possible.
+/// A reading (an access that only reads) that is answered at once where possible.
 pub const READ: u32 = READINGS;
-/// A reading whose result is always held.
+/// A reading whose result the server always keeps until it is acknowledged.
 pub const FACTS: u32 = READINGS + 1;
 /// A question about how many writes of a stream were done.
 pub const POSTED: u32 = READINGS + 2;
@@ -17,7 +17,7 @@ pub const OPEN: u32 = ACCESSES + 2;
 /// The beginning of the result of an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// The number of writes that the server had done, in all its lives.
+    /// The number of writes that the server has done so far, in all its lives.
     pub version: u64,
     /// For [`OPEN`], the stream; for [`POSTED`], the number of the first write that was not done.
     pub word: u64,
@@ -27,7 +27,7 @@ pub struct Head {
 
 /// All writes before the given one are done.
 pub const KNOWN: u64 = 0;
-/// All writes before the given one are done. The given one never will be.
+/// All writes before the given one are done. The given write never will be.
 pub const REFUSED: u64 = 1;
 /// The server no longer has the stream.
 pub const FORGOTTEN: u64 = 2;

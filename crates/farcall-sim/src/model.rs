@@ -1,5 +1,5 @@
 //! The common part of the models of ONC RPC and of shared memory: how calls end, what a run reports, the
-//! promises that both make, and the rules that each can break.
+//! promises that both models check, and the rules that a run can break on purpose.
 
 use farcall_proto::Ran;
 
@@ -40,11 +40,11 @@ pub enum Rule {
     LateResult,
     /// A server continues to take requests after its caller has seen it close the connection.
     TakesAfterClose,
-    /// A server does not notice that a ring has a new use.
+    /// A server does not notice that a ring is used for another call.
     LaneNotRenewed,
     /// A server executes a call that it remembers.
     DuplicateRuns,
-    /// A server treats a call that is repeated on another connection as a new call, whatever became of the
+    /// A server treats a call that is repeated on another connection as a new call, whatever happened to the
     /// first connection.
     ConnectionForgets,
     /// A client treats any reply as the reply to its oldest call.
@@ -57,7 +57,7 @@ pub enum Rule {
     RepeatedSaysNo,
 }
 
-/// Each rule, and its name for `--break`, which begins with that of its model.
+/// Each rule, and its name for `--break`, which begins with the name of the rule's model.
 const RULES: [(Rule, &str); 11] = [
     (Rule::TakenIgnored, "shm-taken-ignored"),
     (Rule::SlotUsedAgain, "shm-slot-used-again"),
@@ -138,7 +138,7 @@ impl Report {
         self.trace_hash = mix(self.trace_hash ^ mix(what << 48 ^ which as u64 ^ self.now << 8));
     }
 
-    /// Notes that an invariant does not hold. Only the first is kept.
+    /// Notes that an invariant does not hold. Only the first violation is kept.
     pub(crate) fn violated(&mut self, rule: &'static str, what: String) {
         self.violation.get_or_insert(Violation { rule, at: self.now, what });
     }
@@ -177,8 +177,8 @@ impl Report {
         }
     }
 
-    /// Checks at the end that no call ran whose caller was told that it did not. `ran` returns whether a call
-    /// ran.
+    /// Checks, at the end of a run, each call of which the caller was told that it did not run: `ran`, which
+    /// says whether a call ran, must be false.
     pub(crate) fn judge(&mut self, ran: impl Fn(usize) -> bool) {
         let told_no = |id: &usize| self.calls[*id].ended == Some(Ended::Failed(Ran::No));
         if let Some(id) = (0..self.calls.len()).filter(told_no).find(|id| ran(*id)) {

@@ -1,9 +1,9 @@
 //! The simulated network: virtual time, one queue of events, and paths with faults.
 //!
-//! The low half of an address `10.0.h.h` is the host. Between two hosts there is one [`Path`] each way. A
-//! sent datagram is subject to the chances of its path. [`Net::step`] returns arriving datagrams, and the
-//! events that [`Net::after`] put into the queue, in the order of time. There is no UDP checksum, so a
-//! corrupted datagram arrives.
+//! The low half of an address `10.0.h.h` is the host. Between two hosts there is one [`Path`] each way. Each
+//! datagram meets the faults of its path by chance. [`Net::step`] returns arriving datagrams, and the events
+//! that [`Net::after`] put into the queue, in the order of time. No UDP checksum is simulated, so a corrupted
+//! datagram arrives.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,18 +24,18 @@ const QUOTED: usize = 48;
 /// A second.
 pub const SECS: Nanos = 1_000_000_000;
 
-/// One direction between two hosts. Chances are in parts per million.
+/// The path from one host to another. Chances are in parts per million.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Path {
     /// The time that any datagram takes.
     pub delay: Nanos,
-    /// The most time that a datagram takes in addition, drawn evenly.
+    /// The greatest time that a datagram takes in addition. Each datagram draws a time up to this.
     pub jitter: Nanos,
     /// The chance that a datagram vanishes.
     pub loss: u32,
     /// The chance that a datagram arrives twice.
     pub duplicate: u32,
-    /// The chance that a datagram is overtaken by others. It is up to a hundred delays late.
+    /// The chance that a datagram is so late that others overtake it: by up to a hundred times the delay.
     pub reorder: u32,
     /// The chance that a copy of a datagram comes seconds to hours later.
     pub late: u32,
@@ -43,11 +43,12 @@ pub struct Path {
     pub corrupt: u32,
     /// The chance that a copy of a datagram comes from an address that did not send it.
     pub spoof: u32,
-    /// Changes such a copy, as the forger can.
+    /// Changes a spoofed copy, in ways that are open to the forger.
     pub forge: Option<fn(&mut Rng, &mut Vec<u8>)>,
-    /// Whether the forger is on the path: then such copies come from the address that did send the datagram.
+    /// Whether the forger is on the path. If so, spoofed copies come from the address that did send the
+    /// datagram.
     pub impostor: bool,
-    /// The chance that ICMP tells the sender about a datagram to a dead process.
+    /// The chance that an ICMP error tells the sender that its datagram reached no process.
     pub icmp: u32,
     /// The chance that, after a datagram, a process that has not seen it forges an ICMP error.
     pub forged_icmp: u32,
@@ -55,11 +56,11 @@ pub struct Path {
     pub mtu: usize,
     /// Bytes per second; 0 is no limit.
     pub rate: u64,
-    /// How long a datagram may wait for its turn at that rate before it is dropped.
+    /// How long a datagram may wait for its turn at `rate` before it is dropped.
     pub queue: Nanos,
     /// The time until which nothing passes.
     pub cut_until: Nanos,
-    /// The time at which the path has sent the last datagram, at its rate.
+    /// The time at which the path, at its rate, will have sent the last datagram.
     free_at: Nanos,
 }
 
@@ -105,7 +106,7 @@ counts! {
         congested,
         /// Datagrams lost in a partition.
         partitioned,
-        /// Datagrams to a process that was dead, or to an address given up.
+        /// Datagrams to an address at which there was no process any more.
         undeliverable,
         /// One-way partitions.
         partitions,
@@ -113,7 +114,7 @@ counts! {
         server_crashes,
         /// Clients that crashed and came back.
         client_crashes,
-        /// Processes stopped for a while: their clocks step forward.
+        /// Processes that were stopped for a while, so that to them the clock stepped forward.
         clock_steps,
         /// Clients stopped between reading their clock and sending.
         gaps,
@@ -125,11 +126,11 @@ counts! {
         address_moves,
         /// Clients that moved to another address in the middle of a conversation.
         address_changes,
-        /// Exports withdrawn and offered anew.
+        /// Exports that were withdrawn and offered again.
         reexports,
         /// Paths that began to let only smaller datagrams pass.
         mtu_changes,
-        /// Datagrams of peers that mean harm.
+        /// Datagrams of hostile peers.
         hostile,
         /// Conversations that servers forgot.
         evictions,
@@ -275,7 +276,7 @@ impl<E> Net<E> {
         self.in_flight
     }
 
-    /// Returns when the last of the datagrams sent so far arrives, or arrived.
+    /// Returns when the last of the datagrams that were sent so far arrives or has arrived.
     pub fn last_arrival(&self) -> Nanos {
         self.last_arrival
     }
@@ -409,11 +410,12 @@ impl<E> Net<E> {
         }
     }
 
-    /// Forges an ICMP error of a process that knows the addresses and guesses the rest.
+    /// Sends a forged ICMP error, from a process that knows the addresses and guesses the rest of the
+    /// datagram.
     fn forge_icmp(&mut self, path: Path, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         self.faults.forged_icmp += 1;
         let mut quoted = bytes[..bytes.len().min(QUOTED)].to_vec();
-        // This guesses the conversation or, in a BIND, the client's identifier.
+        // The guess replaces the number of the conversation or, in a BIND, the client's identifier.
         for at in [4, 24] {
             let word = self.rng.next().to_be_bytes();
             quoted.iter_mut().skip(at).zip(word).for_each(|(byte, guess)| *byte = guess);

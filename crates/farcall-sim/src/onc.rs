@@ -1,13 +1,13 @@
 //! A model of ONC RPC (RFC 5531) over UDP and TCP. It runs the decisive parts of `farcall-onc`'s clients and
 //! servers in a seeded network.
 //!
-//! The model runs the drivers' own code. Of a client it runs the part that knows which calls are outstanding,
-//! which call a reply belongs to, what is sent again, and what follows from the end of a stream or a refused
-//! port. Of a server it runs the memory of earlier calls. Of both it runs record marking and the messages.
-//! The rest is modelled. Datagrams are lost, duplicated, late and refused. Streams are cut into parts, reset,
-//! closed from one side, or silently dead. Servers die and come back with an empty memory, and sometimes
-//! without the program. Clients die, and some send a call once more on another connection. docs/onc.md ("What
-//! is promised") says what must be true.
+//! The model runs some of `farcall-onc`'s own code. On the client's side this is the code that decides which
+//! calls are outstanding, which call a reply belongs to, what is sent again, and what follows from the end of
+//! a stream or a refused port. On the server's side it is the memory of earlier calls. On both sides it is
+//! record marking and the encoding of messages. The rest is modelled. Datagrams are lost, duplicated, late
+//! and refused. Streams are cut into parts, reset, closed from one side, or silently dead. Servers die and
+//! come back with an empty memory, and sometimes without the program. Clients die, and some send a call once
+//! more on another connection. docs/onc.md ("What is promised") says what must be true.
 
 mod callee;
 mod caller;
@@ -45,7 +45,7 @@ const CALLED: [u32; 3] = [0x2000_0077, 1, 1];
 
 /// An event at its time.
 enum Event {
-    /// A client does something.
+    /// It is a client's turn to act.
     Act(usize),
     /// A timer of a link's calls is due.
     Timer(usize),
@@ -57,12 +57,12 @@ enum Event {
     Refused(usize),
     /// A part of a stream arrives, at the server (`up`) or at the client.
     Bytes { link: usize, up: bool, bytes: Vec<u8> },
-    /// One end of a stream learns that the stream is over. It ended in order, as far as the server's system
-    /// can tell.
+    /// One end of a stream learns that the stream is over. To the server's system this looks like an orderly
+    /// end.
     Over { link: usize, up: bool },
     /// A client's system accepts more bytes.
     Flush(usize),
-    /// A procedure of that life of the server has ended.
+    /// A procedure has ended, which began in life `life` of the server.
     Done { life: u64, job: u64 },
     /// A fault of a process or a stream happens.
     Chaos,
@@ -88,17 +88,19 @@ struct Link {
     from: SocketAddr,
     stream: bool,
     calls: Calls,
-    /// The server's end of a stream, and the life of the server that it belongs to.
+    /// The server's end of a stream.
     line: Line,
+    /// The life of the server to which `line` belongs.
     life: u64,
     records: Records,
     /// Whether the client's end and the server's end are gone. A closed end takes nothing.
     closed: [bool; 2],
-    /// Whether the server knows that the stream has ended, and not in order.
+    /// Whether the server knows that the stream was broken off.
     known: bool,
-    /// Whether nothing passes any more, without either end being told.
+    /// Whether nothing passes any more, and neither end was told.
     cut: bool,
-    /// Whether a deadline passed in silence, so that calls are made elsewhere.
+    /// Whether a call's deadline passed without any word from the server, so that the client makes its next
+    /// calls on another connection.
     silent: bool,
     /// When the last part arrives, at the server and at the client.
     last: [Nanos; 2],
@@ -324,7 +326,7 @@ impl Model {
         self.runs[id].push(Run { life, link, copied, answered: None });
     }
 
-    /// Returns whether the server promises to remember a call that ran, if the call comes again by `link`.
+    /// Returns whether the server must remember a call that ran, if the call comes again by `link`.
     fn must_be_remembered(&self, former: &Run, link: usize) -> bool {
         // If a connection has ended without the server's knowledge, the client's next connection counts as a
         // new client's (docs/onc.md).
@@ -352,9 +354,9 @@ impl Model {
         if open > 0 {
             self.report.violated("every-call-ends", format!("{open} calls have not ended"));
         }
-        // The network may have made two datagrams of one: a server without the program refused one of them,
-        // and its next life, which has it, executed the other. RFC 5531 gives a client no means to know
-        // (docs/onc.md).
+        // Executions of datagrams that the network duplicated are left out. A server without the program may
+        // have refused one copy, and the server's next life, which has the program, executed the other. RFC
+        // 5531 gives a client no means to know that (docs/onc.md).
         self.report.judge(|id| self.runs[id].iter().any(|run| !run.copied));
     }
 }

@@ -1,7 +1,8 @@
 //! The decisions of a seed before its run: the machines, their limits, the load and the faults.
 //!
-//! Every run draws its own mixture of faults (swarm testing, Groce et al. 2012). A fault that is rare in
-//! every run hides bugs that need it often. A fault that is frequent in every run hides bugs that need quiet.
+//! Every run draws its own mixture of faults (swarm testing, Groce et al. 2012), and leaves some out. A fault
+//! that is rare in every run hides bugs that need it often. A fault that is frequent in every run hides bugs
+//! that need quiet.
 
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ pub struct Plan {
     pub workers: usize,
     /// The most calls that wait at one server.
     pub queue: usize,
-    /// Calls that the servers' users refuse, in parts per million.
+    /// Calls that are refused by the program that uses the server's protocol, in parts per million.
     pub refuse: u32,
     /// Calls that their callers cancel, in parts per million.
     pub cancel: u32,
@@ -75,7 +76,8 @@ pub struct Plan {
     pub deferred: u32,
     /// Actions in which the process is stopped between reading its clock and sending, in parts per million.
     pub gap: u32,
-    /// Address moves between two servers, in parts per million of the faults of machines and paths.
+    /// How often an address moves from one server to another, in parts per million of the faults of machines
+    /// and paths.
     pub moves: u32,
     /// Pauses of machines together with their clocks, in parts per million of the faults of machines and
     /// paths.
@@ -87,8 +89,8 @@ pub struct Plan {
     pub loopback: (bool, bool),
     /// Whether every datagram is sealed in the scheme for tests.
     pub secret: bool,
-    /// Whether servers address refusals of tickets to conversation zero, as those of another implementation
-    /// may.
+    /// Whether a server that refuses a ticket sends the refusal with conversation number zero, as another
+    /// implementation may.
     pub anonymous: bool,
     /// Calls that follow the end of another at once, in parts per million.
     pub chain: u32,
@@ -153,7 +155,8 @@ impl Plan {
 
     /// Adjusts settings that depend on others.
     fn fit(&mut self, rng: &mut Rng) {
-        // In a run without faults, keep-alives beside the probes are needed only for a short patience.
+        // In a run without faults, probes alone keep a call alive unless the patience is short. Short ones
+        // are drawn too, so that keep-alives are tested.
         let patiences = if self.calm { [1, 1, 2, 10] } else { [2, 10, 10, 30] };
         self.client.patience = Duration::from_secs(rng.pick(&patiences));
         if self.calm && rng.chance(500_000) {
@@ -164,7 +167,8 @@ impl Plan {
             self.faults(rng);
             self.limits(rng);
             if self.inside > 500_000 && rng.chance(700_000) {
-                // Procedures that wait until all has passed need room for it.
+                // Procedures that wait until everything has passed in their exchanges need room for it at the
+                // server.
                 self.server.held_budget = 64 << 20;
             }
         }
@@ -183,7 +187,8 @@ impl Plan {
             self.path.spoof = if self.calm { 0 } else { rng.pick(&[0, 10_000, 50_000]) };
         }
         if self.is_local() {
-            // This uses a value that is drawn already. Small windows are filled often.
+            // The window is derived from `burst`, not drawn, so that the rest of the random sequence stays
+            // the same. Small windows are filled often.
             let window = [12_000, 24_000, 2 << 20][self.burst as usize % 3];
             (self.client.local_window, self.client.shared_local_window) = (window, window / 2);
             self.server.local_window = window;
@@ -238,7 +243,7 @@ impl Plan {
         server.max_datagram = rng.pick(&[1200, 1200, 9_000, 64_000]);
         self.streams = rng.pick(&[1, 2, 3, 1024]);
         client.max_outstanding = rng.pick(&[1, 8, 4096]);
-        // Bounds are reached, but not all the time: a refused call shows little.
+        // The bounds are reached, but not all the time, because a refused call tests little.
         let bound = client.max_outstanding.min(server.max_activities) as usize;
         self.open = self.open.min(bound + usize::from(rng.chance(300_000)));
         client.max_result = rng.pick(&[30_000, 1 << 30]);

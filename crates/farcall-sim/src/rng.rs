@@ -1,11 +1,11 @@
 //! The one source of random choices: a small generator whose sequence is the same on every platform.
 
 /// The generator SplitMix64 (Steele, Lea & Flood 2014). It has 64 bits of state and uses no floating point,
-/// so a seed means the same run on every machine.
+/// so a seed gives the same run on every machine.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
-/// Returns the finalizer of SplitMix64: every bit of `x` reaches every bit of the value.
+/// Applies the finalizer of SplitMix64 to `x`: every bit of `x` influences every bit of the result.
 pub fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -54,8 +54,8 @@ impl Rng {
         choices[self.index(choices.len())]
     }
 
-    /// Returns a number from `low` to about `high`. Each power of two between them is equally likely, so most
-    /// numbers are small and some are very large.
+    /// Returns a number from `low` to `high` (each at least 1). Every power of two between them is equally
+    /// likely to be its magnitude, so most numbers are small and some are very large.
     pub fn spread(&mut self, low: u64, high: u64) -> u64 {
         let (low, high) = (low.max(1), high.max(low).max(1));
         let bits = self.within(u64::from(low.ilog2()), u64::from(high.ilog2()));

@@ -2,8 +2,8 @@
 //!
 //! Both ends run the driver's own code, over one memory. The rest of the driver (threads, Unix sockets, the
 //! notice of a closed connection) is modelled. Each step of a thread is an event. Either process may die or
-//! be cut off between two events. A caller reports about a call as docs/shared-memory.md ("What is true")
-//! says.
+//! be cut off between two events. The model checks what docs/shared-memory.md ("What is true") promises about
+//! each call.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,9 +53,9 @@ struct Waiting {
 
 /// The stage of a call at its caller.
 enum Stage {
-    /// The caller puts arguments into the ring.
+    /// The caller writes arguments into the ring.
     Filling(ArgumentRing, Vec<u8>),
-    /// The request was made. Its ring is kept until the answer, as in the driver.
+    /// The request was made. The call keeps its ring until the answer, as in the driver.
     Asked(RequestId, Option<ArgumentRing>),
     /// The caller fetches a result that is too long for the slot, part by part.
     Fetching { request: RequestId, ring: ArgumentRing, body: Vec<u8>, len: usize, expected: usize },
@@ -255,7 +255,7 @@ impl Model {
         if !waiting.cancelled && self.rng.chance(self.cancel) {
             waiting.cancelled = true;
             self.connection.caller.give_up(request);
-            // A caller may wait for the server's answer to its cancel, or not.
+            // After a cancel, some callers wait for the server's answer, and some do not.
             if self.rng.chance(500_000) {
                 self.leave(waiting.slot, request);
                 self.report.ended(waiting.id, Ended::Failed(Ran::Maybe));
@@ -415,7 +415,7 @@ impl Model {
     fn look_for_cancels(&mut self) {
         let Connection { server, cursor, work, .. } = &mut self.connection;
         let Some(slot) = server.given_up(cursor) else { return };
-        // An executing call is told, and will be answered later.
+        // A call that executes is told of its cancel, and will be answered later.
         let Some(place) = work.iter().position(|work| work.slot == slot && !work.running) else { return };
         let Some(Work { slot, number, .. }) = work.remove(place) else { return };
         server.answer(slot, number, Status::Failed { kind: Kind::Cancelled.code(), ran: REFUSED }, &[]);
@@ -468,7 +468,7 @@ impl Model {
         self.connection = Connection::new();
     }
 
-    /// Lets the caller whose server died meet the server's next life. No call is outstanding any more.
+    /// Connects the caller to the server's next life, after the server died. No call is outstanding any more.
     fn reconnect(&mut self) {
         let late = self.breaks(Rule::TakesAfterClose) && self.rng.chance(900_000);
         if !self.connection.server_lives && !late {
@@ -491,8 +491,8 @@ impl Model {
             self.report.violated("every-call-ends", format!("call {} has not ended", waiting.id));
         }
         if self.connection.server_lives {
-            // Requests that were given up are answered, and their slots become free. First the server is told
-            // that a long answer is not wanted.
+            // The server answers requests that were given up, and their slots become free. First the server
+            // is told that a long answer is not wanted.
             for _ in 0..2 {
                 for _ in 0..10_000 {
                     self.server_goes_on();
@@ -512,7 +512,7 @@ fn call() -> farcall_shm::Call {
     farcall_shm::Call { export: 1, procedure: 2, within: None, trace: None }
 }
 
-/// Returns the part of a ring by which the bytes after `body` are fetched.
+/// Returns the number, within the ring, of the part that follows the bytes in `body`.
 fn part_of(body: &[u8]) -> usize {
     body.len() / PART_BYTES % FETCH_PARTS
 }

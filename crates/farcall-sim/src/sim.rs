@@ -1,7 +1,7 @@
 //! Simulation for users' tests: unchanged programs run in a simulated network, one thread at a time.
 //!
-//! [`check`](crate::check) describes it. This module has the functions for simulated code: [`sleep`],
-//! [`now`], [`random`], [`spawn`] and so on.
+//! [`check`](crate::check) describes how to use it. This module has the functions for simulated code:
+//! [`sleep`], [`now`], [`random`], [`spawn`] and so on.
 
 mod env;
 mod faults;
@@ -133,8 +133,9 @@ impl Sim {
         state.net.paths().iter_mut().for_each(|path| path.cut_until = 0);
     }
 
-    /// Makes starts of farcall's threads fail in every process from now on, with this chance from 0 to 1, as
-    /// in an operating system that has no more threads. Threads of [`spawn`] still start.
+    /// Makes farcall fail, in every process from now on, to start threads of its own, as if the operating
+    /// system had no more threads. `chance`, from 0 to 1, is the chance of each failure. Threads of [`spawn`]
+    /// still start.
     pub fn thread_failures(&self, chance: f64) {
         let mut state = self.world.lock();
         state.thread_failures = per_million(chance);
@@ -169,13 +170,13 @@ pub struct Process {
 
 impl Process {
     /// Stops the process at once, as a crash of its machine would. Nothing that it sends from now on leaves,
-    /// and datagrams to it are lost. Its exports stay in the registry, where importers find that they do not
-    /// answer. A process that crashes itself stops there.
+    /// and datagrams to it are lost. Its exports stay in the registry, but do not answer importers. If a
+    /// process crashes itself, this function does not return.
     ///
     /// The process's threads stop where they next wait (in a call, in [`sleep`]) and unwind, so destructors
-    /// run. Destructors change nothing outside of the process, but they can change memory that the test
-    /// shares with it. `std::thread::panicking()` returns true there. A destructor that waits in a call
-    /// blocks for ever, with its thread.
+    /// run. The effects of destructors do not leave the process, except in memory that the test shares with
+    /// it. In these destructors `std::thread::panicking()` returns true. A destructor that waits in a call
+    /// blocks its thread for ever.
     ///
     /// # Panics
     /// When it is called for [the test's](Sim::test) process.
@@ -183,8 +184,8 @@ impl Process {
         self.world.crash(self.index);
     }
 
-    /// Starts the process again if it has crashed or ended, by calling its main function once more. Its ports
-    /// are the same as before or others.
+    /// Starts the process again if it has crashed or ended, by calling its main function once more. The
+    /// process may get the same ports as before, or others.
     ///
     /// # Panics
     /// When the operating system has no thread left.
@@ -195,8 +196,8 @@ impl Process {
         self.world.start(self.index).expect("the operating system starts a thread");
     }
 
-    /// Starts the process again, after a crash if it is running, and with another main function from now on,
-    /// for example a new version of the program.
+    /// Gives the process another main function, for example a new version of the program, and starts it
+    /// again. If the process is running, it crashes first.
     pub fn restart_as<R: Outcome>(&self, main: impl Fn() -> R + Send + Sync + 'static) {
         self.crash();
         let former = self.world.lock().processes[self.index].main.replace(main_of(main));

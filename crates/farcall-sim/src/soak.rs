@@ -1,4 +1,4 @@
-//! Runs many seeds on every processor, and adds their reports up.
+//! Runs many seeds, on all processors, and adds up their reports.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -39,7 +39,7 @@ pub struct Soak {
 pub struct Failing {
     /// The seed.
     pub seed: u64,
-    /// The calls of its run.
+    /// The number of calls of its run.
     pub calls: u64,
     /// The violation.
     pub violation: Violation,
@@ -146,7 +146,7 @@ impl Summary {
         self.faults.add(&report.faults);
         self.datagrams += report.datagrams;
         self.simulated += u128::from(report.elapsed);
-        // This is a sum, so that the order in which runs end does not matter.
+        // The hashes are added, so that the order in which the runs end does not matter.
         let part = mix(report.seed ^ mix(report.trace_hash ^ mix(memory.trace_hash ^ mix(onc.trace_hash))));
         self.trace_hash = self.trace_hash.wrapping_add(part);
         self.shared_memory.add(&memory.tally);

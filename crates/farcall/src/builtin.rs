@@ -1,4 +1,5 @@
-//! The procedures that every export has besides those of its interface: its health and its description.
+//! The procedures that every export has in addition to those of its interface. They return its health and its
+//! description.
 //!
 //! Their numbers are ones that no interface can have. They do not slow the interface's procedures down,
 //! because a number is looked up here only if the interface does not have it.
@@ -32,8 +33,9 @@ pub(crate) static DESCRIBE: Procedure = Procedure {
     deadline: None,
 };
 
-/// Returns whether a procedure of this number belongs to an interface. The server's own threads execute all
-/// others, even if the export has an executor. The executor executes one-way calls, too.
+/// Returns whether a procedure with this number belongs to an interface. If the export has an executor, the
+/// executor executes these procedures, and batches of one-way calls. The server's own threads execute all
+/// other procedures.
 fn is_of_interface(procedure: u32) -> bool {
     (HEALTH.number + 1..DESCRIBE.number).contains(&procedure) || procedure == BATCH.number
 }
@@ -73,7 +75,7 @@ pub struct Description {
     pub wire: Vec<u32>,
 }
 
-/// Executes a call of a procedure whose number is not the interface's.
+/// Executes a call of a procedure that is not one of the interface's.
 pub(crate) fn dispatch(
     number: u32,
     described: Option<&'static Interface>,

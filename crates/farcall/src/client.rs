@@ -1,17 +1,18 @@
-//! The client's end of calls over UDP. One socket calls all servers; a waiting thread receives from it.
+//! The client's end of calls over UDP. One socket calls all servers, and one of the threads that wait for
+//! replies receives from it, for all of them.
 //!
 //! ```text
 //! call             a call whose thread waits for it;  request: what is called
 //! brief            the fast path for a short call while no other thread uses the endpoint
 //! started          a started call, for which no thread waits
-//! exchanges        what passes inside a started call;  news: what its caller is to learn of that
+//! exchanges        the signals and streams of a started call;  news: what its caller is to learn of them
 //! gathered         a thread that waits for the first of several started calls
 //! bind             asks servers for an export;  bind_answers: their answers
-//! service          the thread that receives and sends while no caller does
+//! service          the thread that receives and sends while no caller waits
 //! drive            receives: passes datagrams to conversations, outcomes to callers, acts on timers
 //! caller           what a thread keeps from one call to the next
-//! own_call         the call of the receiving thread itself, and how each end reaches its caller
-//! peer             a server endpoint and the conversation with it;  owners: who waits for what in it
+//! own_call         the call of the receiving thread itself, and the delivery of outcomes to callers
+//! peer             a server and the conversation with it;  owners: the waiter for each call
 //! waiter           a thread that waits;  result_slot: where outcomes stay until they are fetched
 //! awake            whether polling pays
 //! ```
@@ -82,11 +83,11 @@ pub(crate) struct Endpoint {
     /// The peers that have queued calls. `left` counts how often a peer was added.
     unsent: Mutex<Vec<Arc<Peer>>>,
     left: AtomicU64,
-    /// Whether any thread has led since the service thread last looked.
+    /// Whether any thread has led, which means received for all, since the service thread last looked.
     led: AtomicBool,
     /// The number of tasks that wait for started calls or for answers to binds.
     ///
-    /// SeqCst, here and in `busy`: a thread writes one of them and then summons the service thread. The
+    /// SeqCst, here and in `busy`. A thread writes `tasks` or `busy` and then summons the service thread. The
     /// service thread announces that it rests and then reads both (`FlushSignal::rest`). At least one of the
     /// two threads sees what the other wrote.
     tasks: AtomicUsize,
@@ -98,7 +99,7 @@ pub(crate) struct Endpoint {
 struct Peers {
     by_address: HashMap<SocketAddr, Arc<Peer>>,
     by_id: HashMap<u64, Arc<Peer>, BuildHasherDefault<Random>>,
-    /// The number of peers at which unused ones are removed next.
+    /// When there are this many peers, unused ones are removed.
     sweep_at: usize,
 }
 
@@ -148,15 +149,15 @@ impl Endpoint {
         let peer = Arc::new(Peer::new(Conversation::new(config, id), address));
         peers.by_address.insert(address, peer.clone());
         peers.by_id.insert(id, peer.clone());
-        // The socket is connected only to a single server on this machine. The machine's address for other
-        // hosts may change, and a connected socket would keep the old one.
+        // The socket is connected only if it calls a single server, on this machine. The machine's address
+        // towards other hosts may change, and a connected socket would keep the old address.
         let alone = peers.by_id.len() == 1 && address.ip().is_loopback();
         self.socket.connect(alone.then_some(address));
         peer
     }
 
-    /// Returns an error in a forked child of the process that made the endpoint: the socket belongs to the
-    /// parent.
+    /// Returns an error in a forked child of the process that made the endpoint, because the socket belongs
+    /// to the parent.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<(), CallFailed> {
         if self.generation == fork::generation() { Ok(()) } else { Err(CallFailed::forked()) }
@@ -188,7 +189,7 @@ impl Peers {
         if self.by_id.len() < self.sweep_at.max(64) {
             return;
         }
-        // The two maps hold one reference each.
+        // Each of the two maps holds one reference.
         self.by_address.retain(|_, peer| Arc::strong_count(peer) > 2);
         let kept = &self.by_address;
         self.by_id.retain(|_, peer| kept.contains_key(&peer.address));
@@ -224,8 +225,8 @@ pub(crate) fn may_wait(env: &Arc<dyn Env>) -> Result<(), CallFailed> {
     caller::Caller::take_to_wait(env).map(caller::Caller::keep)
 }
 
-/// Has this thread count as being in a call for ever, because it receives for others: a waker that it runs must
-/// not wait for a call.
+/// Marks this thread as being in a call for ever, because it receives for other threads. A waker that it runs
+/// then gets an error if it tries to wait for a call.
 pub(crate) fn never_waits() {
     caller::Caller::never_waits();
 }

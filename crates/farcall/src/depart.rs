@@ -11,13 +11,13 @@ use crate::env::Socket;
 pub(crate) struct Departing {
     pub(crate) to: SocketAddr,
     pub(crate) len: usize,
-    /// Bytes that belong into the datagram but were not copied into it.
+    /// Bytes that belong into the datagram but were not copied into it, and their position.
     pub(crate) insert: Option<Insert>,
     /// Whether another datagram may be ready.
     pub(crate) more: bool,
 }
 
-/// Datagrams longer than this are sent one by one, because writing the next one takes as long as sending.
+/// Datagrams longer than this are sent one by one, because to write the next one takes as long as to send.
 const MAX_BATCHED_DATAGRAM_BYTES: usize = 8 << 10;
 
 /// Datagrams are sent once this many bytes have been written.
@@ -29,7 +29,7 @@ pub(crate) const ROOM: usize = SEND_AT_BYTES + farcall_proto::MAX_DATAGRAM;
 
 /// Sends the datagrams that `write` writes into `out`, a buffer of [`ROOM`] bytes. Ends when `write` writes
 /// nothing, or says that no other datagram is ready. `failed` gets the error of each send that the system
-/// refuses; those datagrams are lost, like any other.
+/// refuses; those datagrams are lost, as any may be in a network.
 pub(crate) fn depart(
     socket: &dyn Socket,
     out: &mut [u8],
@@ -73,7 +73,7 @@ pub(crate) fn depart(
     send(to, &out[start..end], each, None);
 }
 
-/// Sends a datagram. Its bytes that were not copied into it are inserted at their place.
+/// Sends a datagram together with the bytes that belong into it but were not copied.
 pub(crate) fn send_around(
     socket: &dyn Socket,
     to: SocketAddr,

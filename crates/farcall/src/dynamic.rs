@@ -1,4 +1,5 @@
-//! Calls without the source of an interface, by the exporter's own description of it, as tools make them.
+//! Calls that are made without the source of an interface, from the exporter's own description of it. Tools
+//! make such calls.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -45,7 +46,7 @@ pub use crate::builtin::{Description, Health};
 /// # }
 /// ```
 ///
-/// The items of a stream and the arguments and answers of a signal are encoded, too:
+/// The items of a stream are encoded too, and so are the arguments and answers of a signal:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -96,8 +97,8 @@ impl Dynamic {
         Ok(Dynamic { binding, description })
     }
 
-    /// Makes a `Dynamic` of a binding and a description from another source, for example an `.x` file. This is
-    /// for servers that do not describe themselves.
+    /// Makes a `Dynamic` from a binding, and a description that comes from elsewhere, for example from an
+    /// `.x` file. This is for servers that do not describe themselves.
     pub fn described(binding: Binding, interface: Interface) -> Dynamic {
         Dynamic { binding, description: Description { interface, farcall: String::new(), wire: Vec::new() } }
     }
@@ -136,7 +137,8 @@ impl Dynamic {
     /// Calls a procedure with encoded arguments, and returns its encoded result.
     ///
     /// # Errors
-    /// Those of any call. `Declared` holds the encoded exception. A procedure with streams is not called.
+    /// Those of any call. `Declared` holds the encoded exception. The call fails without running if the
+    /// procedure has streams.
     pub fn call(&self, procedure: &idl::Procedure, arguments: &[u8]) -> crate::Result<Vec<u8>, Vec<u8>> {
         if procedure.has_streams() {
             return Err(wrong_call("an argument or the result is a stream").into());
@@ -145,8 +147,8 @@ impl Dynamic {
         plain(self.binding.call::<Encoded, Encoded>(&called, &|e| e.opaque(arguments)))
     }
 
-    /// Calls a procedure of which one argument is a stream, and returns its encoded result. In the place of
-    /// the stream the encoded arguments have [`STREAM`].
+    /// Calls a procedure that has one stream, which is an argument, and returns its encoded result. In the
+    /// place of the stream the encoded arguments have [`STREAM`].
     ///
     /// # Errors
     /// Those of any call. `Declared` holds the encoded exception. Another procedure is not called.
@@ -192,14 +194,14 @@ impl Dynamic {
     }
 }
 
-/// What stands for a stream among encoded arguments: the number of its exchange.
+/// The bytes that stand for a stream among encoded arguments: the number of the stream's exchange.
 pub const STREAM: [u8; 4] = [0, 0, 0, 1];
 
 fn plain(outcome: crate::Result<Encoded, Encoded>) -> crate::Result<Vec<u8>, Vec<u8>> {
     outcome.map(|Encoded(result)| result).map_err(|why| why.map_declared(|Encoded(exception)| exception))
 }
 
-/// Returns the failure of a call by a method that is not for such procedures.
+/// Returns the failure of a call by a method that does not fit the procedure.
 fn wrong_call(why: &'static str) -> CallFailed {
     CallFailed::new(Kind::Local, Ran::No).because(why)
 }
@@ -259,8 +261,8 @@ pub struct Instances {
 }
 
 impl Instances {
-    /// Asks one instance for its description, and binds to all instances of the name. Calls to an instance
-    /// whose procedures have other types fail.
+    /// Asks one instance for its description, and binds to all instances of the name. A call to an instance
+    /// whose procedures have other types fails.
     ///
     /// # Errors
     /// When no server exports the name, none answers, or the exporter does not describe itself.
@@ -301,7 +303,7 @@ fn stub_procedure(interface: &Interface, procedure: &idl::Procedure) -> Procedur
         name: "the procedure",
         idempotent: procedure.idempotent,
         blocking: procedure.blocking,
-        // Only servers use this.
+        // Only servers use this field.
         uncancelled: false,
         exchanges: interface.has_exchanges(procedure),
         deadline: procedure.deadline_ms.map(Duration::from_millis),
@@ -311,8 +313,8 @@ fn stub_procedure(interface: &Interface, procedure: &idl::Procedure) -> Procedur
 /// Asks an exporter what it exports.
 ///
 /// # Errors
-/// When no server exports the name, none answers, or the exporter does not describe itself. The last is
-/// [`Kind::NoSuchProcedure`].
+/// When no server exports the name, none answers, or the exporter does not describe itself. The error is
+/// [`Kind::NoSuchProcedure`] if the exporter does not describe itself.
 pub fn describe(runtime: &Runtime, name: &str) -> crate::Result<Description> {
     runtime.binding(name, Cow::Owned(Interface::new("")))?.call(&DESCRIBE, &|_| Ok(()))
 }

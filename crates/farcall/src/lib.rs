@@ -39,7 +39,7 @@
 
 #![forbid(unsafe_code)]
 
-// Code that our own macros generate can name `::farcall` in this crate too.
+// Code that farcall's macros generate refers to `::farcall`. With this line it works in this crate too.
 extern crate self as farcall;
 
 mod builtin;
@@ -49,7 +49,7 @@ pub mod dynamic;
 pub mod memory;
 mod receive_buffers;
 mod runtime;
-// Only shared memory uses some items of it.
+// Some items of the module are used only by shared memory.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]
 mod server;
 #[cfg_attr(not(target_os = "linux"), path = "shm/none.rs")]

@@ -19,16 +19,16 @@
 //!
 //! `cargo run --example memory` runs a whole program, exporter and importer.
 //!
-//! **Words.** A word is eight bytes at an offset that is a multiple of eight: a number in little-endian order.
-//! Every process, on any machine, reads and writes it as a whole. An access of several words takes them one by
-//! one in ascending order. Loads acquire and stores release: a load that sees a store also sees all that was
-//! written before that store. So a later word of one access is never older than the writes that an earlier
-//! word of it made visible. An access of several words is not atomic. [`Memory`] gives no references into a
-//! segment, because other processes change it at any time.
+//! **Words.** A word is eight bytes at an offset that is a multiple of eight: a number in little-endian
+//! order. Every process, on any machine, reads and writes it as a whole. An access of several words takes
+//! them one by one in ascending order. Loads acquire and stores release: a load that sees a store also sees
+//! all that was written before that store. So if an earlier word of one access shows that some writes were
+//! done, a later word of the same access shows them too. An access of several words is not atomic. [`Memory`]
+//! gives no references into a segment, because other processes change it at any time.
 //!
 //! **Writes** of one importer take effect in the order in which the importer made them. [`Memory::write`] may
 //! return before the bytes are in the segment, although the present carriers return only afterwards.
-//! [`Remote::post`] returns before. Only [`Memory::flush`] reports that all writes are done, or that one was
+//! [`Remote::post`] returns earlier. Only [`Memory::flush`] reports that all writes are done, or that one was
 //! refused.
 //!
 //! **A refusal** is a [`Refused`], the declared exception of every access. If an access *fails*,
@@ -61,7 +61,8 @@ pub mod clerk {
     //!
     //! [`Runtime::export_segment`](crate::Runtime::export_segment) and
     //! [`Runtime::import_segment`](crate::Runtime::import_segment) go through the machine's clerk. The first
-    //! process on a machine that exports or imports a segment starts it, if [`Clerk::start`] has not.
+    //! process on a machine that exports or imports a segment starts the clerk, unless [`Clerk::start`] has
+    //! started it.
     #[doc(hidden)]
     pub use farcall_memory::clerk::fuzz_record;
     pub use farcall_memory::clerk::{Clerk, Entry, Fault, MAX_NAME, Settings};
@@ -110,8 +111,8 @@ impl Runtime {
         names::import_segment_at(self, name, hint)
     }
 
-    /// Imports a segment, and looks its name up again even if this machine's clerk knows it already. This is
-    /// for a program that has learnt from a failed access that the clerk's entry is out of date.
+    /// Imports a segment, and looks its name up again even if this machine's clerk knows it already. Use it
+    /// in a program that has learnt from a failed access that the clerk's entry is out of date.
     ///
     /// # Errors
     /// When no process exports the name, or no clerk or exporter answers.

@@ -1,11 +1,12 @@
-//! Shares receive buffers between the receiving thread and the calls and results in them, to avoid copies.
+//! Shares receive buffers between the receiving thread and the calls and results that were received in them,
+//! to avoid copies.
 
 use std::sync::Arc;
 
 /// A receive buffer, shared with the calls and results that it contains.
 pub(crate) type SharedBuffer = Arc<Box<[u8]>>;
 
-/// The size of a receive buffer in bytes: more than one system call receives.
+/// The size of a receive buffer in bytes. One system call receives fewer bytes.
 const BUFFER_BYTES: usize = 64 << 10;
 /// The fewest received bytes for which the buffer is shared. Fewer bytes are copied.
 const MIN_SHARED_BYTES: usize = 8 << 10;

@@ -91,7 +91,7 @@ pub(crate) struct Inner {
     calls: Interceptors,
     /// The interceptors of calls that this runtime serves.
     serving: Interceptors,
-    /// The process in which the runtime was made.
+    /// Identifies the process in which the runtime was made, so that a forked process is noticed.
     generation: u64,
     /// Tasks that bind, and make calls again.
     tasks: Tasks,
@@ -297,8 +297,8 @@ impl Runtime {
     }
 
     /// Exports an interface whose calls are taken from a queue, in whatever order the program chooses. A call
-    /// may be answered later, by another thread, or passed on to another server. As many calls wait as
-    /// workers and queue together allow; further ones are refused as overloaded.
+    /// may be answered later, by another thread, or passed on to another server. The limits on workers and on
+    /// the queue, added up, bound how many calls wait; further calls are refused as overloaded.
     ///
     /// ```no_run
     /// # #[farcall::interface]
@@ -382,12 +382,12 @@ impl Runtime {
         Ok(group::import_each::<T>(self, names)?)
     }
 
-    /// Binds to a server that exports a name, by a description of its interface, which may be partial.
+    /// Binds to a server that exports a name. `interface` describes the interface, perhaps only in part.
     pub(crate) fn binding(&self, name: &str, interface: Cow<'static, Interface>) -> crate::Result<Binding> {
         Ok(import::binding(self, bind::parse(name)?, interface, None)?)
     }
 
-    /// Returns the exporters of a name, by a description of their interface, which may be partial.
+    /// Returns the exporters of a name. `interface` describes their interface, perhaps only in part.
     pub(crate) fn roster(
         &self,
         name: &str,
@@ -401,10 +401,11 @@ impl Runtime {
         &self.0.registry
     }
 
-    /// Refuses every new call from now on, as draining, `Ran::No`. Waits at most `time` until the calls that
-    /// have begun are finished, and returns whether they are. After that the runtime cannot serve calls
-    /// again. A result that is a stream, and has no items to send, ends as
-    /// [`Kind::Draining`](crate::Kind::Draining), so that a watch holds nothing up.
+    /// Refuses every new call from now on: the call fails as draining, and has not run. Waits at most `time`
+    /// until the calls that have begun are finished, and returns whether they are. After that the runtime
+    /// cannot serve calls again. If the result of a call is a stream, and the stream has no items to send, it
+    /// ends as [`Kind::Draining`](crate::Kind::Draining), so that a client that watches something does not
+    /// hold up the drain.
     pub fn drain(&self, time: Duration) -> bool {
         let server = self.0.lock().server.clone();
         server.is_none_or(|server| server.drain(time))
@@ -481,7 +482,7 @@ impl Inner {
         let address = self.settings.address;
         if !address.ip().is_loopback() && !self.settings.open {
             let why = format!(
-                "{address} can be reached from other machines: to let them call needs the builder's `open()`, or FARCALL_OPEN=1"
+                "{address} can be reached from other machines: to let them call, use the builder's `open()` or FARCALL_OPEN=1"
             );
             return Err(CallFailed::new(Kind::NotPermitted, Ran::No).because(why));
         }
@@ -515,8 +516,8 @@ impl Inner {
         state.watcher.clone()
     }
 
-    /// Returns the protocol's settings for callers. They are the defaults, except that the probes that must
-    /// go unanswered fit into the patience.
+    /// Returns the protocol's settings for callers. They are the defaults, except that a server is given up
+    /// after unanswered probes within the patience.
     fn client_config(&self) -> ClientConfig {
         let (patience, default) = (self.settings.patience, ClientConfig::default());
         let longest =
@@ -561,14 +562,14 @@ impl Drop for Inner {
     }
 }
 
-/// Says on standard error why this server offers no calls through shared memory, and returns the message. A
-/// name that another process has taken gets a message of its own, because callers meet that process, which
-/// cannot prove to be this server.
+/// Says on standard error why this server offers no calls through shared memory, and returns the message. If
+/// another process has taken the name, the message says so: callers then reach that process, which cannot
+/// prove that it is this server.
 #[cold]
 fn say_no_host(address: SocketAddr, why: &std::io::Error) -> String {
     let why = match why.kind() {
         std::io::ErrorKind::AddrInUse => {
-            "its name for that is taken by another socket of this user".to_owned()
+            "another socket of this user has taken the name that it needs for them".to_owned()
         }
         _ => why.to_string(),
     };

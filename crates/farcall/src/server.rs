@@ -7,9 +7,9 @@
 //! queue            calls that wait for a worker, fairly;  payer: the host or user whose share a call uses
 //! exported         one exported interface;  executor: the thread or executor that runs its calls
 //! parts            long bytes of a result, which are sent without a copy
-//! task             calls executed as futures;  finish: turns a procedure's outcome into the protocol's words
+//! task             calls executed as futures;  finish: turns a procedure's outcome into the protocol's form
 //! watched          interceptors around an executor
-//! exchanges        what passes inside a call
+//! exchanges        the signals and streams of a call
 //! accesses         reads and writes of memory, which the receiving thread executes itself
 //! external         calls that did not come by the socket;  reply_to: where their outcomes go
 //! counter_segment  the server's counters as a memory segment
@@ -18,16 +18,17 @@
 //!
 //! **Which worker receives.** `farcall_core::workers` decides. While calls are rare, or not quick, two
 //! workers wait in the socket: the kernel wakes one, which executes the call, and the other still receives.
-//! While quick calls come fast, one worker receives and executes them itself. No thread receives meanwhile, so
-//! the watchdog looks after this worker. Two receivers need no watchdog, but a plain ping-pong then
+//! While quick calls come fast, one worker receives and executes them itself. No thread receives meanwhile,
+//! so the watchdog looks after this worker. Two receivers need no watchdog, but a plain ping-pong then
 //! alternates between them, which costs 3 % of its time; the watchdog's looks cost more than rare calls do.
 //! So the rate of calls decides. A server whose receiver spins always has one receiver.
 //!
-//! **Which calls wait.** When the limit of workers is reached, calls wait in a queue that is bounded and
-//! fair. When no thread can be added, calls wait for one, at most for [`Limits::queue_time`].
+//! **Which calls wait.** When the limit of workers is reached, or no thread can be added, calls wait in a
+//! queue that is bounded and fair, at most for [`Limits::queue_time`].
 //!
-//! A worker executes quick calls that came together one after another, and sends their results in batches.
-//! These calls wait in a batch that every worker sees, so a stuck worker holds up none of them.
+//! Quick calls that came together are executed by one worker, one after another, which sends their results in
+//! batches. The calls that wait for this are in a batch that every worker sees, so a stuck worker holds up
+//! none of them.
 
 mod accesses;
 mod call;
@@ -118,7 +119,7 @@ pub(crate) struct Server {
     /// The time of the watchdog's last look, in nanoseconds; 0 while the watchdog does not watch.
     looked: AtomicU64,
     stopped: AtomicBool,
-    /// Whether [`Core::cancelled`] is not empty.
+    /// Whether [`Core::cancelled`] has any calls.
     any_cancelled: AtomicBool,
     /// Tells running procedures when their callers have given their calls up.
     notices: Notices,
@@ -140,7 +141,7 @@ struct Core {
     pool: Pool,
     /// `None` if the counters are not exported.
     counter_segment: Option<CounterSegment>,
-    /// The calls whose procedures have asked for their exchanges.
+    /// The calls whose procedures use exchanges (signals or streams).
     exchanging: Exchanging,
     /// Calls that still execute although their callers have given them up.
     cancelled: HashSet<CallKey>,
@@ -158,7 +159,7 @@ const QUEUE_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The thread that is to execute waiting calls.
 enum Assignee {
-    /// A worker to be woken or started for them.
+    /// A worker to be woken or started for these calls.
     Worker(Replacement),
     /// The worker that receives, because no other thread may run.
     Receiver,
@@ -233,8 +234,8 @@ impl Core {
         !self.queue.holds(Caller::Conversation(key.conversation)) && self.protocol.may_execute(key, usual)
     }
 
-    /// Lets held calls wait for a worker, if their clients have fetched enough results. Returns whether there
-    /// are any.
+    /// Moves calls that were held because of their long results to the queue for a worker, if their clients
+    /// have fetched enough results. Returns whether there were any.
     fn admit(&mut self) -> bool {
         let mut any = false;
         while let Some(conversation) = self.protocol.next_with_room() {
@@ -327,8 +328,8 @@ impl Server {
         &self.threads
     }
 
-    /// Returns the answer to `question` that only this incarnation can give to the holder of one of its
-    /// tickets.
+    /// Returns the answer to `question` with which this server proves to the holder of one of its tickets
+    /// that it is this incarnation of the server.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(crate) fn prove(&self, holder: &farcall_proto::Holder, question: &[u8]) -> [u8; 16] {
         self.lock().protocol.prove(holder, question)
@@ -434,8 +435,8 @@ impl Server {
         }
     }
 
-    /// Returns whether any executing call was given up. While this holds, the outcome of each call is looked
-    /// up in [`Core::cancelled`] before it leaves.
+    /// Returns whether any executing call was given up. While this is so, each call is looked up in
+    /// [`Core::cancelled`] before its outcome is sent.
     #[inline]
     pub(crate) fn any_cancelled(&self) -> bool {
         self.any_cancelled.load(Ordering::Relaxed)
@@ -473,7 +474,8 @@ impl Server {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Sends every datagram that is ready. A datagram that the system refuses is lost, like any other.
+    /// Sends every datagram that is ready. A datagram that the system refuses is lost, as it may be in a
+    /// network.
     fn flush(&self, out: &mut [u8]) {
         let mut alarm = false;
         let write = |out: &mut [u8]| {

@@ -1,5 +1,5 @@
-//! The driver for calls between two processes of one machine: they go through memory that both map, instead
-//! of datagrams.
+//! Calls between two processes of one machine that go through memory which both processes map, instead of
+//! datagrams.
 //!
 //! ```text
 //! link       the caller's end of a connection;  call: a call whose thread waits for it;
@@ -17,8 +17,8 @@
 //! ```
 //!
 //! `farcall-shm` defines the layout of the memory, and `docs/shared-memory.md` gives the rules. A call
-//! through shared memory means the same as over UDP, and the same code executes it (`server/`). Binding
-//! always goes by UDP.
+//! through shared memory has the same meaning as a call over UDP, and the same code executes it (`server/`).
+//! Binding always goes by UDP.
 
 mod budget;
 mod bulk;
@@ -41,8 +41,8 @@ mod started;
 mod watch;
 
 mod sync {
-    //! The synchronisation types of `handover` and `service`. `tests/awaited.rs` replaces this module by
-    //! loom's types.
+    //! The synchronisation types that `handover` and `service` use. `tests/awaited.rs` replaces this module
+    //! by loom's types.
     pub(super) use std::sync::atomic::{AtomicBool, Ordering};
     pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -73,7 +73,8 @@ fn brisk(spin: Duration) -> Duration {
 /// Polls `is_there` for about `most`. Returns whether it became true.
 #[inline]
 fn spin(env: &dyn Env, most: Duration, mut is_there: impl FnMut() -> bool) -> bool {
-    /// Polls between two readings of the clock: one reading costs as much as several polls.
+    /// The number of polls between two readings of the clock, because one reading costs as much as several
+    /// polls.
     const POLLS_PER_CLOCK_READING: u32 = 128;
     if most.is_zero() {
         return is_there();

@@ -43,12 +43,12 @@ pub struct Histogram([u64; BUCKETS]);
 impl Histogram {
     /// Returns the number of durations recorded.
     pub fn count(&self) -> u64 {
-        // Counts read from a peer's memory may be any numbers.
+        // Counts that were read from a peer's memory may be any numbers, so the sum must not overflow.
         self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Returns the bound below which this part of the durations lies: `quantile(0.99)` is the 99th percentile.
-    /// It is a power of two in nanoseconds, or zero if nothing was recorded.
+    /// Returns the duration below which this part of the durations lies: `quantile(0.99)` is the 99th
+    /// percentile. The result is a power of two in nanoseconds, or zero if nothing was recorded.
     pub fn quantile(&self, part: f64) -> Duration {
         let wanted = (self.count() as f64 * part).ceil() as u64;
         let mut seen = 0;
@@ -103,16 +103,16 @@ impl Counters {
 pub struct Stats {
     /// The present exports.
     pub exports: Vec<Export>,
-    /// The counters of the server's packet protocol, if the runtime ever exported an interface. They leave out
-    /// calls through shared memory, which the counters of the exports' procedures include.
+    /// The counters of the server's packet protocol, if the runtime ever exported an interface. They do not
+    /// include calls through shared memory; the counters of the exports' procedures do.
     pub server: Option<farcall_proto::server::Stats>,
     /// The servers that the runtime calls.
     pub peers: Vec<Peer>,
     /// The servers that the runtime calls through shared memory.
     pub links: Vec<Link>,
     /// Why calls to or from this runtime go by UDP although the settings allow shared memory: another process
-    /// has taken the name at which callers would meet the server, or the system refused a resource. This is
-    /// the latest reason.
+    /// has taken the name of the server's socket for such connections, or the system refused a resource. If
+    /// there were several reasons, this is the latest.
     pub no_shared_memory: Option<String>,
 }
 
@@ -142,7 +142,7 @@ pub struct Serving {
     pub protocol: farcall_proto::server::Stats,
     /// The exports.
     pub exports: Vec<Export>,
-    /// The number of further exports, for which the segment had no room.
+    /// The number of further exports, which are left out because the segment of counters had no room.
     pub untold: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Replays the operation mix of table 1a with each structure, on a directory of real files made for it.
+//! Replays the mix of operations of table 1a (Thekkath et al. 1994) with each structure, the ways in which a
+//! clerk can work, on a directory of real files that is made for it.
 //!
 //! `cargo run --release -p farcall-file-service --example structures -- [OPERATIONS] [SEED] [mapped]`
 //!

@@ -1,4 +1,4 @@
-//! The layout of the server's segment, and the entries that it holds.
+//! The layout of the server's memory segment, and the entries that the segment holds.
 //!
 //! ```text
 //! counter            how many letters the server has answered: a null ping reads it
@@ -23,7 +23,7 @@ use crate::{BLOCK, Found, Handle, Names, Shape};
 /// The most clerks of a server.
 pub(crate) const CLERKS: u32 = 64;
 
-/// The offset of the counter of letters.
+/// The offset of the counter of letters, which are requests that clerks write into the segment.
 pub(crate) const COUNTER: u64 = 0;
 
 /// The offset of the number that identifies the server.
@@ -76,8 +76,8 @@ impl Areas {
         Areas::at(MAILBOXES.end, shape, 0)
     }
 
-    /// Returns tables of this shape from `base` on. Each value has room for `more` bytes more than at a
-    /// server.
+    /// Returns tables of this shape from `base` on. Each value has room for `more` bytes more than in a
+    /// server's tables.
     pub(crate) fn at(base: u64, shape: &Shape, more: usize) -> Areas {
         let statistics = Table::new(base, 1, more + 64);
         let attributes = Table::new(statistics.end(), shape.attributes, more + 64);

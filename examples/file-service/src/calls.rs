@@ -1,4 +1,5 @@
-//! A clerk that calls the server: the structure RPC, and over Hybrid-1 the structure HY.
+//! A clerk that calls the server. The calls go by farcall (the structure RPC), or by writes into memory,
+//! Hybrid-1 (the structure HY).
 
 use std::sync::Arc;
 

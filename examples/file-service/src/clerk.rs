@@ -1,4 +1,5 @@
-//! Clerks: the client's side of the service, in one of the structures.
+//! Clerks, the client's side of the service: a clerk serves the programs of one machine. There are several
+//! kinds of clerks, called structures.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,8 +23,7 @@ use crate::{Addresses, Files, MoreFiles, MoreFilesClient, Shape, Tally};
 /// How a clerk executes its clients' requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Structure {
-    /// The clerk reads the server's memory. It transfers control to the server only for entries that are not
-    /// there.
+    /// The clerk reads the server's memory. It asks the server only for entries that are not there.
     Dx,
     /// The clerk reads the server's memory and keeps copies. Before it uses a copy, it checks in the server's
     /// memory whether the copy is current.
@@ -52,14 +52,14 @@ impl Structure {
 
 /// A clerk of a server.
 pub struct Clerk {
-    /// The interface that its clients call: see [`client`](crate::client).
+    /// The interface that the clerk's clients call: see [`client`](crate::client).
     pub files: Arc<dyn Files>,
-    /// The counts of its accesses and calls.
+    /// The counts of the clerk's accesses and calls.
     pub tally: Arc<Tally>,
 }
 
 impl Clerk {
-    /// Starts a clerk in this process. The server may be on any machine that this one can reach.
+    /// Starts a clerk in this process. The server may be on any machine that this machine can reach.
     ///
     /// # Errors
     /// When the server does not answer, or has too many clerks.

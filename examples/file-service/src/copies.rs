@@ -1,4 +1,5 @@
-//! A clerk's copies of entries, each used only while the server's entry is unchanged.
+//! The copies that a clerk keeps of entries in the server's memory. Each copy is used only while the server's
+//! entry is unchanged.
 //!
 //! A copy is kept with the place and the version of its entry. One read of that entry's two version words
 //! shows whether the entry is unchanged, because versions never repeat. A copy saves the transfer of the
@@ -12,7 +13,8 @@ use crate::areas::Areas;
 use crate::imported::Imported;
 use crate::table::{Entry, Hints, Key, Look, Table};
 
-/// A clerk's tables. They are those of the server with [`ORIGIN_BYTES`] more in front of each value.
+/// A clerk's tables. They are like those of the server, but with [`ORIGIN_BYTES`] more in front of each
+/// value.
 pub(crate) struct Copies {
     areas: Areas,
     memory: Segment,

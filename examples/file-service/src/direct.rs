@@ -1,5 +1,5 @@
-//! A clerk of the structure DX: it reads the server's memory, and asks the server only for entries that are
-//! not there.
+//! A clerk (a process that serves the programs of one machine) of the structure DX: it reads the server's
+//! memory, and asks the server only for entries that are not there.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,12 +17,13 @@ use crate::paths::check_name;
 use crate::table::{Entry, Hints, Key, Look};
 use crate::{BLOCK, Files, Found, Handle, Names};
 
-/// Reads the server's tables. Asks the server by Hybrid-1 to add missing entries.
+/// Reads the server's tables. To have missing entries added, asks the server by writing a request into its
+/// memory (Hybrid-1).
 pub(crate) struct Direct {
     pub(crate) server: Arc<Imported>,
     pub(crate) areas: Areas,
     pub(crate) hints: Hints,
-    /// Copies of entries that it has read, if it keeps any.
+    /// Copies of the entries that the clerk has read, if it keeps copies.
     pub(crate) copies: Option<Copies>,
     pub(crate) missing: ByCalls,
 }
@@ -62,7 +63,7 @@ impl Direct {
         if entry.as_ref().is_some_and(|entry| entry.length > guess) {
             entry = self.look(which, key, 0..which(&self.areas).room())?;
         }
-        // A value that cannot be decoded counts as missing, and the server is asked.
+        // A value that cannot be decoded counts as missing, so the server is asked.
         Ok(entry.and_then(|entry| xdr::from_slice(&entry.bytes).ok()))
     }
 
@@ -84,8 +85,8 @@ impl Direct {
         let Look::Found(entry) = blocks.look(memory, key, 0..0, &self.hints)? else {
             return Ok(false);
         };
-        // If an earlier write is not in the file yet, this write waits: the earlier one may fail, and must
-        // not be mixed with this one.
+        // If an earlier write is not in the file yet, this write goes by the server, because the earlier one
+        // may fail, and the two must not be mixed.
         let pending = !entry.version.is_multiple_of(2);
         if pending || !entry.writable || at + bytes.len() > entry.length {
             return Ok(false);
@@ -143,7 +144,7 @@ impl Files for Direct {
         let Some((bytes, of_block)) = self.read_block(file, block, first)? else {
             return self.missing.read(file, offset, length as u32);
         };
-        // A block that is not full is the file's last one.
+        // A block that is not full is the last block of the file.
         if rest == 0 || of_block < BLOCK {
             return Ok(Contents(bytes));
         }

@@ -1,12 +1,13 @@
-//! The interface that clients call: NFS's operations on handles (table 1a), the same for every structure.
+//! The interface that clients call: NFS's operations on handles (table 1a of Thekkath et al. 1994). It is the
+//! same for every structure, the ways in which a clerk can work.
 
 use std::sync::Arc;
 
 use farcall::{Result, Xdr};
 use farcall_file_access::{Attributes, Contents, FileError, FileKind, Statistics};
 
-/// The bytes of one block of a file. It is also the most that one [`Files::read`] returns or [`Files::write`]
-/// takes.
+/// The bytes of one block of a file. No [`Files::read`] returns more bytes, and no [`Files::write`] takes
+/// more.
 pub const BLOCK: usize = 8192;
 
 /// The files of one server.
@@ -35,11 +36,11 @@ pub trait Files {
     fn read(&self, file: Handle, offset: u64, length: u32) -> Result<Contents, FileError>;
 
     /// Returns the names in a directory after `after`, in ascending order. The number of names depends on the
-    /// structure; it is at least one if there is one.
+    /// structure. If there are names after `after`, returns at least one.
     fn read_directory(&self, directory: Handle, after: &str) -> Result<Names, FileError>;
 
-    /// Writes at most [`BLOCK`] bytes into a file. The file grows if they reach beyond its end. Every clerk
-    /// of the same structure sees the bytes at once, and everybody else after [`Files::commit`].
+    /// Writes at most [`BLOCK`] bytes into a file. The file grows if the bytes reach beyond its end. Every
+    /// clerk of the same structure sees the bytes at once; all others see them after [`Files::commit`].
     fn write(&self, file: Handle, offset: u64, bytes: &[u8]) -> Result<(), FileError>;
 
     /// Returns how full the file system is, as of this service's last write.

@@ -1,5 +1,6 @@
-//! Hybrid-1 (section 5.1) as a carrier of calls. The request is one write with notice into the server's
-//! memory. The answer is one write into the caller's memory, where the caller waits for a word to change.
+//! Carries calls by writes into memory, as the scheme Hybrid-1 does (Thekkath et al. 1994, section 5.1). The
+//! request is one write with notice into the server's memory. The answer is one write into the caller's
+//! memory, where the caller waits for a word to change.
 //!
 //! The stubs of any interface work over it. The server serves the interfaces that clerks need ([`Object`]).
 
@@ -15,7 +16,7 @@ use crate::areas::COUNTER;
 use crate::imported::Imported;
 use crate::letter::Mailbox;
 
-/// The object of a call.
+/// The object whose procedure a call calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Object {
     /// The directory.
@@ -70,13 +71,14 @@ impl Post {
             // The server may have missed the letter. It recognises a repeated letter by its number.
             self.server.with(|memory| memory.flush().and_then(|()| memory.load(COUNTER)))?;
         }
-        // The server considers this clerk dead, and has given its mailbox to another one.
+        // The server considers this clerk dead, and has given its mailbox to another clerk.
         Err(CallFailed::new(Kind::Forgotten, Ran::Maybe)
             .because("the server is there but does not answer")
             .into())
     }
 
-    /// Waits for the answer with this number, for as long as the patience lasts. Returns whether it has come.
+    /// Waits for the answer with this number, for as long as the patience lasts. Returns whether the answer
+    /// has come.
     fn has_come(&self, number: u64) -> farcall::Result<bool> {
         let begin = Instant::now();
         for looked in 0_u64.. {

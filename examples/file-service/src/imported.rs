@@ -1,4 +1,4 @@
-//! The server's memory, which is imported again when the server has exported it again.
+//! The imported memory of the server. It is imported again when the server has exported it again.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -25,8 +25,8 @@ impl Imported {
 
     /// Calls `access` with the segment, and again from the beginning if the generation has changed meanwhile.
     ///
-    /// A server that takes a token away from a clerk exports the segment again: that clerk must not continue
-    /// its operation.
+    /// When a server takes a token (the right to change an entry) away from a clerk, it exports the segment
+    /// again. That clerk must not continue its operation.
     pub(crate) fn with<T>(&self, access: impl Fn(&dyn Memory) -> memory::Result<T>) -> Result<T> {
         for _ in 0..MAX_ATTEMPTS {
             let now = self.now.read().unwrap_or_else(PoisonError::into_inner);
@@ -36,7 +36,7 @@ impl Imported {
                 Ok(value) => return Ok(value),
                 Err(Error::Declared(Refused::Stale)) => self.renew()?,
                 Err(Error::Declared(other)) => return Err(refused(other).into()),
-                // The memory was taken away during a write. Nobody reads what was written there.
+                // The memory was taken away during a write. No process reads what was written there.
                 Err(Error::CallFailed(why)) if why.kind() == Kind::NotExported => self.renew()?,
                 Err(Error::CallFailed(why)) => return Err(why.into()),
             }

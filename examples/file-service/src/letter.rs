@@ -1,4 +1,5 @@
-//! Letters: messages that one side writes into the other side's memory. The other side reads them whole.
+//! Letters: messages that one side, a clerk or the server, writes into the other side's memory. The other
+//! side never reads half of a letter.
 //!
 //! ```text
 //! mailbox   … · bytes · length · number
@@ -12,7 +13,7 @@ use farcall::memory::{Memory, Result};
 /// The bytes of a letter's length and number.
 const TAIL_BYTES: u64 = 16;
 
-/// The place of one letter in a segment.
+/// The position of one letter in a segment of memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mailbox {
     base: u64,

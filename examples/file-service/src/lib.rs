@@ -10,22 +10,22 @@
 //! | HY | Hybrid-1: the clerk writes its request into the server's memory, with notice. The server writes the answer into the clerk's memory, where the clerk waits for a word to change. |
 //! | RPC | Ordinary calls: the plain [`FileAccess`](farcall_file_access::FileAccess), and [`MoreFiles`] for the operations that it does not offer. |
 //!
-//! All three execute the same procedures at the server. HY is another carrier for the same stubs' calls
-//! (`hybrid`), and DX asks for missing entries by it.
+//! All three execute the same procedures at the server. HY carries the calls of the same stubs in another way
+//! (`hybrid`), which DX also uses to ask for missing entries.
 //!
 //! **Coherence.** All clerks read the server's memory. There each entry has two version words, so that one
 //! read shows whether the entry is whole (`table`). A clerk with copies ([`Structure::DxCopies`]) reads only
 //! these words, and uses its copy if they have not changed. One of the words is the token: only the process
 //! that has swapped it may change the entry. A clerk writes into a block in the server's memory by taking the
 //! token, writing, and returning the token with notice. From then on other clerks read the new bytes, and the
-//! server writes them to the file ([`Files::commit`] waits for that, as NFS's does). The server itself
+//! server writes them to the file ([`Files::commit`] waits for that, as NFS's COMMIT does). The server itself
 //! executes all other writes, such as one that extends a file, and takes the tokens of the entries that it
 //! changes. A clerk that dies with a token blocks the entry for at most 20 ms: then the server exports its
 //! segment again, so that no later write of that clerk arrives, and fills the entry from the file
 //! (`server::keep`). Changes that other programs make in the directory are seen after [`Server::refresh`].
 //!
-//! **Trust** is as in section 3.5. Clerks and server are one service, and have all rights to one another's
-//! segments. Clients only call.
+//! **Trust** is as in section 3.5 of the paper. Clerks and server are one service, and have all rights to one
+//! another's segments. Clients only call.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

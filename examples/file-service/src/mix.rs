@@ -1,4 +1,5 @@
-//! The operation mix of table 1a, scaled to any number of operations, and its replay against any clerk.
+//! The mix of file operations that Thekkath et al. 1994 report in table 1a, scaled to any number of
+//! operations, and its replay against any clerk.
 
 use std::path::Path;
 use std::{fmt, fs, io};
@@ -28,8 +29,8 @@ pub enum Operation {
     Statistics,
     /// Write File Data: an existing block of 8 KiB, or the whole file if it is shorter.
     Write,
-    /// Other: operations of which no structure keeps anything. They are replayed as commits, which the server
-    /// must always execute.
+    /// Other: operations whose results are in no table of the server's memory. They are replayed as commits,
+    /// which the server must always execute.
     Other,
 }
 
@@ -47,7 +48,7 @@ impl Operation {
         (Operation::Other, 109_986),
     ];
 
-    /// The sum of the table.
+    /// The sum of the table's counts.
     pub const TOTAL: u64 = 28_860_744;
 
     /// Returns the operation's name in the table.
@@ -86,7 +87,7 @@ impl Mix {
         let exact = |count: u64| u128::from(count) * u128::from(operations);
         let mut left =
             Operation::TABLE.map(|(_, count)| (exact(count) / u128::from(Operation::TOTAL)) as u64);
-        // Operations lost by rounding are added to the rows that have lost most.
+        // Rounding leaves out some operations. These are added to the rows that have lost most.
         let mut by_loss: Vec<usize> = (0..left.len()).collect();
         by_loss.sort_by_key(|row| {
             std::cmp::Reverse(exact(Operation::TABLE[*row].1) % u128::from(Operation::TOTAL))
@@ -159,7 +160,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Requests everything once, so that the server keeps all entries for which it has room.
+    /// Requests everything once, so that the server's memory gets all entries for which it has room.
     ///
     /// # Errors
     /// The clerk's error.
@@ -220,9 +221,9 @@ fn choose_block(tree: &Tree, rng: &mut Rng) -> std::result::Result<(Handle, u64,
 pub struct Row {
     /// The operation.
     pub operation: Operation,
-    /// How often it was executed.
+    /// How often the operation was executed.
     pub times: u64,
-    /// The clerk's accesses and calls for it.
+    /// The clerk's accesses and calls for the operation.
     pub counts: Counts,
 }
 
@@ -250,7 +251,7 @@ pub fn replay(
     Ok(rows.to_vec())
 }
 
-/// Creates a tree of real files in an empty directory: mostly small ones, in directories of about thirty
+/// Creates a tree of real files in an empty directory: mostly small files, in directories of about thirty
 /// names.
 ///
 /// # Errors

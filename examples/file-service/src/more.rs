@@ -6,7 +6,7 @@ use farcall_file_access::{Attributes, FileError, Statistics};
 
 use crate::Found;
 
-/// The rest of what a file service needs.
+/// The procedures that a file service needs in addition to `FileAccess`.
 #[farcall::interface]
 pub trait MoreFiles {
     /// Does nothing.
@@ -29,12 +29,12 @@ pub trait MoreFiles {
     #[idempotent]
     fn statistics(&self) -> Result<Statistics, FileError>;
 
-    /// Writes the changes that clerks have made in the server's memory to a file. Fails if one of them could
-    /// not be written.
+    /// Writes to a file the changes that clerks have made to its blocks in the server's memory. Fails if a
+    /// change could not be written.
     fn commit(&self, path: &str) -> Result<(), FileError>;
 
     /// Admits a new clerk, whose segment for answers can be imported under this name. `reads` says whether
-    /// the clerk reads the server's memory, which has no entries before the first clerk that does.
+    /// the clerk reads the server's memory. The memory has no entries before the first clerk that reads it.
     #[blocking]
     fn attach(&self, answers: &str, reads: bool) -> Result<Attached, FileError>;
 }

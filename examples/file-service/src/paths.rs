@@ -14,7 +14,7 @@ pub(crate) struct Paths {
     known: RwLock<HashMap<Handle, Known>>,
 }
 
-/// A file.
+/// A file that was looked up.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) path: Arc<str>,
@@ -40,7 +40,7 @@ impl Paths {
 
     /// Returns a file that was looked up before and is not a symbolic link.
     pub(crate) fn file(&self, handle: Handle) -> Result<Known, FileError> {
-        // The server would follow a link in the path.
+        // Links are refused, because the server would follow a link in the path.
         self.of(handle)
             .and_then(|known| if known.kind == FileKind::Link { Err(FileError::NotAFile) } else { Ok(known) })
     }
@@ -58,7 +58,7 @@ impl Paths {
         known.insert(found.handle, Known { path: path.into(), kind: found.kind });
     }
 
-    /// Notes the handle of a name in a directory unless it is known.
+    /// Notes the handle of a name in a directory, unless the handle is known already.
     pub(crate) fn learn_if_new(&self, directory: Handle, name: &str, found: Found) -> Result<(), FileError> {
         if !self.known.read().unwrap_or_else(PoisonError::into_inner).contains_key(&found.handle) {
             self.learn(&self.directory(directory)?, name, found);

@@ -1,4 +1,5 @@
-//! The server: a directory, the memory that clerks read, and the thread that answers letters.
+//! The server: a directory, the memory that clerks read, and the thread that answers letters. A clerk serves
+//! the programs of one machine; a letter is a request that a clerk writes into the server's memory.
 
 mod keep;
 mod serve;
@@ -22,8 +23,8 @@ use serve::{Clerk, Procedures};
 
 /// Serves the files below a directory, until it is dropped.
 ///
-/// Clerks have all rights to its memory: clerks and server are one service, and trust one another (section
-/// 3.2).
+/// Clerks have all rights to the server's memory, because clerks and server are one service, and trust one
+/// another (Thekkath et al. 1994, section 3.2).
 #[derive(Debug)]
 pub struct Server {
     core: Arc<Core>,
@@ -35,11 +36,11 @@ pub struct Server {
 /// The names under which the parts of a server can be imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// The name of its [`FileAccess`].
+    /// The name of the server's [`FileAccess`].
     pub files: String,
-    /// The name of its [`MoreFiles`].
+    /// The name of the server's [`MoreFiles`].
     pub more: String,
-    /// The name of its segment.
+    /// The name of the server's segment.
     pub memory: String,
 }
 
@@ -51,12 +52,13 @@ struct Core {
     segment: Segment,
     areas: Areas,
     shape: Shape,
-    /// How long a clerk may hold a token before it is taken away.
+    /// How long a clerk may hold a token, the right to change an entry, before the server takes the token
+    /// away.
     patience: Duration,
     /// Locked by a thread that changes an entry or writes a file.
     state: Mutex<State>,
     clerks: Mutex<Vec<Arc<Clerk>>>,
-    /// Whether there has been a clerk that reads the memory. Before that, a write only writes the file.
+    /// Whether there has been a clerk that reads the memory. Before that, a write changes only the file.
     is_read: AtomicBool,
     /// The number of clerks that were admitted.
     admitted: AtomicU64,
@@ -69,7 +71,7 @@ struct State {
     paths: HashMap<Handle, String>,
     /// Errors of clerks' writes to a file, which the next commit of that file reports.
     failed: HashMap<Handle, String>,
-    /// A counter that selects which of several entries is replaced.
+    /// A counter that selects which entry is replaced when all places of a key are used.
     turn: u64,
 }
 
@@ -144,8 +146,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.core.stopping.store(true, Ordering::SeqCst);
-        // The thread waits for notices of importers' writes. So this process imports its own segment and
-        // writes to wake the thread.
+        // The thread waits for notices of importers' writes. So, to wake it, this process imports its own
+        // segment and writes there.
         let woken = self
             .runtime
             .import_segment(&self.core.segment.url())
@@ -162,8 +164,7 @@ impl Core {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers letters, and writes the blocks that clerks have written to their files, until the server
-    /// stops.
+    /// Answers letters, and copies the blocks that clerks have changed to the files, until the server stops.
     fn run(self: &Arc<Core>) {
         loop {
             let notice = self.segment.notice();

@@ -1,4 +1,5 @@
-//! Open-addressed hash tables in a segment. One read of an entry shows whether it is whole.
+//! Open-addressed hash tables in a segment of shared memory. One read of an entry shows whether the entry is
+//! whole.
 //!
 //! ```text
 //! entry  end · key key key · length · value … · begin     each part is a word, except the value
@@ -9,9 +10,9 @@
 //! writer writes the entry, and `end` last. A reader reads the words in ascending order, `end` first and
 //! `begin` last, so `begin` shows whether a change was under way. Versions of an entry never repeat.
 //!
-//! The server writes even versions. A clerk writes odd ones, which the file does not have yet. Only the
-//! server changes an odd version to an even one, so it can restore an entry from the file if a clerk has died
-//! while it wrote.
+//! The server writes even versions. A clerk (a process that caches files for its machine) writes odd ones:
+//! their values are not in the file yet. Only the server changes an odd version to an even one, so it can
+//! restore an entry from the file if a clerk has died while it wrote.
 //!
 //! A key is in one of [`WINDOW`] places, beginning with its own place. An entry is replaced but never
 //! emptied, so a place that was never used ends the search.
@@ -38,7 +39,7 @@ const HEADER: usize = 5 * WORD;
 /// The bit of the length word that says that clerks may write the value.
 const WRITABLE: u64 = 1 << 63;
 
-/// The place and the shape of a table.
+/// The position of a table in its segment, and the sizes of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table {
     base: u64,
@@ -69,7 +70,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Returns the entry with only this part of its bytes. The entry must have all bytes.
+    /// Returns the entry with only this part of its bytes. The entry must have all bytes of its value.
     pub(crate) fn part(mut self, part: Range<usize>) -> Entry {
         let end = part.end.min(self.bytes.len());
         self.bytes = self.bytes.slice(part.start.min(end)..end);
@@ -102,8 +103,8 @@ impl Table {
         self.room
     }
 
-    /// Looks up the value of a key, or a part of the value. Takes one read if the key is in its own place or
-    /// in the place of the hint.
+    /// Looks up the value of a key, or a part of the value. Reads the segment once if the key is in its own
+    /// place or in the place that `hints` names.
     pub(crate) fn look(
         &self,
         memory: &dyn Memory,
@@ -184,7 +185,8 @@ impl Table {
     }
 
     /// Returns the place of a key. If the table does not have the key, returns a place that was never used.
-    /// If there is none, returns a place that `turn` selects, whose entry is to be replaced.
+    /// If all of the key's places are used, returns the one that `turn` selects, whose entry is to be
+    /// replaced.
     pub(crate) fn spot(&self, memory: &dyn Memory, key: Key, turn: u64) -> Result<u64> {
         if let Some(place) = self.place(memory, key)? {
             return Ok(place);

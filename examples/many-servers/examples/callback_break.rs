@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = Arc::new(Server::new(Duration::from_millis(300)));
     let _export = Runtime::builder().build()?.export::<dyn Files>("Files/server", server.clone())?;
 
-    // Each client has a runtime of its own, as on a machine of its own.
+    // Each client has its own runtime, as it would have on its own machine.
     let mut clients = Vec::new();
     for name in ["Copies/amber", "Copies/beech", "Copies/cedar", "Copies/dove"] {
         let client = || Workstation::new(farcall::import::<dyn Files>("Files/server")?, name);

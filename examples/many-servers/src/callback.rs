@@ -1,10 +1,11 @@
-//! A file server that promises to notify each client that has a copy of a file when the file changes:
-//! Andrew's callbacks.
+//! A file server that promises to notify each client that has a copy of a file when the file changes. This is
+//! how callbacks work in the Andrew File System.
 //!
-//! (Howard et al. 1988, section 3.2; Satyanarayanan and Siegel wrote MultiRPC for this call.) Copies are read
-//! without a call. If a client does not answer, the first writer waits for the patience once, and the server
-//! then forgets the client. Such a client may be alive but cut off from the server, and then reads an old
-//! version. Andrew bounds that time by asking the server now and then; here, [`Workstation::forget`] does so.
+//! (Howard et al. 1988, section 3.2. Satyanarayanan and Siegel wrote MultiRPC to make these notifications.)
+//! Copies are read without a call. If a client does not answer, the first writer waits for it, once, for the
+//! server's patience, and the server then forgets the client. Such a client may be alive but cut off from the
+//! server, and then reads an old version. In Andrew, clients bound that time by asking the server now and
+//! then. Here they do it by [`Workstation::forget`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,8 +30,8 @@ pub trait Files {
 /// The copies of a client.
 #[farcall::interface]
 pub trait Copies {
-    /// Tells the client that its copies of a file that are older than this version are stale. No promise
-    /// holds for them.
+    /// Tells the client that its copies of a file that are older than this version are stale, and that the
+    /// server's promise for them has ended.
     #[idempotent]
     fn break_callback(&self, path: &str, version: u64) -> farcall::Result<()>;
 }
@@ -128,7 +129,8 @@ pub struct Workstation {
 struct Kept(Mutex<BTreeMap<String, (u64, Option<Bytes>)>>);
 
 impl Workstation {
-    /// Returns a client of a server. The server calls it under a name of its own, `Copies/…`.
+    /// Returns a client of a server. It exports its copies under the name `Copies/…`, by which the server
+    /// calls it.
     ///
     /// # Errors
     /// Those of [`farcall::export`].

@@ -1,9 +1,11 @@
-//! Files that several servers keep, read and written by majorities: one linearizable register for each path.
+//! Files that several servers keep. Each read and each write needs the answers of a majority of the servers.
+//! Each path is a linearizable register: a read returns the last write.
 //!
 //! The algorithm is that of Attiya, Bar-Noy and Dolev (1995), with several writers as in Lynch and Shvartsman
 //! (1997). Any two majorities have a member in common, so a reader that asks a majority learns the newest
 //! version that was written to a majority. The reader writes that version back, so that no later reader gets
-//! an older one. Servers only keep the newest version that has reached them, and know nothing of one another.
+//! an older one. Each server only keeps the newest version that has reached it. The servers know nothing of
+//! one another.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -34,7 +36,7 @@ pub struct Versioned {
     pub contents: Bytes,
 }
 
-/// The number of a version. Versions have a total order: for equal counts, the writers decide.
+/// The number of a version. Versions have a total order: first by their counts, then by their writers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, farcall::Xdr)]
 pub struct Version {
     /// One more than the count that the writer had seen.
@@ -43,7 +45,8 @@ pub struct Version {
     pub writer: u64,
 }
 
-/// A server that keeps its files in memory. After a crash it must not return without them.
+/// A server that keeps its files in memory. It must not be started again after a crash, because it has lost
+/// its files.
 #[derive(Debug, Default)]
 pub struct Memory(Mutex<BTreeMap<String, Versioned>>);
 
@@ -77,9 +80,10 @@ pub struct Files {
 /// How many replicas must answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Quorums {
-    /// The number for a query for the newest version.
+    /// The number of replicas that must answer a query for the newest version.
     pub read: usize,
-    /// The number for a write of a version. Any [`read`](Quorums::read) replicas must include one of these.
+    /// The number of replicas that must acknowledge a write of a version. It must be so great that any
+    /// [`read`](Quorums::read) replicas include one of these.
     pub write: usize,
 }
 
@@ -140,15 +144,16 @@ impl Files {
             .unwrap_or_default())
     }
 
-    /// Returns a count that is greater than `seen` and than all counts that this writer has used. Its earlier
-    /// writes may not have reached the replicas that answered, and no version may be used twice.
+    /// Returns a count that is greater than `seen` and than all counts that this writer has used. `seen`
+    /// alone is not enough, because the writer's earlier writes may not have reached the replicas that
+    /// answered, and no version may be used twice.
     fn count_above(&self, seen: u64) -> u64 {
         let mut last = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         *last = seen.max(*last).saturating_add(1);
         *last
     }
 
-    /// Writes a version to a quorum. The calls of the other replicas go on, so that they receive the version
+    /// Writes a version to a quorum. The calls of the other replicas go on, so that these receive the version
     /// too.
     fn spread(&self, path: &str, file: Versioned) -> Result<(), Short> {
         self.replicas.multi().write(path, file).within(self.patience).quorum(self.quorums.write).map(drop)

@@ -51,7 +51,8 @@ pub fn attributes(stat: &Statx) -> Fattr3 {
     }
 }
 
-/// Returns the attributes that a client compares with those that it has cached.
+/// Returns the few attributes that a client compares with its cached ones to see whether the file has changed
+/// (`wcc_attr`).
 pub fn before(stat: &Statx) -> WccAttr {
     let Fattr3 { size, mtime, ctime, .. } = attributes(stat);
     WccAttr { size, mtime, ctime }
@@ -123,7 +124,7 @@ pub fn reason(why: Errno) -> Nfsstat3 {
     }
 }
 
-/// Returns a number that differs from those of earlier runs of the server.
+/// Returns a number that differs from the numbers of earlier runs of the server.
 pub fn run() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_nanos() as u64 ^ u64::from(std::process::id()) << 32

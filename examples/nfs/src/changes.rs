@@ -1,5 +1,5 @@
-//! Notes which files are being changed, to tell whether a change was the only one between the attributes
-//! before it and after it.
+//! Notes which files are being changed. This shows whether a change was the only one between the reading of a
+//! file's attributes before and after it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,9 +13,9 @@ pub struct Changes(Mutex<HashMap<Key, Changing>>);
 /// The changes of one file.
 #[derive(Debug, Default)]
 struct Changing {
-    /// How many are under way.
+    /// How many changes are under way.
     now: usize,
-    /// How many have begun since there was none.
+    /// How many changes have begun since no change was under way.
     since: usize,
 }
 

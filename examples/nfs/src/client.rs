@@ -13,11 +13,12 @@ use crate::protocol::nfs::*;
 
 /// The most bytes of one read or write, unless the server wants fewer.
 const MAX_TRANSFER_BYTES: u32 = 1 << 20;
-/// The most bytes of one read or write over UDP, which must fit a datagram. Servers state one limit for both
-/// networks.
+/// The most bytes of one read or write over UDP, which must fit a datagram. This needs a limit of its own
+/// because servers state one limit for TCP and UDP.
 const MAX_DATAGRAM_BYTES: u32 = 32 << 10;
 
-/// The most names of a directory that are listed: a server might claim for ever that there are more.
+/// The most names of a directory that are listed. They are bounded because a server might claim for ever that
+/// there are more.
 const MAX_NAMES: usize = 1 << 22;
 /// The most bytes of all listed names of a directory.
 const MAX_NAME_BYTES: usize = 256 << 20;
@@ -49,9 +50,9 @@ pub enum Failure {
 type Result<T> = std::result::Result<T, Failure>;
 
 impl Mounted {
-    /// Mounts the longest directory on the way to `path` that a server exports. Returns it with the rest of
-    /// the path. `mount` and `nfs` are the addresses of the server's MOUNT and NFS: `tcp://HOST:PORT`, or a
-    /// host whose port mapper is asked.
+    /// Mounts the longest directory on the way to `path` that a server exports. Returns that directory with
+    /// the rest of the path. `mount` and `nfs` are the addresses of the server's MOUNT and NFS programs:
+    /// `tcp://HOST:PORT`, or a host, whose port mapper is asked.
     ///
     /// # Errors
     /// If there is no such server, or it exports no such directory.
@@ -65,7 +66,7 @@ impl Mounted {
         };
         let names = exports.iter().filter_map(|export| std::str::from_utf8(&export.ex_dir).ok());
         let name = names.map(|name| name.trim_end_matches('/')).filter(fits).max_by_key(|name| name.len());
-        // Some servers mount what they do not list.
+        // Some servers mount directories that they do not list.
         let (name, rest) = name.map_or((path, ""), |name| path.split_at(name.len()));
         let mounted = mounts.mountproc3_mnt(&if name.is_empty() { "/" } else { name }.into())?.into_ok()?;
         let nfs = builder.find(nfs, <dyn NfsV3>::PROGRAM, <dyn NfsV3>::VERSION)?;
@@ -126,7 +127,7 @@ impl Mounted {
         loop {
             let args = Read3args { file: file.clone(), offset, count: self.read };
             let part = self.nfs.nfsproc3_read(&args)?.into_ok()?;
-            // No data before the end, or more than was requested.
+            // The server sent no data before the end of the file, or more than was requested.
             if part.data.is_empty() && !part.eof || part.data.len() > self.read as usize {
                 return Err(Failure::Stuck);
             }
@@ -139,7 +140,7 @@ impl Mounted {
     }
 
     /// Creates the file at a path, or truncates it, and fills it with all of `from`. Returns its length in
-    /// bytes. When it returns, they are on the server's disk.
+    /// bytes. By then the content is on the server's disk.
     pub fn write(&self, path: &str, from: &mut dyn Read) -> Result<u64> {
         let (directory, name) = path.trim_end_matches('/').rsplit_once('/').unwrap_or(("", path));
         let r#where = Diropargs3 { dir: self.find(directory)?, name: name.into() };
@@ -162,8 +163,8 @@ impl Mounted {
         }
     }
 
-    /// Sends all of `from`, and has it committed. Returns its length, and whether the server was not
-    /// restarted meanwhile.
+    /// Sends all of `from`, and makes the server commit it to disk. Returns its length, and true if the
+    /// server was not restarted meanwhile.
     fn fill(&self, file: &NfsFh3, from: &mut dyn Read) -> Result<(u64, bool)> {
         let (mut offset, mut verifier, mut same) = (0, None, true);
         let mut buffer = vec![0; self.write as usize];

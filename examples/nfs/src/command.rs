@@ -105,7 +105,8 @@ fn serve(directory: PathBuf, address: SocketAddr, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Mounts the directory that a URL names. Returns it with the rest of the path.
+/// Mounts the exported directory that the path of a URL begins with. Returns that directory and the rest of
+/// the path.
 fn mount(url: &str) -> Result<(Mounted, &str)> {
     let rest = url.strip_prefix("nfs://").ok_or("a URL begins with nfs://")?;
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -137,8 +138,8 @@ fn escaped(name: &[u8]) -> String {
     shown
 }
 
-/// Returns whether a character changes the order in which later characters are shown (Unicode's bidirectional
-/// controls).
+/// Returns whether a character changes the order in which later characters are shown (one of Unicode's
+/// bidirectional controls).
 fn is_direction(letter: char) -> bool {
     matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

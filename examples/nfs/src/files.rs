@@ -4,7 +4,7 @@
 //! followed. (Clients follow links, RFC 1813 section 2.4.) Every operation walks the path again, so a file
 //! that was moved out is gone at once, even if it is open. All operations run as the server's user. A file
 //! that is created, renamed, removed or changed is on the disk when the operation returns (RFC 1813 section
-//! 4.7); written data is if the client asks for it.
+//! 4.7); written data is on the disk only if the client asks for that.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -96,8 +96,8 @@ impl Files {
         self.places.root()
     }
 
-    /// Returns how often the disk has failed to store written data, perhaps also uncommitted data of other
-    /// clients.
+    /// Returns how often the disk has failed to store written data. A failure may have lost uncommitted data
+    /// of any client.
     pub fn losses(&self) -> u64 {
         self.losses.load(Ordering::SeqCst)
     }
@@ -225,8 +225,8 @@ impl Files {
         self.sync(open)
     }
 
-    /// Sets a file's length. A file that was not open for writing is closed afterwards, because nobody could
-    /// execute it while it is open for writing.
+    /// Sets a file's length. A file that was not open for writing before is closed afterwards, because a file
+    /// cannot be executed while it is open for writing.
     fn set_size(&self, file: Key, size: u64) -> Result<()> {
         let size = i64::try_from(size).map_err(|_| Errno::FBIG)?;
         let is_written = self.opened.get(file, true).is_some();
@@ -302,7 +302,7 @@ impl Files {
     }
 
     /// Returns the file that was just created in a directory, and waits until it is on the disk. Returns
-    /// `None` if another file has its name by now, or none.
+    /// `None` if its name by now belongs to another file, or to none.
     fn made(
         &self,
         here: &OwnedFd,
@@ -353,7 +353,8 @@ impl Files {
         let ((look, stat), here) = (self.walk(file)?, self.directory(directory)?);
         let names = self.readable(&here)?;
         let content = if kind(&stat) == FileType::RegularFile { self.readable(&look)? } else { None };
-        // The path in /proc needs no privilege, unlike an empty path.
+        // The file is named by a path in /proc, because an empty path with a descriptor would need a
+        // privilege.
         rustix::fs::linkat(rustix::fs::CWD, self_path(&look), &here, plain(name)?, AtFlags::SYMLINK_FOLLOW)?;
         // Programs that replace a file safely link it to its final name, and then remove the first name.
         self.places.note(file, directory, name);
@@ -424,7 +425,8 @@ impl Files {
     }
 
     /// Opens the content of a regular file. Returns it with the file's attributes, and keeps it open for a
-    /// while. A file is not opened for writing to read it: nobody could execute it.
+    /// while. A file that is only read is not opened for writing, because no program could execute it
+    /// meanwhile.
     fn open_content(&self, file: Key, to_write: bool) -> Result<(Arc<OwnedFd>, Statx)> {
         // The file is examined first: opening a device may have an effect.
         let (look, stat) = self.walk(file)?;
@@ -442,8 +444,8 @@ impl Files {
         Ok((open, stat))
     }
 
-    /// Closes a file whose data is on the disk, because nobody could execute it while it is open for writing.
-    /// Keeps a file open that could not be opened for writing again.
+    /// Closes a file whose data is on the disk, because the file cannot be executed while it is open for
+    /// writing. Keeps a file open that could not be opened for writing again.
     fn settle(&self, file: Key) {
         if self.opened.get(file, true).is_some() && matches!(self.may(file, Access::WRITE_OK), Ok(true)) {
             self.opened.forget(file);
@@ -456,13 +458,13 @@ impl Files {
         match (self.opened.get(file, false), kind(stat)) {
             (Some(open), _) => Ok(Some(open)),
             (None, FileType::RegularFile | FileType::Directory) => Ok(self.readable(look)?.map(Arc::new)),
-            // Opening it may have an effect.
+            // Opening another kind of file, such as a device, may have an effect.
             _ => Ok(None),
         }
     }
 
-    /// Opens a file or directory to sync it later. Returns `None` where that is not permitted. It is opened
-    /// before the change: if no more files can be opened, nothing is changed.
+    /// Opens a file or directory to sync it later. Returns `None` where that is not permitted. The caller
+    /// opens it before the change, so that nothing is changed if no more files can be opened.
     fn readable(&self, look: &OwnedFd) -> Result<Option<OwnedFd>> {
         match self.room(|| rustix::fs::open(self_path(look), CONTENT | OFlags::RDONLY, Mode::empty())) {
             Err(Errno::ACCESS | Errno::PERM) => Ok(None),

@@ -27,7 +27,7 @@ impl Mounts {
         Mounts { files, name: name.trim_end_matches('/').as_bytes().into() }
     }
 
-    /// Returns the directory at a client's path: the exported one, or one below it.
+    /// Returns the directory at a client's path: the exported directory, or a directory below it.
     fn find(&self, path: &[u8]) -> std::result::Result<Key, Errno> {
         let below = path.strip_prefix(&*self.name).ok_or(Errno::NOENT)?;
         if !below.is_empty() && !below.starts_with(b"/") {
@@ -63,8 +63,8 @@ fn reason(why: Errno) -> Mountstat3 {
     }
 }
 
-/// The server keeps no list of mounts, which could only be a guess (appendix I, "the server does not use
-/// it").
+/// The server keeps no list of mounts, because the list could only be a guess (RFC 1813 appendix I, "the
+/// server does not use it").
 impl MountV3 for Mounts {
     fn mountproc3_mnt(&self, path: &Dirpath) -> Result<Mountres3> {
         Ok(match self.find(path) {

@@ -9,8 +9,8 @@ use crate::places::Key;
 /// The most files that are kept open.
 const MAX_OPEN: usize = 128;
 
-/// The files that are kept open, the one that was used last at the end. Whether a client may still reach a
-/// file is not known here.
+/// The files that are kept open, the one that was used last at the end. This does not check whether a client
+/// may still reach a file.
 #[derive(Debug, Default)]
 pub struct Opened(Mutex<VecDeque<Open>>);
 
@@ -18,12 +18,12 @@ pub struct Opened(Mutex<VecDeque<Open>>);
 struct Open {
     key: Key,
     file: Arc<OwnedFd>,
-    /// Whether the file was opened to be written, too.
+    /// Whether the file was opened for writing as well.
     to_write: bool,
 }
 
 impl Opened {
-    /// Returns the file if it is open, and open for writing if that is wanted.
+    /// Returns the file if it is open. If `to_write`, it must be open for writing.
     pub fn get(&self, file: Key, to_write: bool) -> Option<Arc<OwnedFd>> {
         let mut files = self.lock();
         let place = files.iter().position(|open| open.key == file && (open.to_write || !to_write))?;

@@ -1,16 +1,16 @@
 //! Finds the files of clients' handles, by the directory and the name under which each was last seen.
 //!
-//! A handle identifies a file by device, inode and time of birth (RFC 1813 section 2.3.3 leaves that to the
-//! server). The system opens no file by its inode without privilege, so the path to it is kept here. The path
-//! is only a hint: the caller checks that it leads to the file, and otherwise the handle is stale.
+//! A handle identifies a file by device, inode and time of birth (RFC 1813 section 2.3.3 leaves its content
+//! to the server). The system opens no file by its inode without privilege, so the path to it is kept here.
+//! The path is only a hint: the caller checks that it leads to the file, and otherwise the handle is stale.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Statx, makedev};
 
-/// The most files that are known. When there are more, the half that was used longest ago is forgotten. (A
-/// file takes about 100 bytes besides its name.)
+/// The most files that are known. When there are more, the half that was used longest ago is forgotten. (Each
+/// file takes about 100 bytes in addition to its name.)
 const MAX_FILES: usize = if cfg!(test) { 1 << 12 } else { 1 << 20 };
 /// The most directories between the root and a file.
 const MAX_DEPTH: usize = 256;
@@ -70,8 +70,8 @@ struct Known {
 struct Place {
     directory: Key,
     name: Box<[u8]>,
-    /// When it was last used. A directory is never older than a file in it: if it were forgotten first, the
-    /// file could not be found.
+    /// When the file or directory was last used. A directory is never older than a file in it: if the
+    /// directory were forgotten first, the file could not be found.
     age: u64,
 }
 
@@ -102,7 +102,8 @@ impl Places {
         }
     }
 
-    /// Returns the path from the root to the file: empty for the root, `None` if it is not known.
+    /// Returns the path from the root to the file, which is empty for the root. Returns `None` if the file is
+    /// not known.
     pub fn way(&self, file: Key) -> Option<Vec<u8>> {
         let mut known = self.lock();
         let chain = known.used(file, self.root)?;
@@ -131,7 +132,7 @@ impl Places {
 }
 
 impl Known {
-    /// Notes that a file is used, and the directories above it. Returns the file and these directories
+    /// Notes that a file, and the directories above it, are used. Returns the file and these directories
     /// without the root, or `None` if they do not lead to the root.
     fn used(&mut self, file: Key, root: Key) -> Option<Vec<Key>> {
         self.age += 1;

@@ -51,9 +51,10 @@ impl Export {
         self.files.stat(file.ok()?).ok().map(|stat| attributes(&stat))
     }
 
-    /// Changes a file by `act`, and returns the outcome with the attributes before and after it. The
-    /// attributes before it are left out if another client has changed the file meanwhile: a client that gets
-    /// both assumes that its change was the only one (RFC 1813 section 2.6, `wcc_data`).
+    /// Changes a file by `act`, and returns the outcome with the file's attributes before and after the
+    /// change. Leaves out the attributes before the change if another client has changed the file meanwhile,
+    /// because a client that gets both assumes that its change was the only one (RFC 1813 section 2.6,
+    /// `wcc_data`).
     fn around<T>(
         &self,
         handle: &NfsFh3,
@@ -110,7 +111,7 @@ impl NfsV3 for Export {
 
     fn nfsproc3_setattr(&self, args: &Setattr3args) -> Result<Setattr3res> {
         let (done, obj_wcc) = self.around(&args.object, |file, stat| {
-            // The guard allows the change only if nobody has changed the file meanwhile.
+            // The guard allows the change only if no client has changed the file meanwhile.
             if args.guard.is_some_and(|guard| guard != attributes(stat).ctime) {
                 return Ok(false);
             }
@@ -188,7 +189,7 @@ impl NfsV3 for Export {
 
     fn nfsproc3_write(&self, args: &Write3args) -> Result<Write3res> {
         let &Write3args { offset, count, stable, ref data, .. } = args;
-        // The verifier is read first: a loss from here on may be a loss of this write.
+        // The verifier is read before the write, because a loss from here on may be a loss of this write.
         let verf = self.verifier();
         let (done, file_wcc) = self.around(&args.file, |file, _| match data.len() == count as usize {
             true => self.files.write(file, offset, data, stable),
@@ -257,7 +258,8 @@ impl NfsV3 for Export {
             Mknoddata3::Nf3sock(wanted) => {
                 self.files.make_special(directory, name, FileType::Socket, mode(wanted, 0o644))
             }
-            // Clients may not create devices. For other types RFC 1813 section 3.3.11 allows BADTYPE or this.
+            // Clients may not create devices. For other types RFC 1813 section 3.3.11 allows this error, or
+            // BADTYPE.
             _ => Err(Errno::NOTSUP),
         });
         Ok(match made {
@@ -350,8 +352,8 @@ impl NfsV3 for Export {
         let listed = directory.and_then(|directory| {
             self.files.list(directory, args.cookie, |entry, find| {
                 let bytes = 24 + padded(&entry.name);
-                // `dircount` is a hint (RFC 1813 section 3.3.17). Without the first entry there is no
-                // progress.
+                // `dircount` is a hint (RFC 1813 section 3.3.17). The first entry is always returned, because
+                // otherwise the client would make no progress.
                 let Some(rest) = left
                     .checked_sub(bytes + PLUS_BYTES)
                     .filter(|_| entries.is_empty() || bytes <= names_left)
@@ -458,7 +460,7 @@ impl Export {
         once: &Createverf3,
     ) -> std::result::Result<Key, Errno> {
         let [a, b, c, d, e, f, g, h] = *once;
-        // Any bytes become times that every file system can store.
+        // The times are chosen so that every file system can store them, whatever the bytes are.
         let time =
             |bytes: [u8; 4]| Nfstime3 { seconds: u32::from_be_bytes(bytes) & 0x7fff_ffff, nseconds: 0 };
         let (first, second) = (time([a, b, c, d]), time([e, f, g, h]));

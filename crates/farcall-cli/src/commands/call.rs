@@ -31,11 +31,11 @@ use streams::{LINES, Prepared, Trouble, as_lists};
 ///
 /// If the result is a stream, each item is printed as a line of JSON. An argument that is a stream is an
 /// array, or "-" for the lines of standard input. If the server raises a signal in the call, --on answers it.
-/// Without --on the command asks on a terminal, and unwinds the call elsewhere.
+/// Without --on the command asks on the terminal; without a terminal it unwinds the call.
 ///
-/// A server of ONC RPC does not describe itself. Its address is followed by an .x file, or by the name of a protocol
-/// that needs none: nfs3, mount, rpcbind, vxi11. The address is tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, or a
-/// HOST, whose port mapper tells the port.
+/// A server of ONC RPC does not describe itself. So its address is followed by an .x file, or by the name of
+/// a protocol that needs no file: nfs3, mount, rpcbind, vxi11. The address is tcp://HOST:PORT,
+/// udp://HOST:PORT, unix:PATH, or a HOST, whose port mapper is asked for the port.
 #[derive(Debug, Args)]
 #[command(override_usage = "farcall call [OPTIONS] <NAME> <PROCEDURE> [JSON]
        farcall call [OPTIONS] <ADDRESS> <FILE.x> <PROCEDURE> [JSON]")]
@@ -48,8 +48,8 @@ pub struct Call {
     #[arg(value_name = "PROCEDURE", value_hint = ValueHint::FilePath)]
     procedure: String,
 
-    /// The arguments: an object with their names, an array, or the value of a single one; - reads them from
-    /// standard input. Opaque bytes are base64, {"hex": "…"}, {"text": "…"} or "@FILE"
+    /// The arguments: an object with their names, an array, or the value of a single argument; - reads them
+    /// from standard input. Opaque bytes are base64, {"hex": "…"}, {"text": "…"} or "@FILE"
     #[arg(value_name = "JSON", allow_negative_numbers = true, num_args = 0..=2)]
     arguments: Vec<String>,
 
@@ -152,7 +152,7 @@ struct Called<'a> {
 }
 
 impl Called<'_> {
-    /// Refuses what is not done with streams.
+    /// Refuses options that do not work with streams.
     fn check_streams(&self) -> Outcome {
         let Called { command, procedure, .. } = self;
         if command.batch && procedure.has_streams() {
@@ -369,7 +369,7 @@ pub fn encoded(
     encoded.map_err(|why| wrong(interface, procedure, &why))
 }
 
-/// Returns the failure for arguments that are not those of the procedure.
+/// Returns the failure for arguments that do not fit the procedure.
 fn wrong(interface: &Interface, procedure: &Procedure, why: &str) -> Failure {
     let example = values::example(interface, &as_lists(procedure));
     let example = example.map(|example| format!(", such as '{example}'"));

@@ -23,8 +23,8 @@ use crate::x_file::{self, Reading};
 
 /// Show an interface: its procedures, their types and their documentation
 ///
-/// The interface is that of an exporter, or those of an .x file. The output of --json can be kept, and compared later
-/// by `farcall check`.
+/// NAME is an exporter, which has one interface, or an .x file, which may have several. The output of --json
+/// can be kept, and compared later by `farcall check`.
 #[derive(Debug, Args)]
 pub struct Describe {
     /// The exporter; or an .x file; or nfs3, mount, rpcbind, vxi11, which need no file
@@ -46,8 +46,8 @@ impl Describe {
     }
 }
 
-/// Returns the output for an exporter. It has the interface twice: readable for people and scripts, and
-/// complete, in its encoded form, for `farcall check`.
+/// Returns the output for an exporter. The output has the interface twice: readable, for people and scripts,
+/// and encoded, for `farcall check`.
 fn as_json(description: &Description, model: &[u8]) -> Value {
     let mut all = interface_as_json(&description.interface, model);
     all["farcall"] = description.farcall.as_str().into();
@@ -96,7 +96,8 @@ fn types_as_text(types: &Types) -> String {
     types.definitions().iter().map(|definition| spelt(types, definition) + "\n\n").collect()
 }
 
-/// Writes a struct, a union or an enumeration as its source might read.
+/// Writes a struct or a union (an enumeration is a union without fields), much as a source file would declare
+/// it.
 fn spelt(types: &Types, definition: &Definition) -> String {
     let fields = |fields: &[Field], indent: &str| -> String {
         let line = |field: &Field| {
@@ -133,8 +134,8 @@ fn documented(docs: &str, indent: &str) -> String {
     docs.lines().map(|line| format!("{}\n", format!("{indent}/// {}", printable(line)).trim_end())).collect()
 }
 
-/// Returns the interface in a file, or of an exporter. If there is no such file and `of` is a valid name, the
-/// exporter is asked.
+/// Returns the interface in the file `of`, or of the exporter `of`: asks the exporter if there is no such
+/// file and `of` is a valid name.
 pub fn interface(of: &str) -> Outcome<Interface> {
     if Path::new(of).exists() || of.parse::<farcall::names::Name>().is_err() {
         return read(Path::new(of));

@@ -119,7 +119,7 @@ fn with(captured: &Captured<'_>, mut facts: Value) -> Value {
     facts
 }
 
-/// The most bytes of a line: the largest datagram, with space between its digits.
+/// The most bytes of a line. The digits of the largest datagram fit, with space between them.
 const MAX_LINE_BYTES: u64 = 1 << 18;
 
 /// Reads one datagram per line, in hexadecimal digits. Skips empty lines and lines that begin with #.

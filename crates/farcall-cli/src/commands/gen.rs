@@ -1,4 +1,4 @@
-//! `farcall gen`: Rust made of an `.x` file, and an `.x` file made of an interface.
+//! `farcall gen`: makes Rust from an `.x` file, or an `.x` file from an interface.
 
 use std::path::PathBuf;
 
@@ -12,11 +12,11 @@ use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::x_file::{self, Reading, as_json};
 
-/// Make Rust of an .x file (ONC RPC), or an .x file of an interface
+/// Make Rust from an .x file (ONC RPC), or an .x file from an interface
 ///
-/// The Rust has the file's constants and types, and an interface for each version of its programs. It is the Rust
-/// that `farcall::include_x!` makes. docs/x-names.md has the rules for names. With `--to x`, makes an .x file of an
-/// interface that was written in Rust, so that rpcgen can make C of it.
+/// The Rust has the file's constants and types, and an interface for each version of its programs. It is the
+/// Rust that `farcall::include_x!` makes. docs/x-names.md has the rules for names. With `--to x`, makes an .x
+/// file from an interface that was written in Rust, from which rpcgen can make C.
 #[derive(Debug, Args)]
 pub struct Gen {
     /// The .x file, or nfs3, mount, rpcbind, vxi11; for `--to x` also the name of an exporter, or a file that

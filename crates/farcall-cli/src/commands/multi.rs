@@ -29,8 +29,8 @@ pub struct Multi {
     /// The procedure
     procedure: String,
 
-    /// The arguments, the same for all members: an object with their names, an array, or the value of a single
-    /// one; - reads them from standard input
+    /// The arguments, the same for all members: an object with their names, an array, or the value of a
+    /// single argument; - reads them from standard input
     #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     arguments: String,
 
@@ -111,7 +111,7 @@ struct Table<'a> {
     procedure: &'a Procedure,
     width: usize,
     began: Instant,
-    /// The number of replies, beneath the lines, on a terminal only.
+    /// Shows the number of replies, beneath the lines, on a terminal only.
     bar: ProgressBar,
     members: usize,
     /// The number of results after which the command stops; `None` to wait for all replies.
@@ -192,7 +192,7 @@ impl Table<'_> {
                 _ => "was not waited for",
             };
             self.line(member, None, "abandoned", ran_word(*ran).into(), text)?;
-            // Members for which the command no longer waits are not late.
+            // If the command has stopped waiting, members that have not answered are not late.
             if !self.is_hopeless() {
                 self.fell_short(CallFailed::new(Kind::Deadline, *ran).into());
             }

@@ -19,8 +19,8 @@ use crate::x_file;
 
 /// Call an exporter several times, and show how long a call takes
 ///
-/// Makes one call after the other, of the procedure without arguments that every exporter has. For a server of ONC
-/// RPC, calls the null procedure of a program, which most programs have.
+/// Makes one call after the other. An exporter is called by a procedure without arguments that every exporter
+/// has. A server of ONC RPC is called by the null procedure of a program, which most programs have.
 #[derive(Debug, Args)]
 #[command(override_usage = "farcall ping [OPTIONS] <NAME>
        farcall ping [OPTIONS] <ADDRESS> <PROGRAM>")]
@@ -105,7 +105,7 @@ impl Ping {
         )
     }
 
-    /// Returns a program's number, and the selected version or its latest one.
+    /// Returns a program's number and version: the selected version, or the latest one.
     fn numbers(&self, program: &str, output: &Output) -> Outcome<(u32, u32)> {
         let hexadecimal = |digits| u32::from_str_radix(digits, 16).ok();
         let number = program.parse().ok().or_else(|| program.strip_prefix("0x").and_then(hexadecimal));

@@ -22,7 +22,7 @@ pub struct Serve {
     /// The directory to serve
     dir: PathBuf,
 
-    /// The name to export: a type, or a type and an instance
+    /// The name to export: TYPE or TYPE/INSTANCE
     #[arg(long, value_name = "NAME", default_value = "FileAccess")]
     name: String,
 
@@ -54,7 +54,7 @@ impl Serve {
             directory = directory.writable(self.quota.unwrap_or(u64::MAX));
         }
         let (interrupted, interruption) = mpsc::channel();
-        // The channel has no receiver only when the command is about to end.
+        // Sending fails only if the receiver is gone, and then the command is ending anyway.
         let handler = move || interrupted.send(()).unwrap_or_default();
         ctrlc::set_handler(handler).map_err(|why| Failure::new(why.to_string()))?;
 
@@ -73,7 +73,7 @@ impl Serve {
             || json!({ "serving": self.dir, "name": export.name(), "url": export.url(), "pid": std::process::id() }),
             || format!("serving {} as {} at {}", self.dir.display(), export.name(), export.url()),
         )?;
-        // An error would mean that the handler is gone, which never happens.
+        // Receiving fails only if the handler is dropped, which never happens.
         let _ = interruption.recv();
         match export.drain(MAX_DRAIN) {
             true => Ok(()),

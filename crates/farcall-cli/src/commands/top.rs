@@ -21,8 +21,9 @@ use crate::text::{count, counted, duration, printable, rounded, size, total};
 
 /// Show what servers do: their calls, how these ended and how long they ran, and how many threads are busy
 ///
-/// Reads the counters that every server keeps in its memory. So it works also while all threads of a server are
-/// stuck in procedures. Servers that start later are shown too; servers that end are shown as gone for a while.
+/// Reads the counters that every server keeps in its memory. So the command works even while all threads of a
+/// server are stuck in procedures. Servers that start later are shown too; servers that end are shown as gone
+/// for a while.
 #[derive(Debug, Args)]
 pub struct Top {
     /// The servers: an address (10.0.0.7:7000), a type, or a type and an instance [default: all servers of
@@ -48,7 +49,7 @@ struct Server {
     counters: Option<Counters>,
     /// The last reading, and its time.
     before: Option<(Serving, Instant)>,
-    /// The number of readings since it was last listed.
+    /// The number of readings since the server was last listed.
     gone: u32,
 }
 
@@ -59,10 +60,10 @@ impl Top {
         let mut servers = Servers::new();
         self.follow(&mut servers)?;
         if servers.is_empty() {
-            // Without this check the command would show nothing for ever.
+            // Without this check the command would run for ever and show nothing.
             return Err(self.nobody());
         }
-        // Reads use packets only: through shared memory, a server's threads would have to help.
+        // Reads use packets only, because to map the server's memory would need the help of its threads.
         let runtime = Runtime::builder().shared_memory(false).build()?;
         let clears = !self.once && !output.is_json() && stdout().is_terminal();
         loop {
@@ -163,7 +164,7 @@ impl Server {
             Some(counters) => counters.clone(),
             None => Counters::import(runtime, address)?,
         };
-        // A server that has been started again is another server.
+        // A server that has been started again has new counters, so they are imported again.
         self.counters = None;
         let (serving, now) = (counters.read()?, Instant::now());
         self.counters = Some(counters);

@@ -2,7 +2,7 @@
 //! sources.
 //!
 //! A [`Stream`] leads to one peer. It is a TCP connection, a connection of a Unix socket, or a connected UDP
-//! socket, whose reads and writes are one datagram each. A read may wait; a write never does. Reads and
+//! socket. Each read or write of a UDP socket is one datagram. A read may wait; a write never does. Reads and
 //! writes may be partial.
 //!
 //! One thread waits for several sources in [`Env::wait_any`](super::Env::wait_any). Several threads share a
@@ -58,12 +58,12 @@ pub trait Stream: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if nothing arrived in time. The wait may be a little longer or shorter
-    /// than `wait`. [`io::ErrorKind::Interrupted`] may occur at any time: try again. Otherwise the operating
-    /// system's error.
+    /// than `wait`. [`io::ErrorKind::Interrupted`] may occur at any time; the caller tries again. Otherwise
+    /// the operating system's error.
     fn read(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize>;
 
-    /// Sends as many bytes of the concatenated parts as have room now, and returns their number. A datagram
-    /// is sent whole or not at all.
+    /// Sends as many bytes of the concatenated parts as the system has room for now, and returns their
+    /// number. A datagram is sent whole or not at all.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if there is no room, or the connection is still in progress. Otherwise
@@ -71,7 +71,7 @@ pub trait Stream: Send + Sync + 'static {
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
 
     /// Ends the connection in one direction or both, and wakes a thread that reads. Errors are ignored,
-    /// because a connection that has ended already needs no end.
+    /// because they mean that the connection has ended already.
     fn shutdown(&self, how: Shutdown);
 
     /// Returns and clears the connection's pending error, such as the failure to connect.
@@ -106,7 +106,7 @@ pub trait Listener: Send + Sync + 'static {
     /// [`io::ErrorKind::WouldBlock`] if none has arrived. Otherwise the operating system's error.
     fn accept(&self) -> io::Result<Accepted>;
 
-    /// Returns the address at which it listens; `None` for a Unix socket.
+    /// Returns the address at which the listener listens; `None` for a Unix socket.
     fn local_address(&self) -> Option<SocketAddr>;
 
     /// Stops accepting connections, and frees the address for other processes.
@@ -147,7 +147,7 @@ pub enum Source<'a> {
     Simulated(u64),
 }
 
-/// Kinds of readiness: those that a thread waits for, or those that a source has.
+/// Kinds of readiness: the kinds that a thread waits for, or the kinds that a source has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
     /// Reading would not block: bytes have arrived, or the peer has gone.

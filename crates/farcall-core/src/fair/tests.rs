@@ -49,7 +49,7 @@ fn host(n: u8) -> Payer {
     Payer::Host(n)
 }
 
-/// A call of this conversation. The hundreds of the conversation's number are its host.
+/// Returns a call of this conversation. The hundreds of the conversation's number are the host.
 fn call(conversation: u64, number: u64) -> Call {
     let (payer, caller) = (host((conversation / 100) as u8), Caller::Conversation(conversation));
     Call { payer, caller, number, bytes: 1 }
@@ -110,7 +110,7 @@ fn a_full_queue_evicts_the_newest_entry_of_the_largest_caller_of_the_largest_hos
     let refused: Vec<Call> = (30..60).flat_map(|n| queue.push(call(200 + n, n), false)).collect();
     assert_eq!(refused.iter().filter(|call| call.payer == host(1)).count(), 9);
     assert_eq!(queue.payers[&host(1)].weight.len, 11);
-    // Within a host, the caller that has much makes way for the host's other callers.
+    // Within a host, a caller that has much makes way for the host's other callers.
     let mut queue = self::queue(4, 1000, (0..4).map(|n| call(100, n)));
     assert_eq!(queue.push(call(101, 4), false), [call(100, 3)]);
 }

@@ -1,4 +1,5 @@
-//! A group call that is not made yet: its settings, and the methods that make it and say when it ends.
+//! A group call that is not made yet: its settings, and the methods that make it. Each of these methods has
+//! its own rule for when the call ends.
 
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
@@ -46,14 +47,15 @@ impl<T, E, M> Multi<T, E, M> {
         Multi::of(members, InlineVec::One(prepared))
     }
 
-    /// Returns a call of each member with the arguments at the member's index, or with the only ones.
+    /// Returns a call of each member with the arguments at the member's index. If there is only one set of
+    /// arguments, every member gets it.
     #[inline]
     pub(super) fn of(members: Members, prepared: InlineVec<Prepared<T, E>>) -> Self {
         Multi { members, prepared, settings: Settings::default(), kind: PhantomData }
     }
 
-    /// Bounds how long the caller waits for replies. Members that have not replied by then are not waited
-    /// for. The servers do not learn of this bound, unlike the deadline of a binding
+    /// Bounds how long the caller waits for replies. After that the caller no longer waits for members that
+    /// have not replied. The servers do not learn of this bound, unlike the deadline of a binding
     /// ([`Binding::within`](crate::stub::Binding::within)).
     pub fn within(mut self, time: Duration) -> Self {
         self.settings.within = Some(time);
@@ -70,8 +72,8 @@ impl<T, E, M> Multi<T, E, M> {
 
     /// Sets which replies count for [`first`](Multi::first), [`quorum`](Multi::quorum),
     /// [`majority`](Multi::majority) and [`hedged`](Multi::hedged). By default results count; exceptions and
-    /// failures do not. [`first`](Multi::first) and [`hedged`](Multi::hedged) return a result, so they fail
-    /// if the reply that counts is an exception or a failure.
+    /// failures do not. [`first`](Multi::first) and [`hedged`](Multi::hedged) must return a result. So they
+    /// fail if the first reply that counts is an exception or a failure.
     pub fn counting(mut self, counts: impl Fn(&Result<T, E>) -> bool + Send + 'static) -> Self {
         self.settings.counts = Some(Box::new(counts));
         self
@@ -107,8 +109,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
     }
 
     /// Calls the first member, and waits for a result. Calls the next member each time that `after` has
-    /// passed without a result, or that a call has failed. Calls `at_most` members. The first result cancels
-    /// the other calls.
+    /// passed without a result, or that a call has failed, but calls at most `at_most` members. The first
+    /// result cancels the other calls.
     ///
     /// # Errors
     /// No member returned a result.
@@ -117,9 +119,9 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
         self.until(1).first()
     }
 
-    /// Makes a hedged call, as [`Multi::hedged`] does, in a task. Farcall has no timers for tasks: the task
-    /// awaits the future that `pause` returns before it calls another member. Use the sleep of the task's
-    /// executor.
+    /// Makes a hedged call, as [`Multi::hedged`] does, in a task. Farcall has no timers for tasks, so the
+    /// task awaits the future that `pause` returns before it calls another member. Let `pause` return the
+    /// sleep of the task's executor.
     ///
     /// ```
     /// # #[farcall::interface]
@@ -144,7 +146,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
 
     /// Calls all members, and passes each reply to `handler` in the calling thread, until `handler` returns
     /// [`Next::Stop`]. The handler runs without a lock, and replies to other threads are received meanwhile.
-    /// Returns the outcome of each member without its value, which the handler has had.
+    /// Returns the outcome of each member without its value, which went to the handler.
     pub fn each(self, mut handler: impl FnMut(Reply<'_, T, E>) -> Next) -> Gathered<(), ()> {
         let mut outcomes: InlineVec<Outcome<(), ()>> = not_called(self.members.len());
         let mut take =
@@ -181,7 +183,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
         folded
     }
 
-    /// Starts the calls of all members and returns. Blocks only while it sends.
+    /// Starts the calls of all members, and returns without waiting for replies.
     pub fn start(self) -> Gathering<T, E, M> {
         let Multi { members, prepared, settings, .. } = self;
         Gathering::new(members, prepared, settings)
@@ -189,8 +191,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
 
     /// Makes the call as a single call if the group has one member and the caller set neither a time nor a
     /// hedge. Otherwise returns the group call as it was.
-    // Takes `self` by value and is inlined, so that the compiler knows the settings that the calling program
-    // chose.
+    // This takes `self` by value and is inlined, so that the compiler knows the settings that the calling
+    // program chose.
     #[inline(always)]
     fn call_only_member(self) -> ControlFlow<OnlyMember<T, E>, Self> {
         match self {

@@ -23,7 +23,7 @@ const CALLS_PER_LOOK: usize = 8;
 /// How many replies a wait collects at most before it ends.
 const MAX_REPLIES_PER_WAIT: usize = 32;
 
-/// How many bytes of a socket's buffer the smallest reply takes, the kernel's book-keeping included.
+/// How many bytes of a socket's buffer the smallest reply takes, including the kernel's book-keeping.
 const MIN_REPLY_BYTES: usize = 1024;
 
 /// A group call under way.
@@ -44,11 +44,12 @@ pub(super) struct Engine<T, E> {
     window: Window,
     until: Option<Time>,
     rest: Rest,
-    /// For a hedged call: when the next member is called.
+    /// For a hedged call, which calls one member after another while none replies: when the next member is
+    /// called.
     hedge: Option<(Hedge, Time)>,
 }
 
-/// What waits for the replies: a thread or a task.
+/// The thread or the task that waits for the replies.
 #[derive(Clone, Copy)]
 enum Caller {
     /// A thread, which receives at the wait point.
@@ -98,7 +99,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         }
     }
 
-    /// Makes this the call of a task, and makes as many calls as replies have room for.
+    /// Makes this the group call of a task, and calls as many members as replies have room for.
     pub(super) fn start_for_task(&mut self, within: Option<Duration>) {
         self.caller = Caller::Task { within };
         while self.may_call() {
@@ -107,8 +108,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
     }
 
     /// Blocks until a member has replied, and returns its index and its reply. Returns `None` when all
-    /// members have replied or the time is up. The caller needs `needed` more replies before it can stop: the
-    /// engine may collect several of them before it returns the first.
+    /// members have replied or the time is up. The caller needs `needed` more replies before it can stop, so
+    /// the engine may collect several of them before it returns the first.
     pub(super) fn next(&mut self, needed: usize) -> Option<(usize, Result<T, E>)> {
         let mut calls = 0;
         loop {
@@ -122,7 +123,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
                 self.call_next();
                 calls += 1;
                 if calls % CALLS_PER_LOOK == 0 {
-                    // A thread that must not receive here gets that error when it has to wait.
+                    // The error is ignored here. A thread that must not receive at this wait point gets the
+                    // error when it has to wait.
                     let _ = self.wait_point.look();
                 }
                 continue;
@@ -164,7 +166,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         }
     }
 
-    /// Sets what happens to calls that have not ended when the caller stops.
+    /// Sets what is to happen, when the caller stops, to calls that have not ended.
     pub(super) fn set_rest(&mut self, rest: Rest) {
         self.rest = rest;
     }
@@ -212,7 +214,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             };
             let polled = match self.caller {
                 Caller::Thread => call.poll_at(&self.wait_point, &self.ready, member, sink),
-                // No thread receives at a wait point for a task.
+                // A task does not receive at the wait point, so the call is polled with a waker.
                 Caller::Task { .. } => {
                     let waker = Waker::from(Arc::new(self.ready.token(member)));
                     call.poll(&mut Context::from_waker(&waker), sink)
@@ -225,8 +227,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             self.outstanding -= 1;
             self.window.largest_reply = self.window.largest_reply.max(size + MIN_REPLY_BYTES);
             if let Some((_, next)) = &mut self.hedge {
-                // The caller asks for another reply only if this one does not count: call the next member at
-                // once.
+                // The caller asks for another reply only if this one does not count, so the next member is
+                // called at once.
                 *next = self.wait_point.now();
             }
             return Some((index, result.unwrap_or_else(|| Err(no_reply().into()))));
@@ -290,7 +292,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         !self.ready.any()
     }
 
-    /// Ends one call for which this thread must not wait, and returns the failure as its reply.
+    /// Ends one call, because this thread must not wait for it, and returns the failure as its reply.
     fn give_up(&mut self, why: &CallFailed) -> Option<(usize, Result<T, E>)> {
         let index = (self.ended_before..self.called).find(|&index| self.calls[index].is_some())?;
         self.ended_before = index;

@@ -68,8 +68,8 @@ impl<C: Client> Group<C, Fixed> {
 }
 
 impl<C: Client, M> Group<C, M> {
-    /// Returns a group that keeps the present members, even if instances join or leave. Only such a group has
-    /// a majority.
+    /// Returns a group that keeps the present members, even if instances join or leave. Only a group whose
+    /// members are fixed has a majority.
     #[must_use]
     pub fn fixed(&self) -> Group<C, Fixed> {
         Group::known(self.members())

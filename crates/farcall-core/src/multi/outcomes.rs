@@ -1,5 +1,5 @@
-//! The outcomes of a group call: that of each member, all together, and the error that too few members
-//! succeeded.
+//! The outcomes of a group call: the outcome of each member, all outcomes together, and the error when too
+//! few members succeeded.
 
 use std::fmt;
 
@@ -64,7 +64,7 @@ pub struct Reply<'a, T, E = Never> {
 
 /// The outcomes of all members, in the order of the group.
 ///
-/// Iterating over it yields `(name, outcome)` of each member.
+/// It can be iterated over: each item is a member's `(name, outcome)`.
 #[derive(Clone)]
 pub struct Gathered<T, E = Never> {
     members: Members,

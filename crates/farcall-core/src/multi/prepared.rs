@@ -15,7 +15,7 @@ pub(super) struct Settings<T, E> {
     pub(super) within: Option<Duration>,
     /// What happens to calls that have not ended when the caller stops.
     pub(super) rest: Option<Rest>,
-    /// Decides which replies count as successes. By default results do.
+    /// Decides which replies count as successes. By default results count.
     pub(super) counts: Option<Counts<T, E>>,
     /// If set, members are called one after another, not all at once.
     pub(super) hedge: Option<Hedge>,
@@ -34,7 +34,7 @@ pub(super) type Counts<T, E> = Box<dyn Fn(&Result<T, E>) -> bool + Send>;
 /// When a hedged call asks another member.
 #[derive(Clone, Copy)]
 pub(super) struct Hedge {
-    /// How long after one member the next member is called.
+    /// How long after the call of one member the next member is called.
     pub(super) after: Duration,
     /// The greatest number of members that are called.
     pub(super) at_most: usize,
@@ -44,9 +44,9 @@ pub(super) struct Hedge {
 pub struct Prepared<T, E = Never> {
     pub(super) procedure: Cow<'static, Procedure>,
     pub(super) arguments: std::result::Result<Vec<u8>, xdr::Error>,
-    /// The argument that is a stream.
+    /// Sends the argument that is a stream, if there is one.
     pub(super) sending: Option<Arc<dyn SendStream>>,
-    /// The member is not called.
+    /// Whether the member is left out: it is not called.
     pub(super) omitted: bool,
     reply: PhantomData<fn() -> (T, E)>,
 }
@@ -67,7 +67,7 @@ impl<T, E> Prepared<T, E> {
         Prepared { procedure, arguments, sending: None, omitted: false, reply: PhantomData }
     }
 
-    /// Encodes the arguments of a procedure, of which one is a stream.
+    /// Encodes the arguments of a procedure. One of them is a stream.
     pub fn with_stream<I, F>(
         procedure: &'static Procedure,
         encode: EncodeArguments<'_>,
@@ -80,7 +80,7 @@ impl<T, E> Prepared<T, E> {
         Prepared { sending: Some(stream.into_argument()), ..Prepared::new(procedure, encode) }
     }
 
-    /// Leaves a member out of a group call: it is not called. Its outcome is
+    /// Leaves a member out of a group call: the member is not called. Its outcome is
     /// [`Outcome::Abandoned`](super::Outcome::Abandoned), with [`Ran::No`](crate::Ran::No).
     ///
     /// ```

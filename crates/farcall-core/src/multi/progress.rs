@@ -6,7 +6,7 @@ use super::prepared::Counts;
 use crate::stub::Members;
 use crate::{Ran, Result};
 
-/// Returns the outcomes of members none of which was called yet.
+/// Returns the outcomes of this many members, none of which was called yet.
 pub(super) fn not_called<T, E>(members: usize) -> InlineVec<Outcome<T, E>> {
     match members {
         1 => InlineVec::One(Outcome::Abandoned(Ran::No)),
@@ -42,8 +42,8 @@ impl<T, E> Progress<T, E> {
         self.counted >= self.needed
     }
 
-    /// Returns whether further replies can change the outcome: too few replies count yet, and enough still
-    /// can.
+    /// Returns whether further replies can change the outcome: so far too few replies count, and enough
+    /// replies can still come.
     pub(super) fn is_open(&self) -> bool {
         let can_be_met = self.needed == ALL || self.members.len() - self.missed >= self.needed;
         !self.is_met() && can_be_met

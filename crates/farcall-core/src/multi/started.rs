@@ -18,9 +18,9 @@ use crate::{Never, Result};
 
 /// A started call of the members of a group: `group.multi().get(key).start()` returns it.
 ///
-/// Dropping it cancels the calls that have not ended. With [`Rest::Finish`] they go on instead; members that
-/// were not called yet, because their replies had no room, are then never called. A time set by
-/// [`within`](super::Multi::within) is also the deadline of each call.
+/// Dropping this cancels the calls that have not ended. With [`Rest::Finish`] they go on instead. A member
+/// may not be called yet, because there was no room for its reply; such a member is then never called. A time
+/// set by [`within`](super::Multi::within) is also the deadline of each call.
 #[must_use = "dropping it cancels the calls"]
 pub struct Gathering<T, E = Never, M = Living> {
     members: Members,
@@ -110,7 +110,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Gathering<T, E, M> {
         progress.first()
     }
 
-    /// Takes replies until `needed` of them count, or cannot any more.
+    /// Takes replies until `needed` of them count, or that has become impossible.
     async fn until(self, needed: usize) -> Progress<T, E> {
         let Gathering { members, mut engine, settings, .. } = self;
         let mut progress = Progress::new(members, needed, settings.counts);

@@ -11,7 +11,8 @@ use crate::env::{Alarm, Source};
 pub(crate) struct SystemAlarm {
     sender: UnixStream,
     receiver: UnixStream,
-    /// Whether the alarm was set since it was last cleared. Saves the system call of setting it again.
+    /// Whether the alarm was set since it was last cleared. This saves the system call that sets the alarm
+    /// again.
     is_set: AtomicBool,
 }
 
@@ -30,8 +31,8 @@ impl SystemAlarm {
 
 impl Alarm for SystemAlarm {
     fn ring(&self) {
-        // AcqRel: a thread that finds the flag set relies on the other thread's byte. The clearing thread
-        // then sees what this thread wrote before, because `quiet` reads the flag too.
+        // AcqRel: a thread that finds the flag set relies on the byte of the thread that set it. The thread
+        // that clears the alarm still sees what this thread wrote before, because `quiet` reads the flag too.
         if !self.is_set.swap(true, Ordering::AcqRel) {
             // If the socket's buffer is full, it is readable already.
             let _ = (&self.sender).write(&[1]);
@@ -39,7 +40,8 @@ impl Alarm for SystemAlarm {
     }
 
     fn quiet(&self) {
-        // Reads even if the flag is not set: another thread's byte may arrive after its flag was cleared.
+        // This reads even if the flag is not set, because another thread's byte may arrive after its flag was
+        // cleared.
         let _ = (&self.receiver).read(&mut [0; 16]);
         self.is_set.swap(false, Ordering::AcqRel);
     }
@@ -67,7 +69,8 @@ mod tests {
         alarm.ring();
         alarm.quiet();
         assert!(!is_set(&alarm));
-        // A thread set the flag and was stopped before it wrote its byte; meanwhile the flag was cleared.
+        // This is as if a thread had set the flag and had been stopped before it wrote its byte, and
+        // meanwhile the flag had been cleared.
         assert_eq!((&alarm.sender).write(&[1]).unwrap(), 1);
         alarm.quiet();
         assert!(!is_set(&alarm));

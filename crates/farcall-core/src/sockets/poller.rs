@@ -2,7 +2,7 @@
 //! thread.
 //!
 //! On Linux a poller is an epoll instance. Other systems use poll(2), which is passed all armed sockets each
-//! time. The ONC RPC server is the user.
+//! time. Pollers are used by the ONC RPC server.
 
 #[cfg(target_os = "linux")]
 mod epoll;

@@ -1,5 +1,7 @@
-//! Datagrams with control messages (cmsg(3)). They send and receive batches of datagrams of one size (udp(7),
-//! UDP_SEGMENT and UDP_GRO), and set or report the host's address (ip(7), IP_PKTINFO; ipv6(7), IPV6_PKTINFO).
+//! Sends and receives datagrams with control messages (cmsg(3)). With these, one system call sends or
+//! receives a batch of datagrams of one size (udp(7), UDP_SEGMENT and UDP_GRO). They also set the source
+//! address of a datagram, and report the address at which one arrived (ip(7), IP_PKTINFO; ipv6(7),
+//! IPV6_PKTINFO).
 
 use std::io::{self, IoSlice};
 use std::mem;
@@ -9,8 +11,8 @@ use std::ptr;
 
 use super::linux::turn_on;
 
-/// Makes the kernel return datagrams that arrived together as a batch. Then only [`receive`] can tell them
-/// apart.
+/// Makes the kernel return datagrams that arrived together as a batch. From then on only [`receive`] can
+/// separate these datagrams.
 pub(crate) fn receive_batches(socket: &UdpSocket) -> io::Result<()> {
     turn_on(socket, libc::SOL_UDP, libc::UDP_GRO)
 }
@@ -37,10 +39,10 @@ pub struct Outgoing<'a> {
 
 /// A datagram or a batch that one system call received, or an ICMP error.
 pub struct Incoming {
-    /// The sender, or for an ICMP error the destination that it is about. `None` if it is no Internet
-    /// address.
+    /// The sender. For an ICMP error, the destination of the datagram that raised it. `None` if this is no
+    /// Internet address.
     pub from: Option<SocketAddr>,
-    /// The host's address at which it arrived, if the kernel reports that.
+    /// The host's address at which the datagram arrived, if the kernel reports that.
     pub at: Option<IpAddr>,
     /// The number of bytes received.
     pub len: usize,
@@ -57,8 +59,8 @@ struct Control {
     used: usize,
 }
 
-/// The size of the buffer for control messages, in bytes. It holds two of the largest, an IPv6 address with
-/// its interface.
+/// The size of the buffer for control messages, in bytes. It holds two messages of the largest kind, an IPv6
+/// address with its interface.
 const CONTROL_BYTES: usize = 128;
 
 impl Control {
@@ -134,13 +136,13 @@ pub fn send(socket: &UdpSocket, outgoing: &Outgoing<'_>) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Receives a datagram or a batch. Without `wait` it returns an error if none has arrived.
+/// Receives a datagram or a batch. If `wait` is false and none has arrived, returns an error.
 pub fn receive(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> io::Result<Incoming> {
     receive_by(socket, buffer, if wait { 0 } else { libc::MSG_DONTWAIT })
 }
 
 /// Takes the oldest ICMP error out of the socket's error queue (ip(7), IP_RECVERR). Returns the destination
-/// of the datagram that raised it; the buffer then has the beginning of that datagram.
+/// of the datagram that raised the error, and puts the beginning of that datagram into the buffer.
 pub(crate) fn receive_error(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Incoming> {
     receive_by(socket, buffer, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
 }

@@ -1,9 +1,9 @@
-//! The source address of answers, for a socket that is bound to all addresses of its host. It is the address
+//! Finds the source address of answers, for a socket that is bound to all addresses of its host: the address
 //! to which the peer sent its question.
 //!
 //! The system would choose the source address by the route. But a peer, or a firewall on the way, accepts an
-//! answer only from the address that was asked. Peers of most hosts ask at one address only. Then an answer
-//! needs no lookup and no lock.
+//! answer only from the address that was asked. Usually all peers ask at the same address of the host. Then
+//! an answer needs no lookup and no lock.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -22,8 +22,8 @@ pub(super) struct Answers {
     others: Mutex<Others>,
 }
 
-/// The peers that ask at another address than the usual one. A peer is forgotten once `MAX_OTHERS` other
-/// peers have asked since, and noted again when it asks again.
+/// The peers that ask at another address than the usual one. A peer is forgotten when `MAX_OTHERS` other
+/// peers have asked since it did. It is noted again when it asks again.
 #[derive(Default)]
 struct Others {
     recent: HashMap<SocketAddr, IpAddr>,
@@ -48,7 +48,8 @@ impl Answers {
         }
     }
 
-    /// Returns the address from which to answer `to`, or `None` if it is unknown or of the other family.
+    /// Returns the address from which to answer `to`, or `None` if that address is unknown, or of the other
+    /// address family than `to`.
     pub(super) fn source(&self, to: &SocketAddr) -> Option<IpAddr> {
         let other = if self.has_others.load(Ordering::Relaxed) { lock(&self.others).get(to) } else { None };
         let source = other.or_else(|| self.usual.get().copied())?;

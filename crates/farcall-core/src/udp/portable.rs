@@ -10,7 +10,7 @@ use super::{Timeout, own_address, reach};
 use crate::env::{Received, Socket, SocketOptions, Wait};
 
 pub(crate) struct Udp {
-    /// In blocking mode.
+    /// The socket, in blocking mode.
     socket: UdpSocket,
     local: SocketAddr,
     spin: Duration,
@@ -34,7 +34,8 @@ impl Udp {
             Ok((len, from)) => Ok(Received::Datagrams { from: canonical(from), len, each: len }),
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(Received::TimedOut),
-                // A signal, or an ICMP error. The system does not give the address that the error is about.
+                // This is a signal, or an ICMP error. The system does not report the address that the error
+                // is about.
                 ErrorKind::Interrupted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused => {
                     Ok(Received::Woken)
                 }

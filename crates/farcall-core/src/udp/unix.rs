@@ -28,7 +28,7 @@ const MAX_BATCH_DATAGRAMS: usize = 64;
 /// The greatest length of a batch that the kernel takes, in bytes.
 const MAX_BATCH_BYTES: usize = 65_000;
 
-/// The coarsest resolution that systems have for a socket's time-out, in nanoseconds.
+/// The coarsest resolution of a socket's time-out on any system, in nanoseconds.
 const TICK: u64 = 1_000_000;
 
 /// A UDP socket of the operating system.
@@ -102,7 +102,7 @@ impl Udp {
         if self.answers.is_some() {
             return self.send_message(to, &[IoSlice::new(datagram)], None);
         }
-        // The address is copied only if its form changes.
+        // The address is copied only if it must be converted to IPv6.
         match to {
             SocketAddr::V4(_) if self.local.is_ipv6() => {
                 sendto(&self.socket, datagram, SendFlags::empty(), &reach(to, true))
@@ -131,7 +131,7 @@ impl Udp {
             sent.map_err(|why| Errno::from_io_error(&why).unwrap_or(Errno::IO))
         };
         match send(source) {
-            // The host no longer has that address.
+            // The host no longer has the address at which the peer asked.
             Err(Errno::INVAL | Errno::ADDRNOTAVAIL) if source.is_some() => send(None),
             sent => sent,
         }
@@ -172,8 +172,8 @@ impl Udp {
         }
     }
 
-    /// Decides why no datagram was received. An empty datagram only wakes the socket; the protocol sends
-    /// none.
+    /// Decides why no datagram was received. An empty datagram only wakes the receiving thread; the protocol
+    /// sends no empty datagrams.
     #[cold]
     fn nothing(&self, received: Result<(), Errno>, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
         match received {
@@ -276,7 +276,7 @@ impl Udp {
     }
 
     /// Returns the address that the oldest ICMP error in the socket's error queue is about: the destination
-    /// of the datagram that raised it.
+    /// of the datagram that raised the error.
     #[cfg(target_os = "linux")]
     fn unreachable(&self, buffer: &mut [u8]) -> Received {
         match sys::receive_error(&self.socket, buffer) {
@@ -355,7 +355,7 @@ impl Socket for Udp {
 
     fn connect(&self, to: Option<SocketAddr>) {
         let Some(to) = to else {
-            // SeqCst as for the store below. Each is beside a system call and happens once in a socket's
+            // SeqCst, like the store below. Both are next to a system call and happen once in a socket's
             // life.
             if self.connected.swap(false, Ordering::SeqCst) {
                 let _ = connect_unspec(&self.socket);
@@ -389,8 +389,8 @@ impl Socket for Udp {
     }
 }
 
-/// Sends, and tries again after an error that may concern an earlier datagram: the kernel reports a pending
-/// ICMP error instead of sending, and clears it.
+/// Sends, and tries again after an error that may concern an earlier datagram: if an ICMP error is pending,
+/// the kernel reports and clears the error instead of sending.
 fn persist(send: impl Fn() -> Result<usize, Errno>) -> io::Result<()> {
     for _ in 0..4 {
         match send() {
@@ -406,7 +406,7 @@ fn persist(send: impl Fn() -> Result<usize, Errno>) -> io::Result<()> {
 /// Binds a socket. Port 0 is replaced by the number of a free port, because the system takes back a port that
 /// it chose itself when the socket is disconnected.
 fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
-    /// How many free ports to try: another socket may get the port first.
+    /// The number of free ports to try. Several are tried because another socket may get a port first.
     const TRIES: usize = 16;
     if address.port() != 0 {
         return UdpSocket::bind(address);
@@ -431,7 +431,7 @@ fn prepare(socket: &UdpSocket, address: SocketAddr) -> io::Result<()> {
         sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE)?;
     } else {
         sockopt::set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::PROBE)?;
-        // The socket may speak IPv4 as well.
+        // An IPv6 socket may send IPv4 datagrams as well.
         let _ = sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE);
         let _ = sys::report_icmp_errors(socket, true);
     }

@@ -2,12 +2,12 @@
 //!
 //! A call that is started while others are outstanding is queued, to share a datagram or a system call with
 //! the calls that are started next. The thread that started it sends the queue when it waits, and a receiving
-//! thread sends it before it sleeps. It is possible that neither ever happens. So the service thread looks
-//! repeatedly while calls are being started, and sends the queued calls that it finds. It is woken for the
-//! first started call, not for each.
+//! thread sends it before it sleeps. Perhaps neither ever happens. So the service thread looks repeatedly
+//! while calls are being started, and sends the queued calls that it finds. It is woken for the first of
+//! these calls, not for each.
 //!
-//! Nothing here knows of sockets or calls, so that loom can try every interleaving (tests/waiting includes
-//! this file and gives it loom's atomics through `super::sync`).
+//! This module uses no sockets and no calls, so that the tool loom can try every interleaving (tests/waiting
+//! includes this file and gives it loom's atomics through `super::sync`).
 //!
 //! The rule that must hold: the service thread sees a queued call, or the thread that queued it sends it.
 
@@ -55,8 +55,9 @@ impl FlushSignal {
     /// Notes that the service thread has something to do.
     #[inline]
     pub fn summon(&self) -> Duty {
-        // SeqCst: the calling thread writes what is to be seen and then reads `service`; the service thread
-        // writes `service` and then looks (`rest`, `receive`). At least one of them sees what the other wrote.
+        // SeqCst: the calling thread has written what the service thread is to see, and then reads `service`.
+        // The service thread writes `service` and then looks (`rest`, `will_receive`). At least one of them
+        // sees what the other wrote.
         fence(Ordering::SeqCst);
         match self.service.load(Ordering::SeqCst) {
             WATCHES => Duty::Nothing,
@@ -75,9 +76,9 @@ impl FlushSignal {
         self.queued.load(Ordering::Acquire)
     }
 
-    /// Returns whether there might be queued calls, and forgets it. The caller then empties the queues, each under
-    /// its lock. A thread that queues a call fills the queue first and notes it afterwards, so every call that
-    /// was noted before is found.
+    /// Returns whether there might be queued calls, and clears the signal. The caller then empties the
+    /// queues, each under its lock. A thread that queues a call fills the queue first and notes it
+    /// afterwards, so every call that was noted before is found.
     #[inline]
     pub fn take(&self) -> bool {
         let queued = self.has_queued();
@@ -100,8 +101,9 @@ impl FlushSignal {
     }
 
     /// Called by the service thread: returns whether it may sleep until it is woken. If not, it must
-    /// [`FlushSignal::watch`] again. `needed` is evaluated after the state has changed. So a thread that makes it
-    /// true earlier is seen here, and a thread that does so later sees the state and wakes the service thread.
+    /// [`FlushSignal::watch`] again. `needed` says whether it must. `needed` is evaluated after the state has
+    /// changed. So if a thread makes it true earlier, that is seen here. If a thread makes it true later,
+    /// that thread sees the state and wakes the service thread.
     pub fn rest(&self, needed: impl FnOnce() -> bool) -> bool {
         // SeqCst as in `summon`.
         self.service.store(RESTS, Ordering::SeqCst);

@@ -1,7 +1,8 @@
-//! Which thread receives: of all threads that wait at one source, one leads and the others follow.
+//! Decides which thread receives: of all threads that wait at one source of data, one leads, which means that
+//! it receives for all, and the others follow.
 //!
-//! Nothing here knows of sockets or calls, so that loom can try the hand-over in every interleaving
-//! (tests/waiting includes this file and gives it loom's types through `super::sync`).
+//! This module uses no sockets and no calls, so that the tool loom can try the hand-over in every
+//! interleaving (tests/waiting includes this file and gives it loom's types through `super::sync`).
 //!
 //! The rule that must hold: while any thread waits, some thread leads or has been woken to lead.
 
@@ -10,14 +11,14 @@ use std::sync::{Arc, PoisonError};
 
 use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 
-/// What a thread sleeps at. It remembers a wake-up until the thread next sleeps.
+/// A thing at which one thread sleeps. It remembers a wake-up until the thread next sleeps.
 pub trait Parker: Send + Sync {
     /// Wakes the thread.
     fn wake(&self);
 }
 
-/// The lead of one socket, connection or ring. A thread that waits alone takes the lead and gives it back by
-/// one atomic instruction each.
+/// The lead of one socket, connection or ring. A thread that waits alone takes the lead by one atomic
+/// instruction, and gives it back by another.
 pub struct Lead<P: ?Sized> {
     /// [`FREE`], [`UNFOLLOWED`] or [`FOLLOWED`]. Only a thread that holds the mutex writes `FOLLOWED`, or
     /// replaces it.
@@ -57,7 +58,8 @@ impl<P: ?Sized + Parker> Lead<P> {
         self.try_lead() || self.follow(|followers| followers.waiting.push_back(parker.clone()))
     }
 
-    /// Takes the lead, or waits to lead until no other thread follows. Otherwise like [`Lead::join`].
+    /// Takes the lead as [`Lead::join`] does. But if it must wait, the thread leads only when no other thread
+    /// follows.
     pub fn stand_by(&self, parker: &Arc<P>) -> bool {
         self.try_lead() || self.follow(|followers| followers.standby = Some(parker.clone()))
     }
@@ -84,7 +86,7 @@ impl<P: ?Sized + Parker> Lead<P> {
         self.state.load(Ordering::Acquire) == FREE
     }
 
-    /// Returns whether a thread has come to follow the calling thread, which leads.
+    /// Returns whether any thread follows the calling thread, which leads.
     pub fn is_followed(&self) -> bool {
         self.state.load(Ordering::Acquire) == FOLLOWED
     }
@@ -118,7 +120,7 @@ impl<P: ?Sized + Parker> Lead<P> {
     fn follow(&self, add: impl FnOnce(&mut Followers<P>)) -> bool {
         let mut followers = self.lock();
         if self.state.swap(FOLLOWED, Ordering::AcqRel) == FREE {
-            // Release: the next leader sees what the former one received.
+            // Release: the next leader sees what the former leader received.
             self.state.store(UNFOLLOWED, Ordering::Release);
             return true;
         }
@@ -130,7 +132,7 @@ impl<P: ?Sized + Parker> Lead<P> {
     fn pass_on(&self, mut followers: MutexGuard<'_, Followers<P>>) {
         let next = followers.waiting.pop_front().or_else(|| followers.standby.take());
         followers.heir = next.as_ref().map_or(0, address);
-        // Release: the next leader sees what this one received.
+        // Release: the next leader sees what this leader received.
         let Some(next) = next else { return self.state.store(FREE, Ordering::Release) };
         drop(followers);
         next.wake();

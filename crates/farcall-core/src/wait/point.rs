@@ -1,4 +1,4 @@
-//! Where a thread waits for the ends of several calls.
+//! Wait points, at which a thread waits for the ends of several calls.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use crate::CallFailed;
 use crate::env::{Env, Event, Time};
 use crate::serving;
 
-/// A place where a thread waits for the ends of calls: an endpoint that the thread serves meanwhile, or
-/// [`Parking`].
+/// A place where a thread waits for the ends of calls: a socket or connection from which the thread receives
+/// meanwhile, or [`Parking`].
 pub trait WaitPoint: Send + Sync {
     /// Returns the time.
     fn now(&self) -> Time;

@@ -1,7 +1,7 @@
-//! Which of a thread's calls may have ended, and how the thread or task that waits for them is woken.
+//! Keeps track of which calls of a thread may have ended, and wakes the thread or task that waits for them.
 //!
-//! Nothing here knows of sockets or calls, so that loom can try every interleaving (tests/waiting includes
-//! this file and gives it loom's types through `super::sync`).
+//! This module uses no sockets and no calls, so that the tool loom can try every interleaving (tests/waiting
+//! includes this file and gives it loom's types through `super::sync`).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -9,7 +9,7 @@ use std::task::{Wake, Waker};
 
 use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering, this_thread};
 
-/// The calls of one thread that may have ended, by number. Clones are the same list.
+/// The numbers of those calls of one thread that may have ended. Clones are the same list.
 #[derive(Clone, Default)]
 pub struct ReadyList(Arc<Shared>);
 
@@ -35,9 +35,9 @@ struct State {
     task: Option<Waker>,
     /// The number of the thread that waits for the next call, or 0.
     thread: usize,
-    /// Ends that thread's wait.
+    /// Ends the wait of `thread`.
     interrupt: Option<Arc<dyn Interrupt>>,
-    /// The address of what `interrupt` wakes.
+    /// The address of the wait point or event that `interrupt` wakes.
     waits_at: usize,
 }
 
@@ -49,7 +49,7 @@ pub trait Interrupt: Send + Sync {
 }
 
 impl ReadyList {
-    /// The token of a call.
+    /// Returns the token of a call.
     pub fn token(&self, call: u32) -> ReadyToken {
         ReadyToken { list: self.clone(), call }
     }
@@ -88,8 +88,8 @@ impl ReadyList {
     }
 
     /// Runs `wait`, in which this thread waits until enough calls are ready. Each call that becomes ready
-    /// meanwhile interrupts it. `waits_at` is the address of what `interrupt` wakes: as long as it stays the
-    /// same, the interrupt is kept.
+    /// meanwhile interrupts the wait. `waits_at` is the address of the wait point or event that `interrupt`
+    /// wakes. As long as it stays the same, the stored interrupt is used again.
     pub fn wait_with<R>(
         &self,
         waits_at: usize,

@@ -1,17 +1,18 @@
-//! The timers on which the leader acts, and how a thread that sets an earlier timer wakes the leader.
+//! The timers on which the leader acts, the thread that receives for all. A thread that sets an earlier timer
+//! finds out here whether it must wake the leader.
 //!
-//! Nothing here knows of sockets or calls, so that loom can try every interleaving (tests/waiting includes
-//! this file and gives it loom's atomics through `super::sync`).
+//! This module uses no sockets and no calls, so that the tool loom can try every interleaving (tests/waiting
+//! includes this file and gives it loom's atomics through `super::sync`).
 //!
-//! The rule that must hold for every timer that another thread sets: the leader knows of it before it sleeps,
-//! or it ends the leader's sleep, or the next leader knows of it.
+//! The rule that must hold for every timer that another thread sets: the leader learns of the timer before it
+//! sleeps, or the timer ends the leader's sleep, or the next leader learns of the timer.
 
 use super::sync::{AtomicU64, Ordering, Time};
 
 /// No timer.
 pub const NEVER: Time = Time::from_nanos(u64::MAX);
 
-/// Tag bit of `Timers::sleeping`: the rest of the value is a duration, not a deadline.
+/// Tag bit of `Timers::sleeping`. If it is set, the rest of the value is a duration, not a deadline.
 const NAPS: u64 = 1 << 63;
 
 /// The timers of one socket, in nanoseconds.
@@ -20,7 +21,8 @@ pub struct Timers {
     earliest: AtomicU64,
     /// The earliest timer that other threads have set since the leader last read this.
     hint: AtomicU64,
-    /// The deadline of the leader's sleep; 0 while it does not sleep; with [`NAPS`] the sleep's duration.
+    /// The deadline of the leader's sleep, or 0 while the leader does not sleep. With the bit [`NAPS`], the
+    /// duration of the sleep instead.
     sleeping: AtomicU64,
 }
 
@@ -60,12 +62,12 @@ impl Timers {
     }
 
     /// Called by the leader before it sleeps: returns the earlier of the earliest timer and `until`, or
-    /// `None` if that has passed. The leader counts as asleep until it calls [`Timers::awake`].
+    /// `None` if that time has passed. The leader counts as asleep until it calls [`Timers::awake`].
     #[inline(always)]
     pub fn sleep(&self, earliest: &mut Time, until: Time, now: Time) -> Option<Time> {
         loop {
             if self.has_hint() {
-                // SeqCst like every access that `set` makes to the two words.
+                // SeqCst, like every access of `set` to `hint` and `sleeping`.
                 let hint = Time::from_nanos(self.hint.swap(NEVER.as_nanos(), Ordering::SeqCst));
                 *earliest = hint.min(*earliest);
             }
@@ -97,7 +99,7 @@ impl Timers {
         self.sleeping.store(0, Ordering::Relaxed);
     }
 
-    /// Sets a timer for the leader. Returns whether the caller has to wake it.
+    /// Sets a timer for the leader. Returns whether the calling thread has to wake the leader.
     #[inline]
     pub fn set(&self, timer: Time, now: impl FnOnce() -> Time) -> bool {
         // SeqCst for the reason given in `sleep`.
@@ -105,8 +107,8 @@ impl Timers {
         let until = match self.sleeping.load(Ordering::SeqCst) {
             u64::MAX => NEVER,
             until if until < NAPS => Time::from_nanos(until),
-            // The sleep began before now, so it is over by about this time. A socket may wake its thread an
-            // eighth too late.
+            // The sleep began before now, so it is over by about this time, counted with the sleep's duration
+            // less an eighth, because a socket may wake its thread an eighth too late.
             nap => now().plus((nap - NAPS) / 8 * 7),
         };
         timer < until

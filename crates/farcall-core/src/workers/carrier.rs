@@ -1,4 +1,5 @@
-//! What a pool needs from its carrier, and how a pool's threads are started.
+//! What a worker pool needs from its carrier, which its threads receive calls from, and how the threads are
+//! started.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::{CallFailed, Kind, Ran};
 /// What the threads of a pool receive calls from: a socket, a session through shared memory, or the
 /// connections of a server.
 pub trait Carrier: Send + Sync + Sized + 'static {
-    /// The name of its threads.
+    /// The name of the carrier's threads.
     const THREAD: &'static str;
 
     fn env(&self) -> &Arc<dyn Env>;
@@ -38,8 +39,8 @@ pub trait Carrier: Send + Sync + Sized + 'static {
         self.env().spawn(Self::THREAD, life)
     }
 
-    /// Notes that an executing thread begins to wait in a remote call of its own, and lets another thread
-    /// receive if none does. Returns false if the thread waits already.
+    /// Notes that an executing thread begins to wait in a remote call of its own. If no thread receives then,
+    /// lets another thread receive. Returns false if the thread waits already.
     ///
     /// # Errors
     /// If `limited` and the thread must not wait: [`Pool::begin_wait`] says why.
@@ -67,7 +68,7 @@ pub trait Carrier: Send + Sync + Sized + 'static {
     }
 }
 
-/// Makes the thread receive that a pool has chosen: calls a resting one, or starts a new one.
+/// Makes the thread that a pool has chosen receive: calls a resting thread, or starts a new one.
 pub fn replace<C: Carrier>(carrier: &Arc<C>, replacement: Replacement) {
     match replacement {
         Replacement::Rested(worker) => worker.call(),
@@ -88,7 +89,7 @@ pub fn start<C: Carrier>(carrier: &Arc<C>) -> io::Result<()> {
     carrier.spawn(Box::new(move || run(&run_in_thread)))
 }
 
-/// Makes this thread a worker that the pool has counted already, until its life as one ends.
+/// Makes this thread a worker, which the pool has counted already, and runs it until it is no longer needed.
 pub fn run<C: Carrier>(carrier: &Arc<C>) {
     let worker = Worker::new(carrier.env().event());
     carrier.with_pool(|pool| pool.register(&worker));
@@ -96,7 +97,7 @@ pub fn run<C: Carrier>(carrier: &Arc<C>) {
     carrier.live(&worker);
 }
 
-/// A worker, as its pool appears to the remote calls that its procedures make.
+/// The worker pool of one worker, as the remote calls that its procedures make see it.
 struct Member<C> {
     carrier: Arc<C>,
     worker: Arc<Worker>,

@@ -1,5 +1,5 @@
-//! Threads that run jobs. There are as many threads as jobs at once, up to a bound. Idle threads end after
-//! ten seconds.
+//! Threads that run jobs. There are as many threads as there are jobs at the same time, up to a bound. Idle
+//! threads end after ten seconds.
 
 use std::collections::VecDeque;
 use std::io;
@@ -45,14 +45,15 @@ pub enum Refused {
 }
 
 impl Jobs {
-    /// Makes a queue without threads. It starts as many as the budget allows.
+    /// Makes a queue without threads. The queue starts threads when they are needed, as many as the budget
+    /// allows.
     pub fn new(env: Arc<dyn Env>, name: &'static str, budget: Arc<Threads>, max_queued: usize) -> Arc<Jobs> {
         let (state, changed) = (Mutex::default(), Condition::default());
         Arc::new(Jobs { env, name, max_queued, budget, state, changed })
     }
 
-    /// Returns the pool for a thread whose job serves a call. With it, the thread does not count in the
-    /// budget while it waits in a remote call of its own.
+    /// Returns a worker pool for a thread whose job serves a call. A thread that has this pool does not count
+    /// in the budget while it waits in a remote call of its own.
     pub fn member(self: &Arc<Self>) -> Arc<dyn WorkerPool> {
         Arc::new(Member { jobs: self.clone(), waits: AtomicBool::new(false) })
     }
@@ -64,14 +65,14 @@ impl Jobs {
     pub fn submit(self: &Arc<Self>, job: Job) -> Result<(), Refused> {
         let mut state = self.lock();
         if state.closed || state.queue.len() >= self.max_queued {
-            // Before the job is dropped: the drop may run the user's code.
+            // The lock is released before the job is dropped, because that drop may run the user's code.
             drop(state);
             return Err(Refused::Full);
         }
         state.queue.push_back(job);
         let Err(why) = self.find_thread(&mut state) else { return Ok(()) };
         if state.threads > 0 {
-            // The existing threads will run it.
+            // The existing threads will run the job.
             return Ok(());
         }
         let job = state.queue.pop_back();
@@ -80,7 +81,7 @@ impl Jobs {
         Err(Refused::NoThread(why))
     }
 
-    /// Finds a thread for the queued jobs, after the budget has got room for one more.
+    /// Finds a thread for the queued jobs. To be called when the budget has room for one more thread again.
     fn look(self: &Arc<Self>) {
         let mut state = self.lock();
         // If no thread can be started, the existing ones run the queued jobs.
@@ -130,8 +131,8 @@ impl Jobs {
         }
     }
 
-    /// Waits for the next job. Returns `None` if the thread is to end, because no jobs will come or none has
-    /// come for long. The thread is then no longer counted.
+    /// Waits for the next job. Returns `None` if the thread is to end, because no job will come or none has
+    /// come for ten seconds. The thread is then no longer counted.
     fn next(&self) -> Option<Job> {
         let mut state = self.lock();
         loop {
@@ -159,7 +160,7 @@ impl Jobs {
     }
 }
 
-/// A thread whose job serves a call, as its pool appears to the remote calls that the job makes.
+/// The worker pool of a thread whose job serves a call, as the remote calls that the job makes see it.
 struct Member {
     jobs: Arc<Jobs>,
     /// Whether the thread waits. Only that thread reads and writes it.

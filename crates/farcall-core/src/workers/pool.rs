@@ -1,5 +1,5 @@
-//! Decides which threads of a carrier receive, execute and rest. A pool only counts and decides; its carrier
-//! acts on the decisions.
+//! Decides which of a carrier's threads receive, execute and rest. A carrier is what a server's threads
+//! receive calls from, such as a socket. A pool only counts and decides; its carrier acts on the decisions.
 //!
 //! (tests/workers.rs includes this file, and gives it loom's atomics through `super::sync`.)
 
@@ -32,7 +32,7 @@ const NOTHING: u8 = 0;
 const EXECUTES: u8 = 1;
 /// The thread executes a call that may wait for something, and does not count as a worker.
 const IS_PARKED: u8 = 2;
-/// Added to `EXECUTES` or `IS_PARKED`: the thread waits in a remote call of its own.
+/// Added to `EXECUTES` or `IS_PARKED` if the thread waits in a remote call of its own.
 const WAITS: u8 = 4;
 
 /// One in this many of a server's threads is reserved for hosts whose waiting calls hold few threads.
@@ -201,8 +201,8 @@ impl Threads {
         self.allowed().saturating_sub(self.taken.load(Ordering::Relaxed))
     }
 
-    /// Returns how many threads are kept for hosts whose calls hold few, and how many a host's calls may hold
-    /// to count as few.
+    /// Returns how many threads are reserved for hosts whose waiting calls hold few, and how many of them the
+    /// waiting calls of one host can hold.
     fn reserve(&self) -> (usize, usize) {
         let reserve = if self.max < MIN_THREADS_FOR_RESERVE { 0 } else { self.max / RESERVED_ONE_IN };
         (reserve, (reserve / HOST_SHARE_ONE_IN).max(1))
@@ -237,8 +237,8 @@ pub struct Pool {
     held: HashMap<u64, usize>,
     workers: Vec<Arc<Worker>>,
     resting: Vec<Arc<Worker>>,
-    /// Counts the calls that a lone receiver has executed. By it the watchdog sees whether the receiver makes
-    /// progress.
+    /// Counts the calls that a lone receiver has executed. From this count the watchdog sees whether the
+    /// receiver makes progress.
     progress: u64,
     /// Whether the watchdog looks after this pool.
     guarded: bool,
@@ -254,7 +254,7 @@ struct Staff {
     count: usize,
     /// The threads of the whole server.
     budget: Arc<Threads>,
-    /// The part of them that this pool can have, if not all.
+    /// The part of the budget's threads that this pool can have; `None` if it can have all.
     quota: Option<Arc<dyn Quota>>,
 }
 
@@ -264,7 +264,7 @@ struct Rate {
     since: Time,
 }
 
-/// What is known of how long a call takes.
+/// What is known about how long a call takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// Shorter than it takes to wake another thread: the receiver may execute it.
@@ -290,9 +290,9 @@ pub enum Replacement {
 /// Why a thread must not wait in a remote call of its own.
 #[derive(Debug)]
 pub enum MayNotWait {
-    /// It is the last thread that could receive. The value is how many threads there can be.
+    /// It is the last thread that could receive. The value is the greatest number of threads.
     Last(usize),
-    /// The greatest allowed number of threads waits already.
+    /// As many threads as are allowed wait already.
     Enough,
 }
 
@@ -356,8 +356,8 @@ impl Pool {
         self.workers.push(worker.clone());
     }
 
-    /// Uncounts a thread that could not be started. If no thread receives, the watchdog tries again later.
-    /// Returns whether the watchdog must be woken for that.
+    /// Uncounts a thread that could not be started. If now no thread receives, the watchdog later tries again
+    /// to start one. Returns whether the watchdog must be woken for that.
     pub fn start_failed(&mut self) -> bool {
         self.receiving -= 1;
         self.staff.give_back();
@@ -402,8 +402,8 @@ impl Pool {
         self.receiving
     }
 
-    /// Returns how many threads execute, not counting those that wait in remote calls of their own, and how
-    /// many there are.
+    /// Returns the number of threads that execute, not counting those that wait in remote calls of their own,
+    /// and the number of all threads of the pool.
     pub fn executing(&self) -> (usize, usize) {
         (self.executing + self.parked, self.staff.count)
     }
@@ -467,7 +467,8 @@ impl Pool {
         Plan::Execute(None)
     }
 
-    /// Makes a receiving thread execute what came, guarded by the watchdog even if other threads receive.
+    /// Makes a receiving thread execute what it has received, guarded by the watchdog even if other threads
+    /// receive.
     #[inline]
     pub fn plan_guarded(&mut self, worker: &Worker) -> Plan {
         worker.host.store(0, Ordering::Relaxed);
@@ -567,7 +568,8 @@ impl Pool {
         }
     }
 
-    /// Returns whether few threads are left, and the host's waiting calls hold its share of those already.
+    /// Returns whether only the reserved threads are left, and the host's waiting calls already hold the
+    /// host's share of them.
     fn has_share(&self, host: u64) -> bool {
         let (reserve, share) = self.staff.budget.reserve();
         reserve > 0
@@ -575,8 +577,8 @@ impl Pool {
             && self.held.get(&host).is_some_and(|held| *held >= share)
     }
 
-    /// Returns whether the host's share allows taking out a queued call, to execute it, or to refuse it
-    /// because all threads wait.
+    /// Returns whether a queued call of the host may be taken out of the queue. It is then executed, or
+    /// refused if all threads wait.
     pub fn may_begin(&self, host: u64, pace: Pace) -> bool {
         pace == Pace::Quick || !self.has_share(host) || self.all_wait()
     }
@@ -586,7 +588,7 @@ impl Pool {
         self.nobody_executes() && self.receiving <= 1
     }
 
-    /// Returns the counter of threads that do `does`.
+    /// Returns the number of threads whose state is `does`, to be changed.
     #[inline]
     fn count(&mut self, does: u8) -> &mut usize {
         if does == EXECUTES { &mut self.executing } else { &mut self.parked }

@@ -32,7 +32,7 @@ fn one_host_leaves_threads_to_the_calls_of_others() {
     let others =
         workers[many..].iter().take_while(|worker| begins(&mut pool, worker, honest, Pace::Blocking)).count();
     assert_eq!(others, 1, "a 16th of that, for each host");
-    // When enough have ended there is room again.
+    // When enough calls have ended, there is room again.
     pool.done(&workers[many]);
     assert!(pool.may_begin(honest, Pace::Blocking) && !pool.may_begin(harm, Pace::Blocking));
     workers.truncate(many);
@@ -48,7 +48,8 @@ fn a_thread_receives_again_after_deferred_work_even_if_no_call_may_begin() {
     assert!(matches!(pool.plan(&executes, 1, Pace::Any, Time::default), Plan::Execute(Some(_))));
     assert!(pool.one_more_for_queue(Pace::Blocking).is_some());
     assert_eq!((pool.receiving(), pool.executing().0), (2, 1));
-    // The first of two receivers needs no replacement. The watchdog looks after the last receiver.
+    // The first of two receivers needs no replacement when it executes. The last receiver is guarded by the
+    // watchdog instead.
     assert!(matches!(pool.plan_deferred(&first), Plan::Execute(None)));
     assert!(matches!(pool.plan_deferred(&second), Plan::Guarded(true)));
     assert_eq!((pool.receiving(), pool.executing().0), (0, 3));

@@ -1,5 +1,5 @@
-//! The usual running time of a procedure. If that is short, the thread that receives the procedure's calls
-//! executes them itself, without a replacement.
+//! The usual running time of a procedure. If that time is short, the thread that receives the procedure's
+//! calls executes them itself, and no other thread receives meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,7 +16,8 @@ pub struct UsualTime {
 
 /// The number of timed runs after which the running time of a procedure counts as known.
 const RUNS_UNTIL_KNOWN: u64 = 8;
-/// A longer run counts as this many nanoseconds (1 ms), so that one exceptionally long run is soon forgotten.
+/// A run that takes longer counts as this many nanoseconds (1 ms), so that one exceptionally long run is soon
+/// forgotten.
 const MAX_COUNTED_NANOS: u64 = 1_000_000;
 
 impl UsualTime {
@@ -52,7 +53,7 @@ impl UsualTime {
     pub fn ran(&self, time: Duration) {
         let time = nanos(time).min(MAX_COUNTED_NANOS);
         let average = self.average.load(Ordering::Relaxed);
-        // A thread may overwrite another thread's update; this is an estimate.
+        // A thread may overwrite another thread's update. That does no harm, because this is an estimate.
         self.average.store(average - average / 8 + time / 8, Ordering::Relaxed);
         let runs_timed = self.runs_timed.load(Ordering::Relaxed);
         if runs_timed < RUNS_UNTIL_KNOWN {

@@ -1,4 +1,4 @@
-//! What a watchdog finds when it looks at a pool: whether a lone receiver is stuck, which threads have
+//! Looks at a worker pool for its watchdog: finds whether a lone receiver is stuck, which threads have
 //! executed the same call for long, and whether the watchdog can sleep.
 //!
 //! (tests/workers.rs includes this file.)
@@ -10,26 +10,27 @@ use super::pool::{Pool, Replacement, Worker};
 
 /// The longest time between two looks while calls keep coming.
 const LONGEST_NAP: Duration = Duration::from_micros(1600);
-/// The longest time between two looks at a stuck receiver for which there is no replacement. When it is done
-/// it receives again by itself, so the looks can be rare.
+/// The longest time between two looks at a stuck receiver for which there is no replacement. When the
+/// receiver is done, it receives again by itself, so the looks can be rare.
 const LONGEST_STARVED_NAP: Duration = Duration::from_millis(50);
 
 /// How a watchdog looks after a pool.
 #[derive(Clone, Copy)]
 pub struct Habit {
-    /// The shortest time between two looks, and the time to the next look at a receiver that was seen executing.
+    /// The shortest time between two looks. It is also the time to the next look at a receiver that was seen
+    /// executing.
     pub nap: Duration,
     /// The watchdog sleeps after `looks` looks in a row that each found fewer than `calls` executed calls.
     pub calls: u64,
     pub looks: u32,
-    /// Whether each look also finds the threads that are in the same call as at the look before.
+    /// Whether each look also finds the threads that are in the same call as at the previous look.
     pub finds_long: bool,
 }
 
-/// What a watchdog remembers of a pool from one look to the next.
+/// What a watchdog remembers about a pool from one look to the next.
 pub struct Watch {
     habit: Habit,
-    /// `None` while calls are rare, and no looks are needed.
+    /// The state at the last look; `None` while calls are rare, and no looks are needed.
     seen: Option<Seen>,
 }
 
@@ -59,7 +60,8 @@ impl Watch {
         Watch { habit, seen: None }
     }
 
-    /// The time to the next look; `None` until the watchdog is woken because the pool is to be guarded.
+    /// Returns the time to the next look. Returns `None` until the watchdog is woken because the pool is to
+    /// be guarded.
     pub fn nap(&self) -> Option<Duration> {
         self.seen.as_ref().map(|seen| if seen.alone { seen.nap_alone } else { seen.nap })
     }

@@ -11,7 +11,7 @@ use super::entry::Entry;
 #[derive(Default)]
 pub(super) struct Cache(BTreeMap<(SocketAddr, String), Known>);
 
-/// An entry, and whether a cache has learned since that the entry is no longer true.
+/// An entry, and whether a cache has found the entry outdated in the meantime.
 #[derive(Clone)]
 pub(super) struct Known {
     pub(super) entry: Entry,
@@ -22,7 +22,7 @@ pub(super) struct Known {
 const MAX_ENTRIES: usize = 4096;
 
 impl Known {
-    /// Returns an entry that no cache has purged.
+    /// Wraps an entry with a fresh flag, which no cache has set.
     pub(super) fn valid(entry: Entry) -> Known {
         Known { entry, purged: Arc::default() }
     }
@@ -33,13 +33,13 @@ impl Cache {
         self.0.get(&(home, name.to_owned())).cloned()
     }
 
-    /// Returns an entry of that name, of any clerk.
+    /// Returns an entry with this name, of any clerk.
     pub(super) fn find(&self, name: &str) -> Option<(SocketAddr, Known)> {
         let found = self.0.iter().find(|((_, known), _)| known == name);
         found.map(|((home, _), known)| (*home, known.clone()))
     }
 
-    /// Adds an entry, and purges a former one of its name that differs.
+    /// Adds an entry of the clerk at `home`. Purges the former entry of the same name if it differs.
     pub(super) fn learn(&mut self, home: SocketAddr, entry: Entry) -> Known {
         let key = (home, entry.name.clone());
         if let Some(known) = self.0.get(&key)
@@ -57,7 +57,7 @@ impl Cache {
         known
     }
 
-    /// Removes an entry. `purged` says that it is known to be no longer true.
+    /// Removes an entry. `purged` says that the entry is known to be outdated.
     pub(super) fn forget(&mut self, home: SocketAddr, name: &str, purged: bool) {
         if let Some(former) = self.0.remove(&(home, name.to_owned()))
             && purged

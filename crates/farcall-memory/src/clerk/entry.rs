@@ -1,4 +1,5 @@
-//! A clerk's entry of a segment, and the record of 128 bytes that encodes it.
+//! The entry by which a clerk, the name service of a machine, describes a segment, and the record of 128
+//! bytes that encodes it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -25,9 +26,9 @@ pub struct Entry {
 /// A record in a clerk's memory: an entry, a question for an entry, or the answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// `None` answers that there is no such segment.
+    /// The entry. `None` is the answer that there is no such segment.
     pub(super) entry: Option<Entry>,
-    /// Distinguishes a question and its answer from all others.
+    /// A number that distinguishes a question and its answer from all other questions.
     pub(super) token: u64,
     /// The slot into which the answer to a question is to be written.
     pub(super) place: u64,
@@ -36,11 +37,11 @@ pub(super) struct Record {
 /// The content of a slot for a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// The slot was never used: a probe ends here.
+    /// The slot was never used, so a search for a name ends here.
     Free,
     /// The slot's record was deleted.
     Deleted,
-    /// The record is being written, or no clerk wrote these bytes.
+    /// The record is being written, or the bytes were not written by a clerk.
     Unsound,
     /// The slot holds a whole record.
     Held(Record),
@@ -71,7 +72,7 @@ impl Entry {
         &self.name
     }
 
-    /// Returns the address at which it is exported.
+    /// Returns the address at which the segment is exported.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -86,12 +87,13 @@ impl Entry {
         self.size
     }
 
-    /// Returns the rights of every process.
+    /// Returns the rights that every process has.
     pub fn rights(&self) -> Rights {
         Rights::from_bits(self.rights)
     }
 
-    /// Returns a name that needs no clerk, as in `udp://127.0.0.1:7000/Load`.
+    /// Returns a name by which the segment can be imported without a clerk, such as
+    /// `udp://127.0.0.1:7000/Load`.
     pub fn url(&self) -> String {
         format!("udp://{}/{}", self.address, self.name)
     }
@@ -113,8 +115,8 @@ impl Record {
         Record { entry: Some(entry), token: 0, place: 0 }
     }
 
-    /// Encodes the record. Callers check the name first ([`check_name`]): a name that is too long would be
-    /// cut, and readers would find the record unsound.
+    /// Encodes the record. Callers check the name first, with [`check_name`]. A name that is too long would
+    /// be cut, and readers would find the record unsound.
     pub(super) fn to_bytes(&self) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
         if let Some(entry) = &self.entry {
@@ -140,7 +142,8 @@ impl Record {
     }
 }
 
-/// Returns the flag of a sound record, which differs from the other flags.
+/// Returns the first word of a sound record: a check word, which differs from the flags of slots without a
+/// record.
 fn check(bytes: &[u8; RECORD_BYTES]) -> [u8; 8] {
     (xxh3_64(&bytes[8..]) | 1 << 63).to_le_bytes()
 }
@@ -249,7 +252,7 @@ mod tests {
                 let mut bad = good;
                 bad[at] ^= change;
                 assert_eq!(Slot::parse(&bad), Slot::Unsound);
-                // And with a flag that says it is sound.
+                // The bytes are parsed also with a check word that says that the record is sound.
                 let flag = check(&bad);
                 bad[..8].copy_from_slice(&flag);
                 let _ = Slot::parse(&bad);

@@ -1,7 +1,8 @@
-//! The segments of a machine according to the registry of names.
+//! The segments of a machine according to the registry of names, from which a machine's clerk (its name
+//! service for segments) learns of them.
 //!
-//! The registry lists each segment, and each clerk's table, as an instance of the type of segments. The
-//! instance's name ends with the address of its machine.
+//! The registry lists each segment, and each clerk's table, as an instance of the type `Memory`. The
+//! instance's name ends with the address of the segment's machine.
 
 use std::net::{IpAddr, SocketAddr};
 

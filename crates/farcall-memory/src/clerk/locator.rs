@@ -11,7 +11,7 @@ use farcall_core::env::Event;
 use farcall_core::stub::Interface as _;
 use farcall_core::{CallFailed, Error, Kind, Ran, Result, guard, lock};
 
-/// What a runtime knows of its machine's clerk.
+/// What a runtime knows about its machine's clerk, which is the name service for memory segments.
 #[derive(Default)]
 pub struct Locator(State);
 
@@ -19,7 +19,7 @@ pub struct Locator(State);
 enum State {
     #[default]
     Unknown,
-    /// A thread looks for the clerk. It sets these events afterwards.
+    /// A thread looks for the clerk. Afterwards it sets these events.
     Seeking(Vec<Arc<dyn Event>>),
     Known(MachineClerk),
 }
@@ -27,12 +27,12 @@ enum State {
 /// The clerk of this machine, as a runtime reaches it.
 #[derive(Clone)]
 pub(super) enum MachineClerk {
-    /// A clerk that this runtime has started, with a sibling runtime. If the clerk used this runtime, each
-    /// would keep the other alive.
+    /// A clerk that this runtime has started, on a second runtime. If the clerk used this runtime, each would
+    /// keep the other alive.
     Own(Arc<Clerk>),
     /// A clerk that the user has started and holds.
     Given(Weak<Core>),
-    /// A clerk of another runtime, in this process or another one of the machine.
+    /// A clerk of another runtime, in this process or another process of the machine.
     Other(SocketAddr, NamesClient),
 }
 
@@ -47,7 +47,7 @@ enum Turn {
 /// The most clerks that are asked, one after the other, when clerks are gone.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Asks the machine's clerk. If that is gone, asks the next one.
+/// Calls `ask` with the machine's clerk. If that clerk is gone, finds or starts the next one.
 pub(super) fn ask<T>(
     runtime: &dyn ClerkRuntime,
     ask: impl Fn(&MachineClerk) -> Result<T, Fault>,
@@ -82,10 +82,10 @@ pub(super) fn known(runtime: &dyn ClerkRuntime) -> Option<MachineClerk> {
     }
 }
 
-/// Makes the runtime ask that clerk.
+/// Makes the runtime use this clerk.
 pub(super) fn adopt(runtime: &dyn ClerkRuntime, clerk: &Clerk) {
     let given = State::Known(MachineClerk::Given(Arc::downgrade(&clerk.core)));
-    // The former state is dropped after the lock.
+    // The former state is dropped after the lock is released.
     let _former = match &mut lock(runtime.locator()).0 {
         // The thread that looks for a clerk finds this one in the registry.
         State::Seeking(_) => State::Unknown,
@@ -106,7 +106,7 @@ pub(super) fn machine_clerk(
             Turn::Wait(event) => drop(event.wait(None)),
             Turn::Seek(former) => {
                 drop(former);
-                // A registry may be the user's: if it panics, other threads must not wait for ever.
+                // The registry may be the user's code. If it panics, other threads must not wait for ever.
                 let sought = guard::run(|| seek(runtime, gone)).unwrap_or_else(|panic| {
                     let why = panic.message().unwrap_or("no text");
                     Err(CallFailed::new(Kind::Local, Ran::No)
@@ -125,7 +125,7 @@ pub(super) fn machine_clerk(
 
 /// Forgets a clerk that is gone.
 fn forget(runtime: &dyn ClerkRuntime, clerk: &MachineClerk) {
-    // The former state is dropped after the lock.
+    // The former state is dropped after the lock is released.
     let _former = match &mut lock(runtime.locator()).0 {
         state @ State::Known(_) if state.address() == clerk.address() => std::mem::take(state),
         _ => State::Unknown,
@@ -148,7 +148,7 @@ fn seek(
     }
     match Clerk::open(sibling.clone(), Settings::default()) {
         Ok(clerk) => Ok(MachineClerk::Own(Arc::new(clerk))),
-        // Another process may have started one meanwhile.
+        // If this fails, another process may have started a clerk meanwhile.
         Err(why) => listed().map_or(Err(why), other),
     }
 }
@@ -189,8 +189,8 @@ impl MachineClerk {
         }
     }
 
-    /// Returns whether the registry still lists a clerk of another runtime. A call to a clerk that is gone
-    /// would fail only after the patience.
+    /// Returns whether the registry still lists a clerk of another runtime. Without this check, a call to a
+    /// clerk that is gone would fail only after the whole patience.
     fn is_listed(&self, runtime: &dyn ClerkRuntime) -> bool {
         let registry = &**runtime.registry();
         self.address().is_none_or(|address| clerk_of(registry, address.ip()) == Some(address))
@@ -221,7 +221,7 @@ impl MachineClerk {
         }
     }
 
-    /// Deletes without waiting.
+    /// Deletes a segment without waiting for the clerk's answer.
     pub(super) fn delete(&self, name: &str, generation: u64) {
         match (self.core(), self) {
             (Some(core), _) => drop(core.delete_entry(name, generation)),

@@ -1,10 +1,11 @@
-//! The look-up with control transfer: clerks write questions and answers into one another's memory.
+//! The look-up of a name by asking: clerks, the name services of the machines, write questions and answers
+//! into one another's memory.
 //!
-//! A clerk's mailbox is a segment that every process may write; the clerk is notified of every write. Its
-//! first slots are for questions of other clerks, the rest for answers to its own questions. The table is
-//! another segment, because no other process may write that. An answer goes to the address from which the
-//! question came. Only the port is taken from the question, so that a question cannot make the clerk write to
-//! another machine.
+//! A clerk's mailbox is a segment that every process may write; the clerk is notified of every write. The
+//! first slots of the mailbox are for questions of other clerks, the rest for answers to the clerk's own
+//! questions. The clerk's table is in another segment, because no other process may write to the table. An
+//! answer goes to the address from which the question came. Only the port is taken from the question, so that
+//! a question cannot make the clerk write to another machine.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +36,8 @@ const ANSWER_PATIENCE: Duration = Duration::from_millis(500);
 /// The most threads that answer clerks whose mailbox was not imported before.
 const MAX_ANSWERING_THREADS: usize = 8;
 
-/// The segment into which other clerks write questions and answers, and what is needed to ask them.
+/// The segment into which other clerks write questions and answers, and the state that is needed to ask other
+/// clerks.
 pub(super) struct Mailbox {
     segment: Segment,
     /// The imported mailboxes of other clerks.
@@ -89,7 +91,7 @@ impl Mailbox {
         env.entropy(&mut token);
         let token = u64::from_le_bytes(token);
         for attempt in 0..MAX_ATTEMPTS {
-            // The size in a question says how often it was asked before.
+            // The size field of a question says how often the question was asked before.
             let question = Entry {
                 name: name.to_owned(),
                 address: core.address,
@@ -116,7 +118,7 @@ impl Mailbox {
         Err(Fault::Silent(format!("the clerk at {home} does not answer")).into())
     }
 
-    /// Returns the answer to the question with that token, if it is there.
+    /// Returns the answer to the question with this token, if it has come.
     fn answer(&self, place: usize, token: u64) -> Result<Option<Option<Entry>>, Fault> {
         let slot = table::read_one(&self.segment, (SLOTS + place) as u64).map_err(super::own_memory)?;
         Ok(match slot {
@@ -151,7 +153,7 @@ fn take_question(core: &Arc<Core>, place: u64, from: SocketAddr) {
     let (Ok(flag), Ok(Slot::Held(question))) = (segment.load(at), table::read_one(segment, place)) else {
         return;
     };
-    // Each question is taken once. If there is another one by now, it has a notice of its own.
+    // Each question is taken once. If another question is in the slot by now, it has a notice of its own.
     if segment.compare_and_swap(at, flag, 0) != Ok(flag) {
         return;
     }
@@ -163,13 +165,14 @@ fn take_question(core: &Arc<Core>, place: u64, from: SocketAddr) {
     let answer = Record { entry: found, token: question.token, place: 0 };
     let asker = SocketAddr::new(from.ip(), asked.address.port());
     if asked.size > 0 {
-        // The asking clerk has received no answer: the imported mailbox may be that of a former clerk.
+        // The asking clerk has received no answer, so the imported mailbox may be that of a former clerk.
         core.mailbox.others.forget(asker);
     }
     reply(core, asker, (SLOTS as u64 + question.place) * RECORD_BYTES as u64, answer.to_bytes());
 }
 
-/// Writes an answer. If the asking clerk's mailbox must be imported first, a thread of its own does so.
+/// Writes an answer into the asking clerk's mailbox. If the mailbox must be imported first, a separate thread
+/// does this.
 fn reply(core: &Arc<Core>, asker: SocketAddr, at: u64, answer: [u8; RECORD_BYTES]) {
     if let Some(theirs) = core.mailbox.others.known(asker) {
         return theirs.start_write(at, &answer).detach();

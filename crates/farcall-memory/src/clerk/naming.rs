@@ -53,8 +53,8 @@ pub fn import_segment(runtime: &dyn ClerkRuntime, name: &str) -> Result<Remote> 
     }
 }
 
-/// Imports the segment that is exported under a name on the machine whose clerk is at the hint. The name is
-/// looked up there, unless this machine's clerk has a true entry in its cache.
+/// Imports the segment that is exported under a name on the machine of the clerk at the address `hint`. Looks
+/// the name up there, unless this machine's clerk has a valid entry in its cache.
 ///
 /// # Errors
 /// When the name is not exported there, or the clerk or the exporter does not answer.
@@ -62,7 +62,7 @@ pub fn import_segment_at(runtime: &dyn ClerkRuntime, name: &str, hint: SocketAdd
     import_named(runtime, name, Some(hint))
 }
 
-/// Imports a segment without the help of this machine's cache.
+/// Imports a segment without using the cache of this machine's clerk.
 ///
 /// # Errors
 /// When the name is not exported, or the exporter does not answer.
@@ -79,7 +79,7 @@ fn import_named(runtime: &dyn ClerkRuntime, name: &str, hint: Option<SocketAddr>
     let generation = known.entry.generation;
     match import_known(runtime, known) {
         Ok(remote) if remote.generation() == generation => Ok(remote),
-        // The clerk's entry is no longer true.
+        // The clerk's entry is outdated.
         _ => import_segment_anew(runtime, name, hint),
     }
 }
@@ -98,7 +98,7 @@ struct Listed {
     runtime: Arc<dyn ClerkRuntime>,
     /// The entry as it was added last.
     entry: Mutex<Entry>,
-    /// The process that exported the segment.
+    /// Identifies the process that exported the segment, so that a forked child is noticed.
     process: u64,
     _registration: Registration,
 }
@@ -113,8 +113,8 @@ impl Listed {
             return Err(CallFailed::from(Fault::NotAName(why)).into());
         }
         let address = segment.address();
-        // The clerk is found first. If it starts only now, it then need not ask this segment's exporter for
-        // the entry that is added below.
+        // The clerk is found before the segment is registered. So a clerk that starts only now need not ask
+        // this process for the entry that is added below.
         locator::machine_clerk(runtime, None)?;
         let registration = segment.register(&instance(name, address.ip()))?;
         let (generation, size, rights) = (segment.generation().unwrap_or(1), segment.size(), rights.bits());
@@ -151,7 +151,7 @@ impl Listing for Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        // A forked child holds a copy of what belongs to its parent.
+        // In a forked child this is a copy, and the name belongs to the parent.
         if self.process == fork::generation() {
             self.remove();
         }

@@ -9,13 +9,13 @@ use crate::remote::Remote;
 use crate::runtime::MemoryRuntime;
 use farcall_core::{Result, lock};
 
-/// Imported segments of one name, by the address of their clerk.
+/// The imported segments with one name, by the address of their clerk.
 pub(super) struct Neighbours {
     name: &'static str,
     held: Mutex<BTreeMap<SocketAddr, Remote>>,
 }
 
-/// The most imported segments. A dropped one is imported again when it is needed.
+/// The most imported segments. A segment that was dropped is imported again when it is needed.
 const MAX_IMPORTS: usize = 1024;
 
 impl Neighbours {
@@ -23,8 +23,8 @@ impl Neighbours {
         Neighbours { name, held: Mutex::default() }
     }
 
-    /// Calls `act` with the segment at an address. Imports the segment if it was not imported yet, and again
-    /// if `act` fails with the imported one.
+    /// Calls `act` with the segment at an address. Imports the segment if it was not imported before. If it
+    /// was, and `act` fails, imports it again and calls `act` again.
     pub(super) fn with<T>(
         &self,
         runtime: &dyn MemoryRuntime,

@@ -1,5 +1,5 @@
-//! A clerk's table: an open-addressed hash table in a segment. Local and remote readers probe it in the same
-//! way.
+//! The table of a clerk, which is the name service of a machine: an open-addressed hash table in a segment of
+//! memory. Local and remote readers probe it in the same way.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use crate::{Memory, Result};
 /// The most slots in which a name can be, counted from the slot that its hash selects.
 pub(super) const MAX_PROBED_SLOTS: u64 = 256;
 
-/// The number of slots that are read at once after the first: they fit one packet.
+/// The number of slots that are read at once after the first slot. They fit one packet.
 const RUN_SLOTS: u64 = 8;
 
 /// The most further reads of a record that is being written.
@@ -48,8 +48,8 @@ fn locate(table: &dyn Memory, name: &str) -> Result<(Option<(u64, Entry)>, u64)>
     Ok((found, reads))
 }
 
-/// Adds an entry. If the table has an entry of that name, replaces it. Returns false if there is no room.
-/// Only one thread at a time may add or delete.
+/// Adds an entry. If the table has an entry with the same name, replaces that entry. Returns false if there
+/// is no room. Only one thread at a time may add or delete.
 pub(super) fn add(table: &dyn Memory, entry: &Entry) -> Result<bool> {
     let (mut first_empty, mut former) = (None, None);
     probe(table, &entry.name, |place, slot| {
@@ -71,15 +71,15 @@ pub(super) fn add(table: &dyn Memory, entry: &Entry) -> Result<bool> {
     Ok(true)
 }
 
-/// Deletes the entry of a name if it has that generation. Returns whether it had.
+/// Deletes the entry of a name if the entry has this generation. Returns whether it did.
 pub(super) fn delete(table: &dyn Memory, name: &str, generation: u64) -> Result<bool> {
     let Some((place, entry)) = locate(table, name)?.0 else { return Ok(false) };
     if entry.generation != generation {
         return Ok(false);
     }
     mark(table, place, DELETED)?;
-    // Deleted slots in front of a free one are freed. Otherwise names that come and go would fill the table
-    // with them.
+    // Deleted slots in front of a free slot are freed. Otherwise names that come and go would fill the table
+    // with deleted slots.
     let slots = slots(table);
     if read_one(table, (place + 1) % slots)? != Slot::Free {
         return Ok(true);
@@ -106,8 +106,8 @@ pub(super) fn entries(table: &dyn Memory) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Calls `visit` with each slot in which the name may be, in order, until it breaks. Returns the number of
-/// reads. The first slot is read alone, later ones several at once.
+/// Calls `visit` with each slot in which the name may be, in order, until `visit` breaks. Returns the number
+/// of reads. The first slot is read alone, later slots several at once.
 fn probe(table: &dyn Memory, name: &str, mut visit: impl FnMut(u64, Slot) -> ControlFlow<()>) -> Result<u64> {
     let (slots, mut reads) = (slots(table), 0);
     if slots == 0 {
@@ -224,7 +224,8 @@ mod tests {
 
     #[test]
     fn the_hash_is_what_the_documentation_says() {
-        // XXH3, 64 bits, of the bytes: a clerk of any version finds what another one added.
+        // The hash is the 64-bit XXH3 of the name's bytes, so a clerk of any version finds what another clerk
+        // has added.
         assert_eq!(first_slot("Load", 1 << 32), xxh3_64(b"Load") % (1 << 32));
         assert_eq!(xxh3_64(b"Load"), 13_359_318_210_798_624_463);
     }
@@ -262,7 +263,7 @@ mod tests {
         names.iter().for_each(|name| assert!(table.add(name, 1)));
         assert!(table.add(&names[2], 2));
         assert_eq!(table.find(&names[2]), Some(2));
-        // Also when a place nearer to where it belongs has become free.
+        // This is so even when a slot nearer to the name's first slot has become free.
         assert!(delete(&table, &names[0], 1).unwrap());
         assert!(table.add(&names[2], 3));
         assert_eq!(table.find(&names[2]), Some(3));

@@ -1,7 +1,8 @@
-//! The exporter's end of posted writes: it executes the writes of each stream in order, and each once.
+//! The exporter's end of posted writes, which are sent to a segment without waiting for an answer. It
+//! executes the writes of each stream in their order, and each of them once.
 //!
-//! A call opens a stream, so none is opened twice. Writes that are posted to a forgotten stream are not
-//! executed.
+//! A stream is opened by a call, so no stream is opened twice. Writes that are posted to a forgotten stream
+//! are not executed.
 
 use std::collections::BTreeMap;
 
@@ -29,29 +30,29 @@ struct Stream<R> {
     host: u64,
     /// The number of the write to execute next. All earlier ones were executed.
     next: u64,
-    /// Why that write was refused. Then no later one will be executed either.
+    /// Why that write was refused, if it was. No later write will be executed either.
     refused: Option<R>,
 }
 
-/// The outcome of a write that was its stream's next.
+/// The outcome of the next write of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write<R> {
     /// The write was executed.
     Done,
-    /// The write was refused. Neither it nor any later one will ever be executed.
+    /// The write was refused. Neither it nor any later write of the stream will ever be executed.
     Refused(R),
     /// The bytes were not a write. The write may arrive again.
     Nothing,
 }
 
 impl<R> Streams<R> {
-    /// Returns an empty set of streams that remembers at most `most`.
+    /// Returns an empty set that remembers at most `most` streams.
     pub fn new(most: usize, faults: Faults) -> Streams<R> {
         Streams { most, faults, newest: 0, streams: Vec::new(), hosts: BTreeMap::new() }
     }
 
     /// Opens a stream for an importer, whose address is given if it has one. The stream's first write has the
-    /// number 0. If there are too many streams, it forgets one of the host that has most.
+    /// number 0. If there are too many streams, forgets one of the host that has most.
     pub fn open(&mut self, importer: Option<IpAddr>) -> u64 {
         let host = importer.map_or(0, host_number);
         self.newest += 1;
@@ -77,7 +78,7 @@ impl<R> Streams<R> {
         }
     }
 
-    /// Executes the write of that number if it is the stream's next and none was refused.
+    /// Executes the write with this number if it is the stream's next and no earlier write was refused.
     pub fn post(&mut self, id: u64, number: u64, write: impl FnOnce() -> Write<R>) {
         let faults = self.faults;
         let Some(stream) = self.find(id) else { return };
@@ -97,8 +98,8 @@ impl<R> Streams<R> {
         }
     }
 
-    /// Returns the number of a stream's first write that was not executed, and why that was refused, if it
-    /// was. Returns `None` for an unknown stream.
+    /// Returns the number of a stream's first write that was not executed and, if that write was refused, the
+    /// reason. Returns `None` for an unknown stream.
     pub fn posted(&mut self, id: u64) -> Option<(u64, Option<&R>)> {
         self.find(id).map(|stream| (stream.next, stream.refused.as_ref()))
     }

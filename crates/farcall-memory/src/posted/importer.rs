@@ -1,8 +1,10 @@
-//! The importer's end of posted writes: it keeps the writes that the exporter has not acknowledged.
+//! The importer's end of posted writes, which are sent to a segment without waiting for an answer. It keeps
+//! the writes that the exporter has not acknowledged.
 //!
-//! The exporter executes the writes of a stream in order, so its answer is one number. The importer drops the
-//! writes below it. If the exporter lacks a write that was sent before the question, that one and all later
-//! ones are sent again (go-back-N: the exporter keeps no write that arrives too early).
+//! The exporter executes the writes of a stream in order, so its answer to a question is one number: the
+//! first write that it has not executed. The importer drops the writes before that. If the exporter lacks a
+//! write that was sent before the question, the importer sends that write and all later ones again
+//! (go-back-N: the exporter keeps no write that arrives too early).
 
 use std::collections::VecDeque;
 
@@ -10,7 +12,7 @@ use farcall_core::Kind;
 
 use super::Faults;
 
-/// The posted writes of one import. `F` is the reason for which it posts nothing more.
+/// The posted writes of one import. `F` is the type of the reason for which it posts nothing more.
 #[derive(Debug)]
 pub struct Posts<F> {
     faults: Faults,
@@ -28,23 +30,23 @@ pub struct Posts<F> {
 
 /// The most unacknowledged writes.
 const MAX_UNACKNOWLEDGED: usize = 64;
-/// The most answers in a row without progress. After them the importer gives up.
+/// The most answers in a row without progress. After these the importer gives up.
 const MAX_FRUITLESS_ANSWERS: u32 = 100;
 
 /// A question, which is asked until all writes that were sent before it are executed.
 #[derive(Debug)]
 pub struct Asking {
     stream: u64,
-    /// The first write that need not be executed.
+    /// The number of the first write about which the question does not ask.
     end: u64,
-    /// The highest answer so far.
+    /// The highest number in an answer so far.
     reached: u64,
     /// How many answers in a row have reported no progress.
     fruitless: u32,
 }
 
-/// Returns whether a question that failed for that reason may be asked again. This is so if the time ran out,
-/// or if the exporter did not serve the question this time.
+/// Returns whether a question that failed for this reason may be asked again. It may if the time ran out, or
+/// if the exporter did not serve the question this time.
 pub fn may_ask_again(why: Kind) -> bool {
     matches!(why, Kind::Deadline | Kind::Cancelled | Kind::Local | Kind::Overloaded)
 }
@@ -61,9 +63,11 @@ impl Asking {
 pub enum Answer {
     /// All writes that were sent before the question are executed.
     Done,
-    /// A write is lacking: send all [unacknowledged](Posts::unacknowledged) writes again, then ask again.
+    /// The exporter lacks a write. Send all [unacknowledged](Posts::unacknowledged) writes again, then ask
+    /// again.
     SendAgain,
-    /// A write is lacking, and so many answers in a row have reported no progress that none is expected.
+    /// The exporter lacks a write, and so many answers in a row have reported no progress that none is
+    /// expected any more.
     NoProgress,
     /// The exporter claims to have executed more writes than were posted.
     Impossible,
@@ -75,7 +79,7 @@ impl<F: Clone> Posts<F> {
         Posts { faults, stream: None, next: 0, first: 0, unacknowledged: VecDeque::new(), failed: None }
     }
 
-    /// Notes that a stream was opened. If another thread has opened one before, that one is used.
+    /// Notes that a stream was opened. If another thread has opened a stream before, that stream is used.
     pub fn opened(&mut self, stream: u64) {
         self.stream.get_or_insert(stream);
     }
@@ -85,8 +89,8 @@ impl<F: Clone> Posts<F> {
         Some((self.stream?, self.next))
     }
 
-    /// Returns whether the most permitted writes are unacknowledged. Before the importer posts another write,
-    /// it asks until at most [`Posts::MAX_AFTER_WAIT`] are.
+    /// Returns whether as many writes as are permitted are unacknowledged. If so, before the importer posts
+    /// another write, it asks until at most [`Posts::MAX_AFTER_WAIT`] are unacknowledged.
     pub fn is_full(&self) -> bool {
         self.unacknowledged.len() >= MAX_UNACKNOWLEDGED
     }
@@ -105,8 +109,8 @@ impl<F: Clone> Posts<F> {
         self.unacknowledged.iter().map(|post| &post[..])
     }
 
-    /// Returns the question to ask until at most `most` of the earlier writes are unacknowledged, if one is
-    /// needed.
+    /// Returns the question to ask until at most `most` of the earlier writes are unacknowledged, if more are
+    /// unacknowledged now.
     pub fn ask(&self, most: usize) -> Option<Asking> {
         let end = self.next.saturating_sub(most as u64);
         let asking = |stream| Asking { stream, end, reached: self.first, fruitless: 0 };
@@ -135,7 +139,7 @@ impl<F: Clone> Posts<F> {
         self.failed = Some(why);
     }
 
-    /// Succeeds while writes may be posted.
+    /// Returns `Ok` while writes may be posted.
     ///
     /// # Errors
     /// The reason for which posting has ended.

@@ -37,7 +37,7 @@ impl Area {
         self.len
     }
 
-    /// Returns whether there are `len` bytes at that offset.
+    /// Returns whether there are `len` bytes at this offset.
     pub(super) fn has(&self, offset: u64, len: usize) -> bool {
         offset.checked_add(len as u64).is_some_and(|end| end <= self.len as u64)
     }
@@ -50,7 +50,7 @@ impl Area {
         }
     }
 
-    /// Copies bytes out, words in ascending order. The range must be within the memory.
+    /// Copies bytes out of the memory, words in ascending order. The range must be within the memory.
     #[inline(always)]
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
         match &self.place {
@@ -59,26 +59,26 @@ impl Area {
         }
     }
 
-    /// Copies bytes out in any order. The range must be within the memory.
+    /// Copies bytes out of the memory, in any order. The range must be within the memory.
     pub(super) fn read_bytes(&self, offset: u64, into: &mut [u8]) {
         if !self.shared_memory().is_some_and(|memory| memory.copy_out(offset as usize, into)) {
             self.read(offset, into);
         }
     }
 
-    /// Copies bytes in, words in ascending order. The range must be within the memory.
+    /// Copies bytes into the memory, words in ascending order. The range must be within the memory.
     pub(super) fn write(&self, offset: u64, bytes: &[u8]) {
         self.with(|words| words::write(words, offset, bytes));
     }
 
-    /// Copies bytes in, in any order. The range must be within the memory.
+    /// Copies bytes into the memory, in any order. The range must be within the memory.
     pub(super) fn write_bytes(&self, offset: u64, bytes: &[u8]) {
         if !self.shared_memory().is_some_and(|memory| memory.copy_in(offset as usize, bytes)) {
             self.write(offset, bytes);
         }
     }
 
-    /// Compares and swaps the word at an offset that is a multiple of eight. Returns its former value.
+    /// Compares and swaps the word at an offset that is a multiple of eight. Returns the word's former value.
     pub(super) fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> u64 {
         let mut found = old;
         self.with(|words| found = words::compare_and_swap(words, offset, old, new));

@@ -16,7 +16,7 @@ use farcall_core::env::Env;
 /// The most streams of posted writes that a segment remembers.
 const MAX_STREAMS: usize = 1024;
 
-/// A segment as it is served.
+/// A segment, as the threads that execute importers' accesses use it.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(super) area: Area,
@@ -26,7 +26,7 @@ pub(crate) struct Core {
     /// Whether importers' writes are inhibited. A thread that changes the memory for an importer holds the
     /// read lock from before it checks the rights until it has changed the memory.
     writes_are_inhibited: RwLock<bool>,
-    /// The streams of posted writes.
+    /// The streams of posted writes (writes that importers send without waiting for an answer).
     pub(super) streams: Mutex<Streams<Refused>>,
     pub(super) notices: Notices,
 }
@@ -43,8 +43,8 @@ impl Core {
         }
     }
 
-    /// Returns a segment of these words, to which any process has these rights. Its exporter is notified of
-    /// every write.
+    /// Returns a segment that consists of these words, to which any process has these rights. Its exporter is
+    /// notified of every write.
     pub(super) fn of_words(words: Arc<[AtomicU64]>, rights: Rights, generation: u64, env: &dyn Env) -> Core {
         let len = size_of_val(&*words);
         let settings = Settings::new(len).anyone(rights).notify(Notify::Always);
@@ -57,8 +57,8 @@ impl Core {
 
     /// Makes `generation` the valid one; zero revokes the segment.
     ///
-    /// A served read checks the generation once more after it has copied words by acquiring loads. So if it
-    /// copied a word that was written after this store, it finds the new generation.
+    /// A read copies words by acquiring loads, and then checks the generation once more. So if it has copied
+    /// a word that was written after this store, it finds the new generation.
     pub(super) fn set_generation(&self, generation: u64) {
         self.generation.store(generation, Ordering::Release);
     }
@@ -68,8 +68,8 @@ impl Core {
         *self.writes_are_inhibited.write().unwrap_or_else(PoisonError::into_inner) = inhibited;
     }
 
-    /// Waits until the changes that were allowed before have ended. Later checks see what the caller has
-    /// stored before.
+    /// Waits until the changes that were allowed before have ended. Checks that begin later see what this
+    /// thread has stored before.
     pub(super) fn wait_for_changes(&self) {
         drop(self.writes_are_inhibited.write().unwrap_or_else(PoisonError::into_inner));
     }
@@ -82,7 +82,7 @@ impl Core {
         self.writes_are_inhibited.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether that generation is valid.
+    /// Returns whether this generation is valid.
     #[inline]
     pub(super) fn is(&self, generation: u64) -> bool {
         generation != 0 && self.generation.load(Ordering::Acquire) == generation
@@ -99,7 +99,7 @@ impl Core {
         self.settings.rights_of_anyone()
     }
 
-    /// Returns the rights of that process.
+    /// Returns the rights of the process that makes an access.
     pub(super) fn rights(&self, by: &Accessor) -> Rights {
         if by.same_user { self.settings.rights_of_same_user() } else { self.rights_of_anyone() }
     }

@@ -45,7 +45,7 @@ impl AccessHandler for Core {
     }
 
     fn post(&self, by: &mut Accessor, bytes: &[u8]) {
-        // No caller waits for the error that the bytes were not a write.
+        // If the bytes are not a write, the error is ignored, because no caller waits for it.
         let _ = self.execute_posted(by, bytes);
     }
 
@@ -104,7 +104,7 @@ impl Core {
         if !padding.is_empty() {
             padding.fill(0);
         }
-        // If the segment was revoked or exported again meanwhile, the bytes may be another generation's.
+        // If the segment was revoked or exported again meanwhile, the bytes may belong to another generation.
         self.is(generation).then_some(total)
     }
 
@@ -211,7 +211,7 @@ impl Core {
     }
 
     /// Notifies the exporter that ranges were written. `notify` says whether the writer asked for notice of
-    /// the last.
+    /// the last range.
     fn notify_of(&self, by: &mut Accessor, notify: bool, ranges: &[(u64, &[u8])]) {
         for (which, (offset, bytes)) in ranges.iter().enumerate() {
             self.written(*offset, bytes.len(), notify && which + 1 == ranges.len(), by);
@@ -236,7 +236,7 @@ impl Core {
         Ok(answer(reply, Ok(posted)))
     }
 
-    /// Executes a posted write if it is its stream's next.
+    /// Executes a posted write if it is the next one of its stream.
     fn execute_posted(&self, by: &mut Accessor, bytes: &[u8]) -> std::result::Result<(), xdr::Error> {
         let d = &mut Decoder::new(bytes);
         let (stream, number) = (d.u64()?, d.u64()?);
@@ -280,13 +280,13 @@ fn answer<T: Encode>(reply: &mut Encoder<'_>, outcome: Result<T, Refused>) -> Di
     }
 }
 
-/// Returns how many bytes opaque data of that length takes when it is encoded.
+/// Returns how many bytes opaque data of this length takes when it is encoded.
 fn opaque_bytes(len: usize) -> usize {
     4 + len.next_multiple_of(4)
 }
 
-/// Executes an access or a posted write with any arguments on a small segment of generation 7, to which every
-/// process has all rights. The first byte chooses which. For the fuzz target.
+/// Executes an access or a posted write with arbitrary arguments on a small segment of generation 7, to which
+/// every process has all rights. The first byte chooses the procedure. For the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_access(data: &[u8]) {
     let Some((which, arguments)) = data.split_first() else { return };

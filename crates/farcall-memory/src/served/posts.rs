@@ -1,5 +1,5 @@
-//! Posted writes at the importer: each is sent at once in a datagram of its own, and not acknowledged until
-//! the importer asks.
+//! Posted writes at the importer. Each is sent at once in a datagram of its own, and is not acknowledged
+//! until the importer asks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use farcall_core::stub::{Binding, PendingCall, Reply, Sink, bad_arguments, decod
 use farcall_core::xdr::{self, Decoder, Encode, Encoder};
 use farcall_core::{CallFailed, Error, Kind, Pending, Ran, lock};
 
-/// The writes that one import has posted.
+/// The writes that one import has posted, in one stream.
 pub(super) struct PostedWrites {
     binding: Binding,
     generation: u64,
@@ -33,8 +33,8 @@ impl PostedWrites {
         PostedWrites { binding, generation, is_open: AtomicBool::new(false), state }
     }
 
-    /// Posts a write. If it is too long, or nothing can be posted, waits until all earlier writes are
-    /// executed and returns false: then the caller makes it a call.
+    /// Posts a write. If the write is too long, or nothing can be posted, waits until all earlier writes are
+    /// executed and returns false. The caller then makes the write by a call.
     pub(super) fn post(self: &Arc<Self>, offset: u64, bytes: &[u8], notify: bool) -> Result<bool> {
         if bytes.len() <= MAX_POSTED_BYTES {
             self.open()?;
@@ -108,7 +108,8 @@ impl PostedWrites {
         }
     }
 
-    /// Returns the question to ask until at most `most` writes are unacknowledged, if one is needed.
+    /// Returns the question to ask the exporter until at most `most` writes are unacknowledged, if more are
+    /// unacknowledged now.
     fn ask(&self, most: usize) -> Result<Option<Asking>> {
         let state = lock(&self.state);
         state.check()?;
@@ -119,8 +120,8 @@ impl PostedWrites {
         (self.generation, asking.stream()).encode(e)
     }
 
-    /// Handles an answer. Returns true if no further answer is needed. Otherwise it has sent the
-    /// unacknowledged writes again.
+    /// Handles an answer. If no further answer is needed, returns true. Otherwise sends the unacknowledged
+    /// writes again.
     fn receive_answer(&self, asking: &mut Asking, answer: Result<Posted>) -> Result<bool> {
         let mut state = lock(&self.state);
         state.check()?;
@@ -190,7 +191,7 @@ impl Settling {
         })
     }
 
-    /// Handles an answer. If no further one is needed, passes the outcome to the sink and returns true.
+    /// Handles an answer. If no further answer is needed, passes the outcome to the sink and returns true.
     fn receive_answer(&mut self, answer: Option<Result<Posted>>, sink: Sink<'_>) -> bool {
         self.call = None;
         let answer = answer.unwrap_or_else(|| Err(no_reply().into()));

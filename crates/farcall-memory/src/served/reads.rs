@@ -1,9 +1,9 @@
-//! Started reads, which share packets while many are under way.
+//! Started reads of a segment of another process. They share packets while many are under way.
 //!
 //! A started read joins the open batch. The batch is sent when it has at least half as many reads as are
 //! under way, when it fills a packet, or when the caller waits for one of its reads. So a single read is sent
-//! at once, both ends always have work, and many reads share the cost of a packet. (This is Nagle's
-//! algorithm, RFC 896, with reads instead of bytes.)
+//! at once, the importer and the exporter both always have work, and many reads share the cost of a packet.
+//! (This is Nagle's algorithm, RFC 896, with reads instead of bytes.)
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,7 +32,7 @@ pub(super) struct Reads {
 
 /// The most reads of a batch.
 const MAX_BATCH_READS: usize = 64;
-/// The most bytes of a batch of several reads: they fit the smallest datagram.
+/// The most bytes of a batch of several reads. They fit the smallest datagram.
 const MAX_BATCH_BYTES: usize = 1_000;
 
 /// The most bytes of a read whose result is passed on without an allocation.
@@ -79,7 +79,7 @@ impl Reads {
             }
             part
         };
-        // Batches are sent with nothing locked: interceptors may start reads of this import.
+        // Batches are sent with nothing locked, because interceptors may start reads of this import.
         filled.into_iter().chain(due).for_each(|batch| batch.send(self));
         Pending::new(Box::new(part))
     }
@@ -130,7 +130,8 @@ impl Batch {
         if let Stage::Sent { call, .. } = &mut *lock(&self.stage) {
             *call = pending.into_call();
         }
-        // Threads and tasks that began to wait while the call was being started had no call to wait for.
+        // Threads and tasks that began to wait while the call was being started are woken, because they had
+        // no call to wait for.
         self.wake_all();
     }
 
@@ -156,7 +157,7 @@ impl Batch {
         }
     }
 
-    /// Returns whether the batch is over. If not, the task is woken when it is.
+    /// Returns whether the batch is over. If not, the task will be woken when the batch is over.
     fn poll(self: &Arc<Self>, reads: &Reads, context: &Context<'_>) -> bool {
         reads.send(self);
         self.add_waker(context.waker());
@@ -204,7 +205,7 @@ impl Batch {
         }
     }
 
-    /// Passes the outcome of one read to the sink if the batch is over. Returns whether it is.
+    /// Passes the outcome of one read to the sink if the batch is over. Returns whether the batch is over.
     fn give(&self, at: usize, len: usize, sink: Sink<'_>) -> bool {
         let stage = lock(&self.stage);
         let Stage::Over(outcome) = &*stage else { return false };

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::carrier::Address;
 
-/// A host and an optional port, as a text names them.
+/// A host, and perhaps a port, as a text names them.
 pub(super) struct Place<'a> {
     /// The host, without the brackets that an IPv6 address has before a port.
     pub(super) host: &'a str,

@@ -11,8 +11,9 @@ use farcall::{CallFailed, Kind, Ran, lock};
 
 use crate::wire::auth::{AuthStat, Flavor, OpaqueAuth, Sys};
 
-/// Writes the credentials of calls, and checks the verifiers of replies. Flavours that protect arguments and
-/// results, such as RPCSEC_GSS (RFC 2203), do so here as well; the message layer knows nothing of it.
+/// Writes the credentials of calls, and checks the verifiers of replies. An authenticator of a flavour that
+/// protects arguments and results, such as RPCSEC_GSS (RFC 2203), does this too. The rest of the client does
+/// not know the flavour.
 pub trait Authenticator: Send + Sync + 'static {
     /// Appends the credential and the verifier to `message`. The call's header, from its identifier to its
     /// procedure, begins at `header`. The client passes the returned seal back with the reply. `again` says
@@ -22,10 +23,10 @@ pub trait Authenticator: Send + Sync + 'static {
     /// The reason why there is no credential; the call is not made.
     fn seal(&self, message: &mut Vec<u8>, header: usize, again: bool) -> Result<Seal, CallFailed>;
 
-    /// Protects the arguments, which begin at `arguments` in `message`.
+    /// Protects the arguments of a call, which begin at index `arguments` in `message`.
     ///
     /// # Errors
-    /// The reason why they cannot be protected; the call is not made.
+    /// The reason why the arguments cannot be protected; the call is not made.
     fn protect(&self, message: &mut Vec<u8>, arguments: usize, seal: Seal) -> Result<(), CallFailed> {
         let _ = (message, arguments, seal);
         Ok(())
@@ -45,10 +46,9 @@ pub trait Authenticator: Send + Sync + 'static {
         Ok(Cow::Borrowed(result))
     }
 
-    /// Returns whether each copy of a call that is sent again over UDP is sealed anew; otherwise all copies
-    /// have the same bytes. The thread that looks after the call seals its copies, and must not wait for a
-    /// call of its own meanwhile. A reply is opened with the seal of each copy, the latest first, until one
-    /// is believed.
+    /// Returns whether each copy of a call that is sent again over UDP gets a new seal. Otherwise all copies
+    /// have the same bytes. The thread that sends the copies seals them, so `seal` must not wait for a call
+    /// of its own. A reply is opened with the seal of each copy, the latest first, until one seal fits.
     fn is_numbered(&self) -> bool {
         false
     }
@@ -60,7 +60,8 @@ pub trait Authenticator: Send + Sync + 'static {
     }
 }
 
-/// Names the credential that a call bears: a sequence number, or any number that the authenticator chooses.
+/// Identifies the credential that a call bears: a sequence number, or any number that the authenticator
+/// chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seal(pub u64);
 
@@ -78,7 +79,8 @@ impl Authenticator for AuthNone {
 }
 
 /// The credential AUTH_SYS: a user and groups, which this process asserts without proof. If the server gives
-/// an AUTH_SHORT in its place, the client sends that until the server rejects it.
+/// an AUTH_SHORT, a token that replaces the credential, the client sends the AUTH_SHORT until the server
+/// rejects it.
 pub struct AuthSys {
     /// The credential and the verifier, encoded.
     full: Vec<u8>,

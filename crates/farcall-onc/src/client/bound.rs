@@ -31,7 +31,8 @@ struct Target {
     name: &'static str,
     program: u32,
     version: u32,
-    /// Seals each copy of a call anew. Set only in a target that was made for one such call.
+    /// Makes a new seal for each copy of a call that is sent. Set only in a target that was made for one such
+    /// call.
     resealer: Option<Arc<Resealer>>,
 }
 
@@ -87,7 +88,8 @@ impl Target {
         auth.protect(message, arguments, seal)?;
         let length = message.len() - header;
         if datagrams && length > MAX_DATAGRAM_BYTES {
-            let why = format!("a call of {length} bytes, and a datagram has room for {MAX_DATAGRAM_BYTES}");
+            let why =
+                format!("the call has {length} bytes, and a datagram has room for {MAX_DATAGRAM_BYTES}");
             return Err(CallFailed::new(Kind::TooLarge, Ran::No).because(why));
         }
         if !datagrams {
@@ -129,8 +131,8 @@ impl Target {
         }
     }
 
-    /// Makes one attempt of a call whose copies have seals of their own. The call is started, so that the
-    /// service thread sends its copies.
+    /// Makes one attempt of a call each copy of which has its own seal. Starts the call, so that the service
+    /// thread sends its copies.
     #[cold]
     fn attempt_numbered(
         &self,
@@ -247,7 +249,7 @@ impl Target {
         self.about(why, procedure)
     }
 
-    /// Makes a call, and makes it again where that may help and does no harm.
+    /// Makes a call, and repeats it where a repetition may help and does no harm.
     fn call(self: &Arc<Self>, call: &Call<'_>, sink: Sink<'_>) -> Result<(), CallFailed> {
         let options = self.options(call);
         tools::with_message(|message| {
@@ -280,8 +282,8 @@ impl Target {
         let idempotent = call.procedure.idempotent && !self.client.settings.one_way;
         let mut retry = Retry::default();
         while retry.next_at_same_server((why.kind(), why.ran()), idempotent, can_renew) == Step::Repeat {
-            // A new identifier, because the server may remember its reply to the old one and answer the copy
-            // with it.
+            // The call gets a new identifier, because the server may remember its reply to the old identifier
+            // and send that reply again.
             if why.kind() == Kind::NotPermitted {
                 xid = connection.xid();
             }
@@ -296,13 +298,13 @@ impl Target {
         Err(retry.of_all(why))
     }
 
-    /// Returns whether each copy of a call is sealed anew.
+    /// Returns whether each copy of a call gets a new seal.
     #[inline]
     fn is_numbered(&self) -> bool {
         self.client.settings.numbered && self.client.connection.datagrams
     }
 
-    /// Returns a target for one call whose copies are sealed anew.
+    /// Returns a target for one call each copy of which gets a new seal.
     fn numbered(&self) -> Arc<Target> {
         let mut client = self.client.clone();
         let resealer = Arc::new(Resealer::new(client.settings.auth.clone()));
@@ -398,7 +400,7 @@ impl fmt::Display for Called<'_> {
     }
 }
 
-/// A version that no program has. A call of it makes a server name the versions that it has.
+/// A version that no program has. A call of this version makes a server report the versions that it has.
 pub(crate) const NO_VERSION: u32 = u32::MAX;
 
 /// Returns a program and its version as error messages name them.
@@ -411,8 +413,8 @@ pub(crate) fn spelled(program: u32, version: u32) -> String {
     }
 }
 
-/// The versions of a program that the server has, none of which is the called one. This is the source of such
-/// a [`CallFailed`].
+/// The versions of a program that the server has, when the called one is not among them. This is the source
+/// of the call's [`CallFailed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherVersions {
     /// The lowest version.
@@ -463,10 +465,10 @@ fn said(answer: &Answer<'_>) -> (Kind, Ran, Cow<'static, str>) {
             (Kind::Mismatch, Ran::No, OtherVersions { low: *low, high: *high }.to_string().into())
         }
         Accepted::ProcUnavail => {
-            (Kind::NoSuchProcedure, Ran::No, "the server's program does not have it".into())
+            (Kind::NoSuchProcedure, Ran::No, "the server's program does not have the procedure".into())
         }
         Accepted::GarbageArgs => (Kind::BadArguments, Ran::No, "the server cannot read the arguments".into()),
-        Accepted::SystemErr => (Kind::Other, Ran::Maybe, "the server lacked something, or broke".into()),
+        Accepted::SystemErr => (Kind::Other, Ran::Maybe, "the server lacked a resource, or failed".into()),
     }
 }
 
@@ -567,7 +569,7 @@ impl PendingCall for Started {
     }
 
     fn cancel(&mut self) {
-        // The server cannot be asked to stop, so the call ends at this side only.
+        // The server cannot be asked to stop the call, so the call ends only in this process.
         self.link.end(self.xid, Err(TransportError { kind: Kind::Cancelled, ..TransportError::late() }));
     }
 

@@ -1,4 +1,4 @@
-//! Carries messages to a server and back: sockets, and the seam for TLS.
+//! Carries messages to a server and back: by sockets, or by a layer of the program's own, such as TLS.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::Shutdown;
@@ -49,8 +49,8 @@ pub trait Carrier: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`ErrorKind::WouldBlock`] if the system accepts nothing now. After any other error a stream is of no
-    /// more use. Whatever the error, none of `bytes` may have been sent, because the client treats calls that
-    /// end in them as not made.
+    /// more use. An implementation must not return an error if it has sent some of `bytes`, because the
+    /// client then treats calls that end within `bytes` as not made.
     fn send(&self, bytes: &[u8]) -> io::Result<usize>;
 
     /// Returns the descriptor that is readable when data has arrived, and writable when data can be sent.
@@ -62,7 +62,7 @@ pub trait Carrier: Send + Sync + 'static {
         Source::Descriptor(self.descriptor())
     }
 
-    /// Returns the error that the handshake met.
+    /// Returns the error with which the handshake failed.
     #[doc(hidden)]
     fn take_error(&self) -> io::Result<()> {
         Ok(rustix::net::sockopt::socket_error(self.descriptor())??)
@@ -77,7 +77,7 @@ pub trait Carrier: Send + Sync + 'static {
     fn shutdown(&self);
 }
 
-/// Makes carriers to one server, as often as a new one is needed.
+/// Makes carriers to one server. The client calls it whenever it needs a new carrier.
 pub trait Dial: Send + Sync + 'static {
     /// Makes a carrier within this time; `None` sets no limit. The carrier's handshake may still be under way
     /// when this returns; until it has ended, sends fail with [`ErrorKind::WouldBlock`].

@@ -10,7 +10,8 @@ use super::rpcbind::Rpcbind;
 use super::{Builder, Client, spelled};
 use crate::portmap::PORT;
 
-/// Returns the user-stub of a program, which calls by a client with the default settings.
+/// Finds the program's server, and returns a user-stub for it. The stub calls through a [`Client`] with the
+/// default settings.
 ///
 /// ```no_run
 /// # #[farcall::interface(program = 0x2000_0001, version = 1)]
@@ -30,9 +31,9 @@ pub fn import<T: ?Sized + Program>(address: &str) -> Result<T::Client, CallFaile
 
 impl Builder {
     /// Returns a client of the server that has a program. If `address` has no port (`tcp://HOST`,
-    /// `udp://HOST`, or just `HOST`), the host's port mapper is asked for it. If `address` names no network,
-    /// TCP is tried before UDP. `HOST:PORT` means TCP. A host is a name or an address: `::1`, and with a port
-    /// `[::1]:2049`.
+    /// `udp://HOST`, or just `HOST`), asks the host's port mapper for the port. If `address` names no
+    /// network, TCP is tried before UDP. `HOST:PORT` means TCP. A host is a name or an address: `::1`, and
+    /// with a port `[::1]:2049`.
     ///
     /// # Errors
     /// If the host has no port mapper, or its port mapper does not know the program. Otherwise the errors of

@@ -17,9 +17,9 @@ pub(crate) struct OwnCall {
     pub(crate) xid: u32,
     /// The length of the stream up to the end of the call's record.
     pub(crate) end: u64,
-    /// Whether the call is entered in the table.
+    /// Whether the call is entered in the link's table of calls.
     pub(crate) entered: bool,
-    /// The link's count of receptions when the call was sent.
+    /// How many times the link had received something when the call was sent.
     pub(crate) heard: u64,
 }
 

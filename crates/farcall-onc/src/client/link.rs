@@ -5,9 +5,9 @@
 //! thread that finds another one sending leaves its bytes in the send queue.
 //!
 //! ```text
-//! reader     what a link receives into
+//! reader     the buffers into which a link receives
 //! gather     a thread that waits for any of several calls
-//! service    the thread that does what no caller does
+//! service    the thread that sends and receives while no caller waits
 //! ```
 
 mod gather;
@@ -67,7 +67,7 @@ pub(crate) struct Link {
     awaited: AtomicBool,
 }
 
-/// What the leader receives with.
+/// The state that the leader uses to receive.
 struct Receiving {
     lead: Lead<dyn Event>,
     /// Locked by the leader alone.
@@ -207,8 +207,8 @@ impl Link {
         table.broken.clone().map_or(Ok(()), |error| Err(TransportError { ran, ..error }))
     }
 
-    /// Starts a call. The only call under way is sent at once. Another may be held back, to be sent together
-    /// with later ones, until a thread waits or the service thread flushes the queue.
+    /// Starts a call. Sends it at once if no other call is under way. Otherwise the call may be held back, to
+    /// be sent together with later calls, until a thread waits or the service thread flushes the queue.
     pub(crate) fn start(
         self: &Arc<Self>,
         xid: u32,
@@ -295,7 +295,7 @@ impl Link {
         watcher.wake(false);
     }
 
-    /// Lets a call run whose reply the caller does not want.
+    /// Lets a call run on, and ignores its reply.
     pub(crate) fn detach(self: &Arc<Self>, xid: u32) {
         let mut table = self.lock();
         table.detach(xid);
@@ -346,8 +346,8 @@ impl Link {
         }
     }
 
-    /// Gives bytes to the system, with no lock held meanwhile. They must be all admitted bytes that are
-    /// neither in `SendQueue::out` nor sent.
+    /// Gives `bytes` to the system, with no lock held meanwhile. `bytes` must be all bytes that were
+    /// admitted, except those in `SendQueue::out` and those that were sent.
     fn write<'a>(&'a self, mut table: MutexGuard<'a, Table>, bytes: &[u8]) -> MutexGuard<'a, Table> {
         table.send_queue.hand_over();
         drop(table);
@@ -384,11 +384,11 @@ impl Link {
         }
     }
 
-    /// Sends one datagram. An error that the system returns may be about an earlier datagram, perhaps of
-    /// another thread: the socket's pending error is told only once, and then the receiving thread does not
-    /// hear it. So the datagram is sent again after such an error; if the port is still refused, that raises
-    /// an error of its own. After any other error the datagram is sent once more, and may be lost, as in a
-    /// network.
+    /// Sends one datagram. If the system reports a refused port, sends again, because the report may be about
+    /// an earlier datagram, perhaps of another thread. The system reports a socket's pending error only once,
+    /// so the receiving thread does not get that report. But if the port is still refused, the new datagram
+    /// raises a report of its own. After any other error the datagram is sent once more. It may still be
+    /// lost, as in a network.
     pub(crate) fn send_datagram(&self, message: &[u8]) {
         const TRIES: usize = 32;
         for _ in 0..TRIES {
@@ -449,7 +449,7 @@ impl Link {
     /// Receives for all threads that wait at the link until this call has ended.
     fn lead(self: &Arc<Self>, own: &OwnCall, options: &CallOptions, timers: &mut Timers<'_>) -> Outcome {
         let mut reader = self.receiving.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        // The first wait needs no clock: hardly any time has passed.
+        // The first wait does without reading the clock, because hardly any time has passed.
         let mut wait = options.first_wait(timers);
         if let Some(due) = reader.due() {
             wait = wait.until(due, self.env.now());
@@ -507,7 +507,7 @@ impl Link {
         self.serve_awaited();
     }
 
-    /// Makes the service thread receive for tasks if no thread leads any more.
+    /// Makes the service thread receive for waiting tasks if no thread leads any more.
     #[inline]
     fn serve_awaited(&self) {
         // SeqCst for the reason given in `poll`.
@@ -571,7 +571,7 @@ impl Link {
         }
     }
 
-    /// Handles a reception without data. Breaks the connection off if the record under way has taken too
+    /// Handles a reception without data. Breaks the connection off if a partly received record has taken too
     /// long.
     fn nothing(&self, reader: &mut Reader) -> Reception {
         match reader.overdue(|| self.env.now()) {
@@ -750,8 +750,8 @@ impl Link {
         self.back.is_some() && self.state.load(Ordering::Relaxed) < REPLACED
     }
 
-    /// Returns when the record under way will have taken too long. Returns `None` if another thread receives,
-    /// because that thread checks the time.
+    /// Returns when the record that is being received will have taken too long. Returns `None` if another
+    /// thread receives, because that thread checks the time.
     pub(crate) fn due(&self) -> Option<Time> {
         self.receiving.reader.try_lock().ok()?.due()
     }
@@ -768,7 +768,7 @@ fn may_wait() -> Result<(), TransportError> {
     if !LEADS.get() {
         return Ok(());
     }
-    let why = "no call can be waited for in a waker: start it there";
+    let why = "a waker must not wait for a call; it can start one";
     Err(TransportError::new(Kind::Local, Ran::No, why))
 }
 

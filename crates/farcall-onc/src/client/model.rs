@@ -1,5 +1,5 @@
-//! The calls of a link, without its socket, its threads and a clock. A simulator passes in the received data
-//! and the time.
+//! The calls of a link to a server, without a socket, threads and a clock, for simulators. A simulator passes
+//! in the received data and the time.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::wire::record::{Limits, Records};
 /// The calls under way on one stream, or to one address over UDP.
 pub struct Calls {
     table: Table,
-    /// `None` over UDP.
+    /// Splits the stream into records; `None` over UDP.
     records: Option<Records>,
     refusals: Refusals,
 }
@@ -58,8 +58,8 @@ impl Calls {
         Ok(())
     }
 
-    /// Takes out the bytes that wait to be sent on a stream. [`Calls::took`] then has to say how many of them
-    /// the system took.
+    /// Takes out the bytes that wait to be sent on a stream. Afterwards the caller tells [`Calls::took`] how
+    /// many of these bytes the system took.
     pub fn hand_over(&mut self) -> Vec<u8> {
         self.table.send_queue.blocked = false;
         let bytes = std::mem::take(&mut self.table.send_queue.out);
@@ -79,7 +79,7 @@ impl Calls {
         }
     }
 
-    /// Takes in a datagram or the next bytes of the stream. Bytes that cannot be a record end the stream.
+    /// Takes in a datagram or the next bytes of the stream. If the bytes cannot be a record, ends the stream.
     pub fn receive(&mut self, mut bytes: &[u8]) {
         let mut incoming = Incoming::default();
         self.refusals.heard();
@@ -112,7 +112,7 @@ impl Calls {
         self.table.broken.is_some()
     }
 
-    /// Handles the network's word that the server's port is refused.
+    /// Handles a report of the network that the server's port is refused.
     pub fn refused(&mut self, now: Time) {
         match self.refusals.refused(now) {
             Next::Retry(_) => {}
@@ -136,8 +136,8 @@ impl Calls {
         self.table.timer
     }
 
-    /// Returns how a call ended, if it has: its result, or the kind of failure and whether the call ran. If
-    /// `once`, the call counts as sent once even if it was sent again.
+    /// Returns how a call ended, if it has ended: its result, or the kind of failure and whether the call
+    /// ran. If `once`, the call counts as sent once, even if it was sent again.
     pub fn fetch(&mut self, xid: u32, once: bool) -> Option<Result<Vec<u8>, (Kind, Ran)>> {
         let body = match self.table.fetch(xid)? {
             Ok(body) => body,

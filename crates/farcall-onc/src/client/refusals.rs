@@ -1,8 +1,8 @@
 //! Decides what a client does when the system reports that the server's port is refused: when to try again,
 //! and when to give up.
 //!
-//! A refusal (ICMP port unreachable, RFC 792) does not say whether a call ran. The network may have
-//! duplicated a datagram: the first copy ran, and the second was refused because the server had ended
+//! A refusal (ICMP port unreachable, RFC 792) does not say whether a call ran. If the network duplicated a
+//! datagram, the first copy may have run, and the second may have been refused because the server had ended
 //! meanwhile. So a refusal only brings the next try forward, and repeated refusals end the calls with
 //! `Ran::Maybe`.
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use farcall::env::Time;
 
-/// The pause after a refusal before the next try. Refusals within it count as one.
+/// The pause after a refusal before the next try. Several refusals within this time count as one.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 /// The number of refused tries that end the calls. The last is at least 500 ms after the first.
 const REFUSALS_TO_GIVE_UP: u32 = 3;
@@ -29,7 +29,7 @@ pub(crate) struct Refusals {
 /// What the client does after a refusal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Another refusal of a try that was counted before. The next try is at this time at the latest.
+    /// A refusal of this try was counted before. The next try is at this time at the latest.
     Retry(Time),
     /// The first refusal of a try. The next try is at this time at the latest.
     FirstRetry(Time),
@@ -53,7 +53,7 @@ impl Refusals {
     }
 
     /// Returns when to make the next try, if a refusal has been counted. A thread asks this whenever it
-    /// begins to receive, because another thread that no longer receives may have got the refusal.
+    /// begins to receive, because the refusal may have come to another thread, which no longer receives.
     #[inline]
     pub(crate) fn next_try(&self, now: Time) -> Option<Time> {
         let last = self.last.filter(|_| self.count > 0)?;

@@ -1,4 +1,4 @@
-//! Seals each copy of a call over UDP anew, as RPCSEC_GSS requires (RFC 2203 section 5.3.3.1).
+//! Gives each copy of a call over UDP its own seal, as RPCSEC_GSS requires (RFC 2203 section 5.3.3.1).
 
 use std::borrow::Cow;
 use std::mem;
@@ -31,8 +31,8 @@ impl Resealer {
         Resealer { auth, call: Mutex::default() }
     }
 
-    /// Returns another copy of the call, or `None` if the authenticator fails or panics: that copy counts as
-    /// a lost datagram.
+    /// Returns another copy of the call. Returns `None` if the authenticator fails or panics; the copy then
+    /// counts as a lost datagram.
     pub(crate) fn another(&self) -> Option<Vec<u8>> {
         let (mut message, arguments) = {
             let call = lock(&self.call);
@@ -66,7 +66,8 @@ impl Authenticator for Resealer {
         self.auth.protect(message, arguments, seal)
     }
 
-    /// Opens a reply by the seal of the copy that it answers. Only the verifier says which one that is.
+    /// Opens a reply with the seal of the copy that it answers. Only the verifier shows which copy that is,
+    /// so the seals are tried.
     fn open<'a>(
         &self,
         verifier: &OpaqueAuth<'_>,

@@ -1,4 +1,5 @@
-//! The client of a host's port mapper. Uses the newest of the versions 4, 3 and 2 that the port mapper has.
+//! The client of a host's port mapper (rpcbind). It uses the newest of the versions 4, 3 and 2 that the port
+//! mapper has.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -36,13 +37,13 @@ pub struct Rpcbind {
     /// The port mapper's address; `None` if it is reached by a Unix socket.
     place: Option<SocketAddr>,
     stream: bool,
-    /// The newest version that the port mapper may have.
+    /// The newest version to try: the port mapper has reported that it lacks the newer ones.
     newest: Arc<AtomicU32>,
 }
 
 /// A version of the port mapper's protocol.
 enum Version {
-    /// Version 4, or version 3, which has only the first of its procedures.
+    /// Version 4, or version 3, which has only the first of version 4's procedures.
     Rpcbind(Rpcbind4Client, u32),
     Two(PortmapClient),
 }
@@ -105,7 +106,8 @@ impl Rpcbind {
         let place = self.place.unwrap_or((Ipv4Addr::LOCALHOST, 0).into());
         let netid = netid(stream, place);
         let wanted = Rpcb { program, version, netid: netid.into(), ..Rpcb::default() };
-        // GETADDR returns an address on the network by which it is asked (RFC 1833 section 2.2.1).
+        // GETADDR returns an address on the network by which the port mapper is asked (RFC 1833 section
+        // 2.2.1).
         let same = self.place.is_some() && stream == self.stream;
         let text = self.ask(|rpcbind| match rpcbind {
             Version::Rpcbind(rpcbind, _) if same => rpcbind.get_address(wanted.clone()),
@@ -124,7 +126,8 @@ impl Rpcbind {
                 Ok(port_as_text(port))
             }
         })?;
-        // Only the port is used: the port mapper may know its host by an address that clients cannot reach.
+        // Only the port is used, because the port mapper may know its host by an address that clients cannot
+        // reach.
         Ok(from_universal(&text).filter(|found| found.port() != 0).map(|found| {
             let mut place = place;
             place.set_port(found.port());
@@ -138,7 +141,7 @@ impl Rpcbind {
     /// If the host has no port mapper.
     pub fn addresses(&self, program: u32, version: u32) -> Result<Vec<AddressEntry>, CallFailed> {
         let wanted = Rpcb { program, version, ..Rpcb::default() };
-        // GETADDRLIST returns the addresses of the family by which it is asked.
+        // GETADDRLIST returns the addresses of the address family by which the port mapper is asked.
         let listed = self.ask(|rpcbind| match rpcbind {
             Version::Rpcbind(rpcbind, 4) if self.place.is_some() => {
                 rpcbind.get_address_list(wanted.clone()).map(|list| Some(list.all))
@@ -152,7 +155,7 @@ impl Rpcbind {
         Ok(all.filter(|entry| entry.program == program && entry.version == version).map(described).collect())
     }
 
-    /// Returns all registered addresses. A port mapper that speaks only version 2 names no owners.
+    /// Returns all registered addresses. If the port mapper speaks only version 2, they have no owners.
     ///
     /// # Errors
     /// If the host has no port mapper.
@@ -199,8 +202,8 @@ impl Rpcbind {
         })
     }
 
-    /// Registers a program's version at these addresses, in place of those registered before. The
-    /// registration ends when the returned value is dropped.
+    /// Registers a program's version at these addresses. They replace the addresses that were registered
+    /// before. The registration ends when the returned value is dropped.
     ///
     /// # Errors
     /// If the port mapper refuses the registration, or the host has no port mapper.
@@ -222,8 +225,8 @@ impl Rpcbind {
         Ok(registration)
     }
 
-    /// Asks by the newest version that the port mapper has. Tries an older version if the port mapper reports
-    /// that it lacks the newer one or the procedure.
+    /// Calls `ask` with the newest version that the port mapper has. Tries an older version if the port
+    /// mapper reports that it lacks the newer version or the procedure.
     fn ask<T>(&self, ask: impl Fn(&Version) -> farcall::Result<T>) -> Result<T, CallFailed> {
         loop {
             let newest = self.newest.load(Ordering::Relaxed);
@@ -264,13 +267,15 @@ impl fmt::Display for Rpcbind {
     }
 }
 
-/// Returns the address that is registered for a program's version on a network; empty if there is none.
+/// Returns the address that is registered for a program's version on a network, or an empty text if there is
+/// none.
 fn among(all: Vec<Rpcb>, wanted: &Rpcb) -> String {
     let key = |entry: &Rpcb| (entry.program, entry.version, entry.netid.clone());
     all.into_iter().find(|entry| key(entry) == key(wanted)).map(|entry| entry.address).unwrap_or_default()
 }
 
-/// Returns a port that version 2 names as a universal address, without its host.
+/// Returns, in the form of a universal address, the port that a port mapper of version 2 names. The host in
+/// it is left open.
 fn port_as_text(port: u32) -> String {
     let port = u16::try_from(port).unwrap_or(0);
     to_universal(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port))

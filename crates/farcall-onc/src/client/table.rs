@@ -1,5 +1,5 @@
 //! The calls of one link by their identifiers, the thread or task that waits for each, and the bytes to send.
-//! Uses no sockets.
+//! This module uses no sockets. The leader is the one of the waiting threads that receives for all.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -24,7 +24,7 @@ const MAX_UNSENT_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) kept: Kept,
-    /// Whether its call was sent more than once.
+    /// Whether the call was sent more than once.
     pub(crate) repeated: bool,
 }
 
@@ -43,8 +43,8 @@ pub(crate) struct TransportError {
     pub(crate) kind: Kind,
     pub(crate) ran: Ran,
     pub(crate) why: Arc<str>,
-    /// The call's identifier is in use by an older call that is still under way, 2^32 calls before. Nothing
-    /// was sent.
+    /// Whether nothing was sent because a call from 2^32 calls before has the same identifier and is still
+    /// under way.
     pub(crate) id_in_use: bool,
 }
 
@@ -78,7 +78,7 @@ pub(crate) type Outcome = Result<Body, TransportError>;
 /// The thread or task to wake when a call has ended.
 #[derive(Default)]
 pub(crate) enum Watcher {
-    /// None is to be woken, or the leader waits, which receives the reply itself.
+    /// No thread or task is to be woken. If the call's thread leads, it receives the reply itself.
     #[default]
     Nobody,
     Thread(Arc<dyn Event>),
@@ -132,7 +132,8 @@ impl Retransmission {
     }
 }
 
-/// A message to send again. With a resealer, the sender takes a new copy from it while it holds no lock.
+/// A message to send again. If there is a resealer, the sender gets a newly sealed copy from it instead,
+/// while no lock is held.
 pub(crate) type Repeat = (Vec<u8>, Option<Arc<Resealer>>);
 
 /// A call that has no reply yet, or whose reply has not been fetched.
@@ -142,10 +143,10 @@ pub(crate) struct Entry {
     pub(crate) outcome: Option<Outcome>,
     /// The position in the outgoing stream, in bytes, at which this call's record ends.
     pub(crate) end: u64,
-    /// The link's count of receptions when the call was sent.
+    /// How many times the link had received something when the call was sent.
     pub(crate) heard: u64,
     pub(crate) deadline: Option<Time>,
-    /// The datagram of a started call; a waiting thread keeps its own.
+    /// The datagram of a started call. A thread that waits for its call keeps the datagram itself.
     pub(crate) retransmission: Option<Box<Retransmission>>,
     /// Whether no thread waits for the call, so that the service thread acts on its timers.
     pub(crate) unattended: bool,
@@ -153,7 +154,8 @@ pub(crate) struct Entry {
     pub(crate) detached: bool,
 }
 
-/// Hashes the identifiers of calls. They are distinct and consecutive, so a multiplication spreads them well.
+/// Hashes the identifiers of calls. These are distinct and consecutive, so a multiplication spreads them
+/// well.
 #[derive(Default)]
 pub(crate) struct XidHasher(u64);
 
@@ -167,7 +169,7 @@ impl Hasher for XidHasher {
     }
 
     fn write_u32(&mut self, id: u32) {
-        // The hash map uses the highest bits too.
+        // A multiplication varies the highest bits, which the hash map uses too.
         self.0 = (self.0 ^ u64::from(id)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
@@ -201,7 +203,7 @@ pub(crate) struct Table {
 pub(crate) struct SendQueue {
     /// The bytes that wait to be sent.
     pub(crate) out: Vec<u8>,
-    /// The length of the stream, in bytes, with all counted messages.
+    /// The length of the stream, in bytes, including all messages that were counted by [`Table::admit`].
     pub(crate) length: u64,
     /// The number of bytes of the stream that the system may have been given.
     pub(crate) handed: u64,
@@ -219,7 +221,7 @@ impl SendQueue {
         self.handed = self.length;
     }
 
-    /// Notes that the system took the first `sent` of these bytes, and puts the rest before `out`. Returns
+    /// Notes that the system took the first `sent` bytes of `bytes`, and puts the rest before `out`. Returns
     /// whether the system took all.
     #[inline]
     pub(crate) fn took(&mut self, bytes: &[u8], sent: usize) -> bool {
@@ -233,8 +235,8 @@ impl SendQueue {
         false
     }
 
-    /// Notes that the system took none of these bytes and never will. Calls whose records end in them did not
-    /// run.
+    /// Notes that the system took none of these bytes and never will. Calls whose records end within these
+    /// bytes did not run.
     #[cold]
     pub(crate) fn took_none(&mut self, bytes: usize) {
         self.writing = false;
@@ -249,8 +251,8 @@ impl SendQueue {
 }
 
 impl Table {
-    /// Counts a message, if it may be sent, and returns the length of the stream with it. `xid` is the
-    /// identifier of a call that gets a reply; `is_led` says whether a thread leads.
+    /// Counts a message, if it may be sent, and returns the length of the stream including the message. `xid`
+    /// is the identifier of a call that gets a reply; `is_led` says whether a thread leads.
     #[inline]
     pub(crate) fn admit(
         &mut self,
@@ -273,8 +275,8 @@ impl Table {
         Ok(self.send_queue.length)
     }
 
-    /// Enters a call whose message was counted. Fails if too many calls are under way; then the message must
-    /// not be sent.
+    /// Enters a call whose message was [counted](Table::admit). Fails if too many calls are under way; then
+    /// the message must not be sent.
     pub(crate) fn begin(&mut self, xid: u32, entry: Entry) -> Result<(), TransportError> {
         if self.len() >= MAX_CALLS {
             self.send_queue.length = self.send_queue.handed + self.send_queue.out.len() as u64;
@@ -326,7 +328,7 @@ impl Table {
         watcher
     }
 
-    /// Returns the link's count of receptions when a call was sent.
+    /// Returns how many times the link had received something when the call was sent.
     pub(crate) fn heard(&self, xid: u32) -> u64 {
         self.calls.get(&xid).map_or(0, |entry| entry.heard)
     }
@@ -347,8 +349,8 @@ impl Table {
         self.calls.remove(&xid)?.outcome
     }
 
-    /// Sets the watcher of a call, and returns the former one. The caller must drop that with no lock held,
-    /// because the drop may run a task's code.
+    /// Sets the watcher of a call, and returns the former watcher. The caller must drop the former watcher
+    /// with no lock held, because the drop may run a task's code.
     pub(crate) fn watch(&mut self, xid: u32, watcher: Watcher) -> Watcher {
         let Some(entry) = self.calls.get_mut(&xid) else { return Watcher::Nobody };
         self.for_service += usize::from(watcher.needs_service());
@@ -364,7 +366,7 @@ impl Table {
         self.unattended = self.unattended + usize::from(!attended) - usize::from(before);
     }
 
-    /// Lets a call go on whose reply no thread will fetch.
+    /// Lets a call go on, and marks that no thread will fetch its reply.
     pub(crate) fn detach(&mut self, xid: u32) {
         match self.calls.get_mut(&xid) {
             Some(entry) if entry.outcome.is_none() => entry.detached = true,
@@ -385,7 +387,7 @@ impl Table {
         self.end_each(|_| error.clone())
     }
 
-    /// Ends each call under way. `error` makes the error from whether the call may have run.
+    /// Ends each call under way. `error` makes the call's error, given whether the call may have run.
     fn end_each(&mut self, error: impl Fn(Ran) -> TransportError) -> Vec<Watcher> {
         let under_way = self.calls.iter().filter(|(_, entry)| entry.outcome.is_none());
         let all: Vec<(u32, TransportError)> =

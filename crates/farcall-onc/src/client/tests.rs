@@ -44,8 +44,8 @@ fn who_is_woken_by_the_look_at_an_idle_connection_may_call() {
     let client = Client::connect(&format!("tcp://{}", listener.local_addr().unwrap())).unwrap();
     let (mut server, _) = listener.accept().unwrap();
     let link = client.connection.lock().link.clone();
-    // The link counts as listed, so the service thread does not look after it, and the link learns of its end
-    // only where the test checks it.
+    // The link is marked as listed although it is not, so that the service thread does not look after it. So
+    // the link learns of its end only where the test checks it.
     link.lock().listed = true;
     let mut pending = client.program(1, 1).start::<(), Never>(&NULL, &|_| Ok(()));
     let calling = Arc::new(Calling { client: client.clone(), woken: AtomicU32::new(0) });

@@ -12,7 +12,7 @@ use super::table::Outcome;
 pub(crate) struct CallOptions {
     pub(crate) deadline: Option<Time>,
     pub(crate) now: Time,
-    /// The client's own patience, if the caller did not say how long the call may take.
+    /// How long the client itself lets the call take, if the caller has set no limit.
     pub(crate) patience: Option<Duration>,
     /// How long to wait before a datagram is sent again.
     pub(crate) pause: Duration,

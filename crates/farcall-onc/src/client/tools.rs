@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-/// The largest buffer that a thread keeps.
+/// The largest buffer that a thread keeps, in bytes.
 const MAX_KEPT_BYTES: usize = 64 << 10;
 /// The most buffers that a thread keeps.
 const MAX_SPARES: usize = 64;
@@ -12,7 +12,8 @@ thread_local! {
     static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lends a buffer to write a message into. A call made while a message is written gets another buffer.
+/// Calls `write` with an empty buffer for a message. A call that is made while a message is written gets
+/// another buffer.
 #[inline]
 pub(crate) fn with_message<R>(write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     let mut buffer = MESSAGE.try_with(Cell::take).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Universal addresses (RFC 1833 section 2.1; RFC 5665 section 5.2.3): an address and a port as text.
+//! Universal addresses (RFC 1833 section 2.1; RFC 5665 section 5.2.3), which express an address and a port as
+//! text.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

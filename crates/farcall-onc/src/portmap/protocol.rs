@@ -84,7 +84,7 @@ pub struct AddressEntry {
     pub address: String,
     /// The network's name.
     pub netid: String,
-    /// The kind of transport: 1 is datagrams, 3 is a stream whose end the peer learns.
+    /// The kind of transport: 1 is datagrams, 3 is a stream with an orderly end (`T_COTS_ORD`).
     pub semantics: u32,
     /// The family of addresses: `inet`, `inet6` or `loopback`.
     pub family: String,
@@ -131,7 +131,7 @@ pub trait Portmap {
     /// Removes all ports of a program's version. Returns false if there are none.
     #[procedure(2)]
     fn unset(&self, mapping: Mapping) -> farcall::Result<bool>;
-    /// Returns the port of a program; 0 if it has none.
+    /// Returns the port of a program, or 0 if the program has none.
     #[procedure(3)]
     #[idempotent]
     fn get_port(&self, mapping: Mapping) -> farcall::Result<u32>;
@@ -155,7 +155,8 @@ pub trait Rpcbind3 {
     /// false if there are none.
     #[procedure(2)]
     fn unset(&self, entry: Rpcb) -> farcall::Result<bool>;
-    /// Returns the address of a program on the network by which the request came; empty if it has none.
+    /// Returns the address of a program on the network by which the request came. Returns an empty text if
+    /// there is none.
     #[procedure(3)]
     #[idempotent]
     fn get_address(&self, entry: Rpcb) -> farcall::Result<String>;
@@ -183,8 +184,8 @@ pub trait Rpcbind4 {
     /// false if there are none.
     #[procedure(2)]
     fn unset(&self, entry: Rpcb) -> farcall::Result<bool>;
-    /// Returns the address of a program, in whatever version, on the network by which the request came; empty
-    /// if it has none.
+    /// Returns the address of a program, in whatever version, on the network by which the request came.
+    /// Returns an empty text if there is none.
     #[procedure(3)]
     #[idempotent]
     fn get_address(&self, entry: Rpcb) -> farcall::Result<String>;
@@ -200,8 +201,8 @@ pub trait Rpcbind4 {
     #[procedure(6)]
     #[idempotent]
     fn get_time(&self) -> farcall::Result<u32>;
-    /// Returns the address of this version of a program, on the network by which the request came; empty if
-    /// it has none.
+    /// Returns the address of this version of a program, on the network by which the request came. Returns an
+    /// empty text if there is none.
     #[procedure(9)]
     #[idempotent]
     fn get_version_address(&self, entry: Rpcb) -> farcall::Result<String>;

@@ -20,14 +20,16 @@ use crate::portmap::{PORT, PROGRAM};
 use crate::wire::auth::OpaqueAuth;
 use crate::wire::message::{Accepted, Answer, Call, Reply};
 
-/// The number of the procedures CALLIT of version 2 and BCAST of version 4.
+/// The number of the procedure that passes a call on: CALLIT in version 2 of the port mapper, BCAST in
+/// version 4.
 const PASS_ON: u32 = 5;
 /// The most hosts whose answers are delivered.
-const MOST: usize = 1 << 16;
-/// The bytes of the receive buffer, more than any datagram has.
-const DATAGRAM: usize = 64 << 10;
-/// The receive buffer to request of the system, in bytes. It is large because many hosts may answer at once.
-const BUFFER: usize = 1 << 20;
+const MAX_HOSTS: usize = 1 << 16;
+/// The size of the buffer into which one datagram is read, in bytes. No datagram is longer.
+const MAX_DATAGRAM_BYTES: usize = 64 << 10;
+/// The size to request for the socket's buffer in the system, in bytes. It is large because many hosts may
+/// answer at once.
+const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 
 /// A call of a program at all hosts that have it, over UDP. A host does not answer if it lacks the program,
 /// or if its port mapper passes no calls on.
@@ -57,7 +59,7 @@ pub struct Broadcast {
 /// The answer of one host.
 #[derive(Debug)]
 pub struct Heard<T> {
-    /// The address at which the program is called.
+    /// The host's address with the program's own port, at which it can be called directly.
     pub server: SocketAddr,
     /// The result, or the failure to read it.
     pub result: Result<T, CallFailed>,
@@ -83,7 +85,7 @@ impl Broadcast {
     }
 
     /// Adds hosts to call: a network's broadcast address, a multicast address (`ff02::202`) or a host's own.
-    /// If none is added, the call goes to 255.255.255.255, the network of the default route.
+    /// If none is added, the call goes to 255.255.255.255, which reaches the network of the default route.
     #[must_use]
     pub fn to(self, host: IpAddr) -> Broadcast {
         self.to_mapper(SocketAddr::new(host, PORT))
@@ -121,7 +123,7 @@ impl Broadcast {
         let mut ways = self.ways(&*env, &arguments).map_err(|why| {
             CallFailed::new(Kind::Local, Ran::No).because(format!("broadcasting: {why}")).caused_by(why)
         })?;
-        let (start, mut heard, mut buffer) = (env.now(), HashSet::new(), vec![0; DATAGRAM]);
+        let (start, mut heard, mut buffer) = (env.now(), HashSet::new(), vec![0; MAX_DATAGRAM_BYTES]);
         let (mut next, mut pause) = (start, Duration::from_secs(1));
         loop {
             let now = env.now();
@@ -138,12 +140,12 @@ impl Broadcast {
                 (next, pause) = (now + pause, pause * 2);
             }
             wait(&*env, &ways, left.min(next.since(now)));
-            // At most one answer of each socket is read before the clock is, because answers may arrive
-            // without end.
+            // Only one answer per socket is read before the time is checked again. Otherwise endless answers
+            // could keep this loop from ending.
             for way in &mut ways {
                 let Some((from, message)) = way.receive(&mut buffer) else { continue };
                 let Some((server, result)) = way.read(from, message) else { continue };
-                if heard.len() >= MOST || !heard.insert(from) {
+                if heard.len() >= MAX_HOSTS || !heard.insert(from) {
                     continue;
                 }
                 if handler(Heard { server, result: self.value(server, &result) }) == Next::Stop {
@@ -188,7 +190,8 @@ impl Broadcast {
             if to.is_empty() {
                 continue;
             }
-            let options = SocketOptions { buffer: BUFFER, divisible: true, ..SocketOptions::default() };
+            let options =
+                SocketOptions { buffer: SOCKET_BUFFER_BYTES, divisible: true, ..SocketOptions::default() };
             let socket = env.bind(SocketAddr::new(any, 0), &options)?;
             // All port mappers speak version 2, which has no IPv6.
             let version = if v4 { <dyn Portmap>::VERSION } else { <dyn Rpcbind4>::VERSION };
@@ -245,7 +248,7 @@ impl Way {
     }
 }
 
-/// Returns another port of a host, reached by the interface by which it answers.
+/// Returns the address with another port. It keeps the IPv6 scope, which names the network interface.
 fn at(mut host: SocketAddr, port: u16) -> SocketAddr {
     host.set_port(port);
     host

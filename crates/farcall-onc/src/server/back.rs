@@ -1,4 +1,4 @@
-//! Programs that a client serves to its server, on the connection by which it calls the server.
+//! Lets a client serve programs to its server, on the connection by which it calls the server.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -33,8 +33,8 @@ struct Answering {
 const WORKERS: usize = 8;
 /// The most procedures that wait in remote calls of their own.
 const MAX_WAITING: usize = 64;
-/// The most calls that are accepted and not answered yet, and their most bytes. A call beyond that is
-/// answered with SYSTEM_ERR. One call is always accepted, whatever its length.
+/// The greatest number of calls that are accepted and not answered yet, and the greatest number of their
+/// bytes. A call beyond either is answered with SYSTEM_ERR. One call is always accepted, whatever its length.
 const MAX_LOAD: Load = Load { calls: 1024, bytes: 16 << 20 };
 
 impl Answering {
@@ -64,7 +64,7 @@ impl Back for Answering {
         });
         let member = jobs.member();
         let (link, programs) = (link.clone(), self.programs.clone());
-        // Without a thread the call is dropped, as when the connection ends.
+        // If there is no thread, the call is dropped, as when the connection ends.
         let _ = jobs.submit(Box::new(move || {
             serving::serve_elsewhere(Some(member));
             serve(&programs, &link, &message);
@@ -127,7 +127,7 @@ fn send(link: &Arc<Link>, reply: &Outgoing) {
     let at = record::begin(&mut out);
     reply.parts().iter().for_each(|part| out.extend_from_slice(part));
     if record::end(&mut out, at).is_ok() {
-        // If the connection has ended, nobody waits for the reply.
+        // If the connection has ended, the server no longer waits for the reply, so the error is ignored.
         let _ = link.send_only(&out);
     }
 }

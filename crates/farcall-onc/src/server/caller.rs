@@ -13,13 +13,13 @@ use crate::wire::message::Call;
 
 /// Returns the caller of the ONC RPC call that this thread is serving, if it is serving one.
 ///
-/// [`farcall::context`] says who calls too, for every protocol.
+/// [`farcall::context`] returns the caller's address for calls of every protocol.
 pub fn caller() -> Option<Caller> {
     CURRENT.with_borrow(Current::caller)
 }
 
 /// Suppresses the reply to the call that this thread is serving, whatever its procedure returns. Some
-/// protocols want silence from a server that has nothing to say, because many servers may answer.
+/// protocols ask many servers at once, and want no reply from a server that has nothing to tell.
 pub fn say_nothing() {
     CURRENT.with_borrow_mut(|current| current.silent = true);
 }
@@ -112,8 +112,8 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// What a [`Caller`] is made from. Each thread has one, which is filled in place for each call without an
-/// allocation.
+/// The facts from which a [`Caller`] is made. Each thread has one such record, which is filled in place for
+/// each call, without an allocation.
 struct Current {
     /// Whether a call is being served.
     any: bool,
@@ -165,7 +165,7 @@ pub(super) fn enter(peer: &Peer, call: &Call<'_>, credential: OpaqueAuth<'_>) ->
     Serving { _context: peer.address.map(enter_elsewhere) }
 }
 
-/// Ends the note of [`enter`] when it is dropped.
+/// The guard that [`enter`] returns. When it is dropped, the thread no longer serves the call.
 pub(super) struct Serving {
     _context: Option<EnteredElsewhere>,
 }

@@ -17,8 +17,8 @@ use super::programs::{Programs, Verdict};
 
 /// The longest UDP payload over IPv4, in bytes: 65,535 less the IP and UDP headers.
 pub(super) const MAX_DATAGRAM_BYTES: usize = 65_507;
-/// The size of the socket's buffers to request. It is large because a client whose call is dropped sends it
-/// again only after a second or more.
+/// The size to request for the socket's buffers, in bytes. It is large because a client whose call is dropped
+/// sends the call again only after a second or more.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
 /// A UDP socket of a server.
@@ -30,8 +30,8 @@ pub(super) struct Datagrams {
     /// Calls that were put aside because their host already has its share of the executing calls.
     aside: Mutex<FairQueue<Aside>>,
     /// The length of `aside`. A receiver that puts a call aside writes this and then asks the pool how many
-    /// threads execute; a thread that ends a call or begins to wait tells the pool and then reads this. By
-    /// the pool's lock at least one of the two serves the call.
+    /// threads execute. A thread that ends a call or begins to wait tells the pool and then reads this. The
+    /// pool's lock orders these steps, so at least one of the two serves the call.
     put_aside: AtomicUsize,
 }
 
@@ -94,8 +94,8 @@ impl Datagrams {
             Ok(Received::Datagrams { from, len, .. }) => Some((len, from)),
             Ok(_) => None,
             Err(_) => {
-                // The system lacks memory, or the device is down. The next try would fail at once, so wait
-                // first.
+                // The system lacks memory, or the device is down. The next try would fail at once too, so the
+                // thread waits first.
                 thread_event(&self.env).wait(Some(Duration::from_millis(10)));
                 None
             }
@@ -110,9 +110,10 @@ impl Datagrams {
             return false;
         }
         let mut aside = self.lock();
-        // `push` returns a call that was dropped for this one. The client sends that call again.
+        // `push` returns a call that is dropped in favour of this one. Its client sends it again.
         drop(aside.push(Aside { message: message.to_vec(), from }, false));
-        // If another call has ended meanwhile, this thread serves this one before it waits.
+        // If another call has ended meanwhile, this thread serves the call that was put aside before it
+        // waits.
         self.put_aside.store(aside.len(), Ordering::Relaxed);
         true
     }
@@ -156,8 +157,8 @@ impl Datagrams {
                 wanted
             }
         };
-        // Before the reply is sent: a caller that has the reply may stop the server, and `stop` waits until
-        // this thread no longer executes.
+        // This is done before the reply is sent, because a caller that has the reply may stop the server, and
+        // `stop` waits until this thread no longer executes.
         let rests = thread.done(|| !self.has_aside());
         if wanted {
             self.send(from, reply);

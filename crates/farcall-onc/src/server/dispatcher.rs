@@ -10,8 +10,8 @@ use super::outgoing::Outgoing;
 use super::peer::{Peer, Transport};
 use super::programs::Programs;
 
-/// Programs without sockets. [`Dispatcher::answer`] serves them messages from a transport of the user's own,
-/// or from a test.
+/// A server without sockets. [`Dispatcher::answer`] answers messages from a transport of the user's own, or
+/// from a test.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -45,8 +45,8 @@ pub struct Dispatcher {
 }
 
 impl ServerBuilder {
-    /// Makes a dispatcher instead of a server. It ignores addresses, registrations, and the options of
-    /// threads and connections.
+    /// Makes a dispatcher instead of a server. The dispatcher ignores addresses, registrations, and the
+    /// options for threads and connections.
     pub fn dispatcher(mut self) -> Dispatcher {
         self.programs.duplicates = self.retention.map(Duplicates::new);
         Dispatcher { programs: self.programs }

@@ -1,18 +1,18 @@
-//! The memory of earlier calls. A call that is sent again is answered from it, so that its procedure does not
-//! run twice.
+//! A server's memory of earlier calls. When a client sends a call again, the server answers from this memory,
+//! so that the procedure does not run twice.
 //!
-//! Two calls count as one if they have the same sender, identifier (xid), program, version and procedure, and
-//! the same checksum of their arguments and credential. The checksum is needed because some clients begin
-//! with the same identifier each time they start.
+//! Two messages count as the same call if they have the same sender, identifier (xid), program, version and
+//! procedure, and the same checksum of their arguments and credential. The checksum is needed because some
+//! clients begin with the same identifier each time they start.
 //!
-//! Over UDP the sender is an address and a port. Over TCP a client sends a call again on the same connection,
-//! or, after that has ended, on another one, which may come from another port. So over TCP the sender is a
-//! host. Two connections of one host belong to the same client only if the earlier one ended before the later
-//! call came, and did not end in order. (It ended in order if the client closed it after it had all its
-//! replies.)
+//! Over UDP the sender is an address and a port. Over TCP a client sends a call again on the same connection
+//! or, when that has ended, on a new connection, perhaps from another port. So over TCP the sender is a host.
+//! Two connections of one host belong to the same client only if the earlier one ended before the later call
+//! came, and did not end in order. (A connection ended in order if the client closed it after it had received
+//! all its replies.)
 //!
 //! Other servers decide differently. Linux's nfsd compares address and port; its own client keeps the port
-//! when it reconnects, but others do not. FreeBSD's nfsd compares neither; a call never counts as a
+//! when it reconnects, but others do not. FreeBSD's nfsd compares neither, but a call never counts as a
 //! repetition if its connection existed before the first call came. libtirpc remembers only calls over UDP.
 
 mod table;
@@ -52,7 +52,7 @@ impl Default for Retention {
     }
 }
 
-/// What identifies a call, besides the connection that it came by.
+/// What identifies a call, besides the connection by which it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
     host: IpAddr,
@@ -89,14 +89,14 @@ impl Key {
     }
 }
 
-/// What is known of a call that has come.
+/// What the memory knows about a call that has come.
 pub(crate) enum Seen {
     /// The call is new, and is to be served. The ticket is for [`Duplicates::end`]; it is `None` for a call
     /// that is not remembered.
     Never(Option<Ticket>),
-    /// The call is a repetition of one that is being served.
+    /// The call is a repetition of a call that is being served.
     Running,
-    /// The call is a repetition of one that had this outcome.
+    /// The call is a repetition of a call that had this outcome.
     Answered(Outcome),
 }
 
@@ -118,10 +118,11 @@ pub(crate) struct Duplicates {
     due: AtomicBool,
 }
 
-/// How many bytes more than [`Retention::bytes`] can be kept until the next reply has been sent.
+/// How many bytes beyond [`Retention::bytes`] can be kept for a short time, until the next reply has been
+/// sent.
 const SLACK_BYTES: usize = 64 << 10;
 /// How many other connections are checked for one call. A host that has more equal calls under way at once
-/// has many clients, so a further one counts as new.
+/// has many clients, so a further equal call counts as new.
 const MAX_LOOKS: u32 = 16;
 
 impl Duplicates {
@@ -144,7 +145,7 @@ impl Duplicates {
         }
     }
 
-    /// Enters a call that has come. It is to be served only if the result is [`Seen::Never`].
+    /// Enters a call that has come. The call is to be served only if the result is [`Seen::Never`].
     #[inline]
     pub(super) fn begin(
         &self,

@@ -1,11 +1,12 @@
-//! How a connection ended. The memory of earlier calls needs that to recognise a call that is sent again.
+//! The fate of a connection: whether and how it has ended. The server's memory of earlier calls needs this to
+//! recognise a call that is sent again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A connection that has not ended, as far as the server has seen.
 pub(crate) trait Lasting: Send + Sync {
-    /// Asks the system whether the client has gone without all its replies. Such a client may send its calls
-    /// again on another connection.
+    /// Asks the system whether the client has gone before it received all its replies. Such a client may send
+    /// its calls again on another connection.
     fn is_broken_off(&self) -> bool;
 }
 
@@ -16,10 +17,10 @@ pub(crate) struct PeerFate(Mutex<Ended>);
 
 #[derive(Default)]
 enum Ended {
-    /// The connection lasts as far as the server has seen.
+    /// As far as the server has seen, the connection has not ended.
     NotYet(Weak<dyn Lasting>),
-    /// The client closed the connection after it had all its replies. It will not send its calls again: equal
-    /// calls from its host are another client's.
+    /// The client closed the connection after it had received all its replies. It will not send its calls
+    /// again, so equal calls from its host come from another client.
     InOrder,
     /// The connection ended in another manner.
     #[default]
@@ -51,8 +52,8 @@ impl PeerFate {
         matches!(*self.lock(), Ended::InOrder)
     }
 
-    /// Returns whether the client may send its calls again on another connection. `look` is called if the
-    /// server has not seen the connection end; it can ask the system.
+    /// Returns whether the client may send its calls again on another connection. If the server has not seen
+    /// the connection end, calls `look`, which can ask the system.
     pub(super) fn may_come_again(&self, look: impl FnOnce(Arc<dyn Lasting>) -> bool) -> bool {
         let connection = match &*self.lock() {
             Ended::NotYet(connection) => connection.upgrade(),
@@ -62,7 +63,7 @@ impl PeerFate {
         connection.is_none_or(look)
     }
 
-    /// Notes that the connection ended in another manner, even if it was in order.
+    /// Notes that the connection did not end in order, even if an orderly end was noted before.
     #[cfg(test)]
     pub(super) fn break_off(&self) {
         *self.lock() = Ended::Otherwise;

@@ -9,9 +9,9 @@ use crate::wire::message::Call;
 /// A flavour of authentication like RPCSEC_GSS (RFC 2203). It can refuse a call, answer the call itself, or
 /// transform its arguments and its result.
 ///
-/// The server passes it each call whose credential has its flavour, also a call that is sent again. The kept
-/// reply of such a call is sealed again. If the flavour panics, the call is refused with
-/// [`AuthStat::FAILED`].
+/// The server passes to it each call whose credential has this flavour, even a call that is sent again. If
+/// the server has kept the reply to such a call, the reply is sealed once more. If the flavour panics, the
+/// call is refused with [`AuthStat::FAILED`].
 pub trait Flavour: Send + Sync {
     /// Decides about a call, before the server does anything else with it. `header` is the message up to the
     /// end of the credential, without the verifier that follows.
@@ -29,9 +29,9 @@ pub enum Admission<'a> {
         /// Transforms the result.
         seal: Option<Box<dyn Seal>>,
         /// The caller's identity, as a flavour and at most 400 bytes, if it is not the credential itself. It
-        /// must not contain what differs each time that a call is sent, such as a sequence number. The
-        /// procedure sees it in place of the credential, and the server recognises by it a call that is sent
-        /// again.
+        /// must not contain anything that differs each time that a call is sent, such as a sequence number.
+        /// The procedure sees the identity in place of the credential, and the server uses it to recognise a
+        /// call that is sent again.
         caller: Option<(Flavor, Arc<[u8]>)>,
     },
     /// The flavour has answered the call itself.
@@ -56,8 +56,8 @@ pub trait Seal: Send {
 /// The flavour and the body of a reply's verifier.
 pub(super) type Verifier = (Flavor, Vec<u8>);
 
-/// The outcome of authentication for a call that is served. It is moved with each call, so the rarely used
-/// part is boxed.
+/// The outcome of authentication for a call that is served. It is moved with each call, so its rarely used
+/// part is boxed to keep it small.
 pub(super) struct Authenticated<'a> {
     pub(super) arguments: Cow<'a, [u8]>,
     special: Option<Box<Special>>,
@@ -69,25 +69,25 @@ pub(super) struct Special {
     /// `None` stands for AUTH_NONE.
     pub(super) verifier: Option<Verifier>,
     pub(super) seal: Option<Box<dyn Seal>>,
-    /// The caller's identity in place of the credential. Its body is no longer than a credential's can be.
+    /// The caller's identity in place of the credential. Its body has at most 400 bytes, as a credential's.
     pub(super) caller: Option<(Flavor, Arc<[u8]>)>,
 }
 
 impl<'a> Authenticated<'a> {
-    /// Makes the outcome for a call that is served as it came.
+    /// Returns the outcome for a call that is served as it came.
     #[inline]
     pub(super) fn plain(arguments: &'a [u8]) -> Authenticated<'a> {
         Authenticated { arguments: Cow::Borrowed(arguments), special: None }
     }
 
-    /// Makes the outcome for a call to which something is added. Returns `None` if the caller's identity is
-    /// too long.
+    /// Returns the outcome for a call to which a flavour or AUTH_SHORT adds something. Returns `None` if the
+    /// caller's identity is too long.
     pub(super) fn special(arguments: Cow<'a, [u8]>, special: Special) -> Option<Authenticated<'a>> {
         let fits = special.caller.as_ref().is_none_or(|(_, body)| body.len() <= OpaqueAuth::LONGEST);
         fits.then(|| Authenticated { arguments, special: Some(Box::new(special)) })
     }
 
-    /// Returns the caller's identity: the credential, or what stands in place of it.
+    /// Returns the caller's identity: the credential, or the identity that replaces it.
     #[inline]
     pub(super) fn credential<'s>(&'s self, call: &Call<'s>) -> OpaqueAuth<'s> {
         let caller = self.special.as_ref().and_then(|special| special.caller.as_ref());
@@ -114,8 +114,8 @@ impl<'a> Authenticated<'a> {
     }
 }
 
-/// Runs the user's code other than procedures. Returns `None` if it panics. State that it leaves half changed
-/// is the user's own affair.
+/// Runs code of the user's that is not a procedure. Returns `None` if the code panics. If it leaves state
+/// half changed, that is the user's own affair.
 #[inline]
 pub(super) fn guarded<R>(user: impl FnOnce() -> R) -> Option<R> {
     farcall::guard::run(user).ok()

@@ -1,5 +1,5 @@
-//! What the server holds for each host: connections, bytes, and calls under way. The host with most is the
-//! first to lose some.
+//! Counts what the server holds for each host: connections, bytes, and calls under way. When there are too
+//! many, the host with most is the first to lose some.
 //!
 //! A host is an IPv4 address, the first 64 bits of an IPv6 address (one machine can have all addresses that
 //! share them), or a user of this machine.
@@ -21,9 +21,9 @@ pub(super) struct Hosts {
     /// How many calls of all hosts are under way. It may be below zero for a moment, when a call's end is
     /// counted before its beginning.
     ///
-    /// SeqCst, here and in [`Host::running`]: the thread that ends a call writes these counts and then reads
-    /// how many connections are parked; the thread that parks one writes that and then reads these counts. At
-    /// least one of them sees what the other wrote, and lets a connection go on.
+    /// SeqCst, here and in [`Host::running`]. The thread that ends a call writes these counts and then reads
+    /// how many connections are parked. The thread that parks a connection writes that number and then reads
+    /// these counts. At least one of them sees what the other wrote, and lets a connection go on.
     running: AtomicIsize,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Account {
 /// A connection that holds at most this many bytes is not closed to free memory.
 pub(super) const PROTECTED_BYTES: usize = 16 << 10;
 /// A host can have this many executing calls for each further call that the server has room for. So a single
-/// host gets at most four fifths.
+/// host gets at most four fifths of all executing calls.
 pub(super) const HOST_SHARE: usize = 4;
 
 impl Hosts {
@@ -93,7 +93,7 @@ impl Hosts {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns how many bytes too many are held.
+    /// Returns by how many bytes the server exceeds its budget.
     pub(super) fn excess(&self) -> usize {
         self.bytes().saturating_sub(self.budget)
     }
@@ -173,8 +173,8 @@ impl Account {
         }
     }
 
-    /// Counts a call of the connection as under way, besides those that its reader serves and those that wait
-    /// for another machine.
+    /// Counts one more call of the connection as under way. A call that the connection's reading thread
+    /// serves does not count, nor does a call that waits for another machine.
     pub(super) fn begin(&self) {
         self.host.running.fetch_add(1, Ordering::SeqCst);
         self.hosts.running.fetch_add(1, Ordering::SeqCst);
@@ -187,7 +187,8 @@ impl Account {
     }
 
     /// Returns whether the host can have one more call under way, if all hosts together can have `most`. Each
-    /// host can always have one. A single host can have four fifths; the rest is left for other hosts.
+    /// host can always have one call. A single host can have four fifths of `most`; the rest is left for
+    /// other hosts.
     #[inline]
     pub(super) fn may_run(&self, most: usize) -> bool {
         let running = self.host.running.load(Ordering::SeqCst);

@@ -27,8 +27,8 @@ pub struct Mapper {
 
 impl Mapper {
     /// Allows CALLIT, by which a mapper forwards broadcast calls to the programs of its host. It is off by
-    /// default: the program sees the mapper as its caller, and an attacker with a forged address can make the
-    /// host send answers that are larger than the attacker's packets.
+    /// default, because the program sees the mapper as its caller, and because an attacker with a forged
+    /// address can make the host send answers that are larger than the attacker's packets.
     ///
     /// Only calls without credentials are forwarded, and never to the mapper itself. At most 16 are forwarded
     /// at once, and at most 20 a second for other machines.
@@ -77,8 +77,8 @@ impl Mapper {
         self.remove(same, &entry.owner)
     }
 
-    /// Finds the registration of a program on a network. If that version is not registered there and
-    /// `any_version`, finds another version.
+    /// Finds the registration of a program on a network. If its version is not registered there and
+    /// `any_version` is true, finds another version.
     fn find(&self, entry: &Rpcb, any_version: bool) -> Option<Rpcb> {
         let entries = self.lock();
         let other =
@@ -134,8 +134,9 @@ fn describe(entry: &Rpcb) -> AddressEntry {
     }
 }
 
-/// Returns a registered address as the asker can reach it. If it is the unspecified address (0.0.0.0 or ::),
-/// its host part is replaced by the address at which the asker reached the mapper, if that is known.
+/// Returns a registered address in a form in which the asking program can reach it. If the address is the
+/// unspecified one (0.0.0.0 or ::), replaces its host part by the address at which the asking program reached
+/// the mapper, if that is known.
 fn reachable(address: &str, asked: &str, from: Option<SocketAddr>) -> String {
     let Some(mut found) = from_universal(address).filter(|address| address.ip().is_unspecified()) else {
         return address.into();

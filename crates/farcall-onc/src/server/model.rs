@@ -33,13 +33,13 @@ impl Lasting for Wire {
     }
 }
 
-/// What the memory knows of a call that came.
+/// What the memory knows about a call that came.
 pub enum Seen {
     /// The call is new. It is to be executed and then [ended](Remembered::end).
     New(Running),
-    /// The call is a repetition of one that is being executed.
+    /// The call is a repetition of a call that is being executed.
     Running,
-    /// The call is a repetition of one that was executed, with this result.
+    /// The call is a repetition of a call that was executed, with this result.
     Answered(Vec<u8>),
 }
 
@@ -92,14 +92,14 @@ impl Line {
         line
     }
 
-    /// Notes that the client's end is gone, without all its replies. The server notices only when it asks the
-    /// system.
+    /// Notes that the client's end is gone before it has received all its replies. The server notices this
+    /// only when it asks the system.
     pub fn break_off(&self) {
         self.wire.0.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that the server has seen the connection end. `in_order` says whether the client had all its
-    /// replies.
+    /// Notes that the server has seen the connection end. `in_order` says whether the client had received all
+    /// its replies.
     pub fn end(&self, in_order: bool) {
         match in_order {
             true => self.fate.end_in_order(),

@@ -1,4 +1,5 @@
-//! Replies that are being built. A long part of a result is sent from the user's memory, without a copy.
+//! Replies of an ONC RPC server that are being built. A long part of a result is sent from the user's memory,
+//! without a copy.
 
 use farcall::xdr::{Encoder, Spill};
 use farcall::{Bytes, guard};
@@ -17,8 +18,8 @@ pub(crate) struct Outgoing {
     longest: Option<usize>,
 }
 
-/// The outcome of a call, in a form that is independent of the transport and the verifier. A repetition of
-/// the call is answered from it.
+/// The outcome of a call, in a form that is independent of the transport and the verifier. The server keeps
+/// it, to answer repetitions of the call.
 #[derive(Clone)]
 pub(crate) enum Outcome {
     /// The call's result: bytes, and perhaps a long part with the number of bytes that precede it.
@@ -41,7 +42,7 @@ impl Outgoing {
         self.bytes.len() + self.kept.as_ref().map_or(0, |(_, kept)| kept.len())
     }
 
-    /// Empties the reply after it was sent. Frees the memory of a long one.
+    /// Empties the reply after it was sent. If the reply was long, frees its memory.
     #[inline]
     pub(crate) fn clear(&mut self) {
         const WORTH_KEEPING: usize = 256 << 10;
@@ -116,15 +117,15 @@ impl Outgoing {
         self.bytes.len()
     }
 
-    /// Transforms the result, which begins at `at`, into a flavour's form. Returns false if `seal` panics or
-    /// the reply becomes too long.
+    /// Makes `seal` transform the result, which begins at `at`, as a flavour of authentication requires.
+    /// Returns false if `seal` panics or the reply becomes too long.
     pub(super) fn seal(&mut self, seal: Box<dyn Seal>, at: usize) -> bool {
         let bytes = &mut self.bytes;
         guarded(move || seal.seal(bytes, at)).is_some()
             && self.longest.is_none_or(|most| self.bytes.len() <= most)
     }
 
-    /// Replaces the whole reply by one that says that the call failed.
+    /// Replaces the whole reply by a reply which says that the call failed.
     #[cold]
     pub(super) fn failed(&mut self, xid: u32, verifier: Option<&Verifier>, how: Accepted<'_>) {
         self.kept = None;
@@ -152,14 +153,15 @@ impl Outcome {
     }
 }
 
-/// Lets long opaque data stay in the user's memory.
+/// Keeps long opaque data in the user's memory, where it is sent from.
 struct Keep<'a> {
     base: usize,
     kept: &'a mut Option<(usize, Bytes)>,
 }
 
 impl Spill for Keep<'_> {
-    /// Nothing is sent early: the record's length precedes it, and is known only when all is encoded.
+    /// Takes nothing, so that nothing is sent early: a record's length precedes the record, and is known only
+    /// when everything is encoded.
     fn take(&mut self, _: &[u8], _: &[u8], _: usize) -> Option<usize> {
         None
     }

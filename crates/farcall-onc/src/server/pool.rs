@@ -5,8 +5,9 @@
 //! the procedures of the calls that it receives there. Each point has a [`Pool`], which decides when another
 //! thread receives there. The points share a budget of threads, the idle threads, and the watchdog.
 //!
-//! Orderings: `checks_timeouts` is SeqCst. The watchdog clears it and then looks for connections; another
-//! thread adds a connection and then reads it. So at least one of the two sees what the other wrote.
+//! Orderings: `checks_timeouts` is SeqCst. The watchdog clears `checks_timeouts` and then looks for
+//! connections; another thread adds a connection and then reads `checks_timeouts`. So at least one of the two
+//! sees what the other wrote.
 
 use std::io;
 use std::num::NonZero;
@@ -33,12 +34,13 @@ pub(super) trait ReceivePoint: Send + Sync {
     /// Makes a waiting thread check whether the server has stopped.
     fn wake(&self);
 
-    /// Makes the point check whether calls that it has put aside can execute now. It is called when fewer
-    /// threads execute than before.
+    /// Makes the point check whether calls that it has put aside can execute now. The pool calls this when
+    /// fewer threads execute than before.
     fn look_aside(&self) {}
 
-    /// Closes what has been silent or incomplete for too long. Returns after how long to check again; `None`
-    /// if there is nothing to check until [`Workers::watch_timeouts`] is called.
+    /// Closes connections that have been silent, or whose records have been incomplete, for too long. Returns
+    /// after how long to check again, or `None` if there is nothing to check until
+    /// [`Workers::watch_timeouts`] is called.
     fn check_timeouts(&self, _now: Time) -> Option<Duration> {
         None
     }
@@ -84,8 +86,8 @@ struct State {
 
 /// The shortest time between two looks of the watchdog, and the first one after it is woken.
 const FIRST_NAP: Duration = Duration::from_millis(1);
-/// The watchdog sleeps after this many looks in a row that found nothing new. To these are added as many
-/// looks as a thread can linger at a connection.
+/// The watchdog sleeps after this many looks in a row that found nothing new. If threads linger at
+/// connections, it sleeps later by the time that a thread can linger.
 const QUIET_LOOKS: u32 = 8;
 
 impl Workers {
@@ -156,15 +158,14 @@ impl Workers {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    /// Returns whether so many threads are busy that the hosts' shares of them matter.
+    /// Returns whether so many threads are busy that each host is limited to its share of the threads.
     #[inline]
     pub(super) fn is_busy(&self) -> bool {
         self.budget.is_half_taken()
     }
 
-    /// Returns whether one more call of a host can execute, of the calls that come as datagrams. One call of
-    /// each host always can. A single host can have four fifths of all threads; the rest is left for other
-    /// hosts.
+    /// Returns whether one more call that came as a datagram from this host can execute. One call of each
+    /// host always can. A single host can have four fifths of all threads; the rest is left for other hosts.
     #[cold]
     pub(super) fn may_execute(&self, host: NonZero<u64>) -> bool {
         let points = self.lock().points.clone();
@@ -181,7 +182,7 @@ impl Workers {
         points
     }
 
-    /// Makes the watchdog check timeouts regularly from now on: there is a connection.
+    /// Makes the watchdog check timeouts regularly from now on, because there is a connection.
     pub(super) fn watch_timeouts(&self) {
         if !self.checks_timeouts.load(Ordering::SeqCst) {
             self.watchdog.set();
@@ -195,25 +196,25 @@ impl Workers {
         self.watchdog.set();
     }
 
-    /// Stops the server: makes all threads leave, and waits until those that are left all execute. Procedures
-    /// that still run end by themselves.
+    /// Stops the server: makes all threads leave, and waits until all threads that are left execute
+    /// procedures. These procedures end by themselves.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         let points = std::mem::take(&mut self.lock().points);
         self.watchdog.set();
         points.iter().filter_map(|point| point.close()).for_each(|receives| receives.wake());
         let mut state = self.lock();
-        // If this thread is panicking it does not wait: it may be one of the threads that it would wait for.
+        // A panicking thread does not wait, because it may be one of the threads that it would wait for.
         let is_left = |point: &Arc<Point>| point.with_pool(|pool| pool.all_execute());
         while (state.watched || !points.iter().all(is_left)) && !thread::panicking() {
             state = self.changed.wait(&self.env, &self.state, state, None).0;
         }
-        // Only now: the threads of this pool need `jobs` until they have left.
+        // `jobs` is closed last, because the threads of this pool need it until they have left.
         self.jobs.close();
     }
 
-    /// Wakes the thread in [`Workers::stop`], if the server is being stopped: a thread has left a point, or
-    /// executes there.
+    /// Wakes the thread in [`Workers::stop`], if the server is being stopped. To be called when a thread has
+    /// left a point, or executes there.
     #[inline]
     fn wake_stop(&self) {
         if self.is_stopped() {
@@ -232,8 +233,8 @@ impl Workers {
             watches.iter_mut().for_each(|(point, watch)| point.pass_long(watch));
             let now = self.env.now();
             if check_timeouts.is_none_or(|after| now.since(checked) >= after) {
-                // Cleared before the check, so that a connection that begins after the check wakes the
-                // watchdog.
+                // The flag is cleared before the check, so that a connection that begins after the check
+                // wakes the watchdog.
                 self.checks_timeouts.store(false, Ordering::SeqCst);
                 check_timeouts =
                     watches.iter().filter_map(|(point, _)| point.receives()?.check_timeouts(now)).min();

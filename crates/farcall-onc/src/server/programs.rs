@@ -1,4 +1,5 @@
-//! The programs that a server offers, and how it answers a message. Knows no sockets and no threads.
+//! The programs that a server offers, and how the server answers a message. This module uses no sockets and
+//! no threads.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -103,9 +104,9 @@ impl Offer {
         }
     }
 
-    /// Keeps no replies of the procedures with these numbers, although they are not `#[idempotent]`. A call
-    /// that is sent again runs again. This is for a procedure that must see each repetition, to count it or
-    /// to leave it unanswered.
+    /// Keeps no replies of the procedures with these numbers, although they are not `#[idempotent]`. If a
+    /// client sends such a call again, the call runs again. This is for a procedure that must see each
+    /// repetition, to count it or to leave it unanswered.
     #[must_use]
     pub fn not_kept(mut self, procedures: &[u32]) -> Offer {
         self.procedures.iter_mut().for_each(|known| known.kept &= !procedures.contains(&known.number));
@@ -200,8 +201,7 @@ impl Programs {
         }
     }
 
-    /// Authenticates a call. A call that is not to be served is returned as an error, with what to do
-    /// instead.
+    /// Authenticates a call. If the call is not to be served, returns as the error what to do instead.
     #[inline]
     fn authenticate<'a>(
         &self,
@@ -334,7 +334,8 @@ impl Programs {
 /// The outcome of a call of procedure 0: an empty result.
 const NOTHING: Outcome = Outcome::Result(Bytes::new(), None);
 
-/// Answers a call with an outcome that is known already, in the form of this call's flavour.
+/// Answers a call with an outcome that is known already. Seals the answer as the call's flavour of
+/// authentication asks.
 fn say(
     outcome: &Outcome,
     xid: u32,
@@ -391,8 +392,8 @@ fn special<'a>(arguments: Cow<'a, [u8]>, special: Special) -> Result<Authenticat
     Authenticated::special(arguments, special).ok_or(Admission::Refuse(AuthStat::FAILED))
 }
 
-/// Returns how the reply reports a call without a result. ONC RPC has no exceptions, so all but bad arguments
-/// and an unknown procedure is SYSTEM_ERR.
+/// Returns how the reply reports a call without a result. ONC RPC has no exceptions, so every failure other
+/// than bad arguments and an unknown procedure becomes SYSTEM_ERR.
 #[inline]
 fn failure(dispatched: &Dispatched) -> Option<Accepted<'static>> {
     match dispatched {
@@ -432,12 +433,12 @@ impl Known {
         }
     }
 
-    /// Notes that the watchdog has found a run to take long.
+    /// Notes that the watchdog has found that a run takes long.
     pub(crate) fn overdue(&self) {
         self.usual_time.ran(Duration::MAX);
     }
 }
 
-/// A procedure that usually takes less is quick: the receiving thread runs it without a replacement. Handing
-/// the socket to another thread costs a tenth of this time.
+/// A procedure that usually takes less than this is quick: the receiving thread runs it, and no other thread
+/// receives meanwhile. To hand the socket to another thread would cost a tenth of this time.
 const QUICK: Duration = Duration::from_micros(100);

@@ -1,9 +1,9 @@
 //! AUTH_SHORT (RFC 5531 appendix A): a short credential that a server gives to a client, for use in place of
 //! its AUTH_SYS credential.
 //!
-//! It has 16 bytes, where the credential can have 400. The server forgets the oldest when its table is full.
-//! A call with an AUTH_SHORT that the server does not know is refused with AUTH_REJECTEDCRED, and the client
-//! sends the whole credential again.
+//! An AUTH_SHORT has 16 bytes, where the credential can have 400. The server forgets the oldest when its
+//! table is full. A call with an AUTH_SHORT that the server does not know is refused with AUTH_REJECTEDCRED,
+//! and the client sends the whole credential again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,9 +12,9 @@ use farcall::System;
 
 /// The short credentials that a server has given and still knows.
 pub(super) struct ShortCredentials {
-    /// The most that are known at once; the oldest is forgotten first.
+    /// The most short credentials that are known at the same time. The oldest is forgotten first.
     most: usize,
-    /// A random number at the beginning of each AUTH_SHORT, so that one from an earlier server is not
+    /// A random number at the beginning of each AUTH_SHORT, so that an AUTH_SHORT of an earlier server is not
     /// accepted.
     incarnation: u64,
     table: Mutex<Table>,
@@ -39,7 +39,8 @@ impl ShortCredentials {
         }
     }
 
-    /// Returns the AUTH_SHORT for the body of an AUTH_SYS credential. Makes a new one if there is none.
+    /// Returns the AUTH_SHORT for the body of an AUTH_SYS credential. Makes a new one if the credential has
+    /// none.
     pub(super) fn give(&self, credential: &[u8]) -> Vec<u8> {
         let number = self.lock().number(credential, self.most);
         [self.incarnation, number].map(u64::to_be_bytes).concat()

@@ -11,7 +11,7 @@ use farcall::env::Condition;
 pub struct Stopper(Arc<(Mutex<bool>, Condition)>);
 
 impl Stopper {
-    /// Ends [`Server::wait`](super::Server::wait), whether it waits already or is called later.
+    /// Ends [`Server::wait`](super::Server::wait), whether a thread is in it already or calls it later.
     pub fn stop(&self) {
         let (stopped, changed) = &*self.0;
         *stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;

@@ -27,11 +27,13 @@ pub(super) struct StreamLimits {
     pub(super) idle: Duration,
     pub(super) records: record::Limits,
     pub(super) spin: Duration,
-    /// The most threads that linger at once: see [`LINGER_TIME`].
+    /// The most threads that linger at the same time, which means that they wait at a connection that they
+    /// have served ([`LINGER_TIME`]).
     pub(super) lingering: usize,
 }
 
-/// All connections of a server, as one receive point.
+/// All connections of a server. Threads wait at them as one receive point: a thread receives from whichever
+/// connection is ready.
 pub(super) struct Streams {
     env: Arc<dyn Env>,
     ready: Arc<dyn Poller>,
@@ -43,11 +45,11 @@ pub(super) struct Streams {
     listeners: Vec<Arc<dyn Listener>>,
     connections: RwLock<HashMap<u64, Arc<Connection>, Numbered>>,
     next: AtomicU64,
-    /// How many threads linger at a connection.
+    /// How many threads linger, each at a connection that it has served.
     lingering: AtomicUsize,
     /// The keys of listeners that pause because the system lacks descriptors or memory.
     waiting: Mutex<Vec<u64>>,
-    /// Accepted connections that wait until another one ends.
+    /// Accepted connections that are not served until another connection ends.
     deferred: Mutex<VecDeque<(Arc<dyn Stream>, Peer)>>,
     /// Connections that wait until their host has fewer calls under way.
     parked: Mutex<Vec<Arc<Connection>>>,
@@ -68,15 +70,15 @@ impl Drop for Lingering<'_> {
     }
 }
 
-/// How long a thread that has served a connection waits there for its next call, if other threads receive for
-/// the rest. That saves two system calls if the next call follows soon.
+/// How long a thread that has served a connection waits there for the connection's next call, if another
+/// thread receives for the other connections. That saves two system calls if the next call follows soon.
 pub(super) const LINGER_TIME: Duration = Duration::from_millis(20);
 /// How long a listener pauses when the system lacks descriptors or memory for a connection.
 const BACK_OFF: Duration = Duration::from_millis(100);
 /// How long a connection must have been silent before it is closed for a new one of the same host.
 const MIN_SILENCE: Duration = Duration::from_secs(5);
-/// The most accepted connections that wait until another one ends. When there are more, the host with most of
-/// them loses its newest.
+/// The most accepted connections that wait until another one ends. When there are more, the newest of the
+/// host that has most of them is closed.
 const MAX_DEFERRED: usize = 64;
 
 impl Streams {
@@ -89,7 +91,8 @@ impl Streams {
     ) -> io::Result<Arc<Streams>> {
         let ready = env.poller()?;
         let limits = StreamLimits { connections: limits.connections.min(descriptors()), ..limits };
-        // Room for a longest record of each of two hosts. A partly received record can hold twice its bytes.
+        // This leaves room for two hosts, each with a partly received record of the greatest length. Such a
+        // record can hold twice its bytes.
         let hosts = Hosts::new(limits.memory.max(limits.records.record.saturating_mul(4)));
         for (key, listener) in listeners.iter().enumerate() {
             ready.add(listener.source(), key as u64)?;
@@ -115,8 +118,8 @@ impl Streams {
         }))
     }
 
-    /// Lets a thread linger at a connection, if another thread receives for the rest and few others linger.
-    /// Returns `None` if it must not.
+    /// Lets a thread linger at a connection, if another thread receives for the other connections and few
+    /// threads linger. Returns `None` if the thread must not linger.
     pub(super) fn linger(&self, thread: &ServingThread) -> Option<Lingering<'_>> {
         if thread.is_deserted() {
             return None;
@@ -139,7 +142,7 @@ impl Streams {
                 Ok(accepted) => self.admit(accepted),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if is_of_the_connection(&error) => {}
-                // Too many files, or no memory.
+                // Too many files are open, or there is no memory.
                 Err(_) => {
                     self.make_room(None);
                     return self.wait_for_room(key);
@@ -185,9 +188,9 @@ impl Streams {
     /// Closes a connection to make room for a new one of `peer`. The peer is `None` if the system had no room
     /// to accept the connection. Returns false if no connection may be closed.
     ///
-    /// Closes a connection of the host with most connections, the one that has been silent longest. If the
-    /// peer's own host would then have as many as that one, only a connection that has been silent for
-    /// [`MIN_SILENCE`] is closed.
+    /// Chooses the host with most connections, and closes that host's connection that has been silent
+    /// longest. If the peer's own host would then have as many connections as that host, closes only a
+    /// connection that has been silent for [`MIN_SILENCE`].
     fn make_room(&self, peer: Option<&Peer>) -> bool {
         let now = self.env.now();
         let all = self.all();
@@ -208,19 +211,21 @@ impl Streams {
         closed.inspect(|closed| closed.close()).is_some()
     }
 
-    /// Frees bytes if all connections together hold too many. First, all connections give up what they do not
-    /// need. Then the host that holds most loses the connection that has been silent longest, until an eighth
-    /// of the budget is free.
+    /// Frees bytes if all connections together hold too many. First frees the memory that connections do not
+    /// need. Then closes connections until an eighth of the budget is free: each time, of the host that holds
+    /// most bytes, the connection that has been silent longest.
     #[cold]
     pub(super) fn free_bytes(&self) {
-        // One thread at a time. Other threads that come here wait, and read nothing more until there is room.
+        // One thread frees bytes at a time. Other threads that come here wait, and read nothing more until
+        // there is room.
         let _one = lock(&self.freeing);
         if self.hosts.excess() == 0 {
             return;
         }
         let all = self.all();
         all.iter().for_each(|connection| connection.give_back());
-        // What closed connections hold is not counted: their threads free it as soon as they notice.
+        // The bytes of closed connections are not counted, because their threads free these bytes as soon as
+        // they notice.
         let held: usize = all.iter().map(|connection| connection.account().bytes()).sum();
         if held <= self.hosts.budget() {
             return;
@@ -261,8 +266,8 @@ impl Streams {
         self.parked_count.store(parked.len(), Ordering::SeqCst);
     }
 
-    /// Lets one waiting connection continue, if its host can have one more call under way. That connection
-    /// will call this again.
+    /// Lets one parked connection continue, if its host can have one more call under way. That connection
+    /// calls this function again, so others follow.
     #[inline]
     pub(super) fn unpark(&self) {
         if self.parked_count.load(Ordering::SeqCst) > 0 {
@@ -284,7 +289,7 @@ impl Streams {
 
     fn wait_for_room(&self, key: u64) {
         lock(&self.waiting).push(key);
-        // No other event may ever make this listener try again.
+        // The watchdog is asked because perhaps no other event will ever make this listener try again.
         self.workers.check_timeouts_within(BACK_OFF);
     }
 
@@ -298,8 +303,8 @@ impl Streams {
         }
     }
 
-    /// Begins a waiting connection if there is room: of the host with the fewest connections, the one that
-    /// has waited longest.
+    /// Begins a deferred connection if there is room. Chooses the host with the fewest connections, and its
+    /// connection that has waited longest.
     fn admit_deferred(&self) {
         if self.len() >= self.limits.connections {
             return;
@@ -327,7 +332,7 @@ impl Streams {
             self.parked_count.store(parked.len(), Ordering::SeqCst);
             gone
         };
-        // Dropped while nothing is locked.
+        // The connection is dropped while nothing is locked.
         drop(gone);
         self.unpark();
         self.resume();
@@ -397,8 +402,8 @@ impl ReceivePoint for Streams {
     }
 }
 
-/// Returns how many connections the system's limit on descriptors allows: three quarters of it, less those
-/// that wait. The rest is left to the server's procedures.
+/// Returns how many connections the system's limit on descriptors allows: three quarters of the limit, less
+/// the deferred connections. The rest is left to the server's procedures.
 fn descriptors() -> usize {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     most.map_or(usize::MAX, |most| usize::try_from(most - most / 4).unwrap_or(usize::MAX))
@@ -406,7 +411,8 @@ fn descriptors() -> usize {
         .max(1)
 }
 
-/// A hasher for the connections' numbers. They are our own, so no client can choose equal hashes.
+/// A hasher for the connections' numbers. The server chooses these numbers, so no client can choose equal
+/// hashes.
 type Numbered = BuildHasherDefault<Given>;
 
 /// The state of the hasher, which multiplies a number by a constant.

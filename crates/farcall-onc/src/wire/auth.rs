@@ -1,7 +1,7 @@
-//! Credentials and verifiers (RFC 5531 sections 8.2, 10 and appendix A), of flavours that carry their proof
-//! in the header.
+//! Credentials and verifiers (RFC 5531 sections 8.2, 10 and appendix A) of those flavours of authentication
+//! whose proof is in the header of a message.
 //!
-//! Flavours that also protect the body (RPCSEC_GSS, RFC 2203) have only their numbers here.
+//! For flavours that also protect the body (RPCSEC_GSS, RFC 2203), this module has only the numbers.
 
 use std::fmt;
 use std::ops::Deref;

@@ -60,7 +60,7 @@ impl<'a> Call<'a> {
     /// Returns the header of a call, and the arguments that follow it.
     ///
     /// # Errors
-    /// If the message is not a call, or must be refused whatever procedure it calls.
+    /// If the message is not a call, or is a call that must be refused whatever its procedure.
     #[inline]
     pub fn parse(message: &'a [u8]) -> Result<(Call<'a>, &'a [u8]), BadCall> {
         let mut words = Words::new(message);
@@ -93,7 +93,7 @@ impl<'a> Call<'a> {
 #[cold]
 fn refuse_auth(xid: u32, stat: AuthStat, why: Unreadable) -> BadCall {
     match why.problem {
-        // A server can tell the caller that a credential is too long (section 8.2). It cannot answer a
+        // A server can tell the caller that a credential is too long (section 8.2). But it cannot answer a
         // message that ends too soon.
         Problem::AuthTooLong(_) => BadCall::Refused { xid, why: Rejected::AuthError(stat) },
         _ => BadCall::Unreadable(why),
@@ -124,7 +124,7 @@ impl From<Unreadable> for BadCall {
 /// A reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
-    /// The identifier of the call that it answers.
+    /// The identifier of the call that the reply answers.
     pub xid: u32,
     /// The answer.
     pub answer: Answer<'a>,
@@ -305,7 +305,7 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at byte {}: ", self.offset)?;
         match self.problem {
-            Problem::Truncated => f.write_str("the message ends"),
+            Problem::Truncated => f.write_str("the message ends too early"),
             Problem::NotAMessage(found) => write!(f, "{found} where a call has 0 and a reply 1"),
             Problem::NotACall(found) => write!(f, "{found} where a call has 0"),
             Problem::NotAReply(found) => write!(f, "{found} where a reply has 1"),

@@ -32,11 +32,13 @@ use farcall::env::Time;
 pub const MARK: usize = 4;
 /// The bit of a mark that says that the fragment ends its record.
 const LAST: u32 = 1 << 31;
-/// How many bytes are read at once: `ROOM` at first, and up to `MOST_ROOM` once reads fill the buffer.
+/// The size of the space for one read, in bytes: `ROOM` at first, and up to `MOST_ROOM` once reads fill the
+/// buffer.
 const ROOM: usize = 8 << 10;
 const MOST_ROOM: usize = 256 << 10;
 
-/// Leaves room for the mark of a record, which the caller then writes behind it. Pass the result to [`end`].
+/// Leaves room for the mark of a record. The caller then appends the record, and passes the returned position
+/// to [`end`].
 #[inline]
 pub fn begin(out: &mut Vec<u8>) -> usize {
     let at = out.len();
@@ -44,10 +46,10 @@ pub fn begin(out: &mut Vec<u8>) -> usize {
     at
 }
 
-/// Marks all bytes written since [`begin`] as one record of one fragment.
+/// Marks all bytes that were appended since [`begin`] as one record of one fragment.
 ///
 /// # Errors
-/// If the record is longer than a mark can express. It is then removed from `out`.
+/// If the record is longer than a mark can express. The record is then removed from `out`.
 #[inline]
 pub fn end(out: &mut Vec<u8>, at: usize) -> Result<(), RecordError> {
     let length = out.len().saturating_sub(at + MARK);
@@ -84,20 +86,20 @@ impl Default for Limits {
     }
 }
 
-/// Splits received bytes into records. After an error the stream is of no more use.
+/// Splits received bytes into records. After an error nothing more can be read from the stream.
 #[derive(Debug)]
 pub struct Records {
     limits: Limits,
-    /// Bytes read and not yet taken are in `start..end`. Once [`Records::next`] has returned `None`, they are
-    /// part of a mark.
+    /// The bytes that were read and not yet taken are in `start..end`. Once [`Records::next`] has returned
+    /// `None`, only the first bytes of a mark are left there.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// The received bytes of the record under way.
+    /// The bytes received so far of a record of which more is to come.
     record: Vec<u8>,
     fragments: u32,
     fragment: Option<Fragment>,
-    /// When the record under way was first found unfinished.
+    /// When [`Records::check`] first found that record unfinished.
     since: Option<Time>,
 }
 
@@ -110,7 +112,7 @@ struct Fragment {
 }
 
 impl Records {
-    /// Returns the state before the first byte.
+    /// Returns the state before the first byte of a stream.
     pub fn new(limits: Limits) -> Records {
         Records {
             limits,
@@ -148,8 +150,8 @@ impl Records {
         self.end = self.buffer.len().min(self.end + bytes);
     }
 
-    /// Returns the next record that has arrived whole, if there is one. It is owned if it arrived in pieces.
-    /// `None` asks for more bytes.
+    /// Returns the next record that has arrived completely. The record is owned if it arrived in pieces.
+    /// Returns `None` if more bytes are needed.
     ///
     /// # Errors
     /// If the peer exceeds a limit.
@@ -184,8 +186,8 @@ impl Records {
         }
     }
 
-    /// Returns the received bytes if they are one whole record of one fragment and nothing else. The caller
-    /// must then [skip](Records::skip) the record.
+    /// Returns the record if the received bytes are exactly one record of one fragment. The caller must then
+    /// [skip](Records::skip) the record.
     #[inline]
     pub(crate) fn alone(&self) -> Option<&[u8]> {
         let (mark, record) = self.buffer[self.start..self.end].split_first_chunk::<MARK>()?;
@@ -205,7 +207,8 @@ impl Records {
         self.fragments > 0 || self.start < self.end
     }
 
-    /// Checks the time of the record under way. Called when [`Records::next`] has found no more records.
+    /// Checks how long the unfinished record has taken, if there is one. To be called when [`Records::next`]
+    /// has found no more records.
     ///
     /// # Errors
     /// If the record has taken longer than the limit.
@@ -220,8 +223,8 @@ impl Records {
         Ok(())
     }
 
-    /// Returns when the record under way will have taken too long. It is counted from the first
-    /// [`Records::check`] that found it unfinished.
+    /// Returns when the unfinished record will have taken too long. The time counts from the first
+    /// [`Records::check`] that found the record unfinished.
     pub fn patience(&self) -> Option<Time> {
         Some(self.since? + self.limits.time)
     }
@@ -234,8 +237,8 @@ impl Records {
         }
     }
 
-    /// Frees memory that is not needed until more of an unfinished record arrives. Called when
-    /// [`Records::next`] has found no more records; then at most twice the received bytes are
+    /// Frees memory that is not needed until more of an unfinished record arrives. To be called when
+    /// [`Records::next`] has found no more records. Afterwards at most twice the received bytes are
     /// [held](Records::held).
     pub(crate) fn settle(&mut self) {
         if self.is_partial() {
@@ -297,10 +300,10 @@ impl fmt::Display for RecordError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RecordError::TooLong { length, limit } => {
-                write!(f, "a record of {length} bytes, of which {limit} may come")
+                write!(f, "a record has {length} bytes, more than the {limit} that are allowed")
             }
-            RecordError::TooManyFragments(limit) => write!(f, "a record of more than {limit} fragments"),
-            RecordError::TooSlow(limit) => write!(f, "a record took more than {limit:?} to come"),
+            RecordError::TooManyFragments(limit) => write!(f, "a record has more than {limit} fragments"),
+            RecordError::TooSlow(limit) => write!(f, "a record took longer than {limit:?} to arrive"),
         }
     }
 }

@@ -237,7 +237,7 @@ fn a_reply_that_never_ends_ends_its_calls_when_a_record_may_take_no_longer() {
         let client = Client::builder().patience(None).limits(limits).connect(&address).unwrap();
         let why = failure(way(&client.bind::<dyn Echo>()));
         assert_eq!((why.kind(), why.ran()), (Kind::BadResult, Ran::Maybe), "{why}");
-        assert!(why.detail().contains("took more than 20ms"), "{why}");
+        assert!(why.detail().contains("took longer than 20ms"), "{why}");
         assert_eq!(way(&client.bind::<dyn Echo>()).unwrap(), 42);
     }
 }

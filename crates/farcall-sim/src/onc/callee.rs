@@ -24,10 +24,11 @@ pub(super) struct Callee {
     pub(super) given: usize,
     jobs: HashMap<u64, Job>,
     numbers: u64,
-    /// Connections whose ends the server does not see, if that rule is broken.
+    /// Connections whose ends the server fails to see, in runs that break this rule on purpose.
     former: Vec<Line>,
-    /// The chances of a slow procedure, and of a life with the program, in parts per million.
+    /// The chance that a procedure is slow, in parts per million.
     slow: u32,
+    /// The chance that a life of the server has the program, in parts per million.
     complete: u32,
 }
 
@@ -39,7 +40,7 @@ struct Job {
     running: Option<Running>,
 }
 
-/// The most bytes that a remembered reply takes besides its own.
+/// The most bytes that a remembered reply takes in addition to its own length.
 const ENTRY: usize = 512;
 
 impl Callee {
@@ -162,11 +163,11 @@ impl Model {
         }
     }
 
-    /// Closes the server's end of a stream, not in order with all replies.
+    /// Closes the server's end of a stream, although the client may not have received all replies.
     pub(super) fn close_server_end(&mut self, link: usize) {
         let known = &mut self.links[link];
         if !std::mem::replace(&mut known.closed[1], true) {
-            // The server's system knows before the server looks.
+            // The server's system may know that the stream has ended before the server looks.
             match self.rng.chance(500_000) {
                 true => known.line.break_off(),
                 false => known.line.end(false),

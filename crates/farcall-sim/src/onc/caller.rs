@@ -30,7 +30,7 @@ pub(super) struct Open {
     id: usize,
     xid: u32,
     link: usize,
-    /// Whether an earlier connection may have brought the call to the server.
+    /// Whether an earlier copy of the call, on another connection, may have reached the server.
     may_have_run: bool,
 }
 
@@ -137,7 +137,8 @@ impl Model {
         caller.link
     }
 
-    /// Gives the bytes that wait on a stream to the system, which takes all of them, or some, or breaks.
+    /// Gives the bytes that wait on a stream to the simulated system. The system takes all or some of them,
+    /// or breaks the stream.
     pub(super) fn flush(&mut self, link: usize) {
         if self.links[link].calls.is_broken() {
             return;
@@ -253,7 +254,7 @@ impl Model {
                 return self.send(client, open.id, open.xid, true);
             }
         }
-        // Whatever became of the last copy, an earlier one may have run.
+        // Whatever happened to the last copy of the call, an earlier copy may have run.
         self.report.ended(open.id, Ended::Failed(if open.may_have_run { Ran::Maybe } else { ran }));
     }
 
@@ -268,7 +269,7 @@ impl Model {
         for open in std::mem::take(&mut self.callers[client].open) {
             self.report.ended(open.id, Ended::Abandoned);
         }
-        // The client's ports and identifiers are new ones.
+        // The next life of the client uses new ports and identifiers.
         self.callers[client].xid = self.rng.next() as u32;
         let Some(link) = self.callers[client].link.take() else { return };
         self.links[link].closed[0] = true;

@@ -1,4 +1,4 @@
-//! The operating system of a simulated process, for farcall's drivers: an [`Env`] for each life of a process.
+//! The operating system of a simulated process, as farcall sees it: an [`Env`] for each life of a process.
 
 #[cfg(unix)]
 mod readiness;
@@ -28,7 +28,7 @@ pub(super) struct Outside {
     origin: Nanos,
 }
 
-/// The receive buffer of a datagram socket that speaks to one address, in bytes.
+/// The size of the receive buffer of a datagram socket that is connected to one address, in bytes.
 #[cfg(unix)]
 const DATAGRAM_BUFFER: usize = 1 << 20;
 
@@ -51,8 +51,8 @@ impl Outside {
     }
 
     /// Opens a datagram socket. Port 0 asks for any port.
-    fn open(&self, port: u16, buffer: usize, trains: bool) -> io::Result<Udp> {
-        let opened = self.alive()?.open(self.process, port, buffer, trains);
+    fn open(&self, port: u16, buffer: usize, batches: bool) -> io::Result<Udp> {
+        let opened = self.alive()?.open(self.process, port, buffer, batches);
         let (id, address) = opened.ok_or(io::ErrorKind::AddrInUse)?;
         Ok(Udp { world: self.world.clone(), id, address, buffer })
     }
@@ -159,7 +159,7 @@ struct Udp {
 }
 
 impl Udp {
-    /// Waits until `look` returns something. `look` examines what has arrived.
+    /// Waits until `look`, which examines what has arrived, returns a value, and returns that value.
     fn wait_for<T>(&self, wait: Wait, look: impl FnMut(&mut State) -> Option<T>) -> Option<T> {
         let thread = waiter(&self.world);
         self.world.wait_for(thread, Waits::Datagram(self.address), most(wait), look, |state, ticket| {

@@ -22,13 +22,13 @@ pub struct Faults {
     pub loss: f64,
     /// The chance that a datagram arrives twice.
     pub duplication: f64,
-    /// The chance that others overtake a datagram. It is up to a hundred delays late.
+    /// The chance that a datagram is so late that others overtake it: by up to a hundred times the delay.
     pub reordering: f64,
     /// The chance that a copy of a datagram comes seconds to hours later.
     pub late: f64,
     /// The time that every datagram takes.
     pub delay: Duration,
-    /// The most time that a datagram takes in addition, drawn evenly.
+    /// The greatest time that a datagram takes in addition. Each datagram draws a time up to this.
     pub jitter: Duration,
     /// The largest datagram that passes, in bytes; a larger one vanishes.
     pub mtu: usize,
@@ -58,7 +58,7 @@ impl Faults {
         Faults { loss, duplication, reordering, late, delay, jitter, mtu: rng.spread(1200, 65_000) as usize }
     }
 
-    /// Returns a path with these faults, which is cut if `former` was.
+    /// Returns a path with these faults. It is cut if `former` was.
     pub(super) fn path(&self, former: Path) -> Path {
         let mut path = Path::clean(nanos(self.delay));
         path.jitter = nanos(self.jitter);

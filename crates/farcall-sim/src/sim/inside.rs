@@ -15,7 +15,8 @@ use super::faults::nanos;
 use super::state::Waits;
 use super::world::{Here, here};
 
-/// Lets virtual time pass while other threads run. With [`Duration::ZERO`], the threads run that can run now.
+/// Lets virtual time pass while other threads run. With [`Duration::ZERO`], only lets those threads run that
+/// can run now.
 ///
 /// # Panics
 /// In a thread that is not simulated.
@@ -44,7 +45,7 @@ pub fn random() -> u64 {
     require().world.lock().rng.next()
 }
 
-/// Returns a random number less than `bound`; 0 if `bound` is 0.
+/// Returns a random number less than `bound`, or 0 if `bound` is 0.
 ///
 /// # Panics
 /// In a thread that is not simulated.
@@ -99,7 +100,7 @@ pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Jo
         *ended.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
     };
     if let Err(why) = here.world.spawn(process, life, &name, Box::new(body)) {
-        // A process that is gone needs no result.
+        // A process that is gone needs no result, so this thread unwinds if its process is gone.
         drop(here.world.go_on(here.world.lock(), here.thread));
         panic!("starting a thread: {why}");
     }

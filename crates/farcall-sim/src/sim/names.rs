@@ -8,15 +8,15 @@ use super::world::World;
 
 /// The one registry that all processes share. It can always be reached.
 ///
-/// The entries of a crashed process stay, as they would between machines: a process that binds one gets no
-/// answer. An entry is replaced when its name is published again.
+/// The entries of a crashed process stay, as they would between machines. A process that binds to such an
+/// entry gets no answer. An entry is replaced when its name is published again.
 pub(super) struct Names {
     world: Arc<World>,
     process: usize,
     life: u32,
 }
 
-/// A number greater than that of any process's lives in one run.
+/// A number greater than the number of lives that any process has in one run.
 const LIVES: u32 = 10_000;
 
 /// Returns the process number of a life.

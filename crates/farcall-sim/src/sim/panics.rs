@@ -1,4 +1,4 @@
-//! Notes every panic of simulated code, also panics that are caught.
+//! Notes every panic of simulated code, even panics that are caught.
 //!
 //! Farcall catches a panic in a procedure, reports it to the caller, and continues. A test should then fail.
 //! So a panic hook notes the panic.
@@ -8,7 +8,7 @@ use std::sync::Once;
 
 use super::world::{here, text_of};
 
-/// Installs the simulator's hook before the present one, once.
+/// Installs the simulator's panic hook, once. The hook also calls the one that was installed before.
 pub(super) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -23,8 +23,8 @@ use streams::{Sources, StreamEvent};
 /// The index of a thread in [`State::threads`].
 pub(super) type ThreadId = usize;
 
-/// One wait of one thread. An event that ends the wait presents the ticket, which is ignored when the wait is
-/// over.
+/// Names one wait of one thread. An event that ends the wait presents the ticket. A ticket of a former wait
+/// is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     thread: ThreadId,
@@ -46,7 +46,7 @@ pub(super) struct State {
     pub(super) net: Net<Due>,
     pub(super) rng: Rng,
     pub(super) threads: Vec<Thread>,
-    /// The threads that could run.
+    /// The threads that could run, and wait for the token.
     pub(super) ready: Vec<ThreadId>,
     pub(super) running: ThreadId,
     pub(super) processes: Vec<Machine>,
@@ -56,7 +56,7 @@ pub(super) struct State {
     sources: Sources,
     /// The faults of paths to a new process.
     pub(super) faults: Faults,
-    /// How many starts of farcall's threads fail, in parts per million.
+    /// The chance that farcall fails to start a thread of its own, in parts per million.
     pub(super) thread_failures: u32,
     /// The virtual time at which the run fails.
     pub(super) limit: Nanos,
@@ -67,7 +67,7 @@ pub(super) struct State {
     pub(super) ending: bool,
     hash: u64,
     verbose: bool,
-    /// The number of times that a thread ran since time moved.
+    /// How often threads were given the token since virtual time last advanced.
     turns: u32,
 }
 
@@ -75,14 +75,15 @@ pub(super) struct State {
 pub(super) struct Thread {
     pub(super) name: String,
     pub(super) process: usize,
-    /// Set when the thread receives the token. The thread runs until it gives the token away.
+    /// Set when the thread receives the token, the right to run, which one thread at a time has. The thread
+    /// runs until it gives the token away.
     pub(super) token: Arc<dyn Event>,
     pub(super) status: Status,
-    /// The number of its present or last wait.
+    /// The number of the thread's present or last wait.
     ticket: u64,
-    /// Whether its process has crashed or ended. Then the thread unwinds instead of continuing.
+    /// Whether the thread's process has crashed or ended. Then the thread unwinds instead of continuing.
     pub(super) killed: bool,
-    /// How often it was told to unwind.
+    /// How often the thread was told to unwind.
     pub(super) raised: u32,
     /// The thread that waits until this one waits for the first time.
     pub(super) starter: Option<Ticket>,
@@ -99,7 +100,7 @@ pub(super) enum Status {
     Abandoned,
 }
 
-/// The event that a thread waits for.
+/// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
     Datagram(SocketAddr),
@@ -119,9 +120,9 @@ pub(super) enum Waits {
 pub(super) struct Machine {
     pub(super) name: String,
     pub(super) main: Option<Arc<Main>>,
-    /// Whether the run does not wait for its end.
+    /// Whether the run may end while this process still runs.
     pub(super) server: bool,
-    /// The number of its starts.
+    /// How often the process was started.
     pub(super) life: u32,
     pub(super) alive: bool,
     pub(super) paused: bool,
@@ -132,7 +133,7 @@ pub(super) struct Machine {
     /// The environment of its present life.
     pub(super) env: Option<Arc<dyn Env>>,
     next_port: u16,
-    /// The threads that wait for its end, or for that of its threads.
+    /// The threads that wait until this process, or all of its threads, have ended.
     pub(super) mourners: Vec<Ticket>,
 }
 
@@ -148,7 +149,7 @@ struct Mailbox {
     bytes: usize,
     capacity: usize,
     /// Whether the socket may receive datagram batches.
-    trains: bool,
+    batches: bool,
     waiters: Vec<Ticket>,
 }
 
@@ -164,7 +165,7 @@ const PORTS: u16 = 40_000;
 /// The most turns of threads while no virtual time passes.
 const MAX_TURNS: u32 = 200_000;
 
-/// The bytes of a receive buffer that a datagram takes in addition to its own length.
+/// The bytes that a datagram takes of a socket's receive buffer in addition to its own length.
 const OVERHEAD: usize = 256;
 
 impl State {
@@ -269,7 +270,7 @@ impl State {
         }
     }
 
-    /// Folds an event into the trace, and prints it if the run is verbose.
+    /// Adds an event to the hash of the run's trace, and prints it if the run is verbose.
     pub(super) fn note(&mut self, facts: &[u64], say: impl FnOnce() -> String) {
         for fact in facts {
             self.hash = mix(self.hash ^ fact).wrapping_add(self.net.now());
@@ -498,7 +499,7 @@ impl State {
         process: usize,
         port: u16,
         capacity: usize,
-        trains: bool,
+        batches: bool,
     ) -> Option<(usize, SocketAddr)> {
         let at = match port {
             0 => self.free_address(process),
@@ -516,7 +517,7 @@ impl State {
             items,
             bytes: 0,
             capacity,
-            trains,
+            batches,
             waiters,
         });
         self.by_address.insert(at, id);
@@ -567,7 +568,7 @@ impl State {
         let each = bytes.len();
         let mut len = self.unload(id, bytes, buffer);
         let mailbox = &self.sockets[id];
-        if mailbox.items.is_empty() || !mailbox.trains || self.rng.chance(500_000) {
+        if mailbox.items.is_empty() || !mailbox.batches || self.rng.chance(500_000) {
             return Some(Received::Datagrams { from, len, each: each.max(1) });
         }
         while let Some(Item::Datagram(next, more)) = self.sockets[id].items.front() {

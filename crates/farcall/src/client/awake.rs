@@ -3,17 +3,19 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How long to poll for the next reply. A server's thread that wakes a sleeping caller spends a few
-/// microseconds on that, and more while several threads share a processor.
+/// How long to poll for the next reply. Polling pays off because a server's thread spends a few microseconds
+/// to wake a sleeping caller, and more while several threads share a processor.
 pub(super) const LULL: Duration = Duration::from_micros(20);
 
-/// Polling was not worth it if it ended without a reply after fewer replies than this.
+/// If polling found fewer replies than this before it ended for lack of a further reply, it was not worth its
+/// cost.
 const MIN_REPLIES: usize = 4;
 
 /// The most times in a row that polling is skipped.
 const MAX_SKIPS: u32 = 255;
 
-/// Decides when to poll. Usually one thread at a time learns; updates by two threads at once do no harm.
+/// Decides when to poll. Usually one thread at a time updates this; updates by two threads at the same time
+/// do no harm.
 #[derive(Default)]
 pub(super) struct Awake {
     /// The number of times that polling is still to be skipped.
@@ -30,8 +32,8 @@ impl Awake {
         skips_left == 0
     }
 
-    /// Records that polling found this many replies. `in_vain` says that it ended because no further reply
-    /// came in time; otherwise no further reply was needed.
+    /// Records that polling found this many replies. `in_vain` says that polling ended because no further
+    /// reply came in time. Otherwise it ended because no further reply was needed.
     pub(super) fn learn(&self, replies: usize, in_vain: bool) {
         let skips = match in_vain && replies < MIN_REPLIES {
             true => (2 * self.skips.load(Ordering::Relaxed) + 1).min(MAX_SKIPS),

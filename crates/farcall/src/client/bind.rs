@@ -1,4 +1,5 @@
-//! Asking several servers for an export at once.
+//! Asks several servers at once for an export. (A peer is a server as the client knows it, and an endpoint is
+//! the client's socket.)
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,8 +17,9 @@ use super::{Endpoint, Peer};
 use crate::CallFailed;
 
 impl Endpoint {
-    /// Asks each peer which export has the name beside it. Gives each answer to `judge` as it arrives, with
-    /// the peer's index, until `judge` returns true, all peers have answered, or the deadline passes.
+    /// Asks each peer in `peers` which export has the name that is paired with the peer. Gives each answer to
+    /// `judge` as it arrives, with the peer's index. Ends when `judge` returns true, all peers have answered,
+    /// or the deadline has passed.
     pub(crate) fn bind(
         &self,
         peers: &[(Arc<Peer>, String)],
@@ -43,8 +45,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sends each peer the question which export has the name beside it. Returns the tokens of the questions
-    /// and the earliest timer.
+    /// Sends each peer the question which export has the name that is paired with the peer. Returns the
+    /// tokens of the questions and the earliest timer.
     pub(super) fn ask(
         &self,
         peers: &[(Arc<Peer>, String)],

@@ -11,11 +11,11 @@ use crate::lock;
 
 pub(super) type Answer = Result<Bound, Failure>;
 
-/// The answers of several binds, in the order in which they arrive.
+/// The answers of several binds (questions which export has a name), in the order in which they arrive.
 pub(crate) struct BindAnswers {
     /// The answers that were not fetched yet, each with the index of its bind.
     answers: Mutex<VecDeque<(usize, Answer)>>,
-    /// The thread or task that waits for them.
+    /// The thread or task that waits for the answers.
     asker: Watcher,
 }
 

@@ -1,6 +1,7 @@
-//! The fast path for short calls. It is taken if no other thread uses the endpoint and the conversation has
-//! no other work. The thread sends one datagram and receives one, which is usually the result. If anything
-//! else arrives, the call continues in the ordinary way.
+//! The fast path for short calls. It is possible if no other thread uses the endpoint, which is the socket,
+//! and the conversation with the server has no other work. The thread sends one datagram and receives one,
+//! which is usually the result. If anything else arrives, the call continues in the ordinary way. To lead
+//! means to receive for all threads that use the endpoint.
 
 use std::io;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ use crate::xdr::Decoder;
 /// The outcome of a call on the fast path: either its reply was given to the caller, or the call failed.
 pub(crate) type Ended = Result<(), Failure>;
 
-/// The lead of a thread that took it while no other thread used the endpoint. Dropping this passes the lead
-/// on.
+/// The lead (the right to receive) of a thread that took it while no other thread used the endpoint. Dropping
+/// this passes the lead on.
 struct Alone<'a>(&'a Endpoint);
 
 impl<'a> Alone<'a> {
@@ -42,8 +43,8 @@ impl Drop for Alone<'_> {
 
 impl Endpoint {
     /// Calls a procedure of an export, and waits for the outcome. The arguments are short and encoded
-    /// already. Returns `None`, with nothing done, if the fast path is not possible. A thread that serves a
-    /// call must not use this function.
+    /// already. Returns `None`, with nothing done, if the fast path is not possible. A thread that itself
+    /// serves a call must not use this function.
     ///
     /// An encoded result is first offered to `short`. If `short` returns false, `sink` gets the result.
     /// `sink` also gets every other reply.
@@ -120,18 +121,18 @@ impl Endpoint {
         let id = {
             let conversation = &mut peer.lock().conversation;
             let id = conversation.go_on(now, brief, sent, Owners::NOBODY, arguments);
-            // A datagram that the system refuses is lost, like any other. The conversation treats the refusal
-            // as a hint.
+            // A datagram that the system refuses is lost, as it may be in a network. The conversation is told
+            // that the server may be unreachable.
             left.map_or_else(|_| conversation.handle_unreachable(now), drop);
             id
         };
-        // For a call whose time of sending was not read, the timer is due now.
+        // If the time of sending was not read, the timer counts as due now.
         let earliest = if sent.is_some() { earliest } else { now };
         let reception = Reception::new(self, tools, earliest, None);
         Some(self.go_on(alone, reception, &received, (peer, id), tools, sink))
     }
 
-    /// Continues in the ordinary way with a call for which something else than its result arrived.
+    /// Continues in the ordinary way with a call after something else than its result has arrived.
     #[cold]
     fn go_on(
         &self,

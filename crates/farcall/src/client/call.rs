@@ -1,4 +1,5 @@
-//! Makes a call and waits for its outcome.
+//! Makes a call and waits for its outcome. Of all threads that wait at a socket, one is the leader: it
+//! receives for all.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +17,7 @@ use crate::wait::NEVER;
 use crate::xdr::Encoder;
 use crate::{CallFailed, lock};
 
-/// Buffers of arguments longer than this come from the pool that all calls share.
+/// Buffers for arguments longer than this come from the pool that all calls share.
 const LONG_ARGUMENT_BYTES: usize = 16 << 10;
 
 impl Endpoint {
@@ -38,7 +39,8 @@ impl Endpoint {
         self.encode(request, tools)?;
         let mut attendance = self.attend(waiter);
         let mut mine = OwnCall::new(peer, sink);
-        // The leader receives its own outcome, so other threads need not know whose it is.
+        // The leader receives its own outcome, so its call is not entered among the calls to which other
+        // threads deliver outcomes.
         let begun = match attendance.leads() {
             true => self
                 .begin_usual(&mut mine, (export, request), tools)
@@ -61,9 +63,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Starts and sends a leader's call, whose arguments are encoded, on the fast path. Returns the time of
-    /// sending and the call's timer. Returns `None` if the fast path is not possible; then the call must
-    /// [begin](Endpoint::begin) in the ordinary way.
+    /// Starts and sends a leader's call, whose arguments are encoded, on the fast path (for calls that fit
+    /// one datagram). Returns the time of sending and the call's timer. Returns `None` if the fast path is
+    /// not possible; the call must then [begin](Endpoint::begin) in the ordinary way.
     ///
     /// The clock is read before the send. With a later time, a call that a restarted server has forgotten
     /// might be reported as not run although it ran (docs/protocol.md 7.2).
@@ -129,7 +131,7 @@ impl Endpoint {
         }
         let Some(len) = sent else { return Some((now, timer)) };
         self.send(now, peer, &tools.out[..len]);
-        // A shorter first datagram holds the whole call, so there is nothing more to send.
+        // If the first datagram is shorter, it holds the whole call, and there is nothing more to send.
         if len >= farcall_proto::BASE_DATAGRAM / 2 {
             self.flush(now, peer, &mut tools.out);
         }
@@ -144,7 +146,7 @@ impl Endpoint {
             return false;
         }
         let Some(len) = peer.lock().conversation.post(export, bytes, &mut out) else { return false };
-        // A datagram that the system refuses is lost, like any other.
+        // A datagram that the system refuses is lost, as it may be in a network.
         let _ = self.socket.send(peer.address, &out[..len]);
         true
     }
@@ -173,7 +175,7 @@ impl Endpoint {
         self.active_count.store(active.len(), Ordering::Relaxed);
     }
 
-    /// Returns whether a deadline has passed. If not, it sets the leader's timer to the deadline. The leader
+    /// Returns whether a deadline has passed. If not, sets the leader's timer to the deadline. The leader
     /// forgets this timer whenever it has looked at the conversations' timers, so waiting threads call this
     /// again and again.
     pub(super) fn is_past(&self, deadline: Option<Time>) -> bool {

@@ -51,13 +51,14 @@ impl Tools {
 
 thread_local! {
     static CALLER: Cell<Option<Box<Caller>>> = const { Cell::new(None) };
-    /// Whether this thread has made a caller: it is in `CALLER`, or in use by a call.
+    /// Whether this thread has made a [`Caller`], which is then in `CALLER` or in use by a call.
     static KNOWN: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Caller {
     /// Takes the thread's caller. Returns a new one if the thread has none for this environment. Also returns
-    /// a new one if the thread is in a call already: a waker or a type's decoding may start another call.
+    /// a new one if the thread is in a call already, because a waker or a type's decoding may start another
+    /// call.
     #[inline(always)]
     pub(super) fn take(env: &Arc<dyn Env>) -> Box<Caller> {
         match CALLER.try_with(Cell::take) {
@@ -71,8 +72,8 @@ impl Caller {
         }
     }
 
-    /// Takes the thread's caller for a call that waits. Refuses if the thread is in a call already: the
-    /// thread may be receiving for all others, and nobody would receive while it waits.
+    /// Takes the thread's caller for a call that waits. Refuses if the thread is in a call already, because
+    /// the thread may be receiving for all others, and no thread would receive while it waits.
     #[inline(always)]
     pub(super) fn take_to_wait(env: &Arc<dyn Env>) -> Result<Box<Caller>, CallFailed> {
         crate::serving::may_wait()?;
@@ -81,12 +82,12 @@ impl Caller {
             return Ok(caller);
         }
         let why =
-            "no call can be waited for in a waker, or while a value is encoded or decoded: start it there";
+            "a waker, or code that encodes or decodes a value, must not wait for a call; it can start one";
         Err(CallFailed::new(Kind::Local, Ran::No).because(why))
     }
 
-    /// Makes this thread count as being in a call for ever. The service thread does this, because it receives
-    /// for others: a waker that it runs must not wait for a call.
+    /// Marks this thread as being in a call for ever. The service thread does this, because it receives for
+    /// others. A waker that it runs then gets an error if it tries to wait for a call.
     pub(super) fn never_waits() {
         KNOWN.set(true);
     }

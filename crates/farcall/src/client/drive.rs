@@ -1,4 +1,7 @@
 //! Receives: passes datagrams to their conversations and outcomes to their callers, and acts on due timers.
+//!
+//! Of all threads that wait at an endpoint, which is a socket, one is the leader: it receives for all, and
+//! the others follow. A peer is a server, and a conversation is the state of the protocol with that server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +26,8 @@ use crate::receive_buffers::{ReceiveBuffers, SharedBuffer};
 use crate::serving::WaitGuard;
 use crate::wait::NEVER;
 
-/// The most datagrams that are received in a row while a timer is due. Then the timer's turn comes.
+/// The most datagrams that are received in a row while a timer is due. After these, the thread acts on the
+/// timer.
 const DRAIN: usize = 1024;
 
 /// How long to wait after a socket error of an unknown kind before receiving again.
@@ -108,8 +112,8 @@ impl Endpoint {
         self.hasten_for_tasks();
     }
 
-    /// Brings the service thread forward if tasks wait. Perhaps no other thread leads now, and a task cannot
-    /// lead.
+    /// Makes the service thread act at once if tasks wait, because perhaps no thread leads now, and a task
+    /// cannot lead.
     #[inline(always)]
     fn hasten_for_tasks(&self) {
         if self.tasks.load(Ordering::Relaxed) > 0 {
@@ -124,7 +128,7 @@ impl Endpoint {
         Attendance { endpoint: self, waiter, leads: self.lead.join(waiter), deadline: None, _waiting }
     }
 
-    /// Begins to wait, as [`Endpoint::attend`] does. But the thread leads only while no other thread would.
+    /// Begins to wait, as [`Endpoint::attend`] does, but leads only while no other thread wants to.
     pub(super) fn stand_by<'a>(&'a self, waiter: &'a Arc<Waiter>) -> Attendance<'a> {
         let _waiting = crate::serving::wait_guard();
         Attendance { endpoint: self, waiter, leads: self.lead.stand_by(waiter), deadline: None, _waiting }
@@ -150,8 +154,8 @@ impl Attendance<'_> {
     }
 
     /// Waits until this thread's call `mine` has ended or, without such a call, until `done` returns true.
-    /// The thread is the leader or a follower. `timer` was not passed to [`Endpoint::set_timer`] yet. Returns
-    /// the time.
+    /// The thread is the leader or a follower. `timer` is a timer of which the leader was not told yet by
+    /// [`Endpoint::set_timer`]. Returns the time.
     #[inline(always)]
     pub(super) fn until_either(
         &mut self,
@@ -219,8 +223,8 @@ impl Attendance<'_> {
 }
 
 impl Endpoint {
-    /// Receives as the leader, until `mine` has ended or, without it, until `done` returns true. Returns the
-    /// time of the last reading of the clock.
+    /// Receives as the leader, until this thread's call `mine` has ended or, without such a call, until
+    /// `done` returns true. Returns the time of the last reading of the clock.
     #[inline(always)]
     pub(super) fn lead_until(
         &self,
@@ -241,7 +245,8 @@ impl Endpoint {
                 _ => self.socket.receive(&mut reception.buffer, wait),
             };
             self.timers.awake();
-            // The usual case: the result of this thread's own call. It mostly needs no reading of the clock.
+            // The usual case is the result of this thread's own call. It mostly needs no reading of the
+            // clock.
             if let (Ok(Received::Datagrams { len, each, .. }), Some(mine)) = (&received, &mut mine)
                 && len == each
                 && let Some((timer, listed)) = mine.take(|| self.env.now(), &reception.buffer[..*len])
@@ -307,8 +312,9 @@ impl Endpoint {
         }
     }
 
-    /// Notes a peer's next timer. If the peer is the only listed one, `earliest` becomes exact. Otherwise
-    /// `earliest` may be a former timer of some peer, which only causes one needless look.
+    /// Notes a peer's next timer in `earliest`. `listed` says whether the peer is in the list of peers that
+    /// have timers. If it is the only one there, `earliest` becomes exact. Otherwise `earliest` may be a
+    /// former timer of some peer, which only causes one needless look.
     #[inline(always)]
     pub(super) fn expect(&self, earliest: &mut Time, timer: Option<Time>, listed: bool) {
         let timer = timer.unwrap_or(NEVER);
@@ -400,8 +406,8 @@ impl Endpoint {
         tools.wakes.run();
     }
 
-    /// Updates the count of busy peers, after a change of a peer's owners. `was` is whether the peer was
-    /// busy.
+    /// Updates the count of busy peers after a change of a peer's owners. `was` says whether the peer was
+    /// busy before.
     #[inline]
     pub(super) fn count_busy(&self, was: bool, owners: &Owners) {
         match (was, owners.any_started()) {
@@ -461,7 +467,7 @@ impl Endpoint {
             let more = !state.conversation.is_quiet(0);
             sent.map(|len| Departing { to: peer.address, len, insert: None, more })
         };
-        // A refusal by the system is a hint for the conversation.
+        // If the system refuses to send, the conversation is told that the server may be unreachable.
         depart(&*self.socket, out, write, |_, _| peer.lock().conversation.handle_unreachable(now));
         timer
     }
@@ -493,8 +499,8 @@ impl Endpoint {
         true
     }
 
-    /// Sends a datagram. If the system refuses it, the datagram is lost like any other, and the conversation
-    /// gets a hint.
+    /// Sends a datagram. If the system refuses it, the datagram is lost, as it may be in a network, and the
+    /// conversation is told that the server may be unreachable.
     #[inline(always)]
     pub(super) fn send(&self, now: Time, peer: &Peer, datagram: &[u8]) {
         if self.socket.send(peer.address, datagram).is_err() {

@@ -1,4 +1,5 @@
-//! Lets one thread wait for several started calls. The thread receives for the endpoint while it waits.
+//! Lets one thread wait for several started calls. While it waits, the thread either leads, which means that
+//! it receives from the socket for all threads that wait, or follows the thread that leads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,12 +30,12 @@ impl WaitPoint for Endpoint {
         self.check_process()?;
         let mut caller = Caller::take_to_wait(&self.env)?;
         let Caller { waiter, tools, .. } = &mut *caller;
-        // Queued calls stay queued. Arriving results will usually bring further calls for the same datagram.
-        // If not, the service thread sends them.
+        // Queued calls are not sent now. Usually arriving results lead to further calls, which can go in the
+        // same datagram. If not, the service thread sends the queued calls.
         let over = || ready.count() >= enough || self.is_past(until);
         ready.wait_with(
             Arc::as_ptr(waiter).addr(),
-            || Arc::new(Seated { socket: self.socket.clone(), waiter: waiter.clone() }),
+            || Arc::new(WaitingThread { socket: self.socket.clone(), waiter: waiter.clone() }),
             || {
                 let (mut attendance, mut now) = (self.attend(waiter), self.env.now());
                 let mut heard = 0;
@@ -68,12 +69,12 @@ impl WaitPoint for Endpoint {
 }
 
 /// A thread that waits at an endpoint for several calls.
-struct Seated {
+struct WaitingThread {
     socket: Arc<dyn Socket>,
     waiter: Arc<Waiter>,
 }
 
-impl Interrupt for Seated {
+impl Interrupt for WaitingThread {
     fn interrupt(&self, serving: bool) {
         self.waiter.wake();
         // If the thread leads, it sleeps in the socket.

@@ -1,4 +1,5 @@
-//! What the caller of a started call is to learn of the call's exchanges, and the threads that wait for it.
+//! What the caller of a started call is to learn about the call's exchanges (signals and streams), and the
+//! threads that wait for news.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use farcall_proto::News;
 use crate::lock;
 use crate::wait::Parker;
 
-/// What a started call's caller is to learn of its exchanges.
+/// What the caller of a started call is to learn about the call's exchanges.
 #[derive(Default)]
 pub(super) struct CallNews {
     /// How often something has changed.
@@ -21,11 +22,11 @@ pub(super) struct CallNews {
 struct State {
     /// Exchanges that the server has opened, which the caller has not asked for yet.
     opened: VecDeque<u32>,
-    /// The highest number among all that the server has opened.
+    /// The highest number of an exchange that the server has opened.
     highest: u32,
     /// Threads that wait for something to change.
     waiters: Vec<Arc<dyn Parker>>,
-    /// No caller answers signals: the call was detached.
+    /// Whether the call was detached, so that no caller answers signals.
     declines: bool,
 }
 
@@ -34,7 +35,7 @@ impl CallNews {
     pub(super) fn note(&self, exchange: u32, news: News) -> Vec<Arc<dyn Parker>> {
         let mut state = lock(&self.state);
         if news == News::Came && exchange.is_multiple_of(2) && exchange > state.highest {
-            // Exchanges are opened in order, so those in between are open too.
+            // Exchanges are opened in order, so the exchanges in between are open too.
             let first = state.highest + 2;
             state.opened.extend((first..=exchange).step_by(2));
             state.highest = exchange;
@@ -50,13 +51,13 @@ impl CallNews {
         std::mem::take(&mut state.opened)
     }
 
-    /// Whether no caller answers signals.
+    /// Returns whether no caller answers signals.
     pub(super) fn declines(&self) -> bool {
         lock(&self.state).declines
     }
 
-    /// Notes that the call has ended, or that its thread has something else to do. Returns the threads to
-    /// wake.
+    /// Notes that the call has ended, or that the thread that waits for it has something else to do. Returns
+    /// the threads to wake.
     pub(super) fn end(&self) -> Vec<Arc<dyn Parker>> {
         self.epoch.fetch_add(1, Ordering::Release);
         std::mem::take(&mut lock(&self.state).waiters)
@@ -72,7 +73,7 @@ impl CallNews {
         lock(&self.state).opened.pop_front()
     }
 
-    /// Has a thread woken by the next change.
+    /// Registers a thread to be woken by the next change.
     pub(super) fn wait(&self, waiter: Arc<dyn Parker>) {
         lock(&self.state).waiters.push(waiter);
     }

@@ -1,4 +1,5 @@
-//! The call of the receiving thread itself, and the delivery of outcomes to callers.
+//! The call of the receiving thread itself, and the delivery of outcomes to callers. The receiving thread is
+//! the leader of all threads that wait at the socket: it receives for them too.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -32,12 +33,12 @@ pub(super) struct OwnCall<'a> {
     pub(super) sink: Taker<'a>,
     /// Whether the call has ended.
     pub(super) done: bool,
-    /// The outcome, until it is given to the sink without a lock.
-    landed: Option<Landed>,
+    /// The outcome, from when it was received under a lock until it is given to the sink without a lock.
+    kept_outcome: Option<KeptOutcome>,
 }
 
-/// An outcome. Its body is a range of the present datagram, or, for `Apart`, a copy.
-enum Landed {
+/// An outcome. Its body is a range of the present datagram. In `Apart` it is a copy.
+enum KeptOutcome {
     Result(Range<usize>),
     Exception(Range<usize>),
     Apart(Box<Outcome<'static>>),
@@ -55,20 +56,21 @@ impl Drop for OwnCall<'_> {
 
 impl<'a> OwnCall<'a> {
     pub(super) fn new(peer: &'a Arc<Peer>, sink: Taker<'a>) -> OwnCall<'a> {
-        OwnCall { peer, id: None, owned: false, lone: None, sink, done: false, landed: None }
+        OwnCall { peer, id: None, owned: false, lone: None, sink, done: false, kept_outcome: None }
     }
 
     #[inline]
-    fn land(&mut self, outcome: Outcome<'_>, datagram: &[u8]) {
+    fn keep_outcome(&mut self, outcome: Outcome<'_>, datagram: &[u8]) {
         let here = match &outcome {
-            Outcome::Result(body) => place(datagram, body).map(Landed::Result),
-            Outcome::Exception(body) => place(datagram, body).map(Landed::Exception),
+            Outcome::Result(body) => place(datagram, body).map(KeptOutcome::Result),
+            Outcome::Exception(body) => place(datagram, body).map(KeptOutcome::Exception),
             Outcome::Failed(_) => None,
         };
-        self.landed = Some(here.unwrap_or_else(|| Landed::Apart(Box::new(outcome.into_owned()))));
+        self.kept_outcome = Some(here.unwrap_or_else(|| KeptOutcome::Apart(Box::new(outcome.into_owned()))));
     }
 
-    /// Takes the call off the fast path, because something else than its result has arrived.
+    /// Makes the call an ordinary call, no longer one on the fast path, because something else than its
+    /// result has arrived.
     #[inline]
     pub(super) fn go_on(&mut self, now: Time, arguments: &[u8]) {
         if let Some((lone, sent)) = self.lone.take() {
@@ -78,8 +80,8 @@ impl<'a> OwnCall<'a> {
     }
 
     /// Gives the result of a call on the fast path to the sink, if the datagram contains just that result.
-    /// Returns the conversation's next timer, and whether the peer is listed. For any other datagram, returns
-    /// `None` and changes nothing.
+    /// Returns the conversation's next timer, and whether the peer is in the list of peers with timers. For
+    /// any other datagram, returns `None` and changes nothing.
     #[inline(always)]
     pub(super) fn take(&mut self, clock: impl Fn() -> Time, datagram: &[u8]) -> Option<(Option<Time>, bool)> {
         let (lone, sent) = self.lone.as_ref()?;
@@ -93,16 +95,16 @@ impl<'a> OwnCall<'a> {
         Some(timer)
     }
 
-    /// Gives an outcome in the datagram to the sink, if there is one. The thread holds the lead but no lock,
-    /// so a type's decoding may panic, but must not call.
+    /// Gives an outcome in the datagram to the sink, if there is one. The thread leads, but holds no lock. So
+    /// the decoding of a user's type may panic, but must not make calls.
     #[inline]
     pub(super) fn settle(&mut self, datagram: &[u8]) {
-        let Some(landed) = self.landed.take() else { return };
+        let Some(kept_outcome) = self.kept_outcome.take() else { return };
         self.done = true;
-        match landed {
-            Landed::Result(place) => (self.sink)(Outcome::Result(Cow::Borrowed(&datagram[place]))),
-            Landed::Exception(place) => (self.sink)(Outcome::Exception(Cow::Borrowed(&datagram[place]))),
-            apart @ Landed::Apart(_) => self.landed = Some(apart),
+        match kept_outcome {
+            KeptOutcome::Result(place) => (self.sink)(Outcome::Result(Cow::Borrowed(&datagram[place]))),
+            KeptOutcome::Exception(place) => (self.sink)(Outcome::Exception(Cow::Borrowed(&datagram[place]))),
+            apart @ KeptOutcome::Apart(_) => self.kept_outcome = Some(apart),
         }
     }
 
@@ -122,10 +124,10 @@ impl<'a> OwnCall<'a> {
         }
     }
 
-    /// Ends a call that could not even begin.
+    /// Ends a call that failed before it began.
     #[cold]
     pub(super) fn fail(&mut self, failure: Failure) {
-        self.land(Outcome::Failed(failure), &[]);
+        self.keep_outcome(Outcome::Failed(failure), &[]);
         self.done = true;
     }
 
@@ -133,16 +135,15 @@ impl<'a> OwnCall<'a> {
     /// long.
     #[inline(always)]
     pub(super) fn finish(&mut self) {
-        if let Some(Landed::Apart(outcome)) = self.landed.take() {
+        if let Some(KeptOutcome::Apart(outcome)) = self.kept_outcome.take() {
             (self.sink)(*outcome);
         }
     }
 }
 
 /// Delivers an event of a peer to its owner. The event comes from a timer or from a datagram; `buffer` is the
-/// datagram's receive buffer, if started calls may share it. `mine` is the receiving thread's call, to this
-/// peer or another. An outcome is dropped if its caller's thread panicked while it led.
-/// panicked while it led.
+/// datagram's receive buffer, if started calls may share it. `mine` is the receiving thread's own call, to
+/// this peer or another. An outcome is dropped if its caller's thread has panicked while it led.
 #[inline(always)]
 pub(super) fn deliver(
     peer: &Peer,
@@ -156,7 +157,7 @@ pub(super) fn deliver(
         Event::Ended { id, token, outcome, arguments } => {
             let owner = owners.take(token);
             if let Some(mine) = mine.filter(|mine| mine.id == Some(id) && mine.peer.id == peer.id) {
-                return mine.land(outcome, datagram);
+                return mine.keep_outcome(outcome, datagram);
             }
             match owner {
                 Some(Owner::Thread(waiter)) => {
@@ -181,8 +182,8 @@ pub(super) fn deliver(
     }
 }
 
-/// Takes news about exchanges of a conversation to the callers. An exchange of a call whose caller expects
-/// none is declined.
+/// Passes a conversation's news about exchanges (signals and streams) to the callers. Declines an exchange if
+/// the call's caller expects none.
 #[cold]
 pub(super) fn pass_news(
     peer: &Peer,
@@ -195,7 +196,7 @@ pub(super) fn pass_news(
         match owners.started(token) {
             Some((slot, watcher)) if let Some(of_call) = slot.news().filter(|news| !news.declines()) => {
                 wakes.parkers.extend(of_call.note(exchange, news));
-                // A task is woken once, and watches again when it polls.
+                // A task's watcher is removed when the task is woken. The task adds a new one when it polls.
                 wakes.add(if watcher.is_task() { std::mem::take(watcher) } else { watcher.clone() });
             }
             _ => {
@@ -208,7 +209,8 @@ pub(super) fn pass_news(
     }
 }
 
-/// Declines an exchange that nobody expects. The server sees that no handler catches its signal.
+/// Declines an exchange that the caller does not expect. To the server it looks as if no handler catches its
+/// signal.
 fn decline(conversation: &mut Conversation, id: CallId, exchange: u32, sink: &mut dyn FnMut(Event<'_>)) {
     conversation.send_in(id, exchange, &UNCAUGHT.to_be_bytes(), Tail::End);
     conversation.stop_exchange(id, exchange, 0, sink);

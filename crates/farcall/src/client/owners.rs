@@ -1,4 +1,5 @@
-//! Maps each outstanding call and bind of a conversation to the thread or task that waits for it.
+//! Maps each outstanding call of a conversation, and each outstanding bind (a question which export has a
+//! name), to the thread or task that waits for it.
 
 use std::mem;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ pub(super) enum Owner {
     Thread(Arc<Waiter>),
     /// A started call, and the watcher that is woken when it has ended.
     Started(Arc<ResultSlot>, Watcher),
-    /// A bind among several, with its index.
+    /// One of several binds that are under way together, with its index.
     Bind(Arc<BindAnswers>, usize),
 }
 
@@ -30,13 +31,13 @@ impl Owner {
     }
 }
 
-/// The owners of a conversation's calls and binds, by token. A token consists of the index of a place and the
-/// number of times that the place was used.
+/// The owners of a conversation's calls and binds, by token. A token consists of the index of a place in
+/// `places` and the number of times that the place was used.
 #[derive(Default)]
 pub(super) struct Owners {
     places: Vec<Place>,
     free: Vec<u32>,
-    /// Calls of threads that panicked while they led. Their outcomes are dropped.
+    /// Calls whose threads panicked while they led. The outcomes of these calls are dropped.
     abandoned: Vec<CallId>,
     /// The number of owners that are not blocked threads: started calls, and binds of tasks.
     started: usize,
@@ -49,7 +50,7 @@ struct Place {
 }
 
 impl Owners {
-    /// The token of a leader's own call, which has no owner here.
+    /// The token of the receiving thread's own call, which has no owner here.
     pub(super) const NOBODY: u64 = u64::MAX;
 
     /// Adds an owner, and returns its token. The protocol bounds the number of outstanding calls, and with it
@@ -97,7 +98,7 @@ impl Owners {
         }
     }
 
-    /// Notes that no thread waits any more for this call, which has no owner here.
+    /// Notes that no thread waits any more for a call that has no owner here.
     pub(super) fn abandon(&mut self, id: CallId) {
         self.abandoned.push(id);
     }

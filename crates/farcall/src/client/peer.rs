@@ -1,4 +1,5 @@
-//! A server as the client knows it: its address, the conversation with it, and the waiting threads and tasks.
+//! A server as the client knows it: its address, the conversation (the state of the protocol with it), and
+//! the threads and tasks that wait for its answers.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard};
@@ -21,7 +22,7 @@ pub(super) struct PeerState {
     pub(super) owners: Owners,
     /// Whether the peer is in the endpoint's list of peers that may have timers.
     pub(super) listed: bool,
-    /// Whether the peer is among those that have queued calls.
+    /// Whether the peer is in the endpoint's list of peers with queued calls.
     pub(super) left: bool,
     /// The last time when all ready datagrams were sent.
     pub(super) flushed: Time,
@@ -45,7 +46,7 @@ impl Peer {
     }
 
     /// Returns the identity under which the server knows this client, and the answer to `question` that only
-    /// this server can give. Returns `None` without a ticket of the server.
+    /// this server can give. Returns `None` if this client has no ticket of the server.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(crate) fn expected_proof(&self, question: &[u8]) -> Option<(Holder, [u8; 16])> {
         self.lock().conversation.expected_proof(question)

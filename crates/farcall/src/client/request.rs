@@ -5,7 +5,7 @@ use farcall_proto::{Time, Trace};
 
 use crate::stub;
 
-/// A call to be made. It can be repeated at the same export or at others.
+/// A call to be made. It can be repeated, at the same export or at another one.
 #[derive(Clone, Copy)]
 pub(crate) struct CallRequest<'a> {
     /// What the caller's stub wants to call. Its `within` is part of `deadline` already.

@@ -92,8 +92,8 @@ impl BufferedOutcome {
         }
     }
 
-    /// Takes the outcome out, with the arguments of a call that failed. The outcome borrows the body, or owns
-    /// a large one. Returns `None` if there is no outcome.
+    /// Takes the outcome out and, if the call failed, its arguments. The outcome borrows the body, or owns a
+    /// large one. Returns `None` if there is no outcome.
     #[inline]
     fn take(&mut self) -> Option<(Outcome<'_>, Vec<u8>)> {
         let finish = self.finish.take()?;
@@ -117,7 +117,7 @@ impl BufferedOutcome {
 pub(super) struct ResultSlot {
     kept: Mutex<BufferedOutcome>,
     over: AtomicBool,
-    /// What the caller is to learn of the call's exchanges, if it expects any.
+    /// What the caller is to learn of the call's exchanges (signals and streams), if it expects any.
     news: OptionalNews,
 }
 
@@ -156,7 +156,7 @@ impl ResultSlot {
         self.news.0.as_deref().map(|news| &**news)
     }
 
-    /// The outcome has come.
+    /// Stores the outcome, and marks the call as ended.
     #[inline]
     pub(super) fn end(&self, outcome: Outcome<'_>, arguments: &mut Vec<u8>, buffer: Option<&SharedBuffer>) {
         debug_assert!(!self.is_over(), "a call ends once");
@@ -169,8 +169,8 @@ impl ResultSlot {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Gives the outcome to `taker`, if it has come and was not given before. `taker` runs under the lock,
-    /// because no other thread needs the lock after the call has ended.
+    /// Gives the outcome to `taker`, if it has come and was not given before. `taker` may run under the lock,
+    /// as no other thread needs the lock after the call has ended.
     #[inline]
     pub(super) fn give(&self, taker: Taker<'_>) {
         if let Some((outcome, arguments)) = lock(&self.kept).take() {

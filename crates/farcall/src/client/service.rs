@@ -1,10 +1,10 @@
 //! The service thread: receives for started calls while no caller receives, and sends queued calls.
 //!
-//! A thread that starts calls and waits for each in turn leads whenever it waits. Passing the lead to the
-//! service thread in between would cost more than the call. So the service thread naps while calls are being
-//! started. It leads only if no other thread has led since its last look, and passes the lead to the next
-//! thread that waits. Tasks cannot lead, so for them it leads at once, and sends queued calls after each
-//! arriving datagram.
+//! The thread that leads receives for all. A thread that starts calls and waits for each in turn leads
+//! whenever it waits. To pass the lead to the service thread in between would cost more than the call. So the
+//! service thread naps while calls are being started. It leads only if no other thread has led since its last
+//! look, and passes the lead to the next thread that waits. Tasks cannot lead, so for them it leads at once,
+//! and sends queued calls after each arriving datagram.
 
 use std::cell::Cell;
 use std::io;
@@ -20,8 +20,7 @@ use crate::env::Env;
 use crate::lock;
 use crate::wait::{Duty, Parker};
 
-/// How long a started call may stay queued before the service thread sends it. A thread that waits for a
-/// processor may wait longer.
+/// How long a started call may stay queued before the service thread sends it.
 const NAP: Duration = Duration::from_micros(100);
 /// The longest nap, while other threads send the queued calls.
 const MAX_NAP: Duration = Duration::from_micros(300);
@@ -57,7 +56,8 @@ impl Service {
 
     #[cold]
     fn start(self: &Arc<Self>, endpoint: &Arc<Endpoint>) -> io::Result<()> {
-        // Other starters wait here: none may rely on the thread before it has started.
+        // Other threads that start it wait here, because none may rely on the service thread before it has
+        // started.
         let _one = lock(&self.starting);
         if self.running.load(Ordering::Acquire) {
             return Ok(());
@@ -95,7 +95,7 @@ impl Service {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Naps, leads, or waits to lead, as long as started calls are outstanding.
+    /// Naps and leads as long as started calls are outstanding.
     fn serve(&self, endpoint: &Endpoint, tools: &mut Tools, trend: &mut Trend) {
         let flush_signal = &endpoint.flush_signal;
         flush_signal.watch();
@@ -181,7 +181,7 @@ impl Service {
 
 /// Tracks whether threads still queue calls.
 struct Trend {
-    /// The number of calls queued so far, at the last look.
+    /// The number of calls that had been queued, in total, at the last look.
     left: u64,
     /// The number of looks since that number last grew.
     quiet: u32,

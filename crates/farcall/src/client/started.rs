@@ -1,4 +1,5 @@
-//! Started calls, which run without a thread that waits.
+//! Started calls: calls that run while no thread waits for them. The endpoint is the client's socket, and a
+//! peer is a server.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -72,12 +73,12 @@ impl Started {
         begun
     }
 
-    /// Whether the call has been sent.
+    /// Returns whether the call has been sent.
     pub(super) fn is_sent(&self, peer: &Peer) -> bool {
         peer.lock().conversation.progress(self.id) != CallProgress::Unsent
     }
 
-    /// Blocks until the outcome has come.
+    /// Blocks until the outcome has come, and gives it to `taker`.
     pub(crate) fn wait(&self, endpoint: &Endpoint, peer: &Peer, taker: Taker<'_>) -> Result<(), CallFailed> {
         if !self.slot.is_over() {
             self.wait_for_it(endpoint, peer)?;
@@ -172,7 +173,7 @@ impl Started {
         }
     }
 
-    /// Has the server's signals in the call find no handler, from now on.
+    /// Makes the server's signals in this call find no handler from now on.
     #[cold]
     fn decline_exchanges(&self, endpoint: &Endpoint, peer: &Peer, news: &CallNews) {
         let mut caller = Caller::take(&endpoint.env);
@@ -213,8 +214,8 @@ impl Endpoint {
         tools: &mut Tools,
     ) -> Result<Started, CallFailed> {
         self.encode(request, tools)?;
-        // What is at hand of an argument that is a stream goes with the call. It is the user's code that
-        // makes it, so no lock is held.
+        // The items of a stream argument that are ready are sent together with the call. The user's code
+        // makes them, so no lock is held.
         let first = request.call.sending.filter(|sending| sending.gather());
         let mut state = peer.lock();
         if !state.conversation.has_room(tools.arguments.len(), MOST_BYTES) {
@@ -230,7 +231,8 @@ impl Endpoint {
         let token = state.owners.add(Owner::Started(slot.clone(), watcher));
         let now = OnceCell::new();
         let clock = || *now.get_or_init(|| self.env.now());
-        // While tasks wait, the service thread receives, so each arriving datagram flushes the queue.
+        // While tasks wait, the service thread receives, and each arriving datagram makes it send the queued
+        // calls.
         let clocked = self.tasks.load(Ordering::Relaxed) > 0;
         let id = match state.conversation.start(clock, &request.of(export, token), &mut tools.arguments) {
             Ok(id) => id,
@@ -240,7 +242,7 @@ impl Endpoint {
             }
         };
         if !request.call.carries.is_empty() {
-            // One-way calls run on if this process ends.
+            // One-way calls go on even if this process ends.
             state.conversation.detach(id, true);
         }
         self.count_busy(was_busy, &state.owners);
@@ -270,7 +272,7 @@ impl Endpoint {
         Ok(started)
     }
 
-    /// Adds a peer to the list of peers with queued calls.
+    /// Leaves a call queued: adds its peer to the list of peers with queued calls.
     #[inline(never)]
     fn leave(&self, service: &Service, peer: &Arc<Peer>, tools: &mut Tools) {
         lock(&self.unsent).push(peer.clone());

@@ -12,7 +12,7 @@ use crate::wait::{Parker, ReadyToken};
 /// A waiting thread, as other threads see it.
 pub(super) struct Waiter {
     event: Arc<dyn Event>,
-    /// Receives the outcome of the thread's call, if another thread leads.
+    /// Gets the outcome of the thread's call, if another thread leads (receives for all).
     pub(super) slot: ResultSlot,
 }
 
@@ -55,7 +55,7 @@ impl Watcher {
 pub(super) struct Wakes {
     pub(super) waiters: Vec<Arc<Waiter>>,
     pub(super) others: Vec<Watcher>,
-    /// Threads that wait for something to pass inside a call.
+    /// Threads that wait for signals or items of streams in a call.
     pub(super) parkers: Vec<Arc<dyn Parker>>,
 }
 
@@ -76,7 +76,7 @@ impl Wakes {
         }
     }
 
-    /// Returns the number of tasks among them.
+    /// Returns the number of tasks among the threads and tasks to be woken.
     #[inline]
     pub(super) fn tasks(&self) -> usize {
         if self.others.is_empty() {
@@ -99,7 +99,8 @@ impl Wakes {
     }
 }
 
-/// Wakes the rest when the leader is unwound, because the decoding of its own result has panicked.
+/// Wakes the remaining threads and tasks even when the leading thread is unwound, because the decoding of its
+/// own result has panicked.
 impl Drop for Wakes {
     fn drop(&mut self) {
         self.run();

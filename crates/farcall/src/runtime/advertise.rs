@@ -1,5 +1,5 @@
-//! Chooses the address of a server that is published. Callers must be able to use it, also if the server is
-//! bound to all addresses of its host.
+//! Chooses the address that is published for a server. Callers must be able to use the address, even if the
+//! server is bound to all addresses of its host.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -31,7 +31,7 @@ pub(super) struct Target {
 /// A procedure that must not be called at an exporter.
 pub(super) struct Refused {
     number: u32,
-    /// The interface and the procedure, as in `Store.get`.
+    /// The names of the interface and the procedure, as in `Store.get`.
     procedure: String,
     why: Refusal,
 }
@@ -121,9 +121,8 @@ impl Inner {
         Err(failed.of(name))
     }
 
-    /// Binds for a task, which waits without a thread, to one of the candidates that
-    /// [`Inner::candidates_later`] returned. It gives up after the time that a caller would wait for a silent
-    /// server.
+    /// Binds to one of the candidates that [`Inner::candidates_later`] returned, on behalf of a task, which
+    /// waits without blocking a thread. Gives up after the time that a caller would wait for a silent server.
     pub(super) async fn bind_later(
         self: &Arc<Self>,
         name: &Name,
@@ -190,9 +189,9 @@ impl Inner {
         without_avoided(name, candidates, avoid)
     }
 
-    /// Divides the candidates into those that the first candidate's socket can reach, which are asked at the
-    /// same time, and the others. Returns an error for the former if there is no such socket, as for IPv6 on
-    /// a machine without IPv6.
+    /// Divides the candidates into those that the first candidate's socket can reach, and the others. The
+    /// former are asked at the same time. Returns an error in place of the former if there is no such socket,
+    /// as for IPv6 on a machine without IPv6.
     fn poll<'a>(
         &'a self,
         name: &'a Name,
@@ -274,7 +273,7 @@ impl Inner {
                 .find(|(address, _)| *address == target.address)
                 .and_then(|(_, link)| link.upgrade())
         };
-        // Outside of the lock, because this may drop the last reference to an unsound link.
+        // This is outside of the lock, because it may drop the last reference to an unsound link.
         if let Some(link) = former.filter(|link| link.is_sound()) {
             return Ok(link);
         }
@@ -287,11 +286,11 @@ impl Inner {
     }
 
     /// Says on standard error that calls to a server go by UDP, because another process answers in its place
-    /// in shared memory. Returns the message. It is not repeated at each binding to the same server.
+    /// in shared memory. Does not say it again if the last such message was the same. Returns the message.
     #[cold]
     fn tell_unproven(&self, address: SocketAddr) -> String {
         let line = format!(
-            "{address} is not called through shared memory: another server has taken its name for that"
+            "{address} is not called through shared memory: another process has taken the name that its server needs for that"
         );
         let former = self.lock().no_memory_reason.replace(line.clone());
         if former.as_ref() != Some(&line) {
@@ -465,7 +464,7 @@ impl Failures {
     fn of(self, name: &Name) -> CallFailed {
         match (name, self.asked.or(self.no_socket)) {
             (_, None) => no_answer(name),
-            // The reason may name only an address, so the host is added to it.
+            // The reason may name only an address, so the host's name is added.
             (Name::AtHost { host, .. }, Some(why)) if !why.detail().contains(host.as_str()) => {
                 let detail = format!("the host {host}: {}", why.detail());
                 why.because(detail)

@@ -1,4 +1,4 @@
-//! The server that an importer is bound to. Every call reads it; it changes when the binding breaks.
+//! Holds the server to which an importer is bound. Every call reads it. It changes when the binding breaks.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -13,7 +13,7 @@ use crate::lock;
 #[derive(Default)]
 pub(super) struct Binding {
     places: [OnceLock<Arc<Target>>; LOCK_FREE_BINDINGS],
-    /// One more than the index of the present binding in `places`; 0 if it is not there.
+    /// One more than the index of the present binding in `places`, or 0 if the binding is not there.
     current: AtomicUsize,
     state: Mutex<State>,
 }
@@ -41,7 +41,7 @@ impl Binding {
         lock(&self.state).target.clone()
     }
 
-    /// Sets the binding, unless another thread has set one meanwhile. Returns the binding that is set now.
+    /// Sets the binding, unless another thread has set one meanwhile. Returns the present binding.
     pub(super) fn set(&self, target: Arc<Target>) -> Arc<Target> {
         let mut state = lock(&self.state);
         if let Some(target) = &state.target {

@@ -42,7 +42,7 @@ pub(super) fn export<T: ?Sized + Interface>(
     Ok(export)
 }
 
-/// Exports an interface, and perhaps memory, without publishing it. Callers must know its address.
+/// Exports an interface, and perhaps memory, without publishing the export. Callers must know its address.
 pub(super) fn export_unlisted<T: ?Sized + Interface>(
     runtime: &Runtime,
     name: &str,
@@ -135,7 +135,7 @@ impl Export {
     /// Keeps the export until the process ends, or [`Stopper::stop`] is called.
     ///
     /// # Errors
-    /// When this process is a forked child of the one that exported.
+    /// When this process is a forked child of the process that made the export.
     pub fn wait(self) -> crate::Result<()> {
         self.server.check_process()?;
         self.ended.wait(None);
@@ -148,8 +148,9 @@ impl Export {
     }
 
     /// Withdraws the export, and waits until the calls that have begun are finished, but no longer than
-    /// `time`. Returns whether they are finished. A result that is a stream, and has no items to send, ends as
-    /// [`Kind::Draining`](crate::Kind::Draining), so that a watch holds nothing up.
+    /// `time`. Returns whether they are finished. If the result of a call is a stream, and the stream has no
+    /// items to send, it ends as [`Kind::Draining`](crate::Kind::Draining), so that a client that watches
+    /// something does not hold up the drain.
     pub fn drain(mut self, time: Duration) -> bool {
         self.take_back();
         let env = &*self.runtime.0.env;
@@ -162,8 +163,8 @@ impl Export {
         self.address
     }
 
-    /// Returns what this server answers to a process that meets it through shared memory and says `hello`.
-    /// For tests in which an impostor answers in its place.
+    /// Returns the answer of this server to a process that connects to it for shared memory and sends
+    /// `hello`. For tests in which an impostor answers in place of the server.
     #[doc(hidden)]
     #[cfg(target_os = "linux")]
     pub fn answer_meeting(&self, hello: &[u8]) -> Option<[u8; 16]> {
@@ -174,7 +175,7 @@ impl Export {
         &self.runtime
     }
 
-    /// Returns the server's part of the export.
+    /// Returns the export as the server knows it.
     #[cfg(feature = "tokio")]
     pub(super) fn exported(&self) -> &Arc<Exported> {
         &self.exported
@@ -195,14 +196,14 @@ impl Export {
         format!("udp://{}/{}", self.address(), self.name())
     }
 
-    /// Publishes the export. This comes last, so that the server serves every caller that finds the name. If
-    /// it fails, dropping the export withdraws it.
+    /// Publishes the export. This is the last step, so that the server serves every caller that finds the
+    /// name. If it fails, the drop of the export withdraws the export.
     fn list(&mut self) -> Result<(), CallFailed> {
         self.registration = Some(self.publish(&self.entry)?);
         Ok(())
     }
 
-    /// Publishes the export as another instance too, until the registration is dropped.
+    /// Publishes the export under another instance as well, until the registration is dropped.
     pub(crate) fn list_as(&self, instance: Label) -> Result<Registration, CallFailed> {
         let mut entry = self.entry.clone();
         entry.instance = instance;
@@ -215,7 +216,7 @@ impl Export {
     }
 
     fn take_back(&mut self) {
-        // The name goes first, so that no caller finds an export that is gone.
+        // The name is withdrawn first, so that no caller finds an export that is gone.
         drop(self.registration.take());
         self.server.withdraw(self.exported.id);
     }

@@ -16,11 +16,12 @@ use crate::multi::{Fixed, Group, Member, Members, Roster};
 use crate::stub::Interface;
 use crate::{CallFailed, Kind, Ran, context, idl, lock};
 
-/// How long to wait for members that do not answer while members are bound. The first call of a member that
-/// has not answered binds it, and delays no other member.
+/// How long to wait for members that do not answer while the members of a group are bound. A member that has
+/// not answered is bound by its first call, which delays no other member.
 const BIND_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Imports all instances of a type. The group of an instance, or of an address, has one member.
+/// Imports all instances of a type. If the name is that of an instance, or an address, the group has one
+/// member.
 pub(super) fn import_all<T: ?Sized + Interface>(
     runtime: &Runtime,
     name: &str,
@@ -47,7 +48,7 @@ pub(super) fn roster(
     Ok(Arc::new(follower))
 }
 
-/// Imports the members of these names, and binds all of them at once. A member that cannot be bound now is
+/// Imports the members with these names, and binds all of them at once. A member that cannot be bound now is
 /// bound by its first call.
 pub(super) fn import_each<T: ?Sized + Interface>(
     runtime: &Runtime,
@@ -104,7 +105,7 @@ struct Follower {
     known: Mutex<Known>,
 }
 
-/// The members at one version of the registry.
+/// The members of the group, as of one version of the registry.
 struct Known {
     version: Option<u64>,
     members: Members,
@@ -117,7 +118,7 @@ impl Default for Known {
 }
 
 impl Roster for Follower {
-    /// Returns the members. While the registry fails they are those that it knew last.
+    /// Returns the members. If the registry fails, returns the members that it knew last.
     fn members(&self) -> Members {
         self.follow().unwrap_or_else(|_| lock(&self.known).members.clone())
     }
@@ -142,7 +143,7 @@ impl Follower {
         Ok(members)
     }
 
-    /// Returns the members of these entries. Known members stay as they are; the others are bound, all at
+    /// Returns the members for these entries. Known members stay as they are. The others are bound, all at
     /// once.
     fn renew(&self, known: &Members, entries: &[Entry]) -> Result<Members, CallFailed> {
         let known: HashMap<&str, &Member> = known.iter().map(|member| (member.name(), member)).collect();

@@ -43,7 +43,8 @@ pub(super) struct Importer {
     restarts: Restarts,
     /// The attempt to bind that started calls wait for, with the candidates that it asks.
     attempt: Mutex<Option<(Vec<Candidate>, Attempt)>>,
-    /// One more than the number of messages that the server had sent when a deadline last passed.
+    /// One more than the number of messages that the server had sent when a call's deadline last passed; 0 if
+    /// none has passed.
     silent_at: AtomicU64,
 }
 
@@ -295,8 +296,8 @@ impl Importer {
         Ok(failed)
     }
 
-    /// Makes one attempt of a call in which something may pass besides its arguments and its result. A call
-    /// is not attempted again once a handler of its caller ran.
+    /// Makes one attempt of a call with exchanges: signals or streams that pass while the call runs. The call
+    /// is not attempted again once one of the caller's handlers has run.
     #[inline(never)]
     fn call_exchanging(
         &self,
@@ -320,9 +321,9 @@ impl Importer {
         }
     }
 
-    /// Makes a call whose result is a stream, and waits until the server begins to send it. A call that ended
-    /// before gives its reply to the sink. The call is repeated only while nothing was sent or answered in
-    /// it.
+    /// Makes a call whose result is a stream, and waits until the server begins to send the stream. If the
+    /// call ends before, gives its reply to the sink. Repeats the call only while nothing was sent or
+    /// answered in it.
     ///
     /// # Errors
     /// When the call failed before the stream began.
@@ -372,8 +373,8 @@ impl Importer {
         Ok(self.bound.set(Arc::new(target)))
     }
 
-    /// Finds the server to call, for a task, which waits without a thread. Gives up when `over` returns an
-    /// error.
+    /// Finds the server to call, on behalf of a task, which waits without blocking a thread. Gives up when
+    /// `over` returns an error.
     pub(super) async fn target_later(
         self: &Arc<Self>,
         avoid: &[SocketAddr],
@@ -388,9 +389,9 @@ impl Importer {
         self.ask(candidates)?.wait(over).await
     }
 
-    /// Starts an attempt to bind to one of the candidates, or returns the attempt that is under way if it asks
-    /// the same candidates. An attempt ends when a server answers, or when none has for the time that a
-    /// caller would wait. Only a step of a task may call this.
+    /// Starts an attempt to bind to one of the candidates, or returns the attempt that is under way if it
+    /// asks the same candidates. An attempt ends when a server answers, or when no server has answered within
+    /// the time that a caller would wait. Only a step of a task may call this.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -426,9 +427,9 @@ impl Importer {
         bind::too_late(&self.name)
     }
 
-    /// Breaks the binding when a second deadline has passed since the server last sent a message. Without
-    /// this, a caller whose deadlines are shorter than the patience would stay bound to a dead server for
-    /// ever.
+    /// Breaks the binding when the deadlines of two calls have passed since the server last sent a message.
+    /// Without this, a caller whose deadlines are shorter than the patience would stay bound to a dead server
+    /// for ever.
     fn unbind_if_silent(&self, target: &Arc<Target>) {
         let silent_at = target.heard() + 1;
         if self.silent_at.swap(silent_at, Ordering::Relaxed) == silent_at {
@@ -483,8 +484,8 @@ pub(super) fn give(target: &Target, outcome: Outcome<'_>, sink: Sink<'_>) -> Opt
     None
 }
 
-/// Gives `decode` a decoder of a body. Decoded values may share an owned body; its buffer goes back to the
-/// pool when the last of them is dropped.
+/// Calls `decode` with a decoder of a body. If the body is owned, decoded values may share it, and its buffer
+/// goes back to the pool when the last of these values is dropped.
 #[inline(always)]
 fn decode_body(target: &Target, body: Cow<'_, [u8]>, decode: impl FnOnce(Decoder<'_>)) {
     match body {

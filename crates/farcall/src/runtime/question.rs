@@ -1,4 +1,5 @@
-//! A question that is under way. All threads and tasks that ask the same question wait for the same answer.
+//! A question to servers or to a resolver that is under way. All threads and tasks that ask the same question
+//! wait for the same answer.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -52,7 +53,7 @@ pub(super) struct Asker<'a, T> {
 }
 
 impl<T: Clone> Asker<'_, T> {
-    /// Returns the answer if it is there. Otherwise `context` is woken when it is.
+    /// Returns the answer if it has come. Otherwise `context` is woken when the answer comes.
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<Answer<T>> {
         let mut state = lock(&self.question.0);
         if let Some(answer) = &state.answer {
@@ -69,7 +70,7 @@ impl<T> Drop for Asker<'_, T> {
     }
 }
 
-/// Answers a question when it is dropped, also when the thread or task that looks for the answer panics.
+/// Answers a question when this is dropped, even if the thread or task that looks for the answer panics.
 pub(super) struct Answering<T, F: FnMut()> {
     question: Arc<Question<T>>,
     answer: Option<Answer<T>>,
@@ -77,8 +78,8 @@ pub(super) struct Answering<T, F: FnMut()> {
 }
 
 impl<T, F: FnMut()> Answering<T, F> {
-    /// Returns an answerer that will answer `unanswered`, unless [`Answering::find`] sets another answer. It
-    /// first runs `forget`, which must make later askers ask again.
+    /// Returns an answerer, whose drop answers the question: with `unanswered`, unless [`Answering::find`]
+    /// has set another answer. The drop first runs `forget`, which must make later askers ask again.
     pub(super) fn new(question: &Arc<Question<T>>, unanswered: CallFailed, forget: F) -> Answering<T, F> {
         Answering { question: question.clone(), answer: Some(Err(unanswered)), forget }
     }

@@ -51,8 +51,8 @@ impl Inner {
         }
     }
 
-    /// Returns the addresses of a host, for a task, which waits without a thread. Gives up when `over` returns
-    /// an error.
+    /// Returns the addresses of a host, on behalf of a task, which waits without blocking a thread. Gives up
+    /// when `over` returns an error.
     pub(super) async fn resolve_later(
         &self,
         host: (&Host, u16),
@@ -96,7 +96,7 @@ impl Inner {
     }
 }
 
-/// Returns the resolved addresses without those that no server can have.
+/// Returns the resolved addresses, except addresses that no server can have.
 fn usable(host: &Host, found: std::io::Result<Vec<SocketAddr>>) -> Answer {
     let unknown =
         |why: &str| CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("the host {host}: {why}"));
@@ -114,7 +114,8 @@ fn usable(host: &Host, found: std::io::Result<Vec<SocketAddr>>) -> Answer {
     Ok(addresses)
 }
 
-/// Returns whether this is a link-local address with its link, as in this host's own configuration.
+/// Returns whether this is a link-local address with a link (network interface), as in this host's own
+/// configuration.
 fn is_scoped(address: &SocketAddr) -> bool {
     matches!(address, SocketAddr::V6(v6) if v6.scope_id() != 0 && v6.ip().is_unicast_link_local())
 }

@@ -1,6 +1,6 @@
-//! Whether an import may be bound to another server than before. A binding breaks when its server crashes
-//! (Birrell & Nelson 1984, section 2.3); an application that keeps state at the server must know before it
-//! goes on.
+//! Decides whether an import may be bound to another server than before. A binding breaks when its server
+//! crashes (Birrell & Nelson 1984, section 2.3). An application that keeps state at the server must know that
+//! before it calls again.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -9,7 +9,7 @@ use super::bind::Target;
 use crate::stub::{Restart, RestartHook};
 use crate::{CallFailed, Kind, Ran, guard, lock};
 
-/// Which server an import may be bound to. Without a hook it may be bound to any.
+/// The server that an import may be bound to. Without a hook the import may be bound to any server.
 #[derive(Default)]
 pub(super) struct Restarts {
     hook: OnceLock<RestartHook>,
@@ -34,7 +34,7 @@ impl Restarts {
     /// When a hook was set before.
     pub(super) fn set(&self, hook: RestartHook, bound: Option<Arc<Target>>) -> Result<(), CallFailed> {
         let mut state = lock(&self.state);
-        let why = "the import has a hook for restarts";
+        let why = "the import already has a hook for restarts";
         self.hook.set(hook).map_err(|_| CallFailed::new(Kind::Local, Ran::No).because(why))?;
         state.known = bound.map(|target| (target.export, target.address));
         Ok(())
@@ -46,11 +46,11 @@ impl Restarts {
         if refused { Err(restarted()) } else { Ok(()) }
     }
 
-    /// Lets the import be bound to a server, if it is the one from before. If it is another one, tells the
-    /// hook, once. The hook is the user's code, and may block.
+    /// Lets the import be bound to `target` if that is the server from before. If it is another server, calls
+    /// the hook, once. The hook is the user's code, and may block.
     ///
     /// # Errors
-    /// When it is another server.
+    /// When `target` is another server.
     pub(super) fn admit(&self, target: &Target) -> Result<(), CallFailed> {
         let Some(hook) = self.hook.get() else { return Ok(()) };
         let now = (target.export, target.address);
@@ -67,7 +67,8 @@ impl Restarts {
             known
         };
         let state = self.state.clone();
-        // A restart that is kept may be accepted when yet another server has been found: not that one.
+        // The application may keep a `Restart` and accept it late. If yet another server has been found by
+        // then, that server is not accepted.
         let accept = move || {
             let mut state = lock(&state);
             if state.found.take_if(|found| *found == now).is_some() {
@@ -81,6 +82,6 @@ impl Restarts {
 }
 
 fn restarted() -> CallFailed {
-    let why = "another server has taken the place of the one from before, and was not accepted yet";
+    let why = "another server has taken the place of the former one, and the application has not accepted it";
     CallFailed::new(Kind::ServerRestarted, Ran::No).because(why)
 }

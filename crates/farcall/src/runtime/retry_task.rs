@@ -1,4 +1,5 @@
-//! The task that makes a started call that must be bound first, or that failed and is made again.
+//! The task that makes a started call if that means to wait: the call must be bound first, or has failed and
+//! is repeated.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
@@ -31,7 +32,7 @@ pub(super) struct EncodedCall {
     pub(super) handlers: Handlers,
     /// Sends the argument that is a stream, if there is one.
     pub(super) sending: Option<Arc<dyn SendStream>>,
-    /// The procedures whose one-way calls the arguments hold.
+    /// The procedures of the one-way calls that are packed into this call's arguments.
     pub(super) carries: Vec<u32>,
 }
 
@@ -52,7 +53,7 @@ impl EncodedCall {
         Ok(EncodedCall { importer, procedure, arguments, deadline, trace, handlers, sending, carries })
     }
 
-    /// Gives `f` the request of this call.
+    /// Calls `f` with the request of this call.
     pub(super) fn with_request<R>(&self, f: impl FnOnce(&CallRequest<'_>) -> R) -> R {
         // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
         let encode = |e: &mut Encoder<'_>| e.opaque(&self.arguments);
@@ -63,7 +64,7 @@ impl EncodedCall {
     }
 }
 
-/// The caller's handle of a call that a task makes.
+/// The caller's handle to a call that a task makes.
 pub(super) struct RetryTask {
     state: Mutex<State>,
     ended: Arc<dyn Event>,
@@ -75,7 +76,7 @@ struct State {
     over: bool,
     ending: Option<Ending>,
     cancelled: bool,
-    /// Whether the call is to run on although no caller waits for it.
+    /// Whether the call is to go on although no caller waits for it.
     detached: bool,
     /// The latest attempt, with the server it was sent to.
     started: Option<(SentCall, Arc<Target>)>,
@@ -85,14 +86,14 @@ struct State {
     task: Option<Waker>,
 }
 
-/// What a call came to, with the server that was called; or why the call failed in the end.
+/// How a call ended, with the server that was called; or why the call failed in the end.
 type Ending = Result<(Came, Arc<Target>), CallFailed>;
 
 /// What a call came to.
 enum Came {
     /// A result or an exception.
     Outcome(Outcome<'static>),
-    /// The stream that is its result has begun.
+    /// The server has begun to send the stream that is the call's result.
     Stream(Arc<ExchangingCall>, Box<Procedure>),
 }
 
@@ -143,7 +144,8 @@ impl RetryTask {
         }
     }
 
-    /// Fails if the call is no longer to be made: its caller has cancelled it, or its deadline has passed.
+    /// Returns an error if the call is not to be made any more: its caller has cancelled it, or its deadline
+    /// has passed.
     fn is_wanted(&self, call: &EncodedCall) -> Result<(), CallFailed> {
         if lock(&self.state).cancelled {
             return Err(CallFailed::new(Kind::Cancelled, Ran::No));
@@ -157,8 +159,8 @@ impl RetryTask {
     /// Makes one attempt of the call, and waits for its outcome.
     async fn attempt(&self, call: &EncodedCall, target: &Arc<Target>) -> Result<Came, CallFailed> {
         let started = call.with_request(|request| SentCall::start(target, request))?;
-        // Either this task sees that the caller has cancelled the call, or the cancelling thread sees the
-        // attempt and cancels it.
+        // The attempt is stored, and the flags are read, under one lock. So either this task sees that the
+        // caller has cancelled the call, or the cancelling thread sees the attempt and cancels it.
         let (cancelled, detached) = {
             let mut state = lock(&self.state);
             state.started = Some((started.clone(), target.clone()));
@@ -209,7 +211,7 @@ impl RetryTask {
         if let Some((started, target)) = started {
             started.cancel(&target);
         }
-        // The task may be waiting for a binding: it wakes and sees that the call was cancelled.
+        // The task may be waiting for a binding. It is woken, and then sees that the call was cancelled.
         if let Some(task) = task {
             guard::run_alone("a waker", || task.wake());
         }
@@ -272,7 +274,7 @@ impl RetryTask {
 
 fn give_ending(ending: Ending, sink: Sink<'_>) {
     match ending {
-        // An outcome that ends a call is no failure, so `give` returns none.
+        // This outcome is a result or an exception, so `give` returns no failure.
         Ok((Came::Outcome(outcome), target)) => drop(give(&target, outcome, sink)),
         Ok((Came::Stream(call, procedure), target)) => {
             OpenImported::give(call, &target, &procedure, sink);

@@ -1,4 +1,5 @@
-//! A started call that was sent to its server, by datagrams or through shared memory.
+//! A started call that was sent to its server, by datagrams or through shared memory. Exchanges are signals
+//! and streams that pass while a call runs.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,16 +13,16 @@ use crate::{CallFailed, Kind, Ran, shm};
 #[derive(Clone)]
 pub(super) enum SentCall {
     Datagrams(client::Started),
-    /// By datagrams, with signals that are answered meanwhile.
+    /// By datagrams, with exchanges: the caller answers signals meanwhile.
     Exchanging(Arc<ExchangingCall>),
     Memory(Arc<shm::Started>),
 }
 
-/// How far a started call has come.
+/// The state in which a wait for a started call left it.
 pub(super) enum Reached {
-    /// It has ended.
+    /// The call has ended.
     End,
-    /// Its result is a stream, which the server has begun to send.
+    /// The call's result is a stream, which the server has begun to send.
     Stream(Arc<ExchangingCall>),
 }
 
@@ -50,12 +51,12 @@ impl SentCall {
         client::Started::start(&target.endpoint, &target.peer, call, None).map(SentCall::Datagrams)
     }
 
-    /// Whether the call is not to be repeated, because a handler of its caller ran.
+    /// Returns whether the call must not be repeated, because a handler of its caller has run.
     pub(super) fn is_touched(&self) -> bool {
         matches!(self, SentCall::Exchanging(call) if call.is_touched())
     }
 
-    /// Blocks until the call has ended, or brings the stream that is its result.
+    /// Blocks until the call has ended, or the server has begun to send the stream that is its result.
     pub(super) fn wait(&self, target: &Target, taker: Taker<'_>) -> Result<Reached, CallFailed> {
         match self {
             SentCall::Datagrams(started) => started.wait(&target.endpoint, &target.peer, taker)?,

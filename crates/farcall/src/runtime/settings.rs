@@ -23,7 +23,8 @@ pub(super) struct Settings {
     pub(super) advertise: Option<SocketAddr>,
     pub(super) open: bool,
     pub(super) spin: Duration,
-    /// `workers` is 0 if the program has not set it. `build` then derives it from the number of processors.
+    /// The limits of the server. `workers` is 0 if the program has not set it; `build` then derives it from
+    /// the number of processors.
     pub(super) limits: Limits,
     pub(super) patience: Duration,
     pub(super) full_patience: bool,
@@ -121,20 +122,20 @@ impl Builder {
     ///
     /// The default is two for each processor, at least 4. `FARCALL_WORKERS`.
     ///
-    /// `workers(1)` does not make procedures execute one at a time. As soon as the executing procedure stops
-    /// counting, the next begins beside it, even if the first one computes and does not wait. Guard the data
-    /// that procedures share by a [`Mutex`](std::sync::Mutex), whatever the number of workers.
+    /// `workers(1)` does not make procedures execute one at a time. As soon as the executing procedure does
+    /// not count any more, the next begins, even if the first still computes. Guard the data that procedures
+    /// share by a [`Mutex`](std::sync::Mutex), whatever the number of workers.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Builder {
         self.settings.limits.workers = workers.max(1);
         self
     }
 
-    /// Sets how many threads may serve calls, over all carriers. Threads that wait count too. The thread that
-    /// receives from a caller through shared memory does not count. If every thread waits in a call of its
-    /// own, a further call that needs a thread is refused as overloaded, `Ran::No`: otherwise all might wait
-    /// for one another. Idle threads end after 10 s. The default is 1024, at least one more than workers.
-    /// `FARCALL_THREADS`.
+    /// Sets how many threads may serve calls, whether by UDP or through shared memory. Threads that wait
+    /// count too. For each caller through shared memory there is one receiving thread that does not count. If
+    /// every thread waits in a call of its own, a further call that needs a thread is refused as overloaded,
+    /// `Ran::No`, because otherwise all threads might wait for one another. Idle threads end after 10 s. The
+    /// default is 1024, at least one more than workers. `FARCALL_THREADS`.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Builder {
         self.settings.limits.threads = threads;
@@ -157,7 +158,8 @@ impl Builder {
         self
     }
 
-    /// Sets how many bytes of arguments may wait for a worker. The default is 64 MiB. `FARCALL_QUEUE_BYTES`.
+    /// Sets how many bytes of arguments the calls that wait for a worker may hold together. The default is 64
+    /// MiB. `FARCALL_QUEUE_BYTES`.
     #[must_use]
     pub fn queue_bytes(mut self, bytes: usize) -> Builder {
         self.settings.limits.queue_bytes = bytes;
@@ -175,7 +177,7 @@ impl Builder {
     }
 
     /// Makes callers wait for the whole [patience](Builder::patience), even if the server's host reports that
-    /// no process listens at the server's port. This is for servers that are stopped and started again while
+    /// no process listens at the server's port. Use this for servers that are stopped and started again while
     /// callers wait. By default a call fails after the host has refused three probes in a row, within a
     /// silence of at least half a second. `FARCALL_FULL_PATIENCE`: `on` or `off`.
     #[must_use]
@@ -209,8 +211,8 @@ impl Builder {
     }
 
     /// Logs to standard error each call that takes at least this long at the server, including its wait for a
-    /// worker. The line gives both times, waiting and running. By default no call is logged.
-    /// `FARCALL_SLOW_MS`, milliseconds.
+    /// worker. The line gives both times: how long the call waited, and how long it ran. By default no call
+    /// is logged. `FARCALL_SLOW_MS`, milliseconds.
     #[must_use]
     pub fn slow(mut self, slow: Duration) -> Builder {
         self.settings.limits.slow = Some(slow);

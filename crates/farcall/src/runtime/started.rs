@@ -1,4 +1,5 @@
-//! Started calls of an imported interface.
+//! Started calls of an imported interface. A call with exchanges is one in which signals or streams may pass
+//! while it runs.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -29,14 +30,14 @@ struct ImportedCall {
     stage: Stage,
 }
 
-/// What few calls have.
+/// The parts that only few calls have.
 struct Rare {
     trace: Option<Trace>,
     /// The handlers, if the call may have exchanges.
     handlers: Handlers,
     /// Sends the argument that is a stream, if there is one.
     sending: Option<Arc<dyn SendStream>>,
-    /// The procedures whose one-way calls the arguments hold.
+    /// The procedures of the one-way calls that are packed into this call's arguments.
     carries: Vec<u32>,
 }
 
@@ -63,8 +64,8 @@ impl Called {
         Called { name, number, idempotent, exchanges }
     }
 
-    /// Returns the procedure for another attempt. Its deadline is left out, because the call has one of its
-    /// own by now, and so are the facts that only servers use.
+    /// Returns the procedure for another attempt. Leaves out the facts that only servers use, and the
+    /// deadline, because the call now has its own.
     fn procedure(self) -> Procedure {
         let Called { name, number, idempotent, exchanges } = self;
         Procedure { number, name, idempotent, blocking: false, uncancelled: false, exchanges, deadline: None }
@@ -80,8 +81,8 @@ enum Stage {
     Over,
 }
 
-/// Starts a call for a thread that waits for several calls at `wait_point`. The call marks the token of
-/// `member` in `ready` when it has ended, or at once if the thread must poll it.
+/// Starts a call for a thread that waits for several calls at `wait_point`. Marks call number `member` in
+/// `ready` when the call has ended, or at once if the thread itself must poll the call.
 pub(super) fn start_at(
     importer: &Arc<Importer>,
     request: &CallRequest<'_>,
@@ -93,7 +94,8 @@ pub(super) fn start_at(
         .bound
         .first()
         .filter(|target| is_at(target, wait_point) && target.has(request.call.procedure.number))
-        // The thread that waits must poll such a call, because it answers the signals.
+        // A call with exchanges must be polled by the waiting thread, because that thread answers the call's
+        // signals.
         .filter(|_| !request.call.procedure.exchanges);
     let Some(target) = target else {
         ready.token(member).mark_ready();
@@ -115,13 +117,13 @@ pub(super) fn start_at(
 }
 
 /// Returns whether `wait_point` is the socket through which a target is called. Calls through shared memory
-/// have no wait point, because one thread can wait for many calls only at a socket.
+/// cannot be waited for at a socket.
 fn is_at(target: &Target, wait_point: &Arc<dyn WaitPoint>) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(&target.endpoint), Arc::as_ptr(wait_point))
 }
 
-/// Starts a call, without waiting. Binding, and making a call again, would wait for answers, so a task does
-/// both.
+/// Starts a call, without waiting. To bind, or to repeat the call, means to wait for answers, so a task does
+/// these.
 pub(super) fn start(importer: &Arc<Importer>, request: &CallRequest<'_>) -> Box<dyn PendingCall> {
     let stage = match importer.bound.first().cloned().or_else(|| importer.bound.get()) {
         Some(target) => SentCall::start(&target, request).map(|started| Stage::Sent(started, target)),
@@ -136,8 +138,8 @@ pub(super) fn start(importer: &Arc<Importer>, request: &CallRequest<'_>) -> Box<
 }
 
 impl ImportedCall {
-    /// Gives the reply to `sink`, if it has come by datagrams and ends the call. Returns whether it did. In
-    /// this usual case the caller needs no waker.
+    /// If the reply has come by datagrams, gives it to `sink`, and the call is then over. Returns whether it
+    /// is. In this usual case the caller needs no waker.
     fn take(&mut self, sink: Sink<'_>) -> bool {
         match &self.stage {
             Stage::Sent(SentCall::Datagrams(started), _) if started.is_over() => {
@@ -234,7 +236,7 @@ impl PendingCall for ImportedCall {
             sink(Reply::Failed(describe(failure, &procedure, target.address)));
             return Poll::Ready(());
         }
-        // After an overload the registry is asked for other servers, which may block: the task does that.
+        // After an overload the task asks the registry for other servers, because that may block.
         if failure.kind != Kind::Overloaded
             && let Err(why) =
                 self.importer.try_again(&mut Retry::default(), &target, failure.clone(), &procedure)
@@ -307,7 +309,7 @@ impl PendingCall for ImportedCall {
 }
 
 impl ImportedCall {
-    /// Waits on a thread that drives an executor of this process.
+    /// Waits for the reply, on a thread that itself drives an executor of this process.
     #[cold]
     fn wait_driving(&mut self, sink: Sink<'_>) {
         let env = &self.importer.inner.env;

@@ -1,8 +1,8 @@
-//! A small executor: a few threads run the tasks that bind, or make again, any number of started calls.
+//! A small executor: a few threads run any number of tasks. Each task binds, or repeats, one started call.
 //!
-//! A task that waits for a server has no thread. It continues when it is woken, or at its deadline. One thread
-//! runs the steps of all tasks, and sleeps while no task is ready. If a step blocks, in a registry or while
-//! two processes meet through shared memory, another thread runs the steps of the other tasks.
+//! A task that waits for a server blocks no thread. It continues when it is woken, or at its deadline. One
+//! thread runs the steps of all tasks, and sleeps while no task is ready. If a step blocks, in a registry or
+//! while two processes meet through shared memory, another thread runs the steps of the other tasks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -23,7 +23,7 @@ const MAX_THREADS: usize = 256;
 const MAX_CALLS: usize = 16_384;
 /// Arguments longer than this count against `MAX_LONG_ARGUMENT_BYTES`.
 const LONG_ARGUMENT_BYTES: usize = 64 << 10;
-/// The most bytes that the long arguments of all these calls take together.
+/// The most bytes that the long arguments of all calls that are tasks take together.
 const MAX_LONG_ARGUMENT_BYTES: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 /// The tasks of a runtime.
@@ -301,7 +301,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// A place among the calls that are tasks, with the bytes of the call's arguments.
+/// A place among the [`MAX_CALLS`] calls that are tasks, with the bytes of the call's arguments.
 pub(super) struct Reservation {
     inner: Arc<Inner>,
     bytes: usize,
@@ -309,7 +309,7 @@ pub(super) struct Reservation {
 
 impl Reservation {
     /// Reserves a place for a call with this many bytes of arguments. If no other call has long arguments,
-    /// the call's may be of any length.
+    /// the arguments of this call may have any length.
     ///
     /// # Errors
     /// When there are too many calls, or too many bytes of long arguments.

@@ -39,16 +39,16 @@ impl Watch {
         intercept::Call::new(&self.interface, procedure, None, context::inherited().1)
     }
 
-    /// Tells the interceptors that a call begins. Returns the time, or the failure by which an interceptor
+    /// Tells the interceptors that a call begins. Returns the time, or the failure with which an interceptor
     /// refuses the call.
     fn begin(&self, procedure: &str) -> Result<Time, CallFailed> {
         self.interceptors.before(&self.call(procedure))?;
         Ok(self.env.now())
     }
 
-    /// Runs `ask`, and tells the interceptors how the call ended if `ask` gave the reply to its sink. It tells
-    /// them after that sink has returned, because interceptors may make calls. A sink must not make calls,
-    /// because the reply may still lie in the receive buffer.
+    /// Runs `ask`. If `ask` gives the reply to its sink, then tells the interceptors how the call ended. This
+    /// happens after the sink has returned, because interceptors may make calls, and a sink must not: the
+    /// reply may still lie in the receive buffer.
     fn tell_end<R>(
         &self,
         procedure: &'static str,
@@ -63,7 +63,7 @@ impl Watch {
                 Reply::Result(_) | Reply::ResultOf(..) => Some(Ok(true)),
                 Reply::Exception(_) => Some(Ok(false)),
                 Reply::Failed(why) => Some(Err(why.clone())),
-                // The call goes on. Its stream tells of its end.
+                // The call goes on. The stream that is its result reports its end.
                 Reply::Stream(_) => None,
             };
             sink(match reply {
@@ -164,7 +164,7 @@ impl Channel for Watched {
     }
 }
 
-/// A call whose result is a stream. If it is dropped, interceptors do not hear of its end.
+/// A call whose result is a stream. If this is dropped, interceptors are not told of the call's end.
 struct WatchedStream {
     watch: Watch,
     procedure: &'static str,
@@ -200,8 +200,8 @@ impl OpenCall for WatchedStream {
     }
 }
 
-/// A started call. If it is detached or dropped, interceptors do not hear of its end, because no caller takes
-/// the reply.
+/// A started call. If it is detached or dropped, interceptors are not told of its end, because no caller
+/// takes the reply.
 struct WatchedCall {
     watch: Watch,
     procedure: &'static str,

@@ -9,9 +9,9 @@ use crate::{guard, lock, server};
 struct Woken(Mutex<State>);
 
 struct State {
-    /// `None` while a thread polls the task, and once it has ended.
+    /// The task; `None` while a thread polls it, and once it has ended.
     task: Option<server::Task>,
-    /// The task was woken while a thread polled it.
+    /// Whether the task was woken while a thread polled it.
     again: bool,
 }
 

@@ -21,7 +21,7 @@ use crate::xdr::{Decoder, Encoder};
 struct Waiting {
     from: SocketAddr,
     incoming: Incoming<'static>,
-    /// The length of its result in bytes, if the access waits for room for that; otherwise 0.
+    /// The length of the access's result in bytes, if the access waits for room for the result; otherwise 0.
     result: usize,
 }
 
@@ -78,12 +78,13 @@ impl Backlog {
     /// Accesses are executed at once until they have copied this many bytes; the access that exceeds it is
     /// the last.
     const MAX_BYTES_AT_ONCE: usize = 1 << 20;
-    /// The fixed cost of an access, in bytes, added to those that it copies.
+    /// The fixed cost of an access, expressed in bytes. It is added to the bytes that the access copies.
     const BYTES_PER_ACCESS: usize = 256;
     /// The most hosts that one search looks at for an access that has room.
     const MAX_HOSTS_LOOKED_AT: usize = 8;
 
-    /// Allows a new [`Backlog::MAX_BYTES_AT_ONCE`], because the worker turns to another datagram.
+    /// Begins to count anew towards [`Backlog::MAX_BYTES_AT_ONCE`], because the worker turns to another
+    /// datagram.
     pub(super) fn begin(&mut self) {
         self.bytes_done = 0;
     }
@@ -92,7 +93,7 @@ impl Backlog {
         self.turn.is_empty() && self.room.is_empty()
     }
 
-    /// Returns whether this worker is to drain the backlog. `did` is whether this worker has been the
+    /// Returns whether this worker is to drain the backlog. `did` says whether this worker has been the
     /// draining worker so far. One worker drains at a time, and none drains while there is no room for any of
     /// the results.
     #[inline]
@@ -232,7 +233,7 @@ impl Core {
         }
     }
 
-    /// Executes a reading: an access that changes nothing and is answered without keeping anything
+    /// Executes a reading: an access that changes nothing, and whose result is not kept
     /// (docs/memory-protocol.md, 3). Writes the datagram that answers it into `out`, and returns its length.
     /// Returns `None` if the reading is to be executed as an ordinary call, or if the datagram is no reading.
     #[inline(always)]
@@ -542,7 +543,8 @@ mod tests {
         let (runtime, segment) = exporter();
         let server = runtime.0.server().unwrap();
         let [mut stranger, mut other] = [(); 2].map(|()| Stranger::new(&segment));
-        // Nobody fetches the results, so most accesses wait for room. The last of them find the queue full.
+        // No client fetches the results, so most accesses wait for room. The last of them find the queue
+        // full.
         let accesses: Vec<CallId> =
             (0..Backlog::MAX_WAITING + 512).map(|_| stranger.start(READINGS)).collect();
         for datagrams in stranger.transmit().chunks(32) {

@@ -1,4 +1,4 @@
-//! A call that a server is to execute: its procedure, where its arguments are, and how it is run.
+//! Holds a call that a server is to execute: its procedure and its arguments. Runs it.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ pub(crate) struct Work {
 }
 
 enum Arguments {
-    /// A range of the buffer of the worker that received them.
+    /// A range of the buffer of the worker that received the arguments.
     Received(Range<usize>),
     /// A range of received bytes that several calls share: the worker's former buffer, or a copy of it.
     Shared(SharedBuffer, Range<usize>),
@@ -56,7 +56,7 @@ pub(super) struct Origin<'a> {
 }
 
 impl Work {
-    /// Makes a call that came in a datagram.
+    /// Returns the work for a call that came in a datagram.
     #[inline(always)]
     pub(super) fn new(incoming: Incoming<'_>, exported: &Arc<Exported>, origin: Origin<'_>) -> Work {
         exported.begin();
@@ -84,13 +84,14 @@ impl Work {
         }
     }
 
-    /// Returns whether the receiving worker may execute the call itself. A call of an unknown procedure counts
-    /// as quick, because the worker only sends a refusal. So does a call for an executor.
+    /// Returns whether the receiving worker may execute the call itself. A call of an unknown procedure
+    /// counts as quick, because the worker only sends a refusal. A call for an executor counts as quick too.
     pub(crate) fn is_quick(&self) -> bool {
         self.pace() == Pace::Quick
     }
 
-    /// Returns the pool's number for the caller's host. A call through shared memory comes from this machine.
+    /// Returns the number by which the worker pool tells callers' hosts apart. A call through shared memory
+    /// comes from this machine.
     #[inline(always)]
     pub(super) fn host(&self) -> u64 {
         HostName::at(&self.call.from).number()
@@ -176,8 +177,8 @@ impl Work {
         }
     }
 
-    /// Gives the outcome to the connection that handed the call in. Returns the outcome if the call came by
-    /// the socket, so that it belongs to the protocol.
+    /// Gives the outcome to the connection through which the call came. If the call came by the socket,
+    /// returns the outcome instead, for the protocol to send.
     #[inline]
     pub(super) fn give_back(&self, finish: Option<Finish>, reply: &mut Vec<u8>) -> Option<Finish> {
         let Some(back) = &self.back else { return finish };
@@ -186,8 +187,8 @@ impl Work {
     }
 
     /// Runs the procedure. Its encoded result goes to `outlet`, and the part that `outlet` does not take goes
-    /// to `reply`. `now` is the approximate time. `run` reads the clock before and after the procedure if the
-    /// exact time matters, and updates `now`. Returns `None` if an executor runs the call and will give its
+    /// to `reply`. `now` is the approximate time. If the exact time matters, reads the clock before and after
+    /// the procedure, and updates `now`. Returns `None` if an executor runs the call and will give its
     /// outcome back.
     #[inline(always)]
     pub(crate) fn run(
@@ -245,7 +246,7 @@ impl Work {
         Some(finish(dispatched))
     }
 
-    /// Gives the call to the export's executor as a future. Refuses it if the executor has too many calls.
+    /// Gives the call to the export's executor as a future. Refuses the call if the executor has too many.
     fn spawn(
         &self,
         server: &Arc<Server>,
@@ -256,7 +257,7 @@ impl Work {
     ) -> Option<Finish> {
         if self.exported.running() > server.limits.workers + server.limits.queue {
             let why = Failure::new(Kind::Overloaded, Ran::No).with_detail(format!(
-                "the executor has {} calls (FARCALL_WORKERS and FARCALL_QUEUE, together)",
+                "the executor already has {} calls; the maximum is FARCALL_WORKERS plus FARCALL_QUEUE",
                 self.exported.running() - 1
             ));
             return Some(why.into());

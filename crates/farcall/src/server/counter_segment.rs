@@ -1,8 +1,7 @@
 //! The server's counters as a memory segment, which `farcall top` and other clients read.
 //!
-//! The server writes its counters into the segment only when a client reads it, so counting costs a call
-//! nothing more. The receiving thread serves the segment like all memory, even while all procedures are
-//! stuck.
+//! The server writes its counters into the segment only when a client reads it, so the segment makes no call
+//! slower. The receiving thread serves the segment like all memory, even while all procedures are stuck.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -19,13 +18,13 @@ use crate::stub::Interface as _;
 use farcall_memory::clerk::COUNTERS;
 use farcall_memory::{Access, TYPE, readable_words};
 
-/// The segment of counters, with the counters that never change.
+/// The segment of counters, and those counters whose values never change.
 pub(super) struct CounterSegment {
     exported: Arc<Exported>,
     words: Words,
     since: Time,
     process: u32,
-    /// When the counters were last written into it.
+    /// When the counters were last written into the segment.
     written: Option<Time>,
 }
 

@@ -35,7 +35,7 @@ pub(crate) enum Executor {
 /// A future that serves one call, for an executor.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Makes a future of each call, and passes it to an executor.
+/// Makes a future from each call, and passes the future to an executor.
 pub(crate) trait Spawn: Send + Sync + 'static {
     fn begin(&self, procedure: u32, arguments: Vec<u8>) -> AsyncDispatched;
     fn spawn(&self, task: Task);

@@ -1,4 +1,5 @@
-//! One exported interface: its executor, its memory, its counters, and how long its procedures take.
+//! One exported interface: what executes its calls, the memory that is exported with it, its counters, and
+//! how long its procedures take.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -70,7 +71,7 @@ impl Exports {
     }
 }
 
-/// The server's knowledge of a procedure: its declaration, its usual running time, and its counters.
+/// What the server knows about a procedure: its declaration, its usual running time, and its counters.
 pub(super) struct Known {
     pub(super) facts: Procedure,
     usual_time: UsualTime,
@@ -79,7 +80,8 @@ pub(super) struct Known {
     pub(super) counters: Counters,
 }
 
-/// A procedure is quick if its usual running time is below this: about what it takes to wake another thread.
+/// A procedure is quick if its usual running time is below this, which is about the time that it takes to
+/// wake another thread.
 const QUICK: Duration = Duration::from_micros(30);
 
 impl Known {
@@ -187,7 +189,7 @@ impl Exported {
         self.accessed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the index of the procedure of this number. Numbers mostly begin at 1 without a gap.
+    /// Returns the index of the procedure with this number. Numbers mostly begin at 1 and have no gaps.
     pub(super) fn procedure(&self, number: u32) -> Option<usize> {
         let guess = number.wrapping_sub(1) as usize;
         if self.procedures.get(guess).is_some_and(|known| known.facts.number == number) {
@@ -209,7 +211,8 @@ impl Exported {
         &self.procedures[which]
     }
 
-    /// Executes a call. `which` is the index of the procedure, if the interface has one of this number.
+    /// Executes a call. `which` is the index of the procedure, if the interface has a procedure with this
+    /// number.
     #[inline]
     pub(super) fn dispatch(
         &self,
@@ -249,15 +252,15 @@ impl Exported {
         })
     }
 
-    /// Counts the end of a one-way call, which only this counter tells of.
+    /// Counts the end of a one-way call. Only this counter shows how such a call ended.
     fn count_oneway(&self, number: u32, dispatched: &Dispatched) {
         if let Some(which) = self.procedure(number) {
             self.known(which).count(dispatched);
         }
     }
 
-    /// Executes a call of a procedure that is not the interface's: an access to memory, or a procedure that
-    /// every export has.
+    /// Executes a call of a procedure that the interface does not declare: an access to memory, or a
+    /// procedure that every export has.
     #[inline(never)]
     fn dispatch_other(
         &self,
@@ -319,7 +322,8 @@ impl Exported {
             }
             self.idle.wait(Some(left));
         }
-        // An event wakes one thread, but several threads may wait for this one.
+        // An event wakes one thread, but several threads may wait for `idle`. So each thread that was woken
+        // wakes the next.
         self.idle.set();
         true
     }

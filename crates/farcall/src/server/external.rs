@@ -1,5 +1,5 @@
-//! Calls that did not come by the server's socket, such as calls through shared memory. The server queues,
-//! executes and gives up these calls like all others.
+//! Takes in calls that did not come by the server's socket, such as calls through shared memory. The server
+//! queues, executes and gives up these calls like all others.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
@@ -61,7 +61,7 @@ impl Server {
         self.read_offers().exports.find(id).is_some()
     }
 
-    /// Queues a call, or hands it to a worker at once. The call knows where its outcome goes.
+    /// Queues a call, or hands it to a worker at once. The call itself contains where its outcome goes.
     pub(crate) fn hand_in(self: &Arc<Self>, mut work: Work) {
         let now = self.now();
         work.arrived = now;
@@ -91,8 +91,8 @@ impl Server {
         refused.into_iter().for_each(|(work, failure)| self.refuse_one(work, failure));
     }
 
-    /// Gives a call up for its caller. Refuses the call if it has not begun, and otherwise tells the running
-    /// procedure that the call was cancelled. `executes` returns whether the call is running.
+    /// Gives a call up on behalf of its caller. Refuses the call if it has not begun, and otherwise tells the
+    /// running procedure that the call was cancelled. `executes` returns whether the call is running.
     pub(crate) fn give_up(&self, caller: Caller, key: CallKey, executes: &dyn Fn() -> bool) {
         let (unbegun, wakes) = {
             let mut core = self.lock();
@@ -117,7 +117,7 @@ impl Server {
         }
     }
 
-    /// Runs `body`, the life of a thread that serves calls, inside the user's async runtime.
+    /// Runs `body`, all the work of a thread that serves calls, inside the user's async runtime.
     pub(crate) fn inside(&self, body: &mut dyn FnMut()) {
         (self.enter)(body);
     }

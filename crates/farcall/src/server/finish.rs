@@ -13,7 +13,8 @@ pub(super) fn finish(dispatched: Dispatched) -> Finish {
         Dispatched::Exception => Finish::Exception,
         _ => return failure(dispatched).into(),
     };
-    // These two variants have nothing to drop; `forget` saves the compiler's check for that.
+    // These two variants have nothing to drop. `forget` saves the check for that, which the compiler would
+    // add.
     std::mem::forget(dispatched);
     finish
 }
@@ -22,7 +23,7 @@ pub(super) fn finish(dispatched: Dispatched) -> Finish {
 fn failure(dispatched: Dispatched) -> Failure {
     let Some(why) = dispatched.failure() else { return Failure::new(Kind::Other, Ran::Yes) };
     let failure = Failure::new(why.kind(), why.ran()).with_detail(why.detail());
-    // The cause inside may be a type of the user's, whose drop may panic.
+    // The cause in the error may be of a type of the user's, whose drop may panic.
     guard::run_alone("the drop of an error", || drop(why));
     failure
 }

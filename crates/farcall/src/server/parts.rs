@@ -1,5 +1,5 @@
-//! Long [`Bytes`] of a result, which a worker sends from where they are instead of copying them into the
-//! reply.
+//! Handles long [`Bytes`] in a result. A worker sends them from where they are, instead of copying them into
+//! the reply. (An encoder offers long data to its [`Spill`], which may take it.)
 
 use std::time::Duration;
 

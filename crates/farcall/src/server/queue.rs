@@ -1,5 +1,5 @@
-//! The server's queue of calls that wait for a worker, or until their clients have fetched other results. The
-//! queue is bounded, and fair between hosts and between the callers of a host.
+//! The server's queue of calls. They wait for a worker, or until their clients have fetched other results.
+//! The queue is bounded, and fair between hosts and between the callers of a host.
 
 use std::time::Duration;
 

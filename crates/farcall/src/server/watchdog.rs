@@ -2,16 +2,17 @@
 //! acts on the protocol's timers.
 //!
 //! The watchdog is woken when quick calls come fast, or when a lone receiver executes them. Then it naps and
-//! looks in turn while calls come fast. The receiver needs no system call for this, only a count under a lock
-//! that it holds anyway. A look costs about as much as a call, so naps get longer while the receiver is not
-//! stuck. When calls become rare, a second worker receives too, and the watchdog need not watch. The watchdog
-//! replaces a stuck lone receiver within 1.7 ms ([`Watch`]).
+//! looks in turn while calls come fast. While it is watched, the receiver only counts its calls, under a lock
+//! that it holds anyway, and makes no system call. A look costs about as much as a call, so naps get longer
+//! while the receiver is not stuck. When calls become rare, a second worker receives too, and the watchdog
+//! need not watch. The watchdog replaces a stuck lone receiver within 1.7 ms ([`Watch`]).
 //!
 //! One in 16 calls of a quick procedure is timed. If such a call ends late, the procedure is no longer known
-//! to be quick. From then on another worker receives before a worker executes a call of this procedure.
+//! to be quick. From then on, a worker that is about to execute such a call first has another worker take
+//! over the receiving.
 //!
-//! While the watchdog watches, workers use the time of its last look as the arrival time of a call that comes
-//! alone.
+//! To save reading the clock, workers use the time of the watchdog's last look as the arrival time of a call
+//! that comes by itself, not with others.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,7 +39,7 @@ impl Server {
         env.spawn("farcall-watchdog", Box::new(move || self.run_watchdog()))
     }
 
-    /// Runs the watchdog's thread, which sleeps until it is needed.
+    /// Runs the watchdog's thread, which sleeps while it is not needed.
     fn run_watchdog(self: Arc<Self>) {
         let mut watch = Watch::new(HABIT);
         let mut out = Vec::new();
@@ -48,22 +49,23 @@ impl Server {
             self.look(&mut watch);
             let (timer, guarded, quiet) = self.act_on_timers(now);
             if !quiet {
-                // What passes inside calls is sent again in time, also if no datagram comes.
+                // This sends signals and items of streams again in time, even if no datagram comes.
                 out.resize(depart::ROOM, 0);
                 self.flush(&mut out);
             }
             let next = [timer, self.notices.next()].into_iter().flatten().min();
             self.watchdog.wait(match guarded {
-                // A needless wake-up costs one look too many. The watch begins with the next look.
+                // If the pool has become guarded since the last look, there is no nap yet: the watchdog looks
+                // again at once, which begins the watch.
                 true => Some(watch.nap().unwrap_or_default()),
                 false => next.map(|next| next.since(now)),
             });
         }
     }
 
-    /// Acts on the timers that are due. Returns the next one, and whether the pool is guarded: then the
-    /// watchdog looks often enough, and nobody needs to wake it for a timer. Also returns whether nothing is to
-    /// be sent.
+    /// Acts on the timers that are due. Returns the next one, and whether the pool is guarded. If it is, the
+    /// watchdog looks often enough, and no thread needs to wake it for a timer. Also returns whether nothing
+    /// is to be sent.
     fn act_on_timers(&self, now: Time) -> (Option<Time>, bool, bool) {
         let core = &mut *self.lock();
         self.act_on_timer(core, now);
@@ -74,17 +76,19 @@ impl Server {
         let told = guarded && self.limits.slow.is_none();
         self.looked.store(if told { now.as_nanos() } else { 0 }, Ordering::Relaxed);
         if !guarded && core.protocol.has_loose() {
-            // A worker drops them, because drops are the user's code and may take long.
+            // A worker drops the bytes that the protocol has let go of, because that runs the user's `Drop`
+            // code, which may take long.
             self.socket.wake();
         }
         (timer, guarded, core.protocol.is_quiet())
     }
 
-    /// Acts on the protocol's timer if it is due. If that gave room to a waiting access or call, the
-    /// receiving worker is woken to execute it.
+    /// Acts on the late notices and the protocol's timer, if they are due. If that gave room to a waiting
+    /// access or call, wakes the receiving worker to execute it.
     fn act_on_timer(&self, core: &mut Core, now: Time) {
         if self.notices.next().is_some_and(|deadline| deadline <= now) {
-            // A worker wakes these tasks, because wakers are the user's code and may take long.
+            // A worker wakes the tasks whose notices are due, because wakers are the user's code and may take
+            // long.
             core.accessor.woken.append(&mut self.notices.take_late(now));
             self.socket.wake();
         }
@@ -95,7 +99,7 @@ impl Server {
         while let Some(key) = core.protocol.next_forsaken() {
             self.give_up_silent(core, now, key);
         }
-        // The receiving worker also sends what was found lost.
+        // The receiving worker also sends again what was found lost.
         if core.has_room_again(now) | core.admit() | !core.protocol.is_quiet() {
             self.socket.wake();
         }
@@ -134,7 +138,7 @@ impl Server {
         assigned.into_iter().for_each(|assignee| self.assign(Some(assignee)));
         for work in late {
             let why = format!(
-                "it waited {:?} (FARCALL_QUEUE_MS) for one of {} workers (FARCALL_WORKERS) or {} threads (FARCALL_THREADS)",
+                "the call waited {:?} (FARCALL_QUEUE_MS) for one of {} workers (FARCALL_WORKERS) or {} threads (FARCALL_THREADS)",
                 self.limits.queue_time,
                 self.limits.workers,
                 self.threads.max(),
@@ -144,7 +148,7 @@ impl Server {
     }
 
     /// Gives up a call whose client has been silent for too long: refuses the call if it has not begun, and
-    /// otherwise tells its procedure.
+    /// otherwise marks it as cancelled, which its procedure can see.
     #[cold]
     fn give_up_silent(&self, core: &mut Core, now: Time, key: CallKey) {
         if core.give_up_access(now, key) {
@@ -153,14 +157,14 @@ impl Server {
         match core.remove(Caller::Conversation(key.conversation), key) {
             Some(mut work) => {
                 let why =
-                    Failure::new(Kind::Cancelled, Ran::No).with_detail("its client was silent for too long");
+                    Failure::new(Kind::Cancelled, Ran::No).with_detail("the client was silent for too long");
                 core.protocol.finish(now, key, why.into(), &mut Vec::new(), &mut []);
                 work.give_room_back(&mut core.protocol);
                 work.exported.end();
             }
             None => self.note_cancelled(core, key),
         }
-        // The receiving worker sends the refusal and wakes the tasks.
+        // The receiving worker sends the refusal, or wakes the tasks that wait for the cancellation.
         self.socket.wake();
     }
 }

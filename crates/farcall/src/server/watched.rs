@@ -10,7 +10,7 @@ use crate::stub::{AsyncDispatched, Dispatched, Procedure, before_the_procedure, 
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran, context};
 
-/// The interceptors of one export, with the facts that they are told about each call.
+/// The interceptors of one export, with the facts about the export that they are told at each call.
 #[derive(Clone)]
 struct Watch {
     interceptors: Interceptors,
@@ -56,7 +56,7 @@ impl Watch {
         let time = self.env.now().since(since);
         let dispatched = match dispatched {
             Dispatched::Result | Dispatched::Exception => dispatched,
-            // `failure` returns `None` only for the two outcomes above.
+            // `failure` returns `None` only for the outcomes that are matched above.
             other => other.failure().map_or(Dispatched::NoSuchProcedure, Dispatched::Failed),
         };
         let outcome = match &dispatched {

@@ -1,5 +1,8 @@
 //! A worker's life: it receives calls, executes them, sends their outcomes, and rests while other workers
 //! receive.
+//!
+//! Accesses are calls that read or write memory which this process exports. The receiving worker executes
+//! them itself.
 
 mod arrivals;
 mod deferred;
@@ -30,13 +33,13 @@ use farcall_proto::ACCESSES;
 enum Next {
     /// Executes the call in `current`.
     Execute,
-    /// Looks for a waiting call, and receives if there is none.
+    /// Executes a waiting call, or receives if there is none.
     Look,
     Receive,
     Rest,
 }
 
-/// A worker, with what its life needs from one step to the next.
+/// A worker, and the state that it keeps from one step to the next.
 struct Receiver<'s> {
     server: &'s Arc<Server>,
     worker: Arc<Worker>,
@@ -51,10 +54,13 @@ struct Receiver<'s> {
     /// Whether this worker drains the backlog of accesses. Until the backlog is empty it executes no calls,
     /// and executes some accesses between two datagrams.
     draining_backlog: bool,
-    /// Whether no other worker executes calls. Then polling takes no processor from them.
+    /// Whether no other worker executes calls. If so, this worker may poll, because it takes no processor
+    /// from another.
     alone: bool,
-    /// The approximate time of the last event other than a reading, and the number of readings.
+    /// The approximate time of the last event other than a reading. A reading is a call that only reads
+    /// memory of this process; it is answered at once.
     now: Time,
+    /// The number of readings.
     readings: u32,
 }
 
@@ -99,7 +105,7 @@ impl<'s> Receiver<'s> {
                 },
             };
         }
-        // A call that is left now is dropped. Its caller gets no answer, as when a process ends.
+        // If a call is left now, it is dropped. Its caller gets no answer, as when a process ends.
     }
 
     /// Waits for a datagram and acts on it.
@@ -137,7 +143,7 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// Acts after another thread has woken the socket: an access, a call, user code, or what is to be sent
+    /// Acts after another thread has woken the socket, because an access, a call, user code, or bytes to send
     /// again may be waiting.
     #[cold]
     fn woken(&mut self) -> Next {
@@ -200,7 +206,7 @@ impl<'s> Receiver<'s> {
         }
         match self.begin(planned) {
             Next::Receive if self.draining_backlog => Next::Receive,
-            // Perhaps no other worker has come for the queued calls.
+            // Perhaps no other worker has taken the queued calls.
             Next::Receive if draining_backlog => self.next(),
             Next::Receive => self.make_way(),
             next => next,
@@ -221,7 +227,7 @@ impl<'s> Receiver<'s> {
         self.draining_backlog
     }
 
-    /// Leaves the calls that came to another worker.
+    /// Queues the calls that came, for another worker.
     #[cold]
     fn leave_calls(&mut self, core: &mut Core, len: usize) -> Option<Plan> {
         if self.arrivals.current.is_some() || !self.arrivals.arrived.is_empty() {
@@ -233,9 +239,9 @@ impl<'s> Receiver<'s> {
         None
     }
 
-    /// Answers the reading in a datagram, if the datagram is one. Nothing else needs to be done then, because
-    /// only other events make further work. The time serves only to know which conversation has been idle
-    /// longest, so the clock is read for one reading in 64.
+    /// If the datagram is a reading, answers it. Nothing else needs to be done then, because only other
+    /// events make further work. The time serves only to know which conversation has been idle longest, so
+    /// the clock is read for one reading in 64.
     #[inline(always)]
     fn read(&mut self, from: &SocketAddr, len: usize) -> Option<Next> {
         const ONE_IN: u32 = 64;
@@ -249,10 +255,10 @@ impl<'s> Receiver<'s> {
             let mut core = server.lock();
             let answer = core.read(self.now, from, reading, &mut self.outgoing.datagram)?;
             self.alone = core.pool.nobody_executes();
-            // This is the rule that `make_way` applies.
+            // `Receiver::make_way` applies the same rule.
             (answer, !self.draining_backlog && core.pool.make_way(&self.worker))
         };
-        // A datagram that the system refuses is lost, like any other.
+        // A datagram that the system refuses is lost, as it may be in a network.
         let _ = server.socket.send(*from, &self.outgoing.datagram[..answer]);
         Some(if rest { Next::Rest } else { Next::Receive })
     }
@@ -311,7 +317,7 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// Executes the accesses of a datagram that holds several frames, and acts on its cancels.
+    /// Executes the accesses to memory in a datagram that holds several frames, and acts on its cancels.
     #[inline(never)]
     fn settle_requests(&mut self, core: &mut Core, from: &SocketAddr) {
         if !self.arrivals.cancelled.is_empty() {
@@ -390,7 +396,8 @@ impl<'s> Receiver<'s> {
         self.next_in_line(core)
     }
 
-    /// Chooses a call when none came: a held call may have room for its result now.
+    /// Chooses a waiting call when no call came. A call that was held because of its long result may have
+    /// room for it now.
     #[inline(never)]
     fn next_held(&mut self, core: &mut Core) -> Option<Plan> {
         if core.queue.holds_any() { self.next_in_line(core) } else { None }
@@ -413,8 +420,9 @@ impl<'s> Receiver<'s> {
         }
         self.arrivals.arrived = arrived;
         let train = self.buffers.share(len);
-        // Calls that were in the batch before share an older buffer, so it ends there. Calls whose last
-        // fragment came now have a buffer of their own already.
+        // The calls that came now are at the end of the batch, and are to share the buffer that was received
+        // now. The calls before them share an older buffer already. A call whose last fragment came now has a
+        // buffer of its own.
         core.batch
             .iter_mut()
             .rev()
@@ -655,7 +663,8 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// Looks for a waiting call, and for room for a held one; lets this worker rest if it is one too many.
+    /// Looks for a waiting call, and for room for the result of a held call. Lets this worker rest if it is
+    /// one too many.
     fn next(&mut self) -> Next {
         let server = self.server;
         let (planned, rest) = {

@@ -1,4 +1,5 @@
-//! Connects the UDP server to the pool of workers in `farcall-core`.
+//! Connects the UDP server to the pool of workers in `farcall-core`, for which the server is a carrier: what
+//! the pool's threads receive calls from.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A budget for connections, bytes or threads that peer processes make this process hold. Each peer process
-//! has a share of it.
+//! A budget of connections, bytes or threads that this process spends on peer processes. Each peer process
+//! has a share of the budget.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,15 +9,15 @@ use crate::workers::Quota;
 
 /// A budget of connections, bytes or threads.
 ///
-/// Each process has a least share. Beyond that, all processes share a pool. From the pool a process can have
-/// as much as it leaves to others: half if it is alone, a quarter beside a process that has half (Choudhury &
-/// Hahne 1998, "Dynamic queue length thresholds", with a factor of 1). All processes here belong to one user,
-/// so users need no shares.
+/// Each process has a least share. Beyond that, all processes share a pool. A process can take from the pool
+/// as much as it leaves in it: half of the pool if it is alone, a quarter if another process has half
+/// (Choudhury & Hahne 1998, "Dynamic queue length thresholds", with a factor of 1). All processes that use
+/// this belong to one user, so there are no shares of users.
 #[derive(Debug)]
 pub(super) struct Budget {
     pool: usize,
     least: usize,
-    /// The most that can be taken, from the pool and by the least shares together.
+    /// The greatest amount that can be taken from the pool and the least shares together.
     most: usize,
     taken: Mutex<Taken>,
 }
@@ -25,12 +25,12 @@ pub(super) struct Budget {
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    /// The part of `all` that is beyond the least shares.
+    /// The part of `all` that was taken from the pool, beyond the least shares.
     pooled: usize,
     by: HashMap<i32, usize>,
 }
 
-/// The amounts taken after a process has taken more.
+/// The amounts as they would be after a process has taken more.
 struct After {
     all: usize,
     pooled: usize,
@@ -130,7 +130,7 @@ impl Share {
         may
     }
 
-    /// Returns the amounts with `more` taken, and whether the share allows them.
+    /// Returns the amounts as they would be with `more` taken, and whether the share allows them.
     fn with(&self, taken: &Taken, more: usize) -> (After, bool) {
         let budget = &*self.budget;
         let before = taken.by.get(&self.process).copied().unwrap_or(0);

@@ -1,4 +1,6 @@
-//! One caller's memory at the server's end, with the arguments and results that its slots cannot hold.
+//! The memory that one caller shares with the server, at the server's end, and the arguments and results that
+//! are too long for the memory's slots. A slot is a small place for one call; long arguments and results pass
+//! through rings.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -40,7 +42,8 @@ impl Bulk {
         is_kept
     }
 
-    /// Forgets the kept result of a slot: of the call with this number, or of any call.
+    /// Forgets the kept result of a slot. If `number` is given, forgets only the result of the call with that
+    /// number.
     #[cold]
     pub(super) fn forget_reply(&self, slot: usize, number: Option<u64>) {
         let mut large = self.large();

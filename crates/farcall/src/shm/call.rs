@@ -1,4 +1,5 @@
-//! Makes a call through shared memory and waits for its outcome.
+//! Makes a call through shared memory and waits for its outcome. The call takes one of the memory's slots,
+//! small places for one call each; long arguments and results pass through rings.
 
 use farcall_proto::client::Outcome;
 

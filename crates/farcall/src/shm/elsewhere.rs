@@ -8,12 +8,14 @@ use std::time::Duration;
 use crate::env::Env;
 use crate::lock;
 
-/// The most such threads in the whole process. When all of them are blocked, further work is refused.
+/// The most threads that run such work, in the whole process. When all of them are blocked, further work is
+/// refused.
 const MAX_THREADS: usize = 16;
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns what `meet` returns, if it does so within `most`. A later result is dropped in its own thread.
+/// Runs `meet` in a separate thread, and returns its result if it comes within `most`. A later result is
+/// dropped in that thread.
 pub(crate) fn elsewhere<T: Send + 'static>(
     env: &Arc<dyn Env>,
     most: Duration,

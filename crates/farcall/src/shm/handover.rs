@@ -1,5 +1,7 @@
-//! Keeps the outcome of a started call for its caller. Exactly one thread takes the outcome out of the call's
-//! slot: the caller's thread, when it polls or waits, or the service thread, which keeps the outcome here.
+//! Keeps the outcome of a started call, made through shared memory, for its caller. The server puts the
+//! outcome into the call's slot, a place in the shared memory. Exactly one thread takes the outcome out of
+//! the slot. This is the caller's thread, when it polls or waits, or the service thread, which keeps the
+//! outcome here.
 //!
 //! `tests/awaited.rs` includes this file, and gives it loom's types through `super::sync`.
 
@@ -21,7 +23,8 @@ pub(super) struct Handover<E> {
 struct State<E> {
     stage: Stage<E>,
     waker: Option<Waker>,
-    /// If the caller cancelled the call: the time until which it waits for the server's answer to that.
+    /// If the caller has cancelled the call, the time until which it waits for the server's answer to the
+    /// cancel.
     cancelled: Option<Time>,
 }
 
@@ -105,8 +108,8 @@ impl<E> Handover<E> {
         state.waker.take()
     }
 
-    /// Takes the waker out, for a call that has ended in another way. The code that calls this drops the
-    /// waker without a lock, because dropping it runs user code.
+    /// Takes the waker out when the call has ended in another way. The code that calls this must hold no lock
+    /// when it drops the waker, because the drop runs user code.
     pub(super) fn waker(&self) -> Option<Waker> {
         self.lock().waker.take()
     }

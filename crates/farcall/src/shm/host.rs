@@ -1,5 +1,6 @@
-//! The server's end of shared memory. One thread accepts callers, answers their probes, and notices when they
-//! end. It also watches over their receivers, as the watchdog watches over the socket's receiver.
+//! The server's end of calls through shared memory. One thread, the host, accepts callers, answers their
+//! probes, and notices when they end. It also watches over the threads that receive from them, as the
+//! server's watchdog watches over the receiver at the UDP socket.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -27,26 +28,27 @@ pub(crate) struct Host(Arc<HostSignal>);
 const MAX_CONNECTIONS: usize = 1024;
 /// The least number of connections that each process can have, as long as any are left.
 const LEAST_CONNECTIONS: usize = 4;
-/// The most connections that have not sent a hello yet. A further one replaces the oldest.
+/// The most connections that have not sent their first message, the hello, yet. A further connection replaces
+/// the oldest of them.
 const MAX_SILENT: usize = 64;
 /// How long a connection may take to send its hello.
 const HELLO_TIME: Duration = Duration::from_secs(1);
 /// The most connections that cannot be closed, because closing a file that their peer passed blocks. At this
 /// number no caller is accepted.
 const MAX_UNCLOSED: usize = 64;
-/// The bytes that all callers together can make the server hold. The pool has room for two results of the
-/// greatest length. Each process has its least share besides.
+/// The size of the pool of bytes that all callers together can make the server hold. The pool has room for
+/// two results of the greatest length. In addition, each process has [`LEAST_BYTES`].
 const POOL_BYTES: usize = 2 * ((1 << 30) + (1 << 20));
 /// The least number of bytes that each process can make the server hold.
 const LEAST_BYTES: usize = 512 << 10;
 /// The least number of threads, besides receivers, that the connections of each process can use, as long as
 /// any are left.
 const LEAST_THREADS: usize = 2;
-/// The epoll name of the alarm.
+/// The key of the alarm in the epoll set.
 const ALARM: u64 = 0;
-/// The epoll names of the listeners.
+/// The keys of the listeners in the epoll set.
 const LISTENERS: Range<u64> = 1..4;
-/// How long the host accepts no caller when there are too many files.
+/// How long the host accepts no caller when too many files are open.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 impl Host {
@@ -95,14 +97,15 @@ impl Host {
 struct HostThread {
     server: Arc<Server>,
     signal: Arc<HostSignal>,
-    /// The outcomes of finished meetings.
+    /// The outcomes of finished meetings. In a meeting, a separate thread examines the files that a new
+    /// caller has passed.
     met: Arc<Met>,
     /// The listeners, each with the address by which its callers know the server.
     listeners: Vec<(SocketAddr, Listener)>,
     /// Until when no caller is accepted.
     resting: Option<Time>,
     epoll: EpollSet,
-    /// The epoll name for the next connection.
+    /// The key of the next connection in the epoll set.
     next: u64,
     spin: Duration,
     /// Segments that may be mapped.
@@ -120,7 +123,7 @@ struct HostThread {
     silent: VecDeque<(Time, u64)>,
 }
 
-/// A connection. It uses up one place of its process's share.
+/// A connection. It takes one of the places that its caller's process may have.
 struct Connection {
     /// The server's address that the caller used.
     at: SocketAddr,
@@ -191,7 +194,7 @@ impl HostThread {
         let (channel, process) = match listener.accept() {
             Ok(Some(arrived)) => arrived,
             Ok(None) => return,
-            // There may be too many files.
+            // Perhaps too many files are open.
             Err(_) => return self.rest(),
         };
         let place = self.places.share(process);
@@ -218,7 +221,8 @@ impl HostThread {
         self.resting = Some(self.server.env().now() + ACCEPT_PAUSE);
     }
 
-    /// Drops connections that have been silent for too long. Accepts callers again after a rest.
+    /// Drops connections that have not sent a hello for too long. Accepts callers again when the pause after
+    /// an error is over.
     fn end_silence(&mut self) {
         if self.silent.is_empty() && self.resting.is_none() {
             return;
@@ -229,7 +233,7 @@ impl HostThread {
             self.drop_connection(name);
         }
         if self.resting.is_some_and(|until| until <= now) {
-            // If the system has no memory for this now, the host rests once more.
+            // If the system has no memory for this now, the host accepts no caller for another while.
             let watched = self.watch_listeners();
             self.resting = watched.err().map(|_| now + ACCEPT_PAUSE);
         }
@@ -253,10 +257,10 @@ impl HostThread {
                 // An unanswered probe does no harm: the peer sends others.
                 Received::Message(_) => drop(session.channel().send(PROBE, None)),
                 Received::Nothing => {}
-                // No file is passed with a probe.
+                // A peer that passes a file with a probe breaks the protocol.
                 Received::Gone | Received::Files => self.drop_connection(name),
             },
-            // A peer that has mapped a segment sends nothing: it has ended.
+            // A peer that has mapped a segment sends nothing, so an event means that the peer has ended.
             Stage::Guest => self.drop_connection(name),
             Stage::Meeting => {}
         }
@@ -336,8 +340,8 @@ impl Drop for Connection {
 }
 
 /// Returns the addresses by which callers on this machine know a server. A server that is bound to all
-/// addresses of its host has the loopback addresses too. It does not have the host's other addresses here: a
-/// forwarder may listen at one of them, and must not be bypassed.
+/// addresses of its host has the loopback addresses too. The machine's other addresses are left out, because
+/// a forwarder may listen at one of them, and must not be bypassed.
 fn callable_at(bound: SocketAddr) -> Vec<SocketAddr> {
     let loopbacks: &[IpAddr] = match bound.ip() {
         ip if !ip.is_unspecified() => &[],

@@ -1,5 +1,5 @@
-//! Wakes a thread that waits for sockets, or tells it to end. The thread is the host's, or the one that
-//! watches exporters.
+//! Wakes a thread that waits for sockets, or tells it to end. This is the host's thread, which accepts
+//! callers, or the thread that watches exporters.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,5 +1,6 @@
-//! Arguments and results that do not fit slots, at the server's end. The arguments arrive by rings; the
-//! results are kept until they are fetched.
+//! Holds, at the server's end of a connection through shared memory, the arguments and results that are too
+//! long for a slot, which is a small place in the shared memory for one call. The arguments arrive by rings,
+//! which carry long data in parts. The results are kept until the caller has fetched them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -27,7 +28,7 @@ pub(super) struct Large {
     spares: Spares,
 }
 
-/// Unused buffers: about one for each outstanding call with long arguments. Their total size is bounded.
+/// Unused buffers for arguments. Their total size is bounded.
 #[derive(Default)]
 struct Spares(Vec<Vec<u8>>);
 
@@ -44,7 +45,7 @@ struct Kept {
     /// The number of the result's call.
     number: u64,
     reply: Vec<u8>,
-    /// The index of the first byte that was not sent already.
+    /// The index of the first byte that was not sent with the answer.
     from: usize,
 }
 
@@ -166,7 +167,8 @@ impl Spares {
 }
 
 impl Arriving {
-    /// Takes the parts that are in the ring, but no more than the ring holds, because other rings wait too.
+    /// Takes the parts that are in the ring. Takes at most as many as the ring holds at once, because other
+    /// rings wait too.
     fn look(&mut self, held: &mut Held, most: usize, spares: &mut Spares) {
         self.renew(held, spares);
         for _ in 0..RING_PARTS {
@@ -180,7 +182,7 @@ impl Arriving {
                 let why = Failure::new(Kind::Overloaded, Ran::No);
                 self.refuse(
                     held,
-                    why.with_detail("too many large arguments of its process are on their way"),
+                    why.with_detail("too many large arguments of the caller's process are on their way"),
                 );
             }
             if self.refused.is_some() {
@@ -279,7 +281,7 @@ mod tests {
             of_one.iter_mut().filter_map(|large| large.keep_reply(0, 1, vec![0; MANY], 0).then_some(MANY));
         let kept: usize = kept.sum();
         assert!(kept <= (1 << 29) + (1 << 20) && kept > 1 << 28, "{kept}");
-        // Another process gets its share of the rest.
+        // Another process still gets its own share.
         assert!(large(2).keep_reply(0, 1, vec![0; MANY], 0));
         drop(of_one);
         assert!(large(1).keep_reply(0, 1, vec![0; 1 << 29], 0));

@@ -1,5 +1,5 @@
 //! The caller's end of a connection through shared memory: makes the connection, and passes calls through its
-//! slots.
+//! slots. A slot is a small place in the memory for one call. Long arguments and results pass through rings.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -51,7 +51,8 @@ pub(crate) struct Link {
 pub(crate) enum NoLink {
     /// The server offers no connection through shared memory.
     NotOffered,
-    /// The process that has the server's meeting place cannot prove that it is the server.
+    /// The process that listens at the server's socket for such connections cannot prove that it is the
+    /// server.
     Unproven,
 }
 
@@ -130,8 +131,8 @@ impl Link {
         self.generation == fork::generation()
     }
 
-    /// Sends a call. Its slot holds the arguments, except those in the ring. If this fails, the call did not
-    /// run.
+    /// Sends a call. Its slot holds the arguments, except the part in the ring. If this fails, the call did
+    /// not run.
     #[inline]
     pub(super) fn send(
         &self,
@@ -164,7 +165,7 @@ impl Link {
         Ok(self.caller.call(claim.keep(), &call, arguments, ring))
     }
 
-    /// Waits until the answer is there or begins to arrive by a ring.
+    /// Waits until the answer is in the slot, or begins to arrive by a ring.
     #[inline]
     pub(super) fn wait(&self, id: RequestId, deadline: Option<Time>) -> Result<(), Stop> {
         let is_there = || self.caller.is_answered(id) || self.caller.has_result_ring(id);
@@ -222,7 +223,7 @@ impl Link {
         failure
     }
 
-    /// Takes an answer that is there as a whole, and gives its slot back.
+    /// Takes an answer that has arrived completely, and gives its slot back.
     #[inline]
     pub(super) fn receive(
         &self,
@@ -291,7 +292,8 @@ impl Drop for Link {
     }
 }
 
-/// Meets the server at `address`. The files that the server passes may block the thread that examines them.
+/// Connects to the server at `address`, and receives the files that hold the shared memory. To examine these
+/// files may block the thread.
 fn meet(
     address: SocketAddr,
     question: &Question,

@@ -1,5 +1,6 @@
-//! Sends and receives long arguments and results at the caller's end, by rings, while they are encoded or
-//! decoded.
+//! Sends long arguments while they are encoded, and receives long results, at the caller's end of a
+//! connection through shared memory. Both pass through rings, which carry long data in parts; short arguments
+//! and results are in the call's slot.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::watch::FIRST_NAP;
 use crate::env::Time;
 use crate::xdr::Spill;
 
-/// The long arguments of one call while they are sent. A ring is taken for the first bytes that need one.
+/// The long arguments of one call while they are sent. A ring is taken when the first bytes need one.
 pub(super) struct Long<'a> {
     link: &'a Link,
     deadline: Option<Time>,
@@ -23,12 +24,13 @@ pub(super) struct Long<'a> {
 }
 
 /// The arguments of a started call while they are sent. They are kept, because the call may have to be made
-/// again: in the bulk ring, where the server cannot write, and, beyond what the ring holds, in a copy.
+/// again. They are kept in the bulk ring, where the server cannot write, as far as the ring holds them.
+/// Otherwise they are kept in a copy.
 pub(super) struct Kept<'a> {
     pub(super) long: Long<'a>,
-    /// The kept bytes. If the ring still holds the first ones, only the rest.
+    /// The kept bytes. If the ring still holds the first bytes, only the rest is here.
     pub(super) bytes: Vec<u8>,
-    /// Whether the first bytes were sent, so that the place for all bytes is chosen.
+    /// Whether the first bytes were sent. Then it is decided where the bytes are kept.
     begun: bool,
 }
 
@@ -134,7 +136,7 @@ impl<'a> Kept<'a> {
     /// Decides where the next `len` bytes are kept.
     fn begin(&mut self, len: usize) {
         let begun = std::mem::replace(&mut self.begun, true);
-        // If no ring can be had, the call is not sent.
+        // If there is no ring, the call is not sent, so nothing needs to be kept.
         let Ok(ring) = self.long.ring() else { return };
         if len <= ring.rest() && (ring.is_held() || (!begun && ring.hold())) {
             return;
@@ -144,7 +146,7 @@ impl<'a> Kept<'a> {
             self.bytes = spares.take(env.now(), len).unwrap_or_default();
         }
         self.bytes.reserve(len);
-        // The ring still has the earlier bytes, unless it has been filled once around.
+        // The ring still has the earlier bytes, unless newer bytes have overwritten them.
         if let Some(ring) = self.long.ring.as_mut().filter(|ring| ring.is_held()) {
             ring.copy(&mut self.bytes);
             ring.let_go();
@@ -195,8 +197,8 @@ impl Link {
         }
     }
 
-    /// Takes the part of an answer that arrives by a ring, until the answer itself is there. Returns the
-    /// part's length in bytes.
+    /// Takes the bytes of an answer that arrive by a ring, until the answer itself has arrived. Returns the
+    /// number of these bytes.
     #[cold]
     pub(super) fn draw(
         &self,
@@ -243,7 +245,7 @@ impl Link {
     }
 
     /// Fetches the rest of an answer that is too long for its slot. The answer has `len` bytes, and `body`
-    /// has their beginning.
+    /// holds the first ones.
     #[cold]
     pub(super) fn pull(
         &self,

@@ -1,4 +1,4 @@
-//! The carrier of accesses by mapping: the importer reads and writes the exporter's memory itself.
+//! Accesses by mapping: the importer of a segment reads and writes the exporter's memory itself.
 //!
 //! ```text
 //! shared     the memory at the exporter: passes it to importers, and takes it away from them
@@ -6,16 +6,16 @@
 //! liveness   checks whether the exporter is still there
 //! ```
 //!
-//! The control word, read after each access, decides whether that access counts. If it does not, the importer
-//! asks the exporter by a call, because only the exporter can say why.
+//! After each access the importer reads a control word of the exporter, which says whether the access is
+//! valid. If it is not, the importer asks the exporter by a call, because only the exporter can say why.
 
 mod control;
 mod liveness;
 mod shared;
 
 mod parts {
-    //! The synchronisation types of `control` and `shared`. `tests/shared_mapping.rs` replaces this module by
-    //! loom's types.
+    //! The synchronisation types that `control` and `shared` use. `tests/shared_mapping.rs` replaces this
+    //! module by loom's types.
     pub(super) use std::os::fd::{AsFd, OwnedFd};
     pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
     pub(super) use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -63,8 +63,8 @@ pub(super) struct Mapped {
     asked: AtomicBool,
 }
 
-/// Returns how importers with these rights may map the memory. Returns `None` for rights that a mapping
-/// cannot express: it allows either only reading or everything.
+/// Returns how importers with these rights may map the memory. A mapping allows either only reading or
+/// everything, so returns `None` for all other rights.
 pub(super) fn protection(rights: Rights) -> Option<AccessRights> {
     match rights {
         Rights::READ => Some(AccessRights::Read),
@@ -97,8 +97,8 @@ pub(crate) fn map(
     Arc::new(Mapped { data, control, generation, hears, exporter, served, asked: AtomicBool::new(false) })
 }
 
-/// Meets the exporter at `address`. `elsewhere` runs this in a separate thread, because a hostile exporter
-/// can pass files that block the thread.
+/// Connects to the exporter at `address`, and maps the memory that it passes. `elsewhere` runs this in a
+/// separate thread, because a hostile exporter can pass files that block the thread.
 fn meet(
     address: SocketAddr,
     question: &Question,
@@ -132,13 +132,15 @@ fn receive(channel: &UnixChannel, message: &mut [u8], most: Duration) -> Option<
 }
 
 impl Mapped {
-    /// Returns whether everything read so far was read from the segment.
+    /// Returns whether the mapping is still valid, so that everything that was read so far was read from the
+    /// segment.
     #[inline(always)]
     fn is_current(&self) -> bool {
         control::has_read(self.generation, || self.offered()) && self.exporter.holds()
     }
 
-    /// Returns an error unless everything written so far was written to the segment.
+    /// Returns an error unless the mapping is still valid, so that everything that was written so far was
+    /// written to the segment.
     #[inline(always)]
     fn is_done(&self) -> Result<()> {
         let done = control::has_written(self.generation, || self.offered()) && self.exporter.holds();
@@ -157,7 +159,8 @@ impl Mapped {
         words::read_by(self.data.read_only_words(), ReadOnlyWord::load, offset, into);
     }
 
-    /// Returns the words for writing. The code that calls a [`Carrier`] has checked the rights already.
+    /// Returns the mapped words, to be written. The code that calls a [`Carrier`] has checked the rights
+    /// already.
     #[inline(always)]
     fn words(&self) -> &[AtomicU64] {
         self.data.words().unwrap_or_default()

@@ -1,7 +1,8 @@
-//! Meets one caller at the server's end. The thread of the meeting later receives from that caller.
+//! Sets up a connection through shared memory with one caller, at the server's end. The thread that does this
+//! later receives from that caller.
 //!
-//! No other caller waits for that thread. The caller may have passed something else than a memory file, and
-//! examining or closing it may block.
+//! Each caller has a thread of its own for this, because the caller may have passed something else than a
+//! memory file, and to examine or close it may block the thread.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -15,7 +16,7 @@ use crate::{lock, workers};
 
 /// A meeting with one caller.
 pub(super) struct Meeting {
-    /// The host's name for the caller.
+    /// The key of the caller's connection at the host.
     pub(super) name: u64,
     /// The address by which the caller knows the server.
     pub(super) at: SocketAddr,
@@ -24,7 +25,8 @@ pub(super) struct Meeting {
     pub(super) means: Means,
 }
 
-/// The outcomes of finished meetings: each caller's name, and its session if there is one.
+/// The outcomes of finished meetings: the key of each caller's connection, and the caller's session if there
+/// is one.
 #[derive(Default)]
 pub(super) struct Met(Mutex<Vec<(u64, Option<Arc<Session>>)>>);
 
@@ -52,7 +54,7 @@ impl Meeting {
         let session = self.hold();
         self.met.add(self.name, session.clone());
         self.means.signal.wake();
-        // A host that has stopped closes no session.
+        // A host that has stopped closes no sessions any more, so this thread does.
         if self.means.signal.is_stopped()
             && let Some(session) = &session
         {
@@ -63,8 +65,9 @@ impl Meeting {
         }
     }
 
-    /// Proves to the caller that this is the server it means, and gives the caller its memory. The caller
-    /// must name an export of this server, and must pass the file for its arguments.
+    /// Proves to the caller that this is the server that it wants to call, and gives the caller the memory
+    /// for the calls. The caller must name an export of this server, and must pass the file for its
+    /// arguments.
     fn hold(&self) -> Option<Arc<Session>> {
         let mut hello = [0; MAX_HELLO_BYTES];
         let (len, arguments) = self.means.channel.receive_file(&mut hello)?;
@@ -83,8 +86,8 @@ impl Meeting {
     }
 }
 
-/// Returns the address that the caller claims, if it is a loopback address. Otherwise returns a loopback
-/// address, because a caller through shared memory has no other.
+/// Returns the address that the caller claims, if that is a loopback address. Otherwise returns a loopback
+/// address, because a caller through shared memory is on this machine.
 fn caller(said: SocketAddr) -> SocketAddr {
     if said.ip().is_loopback() { said } else { SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0) }
 }

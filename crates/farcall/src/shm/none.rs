@@ -17,7 +17,7 @@ use farcall_memory::{Carrier, Facts, SharedMemory, SharingTerms};
 #[derive(Default)]
 pub(crate) struct Offers;
 
-/// A type without values. It stands for each type of the driver of which there is no value.
+/// A type without values. It replaces each type of the driver that has no values here.
 pub(crate) enum Nothing {}
 
 pub(crate) type Host = Nothing;

@@ -14,7 +14,7 @@ use farcall_memory::{SharedMemory, SharingTerms, words};
 #[derive(Debug, Default)]
 pub(crate) struct Offers(Mutex<HashMap<u64, Offer>>);
 
-/// The memory of a segment, and whether the exporter is notified of writes that ask for it.
+/// The memory of a segment, and whether the exporter is notified of writes that ask for a notice.
 type Offer = (Weak<SharedMapping>, bool);
 
 /// The memory of a segment, as the segment itself holds it.
@@ -26,15 +26,15 @@ struct Owner {
 }
 
 impl Offers {
-    /// Returns memory of `len` bytes that other processes may map. Returns `None` if the system has none, or
-    /// if a mapping cannot express the rights of other processes.
+    /// Returns memory of `len` bytes that other processes may map. Returns `None` if the system cannot
+    /// provide it, or if a mapping cannot express the rights of other processes.
     pub(crate) fn share(self: &Arc<Self>, len: usize, terms: SharingTerms) -> Option<Box<dyn SharedMemory>> {
         let mapping = SharedMapping::new(len, mapped::protection(terms.others)?, terms.generation)?;
         Some(Box::new(Owner { mapping: Arc::new(mapping), hears: terms.hears, offers: self.clone() }))
     }
 
     /// Passes the memory of `export` to a process of the same user, if that export has such memory and is of
-    /// this generation. Returns whether it did.
+    /// this generation. Returns whether the memory was passed.
     pub(super) fn pass(
         &self,
         export: u64,

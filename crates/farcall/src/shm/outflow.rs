@@ -1,4 +1,5 @@
-//! Sends a long result through a ring while the procedure's stub still encodes it.
+//! Sends a long result through a ring of shared memory while the procedure's stub still encodes it. A ring
+//! carries long data in parts; a short result is put into the call's slot.
 
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use super::spin;
 use crate::server::Outlet;
 use crate::xdr::Spill;
 
-/// The result of one request while it is sent. A ring is taken for the first bytes that need one, if one is
-/// idle.
+/// The result of one request while it is sent. When the first bytes need a ring, an idle one is taken, if
+/// there is one.
 pub(super) struct Outflow<'p> {
     bulk: &'p Bulk,
     slot: usize,
@@ -22,7 +23,8 @@ pub(super) struct Outflow<'p> {
 
 /// How long the server polls until the caller empties a part.
 const MAX_POLL_TIME: Duration = Duration::from_micros(20);
-/// The most bytes that are left for the slot instead of the ring. More bytes may follow them there.
+/// The most bytes that are left for the call's slot instead of the ring. More bytes may follow these in the
+/// slot.
 const MAX_REST_BYTES: usize = SLOT_BODY_BYTES / 2;
 
 impl<'p> Outflow<'p> {
@@ -39,7 +41,8 @@ impl<'p> Outflow<'p> {
         let mut taken = 0;
         loop {
             taken += producer.put(&bytes[taken.min(bytes.len())..]);
-            // A rest that fits the slot needs no ring. A caller that does not keep up fetches the rest later.
+            // Remaining bytes that fit the slot need no ring. If the caller does not empty the ring fast
+            // enough, it fetches the remaining bytes later.
             let is_short = bytes.len() - taken.min(bytes.len()) <= MAX_REST_BYTES;
             if is_short || !spin(&*bulk.env, bulk.brisk.min(MAX_POLL_TIME), || producer.has_room()) {
                 return taken;
@@ -75,7 +78,7 @@ impl Spill for Outflow<'_> {
     fn take(&mut self, before: &[u8], bytes: &[u8], more: usize) -> Option<usize> {
         let began = self.bulk.env.now();
         let room = self.producer(before.len() + bytes.len() + more)?.room();
-        // The bytes before long data are short, or may stay where they are.
+        // There are few bytes before the long data, or they may stay where they are.
         if before.len() > room.min(PART_BYTES) {
             return None;
         }

@@ -1,8 +1,9 @@
-//! Proves to an importer that the process that it meets is the server that answered it over UDP.
+//! Proves to an importer that the process to which it connects for shared memory is the server that answered
+//! it over UDP.
 //!
-//! Any process of the same user can take the name of the meeting place first. But only the importer, and the
-//! server's incarnation that issued the importer's ticket, can compute the ticket's MAC. So the importer asks
-//! a question whose answer needs that MAC.
+//! Any process of the same user can take the name of the server's socket first. But only the importer, and
+//! the incarnation of the server that issued the importer's ticket, can compute the ticket's MAC (message
+//! authentication code). So the importer asks a question whose answer needs that MAC.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::client::Peer;
 use crate::env::Env;
 use crate::server::Server;
 
-/// An importer's hello, and the answer that proves the server's identity.
+/// An importer's first message, its hello, and the answer that proves the server's identity.
 pub(crate) struct Question {
     hello: Vec<u8>,
     answer: [u8; PROOF_BYTES],

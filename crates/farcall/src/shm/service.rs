@@ -1,5 +1,5 @@
-//! The service thread of a connection. It waits for the outcomes of started calls that tasks await, and wakes
-//! the tasks.
+//! The service thread of a connection through shared memory. It waits for the outcomes of started calls that
+//! tasks await, and wakes the tasks.
 //!
 //! `tests/awaited.rs` includes this file. Through `super::sync` and the other modules it gives the file
 //! loom's types and a connection without a server.
@@ -28,7 +28,7 @@ pub(super) trait Connection: Send + Sync + 'static {
 
 /// A started call, as the service thread uses it.
 pub(super) trait AwaitedCall: Send + Sync {
-    /// Makes the server wake this process when it answers the call. Returns false if the call is answered
+    /// Tells the server to wake this process when it answers the call. Returns false if the call is answered
     /// already.
     fn watch(&self) -> bool;
     /// Takes the outcome if the call has ended, and returns the waker of the task that awaits it, if there is
@@ -66,7 +66,7 @@ impl Service {
 
     #[cold]
     fn start(self: &Arc<Self>, link: &Arc<impl Connection>) -> io::Result<()> {
-        // Threads wait here while another one starts the service thread, because that may fail.
+        // Threads wait here while another thread starts the service thread, because the start may fail.
         let _one = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
         if self.running.load(Ordering::Acquire) {
             return Ok(());
@@ -89,7 +89,7 @@ impl Service {
                 None => return,
             };
             let Some(link) = link.filter(|_| awaited > 0) else {
-                // A thread that adds a call wakes this one, and so does the end of the connection.
+                // A thread that adds a call wakes this thread, and so does the end of the connection.
                 if ended == 0 && !self.stopped.load(Ordering::Acquire) {
                     caller.sleep_until_woken(intent, None);
                 }
@@ -106,8 +106,8 @@ impl Service {
         }
     }
 
-    /// Takes the outcomes that have come, and wakes the tasks that await them. Returns the time, the number
-    /// of calls that ended, and the number of calls that are still awaited.
+    /// Takes the outcomes that have come, and wakes the tasks that await them. Returns the present time, the
+    /// number of calls that ended, and the number of calls that are still awaited.
     fn collect(&self, now: Time) -> (Time, usize, usize) {
         let mut calls = std::mem::take(&mut *self.lock());
         let (mut ended, mut wakers) = (0, Vec::new());

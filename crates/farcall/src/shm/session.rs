@@ -1,7 +1,10 @@
-//! The server's end of one caller's connection: its memory, and the threads that receive from it in turn.
+//! The server's end of one caller's connection through shared memory: its memory, and the threads that
+//! receive from it in turn. The memory has slots. A slot is a small place for one call; long arguments and
+//! results pass through rings.
 //!
 //! One thread at a time receives. It executes calls of quick procedures itself, and hands all others to the
-//! server's workers. If it gets stuck, or waits in a call of its own, another thread receives.
+//! server's workers. If the receiving thread gets stuck, or waits in a call of its own, another thread
+//! receives.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,16 +31,17 @@ use crate::server::{Back, Caller, Server, Work};
 use crate::serving::WorkerPool;
 use crate::workers::{Carrier, Habit, Pace, Plan, Pool, Rested, Worker, replace};
 
-/// The watchdog's habit. Each of its looks costs a wake-up, and waking the watchdog costs the receiver a
-/// system call. So the watchdog sleeps after 64 looks in a row without a call.
+/// How the host, as the watchdog of a receiver that executes calls, looks after it. Each look costs a
+/// wake-up, and to wake the watchdog costs the receiver a system call. So the watchdog sleeps after 64 looks
+/// in a row without a call.
 pub(super) const HABIT: Habit =
     Habit { nap: Duration::from_micros(100), calls: 1, looks: 64, finds_long: false };
 
 /// One caller's connection.
 pub(super) struct Session {
     server: Arc<Server>,
-    /// The number that stands for this connection in the server's tables, where a conversation has its
-    /// number.
+    /// The number of this connection in the server's tables. A client that calls by UDP has the number of its
+    /// conversation there.
     id: u64,
     from: SocketAddr,
     /// The identifier of the caller's process.
@@ -48,8 +52,8 @@ pub(super) struct Session {
     state: Mutex<State>,
     /// Whether no more requests are taken, because the caller is gone or the server has stopped.
     ///
-    /// SeqCst: a worker announces its sleep and then reads this; `close` writes this and then wakes the workers
-    /// that have announced theirs. At least one of them sees what the other wrote.
+    /// SeqCst: a worker announces that it will sleep and then reads this. `close` writes this and then wakes
+    /// the workers that have announced this. At least one of the two threads sees what the other wrote.
     closed: AtomicBool,
     /// For each slot, the number of the call that is being executed or queued; 0 if there is none.
     open: Box<[AtomicU64; SLOT_COUNT]>,
@@ -80,7 +84,7 @@ enum Next {
     Execute(usize, u64),
     /// Look for a request again.
     Again,
-    /// Wait for a request that is not among those seen.
+    /// Wait for a request that is not in `Receiver::seen`.
     Wait,
     Rest,
     Leave,
@@ -120,7 +124,8 @@ impl Session {
         self.bulk.memory.wake();
     }
 
-    /// Gives up the calls of a caller whose process has ended, except those that it has detached.
+    /// Gives up the calls of a caller whose process has ended, except the calls that go on because the caller
+    /// has detached them.
     pub(super) fn give_up_calls(&self) {
         for (slot, open) in self.open.iter().enumerate() {
             let number = open.load(Ordering::Acquire);
@@ -181,7 +186,7 @@ impl Session {
     }
 
     /// Replaces the outcome of a call that its caller has given up, because the procedure may have returned
-    /// only because it was told so.
+    /// only because it was told of that.
     #[cold]
     fn unless_cancelled(&self, slot: usize, number: u64, finish: &Finish) -> Finish {
         if !self.server.is_cancelled(self.key(slot, number)) {
@@ -246,7 +251,7 @@ struct Receiver<'p> {
     now: Time,
     /// The current call.
     work: Option<Work>,
-    /// Whether the last event was a part of a long message. Then the next part comes soon.
+    /// Whether the last event was a part of a long message, so that the next part comes soon.
     long: bool,
     /// Whether this thread has executed a call since it last looked for a request.
     executed: bool,
@@ -443,7 +448,7 @@ impl<'p> Receiver<'p> {
         self.executed = true;
     }
 
-    /// Looks, without a request, for parts of arguments and for calls that were given up.
+    /// Acts when there is no request: looks for parts of arguments, and for calls that were given up.
     #[inline]
     fn nothing(&mut self, mut state: MutexGuard<'_, State>) -> Next {
         let session = self.session;
@@ -470,7 +475,7 @@ impl<'p> Receiver<'p> {
         Next::Again
     }
 
-    /// Waits until there is more to do than in [`Self::seen`]. Polls before sleeping.
+    /// Waits until the slots have changed since [`Self::seen`]. Polls before it sleeps.
     fn wait(&self) {
         let (session, seen) = (self.session, &self.seen);
         let most = if self.long { session.bulk.brisk } else { session.spin };

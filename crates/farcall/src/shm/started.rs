@@ -1,4 +1,5 @@
-//! Started calls through shared memory. The answer stays in its slot until the caller asks for it.
+//! Started calls through shared memory. The answer stays in the call's slot, a place in the shared memory,
+//! until the caller asks for it. Long arguments pass through a ring.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -23,9 +24,8 @@ pub(crate) struct Started {
     link: Arc<Link>,
     id: RequestId,
     deadline: Option<Time>,
-    /// The encoded arguments, in case the call fails and is made again. The slot's copy does not serve for
-    /// that, because the server can change it. If `ring` is held, the arguments in the ring come before
-    /// these.
+    /// The encoded arguments, in case the call fails and is made again. The copy in the slot is of no use
+    /// then, because the server can change it. If `ring` holds arguments, they come before these.
     arguments: Vec<u8>,
     ring: Option<ArgumentRing>,
     handover: Handover<(Result<bool, Failure>, Vec<u8>)>,
@@ -35,8 +35,8 @@ pub(crate) struct Started {
 const CANCEL_ANSWER_TIME: Duration = Duration::from_millis(20);
 
 impl Started {
-    /// Starts a call. It waits at most for the short time in which the server empties a part of a ring.
-    /// Returns `None` if it would have to wait for a slot, or for room for long arguments.
+    /// Starts a call. This waits at most for the short time in which the server empties a part of a ring.
+    /// Returns `None` if it would have to wait for a slot, or longer for room for long arguments.
     pub(crate) fn start(
         link: &Arc<Link>,
         (export, request): (u64, &CallRequest<'_>),
@@ -58,7 +58,7 @@ impl Started {
         Ok(Some(Arc::new(Started { link, id, deadline, arguments, ring, handover })))
     }
 
-    /// Blocks until the outcome has come.
+    /// Blocks until the outcome has come, and gives it to `taker`.
     pub(crate) fn wait(&self, taker: Taker<'_>) -> Result<(), CallFailed> {
         self.link.check_process()?;
         if self.give_kept(taker) {
@@ -72,7 +72,7 @@ impl Started {
         let waited = waited.map_err(|why| if why == Stop::Late { stop } else { why });
         let ended = self.handover.take().then(|| self.receive(waited, &mut scratch.bytes));
         if ended.is_none() {
-            // The call was awaited before, and the service thread is taking the outcome.
+            // A task waited for the call before, so the service thread may be taking the outcome.
             self.handover.wait_while_taken();
         }
         drop(waiting);
@@ -124,7 +124,7 @@ impl Started {
         }
     }
 
-    /// Lets the call run on, although no thread waits for it any more.
+    /// Lets the call go on, although no thread waits for it any more.
     pub(crate) fn detach(&self) {
         if self.link.check_process().is_ok() {
             self.link.caller.detach(self.id);
@@ -198,7 +198,7 @@ impl Drop for Started {
     fn drop(&mut self) {
         // No thread asks for the answer any more. The slot is used again once the answer has come.
         if !self.link.is_ours() {
-            // This is a child process: the ring belongs to its parent.
+            // This is a forked child process, and the ring belongs to its parent.
             std::mem::forget(self.ring.take());
         } else if self.handover.is_sent() {
             self.link.caller.abandon(self.id);

@@ -69,7 +69,7 @@ impl Watch {
         let Asked { channel, since } = &mut *asked;
         let Some(channel) = channel else { return };
         let broken = match self.receive(channel, since) {
-            // An answer to a probe that brings a file breaks the rules.
+            // An answer that carries a file breaks the protocol.
             Some(Received::Gone | Received::Files) => Broken::Gone,
             _ => match *since {
                 None => {
@@ -88,8 +88,8 @@ impl Watch {
         self.broken.store(broken as u8, Ordering::Release);
     }
 
-    /// Receives the server's messages until there is no more. Returns the end of the connection, if it was
-    /// found.
+    /// Receives the messages that the server has sent. Returns why it stopped: no more messages, a message
+    /// with files, or the end of the connection. Returns `None` after 8 messages.
     fn receive(&self, channel: &UnixChannel, since: &mut Option<Time>) -> Option<Received> {
         // An honest server sends no more than one message for each probe.
         for _ in 0..8 {

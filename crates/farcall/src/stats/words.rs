@@ -1,7 +1,7 @@
 //! Writes and reads a server's counters as a record of 64-bit words.
 //!
-//! A text is its length in bytes, then its bytes, then zeros up to the next word. A histogram is a word whose
-//! bits mark the classes that are not empty, then the count of each marked class.
+//! A text is encoded as its length in bytes, then its bytes, then zeros up to the next word. A histogram is
+//! encoded as a word whose bits mark the classes that are not empty, then the count of each marked class.
 //!
 //! ```text
 //! 0           the number of the record, which is repeated behind the last word
@@ -37,7 +37,7 @@ pub(crate) struct Words {
     words: Arc<[AtomicU64]>,
     /// The number of times that the record was written.
     number: u64,
-    /// The index of the word behind the record.
+    /// The index of the word after the record.
     end: usize,
 }
 
@@ -146,7 +146,7 @@ pub(crate) enum Record {
     Longer(usize),
     /// The server was writing the record meanwhile.
     Torn,
-    /// The words are no record, or one of another format.
+    /// The words are no record, or a record of another format.
     Unknown,
 }
 

@@ -80,7 +80,7 @@ fn an_export_whose_name_for_memory_is_taken_says_so() {
     let runtime = builder().shared_memory(true).address(address).build().unwrap();
     let _export = runtime.export::<dyn Ledger>("Ledger", Arc::new(Nothing)).unwrap();
     let why = runtime.stats().no_shared_memory.expect("the name is taken");
-    assert!(why.contains("its name for that is taken"), "{why}");
+    assert!(why.contains("another socket of this user has taken the name"), "{why}");
     drop(taken);
     assert_eq!(ledger().0.stats().no_shared_memory, None);
 }

@@ -1,10 +1,12 @@
-//! The entries that the server keeps for clerks, and how clerks' writes reach the files.
+//! The entries that the server keeps in its memory for clerks, and how clerks' writes reach the files. A
+//! clerk is a process that serves the programs of one machine, and reads and writes the server's memory for
+//! them.
 //!
-//! One rule keeps everything coherent: a process that changes an entry has its token. The server takes the
-//! token before it writes a file, and returns it when the entry agrees with the file. A clerk takes it to
-//! write into a block. A clerk that does not return a token loses it: the server exports the segment again,
-//! so that no later write of that clerk arrives, and fills the entry from the file. Every other clerk then
-//! imports the segment again.
+//! One rule keeps everything coherent: a process that changes an entry has the entry's token. The server
+//! takes the token before it writes a file, and returns the token when the entry agrees with the file. A
+//! clerk takes the token to write into a block. A clerk that does not return a token loses it: the server
+//! exports the segment again, so that no later write of that clerk arrives, and fills the entry from the
+//! file. Every other clerk then imports the segment again.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -110,7 +112,7 @@ impl Core {
         self.directory.read(path, offset, length)
     }
 
-    /// Writes a file and its entries.
+    /// Writes to a file, and to the entries of its blocks.
     pub(super) fn write_through(&self, path: &str, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
         if bytes.len() > BLOCK {
             return Err(FileError::Failed(format!("more than {BLOCK} bytes at once")).into());
@@ -126,7 +128,8 @@ impl Core {
         let mut touched: Vec<u64> = blocks(offset, bytes.len()).collect();
         let last = size / BLOCK as u64;
         if !touched.contains(&last) {
-            // If the file grows, its former last block gets longer too, so its entry is out of date.
+            // If the file grows, its former last block gets longer too, so the entry of that block is out of
+            // date.
             touched.push(last);
         }
         let held: Vec<_> = touched
@@ -274,7 +277,7 @@ impl Core {
         }
     }
 
-    /// Keeps a block unless it has an entry.
+    /// Keeps a block, unless the block has an entry already.
     fn keep_block(&self, state: &mut State, path: &str, file: Handle, block: u64) -> memory::Result<()> {
         let (blocks, key) = (&self.areas.blocks, of_block(file, block));
         if let Look::Found(_) = blocks.look(&self.segment, key, 0..0, Hints::NONE)? {
@@ -312,21 +315,24 @@ impl Core {
         debug_assert!(kept.is_ok());
     }
 
-    /// Takes the token of a block that has an entry. Clerks' writes to it are then in the file.
+    /// Takes the token of a block that has an entry. Before this returns, clerks' writes to the block are in
+    /// the file.
     fn take_block(&self, state: &mut State, key: Key) -> memory::Result<Option<Token>> {
         let blocks = &self.areas.blocks;
         let Some(place) = blocks.place(&self.segment, key)? else { return Ok(None) };
         Ok(Some(self.take_settled(state, blocks, place)?.token))
     }
 
-    /// Takes the token of the place of a key: its own, an unused one, or one whose entry is replaced.
+    /// Takes the token of the place for a key: the place that has the key, an unused place, or one whose
+    /// entry is replaced.
     fn take_place(&self, state: &mut State, table: &Table, key: Key) -> memory::Result<Taken> {
         state.turn += 1;
         let place = table.spot(&self.segment, key, state.turn)?;
         self.take_settled(state, table, place)
     }
 
-    /// Takes the token of a place. A block there that clerks have changed is then in its file.
+    /// Takes the token of a place. If clerks have changed a block there, the changes are in its file when
+    /// this returns.
     fn take_settled(&self, state: &mut State, table: &Table, place: u64) -> memory::Result<Taken> {
         let taken = self.take(table, place)?;
         if taken.whole && taken.token.was % 2 == 1 {
@@ -348,7 +354,7 @@ impl Core {
             if end != begin {
                 self.segment.export_again();
             }
-            // From now on no write of the former holder arrives. A write that arrived before may have
+            // From now on no write of the token's former holder arrives. A write that arrived before may have
             // completed the entry.
             let (end, begin) = table.versions(&self.segment, place)?;
             if let Some(token) = table.acquire(&self.segment, place, begin, false)? {

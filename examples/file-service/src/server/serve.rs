@@ -1,4 +1,5 @@
-//! The server's work for clerks, requested by calls or by letters.
+//! The server's work for clerks, which request it by calls, or by letters: messages that they write into the
+//! server's memory.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,8 +21,8 @@ use crate::{Attached, Found, Handle, Looked, MoreFiles};
 /// A clerk, and the last answer to it.
 pub(super) struct Clerk {
     answers: Remote,
-    /// The first number of this clerk's letters is above this one. It is far from the numbers of other
-    /// clerks.
+    /// This clerk's letters have numbers above this one, which is far from the numbers of other clerks'
+    /// letters.
     first: u64,
     last: AtomicU64,
     answer: Mutex<Vec<u8>>,
@@ -40,7 +41,7 @@ impl Core {
             let clerk =
                 self.clerks.lock().unwrap_or_else(PoisonError::into_inner).get(number as usize).cloned();
             if let Some(clerk) = clerk {
-                // A clerk that gets no answer asks again.
+                // An error is ignored, because a clerk that gets no answer asks again.
                 let _ = self.answer_letter(&clerk, mailbox(number));
             }
         }
@@ -88,8 +89,8 @@ impl Core {
         Ok(Looked { found: Found { handle, kind: found.attributes.kind }, attributes: found.attributes })
     }
 
-    /// Gives a new clerk a mailbox: a free one, or that of a clerk that has ended. Returns the mailbox's
-    /// number, and the number after which the clerk's letters are numbered.
+    /// Gives a new clerk a mailbox: a free one, or the mailbox of a clerk that has ended. Returns the
+    /// mailbox's number, and the number after which the numbers of the clerk's letters begin.
     fn admit(&self, answers: Remote) -> Option<(u32, u64)> {
         let first = (self.admitted.fetch_add(1, Ordering::SeqCst) + 1) << 32;
         let clerk = Arc::new(Clerk { answers, first, last: AtomicU64::new(first), answer: Mutex::default() });
@@ -109,7 +110,8 @@ impl Core {
 /// The procedures that clerks call.
 pub(super) struct Procedures {
     pub(super) core: Arc<Core>,
-    /// Whether results are kept in the server's memory, so that the next clerk finds them there.
+    /// Whether results are also put into the tables of the server's memory, so that the next clerk finds them
+    /// there.
     pub(super) keeps: bool,
 }
 
@@ -133,7 +135,8 @@ impl FileAccess for Procedures {
         self.core.read_kept(path, offset, length)
     }
 
-    // Whole files pass through nobody's memory, so nothing of them is kept.
+    // Transfers of whole files do not go through the tables of the server's memory, so nothing of them is put
+    // there.
 
     fn fetch(&self, path: &str, offset: u64, quota: u64) -> Result<Bulk<FileError>, FileError> {
         self.core.directory.fetch(path, offset, quota)

@@ -26,7 +26,7 @@ struct Scene {
     _runtime: Runtime,
 }
 
-/// Returns a scene for each carrier.
+/// Returns two scenes: in one, clerks map the server's memory; in the other, they access it by calls.
 fn scenes() -> [Scene; 2] {
     [false, true].map(Scene::new)
 }
@@ -44,7 +44,7 @@ impl Scene {
         Scene { maps, server, clerk, file, scratch, _runtime: runtime }
     }
 
-    /// Imports the memory as another clerk. Returns the import, and the block's token, which it has taken.
+    /// Imports the memory as another clerk, and takes the block's token. Returns the import and the token.
     fn taken(&self) -> (impl Memory + use<>, Token) {
         let memory = runtime(self.maps).import_segment(&self.server.addresses().memory).unwrap();
         let blocks = &self.server.core.areas.blocks;
@@ -138,7 +138,7 @@ fn a_letter_that_is_no_request_is_answered_so() {
             let letter: Vec<u8> = (0..rng.usize(..100)).map(|_| rng.u8(..4)).collect();
             crate::areas::mailbox(0).post(&memory, (1 << 32) + 1_000 + number, &letter, true).unwrap();
         }
-        // Nor does the server stop because of invalid bytes in its tables.
+        // The server does not stop because of invalid bytes in its tables either.
         for _ in 0..200 {
             let offset = rng.u64(memory.size() / 2..memory.size() - 64);
             memory.write(offset / 8 * 8, &[rng.u8(..); 64]).unwrap();

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::failure::{Failure, Outcome};
 use crate::text::{printable, printable_json};
 
-/// The word that unwinds a call in place of a value.
+/// The word that unwinds a call, which the user gives instead of a value.
 const UNWIND: &str = "unwind";
 
 /// An answer as the user wrote it: `SIGNAL=VALUE`.
@@ -32,7 +32,7 @@ impl FromStr for On {
     }
 }
 
-/// Answers signals in place of a program's handler.
+/// Answers signals, as the handler of a program would.
 pub struct Answers {
     interface: Interface,
     given: Vec<(String, Given)>,
@@ -97,7 +97,7 @@ impl Answers {
 
     /// Asks until the answer can be understood. The end of the input unwinds the call.
     fn ask(&self, signal: &Procedure, raised: &str, input: &mut dyn BufRead, out: &mut dyn Write) -> Given {
-        // A terminal that is gone ends the input, too.
+        // An error is ignored, because if the terminal is gone, the input ends too.
         let mut tell = |text: &str| {
             let _ = out.write_all(printable(text).as_bytes()).and_then(|()| out.flush());
         };

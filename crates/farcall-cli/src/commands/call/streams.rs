@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{MAX_LINE, encode, json_of, wrong};
 use crate::failure::{Failure, Outcome};
 
-/// What stands for the lines of standard input.
+/// The word that stands for the lines of standard input.
 pub const LINES: &str = "-";
 
 /// The arguments of a call.
@@ -47,7 +47,7 @@ pub fn as_lists(procedure: &Procedure) -> Cow<'_, Procedure> {
     Cow::Owned(procedure)
 }
 
-/// Encodes the arguments of a procedure of which the one at `index` is a stream.
+/// Encodes the arguments of a procedure. The argument at `index` is a stream.
 pub fn prepare(interface: &Interface, procedure: &Procedure, index: usize, text: &str) -> Outcome<Prepared> {
     let wrong = |why: &str| wrong(interface, procedure, why);
     if text == LINES && procedure.arguments.len() == 1 {
@@ -62,7 +62,7 @@ pub fn prepare(interface: &Interface, procedure: &Procedure, index: usize, text:
         _ => None,
     };
     let place = place.ok_or_else(|| wrong(&format!("{name} is missing")))?;
-    // In the arguments the number of its exchange stands for the stream.
+    // In the encoded arguments, the stream is represented by the number of its exchange.
     let items = match std::mem::replace(place, json!(u32::from_be_bytes(STREAM))) {
         Value::String(lines) if lines == LINES && text == LINES => {
             return Err(wrong("standard input has the arguments already"));
@@ -120,7 +120,7 @@ impl Trouble {
 }
 
 impl Items {
-    /// Returns the stream to send. A line that is no item ends it, and is noted.
+    /// Returns the stream to send. A line that is no item ends the stream, and is noted in `trouble`.
     pub fn stream(self, interface: &Interface, procedure: &Procedure, trouble: &Trouble) -> Stream<Encoded> {
         if let Items::Given(items) = self {
             return Stream::of(items.into_iter().map(Encoded));

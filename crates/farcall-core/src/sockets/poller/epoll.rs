@@ -14,7 +14,7 @@ use crate::env::{Interest, Poller, Source};
 /// An epoll instance, and the descriptor that wakes its threads.
 pub(crate) struct SystemPoller {
     epoll: OwnedFd,
-    /// Readable once all waiting threads must return.
+    /// A descriptor that is readable once all waiting threads must return.
     wake: OwnedFd,
 }
 

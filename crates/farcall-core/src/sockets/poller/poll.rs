@@ -15,13 +15,13 @@ use crate::env::{Alarm as _, Interest, Poller, Source};
 use crate::lock;
 use crate::sockets::SystemAlarm;
 
-/// The sockets of a poller, and the turn of its threads.
+/// The sockets of a poller, and the lock by which its threads take turns.
 pub(crate) struct SystemPoller {
     sockets: Mutex<HashMap<u64, Socket>>,
     /// The thread that holds this lock calls poll(2); the other waiting threads wait for the lock. The value
     /// is the key of the socket that was reported last.
     last_reported: Mutex<u64>,
-    /// Wakes the thread in poll(2): a socket was armed, or all threads must return.
+    /// Wakes the thread in poll(2), because a socket was armed or all threads must return.
     alarm: SystemAlarm,
     /// Whether all threads must return.
     closed: AtomicBool,
@@ -30,7 +30,7 @@ pub(crate) struct SystemPoller {
 struct Socket {
     /// A duplicate of the socket's descriptor, so that the owner can close the socket while poll(2) uses it.
     file: Arc<OwnedFd>,
-    /// Neither kind if the socket is not armed.
+    /// The kinds of readiness to report; none if the socket is not armed.
     interest: Interest,
 }
 
@@ -47,7 +47,7 @@ impl SystemPoller {
         armed.map(|(key, socket)| (*key, socket.file.clone(), flags(socket.interest))).collect()
     }
 
-    /// Disarms a socket, and returns its readiness. Returns `None` if it was removed meanwhile.
+    /// Disarms a socket, and returns its readiness. Returns `None` if the socket was removed meanwhile.
     fn take(&self, key: u64, events: PollFlags) -> Option<(u64, Interest)> {
         std::mem::take(&mut lock(&self.sockets).get_mut(&key)?.interest);
         let gone = events.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
@@ -79,7 +79,8 @@ impl Poller for SystemPoller {
 
     fn wait(&self) -> Option<(u64, Interest)> {
         let mut last = lock(&self.last_reported);
-        // The alarm is cleared before the sockets and `closed` are read: a later change sets it again.
+        // The alarm is cleared before the sockets and `closed` are read, because a later change sets it
+        // again.
         self.alarm.quiet();
         if self.closed.load(Ordering::Acquire) {
             return None;
@@ -93,7 +94,8 @@ impl Poller for SystemPoller {
         }
         let polled = places.iter().skip(1).zip(&armed).map(|(place, (key, ..))| (*key, place.revents()));
         let ready = polled.filter(|(_, events)| !events.is_empty());
-        // The ready socket with the next key after the last reported one: sockets take turns.
+        // The socket to report is the ready one with the next key after the last reported one, so that
+        // sockets take turns.
         let (key, events) = ready.min_by_key(|(key, _)| key.wrapping_sub(last.wrapping_add(1)))?;
         *last = key;
         self.take(key, events)

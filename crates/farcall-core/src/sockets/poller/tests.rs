@@ -1,4 +1,4 @@
-//! Tests of both pollers: what they report, to how many threads, and in which order.
+//! Tests both pollers: what they report, to how many threads, and in which order.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;

@@ -1,4 +1,5 @@
-//! Waiting for several calls at once: the waiting thread leads or follows at the calls' link.
+//! Lets one thread wait for several calls at once. At the calls' link, the thread leads, which means that it
+//! receives for all threads that wait there, or follows the thread that leads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

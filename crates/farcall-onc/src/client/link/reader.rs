@@ -5,7 +5,7 @@ use farcall::env::Time;
 use crate::client::refusals::Refusals;
 use crate::wire::record::{Limits, RecordError, Records};
 
-/// The size of the receive buffer: longer than any datagram.
+/// The size of the receive buffer for datagrams, in bytes. No datagram is longer.
 const MAX_DATAGRAM_BYTES: usize = 64 << 10;
 
 pub(super) enum Reader {
@@ -21,7 +21,7 @@ impl Reader {
         }
     }
 
-    /// Returns when the record under way will have taken too long.
+    /// Returns when the record that is being received will have taken too long.
     pub(super) fn due(&self) -> Option<Time> {
         match self {
             Reader::Stream(records) => records.patience(),
@@ -37,7 +37,7 @@ impl Reader {
         }
     }
 
-    /// Returns an error if the record under way has taken too long.
+    /// Returns an error if the record that is being received has taken too long.
     pub(super) fn overdue(&mut self, now: impl FnOnce() -> Time) -> Option<RecordError> {
         match self {
             Reader::Stream(records) if records.is_partial() => records.check(now()).err(),

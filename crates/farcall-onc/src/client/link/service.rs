@@ -1,9 +1,9 @@
-//! The service thread, which serves started calls while no caller waits for them, and tasks.
+//! The service thread, which serves started calls while no caller waits for them, and receives for tasks.
 //!
 //! One thread serves all links of the process. It does not start while threads only make calls and wait for
 //! them. It sends calls that were held back, sends datagrams again, ends calls whose time is over, and
-//! receives for tasks, which cannot lead. While calls are being started it sleeps for fixed short times,
-//! because a wake-up for each call would cost more than the call.
+//! receives for tasks, which cannot lead (receive for all) themselves. While calls are being started it
+//! sleeps for fixed short times, because a wake-up for each call would cost more than the call.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,15 +15,15 @@ use farcall::lock;
 
 use super::Link;
 
-/// The shortest nap. It bounds how long a call is held back while calls are being started, and is less than
-/// a thread may have to wait for a processor.
+/// The shortest nap. It bounds how long a call is held back while calls are being started. It is so short
+/// that a thread may have to wait longer for a processor.
 const MIN_NAP: Duration = Duration::from_micros(100);
 /// The longest nap between two rounds while calls are being started.
 const MAX_NAP: Duration = Duration::from_micros(400);
 /// The number of rounds without a newly started call after which the thread sleeps until it is woken.
 const MAX_QUIET_ROUNDS: u32 = 8;
 
-/// What all links of one environment share.
+/// The service thread's state, which all links of one environment share.
 pub(super) struct Service {
     env: Arc<dyn Env>,
     alarm: Arc<dyn Alarm>,
@@ -38,11 +38,12 @@ pub(super) fn engage(link: &Arc<Link>) {
     look_after(link, unlisted);
 }
 
-/// Makes the service thread look after a link. `unlisted` says that the calling thread has just set
-/// `Table::listed`, so the link is to be added to the service's list.
+/// Makes the service thread look after a link. If `unlisted`, the calling thread has just set
+/// `Table::listed`, so the link is added to the service's list.
 pub(super) fn look_after(link: &Arc<Link>, unlisted: bool) {
     let Some(service) = link.service() else {
-        // The next start or poll tries again. Until then started calls progress only while a thread waits.
+        // The next start or poll tries again to start the service thread. Until then started calls progress
+        // only while a thread waits.
         link.lock().listed = false;
         return;
     };
@@ -53,7 +54,7 @@ pub(super) fn look_after(link: &Arc<Link>, unlisted: bool) {
 }
 
 impl Link {
-    /// Wakes the service thread even from a nap, because a task waits that cannot receive.
+    /// Wakes the service thread even from a nap, because a task waits, and tasks cannot receive.
     pub(super) fn wake_service_now(&self) {
         self.service.get().inspect(|service| service.alarm.ring());
     }
@@ -95,9 +96,9 @@ impl Service {
     }
 
     fn wake(&self) {
-        // The calling thread wrote what the service thread is to see under a lock. The service thread takes
-        // that lock after it sets `sleeping`: either it sees what was written, or this thread sees
-        // `sleeping`.
+        // Under a lock, the calling thread has written what the service thread is to see. The service thread
+        // takes that lock after it sets `sleeping`. So either the service thread sees what was written, or
+        // this thread sees `sleeping`.
         if self.sleeping.load(Ordering::Acquire) {
             self.alarm.ring();
         }
@@ -161,7 +162,7 @@ impl ServedLink {
         ServedLink { link, started: 0, quiet: 0, interest: Interest::default(), until: None }
     }
 
-    /// Does the link's work that is due. Returns false if the link needs the service thread no longer.
+    /// Does the work of the link that is due. Returns false if the link needs the service thread no longer.
     fn serve(&mut self, now: Time) -> bool {
         let mut table = self.link.lock();
         let (ended, messages) = table.run_timers(now, &|heard| self.link.late(heard));

@@ -1,5 +1,6 @@
-//! The table of calls and their answers. Each host has a line (a queue) of its calls. When there are too
-//! many, the host with most bytes loses its oldest calls.
+//! The table of calls and their answers, by which a server recognises calls that a client sends again. Each
+//! host has a line (a queue) of its calls. When there are too many calls, the host with most bytes loses its
+//! oldest ones.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -13,15 +14,16 @@ use super::{HostKey, Key, Lasting, Outcome, PeerFate, Retention, Ticket};
 
 /// The calls that are remembered.
 pub(super) struct Table {
-    /// Where calls are, by their checksums. Several calls may have one key, when clients on different
-    /// connections make calls with equal bytes.
+    /// The places of the calls in `lines`, by the calls' checksums. Several calls may have one key, when
+    /// clients on different connections make calls with equal bytes.
     places: HashTable<Place>,
     /// The calls of each host. A line without calls belongs to no host.
     lines: Vec<Line>,
     free: Vec<u32>,
     hosts: HashMap<HostKey, u32>,
-    /// The hosts in the order of how many bytes are kept for them. Bytes count in units of a power of two, so
-    /// that the order seldom changes. Among equals the host that has been known longest comes last.
+    /// The hosts in the order of how many bytes are kept for them. The bytes are counted in large units, of a
+    /// power of two each, so that the order seldom changes. Among equals the host that has been known longest
+    /// comes last.
     heaviest: BTreeSet<(usize, Reverse<u64>, u32)>,
     unit: u32,
     /// The line that was last searched for calls that are too old.
@@ -38,8 +40,8 @@ struct Place {
     at: u64,
 }
 
-/// The calls of one host in the order in which they came. They are stored side by side because they are also
-/// dropped together, when they are no longer in the processor's cache.
+/// The calls of one host in the order in which they came. They are stored side by side, because they are
+/// dropped together, and are then no longer in the processor's cache.
 struct Line {
     host: HostKey,
     /// How many calls of all hosts came before this host's first.
@@ -53,37 +55,38 @@ struct Line {
 struct Known {
     key: Key,
     number: NonZero<u64>,
-    /// The fate of the connection that the call came by.
+    /// The fate of the connection by which the call came: whether it still exists, and how it ended.
     fate: Option<Arc<PeerFate>>,
     answer: Option<Answer>,
 }
 
-/// What a call was answered with.
+/// The answer that a call got.
 pub(super) struct Answer {
     pub(super) at: Duration,
     pub(super) outcome: Outcome,
 }
 
-/// How many bytes an entry counts besides its reply.
+/// How many bytes each entry counts in addition to its reply.
 pub(super) const ENTRY_BYTES: usize = 256;
-/// How many bytes a host counts besides its entries.
+/// How many bytes each host counts in addition to its entries.
 pub(super) const HOST_BYTES: usize = 768;
-/// How many calls that are being served one search of a line moves to its end.
+/// How many calls that are still being served one search of a line moves to the end of the line.
 const MOVES_AT_A_TIME: usize = 4;
 /// How many hosts one call of [`Table::expire`] searches for calls that are too old.
 const HOSTS_AT_A_TIME: usize = 2;
 
 impl Known {
-    /// Whether no call that comes now, by a connection of this fate or by a new one, can be this call sent
-    /// again: it is too old, or its connection ended in order. It stays in its line until it is the oldest,
-    /// though no place leads to it.
+    /// Returns whether this call cannot be sent again any more, by a connection of this fate or by a new
+    /// connection: the call is too old, or its connection ended in order. Such a call stays in its line until
+    /// it is the oldest one, but no place leads to it.
     fn is_past(&self, is_old: impl Fn(Duration) -> bool, fate: Option<&Arc<PeerFate>>) -> bool {
         let is_its_own = |former: &Arc<PeerFate>| fate.is_some_and(|fate| Arc::ptr_eq(former, fate));
         self.answer.as_ref().is_some_and(|answer| is_old(answer.at))
             || self.fate.as_ref().is_some_and(|former| !is_its_own(former) && former.is_in_order())
     }
 
-    /// Whether a call with the same key that comes by a connection of this fate is this call, sent again.
+    /// Returns whether a call with the same key that comes by a connection of this fate is this call, sent
+    /// again.
     fn is_sent_again(
         &self,
         fate: Option<&Arc<PeerFate>>,
@@ -105,7 +108,7 @@ impl Line {
         self.calls.get_mut(usize::try_from(at.checked_sub(self.first)?).ok()?)
     }
 
-    /// The position of the next call that is added.
+    /// Returns the position of the next call that is added.
     fn end(&self) -> u64 {
         self.first + self.calls.len() as u64
     }
@@ -141,8 +144,8 @@ impl Table {
         self.places.len()
     }
 
-    /// Looks for a call that a call of this key, by a connection of this fate, repeats. Returns the found
-    /// call's answer, which is `None` while the call is being served.
+    /// Looks for an earlier call of which a call with this key, by a connection of this fate, is a
+    /// repetition. Returns the earlier call's answer, which is `None` while that call is being served.
     pub(super) fn find(
         &mut self,
         key: &Key,
@@ -164,8 +167,8 @@ impl Table {
         if let Some(found) = places.find(key.checksum, same).and_then(known) {
             return Some(found.answer.as_ref());
         }
-        // Each call that comes removes one such place, so there are never many of one key, however many
-        // clients come and go.
+        // Each call that comes removes one place of a call that cannot be sent again. So there are never many
+        // places with one key, however many clients come and go.
         if let Some(past) = past
             && let Ok(place) = places.find_entry(key.checksum, |place| (place.line, place.at) == past)
         {
@@ -221,8 +224,8 @@ impl Table {
         }
     }
 
-    /// Enters what a call was answered with. A call that took long moves to the end of the line, because it
-    /// is the likeliest to be sent again.
+    /// Enters the answer that a call got. A call that took long moves to the end of its line, because it is
+    /// the likeliest to be sent again.
     pub(super) fn answer(&mut self, ticket: &Ticket, answer: Answer) {
         /// A call took long if more than this many calls of its host came meanwhile.
         const FEW: u64 = 8;
@@ -247,8 +250,9 @@ impl Table {
         self.count(line, bytes as isize);
     }
 
-    /// Removes calls that are too old, a few hosts at a time, and calls that are too many, of the host that
-    /// has most. Calls that are still being served move to the end of their line, a few at a time.
+    /// Removes calls that are too old, a few hosts at a time. If there are too many calls, also removes calls
+    /// of the host that has most bytes. Calls that are still being served move to the end of their line, a
+    /// few at a time.
     pub(super) fn expire(&mut self, now: Duration, retention: Retention) {
         for _ in 0..HOSTS_AT_A_TIME.min(self.lines.len()) {
             self.look = (self.look + 1) % self.lines.len();
@@ -260,7 +264,7 @@ impl Table {
         {
             let before = self.bytes;
             let next = self.heaviest.iter().nth_back(1).map_or(0, |(units, ..)| units << self.unit);
-            // The heaviest host is shortened only until it has as little as the next.
+            // The heaviest host loses calls only until it has as little as the next host.
             self.shorten(heaviest, |table, _| {
                 table.bytes > retention.bytes && table.lines[heaviest as usize].bytes >= next
             });

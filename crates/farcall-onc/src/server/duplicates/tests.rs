@@ -25,7 +25,7 @@ fn begin(duplicates: &Duplicates, xid: u32, fate: Option<&Arc<PeerFate>>) -> See
     duplicates.look_up(key(&peer(transport, "10.0.0.1:700"), &call(xid, b""), b""), fate)
 }
 
-/// The call is served and answered.
+/// Answers a call that was found to be new.
 fn answer(duplicates: &Duplicates, seen: Seen, outcome: Outcome) {
     let Seen::Never(Some(ticket)) = seen else { panic!("it was seen before") };
     duplicates.end(ticket, outcome);
@@ -77,7 +77,7 @@ fn a_call_on_another_connection_is_the_same_if_the_first_did_not_end_in_order() 
     let seen = begin(&duplicates, 2, Some(&ended));
     answer(&duplicates, seen, result(8));
     ended.end_in_order();
-    // The client's own calls are still known. An equal call of another client is entered beside them.
+    // The client's own calls are still known. An equal call of another client is entered as a further call.
     assert!(matches!(begin(&duplicates, 2, Some(&ended)), Seen::Answered(_)));
     let seen = begin(&duplicates, 2, Some(&third));
     assert!(matches!(begin(&duplicates, 2, Some(&fourth)), Seen::Running));
@@ -105,7 +105,7 @@ fn one_that_is_too_old_does_not_hide_one_that_is_being_served() {
     let [first, second, third] = [(); 3].map(|()| Arc::new(PeerFate::default()));
     let seen = begin(&duplicates, 1, Some(&first));
     answer(&duplicates, seen, result(8));
-    // While both connections last they belong to two clients. Then both are broken off.
+    // As long as both connections exist, they belong to two clients. Then both are broken off.
     first.end_in_order();
     let _served = begin(&duplicates, 1, Some(&second));
     first.break_off();

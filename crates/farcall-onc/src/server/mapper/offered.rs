@@ -17,8 +17,9 @@ use crate::server::{Caller, Offer, Transport, caller, say_nothing};
 use crate::wire::auth::{Flavor, OpaqueAuth};
 use crate::wire::message::{Accepted, Answer, Call, Reply};
 
-/// The most large answers and forwarded calls in a second for datagrams from other machines. The sender's
-/// address may be forged, and the host with that address then gets the answers.
+/// The greatest number of large answers and of forwarded calls, together, in a second, for datagrams from
+/// other machines. It is bounded because a sender's address may be forged, and the host with that address
+/// then gets the answers.
 const ANSWERS_PER_SECOND: u32 = 20;
 /// How long a program has to answer a forwarded call.
 const FORWARD_TIMEOUT: Duration = Duration::from_secs(2);
@@ -31,8 +32,8 @@ pub(crate) struct Offered {
     env: Arc<dyn Env>,
     mapper: Mapper,
     bucket: Mutex<Bucket>,
-    /// The identifier of the next forwarded call. Each is sent from a new port, which may have been used
-    /// before; with a new identifier the program does not take it for the earlier call.
+    /// The identifier of the next forwarded call. Each call is sent from a new port, which may have been used
+    /// before. The new identifier keeps the program from taking the call for an earlier one.
     next: AtomicU32,
     /// How many calls are being forwarded.
     passing: AtomicUsize,
@@ -148,7 +149,7 @@ impl Offered {
         loop {
             let left = until.nanos_since(self.env.now()).max(1_000_000);
             let len = match socket.read(&mut buffer, Wait::Nanos(left)) {
-                // The read may end too early.
+                // The read may end before its time-out, so it is repeated.
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock && self.env.now() < until => continue,
                 received => received?,
             };
@@ -159,7 +160,7 @@ impl Offered {
                     };
                     return Ok(Some(result.to_vec()));
                 }
-                // The datagram answers a call of an earlier user of the port.
+                // The datagram answers a call of an earlier user of the port, so it is ignored.
                 _ if self.env.now() < until => {}
                 _ => return Ok(None),
             }

@@ -1,4 +1,4 @@
-//! How a pool stops while its threads are in states that few runs would show.
+//! Tests how a pool stops while its threads are in states that occur rarely.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -118,7 +118,7 @@ fn a_thread_that_panics_is_replaced_and_stop_does_not_wait_for_it() {
         std::panic::resume_unwind(Box::new("a panic of the test's"));
     });
     for executing in [false, true, true, false] {
-        // The thread that replaces the one that panicked accepts the next.
+        // The thread that replaces the panicked thread accepts the next panic.
         panics.send(executing).unwrap();
         accepted.recv_timeout(PATIENCE).unwrap();
     }

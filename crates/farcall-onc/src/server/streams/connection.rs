@@ -58,9 +58,9 @@ pub(crate) struct Connection {
     outbox: Mutex<Outbox>,
     /// Whether `outbox` has unsent bytes.
     has_unsent: AtomicBool,
-    /// Whether something has come that is not answered yet.
+    /// Whether the client has sent something that is not answered yet.
     owes_reply: AtomicBool,
-    /// Calls whose turn was passed on, and whose replies are not sent yet.
+    /// The number of calls whose threads have lost the turn, and whose replies are not sent yet.
     running: AtomicUsize,
     fate: Arc<PeerFate>,
     callback: Callback,
@@ -84,8 +84,8 @@ struct Inbox {
 /// What is to be sent.
 #[derive(Default)]
 struct Outbox {
-    /// What the socket had no room for. Each part has its original length beside it, which is the memory that
-    /// it holds even when some of it was sent.
+    /// The bytes for which the socket had no room. Each part is kept with its original length: it holds that
+    /// much memory even when some of it was sent.
     unsent: VecDeque<(Bytes, usize)>,
     /// The number of unsent bytes.
     len: usize,
@@ -146,8 +146,8 @@ impl Connection {
                 drop(outbox);
                 return self.close();
             }
-            // Also if the socket is only writable: calls that were read may be unserved because replies had
-            // no room.
+            // Serves calls even if the socket is only writable: calls that were read may be unserved because
+            // replies had no room.
             let resume = outbox.resting && !outbox.ended && outbox.len < MAX_UNSENT_BYTES;
             outbox.resting &= !resume;
             if !resume && !self.arm(&outbox) {
@@ -370,8 +370,8 @@ impl Connection {
         }
     }
 
-    /// Lets another thread continue with what was read and with what comes. The thread of that turn will only
-    /// send its reply.
+    /// Ends the turn with this number, if it has not ended: another thread continues with the records that
+    /// were read, and reads on. The thread that had the turn will only send its reply.
     fn pass(&self, turn: u64) {
         // Checked without the lock of the inbox first, as in `next`.
         if self.turn.load(Ordering::Acquire) != turn {
@@ -424,8 +424,8 @@ impl Connection {
         }
     }
 
-    /// Drops the replies of the peer that the server's own client has not read. The connection must have
-    /// ended.
+    /// Drops the replies that the peer has sent to this server's calls and that were not read. The connection
+    /// must have ended.
     pub(super) fn forget_replies(&self) {
         self.callback.forget(&self.account);
     }
@@ -471,7 +471,8 @@ impl Connection {
     fn offer(&self) -> bool {
         let mut outbox = lock(&self.outbox);
         outbox.resting = true;
-        // The socket is writable now; if it is not, the connection has to wait for that anyway.
+        // If the socket is writable, the poller reports it at once. If not, the connection has to wait for
+        // that anyway.
         let at_once = Interest { read: !outbox.ended, write: true };
         self.streams.ready.arm(self.source(), self.id, at_once).is_ok()
     }
@@ -601,7 +602,7 @@ impl Connection {
         self.close_if_done();
     }
 
-    /// Returns whether everything that came was answered, and the answers were sent.
+    /// Returns whether every call that the client has sent was answered, and the answers were sent.
     fn owes_nothing(&self) -> bool {
         let answered = !self.owes_reply.load(Ordering::Acquire) && self.running.load(Ordering::Acquire) == 0;
         answered && lock(&self.outbox).unsent.is_empty()
@@ -634,8 +635,8 @@ impl Connection {
         self.callback.end();
     }
 
-    /// Returns for how long nothing has come, or `None` if the connection is in use and must not be closed
-    /// for silence.
+    /// Returns for how long the client has sent nothing, or `None` if the connection is in use and must not
+    /// be closed for silence.
     pub(super) fn idle(&self, now: Time) -> Option<Duration> {
         let served = self.running.load(Ordering::Acquire) > 0 || self.parked.load(Ordering::Acquire);
         if served || !lock(&self.outbox).resting {
@@ -645,7 +646,8 @@ impl Connection {
         Some(now.since(inbox.last_read))
     }
 
-    /// Returns for how long nothing has come, even if calls are under way. Zero if a thread reads.
+    /// Returns for how long the client has sent nothing, even if calls are under way. Returns zero if a
+    /// thread reads.
     pub(super) fn silent(&self, now: Time) -> Duration {
         let last_read = self.inbox.try_lock().map_or(now, |inbox| inbox.last_read);
         now.since(last_read)

@@ -97,7 +97,7 @@ fn auth_sys_is_exactly_its_fields() {
     let whole = fields(3, 2);
     (0..whole.len()).for_each(|len| assert_eq!(Sys::parse(&whole[..len]), bad));
     assert_eq!(Sys::parse(&[&whole[..], &[0; 4]].concat()), bad);
-    // Wrong lengths, of the name and of the list.
+    // These have wrong lengths, first of the name and then of the list.
     assert_eq!(Sys::parse(&bytes(&[0, u32::MAX, 0, 0, 0])), bad);
     assert_eq!(Sys::parse(&bytes(&[0, 0, 1, 2, u32::MAX])), bad);
     assert_eq!(Sys::parse(&bytes(&[0, 0, 1, 2, 0x4000_0000])), bad);

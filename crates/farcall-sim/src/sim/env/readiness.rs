@@ -1,4 +1,4 @@
-//! Streams, and waits for many sources at once, for farcall's drivers in the simulation.
+//! Simulated streams, and waits for many sources at once, for farcall's code that runs in the simulation.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -200,7 +200,7 @@ pub(super) struct Sources {
 
 #[derive(Default)]
 pub(super) struct Inner {
-    /// The interest that each source is armed for.
+    /// For each source, by its key: its number, and the events that the poller is to report.
     armed: BTreeMap<u64, (u64, Interest)>,
     woken: bool,
     waiters: Vec<Ticket>,

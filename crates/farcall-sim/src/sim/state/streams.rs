@@ -2,9 +2,9 @@
 //! waits.
 //!
 //! Written bytes become segments of sizes that the seed draws. They arrive in order. A lost one arrives
-//! later, by the sender's retransmission, or breaks the connection. A process that crashes resets its
-//! connections, or falls silent: then the other end finds out after about a minute, or when it sends to a
-//! process that was restarted.
+//! later, by the sender's retransmission, or breaks the connection. When a process crashes, its connections
+//! are reset, or fall silent. The other end of a silent connection notices after about a minute, or when it
+//! sends to the restarted process.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
@@ -53,21 +53,23 @@ struct End {
     incoming: Vec<u8>,
     /// Whether the peer sends no more.
     ended: bool,
-    /// Whether this end sends no more, and whether it reads no more.
+    /// Whether this end sends no more.
     write_closed: bool,
+    /// Whether this end reads no more.
     read_closed: bool,
     /// Segments that were sent and have not arrived.
     outgoing: VecDeque<Segment>,
-    /// The number of bytes sent and not read by the peer, and the most that may be.
+    /// The number of bytes that were sent and that the peer has not read.
     unread: usize,
+    /// The maximum of `unread`.
     window: usize,
-    /// How often the first segment or the handshake was tried while the peer was unreachable.
+    /// How often this end has sent its first segment, or the handshake, while the peer was unreachable.
     tries: u32,
 }
 
 impl End {
-    /// Returns whether this end accepts bytes. It does only if half of the window is free, so that bytes are
-    /// not sent one by one.
+    /// Returns whether this end accepts bytes to send. It does only if half of the window is free, so that
+    /// bytes are not sent one by one.
     fn has_room(&self) -> bool {
         self.unread <= self.window / 2
     }
@@ -323,7 +325,7 @@ impl State {
             self.close_listener(id);
             let Some(end) = self.end_of(id) else { continue };
             if end.read_closed && end.write_closed {
-                // Bytes that were sent before the close still arrive.
+                // Bytes that were sent before the process closed the connection still arrive.
                 continue;
             }
             let peer = end.peer.filter(|_| end.state == Connection::Open);
@@ -372,8 +374,8 @@ impl State {
         }
     }
 
-    /// Returns whether nothing passes between the ends now. If so, `event` happens later, until it was tried
-    /// too often.
+    /// Returns whether nothing passes between the ends now. If so, tries `event` again later, unless it was
+    /// tried too often already.
     fn is_cut(&mut self, id: SourceId, event: StreamEvent) -> bool {
         let now = self.net.now();
         let Some(end) = self.end_of(id) else { return true };

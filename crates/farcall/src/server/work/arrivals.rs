@@ -1,5 +1,5 @@
-//! Holds what a worker has received until it acts on it: the bytes, and the calls, accesses and cancels in
-//! them.
+//! Holds what a worker has received until it acts on that: the bytes, and the calls, accesses to memory and
+//! cancels in them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ impl Buffers {
         Buffers { received: ReceiveBuffers::buffer(), shared: ReceiveBuffers::default() }
     }
 
-    /// Returns the first `len` received bytes, for the calls in them to share. Few bytes are copied. More
-    /// keep the buffer, and the worker takes another.
+    /// Returns the first `len` received bytes, to be shared by the calls in them. If there are few bytes,
+    /// copies them. Otherwise passes on the buffer itself, and the worker takes another buffer.
     pub(super) fn share(&mut self, len: usize) -> SharedBuffer {
         let shared = self.shared.share(&mut self.received, len);
         shared.unwrap_or_else(|| Arc::new(Box::from(&self.received[..len])))
     }
 }
 
-/// The calls, accesses and cancels in the datagrams that a worker received last. All but `current` is empty
-/// between two receives.
+/// The calls, accesses and cancels in the datagrams that a worker received last. Everything but `current` is
+/// empty between two receives.
 #[derive(Default)]
 pub(super) struct Arrivals {
     /// The call that this worker is to execute.
@@ -49,9 +49,9 @@ impl Arrivals {
     /// Takes in a call or an access. The first call becomes `current`, further quick calls go to the batch,
     /// and the others to `arrived`.
     ///
-    /// (Inlined at both callers, the datagram that brings one call and the one that brings several: 5 % of a
-    /// server's instructions for 64 outstanding calls. `current` is built in place, because it has about 200
-    /// bytes.)
+    /// (This is inlined at both callers: the code for a datagram that brings one call, and the code for one
+    /// that brings several. That saves 5 % of a server's instructions with 64 outstanding calls. `current` is
+    /// built in place, because it has about 200 bytes.)
     #[inline(always)]
     pub(super) fn take(
         &mut self,

@@ -1,4 +1,4 @@
-//! The deferred work of a worker: waking tasks and dropping the user's values, while no lock is held.
+//! The deferred work of a worker: to wake tasks and to drop the user's values, while no lock is held.
 
 use std::task::Waker;
 
@@ -15,15 +15,15 @@ pub(super) struct Deferred {
     pub(super) flags: u8,
     /// Tasks that accesses are to wake.
     pub(super) woken: Vec<Waker>,
-    /// Long parts of results that were sent. They may be the user's.
+    /// Long parts of results that were sent. They may be of a type of the user's.
     pub(super) to_drop: Vec<Bytes>,
 }
 
-/// The watchdog must wake earlier than it knows.
+/// The flag that the watchdog must be woken, because a timer is due before the watchdog wakes by itself.
 pub(super) const ALARM: u8 = 1;
-/// Values of the user's wait to be dropped.
+/// The flag that values of the user's wait to be dropped.
 const DROPS: u8 = 2;
-/// Tasks wait to be woken.
+/// The flag that tasks wait to be woken.
 const WOKEN: u8 = 4;
 /// The kinds of deferred work that run the user's code.
 pub(super) const USER_CODE: u8 = DROPS | WOKEN;
@@ -41,8 +41,8 @@ impl Receiver<'_> {
         self.deferred.flags |= if self.deferred.to_drop.is_empty() { 0 } else { DROPS };
     }
 
-    /// Does the deferred work. The receiving worker runs the user's code in it like a quick call: another
-    /// worker receives if that takes long.
+    /// Does the deferred work. A receiving worker runs user code as it runs a quick call: if that takes long,
+    /// another worker receives.
     #[cold]
     pub(super) fn run_deferred(&mut self, next: Next) -> Next {
         let flags = std::mem::take(&mut self.deferred.flags);
@@ -59,7 +59,7 @@ impl Receiver<'_> {
         }
         Accessor { woken: std::mem::take(&mut self.deferred.woken), ..Accessor::default() }.wake();
         if executes && self.deferred.to_drop.len() < MAX_UNDROPPED_RESULTS {
-            // The call goes first, because a drop may take long.
+            // The call is executed first, because a drop may take long.
             self.deferred.flags |= flags & DROPS;
             return next;
         }

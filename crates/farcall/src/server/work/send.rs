@@ -13,19 +13,19 @@ use crate::server::{Core, Outlet, Server};
 
 /// A worker's results and the datagrams that it sends.
 pub(super) struct Outgoing {
-    /// Buffer for one datagram.
+    /// The buffer for one datagram.
     pub(super) datagram: Box<[u8]>,
     /// The datagram in the buffer that is to be sent when no lock is held.
     pub(super) written: Option<Transmit>,
-    /// The datagram in the buffer that answers an access; it leaves at once.
+    /// The datagram in the buffer that answers an access to memory. It is sent at once.
     pub(super) answer: Option<Transmit>,
-    /// Buffer for a result.
+    /// The buffer for a result.
     pub(super) reply: Vec<u8>,
     /// The parts of the result that are sent without a copy.
     pub(super) parts: LongParts,
     /// Whether the next result will be long.
     pub(super) long: bool,
-    /// The number of results of the batch being executed that have not been sent yet.
+    /// How many results of the batch of calls that is being executed have not been sent yet.
     pub(super) unsent: usize,
 }
 
@@ -58,11 +58,11 @@ impl Outgoing {
 }
 
 impl Receiver<'_> {
-    /// Sends a call's outcome: its one datagram, or as many fragments as may leave now.
+    /// Sends a call's outcome: its only datagram, or as many fragments as may be sent now.
     #[inline(always)]
     pub(super) fn send(&mut self, sent: Option<Transmit>) {
         match sent {
-            // A datagram that the system refuses is lost, like any other.
+            // A datagram that the system refuses is lost, as it may be in a network.
             Some(Transmit { to, len, .. }) => {
                 drop(self.server.socket.send(to, &self.outgoing.datagram[..len]))
             }
@@ -98,7 +98,7 @@ impl Receiver<'_> {
 
     #[inline(never)]
     pub(super) fn send_written(&mut self, Transmit { to, len, insert }: Transmit) {
-        // A datagram that the system refuses is lost, like any other.
+        // A datagram that the system refuses is lost, as it may be in a network.
         let _ = match insert {
             None => self.server.socket.send(to, &self.outgoing.datagram[..len]),
             Some(insert) => send_around(&*self.server.socket, to, &self.outgoing.datagram[..len], &insert),

@@ -1,5 +1,6 @@
-//! Tells an importer of mapped memory whether an access that it just made still reached the segment, by
-//! comparing the control word, which holds the generation of the segment.
+//! Tells an importer of mapped memory whether an access that it just made still reached the segment. The
+//! importer compares the control word, which holds the segment's generation, with the generation that it has
+//! mapped.
 //!
 //! `tests/shared_mapping.rs` includes this file, and gives it loom's fences through `super::parts`.
 

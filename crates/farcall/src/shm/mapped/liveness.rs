@@ -35,7 +35,7 @@ pub(super) struct Liveness {
 struct Exporter {
     channel: UnixChannel,
     gone: AtomicBool,
-    /// The fork generation of our process when it mapped the memory.
+    /// Identifies the process that mapped the memory, so that a forked child is noticed.
     process: u64,
 }
 
@@ -120,8 +120,9 @@ impl Liveness {
 
 impl Drop for Liveness {
     fn drop(&mut self) {
-        // The socket needs no removal from the epoll set: the set forgets it when it is closed. A forked
-        // child leaves the map alone, because another thread may have held the map's lock at the fork.
+        // The socket need not be removed from the epoll set, because the set forgets it when it is closed. A
+        // forked child does not touch the map, because another thread may have held the map's lock at the
+        // fork.
         if self.is_ours() {
             lock(&self.shared.exporters).remove(&self.name);
         }

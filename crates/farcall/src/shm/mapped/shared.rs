@@ -1,5 +1,5 @@
-//! The memory of a segment at its exporter: a memory file that importers may map. After the memory is taken
-//! away from them, the exporter continues with a copy.
+//! The memory of a segment at its exporter: a memory file that importers may map. When the exporter takes the
+//! memory away from them, it continues with a copy.
 //!
 //! `tests/shared_mapping.rs` includes this file, and gives it loom's types, and memory that is not mapped,
 //! through `super::parts`.
@@ -20,7 +20,7 @@ pub(crate) struct SharedMapping {
     others: AccessRights,
     len: usize,
     /// The memory now in use. Every access of the exporter holds this lock for reading. Otherwise a write
-    /// while the memory is moved would be lost.
+    /// would be lost if the memory were moved meanwhile.
     current: RwLock<Current>,
     /// The fork generation of the process that made the mapping.
     process: u64,
@@ -38,13 +38,14 @@ struct Current {
 #[derive(Debug)]
 enum Words {
     File(MappedFile, OwnedFd),
-    /// Memory of this process alone. The words are no longer offered, or no file could be made when they were
+    /// Memory of this process alone: the words are no longer offered, or no file could be made when they were
     /// moved.
     Alone(Box<[AtomicU64]>),
 }
 
 impl SharedMapping {
-    /// Makes memory of this generation that other processes can map. Returns `None` if the system has none.
+    /// Makes memory of this generation that other processes can map. Returns `None` if the system cannot
+    /// provide it.
     pub(crate) fn new(len: usize, others: AccessRights, generation: u64) -> Option<SharedMapping> {
         let (control, control_file) = MappedFile::create(size_of::<u64>(), AccessRights::Read).ok()?;
         let (area, file) = MappedFile::create(len, others).ok()?;
@@ -66,14 +67,14 @@ impl SharedMapping {
         self.others == AccessRights::Write
     }
 
-    /// Calls `access` with the words. They are not moved meanwhile.
+    /// Calls `access` with the words of the memory, which are not moved meanwhile.
     #[inline(never)]
     pub(crate) fn with<R>(&self, access: impl FnOnce(&[AtomicU64]) -> R) -> R {
         access(self.read().words.all())
     }
 
-    /// Copies bytes out, in no particular order. Returns false, without copying, if copying word by word is
-    /// better.
+    /// Copies bytes out of the memory, in no particular order. Returns false, without copying, if copying
+    /// word by word is better.
     pub(crate) fn copy_out(&self, offset: usize, into: &mut [u8]) -> bool {
         match &self.read().words {
             Words::File(area, _) => area.copy_out(offset, into),
@@ -81,8 +82,8 @@ impl SharedMapping {
         }
     }
 
-    /// Copies bytes in, in no particular order. Returns false, without copying, if copying word by word is
-    /// better.
+    /// Copies bytes into the memory, in no particular order. Returns false, without copying, if copying word
+    /// by word is better.
     pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool {
         match &self.read().words {
             Words::File(area, _) => area.copy_in(offset, bytes),
@@ -120,7 +121,8 @@ impl SharedMapping {
     }
 
     /// Passes the memory to an importer that asks for this generation, with the proof of the exporter's
-    /// identity. `hears` tells the importer whether the exporter is notified of writes that ask for it.
+    /// identity. `hears` tells the importer whether the exporter is to be notified of writes that ask for a
+    /// notice.
     pub(crate) fn pass(
         &self,
         generation: u64,

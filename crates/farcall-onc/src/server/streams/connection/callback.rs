@@ -1,7 +1,8 @@
 //! Calls in the other direction: a server calls the client at the other end of a connection.
 //!
-//! An ordinary [`Client`] makes these calls, with this connection as its carrier. Its requests are sent
-//! between our replies. The connection's reader passes to the client each message that is a reply.
+//! An ordinary [`Client`] makes these calls, and this connection carries its messages. Its requests are sent
+//! between the server's replies. The thread that reads from the connection passes each message that is a
+//! reply to the `Client`.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -32,7 +33,7 @@ pub(super) enum Delivered {
     Not,
 }
 
-/// Replies that have come and that the `Client` has not read yet.
+/// The replies that have come and that the `Client` has not read yet.
 struct Inflow {
     bytes: Mutex<VecDeque<u8>>,
     ended: OnceLock<()>,
@@ -55,7 +56,7 @@ impl Callback {
         let inflow = Arc::new(Inflow { bytes: Mutex::default(), ended: OnceLock::new(), env, alarm });
         let way = PeerCarrier { connection: Arc::downgrade(connection), inflow: inflow.clone() };
         let client = Client::builder().reconnect(false).dial(way).ok()?;
-        // Another thread may have been faster.
+        // Another thread may have made the `Client` meanwhile. Then its `Client` is used.
         Some(self.place.get_or_init(|| (client, inflow)).0.clone())
     }
 
@@ -146,7 +147,7 @@ impl Carrier for PeerCarrier {
             Wait::Forever => None,
         };
         self.sleep(time)?;
-        // The caller calls `receive` again, and that looks for new data.
+        // After this error the caller calls `receive` again, which looks for new data.
         Err(ErrorKind::Interrupted.into())
     }
 

@@ -67,8 +67,8 @@ fn calls_that_were_read_are_served_though_the_full_outbox_was_emptied_at_once() 
         assert!(connection.flush(&mut lock(&connection.outbox)));
     }
     connection.wait_for_room(&mut lock(&connection.inbox));
-    // The poller reports the connection although the client sends no more. Connection 8, which is ready too,
-    // comes after it.
+    // The poller reports the connection although the client sends no more. Connection 8 is ready too, so that
+    // `wait` returns, and the test fails rather than hangs, if connection 7 is not reported.
     let (other, _theirs) = pair();
     connection.streams.ready.add(other.source(), 8).unwrap();
     connection.streams.ready.arm(other.source(), 8, Interest::WRITE).unwrap();
@@ -88,7 +88,7 @@ fn tcp_connection(streams: &Arc<Streams>, id: u64) -> (Arc<Connection>, TcpStrea
     (connection, client)
 }
 
-/// Enters an equal call by this connection each time.
+/// Begins, in `duplicates`, a call that came by this connection. The call is the same every time.
 fn begin(duplicates: &Duplicates, connection: &Arc<Connection>) -> Seen {
     let peer = Peer { connection: Some(connection.clone()), ..connection.peer.clone() };
     let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);

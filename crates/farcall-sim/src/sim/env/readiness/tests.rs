@@ -1,4 +1,4 @@
-//! Streams of the simulation, as a driver uses them.
+//! Tests simulated streams in the way in which farcall uses streams.
 
 use std::io::{ErrorKind, IoSlice};
 use std::net::Shutdown;
@@ -17,7 +17,7 @@ fn await_ready(env: &dyn Env, stream: &dyn Stream, interest: Interest) {
     env.wait_any(&mut [Wanted::new(stream.source(), interest)], None).unwrap();
 }
 
-/// Takes one connection, and sends back what comes until the client ends its direction.
+/// Accepts one connection, and sends back what comes, until the client ends its direction of the connection.
 fn echo(place: &Place) {
     let env = System::current();
     let listener = env.listen(&Address::Tcp("0.0.0.0:0".parse().unwrap())).unwrap();
