@@ -67,19 +67,19 @@ fn who_has_taken_a_servers_name_gets_no_calls() {
         assert!(caller.stats().links.is_empty(), "it is called through memory");
         assert_eq!(impostor.join().unwrap(), 0, "the impostor has got calls");
         let why = caller.stats().no_shared_memory.expect("there is a reason");
-        assert!(why.contains(&export.address().to_string()) && why.contains("another server"), "{why}");
+        assert!(why.contains(&export.address().to_string()) && why.contains("another process"), "{why}");
     }
 }
 
 #[test]
-fn a_name_that_asks_for_memory_says_that_another_server_answers_there() {
+fn a_name_that_asks_for_memory_says_that_another_process_answers_there() {
     let (_runtime, export, listener) = server();
     let impostor = std::thread::spawn(move || answer(&listener, |_| vec![0; 16]));
     let caller = builder().build().unwrap();
     let failed = caller.import::<dyn Echo>(&export.url().replace("udp:", "shm:")).unwrap_err();
     let why = failed.call_failed().unwrap();
     assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No));
-    assert!(failed.to_string().contains("another server"), "{failed}");
+    assert!(failed.to_string().contains("another process"), "{failed}");
     assert_eq!(impostor.join().unwrap(), 0);
 }
 
