@@ -280,6 +280,13 @@ impl Caller {
         self.slot(id.slot).request.detached.store(id.number, Ordering::Release);
     }
 
+    /// Tells the server the same of the next request of a slot. The server knows it when it finds the request.
+    pub fn detach_next(&self, slot: usize) {
+        let slot = slot % SLOT_COUNT;
+        // The request is published with release ordering.
+        self.slot(slot).request.detached.store(self.last_number(slot) + 1, Ordering::Relaxed);
+    }
+
     /// Returns whether the answer has come. If so, this side may read the slot's reply until it makes the
     /// slot's next request.
     #[inline]

@@ -162,7 +162,12 @@ impl Link {
             self.long.store(true, Ordering::Relaxed);
         }
         let call = Call { export, procedure: request.call.procedure.number, within, trace };
-        Ok(self.caller.call(claim.keep(), &call, arguments, ring))
+        let slot = claim.keep();
+        if !request.call.carries.is_empty() {
+            // One-way calls run on if this process ends.
+            self.caller.detach_next(slot);
+        }
+        Ok(self.caller.call(slot, &call, arguments, ring))
     }
 
     /// Waits until the answer is in the slot, or begins to arrive by a ring.

@@ -51,9 +51,6 @@ impl Started {
         let id = link.send(claim, (export, request), rest, kept.long.ring.as_mut())?;
         let (ring, arguments) = (kept.held(), kept.bytes);
         scratch.keep();
-        if !request.call.carries.is_empty() {
-            link.caller.detach(id);
-        }
         let (link, deadline, handover) = (link.clone(), request.deadline, Handover::new());
         Ok(Some(Arc::new(Started { link, id, deadline, arguments, ring, handover })))
     }
