@@ -115,7 +115,8 @@ fn a_fetched_file_goes_on_after_its_server_was_killed() {
     let error = &error["error"];
     let there = fs::metadata(place.path("file.part")).unwrap().len();
     assert_eq!((said.code, &error["kind"], &error["bytes"]), (5, &"Unreachable".into(), &there.into()));
-    assert!(there > 500_000 && there < 4_000_003, "{there}");
+    // What was under way when the server was killed is lost.
+    assert!(there > 100_000 && there < 4_000_003, "{there}");
     let message = error["message"].as_str().unwrap();
     assert!(
         message.contains(" MB of 4.0 MB are in file.part") || message.contains(" kB of 4.0 MB"),
@@ -185,7 +186,8 @@ fn a_stored_file_goes_on_after_its_client_was_killed() {
         std::thread::yield_now();
     }
     let there = fs::metadata(place.path("dir/.file.part")).unwrap().len();
-    assert!(there > 500_000 && there < 4_000_003, "{there}");
+    // What was under way when the server was killed is lost.
+    assert!(there > 100_000 && there < 4_000_003, "{there}");
     let said = &place.run(&["--json", "put", "file"]).json()[0];
     assert_eq!(said["resumed_at"], there);
     assert!(place.read("dir/file") == content());
