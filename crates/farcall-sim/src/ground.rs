@@ -1,6 +1,6 @@
 //! The common state of all machines in a run: the network, the random generator, the oracle, and the trace.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use farcall_proto::fuzzing::kinds::{CHALLENGE, STALE, WELCOME};
@@ -71,8 +71,6 @@ const HINTS: [u8; 2] = [CHALLENGE, STALE];
 struct Account {
     received: u64,
     sent: u64,
-    /// Whether a datagram of the server has arrived at the address.
-    reached: bool,
 }
 
 /// The common state of all machines in one run.
@@ -96,6 +94,11 @@ pub struct Ground {
     /// Datagrams sent.
     pub sent: u64,
     accounts: HashMap<(usize, SocketAddr), Account>,
+    /// The present life of each server, and how many lives began. A restored server lives its earlier life again.
+    lives: Vec<u32>,
+    began: u32,
+    /// The addresses at which a datagram of a server's life has arrived. They may hold a ticket of that life.
+    reached: HashSet<(u32, SocketAddr)>,
     /// The bytes that each server received from the hostile peer.
     harm: Vec<usize>,
     hash: u64,
@@ -137,6 +140,9 @@ impl Ground {
             last_done: 0,
             sent: 0,
             accounts: HashMap::new(),
+            lives: vec![0; servers],
+            began: 0,
+            reached: HashSet::new(),
             harm: vec![0; servers],
             hash: 0,
             verbose,
@@ -258,7 +264,8 @@ impl Ground {
         let account = self.accounts.entry((server, to)).or_default();
         account.sent += len as u64;
         let account = *account;
-        if !account.reached && account.sent > 3 * account.received {
+        let is_proven = self.reached.contains(&(self.lives[server], to));
+        if !is_proven && account.sent > 3 * account.received {
             let now = self.now();
             self.oracle.violate("no-amplification", now, || format!("server {server} to {to}: {account:?}"));
         }
@@ -269,25 +276,26 @@ impl Ground {
         // In a run in which addresses move, the datagram may have come from any server.
         let to = self.seen(to);
         let all = if self.plan.moves > 0 { 0..self.plan.servers } else { server..server + 1 };
-        for server in all {
-            self.accounts.entry((server, to)).or_default().reached = true;
-        }
+        self.reached.extend(all.map(|server| (self.lives[server], to)));
     }
 
-    /// Restores what a server knew about addresses when the snapshot was taken.
+    /// Restores what a server knew about addresses when the snapshot was taken. A ticket that the same life issued
+    /// later is good too, and proves the address at which it arrived.
     pub fn server_restored(&mut self, server: usize, snapshot: &Ground) {
         for (key, then) in snapshot.accounts.iter().filter(|((s, _), _)| *s == server) {
             let account = self.accounts.entry(*key).or_default();
             account.received = account.received.max(then.received);
             account.sent = account.sent.max(then.sent);
-            account.reached |= then.reached;
         }
+        self.lives[server] = snapshot.lives[server];
         self.harm[server] = self.harm[server].max(snapshot.harm[server]);
     }
 
     /// Forgets the addresses of a server that was restarted.
     pub fn server_forgot(&mut self, server: usize) {
         self.accounts.retain(|(s, _), _| *s != server);
+        self.began += 1;
+        self.lives[server] = self.began;
         self.harm[server] = 0;
     }
 }
