@@ -162,7 +162,11 @@ impl Dynamic {
             return Err(wrong_call("not one argument alone is a stream").into());
         }
         let called = self.stub_procedure(procedure);
-        plain(self.binding.call_sending::<Encoded, Encoded, _, _>(&called, &|e| e.opaque(arguments), items))
+        plain(self.binding.call_sending::<Encoded, Encoded>(
+            &called,
+            &|e| e.opaque(arguments),
+            items.into_argument(),
+        ))
     }
 
     /// Calls a procedure whose result is a stream, and blocks until the server begins to send it. If one
@@ -183,8 +187,8 @@ impl Dynamic {
         let called = self.stub_procedure(procedure);
         let encode = &|e: &mut Encoder<'_>| e.opaque(arguments);
         let begun = match items {
-            None => self.binding.call_stream(&called, encode),
-            Some(items) => self.binding.call_both(&called, encode, items),
+            None => self.binding.call(&called, encode),
+            Some(items) => self.binding.call_both(&called, encode, items.into_argument_of_thread()),
         };
         begun.map_err(|why: Error<Encoded>| why.map_declared(|Encoded(exception)| exception))
     }

@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::stub::{EncodeArguments, Procedure, SendStream, Stream};
-use crate::xdr::{self, Decode, Encode, Encoder};
+use crate::stub::{EncodeArguments, Procedure, SendStream};
+use crate::xdr::{self, Encoder};
 use crate::{Never, Result};
 
 /// The settings of a group call.
@@ -67,17 +67,14 @@ impl<T, E> Prepared<T, E> {
         Prepared { procedure, arguments, sending: None, omitted: false, reply: PhantomData }
     }
 
-    /// Encodes the arguments of a procedure. One of them is a stream.
-    pub fn with_stream<I, F>(
+    /// Encodes the arguments of a procedure. One of them is a stream. Called by generated code.
+    #[doc(hidden)]
+    pub fn with_stream(
         procedure: &'static Procedure,
         encode: EncodeArguments<'_>,
-        stream: Stream<I, F>,
-    ) -> Self
-    where
-        I: Encode + for<'a> Decode<'a> + 'static,
-        F: for<'a> Decode<'a> + Send + 'static,
-    {
-        Prepared { sending: Some(stream.into_argument()), ..Prepared::new(procedure, encode) }
+        stream: Arc<dyn SendStream>,
+    ) -> Self {
+        Prepared { sending: Some(stream), ..Prepared::new(procedure, encode) }
     }
 
     /// Leaves a member out of a group call: the member is not called. Its outcome is

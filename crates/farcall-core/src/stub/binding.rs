@@ -8,16 +8,15 @@ use std::time::Duration;
 
 use super::arguments::{EncodeArguments, bad_arguments};
 use super::behind::{Behind, BehindCall};
-use super::channel::{Call, Channel, PendingCall, Procedure, Reply, blocking_result, decode_reply, no_reply};
+use super::channel::{Call, Channel, PendingCall, Procedure, blocking_result};
 use super::handlers::{Handler, Handlers};
 use super::oneway::{Oneway, Queue};
 use super::pending::Pending;
 use super::restart::Restart;
 use super::sending::SendStream;
-use super::stream::Stream;
 use crate::env::{Env, Time};
 use crate::wait::{ReadyList, WaitPoint};
-use crate::xdr::{Decode, Encode, Encoder};
+use crate::xdr::{Decode, Encoder};
 use crate::{CallFailed, Result, context};
 
 /// The channel that carries a user-stub's calls, and the deadline that the import sets. Clones share the
@@ -85,7 +84,8 @@ impl Binding {
         &self.channel
     }
 
-    /// Calls a procedure, and blocks until the call has ended.
+    /// Calls a procedure, and blocks until the call has ended, or the server begins to send the stream that is
+    /// its result.
     // Inlined into the stub's method, where the procedure is a constant.
     #[inline(always)]
     pub fn call<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
@@ -96,63 +96,30 @@ impl Binding {
         blocking_result(|sink| self.channel.call(self.prepare(procedure, encode), sink))
     }
 
-    /// Calls a procedure of which one argument is a stream, and blocks until the call has ended.
-    pub fn call_sending<T, E, I, F>(
+    /// Calls a procedure of which one argument is a stream, and blocks until the call has ended. This thread
+    /// sends the stream. Called by generated code.
+    #[doc(hidden)]
+    pub fn call_sending<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
         &self,
         procedure: &Procedure,
         encode: EncodeArguments<'_>,
-        stream: Stream<I, F>,
-    ) -> Result<T, E>
-    where
-        T: for<'a> Decode<'a>,
-        E: for<'a> Decode<'a>,
-        I: Encode + for<'a> Decode<'a> + 'static,
-        F: for<'a> Decode<'a> + Send + 'static,
-    {
-        let sending = stream.into_argument();
-        let call = Call { sending: Some(&sending), ..self.prepare(procedure, encode) };
+        stream: Arc<dyn SendStream>,
+    ) -> Result<T, E> {
+        let call = Call { sending: Some(&stream), ..self.prepare(procedure, encode) };
         blocking_result(|sink| self.channel.call(call, sink))
     }
 
-    /// Calls a procedure whose result is a stream, and blocks until the server begins to send it.
-    pub fn call_stream<T, E>(
-        &self,
-        procedure: &Procedure,
-        encode: EncodeArguments<'_>,
-    ) -> Result<Stream<T, E>, E>
-    where
-        E: for<'a> Decode<'a>,
-    {
-        self.open(self.prepare(procedure, encode))
-    }
-
     /// Calls a procedure whose result is a stream, and of which one argument is a stream, and blocks until
-    /// the server begins to send.
-    pub fn call_both<T, E, I, F>(
+    /// the server begins to send. The argument is one that a thread sends, so that the caller can take the
+    /// result. Called by generated code.
+    #[doc(hidden)]
+    pub fn call_both<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
         &self,
         procedure: &Procedure,
         encode: EncodeArguments<'_>,
-        stream: Stream<I, F>,
-    ) -> Result<Stream<T, E>, E>
-    where
-        E: for<'a> Decode<'a>,
-        I: Encode + for<'a> Decode<'a> + 'static,
-        F: for<'a> Decode<'a> + Send + 'static,
-    {
-        let sending = stream.into_argument();
-        self.open(Call { sending: Some(&sending), ..self.prepare(procedure, encode) })
-    }
-
-    fn open<T, E: for<'a> Decode<'a>>(&self, call: Call<'_>) -> Result<Stream<T, E>, E> {
-        let mut outcome = None;
-        let open =
-            self.channel.open(call, &mut |reply: Reply<'_>| outcome = Some(decode_reply::<(), E>(reply)));
-        match (open, outcome) {
-            (Some(call), _) => Ok(Stream::of_call(call)),
-            (None, Some(Err(why))) => Err(why),
-            // The server ended the call without the stream that it owes.
-            (None, _) => Err(no_reply().into()),
-        }
+        stream: Arc<dyn SendStream>,
+    ) -> Result<T, E> {
+        self.start_sending(procedure, encode, stream).wait()
     }
 
     /// Makes a one-way call, of which the caller hears no more. Waits only while 256 KiB of earlier ones wait
@@ -223,18 +190,14 @@ impl Binding {
 
     /// Starts a call of which one argument is a stream, as [`start_in_order`](Binding::start_in_order) does.
     #[doc(hidden)]
-    pub fn start_sending_in_order<T, E, I, F>(
+    pub fn start_sending_in_order<T, E>(
         &self,
         procedure: &Procedure,
         encode: EncodeArguments<'_>,
-        stream: Stream<I, F>,
-    ) -> Pending<T, E>
-    where
-        I: Encode + for<'a> Decode<'a> + 'static,
-        F: for<'a> Decode<'a> + Send + 'static,
-    {
+        stream: Arc<dyn SendStream>,
+    ) -> Pending<T, E> {
         match self.oneway.made() {
-            Some(queue) => self.start_behind(queue, procedure, encode, Some(stream.into_argument())),
+            Some(queue) => self.start_behind(queue, procedure, encode, Some(stream)),
             None => self.start_sending(procedure, encode, stream),
         }
     }
@@ -266,25 +229,21 @@ impl Binding {
         Pending::new(self.channel.start(self.prepare(procedure, encode)))
     }
 
-    /// Starts a call of which one argument is a stream, and returns its handle. Whoever waits for the call or
-    /// polls it sends the stream, if its items are polled; otherwise a thread does.
-    pub fn start_sending<T, E, I, F>(
+    /// Starts a call of which one argument is a stream, and returns its handle. The thread or task that waits
+    /// for the call sends the stream, unless that needs a thread of its own. Called by generated code.
+    #[doc(hidden)]
+    pub fn start_sending<T, E>(
         &self,
         procedure: &Procedure,
         encode: EncodeArguments<'_>,
-        stream: Stream<I, F>,
-    ) -> Pending<T, E>
-    where
-        I: Encode + for<'a> Decode<'a> + 'static,
-        F: for<'a> Decode<'a> + Send + 'static,
-    {
-        let sending = stream.into_argument();
-        let call = Call { sending: Some(&sending), ..self.prepare(procedure, encode) };
+        stream: Arc<dyn SendStream>,
+    ) -> Pending<T, E> {
+        let call = Call { sending: Some(&stream), ..self.prepare(procedure, encode) };
         Pending::new(self.channel.start(call))
     }
 
     /// Calls a procedure with arguments that are encoded already, and blocks until the call has ended. Takes
-    /// the channel's fast path ([`Channel::call_briefly`]) if the call has no deadline.
+    /// the channel's fast path ([`Channel::call_briefly`]) if the call has no deadline and no exchanges.
     #[inline(always)]
     pub fn call_encoded<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
         &self,
@@ -295,19 +254,15 @@ impl Binding {
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
         let call = self.prepare(procedure, &encode);
         blocking_result(|sink| {
-            if procedure.exchanges {
-                // The result may be a stream.
-                return self.channel.start(call).wait(sink);
-            }
-            let slow = call.within.is_some();
+            let slow = call.within.is_some() || procedure.exchanges;
             if slow || !self.channel.call_briefly(procedure, arguments, &mut |_| false, sink) {
                 self.channel.call(call, sink);
             }
         })
     }
 
-    /// Starts a call with encoded arguments, and the one that is a stream, for a thread that waits for several calls at `wait_point`. Call
-    /// number `member` of `ready` is marked when the started call may have ended.
+    /// Starts a call with encoded arguments, and the one that is a stream, for a thread that waits for several
+    /// calls at `wait_point`. Call number `member` of `ready` is marked when the started call may have ended.
     pub fn gather(
         &self,
         procedure: &Procedure,
@@ -321,8 +276,8 @@ impl Binding {
         self.channel.start_at(call, wait_point, ready, member)
     }
 
-    /// Starts a call with encoded arguments, and the one that is a stream. The earliest of `within`, the import's and the procedure's
-    /// deadline holds.
+    /// Starts a call with encoded arguments, and the one that is a stream. The earliest of `within`, the
+    /// import's and the procedure's deadline holds.
     pub fn start_encoded(
         &self,
         procedure: &Procedure,

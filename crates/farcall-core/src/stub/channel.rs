@@ -99,7 +99,8 @@ pub type Sink<'a> = &'a mut dyn FnMut(Reply<'_>);
 
 /// Carries calls to one server, or to any of several equivalent servers.
 pub trait Channel: Send + Sync + 'static {
-    /// Carries the call, and blocks until it has ended.
+    /// Carries the call, and blocks until it has ended, or the server begins to send the stream that is its
+    /// result.
     fn call(&self, call: Call<'_>, sink: Sink<'_>);
 
     /// Carries a call by a fast path, if the channel has one and can take it now, and blocks until the call
@@ -121,14 +122,6 @@ pub trait Channel: Send + Sync + 'static {
     /// Starts the call and returns its handle. Never blocks: when the channel carries as many calls as it
     /// may, it returns a call that has failed already, as overloaded and [`Ran::No`].
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall>;
-
-    /// Carries a call whose result is a stream, until the server begins to send the stream. If the call ends
-    /// before, the sink gets the reply.
-    fn open(&self, _call: Call<'_>, sink: Sink<'_>) -> Option<Box<dyn OpenCall>> {
-        let why = CallFailed::new(Kind::Local, Ran::No).because("this carrier of calls has no streams");
-        sink(Reply::Failed(why));
-        None
-    }
 
     /// Has every call fail once another server has taken the place of the present one, until the application
     /// accepts that.

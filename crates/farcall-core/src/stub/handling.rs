@@ -94,18 +94,13 @@ impl Handling {
         self.sends
     }
 
-    /// Takes over the argument that is a stream, for another thread to send.
-    pub fn take_argument(&mut self) -> Option<Arc<dyn SendStream>> {
-        let taken = self.argument.as_ref().filter(|_| self.sends).cloned();
-        (self.sends, self.touched) = (false, self.touched || taken.is_some());
+    /// Takes over the argument that is a stream, if a thread is to send it and not whoever waits for the call.
+    pub fn take_for_thread(&mut self) -> Option<Arc<dyn SendStream>> {
+        let taken = self.argument.as_ref().filter(|argument| self.sends && argument.needs_thread()).cloned();
+        if taken.is_some() {
+            (self.sends, self.touched) = (false, true);
+        }
         taken
-    }
-
-    /// Takes over the argument that is a stream, for another thread to send, if an iterator gives its items:
-    /// a task must not wait for that.
-    pub fn take_iterated(&mut self) -> Option<Arc<dyn SendStream>> {
-        let iterated = self.argument.as_ref().is_some_and(|argument| !argument.is_polled());
-        if iterated { self.take_argument() } else { None }
     }
 
     /// Answers all signals that have arrived. The caller holds no lock that receiving needs, because handlers

@@ -124,39 +124,10 @@ impl<T: ?Sized + Interface> Channel for Local<T> {
             Err(why) => return Box::new(why),
         };
         let Some((exchanges, handling)) = &mut started.inside else { return started };
-        match send_iterated(exchanges, handling) {
+        match send_in_thread(exchanges, handling) {
             Ok(()) => started,
             Err(why) => Box::new(why),
         }
-    }
-
-    fn open(&self, call: Call<'_>, sink: Sink<'_>) -> Option<Box<dyn OpenCall>> {
-        let mut started = match self.begin(&call) {
-            Ok(started) => started,
-            Err(why) => {
-                sink(Reply::Failed(why));
-                return None;
-            }
-        };
-        if let Some((exchanges, handling)) = &mut started.inside
-            && let Some(sending) = handling.take_argument()
-            && let Err(why) = send_beside(&System, exchanges.clone(), sending)
-        {
-            sink(Reply::Failed(CallFailed::local("starting a thread", why).but_ran(Ran::Maybe)));
-            return None;
-        }
-        match started.wait_inside() {
-            Ok(()) if started.stream().is_some() => {}
-            Ok(()) => {
-                PendingCall::wait(started, sink);
-                return None;
-            }
-            Err(why) => {
-                sink(Reply::Failed(why.but_ran(Ran::Maybe)));
-                return None;
-            }
-        }
-        Some(started)
     }
 }
 
@@ -194,9 +165,9 @@ impl<T: ?Sized + Interface> Local<T> {
     }
 }
 
-/// Has a thread send the argument of a started call that is a stream of an iterator.
-fn send_iterated(exchanges: &Arc<LocalExchanges>, handling: &mut Handling) -> Result<(), CallFailed> {
-    let Some(sending) = handling.take_iterated() else { return Ok(()) };
+/// Has a thread send the argument of a started call that is a stream, if one must.
+fn send_in_thread(exchanges: &Arc<LocalExchanges>, handling: &mut Handling) -> Result<(), CallFailed> {
+    let Some(sending) = handling.take_for_thread() else { return Ok(()) };
     let sent = send_beside(&System, exchanges.clone(), sending);
     sent.map_err(|why| CallFailed::local("starting a thread", why).but_ran(Ran::Maybe))
 }

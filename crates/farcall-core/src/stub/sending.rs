@@ -35,6 +35,9 @@ pub trait SendStream: Send + Sync {
     /// Whether the items are polled, so that a task can send them.
     fn is_polled(&self) -> bool;
 
+    /// Whether a thread sends a started call's stream, instead of whoever waits for the call.
+    fn needs_thread(&self) -> bool;
+
     /// Sends items until the stream has ended, the receiver has no room, there is no item yet, or `pause`
     /// returns true. If the stream ends by an error, gives up the call.
     fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool, context: &mut Context<'_>) -> Sent;
@@ -46,16 +49,25 @@ pub trait SendStream: Send + Sync {
 /// The argument of a call that is a stream.
 pub(super) struct Argument<T, E> {
     is_polled: bool,
+    needs_thread: bool,
     sending: Mutex<Sending<T, E>>,
 }
 
 impl<T, E> Argument<T, E> {
+    /// Prepares to send items as an argument. If an iterator gives them, a started call needs a thread for it,
+    /// because a task must not wait for an iterator.
     pub fn new(items: Items<T, E>) -> Argument<T, E>
     where
         T: Encode,
     {
         let is_polled = items.is_polled();
-        Argument { is_polled, sending: Mutex::new(Sending::new(items, ARGUMENT, Vec::new())) }
+        let sending = Mutex::new(Sending::new(items, ARGUMENT, Vec::new()));
+        Argument { is_polled, needs_thread: !is_polled, sending }
+    }
+
+    /// Has a thread send the items of a started call in any case.
+    pub fn of_thread(self) -> Argument<T, E> {
+        Argument { needs_thread: true, ..self }
     }
 }
 
@@ -88,6 +100,10 @@ impl<T: Encode, E: Send> SendStream for Argument<T, E> {
 
     fn is_polled(&self) -> bool {
         self.is_polled
+    }
+
+    fn needs_thread(&self) -> bool {
+        self.needs_thread
     }
 
     fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool, context: &mut Context<'_>) -> Sent {

@@ -182,9 +182,8 @@ impl<T, E> Stream<T, E> {
         Stream::new(values.into_iter().map(Ok))
     }
 
-    /// Returns the stream that arrives in a call's exchange. Called by generated code.
-    #[doc(hidden)]
-    pub fn of_call(call: Box<dyn OpenCall>) -> Stream<T, E> {
+    /// Returns the stream that is the result of a call.
+    fn of_call(call: Box<dyn OpenCall>) -> Stream<T, E> {
         let (exchanges, exchange) = (call.exchanges(), call.stream());
         Stream::from(Source::Arrives(Box::new(Arrival::new(exchanges, exchange, Some(call)))))
     }
@@ -214,13 +213,24 @@ impl<T, E> Stream<T, E> {
         }
     }
 
-    /// Returns what sends the stream as an argument of a call.
-    pub(crate) fn into_argument(self) -> Arc<dyn SendStream>
+    /// Returns what sends the stream as an argument of a call. Called by generated code.
+    #[doc(hidden)]
+    pub fn into_argument(self) -> Arc<dyn SendStream>
     where
         T: Encode + for<'a> Decode<'a> + 'static,
         E: for<'a> Decode<'a> + Send + 'static,
     {
         Arc::new(Argument::new(self.into_items()))
+    }
+
+    /// Returns what sends the stream as an argument of a call, in a thread of its own. Called by generated code.
+    #[doc(hidden)]
+    pub fn into_argument_of_thread(self) -> Arc<dyn SendStream>
+    where
+        T: Encode + for<'a> Decode<'a> + 'static,
+        E: for<'a> Decode<'a> + Send + 'static,
+    {
+        Arc::new(Argument::new(self.into_items()).of_thread())
     }
 }
 

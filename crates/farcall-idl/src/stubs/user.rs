@@ -125,10 +125,11 @@ fn calls(source: &Source) -> TokenStream {
     let client = source.client_name();
     let methods = source.procedures.iter().enumerate().map(|(index, procedure)| {
         let signature = procedure.signature();
-        let call = match procedure.has_streams() {
+        let call = match (procedure.result_stream(), procedure.argument_stream()) {
             _ if procedure.oneway => forward_oneway(source, index),
-            true => forward_stream(source, index),
-            false => forward(source, index, &format_ident!("call")),
+            (_, None) => forward(source, index, "call"),
+            (None, Some(_)) => forward(source, index, "call_sending"),
+            (Some(_), Some(_)) => forward(source, index, "call_both"),
         };
         quote! {
             #signature {
@@ -156,17 +157,13 @@ fn starts(source: &Source) -> TokenStream {
         ["Starts", ""],
         |index, procedure| {
             let answer = procedure.answer(source);
-            let how = |start: &str, in_order: &str| {
-                format_ident!("{}", if source.has_oneway() { in_order } else { start })
+            let how = match (procedure.argument_stream().is_some(), source.has_oneway()) {
+                (false, false) => "start",
+                (false, true) => "start_in_order",
+                (true, false) => "start_sending",
+                (true, true) => "start_sending_in_order",
             };
-            let start = match procedure.argument_stream() {
-                Some(stream) => {
-                    let how = how("start_sending", "start_sending_in_order");
-                    forward_sending(source, index, &how, &stream.name)
-                }
-                None => forward(source, index, &how("start", "start_in_order")),
-            };
-            (quote!(#farcall::Pending<#answer>), start)
+            (quote!(#farcall::Pending<#answer>), forward(source, index, how))
         },
     );
     quote! {
@@ -226,7 +223,7 @@ fn prepare(source: &Source) -> TokenStream {
     let methods = methods(source, is_prepared, ["Encodes the arguments of", ""], |index, procedure| {
         let (answer, encode) = (procedure.answer(source), encode(source, procedure));
         let span = Span::call_site().located_at(procedure.output.span());
-        let stream = procedure.argument_stream().map(|argument| &argument.name);
+        let stream = sending(procedure, "into_argument");
         let how = format_ident!("{}", if stream.is_some() { "with_stream" } else { "new" });
         let prepared = quote_spanned! {span=>
             #farcall::multi::Prepared::#how(
@@ -277,20 +274,32 @@ fn methods(
     methods.collect()
 }
 
-/// Generates the body of a method: the binding's `call` or `start` with the procedure and its arguments.
-fn forward(source: &Source, index: usize, how: &Ident) -> TokenStream {
+/// Generates the body of a method: the binding's method `how` with the procedure and its arguments.
+fn forward(source: &Source, index: usize, how: &str) -> TokenStream {
     let Source { farcall, name, .. } = source;
     let procedure = &source.procedures[index];
     let (answer, encode) = (procedure.answer(source), encode(source, procedure));
-    let in_order = in_order(source, index).filter(|_| how == "call");
+    let in_order = in_order(source, index).filter(|_| how.starts_with("call"));
+    let stream = match how {
+        "call_both" => sending(procedure, "into_argument_of_thread"),
+        _ => sending(procedure, "into_argument"),
+    };
+    let how = format_ident!("{how}");
     // With this span, compiler errors about the types point at the interface's source.
     let span = Span::call_site().located_at(procedure.output.span());
     quote_spanned! {span=>
         self.binding #in_order.#how::<#answer>(
             &<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index],
             #encode,
+            #stream
         )
     }
+}
+
+/// Generates what sends the argument that is a stream, if there is one.
+fn sending(procedure: &Procedure, into: &str) -> Option<TokenStream> {
+    let (stream, into) = (&procedure.argument_stream()?.name, format_ident!("{into}"));
+    Some(quote!(#stream.#into()))
 }
 
 /// Generates the call of `in_order`, which makes a call run after the one-way calls before it. Returns `None`
@@ -310,42 +319,5 @@ fn forward_oneway(source: &Source, index: usize) -> TokenStream {
     let span = Span::call_site().located_at(procedure.output.span());
     quote_spanned! {span=>
         self.binding.call_oneway(&<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index], #encode)
-    }
-}
-
-/// Generates the body of a method that starts a call of which an argument is a stream.
-fn forward_sending(source: &Source, index: usize, how: &Ident, stream: &Ident) -> TokenStream {
-    let Source { farcall, name, .. } = source;
-    let procedure = &source.procedures[index];
-    let (answer, encode) = (procedure.answer(source), encode(source, procedure));
-    let span = Span::call_site().located_at(procedure.output.span());
-    quote_spanned! {span=>
-        self.binding.#how::<#answer, _, _>(
-            &<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index],
-            #encode,
-            #stream,
-        )
-    }
-}
-
-/// Generates the body of a method whose result or argument is a stream.
-fn forward_stream(source: &Source, index: usize) -> TokenStream {
-    let Source { farcall, name, .. } = source;
-    let procedure = &source.procedures[index];
-    let encode = encode(source, procedure);
-    let how = match (procedure.result_stream(), procedure.argument_stream()) {
-        (Some(_), None) => format_ident!("call_stream"),
-        (Some(_), Some(_)) => format_ident!("call_both"),
-        (None, _) => format_ident!("call_sending"),
-    };
-    let stream = procedure.argument_stream().map(|argument| &argument.name);
-    let in_order = in_order(source, index);
-    let span = Span::call_site().located_at(procedure.output.span());
-    quote_spanned! {span=>
-        self.binding #in_order.#how(
-            &<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index],
-            #encode,
-            #stream
-        )
     }
 }

@@ -68,7 +68,10 @@ impl Log for LogClient {
         from: u64,
     ) -> farcall::Result<farcall::Stream<Entry, Truncated>, Truncated> {
         self.binding
-            .call_stream(
+            .call::<
+                farcall::Stream<Entry, Truncated>,
+                Truncated,
+            >(
                 &<dyn Log as ::farcall::stub::Interface>::PROCEDURES[0usize],
                 &|__arguments| {
                     ::farcall::stub::argument(
@@ -86,7 +89,10 @@ impl Log for LogClient {
         entries: farcall::Stream<Entry>,
     ) -> farcall::Result<u64> {
         self.binding
-            .call_sending(
+            .call_sending::<
+                u64,
+                ::farcall::Never,
+            >(
                 &<dyn Log as ::farcall::stub::Interface>::PROCEDURES[1usize],
                 &|__arguments| {
                     ::farcall::stub::argument(
@@ -97,7 +103,7 @@ impl Log for LogClient {
                     ::farcall::stub::encode_stream(__arguments)?;
                     ::core::result::Result::Ok(())
                 },
-                entries,
+                entries.into_argument(),
             )
     }
 }
@@ -138,8 +144,6 @@ impl LogStart<'_> {
             .start_sending::<
                 u64,
                 ::farcall::Never,
-                _,
-                _,
             >(
                 &<dyn Log as ::farcall::stub::Interface>::PROCEDURES[1usize],
                 &|__arguments| {
@@ -151,7 +155,7 @@ impl LogStart<'_> {
                     ::farcall::stub::encode_stream(__arguments)?;
                     ::core::result::Result::Ok(())
                 },
-                entries,
+                entries.into_argument(),
             )
     }
 }
@@ -221,7 +225,7 @@ impl LogPrepare {
                 ::farcall::stub::encode_stream(__arguments)?;
                 ::core::result::Result::Ok(())
             },
-            entries,
+            entries.into_argument(),
         )
     }
 }

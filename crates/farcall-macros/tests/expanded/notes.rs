@@ -79,7 +79,10 @@ impl Notes for NotesClient {
     fn all(&self) -> farcall::Result<farcall::Stream<String>> {
         self.binding
             .in_order(&<dyn Notes as ::farcall::stub::Interface>::PROCEDURES[2usize])?
-            .call_stream(
+            .call::<
+                farcall::Stream<String>,
+                ::farcall::Never,
+            >(
                 &<dyn Notes as ::farcall::stub::Interface>::PROCEDURES[2usize],
                 &|_| ::core::result::Result::Ok(()),
             )

@@ -249,6 +249,16 @@ impl Target {
         self.about(why, procedure)
     }
 
+    /// Checks that a call needs nothing that ONC RPC lacks. The macro sees to that for a program, but not for
+    /// an interface that is bound to the numbers of a program at run time.
+    fn carries(&self, call: &Call<'_>) -> Result<(), CallFailed> {
+        if !call.procedure.exchanges && call.carries.is_empty() {
+            return Ok(());
+        }
+        let why = "ONC RPC carries no signals, no streams, and no one-way calls in order";
+        Err(self.about(CallFailed::new(Kind::Local, Ran::No).because(why), call.procedure))
+    }
+
     /// Makes a call, and repeats it where a repetition may help and does no harm.
     fn call(self: &Arc<Self>, call: &Call<'_>, sink: Sink<'_>) -> Result<(), CallFailed> {
         let options = self.options(call);
@@ -474,14 +484,14 @@ fn said(answer: &Answer<'_>) -> (Kind, Ran, Cow<'static, str>) {
 
 impl Channel for Bound {
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
-        if let Err(why) = self.0.call(&call, sink) {
+        if let Err(why) = self.0.carries(&call).and_then(|()| self.0.call(&call, sink)) {
             sink(Reply::Failed(why));
         }
     }
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
         let target = if self.0.is_numbered() { &self.0.numbered() } else { &self.0 };
-        match target.start(&call, target.options(&call), false) {
+        match target.carries(&call).and_then(|()| target.start(&call, target.options(&call), false)) {
             Ok(started) => Box::new(started),
             Err(why) => Box::new(why),
         }

@@ -651,3 +651,35 @@ fn a_client_may_call_from_a_reserved_port() {
         Err(why) => assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No), "{why}"),
     }
 }
+
+/// An interface that is no program, and so may have what ONC RPC lacks.
+#[farcall::interface]
+trait Richer {
+    fn sum(&self, numbers: farcall::Stream<u64>) -> farcall::Result<u64>;
+    fn below(&self, limit: u64) -> farcall::Result<farcall::Stream<u64>>;
+    #[oneway]
+    fn note(&self, number: u64) -> farcall::Result<()>;
+}
+
+#[test]
+fn what_onc_rpc_lacks_is_refused_before_it_is_sent() {
+    // Whatever arrived would get no answer, and the calls would wait.
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = format!("udp://{}", socket.local_addr().unwrap());
+    let client = Client::builder().patience(None).connect(&address).unwrap();
+    let richer = client.bind_as::<dyn Richer>(0x2000_0077, 1);
+    let numbers = || farcall::Stream::of(0..3);
+    let refusals = [
+        failure(richer.sum(numbers())),
+        failure(richer.start().sum(numbers()).wait()),
+        failure(richer.below(3)),
+        failure(richer.start().below(3).wait()),
+        failure(richer.note(7).and_then(|()| richer.binding().flush())),
+    ];
+    for why in refusals {
+        assert_eq!((why.kind(), why.ran()), (Kind::Local, Ran::No), "{why}");
+        assert!(why.detail().contains("ONC RPC carries no"), "{why}");
+    }
+    socket.set_nonblocking(true).unwrap();
+    assert!(socket.recv(&mut [0; 64]).is_err(), "something was sent");
+}

@@ -11,7 +11,6 @@ use farcall_proto::client::Outcome;
 use super::bind::Target;
 use super::import::{describe, give};
 use crate::client::{CallExchanges, CallRequest, Started, Taker};
-use crate::env::Env;
 use crate::exchange::Exchanges;
 use crate::stub::{Dispatched, Ended, Handling, OpenCall, Procedure, Reply, Sink, send_beside};
 use crate::{CallFailed, Ran, lock};
@@ -40,7 +39,7 @@ impl ExchangingCall {
     pub(super) fn start(target: &Target, request: &CallRequest<'_>) -> Result<ExchangingCall, CallFailed> {
         let started = Started::start(&target.endpoint, &target.peer, (target.export, request), None)?;
         let call = ExchangingCall::new(target, started, request);
-        let iterated = lock(&call.handling).take_iterated();
+        let iterated = lock(&call.handling).take_for_thread();
         let Some(sending) = iterated else { return Ok(call) };
         if let Err(why) = send_beside(&**call.exchanges.env(), call.exchanges.clone(), sending) {
             call.started.cancel(&target.endpoint, &target.peer);
@@ -129,19 +128,7 @@ pub(super) struct OpenImported {
     procedure: Procedure,
 }
 
-/// How a call whose result is a stream began.
-pub(super) enum Begun {
-    /// The server has begun to send the stream.
-    Streaming,
-    /// The call failed.
-    Failed(Failure),
-}
-
 impl OpenImported {
-    pub(super) fn new(call: Arc<ExchangingCall>, target: Arc<Target>, procedure: &Procedure) -> OpenImported {
-        OpenImported { call, target, procedure: *procedure }
-    }
-
     /// Gives the sink a call that brings the stream which is its result.
     #[cold]
     pub(super) fn give(
@@ -150,32 +137,8 @@ impl OpenImported {
         procedure: &Procedure,
         sink: Sink<'_>,
     ) {
-        sink(Reply::Stream(Box::new(OpenImported::new(call, target.clone(), procedure))));
-    }
-
-    /// Waits until the server begins to send the stream. Returns `None` if the call ended without it and the
-    /// sink got the reply.
-    ///
-    /// # Errors
-    /// When this thread must not wait.
-    pub(super) fn begin(&self, sink: Sink<'_>) -> Result<Option<Begun>, CallFailed> {
-        let mut failed = None;
-        let taker = &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(&self.target, outcome, sink);
-        if self.call.wait(&self.target, taker)? {
-            return Ok(Some(Begun::Streaming));
-        }
-        Ok(failed.map(Begun::Failed))
-    }
-
-    /// Has a thread send the argument that is a stream, if there is one.
-    pub(super) fn send_beside(&self, env: &dyn Env) -> Result<(), CallFailed> {
-        let Some(sending) = lock(&self.call.handling).take_argument() else { return Ok(()) };
-        let sent = send_beside(env, self.call.exchanges.clone(), sending);
-        sent.map_err(|why| CallFailed::local("starting a thread", why).but_ran(Ran::Maybe))
-    }
-
-    pub(super) fn is_touched(&self) -> bool {
-        self.call.is_touched()
+        let (target, procedure) = (target.clone(), *procedure);
+        sink(Reply::Stream(Box::new(OpenImported { call, target, procedure })));
     }
 
     /// Gives the failure of a call that has ended to the sink, if it failed.

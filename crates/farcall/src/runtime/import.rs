@@ -13,7 +13,7 @@ use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, Spares, Time};
 
 use super::bind::{Candidate, Target, parse};
-use super::exchanging::{Begun, ExchangingCall, OpenImported};
+use super::exchanging::{ExchangingCall, OpenImported};
 use super::question::{Answering, Question};
 use super::restarts::Restarts;
 use super::tasks::Tasks;
@@ -24,8 +24,8 @@ use crate::context;
 use crate::env::Env;
 use crate::retry::{Retry, Step};
 use crate::stub::{
-    Binding, Call, Channel, Interface, NO_HANDLERS, OpenCall, PendingCall, Procedure, Reply, RestartHook,
-    Sink, no_reply,
+    Binding, Call, Channel, Interface, NO_HANDLERS, PendingCall, Procedure, Reply, RestartHook, Sink,
+    no_reply,
 };
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{Decoder, Encoder};
@@ -129,16 +129,6 @@ impl Channel for Shared {
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
         started::start(&self.0, &self.0.request(&call))
-    }
-
-    fn open(&self, call: Call<'_>, sink: Sink<'_>) -> Option<Box<dyn OpenCall>> {
-        match self.0.open(&self.0.request(&call), sink) {
-            Ok(open) => open.map(|open| Box::new(open) as Box<dyn OpenCall>),
-            Err(why) => {
-                sink(Reply::Failed(why));
-                None
-            }
-        }
     }
 
     fn on_restart(&self, hook: RestartHook) -> Result<(), CallFailed> {
@@ -319,42 +309,6 @@ impl Importer {
             }
             failed => Ok(failed),
         }
-    }
-
-    /// Makes a call whose result is a stream, and waits until the server begins to send the stream. If the
-    /// call ends before, gives its reply to the sink. Repeats the call only while nothing was sent or
-    /// answered in it.
-    ///
-    /// # Errors
-    /// When the call failed before the stream began.
-    fn open(&self, request: &CallRequest<'_>, sink: Sink<'_>) -> Result<Option<OpenImported>, CallFailed> {
-        let mut retry = Retry::default();
-        let result = loop {
-            let target = match self.target(retry.avoid(), request.deadline) {
-                Ok(target) => target,
-                Err(why) => break Err(retry.no_server_found(why)),
-            };
-            if !target.has(request.call.procedure.number) {
-                return Err(target.refusal(request.call.procedure));
-            }
-            builtin::may_call(target.export, request.call.procedure.number)?;
-            let started = Started::start_to_wait(&target.endpoint, &target.peer, (target.export, request))?;
-            let call = ExchangingCall::new(&target, started, request);
-            let open = OpenImported::new(Arc::new(call), target.clone(), request.call.procedure);
-            open.send_beside(&*self.inner.env)?;
-            let Some(begun) = open.begin(sink)? else { return Ok(None) };
-            let failure = match begun {
-                Begun::Streaming => return Ok(Some(open)),
-                Begun::Failed(failure) if open.is_touched() => {
-                    return Err(describe(failure, request.call.procedure, target.address));
-                }
-                Begun::Failed(failure) => failure,
-            };
-            if let Err(why) = self.try_again(&mut retry, &target, failure, request.call.procedure) {
-                break Err(why);
-            }
-        };
-        result.map_err(|why| retry.of_all(why))
     }
 
     /// Returns the server to call. Binds if there is no binding.

@@ -93,19 +93,6 @@ impl Channel for Watched {
         }
     }
 
-    fn open(&self, call: Call<'_>, sink: Sink<'_>) -> Option<Box<dyn OpenCall>> {
-        let (watch, procedure) = (&self.watch, call.procedure.name);
-        let since = match watch.begin(procedure) {
-            Ok(since) => since,
-            Err(why) => {
-                sink(Reply::Failed(why));
-                return None;
-            }
-        };
-        let call = watch.tell_end(procedure, since, sink, |sink| self.channel.open(call, sink))?;
-        Some(Box::new(WatchedStream { watch: watch.clone(), procedure, since, call }))
-    }
-
     fn on_restart(&self, hook: RestartHook) -> Result<(), CallFailed> {
         self.channel.on_restart(hook)
     }

@@ -10,7 +10,7 @@ use super::encode;
 use super::unpark::Unpark;
 use crate::guard;
 use crate::stub::batch::{BATCH, execute_each_later};
-use crate::stub::channel::{Call, CarriedBy, Channel, OpenCall, PendingCall, Reply, Sink};
+use crate::stub::channel::{Call, CarriedBy, Channel, PendingCall, Reply, Sink};
 use crate::stub::dispatch::{AsyncDispatched, Dispatched, panicked};
 use crate::stub::ended::Ended;
 use crate::stub::interface::AsyncServer;
@@ -66,15 +66,6 @@ impl<S: AsyncServer> Channel for Local<S> {
             Ok(started) => Box::new(started),
             Err(why) => Box::new(why),
         }
-    }
-
-    fn open(&self, call: Call<'_>, sink: Sink<'_>) -> Option<Box<dyn OpenCall>> {
-        let mut opened = None;
-        self.start(call).wait(&mut |reply| match reply {
-            Reply::Stream(call) => opened = Some(call),
-            ended => sink(ended),
-        });
-        opened
     }
 }
 

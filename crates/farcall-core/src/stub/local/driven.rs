@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use super::send_iterated;
+use super::send_in_thread;
 use super::unpark::Unpark;
 use crate::exchange::{self, Exchanges, LocalExchanges, Tail};
 use crate::stub::channel::{Call, OpenCall, PendingCall, Reply, Sink};
@@ -36,7 +36,7 @@ impl Exchanging {
         let (near, callee) = (Arc::new(near), Arc::new(callee));
         let mut handling = Handling::new(call.handlers, call.sending);
         handling.begin(&*near);
-        send_iterated(&near, &mut handling)?;
+        send_in_thread(&near, &mut handling)?;
         let stage = Mutex::new(Stage::Prepared(future));
         let driven = Arc::new(Driven { near, callee, stage });
         Ok(Exchanging { driven, handling, uncancelled: call.procedure.uncancelled, is_left: false })
