@@ -27,8 +27,8 @@ pub trait Exchanges: Send + Sync {
     /// `tail` counts if it was all.
     fn send(&self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize>;
 
-    /// Sends the last bytes of an exchange, and ends it, as [`Exchanges::send`] does. The call's result follows
-    /// at once, and may share their datagram.
+    /// Sends the last bytes of an exchange, and ends it, as [`Exchanges::send`] does. The call's result
+    /// follows at once, and may share their datagram.
     fn send_before_result(&self, exchange: u32, bytes: &[u8]) -> Option<usize> {
         self.send(exchange, bytes, Tail::End)
     }
@@ -73,8 +73,8 @@ pub trait Exchanges: Send + Sync {
     fn wait(&self, epoch: u64) -> Result<(), CallFailed>;
 
     /// Has the waker woken once [`Exchanges::epoch`] differs from `epoch`: at once if it does already. It
-    /// takes the place of an earlier waker of the same exchange. Each exchange has a waker of its own, because
-    /// parts of one task may wait in different exchanges; number 0 is for the call as a whole.
+    /// takes the place of an earlier waker of the same exchange. Each exchange has a waker of its own,
+    /// because parts of one task may wait in different exchanges; number 0 is for the call as a whole.
     fn watch(&self, exchange: u32, epoch: u64, waker: &Waker);
 
     /// Returns a waker that changes the epoch, so that no thread goes on to wait in [`Exchanges::wait`]. A

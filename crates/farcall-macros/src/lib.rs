@@ -118,8 +118,8 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 ///
 /// **On the trait**, between the parentheses of `#[farcall::interface(…)]`:
 /// - `async` also makes `StoreAsync`, a trait with the same procedures as `async fn`s for a server to
-///   implement, and `StoreAsyncServer`, which exports such a server. Such a procedure awaits the answers to its
-///   signals: `StoreAsyncSignals` raises them.
+///   implement, and `StoreAsyncServer`, which exports such a server. Such a procedure awaits the answers to
+///   its signals: `StoreAsyncSignals` raises them.
 /// - `name = "…"` gives the interface another type name than the trait's.
 /// - `crate = path` is the path of farcall, if it is not `::farcall`.
 /// - `program = n, version = n` are the numbers by which ONC RPC calls the interface

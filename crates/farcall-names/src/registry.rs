@@ -23,8 +23,8 @@ pub trait Registry: Send + Sync {
     /// # Errors
     ///
     /// [`Error::Taken`](crate::Error::Taken) if a live process, this one included, exports that name;
-    /// [`Error::TooLarge`](crate::Error::TooLarge) if the entry exceeds a bound; otherwise an error of the registry's medium.
-    /// An error leaves the registry unchanged.
+    /// [`Error::TooLarge`](crate::Error::TooLarge) if the entry exceeds a bound; otherwise an error of the
+    /// registry's medium. An error leaves the registry unchanged.
     fn publish(&self, entry: &Entry) -> Result<Registration>;
 
     /// Withdraws the entry of this name, if this process or a dead one owns it. Returns whether there was

@@ -166,7 +166,7 @@ mutants! {
     CreditExceeded = "credit-exceeded",
     /// A sender goes no further than the latest limit, though an earlier one was higher.
     CreditTakenBack = "credit-taken-back",
-    /// Who receives STOP goes on sending.
+    /// An end that receives STOP goes on sending.
     StopIgnored = "stop-ignored",
     /// A direction that its receiver has stopped does not count as received, so the result waits for it.
     StopUncounted = "stop-not-counted",
@@ -205,8 +205,8 @@ impl Rule {
         Rule::InFlightKept,
     ];
 
-    /// The rules that matter only when a peer means harm. Both ends of the simulator keep the protocol, so it does
-    /// not notice when one of these is broken; `tests/attacks.rs` does.
+    /// The rules that only a hostile peer tests. Both ends of the simulator keep the protocol, so the
+    /// simulator does not notice when one of these rules is broken. `tests/attacks.rs` notices.
     pub const OF_ATTACKS: &'static [Rule] = &[
         Rule::CreditExceeded,
         Rule::CreditTakenBack,

@@ -305,7 +305,7 @@ impl Incoming {
 /// a stream, to which more can be added.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
-    /// Returns the number of bytes to send, including the end mark of a direction.
+    /// The number of bytes to send, including the end mark of a direction.
     total: u64,
     /// Whether this is a direction of an exchange.
     stream: bool,
@@ -409,7 +409,8 @@ impl Outgoing {
         idle.then_some(IdleOutgoing { total, limit, newest })
     }
 
-    /// Returns the direction of which this was kept. Transmissions are counted anew, because none is under way.
+    /// Restores the direction from its small form. Counts transmissions from 0 again, because none is under
+    /// way.
     pub fn resume(idle: IdleOutgoing) -> Outgoing {
         let IdleOutgoing { total, limit, newest } = idle;
         Outgoing { total, next: total, limit, newest, ..Outgoing::stream() }

@@ -280,7 +280,8 @@ impl Caller {
         self.slot(id.slot).request.detached.store(id.number, Ordering::Release);
     }
 
-    /// Tells the server the same of the next request of a slot. The server knows it when it finds the request.
+    /// Marks the next request of a slot as detached: the request is to go on even if this process ends. The
+    /// server sees the mark when it finds the request.
     pub fn detach_next(&self, slot: usize) {
         let slot = slot % SLOT_COUNT;
         // The request is published with release ordering.

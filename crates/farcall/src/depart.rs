@@ -36,8 +36,8 @@ pub(crate) fn depart(
     mut write: impl FnMut(&mut [u8]) -> Option<Departing>,
     mut failed: impl FnMut(SocketAddr, io::Error),
 ) {
-    // The datagrams from `start` to `end` are written but not sent. Each has `each` bytes; the last one may be
-    // shorter.
+    // The datagrams from `start` to `end` are written but not sent. Each has `each` bytes; the last one may
+    // be shorter.
     let (mut to, mut each, mut start, mut end) = (None, 0, 0, 0);
     let mut send = |to: Option<SocketAddr>, batch: &[u8], each: usize, insert: Option<Insert>| {
         let Some(to) = to else { return };

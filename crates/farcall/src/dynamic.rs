@@ -86,8 +86,8 @@ pub struct Dynamic {
 }
 
 impl Dynamic {
-    /// Asks the exporter of a name for its description, and binds the name with it. If a later call goes to an
-    /// exporter whose procedures have other types, the call fails without running.
+    /// Asks the exporter of a name for its description, and binds the name with it. If a later call goes to
+    /// an exporter whose procedures have other types, the call fails without running.
     ///
     /// # Errors
     /// When no server exports the name, none answers, or the exporter does not describe itself.

@@ -68,8 +68,8 @@ use tasks::Tasks;
 /// The sockets, the registry of names and the settings with which a process calls and is called.
 ///
 /// Most programs need not name a runtime: [`export`] and [`import`] use a default one, which is made at the
-/// first use. Clones are handles of the same runtime. It ends, with its threads, when all its handles, exports
-/// and user-stubs are dropped.
+/// first use. Clones are handles of the same runtime. It ends, with its threads, when all its handles,
+/// exports and user-stubs are dropped.
 ///
 /// ```
 /// use std::time::Duration;
@@ -106,8 +106,8 @@ pub(crate) struct Inner {
 
 #[derive(Default)]
 struct State {
-    /// The client sockets, by the address to which each is bound. Each address family has one for its loopback
-    /// addresses and one for all others.
+    /// The client sockets, by the address to which each is bound. Each address family has one for its
+    /// loopback addresses and one for all others.
     endpoints: Vec<(SocketAddr, Arc<Endpoint>)>,
     server: Option<Arc<Server>>,
     /// Accepts callers through shared memory.
@@ -193,8 +193,8 @@ pub fn import_all<T: ?Sized + stub::Interface>(name: &str) -> crate::Result<Grou
 }
 
 /// Imports these names, as a group of their user-stubs. The members of the group never change. A member that
-/// is down is called like the others, and answers when it is back. So the number of names alone decides what a
-/// [majority](crate::Multi::majority) is.
+/// is down is called like the others, and answers when it is back. So the number of names alone decides what
+/// a [majority](crate::Multi::majority) is.
 ///
 /// ```no_run
 /// # #[farcall::interface]

@@ -374,8 +374,8 @@ impl Server {
         })
     }
 
-    /// Waits by `wait`, at most for `time`, until the calls that have begun have ended. Meanwhile ends the calls
-    /// of an export, or of all, whose results are streams that have no items to send.
+    /// Waits by `wait`, at most for `time`, until the calls that have begun have ended. Meanwhile ends the
+    /// calls of an export, or of all, whose results are streams that have no items to send.
     pub(crate) fn wait_idle(
         &self,
         export: Option<u64>,

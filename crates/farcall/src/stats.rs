@@ -19,8 +19,8 @@ impl Default for Recorder {
     }
 }
 
-/// The number of classes of a histogram. The classes reach up to 2^41 ns, more than half an hour. The last one
-/// also counts all longer durations.
+/// The number of classes of a histogram. The classes reach up to 2^41 ns, more than half an hour. The last
+/// one also counts all longer durations.
 pub(crate) const BUCKETS: usize = 42;
 
 impl Recorder {

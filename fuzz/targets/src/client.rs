@@ -143,7 +143,8 @@ impl World {
         }
     }
 
-    /// Takes nothing of what passes inside calls. A result waits until its user has taken that, or has stopped it.
+    /// Takes nothing of what passes inside calls. A result waits until its user has taken that, or has
+    /// stopped it.
     fn stop(&mut self) {
         const MAX_OPEN: u32 = 256;
         let waiting = &mut self.waiting;

@@ -1,4 +1,5 @@
-//! The wire form of one-way calls, and their execution: a batch of them is the arguments of one ordinary call.
+//! The wire form of one-way calls, and their execution: a batch of them is the arguments of one ordinary
+//! call.
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -161,8 +161,8 @@ impl Behind {
         }
     }
 
-    /// Notes a wish of the caller. Returns what is to be dropped, or done, without the lock: the former waker,
-    /// and the call if it has begun.
+    /// Notes a wish of the caller. Returns what is to be dropped, or done, without the lock: the former
+    /// waker, and the call if it has begun.
     fn wish(&self, wish: Wish) -> (Option<Waker>, Option<Box<dyn PendingCall>>) {
         let mut state = lock(&self.state);
         let (next, waker, begun) = match std::mem::replace(&mut *state, State::Over) {
@@ -300,7 +300,7 @@ impl PendingCall for BehindCall {
 
 impl Drop for BehindCall {
     fn drop(&mut self) {
-        // A detached call has no handle any more that could be dropped, but this is that handle.
+        // `detach` consumes the handle, and so drops it. That must not give the call up.
         let is_detached =
             matches!(&*lock(&self.0.state), State::Detached(_) | State::Starting(_, Wish::Detach));
         if !is_detached {

@@ -84,8 +84,8 @@ impl Binding {
         &self.channel
     }
 
-    /// Calls a procedure, and blocks until the call has ended, or the server begins to send the stream that is
-    /// its result.
+    /// Calls a procedure, and blocks until the call has ended, or the server begins to send the stream that
+    /// is its result.
     // Inlined into the stub's method, where the procedure is a constant.
     #[inline(always)]
     pub fn call<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
@@ -261,8 +261,9 @@ impl Binding {
         })
     }
 
-    /// Starts a call with encoded arguments, and the one that is a stream, for a thread that waits for several
-    /// calls at `wait_point`. Call number `member` of `ready` is marked when the started call may have ended.
+    /// Starts a call with encoded arguments, and the one that is a stream, for a thread that waits for
+    /// several calls at `wait_point`. Call number `member` of `ready` is marked when the started call may
+    /// have ended.
     pub fn gather(
         &self,
         procedure: &Procedure,

@@ -111,8 +111,8 @@ impl<E: 'static> Stream<Bytes, E> {
 
     /// Has `then` run at the server, in the thread that serves the call, when these bytes, the result of the
     /// procedure, have been handed over or have arrived, and before the call ends (RPC2's CHECKSIDEEFFECT).
-    /// `then` gets how many bytes were handed over, and why not all were, or why they did not arrive. An error
-    /// that it returns fails the transfer.
+    /// `then` gets how many bytes were handed over, and why not all were, or why they did not arrive. An
+    /// error that it returns fails the transfer.
     ///
     /// ```
     /// use farcall::{Bulk, Result, Until};

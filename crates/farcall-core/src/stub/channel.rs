@@ -203,7 +203,8 @@ pub trait OpenCall: Send {
     /// Returns the exchange in which the stream arrives.
     fn stream(&self) -> u32;
 
-    /// Whether the receiver of the stream also sends an argument of the call, a stream whose items are polled.
+    /// Whether the receiver of the stream also sends an argument of the call, a stream whose items are
+    /// polled.
     fn sends(&self) -> bool;
 
     /// Answers the signals that have arrived, and sends what there is of an argument whose items are polled.
@@ -213,7 +214,8 @@ pub trait OpenCall: Send {
     /// Blocks until the call has ended.
     fn finish(self: Box<Self>, sink: Sink<'_>);
 
-    /// Passes the reply to the sink if the call has ended. Otherwise the task is woken when it may have ended.
+    /// Passes the reply to the sink if the call has ended. Otherwise the task is woken when it may have
+    /// ended.
     fn poll_finish(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()>;
 }
 

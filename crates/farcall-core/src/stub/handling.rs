@@ -94,7 +94,8 @@ impl Handling {
         self.sends
     }
 
-    /// Takes over the argument that is a stream, if a thread is to send it and not whoever waits for the call.
+    /// Takes over the argument that is a stream, if a thread is to send it and not whoever waits for the
+    /// call.
     pub fn take_for_thread(&mut self) -> Option<Arc<dyn SendStream>> {
         let taken = self.argument.as_ref().filter(|argument| self.sends && argument.needs_thread()).cloned();
         if taken.is_some() {

@@ -51,8 +51,8 @@ impl<T, E> Items<T, E> {
         }
     }
 
-    /// Returns the next item. Blocks if an iterator gives the items; else has the task woken when there may be
-    /// one.
+    /// Returns the next item. Blocks if an iterator gives the items; else has the task woken when there may
+    /// be one.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<T, E>>> {
         match self {
             Items::Iterated(items) | Items::AtHand(items) => Poll::Ready(items.next()),

@@ -10,6 +10,7 @@
 
 mod asynchronous;
 mod driven;
+mod execution;
 mod unpark;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -332,8 +333,8 @@ impl<T: ?Sized + Interface> Started<T> {
         }
     }
 
-    /// Gives the call to the sink if its result is a stream which the server has begun to send. Returns whether
-    /// it did.
+    /// Gives the call to the sink if its result is a stream which the server has begun to send. Returns
+    /// whether it did.
     fn give_stream(&mut self, sink: Sink<'_>) -> bool {
         if self.stream().is_none() {
             return false;

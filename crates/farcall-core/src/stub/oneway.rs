@@ -5,8 +5,8 @@
 //! executes the calls in the order in which they were made, each at most once, and while a batch is under
 //! way further calls collect and share datagrams (RFC 896).
 //!
-//! No thread of the queue's own is needed: whichever thread learns that a batch has ended sends the next. Where
-//! that would run the user's code, which may block, a thread of the queue does it ([`CarriedBy`]).
+//! No thread of the queue's own is needed: whichever thread learns that a batch has ended sends the next.
+//! Where that would run the user's code, which may block, a thread of the queue does it ([`CarriedBy`]).
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -195,7 +195,8 @@ impl Queue {
         lock(&self.state).lost.take()
     }
 
-    /// Has a call begin when every one-way call that was accepted so far has ended. Returns false if all have.
+    /// Has a call begin when every one-way call that was accepted so far has ended. Returns false if all
+    /// have.
     ///
     /// # Errors
     /// When too many calls wait so.
@@ -393,8 +394,8 @@ impl Batch {
         }
     }
 
-    /// Gives `f` the call that executes the batch. It inherits nothing from the call that this thread may serve,
-    /// because the calls of the batch outlive that.
+    /// Gives `f` the call that executes the batch. It inherits nothing from the call that this thread may
+    /// serve, because the calls of the batch outlive that.
     fn with_call<R>(&self, f: impl FnOnce(Call<'_>) -> R) -> R {
         let encode = |e: &mut Encoder<'_>| e.opaque(&self.bytes);
         let _outside = outside();

@@ -161,8 +161,8 @@ pub(super) fn unwind(signal: SignalId, why: &str) -> CallFailed {
     })
 }
 
-/// Records that this thread serves a call with these exchanges, whatever its carrier offers, until the guard is
-/// dropped.
+/// Records that this thread serves a call with these exchanges, whatever its carrier offers, until the guard
+/// is dropped.
 pub(crate) fn enter(exchanges: Option<Arc<dyn Exchanges>>) -> Entered {
     Entered(NEAR.replace(Some(exchanges)))
 }

@@ -54,8 +54,8 @@ pub(super) struct Argument<T, E> {
 }
 
 impl<T, E> Argument<T, E> {
-    /// Prepares to send items as an argument. If an iterator gives them, a started call needs a thread for it,
-    /// because a task must not wait for an iterator.
+    /// Prepares to send items as an argument. If an iterator gives them, a started call needs a thread for
+    /// it, because a task must not wait for an iterator.
     pub fn new(items: Items<T, E>) -> Argument<T, E>
     where
         T: Encode,

@@ -30,9 +30,9 @@ const MAX_ITEMS_IN_A_ROW: usize = 128;
 /// until the next item arrives; the sender makes it of an iterator. The sender waits while the receiver takes
 /// no items.
 ///
-/// A task awaits the next item by [`next_item`](Stream::next_item). With the feature `futures` a stream is also
-/// a `futures_core::Stream`, and is made of one by `from_async`; without it, [`Stream::polled`] makes one that a
-/// task sends.
+/// A task awaits the next item by [`next_item`](Stream::next_item). With the feature `futures` a stream is
+/// also a `futures_core::Stream`, and is made of one by `from_async`; without it, [`Stream::polled`] makes
+/// one that a task sends.
 ///
 /// The stream of a result ends with its call: an item may be followed by the failure of the call, or by the
 /// exception that the procedure declares. Dropping it earlier cancels the call.
@@ -223,7 +223,8 @@ impl<T, E> Stream<T, E> {
         Arc::new(Argument::new(self.into_items()))
     }
 
-    /// Returns what sends the stream as an argument of a call, in a thread of its own. Called by generated code.
+    /// Returns what sends the stream as an argument of a call, in a thread of its own. Called by generated
+    /// code.
     #[doc(hidden)]
     pub fn into_argument_of_thread(self) -> Arc<dyn SendStream>
     where
@@ -235,8 +236,8 @@ impl<T, E> Stream<T, E> {
 }
 
 impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Stream<T, E> {
-    /// Returns the next item to a task, or `None` if there are no more. Dropping the future before it is ready
-    /// loses no item. If the items are of an iterator of this process, its `next` runs in the task.
+    /// Returns the next item to a task, or `None` if there are no more. Dropping the future before it is
+    /// ready loses no item. If the items are of an iterator of this process, its `next` runs in the task.
     pub async fn next_item(&mut self) -> Option<Result<T, E>> {
         poll_fn(|context| self.poll_item(context)).await
     }

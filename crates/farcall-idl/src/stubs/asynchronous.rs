@@ -55,7 +55,8 @@ pub(super) fn generate(source: &Source) -> TokenStream {
     }
 }
 
-/// Generates the body of `dispatch`. Where there are signals or streams, it notes which signals may be raised.
+/// Generates the body of `dispatch`. Where there are signals or streams, it notes which signals may be
+/// raised.
 fn dispatch(source: &Source) -> TokenStream {
     let Source { farcall, name, .. } = source;
     let arms = source.procedures.iter().map(|procedure| arm(source, procedure));

@@ -245,8 +245,8 @@ fn prepare(source: &Source) -> TokenStream {
     }
 }
 
-/// Whether one call of a procedure, encoded once, can be made of several members: each member needs a stream of its
-/// own, and nobody hears of a one-way call.
+/// Whether one call of a procedure, encoded once, can be made of several members: each member needs a stream
+/// of its own, and nobody hears of a one-way call.
 fn is_called_of_all(procedure: &Procedure) -> bool {
     procedure.argument_stream().is_none() && !procedure.oneway
 }

@@ -153,7 +153,8 @@ impl Conversation {
             self.mtu.want(now);
         }
         if writer.room() == preamble && !keep_alive {
-            // All activities that were ready wait for the congestion window, or have nothing to say after all.
+            // All activities that were ready wait for the congestion window, or have nothing to say after
+            // all.
             return self.transmit_mtu_probe(out);
         }
         self.keep_alive.spoke = now;

@@ -386,7 +386,8 @@ impl Slot {
         CallHead { position: Position::of_call(activity, self.sequence), export, procedure, meta }
     }
 
-    /// Returns whether a caller has waited for this long: for the call's end, or for something in its exchanges.
+    /// Returns whether a caller has waited for this long: for the call's end, or for something in its
+    /// exchanges.
     #[inline]
     pub fn is_awaited_since(&self, now: Time, interval: Duration) -> bool {
         let passes = || self.inside.as_ref().is_some_and(|inside| !inside.exchanges.is_empty());
@@ -405,8 +406,8 @@ impl Slot {
         self.timing.due = now.plus(patience);
     }
 
-    /// Has the next probe of a call that is executed leave now, beside something else, if three quarters of the
-    /// time to it have passed.
+    /// Brings the next probe of a call that is executed forward to now, if at most a quarter of the time
+    /// between two probes is left. The probe then shares a datagram that leaves anyway.
     pub fn bring_probe_forward(&mut self, now: Time) {
         let timing = &mut self.timing;
         let runs = self.stage == Stage::Running && self.receiving.is_none() && timing.unanswered == 0;

@@ -52,7 +52,8 @@ impl Conversation {
             self.transfers.completed.push(Default::default());
         }
         let mut next = self.slots.first();
-        // Calls that run long are asked about together, and by the datagram that keeps the conversation alive.
+        // Calls that run long are asked about together, and by the datagram that keeps the conversation
+        // alive.
         let mut asks = self.slots.outstanding > 1 && now.since(self.keep_alive.spoke) >= interval / 2;
         while let Some(activity) = next {
             next = self.slots.after(activity);
@@ -189,9 +190,9 @@ impl Conversation {
         self.timers.check = self.timers.check.min(slot.timing.due);
     }
 
-    /// Begins a call's patience anew, because something of one of its exchanges came. That answers no probe, so
-    /// probes do not become rarer. They are frequent again if a direction `ended`, because the result follows
-    /// and may be lost.
+    /// Begins a call's patience anew, because something of one of its exchanges came. That answers no probe,
+    /// so probes do not become rarer. They are frequent again if a direction `ended`, because the result
+    /// follows and may be lost.
     pub(super) fn heard_inside(&mut self, now: Time, activity: u32, ended: bool) {
         let base = self.patience();
         let timing = &mut self.slots.at_mut(activity).timing;

@@ -1,4 +1,5 @@
-//! What is kept of a call's exchanges while nothing passes in them: a stream may be idle for days.
+//! The small form in which a call's exchanges are kept while nothing passes in them. A stream may be idle for
+//! days, and there may be many.
 
 use super::inflow::{IdleInflow, Inflow};
 use super::outflow::Outflow;
@@ -6,7 +7,8 @@ use super::{Exchange, Exchanges};
 use crate::Mutant;
 use crate::transfer::IdleOutgoing;
 
-/// The one open exchange of a call, in which only one end has sent so far, and of which nothing is under way.
+/// The small form of a call's exchanges. Only a call with one open exchange has it, in which one end alone
+/// has sent so far and nothing is under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle {
     number: u32,
@@ -43,9 +45,8 @@ impl Exchanges {
     /// Returns what to keep, if the call has one exchange, and nothing passes in it.
     pub fn idle(&self) -> Option<Idle> {
         let [exchange] = &self.open[..] else { return None };
-        let awaits = self.awaited > 0 && !self.was_opened(self.awaited);
         let over = self.stuck || self.concluded || self.contradicted;
-        let busy = over || awaits || self.due.is_some() || !self.answers.is_empty();
+        let busy = over || self.awaits_opening() || self.due.is_some() || !self.answers.is_empty();
         if busy || exchange.stop_due.is_some() {
             return None;
         }
@@ -69,7 +70,7 @@ impl Exchanges {
         })
     }
 
-    /// Returns the exchanges of which this was kept.
+    /// Restores the exchanges from their small form.
     pub fn resume(idle: Idle, lowest: u32, mutant: Mutant) -> Exchanges {
         let Idle { number, ours, theirs, directions, received, touched, begun, way } = idle;
         let (inflow, outflow) = match way {

@@ -46,8 +46,8 @@ pub(super) struct Inflow {
     closed: bool,
     /// It was counted among the directions that were received.
     pub counted: bool,
-    /// Something came that cannot be of this direction. Its sender does not remember what it has sent, as after a
-    /// restoration, or does not keep to the protocol.
+    /// Something came that cannot be of this direction. Its sender does not remember what it has sent, as
+    /// after a restoration, or does not keep to the protocol.
     pub contradicted: bool,
     mutant: Mutant,
 }
@@ -101,7 +101,7 @@ impl Inflow {
         (!says && !ends && !holds).then_some(IdleInflow { taken, limit, told, largest })
     }
 
-    /// Returns the direction of which this was kept.
+    /// Restores the direction from its small form.
     pub fn resume(idle: IdleInflow, mutant: Mutant) -> Inflow {
         let IdleInflow { taken, limit, told, largest } = idle;
         Inflow { taken, limit, told, largest, ..Inflow::new(mutant) }

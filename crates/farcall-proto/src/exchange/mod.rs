@@ -83,7 +83,7 @@ pub(crate) struct Exchanges {
     /// How many this end and the other have opened.
     ours: u32,
     theirs: u32,
-    /// The highest number of an exchange of the other end for which the user has waited.
+    /// The highest number of an exchange of the other end for which the user has waited; 0 if there is none.
     awaited: u32,
     /// How many directions this end has begun.
     pub directions: u32,
@@ -189,8 +189,9 @@ impl Exchanges {
         awaits.unwrap_or(false)
     }
 
-    /// Whether nothing of an exchange that the other end opens has arrived yet. The user waits for it.
-    pub fn awaits(&mut self, number: u32) -> bool {
+    /// Notes that the user waits for an exchange of the other end, if nothing of that exchange has arrived
+    /// yet. Returns whether that is so.
+    pub fn note_awaited(&mut self, number: u32) -> bool {
         let unheard = !self.is_ours(number) && !self.was_opened(number);
         if unheard {
             self.awaited = self.awaited.max(number);
@@ -354,8 +355,13 @@ impl Exchanges {
 
     /// Whether anything is still to come from the other end, or to be acknowledged by it.
     pub fn needs_other_end(&self) -> bool {
-        let awaits = self.awaited > 0 && !self.was_opened(self.awaited);
-        awaits || self.open.iter().any(|exchange| !exchange.inflow.has_all() || !exchange.outflow.is_over())
+        self.awaits_opening()
+            || self.open.iter().any(|exchange| !exchange.inflow.has_all() || !exchange.outflow.is_over())
+    }
+
+    /// Whether the user waits for an exchange that the other end has not opened yet.
+    fn awaits_opening(&self) -> bool {
+        !self.was_opened(self.awaited)
     }
 
     /// How many directions of the other end have arrived, whether they were taken or not.
@@ -389,8 +395,8 @@ impl Exchanges {
         self.open.binary_search_by_key(&number, |exchange| exchange.number).is_ok()
     }
 
-    /// Acts on an exchange, if it is open, and forgets it if it is over then. A datagram can have thousands of
-    /// frames, so this looks at the other exchanges only when the one that was due first no longer is.
+    /// Acts on an exchange, if it is open, and forgets it if it is over then. A datagram can have thousands
+    /// of frames, so this looks at the other exchanges only when the one that was due first no longer is.
     fn act<R>(&mut self, number: u32, act: impl FnOnce(&mut Exchange) -> R) -> Option<R> {
         let place = self.open.binary_search_by_key(&number, |exchange| exchange.number).ok()?;
         let exchange = &mut self.open[place];

@@ -88,7 +88,7 @@ impl Outflow {
         if busy || !self.kept.is_empty() { None } else { self.sending.idle() }
     }
 
-    /// Returns the direction of which this was kept.
+    /// Restores the direction from its small form.
     pub fn resume(idle: IdleOutgoing, mutant: Mutant) -> Outflow {
         let sending = Outgoing::resume(idle);
         Outflow { base: sending.added(), sending, ..Outflow::new(mutant) }

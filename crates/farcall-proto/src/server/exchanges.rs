@@ -58,8 +58,8 @@ impl Server {
     /// when the client next says what has arrived.
     pub fn awaits_credit(&mut self, call: CallKey, exchange: u32) -> bool {
         let Some(place) = self.executing(call) else { return false };
-        let act = |exchanges: &mut Exchanges, _: &mut Way<'_>| exchanges.awaits_credit(exchange);
-        self.inside(place, call.activity, false, act).unwrap_or(false)
+        let work = self.existing_work(place, call.activity);
+        work.and_then(|work| work.inside.as_deref_mut()).is_some_and(|inside| inside.awaits_credit(exchange))
     }
 
     /// Moves at most `most` bytes that have come in an exchange to the end of `into`. The client may send
@@ -76,7 +76,7 @@ impl Server {
         let window = self.window(place);
         let ended = self.inside(place, call.activity, true, |exchanges, _| {
             // A user knows the exchanges of a call's arguments before anything arrives in them.
-            if exchanges.awaits(exchange) {
+            if exchanges.note_awaited(exchange) {
                 Some(false)
             } else {
                 exchanges.take(exchange, into, most, window)
@@ -132,8 +132,8 @@ impl Server {
         self.all_inside.news = news;
     }
 
-    /// The place of the conversation of a call that the user has and that is not given up.
-    fn executing(&self, call: CallKey) -> Option<usize> {
+    /// Returns the place of the conversation of a call that the user executes and that was not given up.
+    pub(super) fn executing(&self, call: CallKey) -> Option<usize> {
         let place = self.table.find(call.conversation)?;
         let work = self.table.at(place).work(call.activity)?;
         let executes = work.phase == Phase::Running && work.position.sequence == call.sequence;
@@ -247,8 +247,8 @@ impl Server {
         self.wake_next(place);
     }
 
-    /// Acts on a frame of a call that is over or was given up. A client that still sends in the call is told how
-    /// the call ended, as if it had sent a PROBE.
+    /// Acts on a frame of a call that is over or was given up. A client that still sends in the call is told
+    /// how the call ended, as if it had sent a PROBE.
     fn on_late_data(&mut self, visit: &mut Visit<'_>, place: usize, call: Position, frame: &Frame<'_>) {
         if matches!(frame, Frame::Data(..) | Frame::Stop(..)) {
             self.on_probe(visit, place, call);

@@ -42,8 +42,8 @@ impl Inside {
         }
     }
 
-    /// Keeps little of the exchanges, if nothing passes in them. Returns the bytes of memory that were counted
-    /// for the host, and those that are to be counted now.
+    /// Keeps little of the exchanges, if nothing passes in them. Returns the bytes of memory that were
+    /// counted for the host, and those that are to be counted now.
     pub fn rest(&mut self) -> (usize, usize) {
         let counted = self.counted();
         if let Inside::Active(active) = self {
@@ -97,9 +97,18 @@ impl Inside {
         self.active().is_some_and(|active| active.exchanges.is_empty())
     }
 
-    /// Whether something is expected of the client, or is to be told it.
+    /// Whether bytes that were sent in an exchange have not been acknowledged. If so, the user is told when
+    /// the client next says what has arrived.
+    pub fn awaits_credit(&mut self, number: u32) -> bool {
+        match self {
+            Inside::Active(active) => active.exchanges.awaits_credit(number),
+            Inside::Idle(_) => false,
+        }
+    }
+
+    /// Whether the client must still send something in an exchange, or must be sent something.
     pub fn needs_other_end(&self) -> bool {
-        // A direction of an idle exchange is open.
+        // An exchange that is idle has not ended.
         self.active().is_none_or(|active| active.exchanges.needs_other_end())
     }
 

@@ -182,15 +182,15 @@ impl Server {
             return;
         };
         let Some(work) = more.activities.work_mut(activity) else { return };
-        let accessed = if work.is_accessed() { work.len() + len } else { 0 };
+        let accessed = work.is_accessed();
         let Some(outgoing) = work.outgoing.take() else {
             self.end_assembly(place, activity);
             return;
         };
         let insert = work.insert.take();
-        let inserted = insert.as_ref().map_or(0, |insert| insert.bytes.len());
-        more.recount(&mut self.hosts, Kept::Sending, len + inserted, 0);
-        more.recount(&mut self.hosts, Kept::Accessed, accessed, 0);
+        let held = len + insert.as_ref().map_or(0, |insert| insert.bytes.len());
+        more.recount(&mut self.hosts, Kept::Sending, held, 0);
+        more.recount(&mut self.hosts, Kept::Accessed, if accessed { held } else { 0 }, 0);
         more.path.in_flight -= outgoing.in_flight;
         self.sending.loose.extend(insert.map(|insert| insert.bytes));
         self.note_room(place);

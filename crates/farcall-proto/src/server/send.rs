@@ -77,13 +77,18 @@ impl Server {
         sent
     }
 
-    /// Ends a call that the user still executes, and will [finish](Server::finish) in vain. Its outcome is sent by
-    /// [`Server::transmit`].
+    /// Ends a call that the user still executes. [`Server::transmit`] sends its outcome, and the outcome that
+    /// the user gives to [`Server::finish`] later is discarded. Returns false, and does nothing, if the user
+    /// does not execute the call or the call was given up.
     #[cold]
-    pub fn finish_early(&mut self, now: Time, key: CallKey, finish: Finish) {
-        // It is counted once more when the user finishes it.
+    pub fn finish_early(&mut self, now: Time, key: CallKey, finish: Finish) -> bool {
+        if self.executing(key).is_none() {
+            return false;
+        }
+        // The user's own `finish` will count the call's end once more.
         self.unfinished += 1;
         self.finish(now, key, finish, &mut Vec::new(), &mut []);
+        true
     }
 
     /// Ends a call with an outcome that has `insert` in it and is longer than a datagram.

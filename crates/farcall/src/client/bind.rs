@@ -105,8 +105,8 @@ impl<'a> Asking<'a> {
         Asking { endpoint, peers, asked: None, left: peers.len() }
     }
 
-    /// Returns the next answer and its server's index, or `None` when all servers have answered. Only one task
-    /// may call this.
+    /// Returns the next answer and its server's index, or `None` when all servers have answered. Only one
+    /// task may call this.
     ///
     /// # Errors
     /// When the service thread, which receives the answers, cannot be started.

@@ -157,7 +157,7 @@ struct Nudge {
 impl Wake for Nudge {
     fn wake(self: Arc<Self>) {
         let Some(news) = self.slot.news() else { return };
-        news.end().iter().for_each(|waiter| waiter.wake());
+        news.change().iter().for_each(|waiter| waiter.wake());
         // A thread that leads sleeps in the socket.
         self.endpoint.socket.wake();
     }

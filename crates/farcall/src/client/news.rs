@@ -56,9 +56,9 @@ impl CallNews {
         lock(&self.state).declines
     }
 
-    /// Notes that the call has ended, or that the thread that waits for it has something else to do. Returns
-    /// the threads to wake.
-    pub(super) fn end(&self) -> Vec<Arc<dyn Parker>> {
+    /// Notes a change that concerns no exchange: the call has ended, or the thread that waits for it has
+    /// something else to do. Returns the threads to wake.
+    pub(super) fn change(&self) -> Vec<Arc<dyn Parker>> {
         self.epoch.fetch_add(1, Ordering::Release);
         std::mem::take(&mut lock(&self.state).waiters)
     }

@@ -167,7 +167,7 @@ pub(super) fn deliver(
                 Some(Owner::Started(slot, watcher)) => {
                     slot.end(outcome, arguments, buffer);
                     if let Some(news) = slot.news() {
-                        wakes.parkers.extend(news.end());
+                        wakes.parkers.extend(news.change());
                     }
                     wakes.add(watcher);
                 }

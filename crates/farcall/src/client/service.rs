@@ -36,9 +36,9 @@ pub(super) struct Service {
     /// Whether a task has waited for a call since the service thread last led. Then the service thread leads
     /// without a nap.
     ///
-    /// SeqCst: a task writes this and then reads whether the service thread watches. The service thread writes
-    /// that it no longer watches and then reads this (`must_lead_now`). At least one of them sees what the
-    /// other wrote.
+    /// SeqCst: a task writes this and then reads whether the service thread watches. The service thread
+    /// writes that it no longer watches and then reads this (`must_lead_now`). At least one of them sees what
+    /// the other wrote.
     polled: AtomicBool,
     stopped: AtomicBool,
 }
@@ -122,9 +122,9 @@ impl Service {
         }
     }
 
-    /// Naps and sends queued calls in turn. Returns when no call has been queued for a while, or when calls are
-    /// outstanding and no thread leads. Calls that were queued during the last nap are not sent, because their
-    /// own threads usually send them soon.
+    /// Naps and sends queued calls in turn. Returns when no call has been queued for a while, or when calls
+    /// are outstanding and no thread leads. Calls that were queued during the last nap are not sent, because
+    /// their own threads usually send them soon.
     fn nap(&self, endpoint: &Endpoint, tools: &mut Tools) {
         let (mut nap, mut quiet) = (NAP, 0);
         let mut left = endpoint.left.load(Ordering::Relaxed);

@@ -8,8 +8,8 @@ use crate::lock;
 
 /// The present binding of a name, if there is one.
 ///
-/// Calls read the first [`LOCK_FREE_BINDINGS`] bindings of the name without a lock. These stay in memory until
-/// the importer is dropped. Calls lock the state once the name has been bound more often.
+/// Calls read the first [`LOCK_FREE_BINDINGS`] bindings of the name without a lock. These stay in memory
+/// until the importer is dropped. Calls lock the state once the name has been bound more often.
 #[derive(Default)]
 pub(super) struct Binding {
     places: [OnceLock<Arc<Target>>; LOCK_FREE_BINDINGS],

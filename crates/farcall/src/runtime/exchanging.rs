@@ -31,11 +31,12 @@ impl ExchangingCall {
         ExchangingCall { started, exchanges, handling: Mutex::new(handling) }
     }
 
-    /// Sends a call to a server, for whoever polls it or waits for it. A thread sends its argument that is a
-    /// stream, if an iterator gives the items.
+    /// Sends a call to a server. If an iterator gives the items of an argument that is a stream, starts a
+    /// thread that sends them.
     ///
     /// # Errors
-    /// When the call cannot be sent, or there is no thread.
+    /// When the call cannot be sent, or the thread cannot be started. The failure says whether the call may
+    /// have run.
     pub(super) fn start(target: &Target, request: &CallRequest<'_>) -> Result<ExchangingCall, CallFailed> {
         let started = Started::start(&target.endpoint, &target.peer, (target.export, request), None)?;
         let call = ExchangingCall::new(target, started, request);
@@ -48,7 +49,8 @@ impl ExchangingCall {
         Ok(call)
     }
 
-    /// Whether the call, which has ended, is not to be repeated.
+    /// Returns whether the call, which has ended, must not be repeated, because a handler of its caller has
+    /// run.
     pub(super) fn is_touched(&self) -> bool {
         lock(&self.handling).touched
     }
@@ -59,8 +61,9 @@ impl ExchangingCall {
         lock(&self.handling).attend(&*self.exchanges, &|| self.started.is_over())
     }
 
-    /// Blocks until the call has ended, and answers its signals. Returns whether instead the server has begun to
-    /// send the stream that is the result. Cancels the call if a handler panics or this thread must not wait.
+    /// Blocks until the call has ended, or the server has begun to send the stream that is the result.
+    /// Answers the call's signals meanwhile. Returns true if the server has begun to send that stream, and
+    /// false if the call has ended. Cancels the call if a handler panics or this thread must not wait.
     pub(super) fn wait(&self, target: &Target, taker: Taker<'_>) -> Result<bool, CallFailed> {
         struct CancelOnDrop<'a>(&'a Started, &'a Target);
         impl Drop for CancelOnDrop<'_> {
@@ -79,9 +82,9 @@ impl ExchangingCall {
         Ok(streams)
     }
 
-    /// Answers the signals that have arrived, and sends what there is of an argument that is polled. Gives the
-    /// outcome if the call has ended; else the task is woken when there is more to do. Returns whether instead
-    /// the server has begun to send the stream that is the result.
+    /// Answers the signals that have arrived, and sends the items that a polled argument has. Returns true if
+    /// the server has begun to send the stream that is the result. Returns false if the call has ended, after
+    /// giving the outcome to `taker`. Otherwise the task is woken when there is more to do.
     pub(super) fn poll(&self, target: &Target, context: &mut Context<'_>, taker: Taker<'_>) -> Poll<bool> {
         let epoch = self.exchanges.epoch();
         let over = self.started.is_over();
@@ -99,8 +102,8 @@ impl ExchangingCall {
         Poll::Pending
     }
 
-    /// Lets the call run, and discards its reply. If this task would have to send the rest of an argument, the
-    /// call cannot go on, and is cancelled.
+    /// Lets the call run, and discards its reply. If this task would have to send the rest of an argument,
+    /// the call cannot go on, and is cancelled.
     pub(super) fn detach(&self, target: &Target, later: bool) {
         match lock(&self.handling).sends() {
             true => self.started.cancel(&target.endpoint, &target.peer),

@@ -28,12 +28,27 @@ pub(super) struct EncodedCall {
     /// The encoded arguments.
     pub(super) arguments: Vec<u8>,
     pub(super) deadline: Option<Time>,
-    pub(super) trace: Option<Trace>,
-    pub(super) handlers: Handlers,
+    pub(super) rare: Rare,
+}
+
+/// The parts of a call that only few calls have.
+#[derive(Clone, Default)]
+pub(super) struct Rare {
+    trace: Option<Trace>,
+    /// The handlers, if the call may have exchanges.
+    handlers: Handlers,
     /// Sends the argument that is a stream, if there is one.
-    pub(super) sending: Option<Arc<dyn SendStream>>,
+    sending: Option<Arc<dyn SendStream>>,
     /// The procedures of the one-way calls that are packed into this call's arguments.
-    pub(super) carries: Vec<u32>,
+    carries: Vec<u32>,
+}
+
+impl Rare {
+    #[cold]
+    pub(super) fn new(trace: Option<Trace>, call: &Call<'_>) -> Rare {
+        let (handlers, sending) = (call.handlers.clone(), call.sending.cloned());
+        Rare { trace, handlers, sending, carries: call.carries.to_vec() }
+    }
 }
 
 /// The server that was called and the failure of the call.
@@ -48,19 +63,17 @@ impl EncodedCall {
         (request.call.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
         let CallRequest { call, deadline, trace } = *request;
         let (importer, procedure) = (importer.clone(), *call.procedure);
-        let (handlers, sending, carries) =
-            (call.handlers.clone(), call.sending.cloned(), call.carries.to_vec());
-        Ok(EncodedCall { importer, procedure, arguments, deadline, trace, handlers, sending, carries })
+        Ok(EncodedCall { importer, procedure, arguments, deadline, rare: Rare::new(trace, call) })
     }
 
     /// Calls `f` with the request of this call.
     pub(super) fn with_request<R>(&self, f: impl FnOnce(&CallRequest<'_>) -> R) -> R {
         // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
         let encode = |e: &mut Encoder<'_>| e.opaque(&self.arguments);
-        let (procedure, handlers, sending) = (&self.procedure, &self.handlers, self.sending.as_ref());
-        let carries = &self.carries;
+        let Rare { trace, handlers, sending, carries } = &self.rare;
+        let (procedure, sending) = (&self.procedure, sending.as_ref());
         let call = Call { procedure, within: None, encode: &encode, handlers, sending, carries };
-        f(&CallRequest { call: &call, deadline: self.deadline, trace: self.trace })
+        f(&CallRequest { call: &call, deadline: self.deadline, trace: *trace })
     }
 }
 

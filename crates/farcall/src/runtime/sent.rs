@@ -30,7 +30,8 @@ impl SentCall {
     /// Sends a call to a server.
     ///
     /// # Errors
-    /// When the call cannot be sent. Then nothing was sent.
+    /// When the call cannot be sent, or the thread that is to send its stream cannot be started. The failure
+    /// says whether the call may have run.
     pub(super) fn start(target: &Target, request: &CallRequest<'_>) -> Result<SentCall, CallFailed> {
         if !target.has(request.call.procedure.number) {
             return Err(target.refusal(request.call.procedure));

@@ -10,14 +10,13 @@ use farcall_proto::client::Outcome;
 use super::bind::Target;
 use super::exchanging::OpenImported;
 use super::import::{Importer, describe, give};
-use super::retry_task::{EncodedCall, RetryTask};
+use super::retry_task::{EncodedCall, Rare, RetryTask};
 use super::sent::{Reached, SentCall};
-use crate::Trace;
 use crate::client::{self, CallRequest};
 use crate::context::Set;
 use crate::env::Time;
 use crate::retry::Retry;
-use crate::stub::{Call, Handlers, NO_HANDLERS, PendingCall, Procedure, Reply, SendStream, Sink};
+use crate::stub::{PendingCall, Procedure, Reply, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::{Kind, Ran, builtin, self_wait};
 
@@ -28,25 +27,6 @@ struct ImportedCall {
     deadline: Option<Time>,
     rare: Option<Box<Rare>>,
     stage: Stage,
-}
-
-/// The parts that only few calls have.
-struct Rare {
-    trace: Option<Trace>,
-    /// The handlers, if the call may have exchanges.
-    handlers: Handlers,
-    /// Sends the argument that is a stream, if there is one.
-    sending: Option<Arc<dyn SendStream>>,
-    /// The procedures of the one-way calls that are packed into this call's arguments.
-    carries: Vec<u32>,
-}
-
-impl Rare {
-    #[cold]
-    fn new(trace: Option<Trace>, call: &Call<'_>) -> Box<Rare> {
-        let (handlers, sending) = (call.handlers.clone(), call.sending.cloned());
-        Box::new(Rare { trace, handlers, sending, carries: call.carries.to_vec() })
-    }
 }
 
 /// The facts about a procedure that are needed after its call has been sent.
@@ -153,7 +133,7 @@ impl ImportedCall {
     fn new(importer: &Arc<Importer>, request: &CallRequest<'_>, stage: Stage) -> ImportedCall {
         let CallRequest { call, deadline, trace } = *request;
         let is_rare = trace.is_some() || call.procedure.exchanges || !call.carries.is_empty();
-        let rare = if is_rare { Some(Rare::new(trace, call)) } else { None };
+        let rare = if is_rare { Some(Box::new(Rare::new(trace, call))) } else { None };
         let procedure = Called::new(call.procedure);
         ImportedCall { importer: importer.clone(), procedure, deadline, rare, stage }
     }
@@ -161,12 +141,8 @@ impl ImportedCall {
     /// Returns the call for another attempt, with the arguments that its first attempt gave back.
     fn encoded(&self, arguments: Vec<u8>) -> EncodedCall {
         let (importer, procedure) = (self.importer.clone(), self.procedure.procedure());
-        let (trace, handlers, sending, carries) = match &self.rare {
-            Some(rare) => (rare.trace, rare.handlers.clone(), rare.sending.clone(), rare.carries.clone()),
-            None => (None, NO_HANDLERS.clone(), None, Vec::new()),
-        };
-        let deadline = self.deadline;
-        EncodedCall { importer, procedure, arguments, deadline, trace, handlers, sending, carries }
+        let rare = self.rare.as_deref().cloned().unwrap_or_default();
+        EncodedCall { importer, procedure, arguments, deadline: self.deadline, rare }
     }
 }
 

@@ -124,6 +124,12 @@ impl Work {
         self.which.map_or(0, |which| self.exported.known(which).usual_result())
     }
 
+    /// Returns whether signals or streams may pass inside the call.
+    #[inline]
+    pub(super) fn has_exchanges(&self) -> bool {
+        self.which.is_some_and(|which| self.exported.known(which).facts.exchanges)
+    }
+
     /// Gives the buffer of an executed call's arguments back to the protocol.
     #[inline]
     pub(super) fn give_room_back(&mut self, protocol: &mut proto::Server) {

@@ -64,8 +64,8 @@ impl ServedExchanges {
         (self.deadline != NEVER).then_some(self.deadline)
     }
 
-    /// Has the task that executes the call woken by the next change, and returns whether the call was given up
-    /// already.
+    /// Has the task that executes the call woken by the next change, and returns whether the call was given
+    /// up already.
     pub(super) fn watch_call(&self, waker: &Waker) -> bool {
         self.watch_in(0, waker);
         self.is_given_up()
@@ -126,16 +126,23 @@ impl Waiting {
         }
     }
 
+    /// Wakes the threads.
+    fn wake_threads(&mut self) {
+        if let Some(more) = &mut self.more {
+            std::mem::take(&mut more.threads).iter().for_each(|event| event.set());
+        }
+    }
+
     /// Wakes the threads, and takes the tasks.
     fn tell(&mut self) -> impl Iterator<Item = Waker> + use<> {
-        let (mut threads, mut tasks) = (Vec::new(), Watchers::default());
+        self.wake_threads();
+        let mut tasks = Watchers::default();
         if let Some(more) = &mut self.more {
-            (threads, tasks) = (std::mem::take(&mut more.threads), more.tasks.take());
+            tasks = more.tasks.take();
             if more.late.is_none() && more.outbox.exchange == 0 {
                 self.more = None;
             }
         }
-        threads.iter().for_each(|event| event.set());
         self.task.take().into_iter().map(|(_, waker)| waker).chain(tasks.into_wakers())
     }
 }
@@ -164,10 +171,7 @@ impl Eq for ByKey {}
 impl Wake for ServedExchanges {
     fn wake(self: Arc<Self>) {
         self.epoch.fetch_add(1, Ordering::Release);
-        let mut waiting = lock(&self.waiting);
-        if let Some(more) = &mut waiting.more {
-            std::mem::take(&mut more.threads).iter().for_each(|event| event.set());
-        }
+        lock(&self.waiting).wake_threads();
     }
 }
 
@@ -199,20 +203,27 @@ impl Core {
     }
 
     /// Sends what waits in the outbox of an exchange, and then `bytes`. Returns how many of `bytes` were
-    /// sent: none while anything waits.
+    /// sent: none while anything waits. `None` if the receiver takes no more; nothing waits then.
     fn send_in(&mut self, key: CallKey, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
         let ByKey(news) = self.exchanging.get(&key)?;
         let mut waiting = lock(&news.waiting);
         let outbox = &mut waiting.more().outbox;
         let is_its = outbox.exchange == exchange;
         if is_its && !outbox.bytes.is_empty() {
-            let sent = self.protocol.send_in(key, exchange, &outbox.bytes, Tail::More);
-            // Where the receiver takes no more, nothing waits.
-            outbox.bytes.drain(..sent.unwrap_or(outbox.bytes.len()));
-            sent?;
+            let Some(sent) = self.protocol.send_in(key, exchange, &outbox.bytes, Tail::More) else {
+                *outbox = Outbox::default();
+                return None;
+            };
+            outbox.bytes.drain(..sent);
         }
         let waits = is_its && !outbox.bytes.is_empty();
-        let sent = if waits { 0 } else { self.protocol.send_in(key, exchange, bytes, tail)? };
+        let sent = if waits { Some(0) } else { self.protocol.send_in(key, exchange, bytes, tail) };
+        let Some(sent) = sent else {
+            if is_its {
+                *outbox = Outbox::default();
+            }
+            return None;
+        };
         if is_its || outbox.exchange == 0 {
             let busy = tail == Tail::More && self.protocol.awaits_credit(key, exchange) || waits;
             outbox.exchange = if busy { exchange } else { 0 };
@@ -230,8 +241,8 @@ impl Core {
         self.tell(key);
     }
 
-    /// Wakes the threads that wait in exchanges of a call, because something has changed. Leaves the tasks to a
-    /// worker, because wakers are the user's code.
+    /// Wakes the threads that wait in exchanges of a call, because something has changed. Leaves the tasks to
+    /// a worker, because wakers are the user's code.
     pub(super) fn tell(&mut self, key: CallKey) {
         let Some(ByKey(news)) = self.exchanging.get(&key) else { return };
         news.epoch.fetch_add(1, Ordering::Release);
@@ -274,37 +285,41 @@ impl Server {
     pub(super) fn end_quiet_streams(&self, export: Option<u64>, seen: &mut HashMap<CallKey, u64>) {
         let now = self.now();
         let mut core = self.lock();
+        let Core { exchanging, protocol, .. } = &mut *core;
         let is_meant = |news: &ServedExchanges| export.is_none_or(|export| export == news.export);
-        let streams: Vec<Arc<ServedExchanges>> =
-            core.exchanging.iter().map(|ByKey(news)| news).filter(|news| is_meant(news)).cloned().collect();
-        for news in streams {
-            let (key, epoch) = (news.key, news.epoch());
-            let exchange = news.result.load(Ordering::Relaxed);
-            let busy =
-                exchange == 0 || core.protocol.awaits_credit(key, exchange) || news.has_outbox(exchange);
-            if busy || seen.insert(key, epoch) != Some(epoch) || news.is_given_up() {
-                continue;
-            }
+        let mut is_quiet = |news: &ServedExchanges| {
+            let (key, epoch, exchange) = (news.key, news.epoch(), news.result.load(Ordering::Relaxed));
+            let busy = exchange == 0 || protocol.awaits_credit(key, exchange) || news.has_outbox(exchange);
+            !busy && seen.insert(key, epoch) == Some(epoch) && !news.is_given_up()
+        };
+        let streams = exchanging.iter().map(|ByKey(news)| &**news);
+        let quiet = streams.filter(|news| is_meant(news) && is_quiet(news)).map(|news| news.key);
+        let quiet: Vec<CallKey> = quiet.collect();
+        let any = !quiet.is_empty();
+        for key in quiet {
             let why = "the server drains, and the stream had no items to send";
             let failure = Failure::new(Kind::Draining, Ran::Yes).with_detail(why.to_owned());
-            core.protocol.finish_early(now, key, failure.into());
-            self.note_cancelled(&mut core, key);
+            if core.protocol.finish_early(now, key, failure.into()) {
+                self.note_cancelled(&mut core, key);
+            }
         }
         drop(core);
-        // The receiving worker sends the failures and wakes the tasks.
-        self.socket.wake();
+        if any {
+            // The receiving worker sends the failures and wakes the tasks.
+            self.socket.wake();
+        }
     }
 
     /// Forgets the exchanges of a call that has ended, if its procedure has asked for them.
     #[cold]
     pub(super) fn end_exchanges(&self, key: CallKey) {
-        let (late, woken) = {
+        let (ended, woken) = {
             let mut core = self.lock();
+            let before = core.accessor.woken.len();
             core.tell(key);
-            let ended = core.exchanging.take(&key);
-            let late = ended.and_then(|ByKey(ended)| lock(&ended.waiting).more.as_mut()?.late.take());
-            (late, !core.accessor.woken.is_empty())
+            (core.exchanging.take(&key), core.accessor.woken.len() > before)
         };
+        let late = ended.and_then(|ByKey(ended)| lock(&ended.waiting).more.as_mut()?.late.take());
         if let Some(late) = late {
             CallServer::forget(self, key, &late);
         }
@@ -479,7 +494,7 @@ impl Exchanges for ServedExchanges {
     }
 
     fn nudge(&self) -> Waker {
-        // Nothing changes any more once the call has ended.
+        // After the call has ended no thread waits in it, so the waker does nothing.
         self.server.news_of(self.key).map_or_else(|| Waker::noop().clone(), Waker::from)
     }
 }

@@ -245,6 +245,7 @@ impl Exported {
         let (executing, counting) = (self.clone(), self.clone());
         let begin = move |number, arguments| match executing.elsewhere() {
             Some(spawn) => spawn.begin(number, arguments),
+            // Only an export that has an executor executes batches as futures.
             None => Box::pin(ready((Dispatched::NoSuchProcedure, Vec::new()))),
         };
         execute_each_later(batch, begin, move |number, dispatched| {

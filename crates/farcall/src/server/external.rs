@@ -34,8 +34,8 @@ impl Server {
         incoming: Incoming<'_>,
         buffer: &[u8],
     ) -> Result<Work, Failure> {
-        // The lock is held until the call counts as begun, because `withdraw` must wait for every call that has
-        // begun.
+        // The lock is held until the call counts as begun, because `withdraw` must wait for every call that
+        // has begun.
         let offers = self.read_offers();
         if offers.draining {
             return Err(Failure::new(Kind::Draining, Ran::No));

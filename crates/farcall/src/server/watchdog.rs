@@ -24,7 +24,6 @@ use farcall_proto::{Failure, Kind, Ran};
 use crate::workers::{Carrier, Habit, Watch};
 
 use super::{Assignee, Caller, Core, QUEUE_LOOK_EVERY, Server, queue};
-use crate::depart;
 use crate::env::Time;
 
 /// The watchdog stops watching when fewer than 8 calls come between two looks, 8 times in a row. It looks for
@@ -42,17 +41,11 @@ impl Server {
     /// Runs the watchdog's thread, which sleeps while it is not needed.
     fn run_watchdog(self: Arc<Self>) {
         let mut watch = Watch::new(HABIT);
-        let mut out = Vec::new();
         while !self.is_stopped() {
             let now = self.now();
             self.look_at_queue(now);
             self.look(&mut watch);
-            let (timer, guarded, quiet) = self.act_on_timers(now);
-            if !quiet {
-                // This sends signals and items of streams again in time, even if no datagram comes.
-                out.resize(depart::ROOM, 0);
-                self.flush(&mut out);
-            }
+            let (timer, guarded) = self.act_on_timers(now);
             let next = [timer, self.notices.next()].into_iter().flatten().min();
             self.watchdog.wait(match guarded {
                 // If the pool has become guarded since the last look, there is no nap yet: the watchdog looks
@@ -64,9 +57,8 @@ impl Server {
     }
 
     /// Acts on the timers that are due. Returns the next one, and whether the pool is guarded. If it is, the
-    /// watchdog looks often enough, and no thread needs to wake it for a timer. Also returns whether nothing
-    /// is to be sent.
-    fn act_on_timers(&self, now: Time) -> (Option<Time>, bool, bool) {
+    /// watchdog looks often enough, and no thread needs to wake it for a timer.
+    fn act_on_timers(&self, now: Time) -> (Option<Time>, bool) {
         let core = &mut *self.lock();
         self.act_on_timer(core, now);
         let timer = [core.protocol.timeout(), core.queue_look].into_iter().flatten().min();
@@ -80,7 +72,7 @@ impl Server {
             // code, which may take long.
             self.socket.wake();
         }
-        (timer, guarded, core.protocol.is_quiet())
+        (timer, guarded)
     }
 
     /// Acts on the late notices and the protocol's timer, if they are due. If that gave room to a waiting
@@ -99,7 +91,8 @@ impl Server {
         while let Some(key) = core.protocol.next_forsaken() {
             self.give_up_silent(core, now, key);
         }
-        // The receiving worker also sends again what was found lost.
+        // The receiving worker also sends again what was found lost. The watchdog does not, because sending
+        // may run the user's `Drop` code, which may take long.
         if core.has_room_again(now) | core.admit() | !core.protocol.is_quiet() {
             self.socket.wake();
         }

@@ -569,7 +569,7 @@ impl<'s> Receiver<'s> {
         let (planned, alone, sent, rest, exchanging) = {
             let mut core = server.lock();
             let core = &mut *core;
-            let exchanging = !elsewhere && !core.exchanging.is_empty();
+            let exchanging = !elsewhere && !core.exchanging.is_empty() && work.has_exchanges();
             let alone = self.outgoing.unsent == 0 && core.batch.is_empty();
             let sent = match self.outgoing.long {
                 false => self.finish(core, key, finish),

@@ -3,15 +3,14 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::thread;
 
 use super::driven::Exchanging;
 use super::encode;
+use super::execution::Execution;
 use super::unpark::Unpark;
 use crate::guard;
 use crate::stub::batch::{BATCH, execute_each_later};
 use crate::stub::channel::{Call, CarriedBy, Channel, PendingCall, Reply, Sink};
-use crate::stub::dispatch::{AsyncDispatched, Dispatched, panicked};
 use crate::stub::ended::Ended;
 use crate::stub::interface::AsyncServer;
 use crate::{CallFailed, Kind, Ran};
@@ -31,7 +30,7 @@ impl<S: AsyncServer> Local<S> {
             false => server.dispatch(call.procedure.number, arguments),
         };
         Ok(Started {
-            future: Some(future),
+            execution: Some(Execution::new(future, None)),
             polled: false,
             waker: None,
             uncancelled: call.procedure.uncancelled,
@@ -71,7 +70,7 @@ impl<S: AsyncServer> Channel for Local<S> {
 
 struct Started {
     /// `None` once the call was cancelled or has ended.
-    future: Option<AsyncDispatched>,
+    execution: Option<Execution>,
     polled: bool,
     waker: Option<Waker>,
     /// Whether the future is driven to its end even if the call is given up.
@@ -81,27 +80,16 @@ struct Started {
 impl Started {
     fn step(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
         let ran = if self.polled { Ran::Maybe } else { Ran::No };
-        let Some(future) = &mut self.future else {
+        let Some(execution) = &mut self.execution else {
             return Poll::Ready(Ended::failed(CallFailed::new(Kind::Cancelled, ran)));
         };
         self.polled = true;
-        match guard::run(|| future.as_mut().poll(context)) {
-            Ok(Poll::Pending) => {
-                self.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-            Ok(Poll::Ready((dispatched, reply))) => {
-                self.future = None;
-                Poll::Ready(Ended { dispatched, reply: reply.into() })
-            }
-            Err(panic) => {
-                self.future = None;
-                Poll::Ready(Ended {
-                    dispatched: Dispatched::Failed(panicked(panic)),
-                    reply: Vec::new().into(),
-                })
-            }
+        let polled = execution.poll(context);
+        match polled.is_pending() {
+            true => self.waker = Some(context.waker().clone()),
+            false => self.execution = None,
         }
+        polled
     }
 
     /// Drives the future on this thread.
@@ -116,6 +104,16 @@ impl Started {
             if let Err(why) = unpark.wait() {
                 return Ended::failed(why);
             }
+        }
+    }
+
+    /// Gives the call up: drops the future, unless it has begun and is `uncancelled`.
+    fn give_up(&mut self) {
+        if let Some(execution) = self.execution.take()
+            && self.uncancelled
+            && self.polled
+        {
+            execution.go_on();
         }
     }
 }
@@ -137,20 +135,9 @@ impl PendingCall for Started {
     }
 
     fn detach(mut self: Box<Self>) {
-        if let Some(future) = self.future.take() {
-            go_on(future);
+        if let Some(execution) = self.execution.take() {
+            execution.go_on();
         }
-    }
-}
-
-impl Started {
-    /// Gives the call up: drops the future, unless it has begun and is `uncancelled`.
-    fn give_up(&mut self) {
-        let Some(future) = self.future.take() else { return };
-        if self.uncancelled && self.polled {
-            return go_on(future);
-        }
-        guard::run_alone("the drop of an async procedure", || drop(future));
     }
 }
 
@@ -158,11 +145,4 @@ impl Drop for Started {
     fn drop(&mut self) {
         self.give_up();
     }
-}
-
-/// Drives a future to its end in a thread of its own, because no caller waits for it any more.
-fn go_on(future: AsyncDispatched) {
-    let started = Started { future: Some(future), polled: true, waker: None, uncancelled: false };
-    // If no thread can be started, the future is dropped. No caller waits that could be told.
-    let _ = thread::Builder::new().name("farcall-local".into()).spawn(move || started.block());
 }

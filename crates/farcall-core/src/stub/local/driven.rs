@@ -3,17 +3,16 @@
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
-use std::thread;
 
+use super::execution::Execution;
 use super::send_in_thread;
 use super::unpark::Unpark;
 use crate::exchange::{self, Exchanges, LocalExchanges, Tail};
 use crate::stub::channel::{Call, OpenCall, PendingCall, Reply, Sink};
-use crate::stub::dispatch::{AsyncDispatched, Dispatched, panicked};
+use crate::stub::dispatch::AsyncDispatched;
 use crate::stub::ended::Ended;
 use crate::stub::handling::Handling;
-use crate::stub::scope;
-use crate::{CallFailed, Kind, Ran, guard, lock};
+use crate::{CallFailed, Kind, Ran, lock};
 
 /// A started call.
 pub(super) struct Exchanging {
@@ -37,13 +36,13 @@ impl Exchanging {
         let mut handling = Handling::new(call.handlers, call.sending);
         handling.begin(&*near);
         send_in_thread(&near, &mut handling)?;
-        let stage = Mutex::new(Stage::Prepared(future));
-        let driven = Arc::new(Driven { near, callee, stage });
+        let execution = Execution::new(future, Some(callee.clone()));
+        let driven = Arc::new(Driven { near, callee, stage: Mutex::new(Stage::Prepared(execution)) });
         Ok(Exchanging { driven, handling, uncancelled: call.procedure.uncancelled, is_left: false })
     }
 
-    /// Gives the call to the sink if its result is a stream which the server has begun to send. Returns whether
-    /// it did.
+    /// Gives the call to the sink if its result is a stream which the server has begun to send. Returns
+    /// whether it did.
     fn give_stream(&mut self, sink: Sink<'_>) -> bool {
         if self.handling.stream.is_none() {
             return false;
@@ -68,8 +67,8 @@ impl Exchanging {
     }
 
     fn give_up(&mut self) {
-        if let Some(future) = self.driven.give_up(self.uncancelled) {
-            go_on(future, self.driven.callee.clone());
+        if let Some(execution) = self.driven.give_up(self.uncancelled) {
+            execution.go_on();
         }
     }
 }
@@ -110,8 +109,8 @@ impl PendingCall for Exchanging {
             return;
         }
         self.is_left = true;
-        if let Some(future) = self.driven.leave() {
-            go_on(future, self.driven.callee.clone());
+        if let Some(execution) = self.driven.leave() {
+            execution.go_on();
         }
     }
 }
@@ -160,8 +159,8 @@ struct Driven {
 }
 
 enum Stage {
-    Prepared(AsyncDispatched),
-    Running(AsyncDispatched),
+    Prepared(Execution),
+    Running(Execution),
     Ended(Ended),
     /// The caller has the outcome, or the call was detached.
     Left,
@@ -186,38 +185,38 @@ impl Driven {
     /// Polls the future once, unless the call has ended.
     fn step(&self, context: &mut Context<'_>) {
         // The future is out of the lock while the user's code runs.
-        let mut future = {
+        let mut execution = {
             let mut stage = lock(&self.stage);
             match std::mem::replace(&mut *stage, Stage::Left) {
-                Stage::Prepared(future) | Stage::Running(future) => future,
+                Stage::Prepared(execution) | Stage::Running(execution) => execution,
                 other => {
                     *stage = other;
                     return;
                 }
             }
         };
-        let ended = match poll(&mut future, &self.callee, context) {
+        let ended = match execution.poll(context) {
             Poll::Ready(ended) => ended,
-            Poll::Pending => return *lock(&self.stage) = Stage::Running(future),
+            Poll::Pending => return *lock(&self.stage) = Stage::Running(execution),
         };
         *lock(&self.stage) = Stage::Ended(ended);
-        drop_future(future);
+        drop(execution);
         self.callee.end_all();
     }
 
-    /// Ends the call as cancelled. Returns the future if it is to go on.
-    fn give_up(&self, uncancelled: bool) -> Option<AsyncDispatched> {
+    /// Ends the call as cancelled. Returns its execution if that is to go on.
+    fn give_up(&self, uncancelled: bool) -> Option<Execution> {
         let cancelled = |ran| Stage::Ended(Ended::failed(CallFailed::new(Kind::Cancelled, ran)));
-        let (future, goes_on) = {
+        let (execution, goes_on) = {
             let mut stage = lock(&self.stage);
             match std::mem::replace(&mut *stage, Stage::Left) {
-                Stage::Prepared(future) => {
+                Stage::Prepared(execution) => {
                     *stage = cancelled(Ran::No);
-                    (future, false)
+                    (execution, false)
                 }
-                Stage::Running(future) => {
+                Stage::Running(execution) => {
                     *stage = cancelled(Ran::Maybe);
-                    (future, uncancelled)
+                    (execution, uncancelled)
                 }
                 other => {
                     *stage = other;
@@ -226,18 +225,14 @@ impl Driven {
             }
         };
         self.near.end_all();
-        if goes_on {
-            return Some(future);
-        }
-        drop_future(future);
-        None
+        goes_on.then_some(execution)
     }
 
-    /// Returns the future of a call that nobody waits for any more.
-    fn leave(&self) -> Option<AsyncDispatched> {
+    /// Returns the execution of a call that no caller waits for any more, if it has not ended.
+    fn leave(&self) -> Option<Execution> {
         self.near.end_all();
         match std::mem::replace(&mut *lock(&self.stage), Stage::Left) {
-            Stage::Prepared(future) | Stage::Running(future) => Some(future),
+            Stage::Prepared(execution) | Stage::Running(execution) => Some(execution),
             Stage::Ended(_) | Stage::Left => None,
         }
     }
@@ -293,39 +288,4 @@ impl Exchanges for Driven {
     fn nudge(&self) -> Waker {
         self.near.nudge()
     }
-}
-
-/// Polls a future that executes a call with this end of its exchanges.
-fn poll(
-    future: &mut AsyncDispatched,
-    callee: &Arc<LocalExchanges>,
-    context: &mut Context<'_>,
-) -> Poll<Ended> {
-    let _exchanging = scope::enter(Some(callee.clone()));
-    match guard::run(|| future.as_mut().poll(context)) {
-        Ok(polled) => polled.map(|(dispatched, reply)| Ended { dispatched, reply: reply.into() }),
-        Err(panic) => {
-            Poll::Ready(Ended { dispatched: Dispatched::Failed(panicked(panic)), reply: Vec::new().into() })
-        }
-    }
-}
-
-fn drop_future(future: AsyncDispatched) {
-    guard::run_alone("the drop of an async procedure", || drop(future));
-}
-
-/// Drives a future to its end in a thread of its own, because no caller waits for it any more. If no thread
-/// can be started, the future is dropped: no caller waits that could be told.
-fn go_on(mut future: AsyncDispatched, callee: Arc<LocalExchanges>) {
-    let run = move || {
-        let unpark = Unpark::new();
-        let waker = Waker::from(unpark.clone());
-        while poll(&mut future, &callee, &mut Context::from_waker(&waker)).is_pending() {
-            if unpark.wait().is_err() {
-                return;
-            }
-        }
-        drop_future(future);
-    };
-    let _ = thread::Builder::new().name("farcall-local".into()).spawn(run);
 }
