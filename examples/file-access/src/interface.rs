@@ -65,8 +65,8 @@ pub trait FileAccess {
 
     /// Writes bytes of a file that is not finished, from byte `offset` on, which must not be beyond what is
     /// there. Discards what was behind `offset`. Returns how many bytes of the file are there now. If the
-    /// transfer breaks, those that have arrived stay. Only the latest transfer to a file may write: an earlier
-    /// one that is still under way fails with [`FileError::Refused`], because its client may be gone.
+    /// transfer breaks, those that have arrived stay. Only the latest transfer to a file may write. An
+    /// earlier one that is still under way fails with [`FileError::Refused`], because its client may be gone.
     #[blocking]
     fn store(&self, path: &str, offset: u64, content: Bulk) -> farcall::Result<u64, FileError>;
 

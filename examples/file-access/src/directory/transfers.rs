@@ -153,8 +153,8 @@ impl Unfinished {
     }
 
     /// Fails unless the unfinished name leads to this file, and no other name does. To be called while the
-    /// transfers are locked. Before that, another transfer may have completed the file, and a write would change
-    /// the complete file.
+    /// transfers are locked. Before that, another transfer may have completed the file, and a write would
+    /// change the complete file.
     fn check_name(&self) -> Result<(), FileError> {
         let refused = |why: String| Err(FileError::Refused(why));
         match rustix::fs::statat(&self.parent, self.part.as_str(), AtFlags::SYMLINK_NOFOLLOW) {

@@ -59,8 +59,7 @@ impl Scratch {
 /// A thread that stores a file.
 type Storer = std::thread::JoinHandle<farcall::Result<u64, FileError>>;
 
-/// Waits until so many threads beside this one have the transfers. While this one holds their lock, the others
-/// wait for it.
+/// Waits until so many others have the transfers. While this thread holds their lock, the others wait for it.
 fn wait_for_users(transfers: &Arc<Mutex<Transfers>>, count: usize) {
     while Arc::strong_count(transfers) < 1 + count {
         std::thread::yield_now();
