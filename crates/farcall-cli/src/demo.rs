@@ -1,9 +1,10 @@
 //! `farcall demo`: shows farcall at work, between real processes, on the user's own files.
 //!
 //! ```text
-//! farcall demo ── supervises ── farcall __demo client ── calls ──▶ __demo server   (files, counting, slow calls, …)
-//!   makes and removes the         the demonstration        │         also by threads that lose and repeat packets
-//!   registry's directory                                   └──────▶ __demo server ×2 (one is killed)
+//! farcall demo ── supervises ── farcall __demo client ── calls ──▶ __demo server (files, counting, …)
+//!   makes and removes the         the demonstration        │         also by threads that lose packets
+//!   registry's directory                                   │         and repeat them
+//!                                                          └──────▶ __demo server ×2 (one is killed)
 //! ```
 //!
 //! Each process ends when its standard input ends. So it does not outlive the process that started it,

@@ -1,5 +1,6 @@
 //! What `get` and `put` share: they go on after a break, show their progress, and tell how far they got.
 
+use std::fmt::Display;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -83,31 +84,41 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 impl Continuing {
     /// Makes attempts until one succeeds, fails, or must not be repeated any more. Returns how often the
-    /// transfer broke. `told` adds to the last break how far the transfer got.
+    /// transfer broke. `reached` returns how many bytes of the file have been transferred, those of earlier
+    /// runs included. `told` adds that number to the last break.
     pub fn run<S>(
         &self,
-        bar: &ProgressBar,
         state: &mut S,
         attempt: impl Fn(&mut S) -> Result<(), Stopped>,
-        told: impl Fn(&S, Failure) -> Failure,
+        reached: impl Fn(&S) -> u64,
+        told: impl Fn(u64, Failure) -> Failure,
     ) -> Outcome<u32> {
-        let (mut last, mut reached, mut breaks) = (Instant::now(), bar.position(), 0);
+        let (mut last, mut before, mut breaks) = (Instant::now(), reached(state), 0);
         loop {
             let why = match attempt(state) {
                 Ok(()) => return Ok(breaks),
                 Err(Stopped::Failed(why)) => return Err(why),
                 Err(Stopped::Broken(why)) => why,
             };
-            if bar.position() != reached {
-                (last, reached) = (Instant::now(), bar.position());
+            let now = reached(state);
+            if now != before {
+                (last, before) = (Instant::now(), now);
             }
             if self.stalled.is_none_or(|stalled| last.elapsed() >= stalled) {
-                return Err(told(state, why.into()).in_place_of_hint(AGAIN));
+                return Err(told(now, why.into()).in_place_of_hint(AGAIN));
             }
             breaks += 1;
             thread::sleep(PAUSE);
         }
     }
+}
+
+/// The hint about a file that exists.
+pub const FORCE: &str = "--force replaces it";
+
+/// Returns the failure for a file that exists and must not be replaced.
+pub fn exists(file: impl Display) -> Failure {
+    Failure::new(format!("{file} exists")).hint(FORCE)
 }
 
 /// Returns what a failure says of a transfer that broke.

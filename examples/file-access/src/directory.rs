@@ -193,6 +193,14 @@ fn kind(stat: &Stat) -> FileKind {
     }
 }
 
+/// The device and the inode of a file, which identify it under all of its names.
+type Number = (u64, u64);
+
+#[allow(clippy::unnecessary_cast, reason = "they have other types on some systems")]
+fn number(stat: &Stat) -> Number {
+    (stat.st_dev as u64, stat.st_ino as u64)
+}
+
 fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
@@ -223,7 +231,7 @@ impl From<Errno> for FileError {
             // A socket, or a device without a driver, cannot be opened at all.
             Errno::NXIO | Errno::NODEV => FileError::NotAFile,
             Errno::NAMETOOLONG => FileError::BadPath("a name in it is too long".into()),
-            Errno::EXIST => FileError::Failed("there is a file of this name".into()),
+            Errno::EXIST => FileError::Exists,
             other => FileError::Failed(io::Error::from(other).to_string()),
         }
     }
@@ -235,6 +243,7 @@ impl From<FileError> for io::Error {
             FileError::NotFound => io::ErrorKind::NotFound,
             FileError::NotPermitted => io::ErrorKind::PermissionDenied,
             FileError::NotADirectory => io::ErrorKind::NotADirectory,
+            FileError::Exists => io::ErrorKind::AlreadyExists,
             FileError::BadPath(_) => io::ErrorKind::InvalidInput,
             _ => io::ErrorKind::Other,
         };

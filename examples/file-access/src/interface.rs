@@ -54,21 +54,27 @@ pub trait FileAccess {
 
     /// Returns the digest of the first `length` bytes of a file, or of all of them if it has fewer.
     #[idempotent]
+    #[blocking]
     fn digest(&self, path: &str, length: u64) -> farcall::Result<Digest, FileError>;
 
     /// Returns the digest of what [`store`](FileAccess::store) has left unfinished of a file. Its length is 0
     /// if there is nothing.
     #[idempotent]
+    #[blocking]
     fn unfinished(&self, path: &str) -> farcall::Result<Digest, FileError>;
 
     /// Writes bytes of a file that is not finished, from byte `offset` on, which must not be beyond what is
     /// there. Discards what was behind `offset`. Returns how many bytes of the file are there now. If the
-    /// transfer breaks, those that have arrived stay. A transfer to the same file that is still under way is
-    /// broken off, because its client may be gone.
+    /// transfer breaks, those that have arrived stay. Only the latest transfer to a file may write. An
+    /// earlier one that is still under way fails with [`FileError::Refused`], because its client may be gone.
+    #[blocking]
     fn store(&self, path: &str, offset: u64, content: Bulk) -> farcall::Result<u64, FileError>;
 
     /// Makes a complete file of what was stored, if its digest is `whole`: it gets the name and the time of
-    /// change. A file of that name is replaced only if `replace` is set.
+    /// change. A file of that name is replaced only if `replace` is set; otherwise the call fails with
+    /// [`FileError::Exists`]. While a transfer to the file is under way, the call fails with
+    /// [`FileError::Refused`].
+    #[blocking]
     fn finish(
         &self,
         path: &str,
@@ -168,6 +174,12 @@ pub enum FileError {
     /// The server's system failed; the text is its error.
     #[xdr(tag = 6)]
     Failed(String),
+    /// A file of that name exists, and must not be replaced.
+    #[xdr(tag = 7)]
+    Exists,
+    /// The server refuses the request; the text is the reason.
+    #[xdr(tag = 8)]
+    Refused(String),
     /// An exception that this program does not know.
     #[xdr(default)]
     Unknown(i32),
@@ -182,6 +194,8 @@ impl fmt::Display for FileError {
             FileError::NotADirectory => f.write_str("not a directory"),
             FileError::BadPath(why) => write!(f, "not a path: {why}"),
             FileError::Failed(why) => write!(f, "the server's system failed: {why}"),
+            FileError::Exists => f.write_str("a file of this name exists"),
+            FileError::Refused(why) => write!(f, "refused: {why}"),
             FileError::Unknown(number) => {
                 write!(f, "exception {number}, which this program does not know")
             }
@@ -213,6 +227,23 @@ mod tests {
         let later = 77i32.to_be_bytes();
         assert_eq!(xdr::from_slice::<FileKind>(&later), Ok(FileKind::Unknown(77)));
         assert_eq!(xdr::from_slice::<FileError>(&later), Ok(FileError::Unknown(77)));
+    }
+
+    #[test]
+    fn procedures_that_take_as_long_as_a_file_are_marked_as_blocking() {
+        let procedures = &<dyn FileAccess as farcall::stub::Interface>::interface().procedures;
+        let blocking = procedures.iter().filter(|procedure| procedure.blocking);
+        let names: Vec<&str> = blocking.map(|procedure| &*procedure.name).collect();
+        assert_eq!(names, ["digest", "unfinished", "store", "finish"]);
+    }
+
+    #[test]
+    fn a_request_that_is_refused_is_no_failure_of_the_system() {
+        let refused = FileError::Refused("why".into());
+        assert_eq!(refused.to_string(), "refused: why");
+        assert_eq!(xdr::to_vec(&refused).unwrap(), b"\0\0\0\x08\0\0\0\x03why\0");
+        assert_eq!(FileError::Exists.to_string(), "a file of this name exists");
+        assert_eq!(xdr::to_vec(&FileError::Exists).unwrap(), b"\0\0\0\x07");
     }
 
     fn entry() -> Entry {

@@ -26,8 +26,9 @@ use streams::{LINES, Prepared, Trouble, as_lists};
 
 /// Call a procedure of any exporter, or of a server of ONC RPC, with JSON
 ///
-/// The exporter describes its interface, so no source is needed. The command prints the result as JSON. It prints a
-/// declared exception as {"exception": …}, with exit code 3. `farcall describe NAME` lists the procedures.
+/// The exporter describes its interface, so no source is needed. The command prints the result as JSON. It
+/// prints a declared exception as {"exception": …}, with exit code 3. `farcall describe NAME` lists the
+/// procedures.
 ///
 /// If the result is a stream, each item is printed as a line of JSON. An argument that is a stream is an
 /// array, or "-" for the lines of standard input. If the server raises a signal in the call, --on answers it.

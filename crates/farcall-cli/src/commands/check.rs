@@ -10,8 +10,8 @@ use crate::output::Output;
 
 /// Show which changes of an interface break callers of the old version
 ///
-/// Each version is a file that `farcall describe --json` wrote, or the name of an exporter. The exit code is 1 if
-/// something breaks.
+/// Each version is a file that `farcall describe --json` wrote, or the name of an exporter. The exit code
+/// is 1 if something breaks.
 #[derive(Debug, Args)]
 pub struct Check {
     /// The old version: a file, or a name

@@ -15,9 +15,9 @@ use crate::text::counted;
 
 /// Show captured packets as text
 ///
-/// Reads captures of tcpdump, tshark and others: pcap and pcapng, captured on Ethernet, on Linux's `any` device, or
-/// from the IP header on. Or reads lines of hexadecimal digits, one datagram per line. Datagrams that are not
-/// farcall's are counted.
+/// Reads captures of tcpdump, tshark and others: pcap and pcapng, captured on Ethernet, on Linux's `any`
+/// device, or from the IP header on. Or reads lines of hexadecimal digits, one datagram per line. Datagrams
+/// that are not farcall's are counted.
 ///
 /// `tcpdump -i lo -w - udp | farcall dump -`
 #[derive(Debug, Args)]

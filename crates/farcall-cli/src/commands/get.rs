@@ -1,6 +1,6 @@
 //! `farcall get`: copies a served file to this machine, and continues an interrupted copy.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, Metadata, TryLockError};
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 
@@ -13,14 +13,14 @@ use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::remote::{Files, From};
 use crate::text::size;
-use crate::transfer::{Continuing, Stopped, bar, hexadecimal, resumed, so_far};
+use crate::transfer::{Continuing, Stopped, bar, exists, hexadecimal, resumed, so_far};
 
 /// Copy a file of a file server
 ///
-/// The copy grows in FILE.part. It becomes FILE when it is complete, the server's hash of the original is that of
-/// the copy, and the original is still unchanged. After an interruption, the same command continues where the copy
-/// ended. FILE gets the original's time of change. --within limits no transfer, which may take as long as the
-/// server answers.
+/// The copy grows in FILE.part. It becomes FILE when it is complete, the server's hash of the original is
+/// that of the copy, and the original is still unchanged. After an interruption, the same command continues
+/// where the copy ended. FILE gets the original's time of change. --within limits no transfer, which may take
+/// as long as the server answers.
 #[derive(Debug, Args)]
 pub struct Get {
     /// The path of the file at the server
@@ -44,8 +44,9 @@ pub struct Get {
 impl Get {
     pub fn run(&self, output: &Output) -> Outcome {
         let to = self.destination()?;
-        if to.exists() && !self.force {
-            return Err(Failure::new(format!("{} exists", to.display())).hint("--force replaces it"));
+        // A symbolic link that leads nowhere exists too.
+        if fs::symlink_metadata(&to).is_ok() && !self.force {
+            return Err(exists(to.display()));
         }
         let files = self.from.transfers()?;
         let original = files.brief.stat(&self.path).map_err(|why| Failure::from(why).about(&self.path))?;
@@ -54,19 +55,18 @@ impl Get {
         }
         let mut part = Part::open(&to).map_err(|why| Failure::from(why).about(to.display()))?;
         let bar = bar(output, &self.path, original.size);
+        let place = format!("are in {}", part.path.display());
         let breaks = self.continuing.run(
-            &bar,
             &mut part,
             |part| self.copy(&files, part, &original, &bar),
-            |part, why| {
-                let got = part.digesting.length();
-                let place = format!("are in {}", part.path.display());
-                why.about(&self.path).and(so_far(got, original.size, &place)).fact("bytes", got)
+            |part| part.digesting.length(),
+            |reached, why| {
+                why.about(&self.path).and(so_far(reached, original.size, &place)).fact("bytes", reached)
             },
         )?;
         bar.finish_and_clear();
         let (whole, resumed_at) = (part.digest(), part.resumed_at.unwrap_or(0));
-        part.finish(&to, &original).map_err(|why| Failure::from(why).about(to.display()))?;
+        part.finish(&to, &original, self.force)?;
         output.line(
             || {
                 json!({
@@ -140,16 +140,19 @@ impl Part {
         let mut name = to.as_os_str().to_owned();
         name.push(".part");
         let path = PathBuf::from(name);
-        let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other(format!("{} is not a regular file", path.display())));
+        // A symbolic link may lead to any file.
+        if let Ok(found) = fs::symlink_metadata(&path) {
+            check_kind(&path, &found)?;
         }
+        let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
         file.try_lock().map_err(|why| match why {
-            TryLockError::WouldBlock => {
-                io::Error::other(format!("another program is writing {}", path.display()))
-            }
+            TryLockError::WouldBlock => busy(&path),
             TryLockError::Error(why) => why,
         })?;
+        let found = file.metadata()?;
+        check_kind(&path, &found)?;
+        #[cfg(unix)]
+        check_name(&path, &found)?;
         let mut digesting = Digesting::default();
         digesting.add_all(&mut file, || false)?;
         Ok(Part { path, file, digesting, resumed_at: None })
@@ -166,11 +169,64 @@ impl Part {
         Ok(())
     }
 
-    fn finish(self, to: &Path, original: &Attributes) -> io::Result<()> {
-        self.file.set_modified(original.modified)?;
-        self.file.sync_all()?;
-        fs::rename(&self.path, to)
+    fn finish(self, to: &Path, original: &Attributes, replace: bool) -> Outcome {
+        let about = |why: io::Error| Failure::from(why).about(to.display());
+        self.file.set_modified(original.modified).and_then(|()| self.file.sync_all()).map_err(about)?;
+        let renamed = match replace {
+            true => fs::rename(&self.path, to),
+            false => rename_to_new(&self.path, to),
+        };
+        renamed.map_err(|why| {
+            let why = match why.kind() {
+                io::ErrorKind::AlreadyExists => exists(to.display()),
+                _ => about(why),
+            };
+            why.and(format!("the complete copy is in {}", self.path.display()))
+        })
     }
+}
+
+fn busy(path: &Path) -> io::Error {
+    io::Error::other(format!("another program is writing {}", path.display()))
+}
+
+fn check_kind(path: &Path, found: &Metadata) -> io::Result<()> {
+    match found.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("{} is not a regular file", path.display()))),
+    }
+}
+
+/// Fails unless a path is the only name of a file that was opened and locked. Before it was locked, another
+/// program may have completed it, and a write would change the complete file.
+#[cfg(unix)]
+fn check_name(path: &Path, opened: &Metadata) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let named = fs::symlink_metadata(path);
+    if !named.is_ok_and(|named| (named.dev(), named.ino()) == (opened.dev(), opened.ino())) {
+        return Err(busy(path));
+    }
+    match opened.nlink() {
+        1 => Ok(()),
+        _ => Err(io::Error::other(format!("{} has another name too; remove it", path.display()))),
+    }
+}
+
+/// Gives a file a name that no file has.
+fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        Ok(()) => fs::remove_file(from),
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => Err(why),
+        // The file system may have no hard links.
+        Err(_) => rename_over_empty(from, to),
+    }
+}
+
+/// Gives a file a name that no file has. An empty file reserves the name until the file replaces it, so other
+/// programs see the empty file for a moment.
+fn rename_over_empty(from: &Path, to: &Path) -> io::Result<()> {
+    File::create_new(to)?;
+    fs::rename(from, to).inspect_err(|_| drop(fs::remove_file(to)))
 }
 
 impl Write for Part {
@@ -182,5 +238,28 @@ impl Write for Part {
 
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_renamed_only_to_a_new_name() {
+        for rename in [rename_to_new, rename_over_empty] {
+            let place = tempfile::tempdir().unwrap();
+            let [from, to] = ["from", "to"].map(|name| place.path().join(name));
+            fs::write(&from, "copy").unwrap();
+            fs::write(&to, "of another").unwrap();
+            assert_eq!(rename(&from, &to).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(fs::read(&to).unwrap(), b"of another");
+            fs::remove_file(&to).unwrap();
+            rename(&from, &to).unwrap();
+            assert_eq!(fs::read(&to).unwrap(), b"copy");
+            assert!(!from.exists());
+            assert_eq!(rename(&from, &to.with_extension("new")).unwrap_err().kind(), io::ErrorKind::NotFound);
+            assert!(!to.with_extension("new").exists(), "and no empty file is left");
+        }
     }
 }

@@ -15,7 +15,8 @@ use crate::remote::Deadline;
 
 /// List the ONC RPC programs that a host has registered with its port mapper
 ///
-/// This is what rpcinfo does. `farcall names` lists the exports of this user's processes by farcall's own protocol.
+/// This is what rpcinfo does. `farcall names` lists the exports of this user's processes by farcall's own
+/// protocol.
 #[derive(Debug, Args)]
 pub struct List {
     /// The host, or the address of its port mapper: tcp://HOST:PORT, udp://HOST:PORT, unix:PATH

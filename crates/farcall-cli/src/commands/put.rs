@@ -16,13 +16,13 @@ use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::remote::{Files, To};
 use crate::text::size;
-use crate::transfer::{Continuing, Stopped, bar, hexadecimal, resumed, so_far};
+use crate::transfer::{Continuing, FORCE, Stopped, bar, exists, hexadecimal, resumed, so_far};
 
 /// Store a file at a file server that lets clients write
 ///
-/// The server keeps the file aside until it is complete and its hash is that of FILE; then it gets its name, and
-/// FILE's time of change. After an interruption, the same command continues where the transfer ended. --within
-/// limits no transfer, which may take as long as the server answers.
+/// The server keeps the file aside until it is complete and its hash is that of FILE; then it gets its name,
+/// and FILE's time of change. After an interruption, the same command continues where the transfer ended.
+/// --within limits no transfer, which may take as long as the server answers.
 #[derive(Debug, Args)]
 pub struct Put {
     /// The file to store
@@ -53,19 +53,16 @@ impl Put {
         let files = self.to.transfers()?;
         let path = self.destination(&files)?;
         let bar = bar(output, &path, found.len());
+        let bytes = found.len();
         let mut transfer = Transfer { file, found, bar: bar.clone(), resumed_at: None, whole: None };
         let breaks = self.continuing.run(
-            &bar,
             &mut transfer,
             |transfer| self.store(&files, &path, transfer).map_err(|why| why.about(&path)),
-            |transfer, why| {
-                let (sent, all) = (transfer.bar.position(), transfer.found.len());
-                why.about(&path).and(so_far(sent, all, "were sent")).fact("bytes", sent)
-            },
+            |transfer| transfer.bar.position(),
+            |reached, why| why.about(&path).and(so_far(reached, bytes, "were sent")).fact("bytes", reached),
         )?;
         bar.finish_and_clear();
         let resumed_at = transfer.resumed_at.unwrap_or(0);
-        let bytes = transfer.found.len();
         output.line(
             || {
                 json!({
@@ -101,7 +98,7 @@ impl Put {
             found = find(&path)?;
         }
         if found.is_some() && !self.force {
-            return Err(Failure::new(format!("{path} exists")).hint("--force replaces it"));
+            return Err(exists(&path));
         }
         Ok(path)
     }
@@ -123,16 +120,17 @@ impl Put {
         let digesting = transfer.beginning(&there)?;
         let start = digesting.length();
         transfer.resumed_at.get_or_insert(start);
-        transfer.bar.set_position(start);
+        let bar = transfer.bar.clone();
+        let reached = move |sent| bar.set_position(start + sent);
+        reached(0);
         transfer.bar.reset_eta();
         let digesting = Arc::new(Mutex::new(digesting));
         let source = Source {
             file: transfer.file.try_clone().map_err(Failure::from)?,
             left: transfer.found.len() - start,
             digesting: digesting.clone(),
-            bar: transfer.bar.clone(),
         };
-        files.long.store(path, start, Bulk::from_reader(source))?;
+        files.long.store(path, start, Bulk::from_reader(source).with_progress(reached))?;
         let whole = digesting.lock().unwrap_or_else(PoisonError::into_inner).clone().end();
         if whole.length != transfer.found.len() || !transfer.is_unchanged()? {
             let why = format!("{} changed while it was being sent", self.file.display());
@@ -140,7 +138,10 @@ impl Put {
         }
         transfer.whole = Some(whole);
         let modified = transfer.found.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        Ok(files.long.finish(path, whole, modified, self.force)?)
+        files.long.finish(path, whole, modified, self.force).map_err(|why| match why {
+            Error::Declared(FileError::Exists) => Failure::from(why).hint(FORCE).into(),
+            why => Stopped::from(why),
+        })
     }
 }
 
@@ -148,6 +149,8 @@ impl Put {
 struct Transfer {
     file: File,
     found: Metadata,
+    /// Its position is the number of bytes that the server had at the beginning of the attempt, and of those
+    /// sent since then.
     bar: ProgressBar,
     /// How long the part was that an earlier run left at the server, if it was of use.
     resumed_at: Option<u64>,
@@ -183,7 +186,6 @@ struct Source {
     file: File,
     left: u64,
     digesting: Arc<Mutex<Digesting>>,
-    bar: ProgressBar,
 }
 
 impl Read for Source {
@@ -192,7 +194,6 @@ impl Read for Source {
         let read = self.file.read(&mut buffer[..most])?;
         self.left -= read as u64;
         self.digesting.lock().unwrap_or_else(PoisonError::into_inner).add(&buffer[..read]);
-        self.bar.inc(read as u64);
         Ok(read)
     }
 }

@@ -15,8 +15,8 @@ use crate::output::Output;
 
 /// Serve a directory to `farcall ls`, `cat` and `get`, and to `put` if it is writable
 ///
-/// Exports FileAccess for DIR until it is interrupted; then it finishes the calls that have begun. No path leads
-/// out of DIR, also not by symbolic links. A line on standard output says when the server is ready.
+/// Exports FileAccess for DIR until it is interrupted; then it finishes the calls that have begun. No path
+/// leads out of DIR, also not by symbolic links. A line on standard output says when the server is ready.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// The directory to serve

@@ -36,8 +36,8 @@ pub struct Counted {
     pub repeated: u32,
 }
 
-/// A procedure that asks its caller. It has an interface of its own, because calls of an interface with signals
-/// take no fast path.
+/// A procedure that asks its caller. It has an interface of its own, because calls of an interface with
+/// signals take no fast path.
 #[farcall::interface]
 pub trait Asking {
     /// Asks which process the caller is, and returns the answer.

@@ -35,7 +35,8 @@ impl Server {
         // The thread is bound before it starts other threads, which inherit the binding.
         self.processor.into_iter().for_each(super::pin::pin);
         let demo = farcall::export::<dyn Demo>(&self.name, Arc::new(Implementation::new(&self.name)))?;
-        let _others = match &self.dir {
+        // An export is withdrawn when it is dropped, so this keeps the further exports until the end.
+        let _further_exports = match &self.dir {
             None => None,
             Some(dir) => {
                 let directory =

@@ -115,7 +115,7 @@ fn a_fetched_file_goes_on_after_its_server_was_killed() {
     let error = &error["error"];
     let there = fs::metadata(place.path("file.part")).unwrap().len();
     assert_eq!((said.code, &error["kind"], &error["bytes"]), (5, &"Unreachable".into(), &there.into()));
-    // What was under way when the server was killed is lost.
+    // The client has a part: the server was killed before it had sent all.
     assert!(there > 100_000 && there < 4_000_003, "{there}");
     let message = error["message"].as_str().unwrap();
     assert!(
@@ -167,6 +167,97 @@ fn with_continue_one_command_goes_on_by_itself() {
 }
 
 #[test]
+fn what_the_server_has_already_counts_as_sent() {
+    let place = Place::new();
+    place.write("file", content());
+    place.write("dir/.file.part", &content()[..2_000_000]);
+    let server = serve(&place, &[]);
+    let gate = Gate::new(&server);
+    let client = spawn(&place, &["--json", "put", "file", "--to", &gate.url()]);
+    gate.wait_until_passed(1_000_000);
+    drop(server);
+    let said = Said::of(client.wait_with_output().unwrap());
+    let error: Value = serde_json::from_str(&said.err).unwrap();
+    let error = &error["error"];
+    let sent = error["bytes"].as_u64().unwrap();
+    assert!(said.code == 5 && sent > 2_000_000 && sent <= 4_000_003, "{error}");
+    assert!(error["message"].as_str().unwrap().contains(" MB of 4.0 MB were sent"), "{error}");
+}
+
+#[test]
+fn a_file_that_appears_during_the_copy_is_not_replaced() {
+    let place = Place::new();
+    place.write("dir/file", content());
+    let server = serve(&place, &[]);
+    let gate = Gate::new(&server);
+    let client = spawn(&place, &["get", "file", "--from", &gate.url()]);
+    gate.wait_until_passed(1_000_000);
+    place.write("file", "of another program");
+    gate.open(u64::MAX);
+    let said = Said::of(client.wait_with_output().unwrap());
+    let why = "farcall: file exists; the complete copy is in file.part\nhint: --force replaces it\n";
+    assert_eq!((said.code, said.err.as_str()), (1, why));
+    assert_eq!(place.read("file"), b"of another program");
+    let said = &place.run(&["--json", "get", "file", "--force"]).json()[0];
+    assert_eq!(said["resumed_at"], 4_000_003);
+    assert!(place.read("file") == content() && !place.path("file.part").exists());
+}
+
+#[test]
+fn a_file_that_appears_at_the_server_is_not_replaced() {
+    let place = Place::new();
+    place.write("file", content());
+    fs::create_dir(place.path("dir")).unwrap();
+    let server = serve(&place, &[]);
+    let gate = Gate::new(&server);
+    let client = spawn(&place, &["put", "file", "--to", &gate.url()]);
+    gate.wait_until_passed(1_000_000);
+    place.write("dir/file", "of another program");
+    gate.open(u64::MAX);
+    let said = Said::of(client.wait_with_output().unwrap());
+    let why = "farcall: file: a file of this name exists\nhint: --force replaces it\n";
+    assert_eq!((said.code, said.err.as_str()), (3, why));
+    assert_eq!(place.read("dir/file"), b"of another program");
+}
+
+#[test]
+fn a_file_that_is_replaced_during_the_copy_is_not_mixed() {
+    let place = Place::new();
+    place.write("dir/file", content());
+    place.write("new", "new content");
+    let server = serve(&place, &[]);
+    let gate = Gate::new(&server);
+    let client = spawn(&place, &["get", "file", "--from", &gate.url()]);
+    gate.wait_until_passed(1_000_000);
+    place.run(&["put", "new", "file", "--force"]).ok();
+    gate.open(u64::MAX);
+    let said = Said::of(client.wait_with_output().unwrap());
+    assert!(said.code == 1 && said.err.contains("file changed while it was being copied"), "{said:?}");
+    assert!(!place.path("file").exists());
+    place.run(&["get", "file"]).ok();
+    assert_eq!(place.read("file"), b"new content");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_in_the_place_of_the_part_is_not_written_to() {
+    let place = Place::new();
+    place.write("dir/file", content());
+    place.write("other", "of another program");
+    let _server = serve(&place, &[]);
+    for (link, why) in [
+        (std::os::unix::fs::symlink as fn(_, _) -> _, "is not a regular file"),
+        (fs::hard_link, "has another name too; remove it"),
+    ] {
+        link(place.path("other"), place.path("file.part")).unwrap();
+        let said = place.run(&["get", "file"]);
+        assert_eq!((said.code, said.err), (1, format!("farcall: file: file.part {why}\n")));
+        fs::remove_file(place.path("file.part")).unwrap();
+    }
+    assert_eq!(place.read("other"), b"of another program");
+}
+
+#[test]
 fn a_stored_file_goes_on_after_its_client_was_killed() {
     let place = Place::new();
     place.write("file", content());
@@ -186,7 +277,7 @@ fn a_stored_file_goes_on_after_its_client_was_killed() {
         std::thread::yield_now();
     }
     let there = fs::metadata(place.path("dir/.file.part")).unwrap().len();
-    // What was under way when the server was killed is lost.
+    // The server has a part: the client was killed before it had sent all.
     assert!(there > 100_000 && there < 4_000_003, "{there}");
     let said = &place.run(&["--json", "put", "file"]).json()[0];
     assert_eq!(said["resumed_at"], there);
@@ -278,19 +369,7 @@ struct Passing {
     limit: u64,
     /// The percentage of datagrams that are lost, each way.
     loss: u64,
-    chance: Chance,
-}
-
-/// Pseudo-random numbers (xorshift64).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % most
-    }
+    chance: fastrand::Rng,
 }
 
 impl Gate {
@@ -300,7 +379,8 @@ impl Gate {
         let bind = || Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
         let (front, back) = (bind(), bind());
         let address = front.local_addr().unwrap();
-        let passing = Passing { passed: 0, limit: 1_000_000, loss: 0, chance: Chance(0x5eed) };
+        let passing =
+            Passing { passed: 0, limit: 1_000_000, loss: 0, chance: fastrand::Rng::with_seed(0x5eed) };
         let state = Arc::new((Mutex::new(passing), Condvar::new()));
         let client = Arc::new(Mutex::new(None));
         let (from, to, known, passes) = (front.clone(), back.clone(), client.clone(), state.clone());
@@ -362,5 +442,5 @@ fn passes_gate(state: &(Mutex<Passing>, Condvar), length: usize) -> bool {
     passing.passed += length as u64;
     changed.notify_all();
     let loss = passing.loss;
-    passing.chance.below(100) >= loss
+    passing.chance.u64(..100) >= loss
 }

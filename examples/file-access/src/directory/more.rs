@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 
-use super::{Directory, attributes, kind, open};
+use super::{Directory, attributes, kind, number, open};
 use crate::path::Below;
 use crate::{Attributes, FileError, FileKind};
 
@@ -43,9 +43,7 @@ impl Directory {
     pub fn itself(&self, path: &str) -> Result<Itself> {
         let (parent, name) = self.parent(path)?;
         let stat = rustix::fs::statat(&parent, name.as_str(), AtFlags::SYMLINK_NOFOLLOW)?;
-        #[allow(clippy::unnecessary_cast, reason = "they have other types on some systems")]
-        let number = (stat.st_dev as u64, stat.st_ino as u64);
-        Ok(Itself { number, attributes: attributes(&stat) })
+        Ok(Itself { number: number(&stat), attributes: attributes(&stat) })
     }
 
     /// Returns the target of a symbolic link.
@@ -55,10 +53,10 @@ impl Directory {
     pub fn link(&self, path: &str) -> Result<String> {
         let (parent, name) = self.parent(path)?;
         let target = rustix::fs::readlinkat(&parent, name.as_str(), Vec::new()).map_err(|why| match why {
-            Errno::INVAL => FileError::Failed("it is not a symbolic link".into()),
+            Errno::INVAL => FileError::Refused("it is not a symbolic link".into()),
             other => other.into(),
         })?;
-        target.into_string().map_err(|_| FileError::Failed("the link is not UTF-8".into()))
+        target.into_string().map_err(|_| FileError::Refused("the link is not UTF-8".into()))
     }
 
     /// Writes bytes into an existing regular file. The file grows if they reach beyond its end.

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
 use farcall::Bulk;
-use rustix::fs::{Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{Directory, kind, open, size};
+use super::{Directory, Number, kind, number, open, size};
 use crate::{Digest, Digesting, FileError, FileKind};
 
 /// Flags to open the unfinished file, and to make it. Opening a pipe must not wait for its other end, and a
@@ -23,9 +23,6 @@ const TO_STORE: OFlags = OFlags::RDWR
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
-
-/// The device and the inode of a file.
-type Number = (u64, u64);
 
 impl Directory {
     /// Serves [`FileAccess::fetch`](crate::FileAccess::fetch).
@@ -68,17 +65,12 @@ impl Directory {
     ) -> farcall::Result<u64, FileError> {
         let quota = self.quota()?;
         let found = self.open_unfinished(path, TO_STORE)?;
-        let turn = self.storing.begin(found.number());
-        // Nobody else writes from here on, so the length is what it will be.
-        let there = size(&rustix::fs::fstat(&found.file).map_err(FileError::from)?);
-        if offset > there {
-            let why = format!("it cannot go on from byte {offset}, because {there} bytes are there");
-            return Err(FileError::Failed(why).into());
-        }
-        rustix::fs::ftruncate(&found.file, offset).map_err(FileError::from)?;
-        let mut sink = Sink { file: found.file, at: offset, turn: &turn };
+        let turn = self.storing.begin(found.number);
+        found.cut(offset, &turn)?;
+        let mut sink = Sink { file: &found.file, at: offset, turn: &turn };
         // What has been written stays there, whatever becomes of the rest.
         let copied = content.copy_to(&mut sink, quota.saturating_sub(offset));
+        drop(turn.hold()?);
         Ok(offset + copied.done()?)
     }
 
@@ -92,14 +84,19 @@ impl Directory {
     ) -> farcall::Result<(), FileError> {
         self.quota()?;
         let found = self.open_unfinished(path, OFlags::RDWR | UNFINISHED)?;
-        // Whoever still stores the file must not change it after it was checked.
-        let _turn = self.storing.begin(found.number());
+        // While this lock is held, the file stays as it was checked: no other transfer begins or renames it.
+        let transfers = self.storing.of(found.number);
+        let transfers = lock(&transfers);
+        if transfers.is_under_way {
+            return Err(FileError::Refused("another transfer to the same file is under way".into()).into());
+        }
+        found.check_name()?;
         let Unfinished { parent, file, part, name, .. } = found;
         let mut file = File::from(file);
         let is = digest(&mut file)?;
         if is != whole {
             let why = format!("the {} bytes that are here are not the {} sent", is.length, whole.length);
-            return Err(FileError::Failed(why).into());
+            return Err(FileError::Refused(why).into());
         }
         file.set_modified(modified).and_then(|()| file.sync_all()).map_err(failed)?;
         match replace {
@@ -125,7 +122,7 @@ impl Directory {
         let file = rustix::fs::openat(&parent, part.as_str(), flags, mode)?;
         let stat = rustix::fs::fstat(&file)?;
         match kind(&stat) {
-            FileKind::File => Ok(Unfinished { parent, file, stat, part, name }),
+            FileKind::File => Ok(Unfinished { parent, file, number: number(&stat), part, name }),
             _ => Err(FileError::NotAFile),
         }
     }
@@ -135,7 +132,7 @@ impl Directory {
 struct Unfinished {
     parent: OwnedFd,
     file: OwnedFd,
-    stat: Stat,
+    number: Number,
     /// Its name now.
     part: String,
     /// Its name when it is complete.
@@ -143,65 +140,110 @@ struct Unfinished {
 }
 
 impl Unfinished {
-    #[allow(clippy::unnecessary_cast, reason = "they have other types on some systems")]
-    fn number(&self) -> Number {
-        (self.stat.st_dev as u64, self.stat.st_ino as u64)
+    /// Discards what the file has behind `offset`, at the beginning of a transfer.
+    fn cut(&self, offset: u64, turn: &Turn) -> Result<(), FileError> {
+        let _held = turn.hold()?;
+        self.check_name()?;
+        let there = size(&rustix::fs::fstat(&self.file)?);
+        if offset > there {
+            let why = format!("it cannot go on from byte {offset}, because {there} bytes are there");
+            return Err(FileError::Refused(why));
+        }
+        Ok(rustix::fs::ftruncate(&self.file, offset)?)
+    }
+
+    /// Fails unless the unfinished name leads to this file, and no other name does. To be called while the
+    /// transfers are locked. Before that, another transfer may have completed the file, and a write would
+    /// change the complete file.
+    fn check_name(&self) -> Result<(), FileError> {
+        let refused = |why: String| Err(FileError::Refused(why));
+        match rustix::fs::statat(&self.parent, self.part.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if number(&stat) != self.number => {
+                refused(format!("another file has taken the place of {}", self.part))
+            }
+            Ok(stat) if stat.st_nlink > 1 => refused(format!("{} has another name too", self.part)),
+            Ok(_) => Ok(()),
+            Err(Errno::NOENT) => refused(format!("{} was completed or removed meanwhile", self.part)),
+            Err(why) => Err(why.into()),
+        }
     }
 }
 
-/// The files that are being stored. Of several transfers to one file the last one goes on.
+/// The files that are being stored. Only the latest transfer to a file may write to it.
 #[derive(Debug, Default)]
-pub(super) struct Storing(Mutex<HashMap<Number, Arc<Mutex<Owner>>>>);
+pub(super) struct Storing(Mutex<HashMap<Number, Weak<Mutex<Transfers>>>>);
 
-/// Whether a transfer may still write.
-#[derive(Debug, PartialEq, Eq)]
-enum Owner {
-    ThisTransfer,
-    Another,
+/// The transfers to one file. A thread holds their lock while it writes to the file or gives it its name.
+#[derive(Debug, Default)]
+struct Transfers {
+    /// The number of the latest transfer.
+    latest: u64,
+    /// Whether the latest transfer is under way.
+    is_under_way: bool,
 }
 
 impl Storing {
-    /// Begins a transfer to a file. Returns when no other one writes any more.
-    fn begin(&self, number: Number) -> Turn<'_> {
-        let owner = Arc::new(Mutex::new(Owner::ThisTransfer));
-        let earlier = lock(&self.0).insert(number, owner.clone());
-        if let Some(earlier) = earlier {
-            *lock(&earlier) = Owner::Another;
+    /// Begins a transfer to a file. When this returns, earlier transfers do not write to the file any more.
+    fn begin(&self, file: Number) -> Turn {
+        let transfers = self.of(file);
+        let mut all = lock(&transfers);
+        all.latest += 1;
+        all.is_under_way = true;
+        let number = all.latest;
+        drop(all);
+        Turn { transfers, number }
+    }
+
+    /// Returns the transfers to a file. Removes the entries of the files that no thread uses any more.
+    fn of(&self, file: Number) -> Arc<Mutex<Transfers>> {
+        let mut files = lock(&self.0);
+        files.retain(|_, transfers| transfers.strong_count() > 0);
+        if let Some(transfers) = files.get(&file).and_then(Weak::upgrade) {
+            return transfers;
         }
-        Turn { storing: self, number, owner }
+        let transfers = Arc::default();
+        files.insert(file, Arc::downgrade(&transfers));
+        transfers
     }
 }
 
-/// The right to write to a file, until another transfer to it begins.
-struct Turn<'s> {
-    storing: &'s Storing,
-    number: Number,
-    owner: Arc<Mutex<Owner>>,
+/// The right of a transfer to write to its file, until another transfer to the file begins.
+struct Turn {
+    transfers: Arc<Mutex<Transfers>>,
+    /// The number of this transfer.
+    number: u64,
 }
 
-impl Drop for Turn<'_> {
+impl Turn {
+    /// Locks the transfers, so that no other one begins. Fails if another one has begun already.
+    fn hold(&self) -> Result<MutexGuard<'_, Transfers>, FileError> {
+        let transfers = lock(&self.transfers);
+        match transfers.latest == self.number {
+            true => Ok(transfers),
+            false => Err(FileError::Refused("another transfer to the same file has begun".into())),
+        }
+    }
+}
+
+impl Drop for Turn {
     fn drop(&mut self) {
-        let mut all = lock(&self.storing.0);
-        if all.get(&self.number).is_some_and(|owner| Arc::ptr_eq(owner, &self.owner)) {
-            all.remove(&self.number);
+        if let Ok(mut transfers) = self.hold() {
+            transfers.is_under_way = false;
         }
     }
 }
 
 /// Writes to a file while it is this transfer's turn.
 struct Sink<'t> {
-    file: OwnedFd,
+    file: &'t OwnedFd,
     at: u64,
-    turn: &'t Turn<'t>,
+    turn: &'t Turn,
 }
 
 impl Write for Sink<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let owner = lock(&self.turn.owner);
-        if *owner == Owner::Another {
-            return Err(io::Error::other("another transfer to the same file has begun"));
-        }
-        let written = rustix::io::pwrite(&self.file, bytes, self.at)?;
+        let _held = self.turn.hold()?;
+        let written = rustix::io::pwrite(self.file, bytes, self.at)?;
         self.at += written as u64;
         Ok(written)
     }
@@ -220,16 +262,15 @@ fn digest(reader: impl Read) -> farcall::Result<Digest, FileError> {
 }
 
 /// Gives a file a name that no file has.
-#[cfg(any(target_os = "linux", target_os = "android"))]
 fn rename_to_new(parent: &OwnedFd, from: &str, to: &str) -> rustix::io::Result<()> {
-    rustix::fs::renameat_with(parent, from, parent, to, rustix::fs::RenameFlags::NOREPLACE)
-}
-
-/// Gives a file a name that no file has.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn rename_to_new(parent: &OwnedFd, from: &str, to: &str) -> rustix::io::Result<()> {
-    rustix::fs::linkat(parent, from, parent, to, rustix::fs::AtFlags::empty())?;
-    rustix::fs::unlinkat(parent, from, rustix::fs::AtFlags::empty())
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    match rustix::fs::renameat_with(parent, from, parent, to, rustix::fs::RenameFlags::NOREPLACE) {
+        // The file system cannot do it in one step.
+        Err(Errno::INVAL | Errno::NOSYS) => {}
+        renamed => return renamed,
+    }
+    rustix::fs::linkat(parent, from, parent, to, AtFlags::empty())?;
+    rustix::fs::unlinkat(parent, from, AtFlags::empty())
 }
 
 fn failed(why: io::Error) -> FileError {
