@@ -62,6 +62,36 @@ pub enum Error {
         /// The process that has written its number into the lock's file.
         holder: Option<u32>,
     },
+    /// No host of the registry has answered in time. If something was to be changed, it may have been.
+    Unavailable {
+        /// The registry's place, as in `etcd://10.0.0.1`.
+        registry: String,
+        /// What the host that was asked last has answered, or why it has not.
+        why: String,
+    },
+    /// The registry's own rules do not let this process do that.
+    NotPermitted {
+        /// The registry's place.
+        registry: String,
+        /// The registry's answer.
+        why: String,
+    },
+    /// The registry has refused.
+    Refused {
+        /// The registry's place.
+        registry: String,
+        /// The number of its answer (gRPC's status code).
+        code: i64,
+        /// The registry's answer.
+        why: String,
+    },
+    /// What the registry holds under this key is not an entry.
+    Malformed {
+        /// The key.
+        key: String,
+        /// What is wrong with its value.
+        why: String,
+    },
     /// The operating system refused.
     Io {
         /// The operation, such as `"reading"`.
@@ -120,6 +150,16 @@ impl fmt::Display for Error {
             }
             Self::Busy { path, holder: None } => {
                 write!(f, "{} is locked by another process", path.display())
+            }
+            Self::Unavailable { registry, why } => {
+                write!(f, "the registry {registry} does not answer: {why}")
+            }
+            Self::NotPermitted { registry, why } => {
+                write!(f, "the registry {registry} does not permit this: {why}")
+            }
+            Self::Refused { registry, why, .. } => write!(f, "the registry {registry} refuses: {why}"),
+            Self::Malformed { key, why } => {
+                write!(f, "the entry {key} cannot be read: {why}")
             }
             Self::Io { doing, path, source } => write!(f, "{doing} {}: {source}", path.display()),
         }

@@ -10,7 +10,8 @@
 //!   `udp://10.0.0.7:7000/FileAccess`, `udp://ebbets.example.org:7000/FileAccess`.
 //! - [`Registry`] is the trait of registries: exporters publish to a registry, importers ask it.
 //! - [`Memory`] is a registry for a single process, and for tests. [`File`] is a registry that all processes
-//!   of a user on a machine share, with nothing to install.
+//!   of a user on a machine share, with nothing to install. `Etcd` (feature `etcd`) is a registry that machines
+//!   share.
 //!
 //! ```
 //! use farcall_names::{Entry, Memory, Name, Registry};
@@ -39,6 +40,8 @@
 mod directory;
 mod entry;
 mod error;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod file;
 mod format;
 mod memory;
@@ -50,6 +53,8 @@ mod table;
 
 pub use entry::{Entry, Fingerprint, MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
 pub use error::{Distrust, Error, Result};
+#[cfg(feature = "etcd")]
+pub use etcd::{Etcd, EtcdBuilder, LocationError};
 pub use farcall_base::canonical;
 pub use file::File;
 pub use format::MAX_FILE;

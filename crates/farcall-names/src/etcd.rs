@@ -1,0 +1,194 @@
+//! A registry in etcd, which machines share.
+
+mod document;
+mod exports;
+mod gateway;
+mod mirror;
+mod settings;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::{Entry, Error, Label, Listing, Registration, Registry, Result};
+use document::Keys;
+use exports::Exports;
+use gateway::{Gateway, decoded, encoded, number};
+use mirror::Mirror;
+pub use settings::LocationError;
+use settings::{Credentials, Location};
+
+/// How long an entry stays after its exporter has gone, if no other time is set.
+const LEASE_TIME: Duration = Duration::from_secs(10);
+
+/// The shortest and the longest time of a lease.
+const MIN_LEASE_TIME: Duration = Duration::from_secs(2);
+const MAX_LEASE_TIME: Duration = Duration::from_secs(3600);
+
+/// A registry in etcd (version 3.4 or newer), by its JSON gateway.
+///
+/// Entries are keys that people can read, `farcall/v1/TYPE/INSTANCE`, with documents that other tools can write
+/// (`docs/names.md`). Entries of one process have a lease, which a thread keeps alive: when the process dies,
+/// its entries go within the lease's time. If the lease is lost while the process lives, the entries come back
+/// by themselves as soon as etcd is in reach. If a program follows a group, a second thread watches the
+/// registry; following then costs etcd nothing, and goes on with what is known while etcd is away.
+///
+/// Clones share one connection. Nothing is sent before the first use. When the last clone and the last
+/// registration are dropped, the lease is revoked.
+///
+/// ```no_run
+/// use farcall_names::{Etcd, Registry};
+///
+/// let registry = Etcd::at("etcd://10.0.0.1,10.0.0.2,10.0.0.3/team")?;
+/// println!("{} entries", registry.list()?.entries.len());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Etcd(Arc<Cluster>);
+
+/// What clones of a registry share.
+struct Cluster {
+    gateway: Arc<Gateway>,
+    keys: Keys,
+    exports: Arc<Exports>,
+    mirror: Arc<Mirror>,
+}
+
+/// The settings of a registry in etcd.
+#[derive(Clone)]
+pub struct EtcdBuilder {
+    location: Location,
+    credentials: Option<Credentials>,
+    lease_time: Duration,
+}
+
+impl Etcd {
+    /// Returns the registry at `etcd://HOST[:PORT][,HOST[:PORT]…][/PREFIX]`. The port is 2379 and the prefix
+    /// `farcall` if they are not written. The hosts are members of one cluster; each is tried if others fail.
+    ///
+    /// # Errors
+    /// If the place is not written like that.
+    pub fn at(place: &str) -> std::result::Result<Etcd, LocationError> {
+        Ok(Etcd::builder(place)?.build())
+    }
+
+    /// Returns a builder with more settings.
+    ///
+    /// # Errors
+    /// If the place is not written as [`Etcd::at`] says.
+    pub fn builder(place: &str) -> std::result::Result<EtcdBuilder, LocationError> {
+        Ok(EtcdBuilder { location: place.parse()?, credentials: None, lease_time: LEASE_TIME })
+    }
+}
+
+impl EtcdBuilder {
+    /// Sets etcd's user and password. A cluster without users ignores them.
+    #[must_use]
+    pub fn user(mut self, user: impl Into<String>, password: impl Into<String>) -> EtcdBuilder {
+        self.credentials = Some(Credentials { user: user.into(), password: password.into() });
+        self
+    }
+
+    /// Sets how long entries stay after their exporter has gone, from 2 s to an hour, in whole seconds. The
+    /// default is 10 s. etcd may grant more. After an election of etcd's the time counts anew.
+    #[must_use]
+    pub fn lease_time(mut self, time: Duration) -> EtcdBuilder {
+        self.lease_time = time.clamp(MIN_LEASE_TIME, MAX_LEASE_TIME);
+        self
+    }
+
+    /// Returns the registry.
+    pub fn build(self) -> Etcd {
+        let keys = Keys::new(&self.location.prefix);
+        let gateway = Arc::new(Gateway::new(self.location, self.credentials));
+        let exports = Arc::new(Exports::new(gateway.clone(), keys.clone(), self.lease_time));
+        let mirror = Arc::new(Mirror::new(gateway.clone(), keys.clone()));
+        Etcd(Arc::new(Cluster { gateway, keys, exports, mirror }))
+    }
+}
+
+impl Registry for Etcd {
+    fn publish(&self, entry: &Entry) -> Result<Registration> {
+        entry.check()?;
+        let serial = self.0.exports.publish(entry)?;
+        let (etcd, key) = (self.clone(), self.0.keys.of(&entry.type_name, &entry.instance));
+        Ok(Registration::new(entry.name(), move || etcd.0.exports.withdraw(&key, serial)))
+    }
+
+    fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {
+        let Cluster { gateway, keys, exports, .. } = &*self.0;
+        let key = keys.of(type_name, instance);
+        let answer = gateway.call("kv/range", &json!({"key": encoded(&key)}))?;
+        let Some(kv) = answer["kvs"].get(0) else { return Ok(false) };
+        // An entry without a lease was written by a tool, and nobody else takes it out.
+        let lease = number(&kv["lease"]);
+        if lease != 0 && !exports.is_own(lease) {
+            let entry = parsed(type_name, instance, &key, kv)?;
+            return Err(entry.taken());
+        }
+        exports.forget(&key);
+        let request = json!({
+            "compare": [{"key": encoded(&key), "target": "MOD", "result": "EQUAL",
+                         "mod_revision": number(&kv["mod_revision"]).to_string()}],
+            "success": [{"request_delete_range": {"key": encoded(&key)}}],
+        });
+        Ok(gateway.call("kv/txn", &request)?["succeeded"].as_bool() == Some(true))
+    }
+
+    fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {
+        self.0.mirror.instances(type_name)
+    }
+
+    fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>> {
+        let key = self.0.keys.of(type_name, instance);
+        let answer = self.0.gateway.call("kv/range", &json!({"key": encoded(&key)}))?;
+        answer["kvs"].get(0).map(|kv| parsed(type_name, instance, &key, kv)).transpose()
+    }
+
+    fn list(&self) -> Result<Listing> {
+        let read = mirror::read(&self.0.gateway, &self.0.keys, self.0.keys.all())?;
+        Ok(Listing::new(read.revision, read.entries))
+    }
+
+    fn version(&self) -> Result<u64> {
+        self.0.mirror.version()
+    }
+
+    /// Returns the first of etcd's hosts that is written as an address.
+    fn route(&self) -> Option<IpAddr> {
+        self.0.gateway.location().addresses().next()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.mirror.stop();
+        self.exports.stop();
+    }
+}
+
+impl fmt::Debug for Etcd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Etcd").field(&self.0.gateway.location().to_string()).finish()
+    }
+}
+
+impl fmt::Debug for EtcdBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let EtcdBuilder { location, credentials: _, lease_time } = self;
+        f.debug_struct("EtcdBuilder")
+            .field("location", &location.to_string())
+            .field("lease_time", lease_time)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the entry that a key's value holds.
+fn parsed(type_name: &Label, instance: &Label, key: &str, kv: &serde_json::Value) -> Result<Entry> {
+    let value = decoded(&kv["value"]).unwrap_or_default();
+    document::parse(type_name.clone(), instance.clone(), &value)
+        .map_err(|why| Error::Malformed { key: key.to_owned(), why })
+}

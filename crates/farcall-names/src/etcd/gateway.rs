@@ -1,0 +1,291 @@
+//! Requests to etcd by its JSON gateway: endpoints, repetition, and authentication.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{BufRead, BufReader, Read};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use farcall_base::lock;
+use serde_json::{Value, json};
+use ureq::http::Response;
+use ureq::{Agent, Body};
+
+use super::settings::{Credentials, Location};
+use crate::{Error, Result};
+
+/// How long a request may take, from its first try at the first endpoint to its last at the last one.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long one endpoint may take for a request.
+const ENDPOINT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long to wait for the connection to an endpoint.
+const CONNECT_PATIENCE: Duration = Duration::from_millis(500);
+
+/// A watch that has brought nothing for this long is opened anew, because its connection may be dead.
+const WATCH_PATIENCE: Duration = Duration::from_secs(20);
+
+/// The pause after all endpoints have failed; it doubles up to the second number.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+/// The most bytes of an answer, and of a line of a watch.
+const MAX_ANSWER: u64 = 64 << 20;
+
+/// The codes of gRPC errors that the gateway passes on.
+const INVALID_ARGUMENT: i64 = 3;
+const PERMISSION_DENIED: i64 = 7;
+const FAILED_PRECONDITION: i64 = 9;
+const UNAUTHENTICATED: i64 = 16;
+
+/// An etcd cluster.
+pub(super) struct Gateway {
+    location: Location,
+    credentials: Option<Credentials>,
+    agent: Agent,
+    watcher: Agent,
+    /// The index of the endpoint that answered last.
+    current: AtomicUsize,
+    token: Mutex<Option<Arc<str>>>,
+}
+
+/// Why an endpoint has not done what was asked.
+enum Failed {
+    /// Another try, at this endpoint or another, may succeed.
+    Again(String),
+    /// etcd has lost or ended the session of the user's password.
+    NotAuthenticated(String),
+    /// etcd refuses.
+    Refused { code: i64, why: String },
+}
+
+impl Gateway {
+    pub(super) fn new(location: Location, credentials: Option<Credentials>) -> Gateway {
+        let builder =
+            || Agent::config_builder().http_status_as_error(false).timeout_connect(Some(CONNECT_PATIENCE));
+        let agent = builder().timeout_global(Some(ENDPOINT_PATIENCE)).build().into();
+        let watcher = builder()
+            .timeout_recv_response(Some(ENDPOINT_PATIENCE))
+            .timeout_per_read(Some(WATCH_PATIENCE))
+            .max_idle_connections(0)
+            .build()
+            .into();
+        let current = AtomicUsize::new(random(location.endpoints.len() as u64) as usize);
+        Gateway { location, credentials, agent, watcher, current, token: Mutex::default() }
+    }
+
+    pub(super) fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// Sends a request to the endpoints in turn until one answers, and returns the answer.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if no endpoint answers in time; [`Error::NotPermitted`] if etcd's rules forbid
+    /// the request; [`Error::Refused`] for another refusal. A request that failed as unavailable may have been
+    /// executed.
+    pub(super) fn call(&self, path: &str, request: &Value) -> Result<Value> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut pause = FIRST_PAUSE;
+        let mut may_authenticate = true;
+        loop {
+            let mut last = String::new();
+            for _ in 0..self.location.endpoints.len() {
+                let failed = match self.try_call(path, request) {
+                    Ok(answer) => return Ok(answer),
+                    Err(failed) => failed,
+                };
+                match failed {
+                    Failed::NotAuthenticated(_) if std::mem::take(&mut may_authenticate) => {
+                        *lock(&self.token) = None;
+                        last = "the password's session has ended".to_owned();
+                        continue;
+                    }
+                    Failed::NotAuthenticated(why) => return Err(self.not_permitted(why)),
+                    Failed::Refused { code: PERMISSION_DENIED, why } => return Err(self.not_permitted(why)),
+                    Failed::Refused { code, why } => {
+                        return Err(Error::Refused { registry: self.location.to_string(), code, why });
+                    }
+                    Failed::Again(why) => last = why,
+                }
+                self.current.fetch_add(1, Ordering::Relaxed);
+                if deadline <= Instant::now() {
+                    break;
+                }
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left <= pause {
+                return Err(Error::Unavailable { registry: self.location.to_string(), why: last });
+            }
+            std::thread::sleep(jittered(pause).min(left));
+            pause = (2 * pause).min(MAX_PAUSE);
+        }
+    }
+
+    /// Opens a watch at the present endpoint. If that fails, the next attempt goes to another endpoint.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] and [`Error::NotPermitted`], as [`Gateway::call`].
+    pub(super) fn watch(&self, request: &Value) -> Result<Lines> {
+        let opened = self.send(&self.watcher, "watch", request);
+        match opened {
+            Ok(response) => {
+                let body = response.into_body().into_with_config().limit(u64::MAX).reader();
+                Ok(Lines(BufReader::new(Box::new(body))))
+            }
+            Err(failed) => {
+                self.current.fetch_add(1, Ordering::Relaxed);
+                *lock(&self.token) = None;
+                Err(match failed {
+                    Failed::Again(why) => Error::Unavailable { registry: self.location.to_string(), why },
+                    Failed::NotAuthenticated(why) | Failed::Refused { why, .. } => self.not_permitted(why),
+                })
+            }
+        }
+    }
+
+    /// Has the next request go to another endpoint, because the present one has ended a watch.
+    pub(super) fn avoid_current(&self) {
+        self.current.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn not_permitted(&self, why: String) -> Error {
+        Error::NotPermitted { registry: self.location.to_string(), why }
+    }
+
+    fn try_call(&self, path: &str, request: &Value) -> std::result::Result<Value, Failed> {
+        let mut response = self.send(&self.agent, path, request)?;
+        let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
+        let body = body.map_err(|why| self.again(&why))?;
+        serde_json::from_slice(&body).map_err(|why| self.again(&why))
+    }
+
+    /// Sends a request to the present endpoint. Returns the response if it is a success.
+    fn send(
+        &self,
+        agent: &Agent,
+        path: &str,
+        request: &Value,
+    ) -> std::result::Result<Response<Body>, Failed> {
+        let token = self.token(agent)?;
+        self.send_with(agent, path, request, token.as_deref())
+    }
+
+    fn send_with(
+        &self,
+        agent: &Agent,
+        path: &str,
+        request: &Value,
+        token: Option<&str>,
+    ) -> std::result::Result<Response<Body>, Failed> {
+        let mut post = agent.post(format!("{}/v3/{path}", self.endpoint()));
+        if let Some(token) = token {
+            post = post.header("Authorization", token);
+        }
+        let response = post.send(request.to_string()).map_err(|why| self.again(&why))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = response.into_body().into_with_config().limit(64 << 10).read_to_string();
+        Err(self.refusal(status.as_u16(), &body.unwrap_or_default()))
+    }
+
+    /// Returns the token of the user's session, if a user and a password were given.
+    fn token(&self, agent: &Agent) -> std::result::Result<Option<Arc<str>>, Failed> {
+        let Some(Credentials { user, password }) = &self.credentials else { return Ok(None) };
+        if let Some(token) = lock(&self.token).clone() {
+            return Ok(Some(token));
+        }
+        let request = json!({"name": user, "password": password});
+        let mut response = match self.send_with(agent, "auth/authenticate", &request, None) {
+            Ok(response) => response,
+            // This cluster has no users. It does not ask for the password, so none is needed.
+            Err(Failed::Refused { code: FAILED_PRECONDITION, .. }) => return Ok(None),
+            Err(Failed::Refused { why, .. }) => return Err(Failed::Refused { code: PERMISSION_DENIED, why }),
+            Err(failed) => return Err(failed),
+        };
+        let body = response.body_mut().with_config().limit(64 << 10).read_to_string();
+        let answer: Value = body
+            .map_err(|why| self.again(&why))
+            .and_then(|body| serde_json::from_str(&body).map_err(|why| self.again(&why)))?;
+        let token = answer["token"].as_str().ok_or_else(|| self.again(&"an answer without a token"))?;
+        let token: Arc<str> = token.into();
+        *lock(&self.token) = Some(token.clone());
+        Ok(Some(token))
+    }
+
+    /// Says what an endpoint's answer of failure means (etcd's gateway: `{"error": .., "code": ..}`; since 3.7
+    /// `{"message": .., "code": ..}`).
+    fn refusal(&self, status: u16, body: &str) -> Failed {
+        let answer: Value = serde_json::from_str(body).unwrap_or_default();
+        let code = answer["code"].as_i64();
+        let text = answer["message"].as_str().or(answer["error"].as_str()).unwrap_or(body);
+        let why = format!("{}: {}", self.endpoint(), shortened(text));
+        match code {
+            Some(UNAUTHENTICATED) => Failed::NotAuthenticated(why),
+            Some(INVALID_ARGUMENT) if text.contains("auth") || text.contains("user name is empty") => {
+                match text.contains("old") {
+                    true => Failed::NotAuthenticated(why),
+                    false => Failed::Refused { code: PERMISSION_DENIED, why },
+                }
+            }
+            Some(code) if status < 500 && code != 0 => Failed::Refused { code, why },
+            _ => Failed::Again(why),
+        }
+    }
+
+    fn again(&self, why: &dyn std::fmt::Display) -> Failed {
+        Failed::Again(format!("{}: {why}", self.endpoint()))
+    }
+
+    fn endpoint(&self) -> &str {
+        let endpoints = &self.location.endpoints;
+        &endpoints[self.current.load(Ordering::Relaxed) % endpoints.len()]
+    }
+}
+
+/// The lines of a watch, each a JSON value.
+pub(super) struct Lines(BufReader<Box<dyn Read + Send>>);
+
+impl Lines {
+    /// Blocks until there is a line. Returns `None` if the watch has ended or brings nothing any more.
+    pub(super) fn next(&mut self) -> Option<Value> {
+        let mut line = Vec::new();
+        let len = (&mut self.0).take(MAX_ANSWER).read_until(b'\n', &mut line).ok()?;
+        if len == 0 { None } else { serde_json::from_slice(&line).ok() }
+    }
+}
+
+/// Returns bytes as etcd's JSON has them.
+pub(super) fn encoded(bytes: impl AsRef<[u8]>) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// Returns the bytes of a value of etcd's JSON, or none if it is not base64.
+pub(super) fn decoded(value: &Value) -> Option<Vec<u8>> {
+    STANDARD.decode(value.as_str().unwrap_or_default()).ok()
+}
+
+/// Returns a number of etcd's JSON, in which integers of 64 bits are strings and 0 is left out.
+pub(super) fn number(value: &Value) -> u64 {
+    value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap_or(0)
+}
+
+/// Returns a time between half of `time` and `time`, so that many processes do not come at once.
+pub(super) fn jittered(time: Duration) -> Duration {
+    time / 2 + Duration::from_nanos(random((time / 2).as_nanos() as u64 + 1))
+}
+
+/// Returns a number below `bound`, which is not 0.
+fn random(bound: u64) -> u64 {
+    RandomState::new().hash_one(0) % bound
+}
+
+fn shortened(text: &str) -> String {
+    const MAX_CHARS: usize = 300;
+    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_CHARS).collect()
+}

@@ -1,0 +1,150 @@
+//! The place of an etcd registry, as users write it.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use crate::Label;
+
+/// The port at which etcd serves clients if the place names none.
+const PORT: u16 = 2379;
+
+/// The prefix of all keys if the place names none.
+const PREFIX: &str = "farcall";
+
+/// The most endpoints of a place.
+const MAX_ENDPOINTS: usize = 32;
+
+/// The place of a registry in etcd: `etcd://HOST[:PORT][,HOST[:PORT]…][/PREFIX]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Location {
+    /// The base of each endpoint's URLs, as in `http://10.0.0.1:2379`.
+    pub(super) endpoints: Vec<String>,
+    /// The first part of all keys, as in `farcall`.
+    pub(super) prefix: String,
+    /// The place as it was written.
+    text: String,
+}
+
+/// A user of etcd.
+#[derive(Clone)]
+pub(super) struct Credentials {
+    pub(super) user: String,
+    pub(super) password: String,
+}
+
+/// An error in the place of a registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocationError {
+    place: String,
+    why: String,
+}
+
+impl fmt::Display for LocationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LocationError { place, why } = self;
+        write!(
+            f,
+            "{place:?} is not the place of a registry: {why}; write etcd://HOST[:PORT][,HOST…][/PREFIX]"
+        )
+    }
+}
+
+impl std::error::Error for LocationError {}
+
+impl FromStr for Location {
+    type Err = LocationError;
+
+    fn from_str(text: &str) -> Result<Location, LocationError> {
+        let wrong = |why: String| LocationError { place: text.to_owned(), why };
+        let rest = text.strip_prefix("etcd://").ok_or_else(|| wrong("it has another scheme".into()))?;
+        let (hosts, prefix) = rest.split_once('/').unwrap_or((rest, PREFIX));
+        let prefix = if prefix.is_empty() { PREFIX } else { prefix };
+        for part in prefix.split('/') {
+            part.parse::<Label>().map_err(|why| wrong(format!("its prefix: {why}")))?;
+        }
+        let endpoints = hosts.split(',').map(endpoint).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+        if endpoints.len() > MAX_ENDPOINTS {
+            return Err(wrong(format!(
+                "it has {} hosts; at most {MAX_ENDPOINTS} are allowed",
+                endpoints.len()
+            )));
+        }
+        Ok(Location { endpoints, prefix: prefix.to_owned(), text: text.to_owned() })
+    }
+}
+
+impl Location {
+    /// Returns the addresses of the hosts that are written as addresses.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.endpoints.iter().filter_map(|endpoint| {
+            let socket: std::net::SocketAddr = endpoint.strip_prefix("http://")?.parse().ok()?;
+            Some(socket.ip())
+        })
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Returns the base of the URLs of a host and port.
+fn endpoint(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("it names no host".to_owned());
+    }
+    let bracketed_end = text.rfind(']');
+    let (host, port) = match text.rfind(':') {
+        Some(colon) if bracketed_end.is_none_or(|end| end < colon) => {
+            (&text[..colon], Some(&text[colon + 1..]))
+        }
+        _ => (text, None),
+    };
+    let port = port.map_or(Ok(PORT), |port| port.parse().map_err(|_| format!("{port:?} is no port")))?;
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_host = match inner {
+        Some(inner) => inner.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            !host.is_empty()
+                && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+        }
+    };
+    if !is_host {
+        return Err(format!("{host:?} is no host"));
+    }
+    Ok(format!("http://{host}:{port}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_name_hosts_ports_and_a_prefix() {
+        let place: Location = "etcd://10.0.0.1,[::1]:4001,etcd-2.example.org/team/farcall".parse().unwrap();
+        let endpoints =
+            ["http://10.0.0.1:2379", "http://[::1]:4001", "http://etcd-2.example.org:2379"].map(String::from);
+        assert_eq!((&place.endpoints[..], &place.prefix[..]), (&endpoints[..], "team/farcall"));
+        assert_eq!(place.addresses().count(), 2);
+        assert_eq!("etcd://a".parse::<Location>().unwrap().prefix, PREFIX);
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_place_is_said() {
+        for (place, why) in [
+            ("http://a", "another scheme"),
+            ("etcd://", "names no host"),
+            ("etcd://a,,b", "names no host"),
+            ("etcd://a:70000", "no port"),
+            ("etcd://a b", "no host"),
+            ("etcd://[10.0.0.1]", "no host"),
+            ("etcd://a/x y", "prefix"),
+            ("etcd://a/x//y", "prefix"),
+        ] {
+            let found = place.parse::<Location>().unwrap_err().to_string();
+            assert!(found.contains(why), "{place}: {found}");
+        }
+    }
+}
