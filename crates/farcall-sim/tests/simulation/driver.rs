@@ -166,22 +166,12 @@ fn one_call(books: &Arc<Books>, work: &WorkClient) {
         0..=2 => books.note(number, "call", right(work.work(number, micros, bytes, &payload))),
         3 => books.note(number, "blocking", work.blocking(number, micros)),
         4 => books.note(number, "relay", work.relay(number, books.number(), sim::below(3) as u32)),
-        5 | 6 => {
+        5..=10 => {
             let started = work.start().work(number, micros, bytes, &payload);
-            books.note(number, "start and wait", right(started.wait()));
+            if let Some((kind, result)) = long_run::end_started(started) {
+                books.note(number, kind, right(result));
+            }
         }
-        7 => {
-            let started = work.start().work(number, micros, bytes, &payload);
-            books.note(number, "start and await", right(sim::block_on(started)));
-        }
-        8 => {
-            let mut started = work.start().work(number, micros, bytes, &payload);
-            sim::sleep(Duration::from_micros(1 << sim::below(20)));
-            started.cancel();
-            books.note(number, "cancel", right(started.wait()));
-        }
-        9 => drop(work.start().work(number, micros, bytes, &payload)),
-        10 => work.start().work(number, micros, bytes, &payload).detach(),
         _ => {
             let many: Vec<_> = (0..sim::below(20))
                 .map(|_| (books.number(), work.start()))

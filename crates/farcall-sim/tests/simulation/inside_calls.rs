@@ -1,12 +1,12 @@
-//! Tests signals, streams and bulk under all faults, with the driver and all its threads: what users are promised
-//! of what passes inside their calls.
+//! Tests signals, streams and bulk under all faults, with the driver and all its threads: what users are
+//! promised of what passes inside their calls.
 //!
-//! Each call has a number of its own, and the content of everything that passes inside follows from the number.
-//! So each end knows what the other one must send. A call is executed at most once, and what its caller is told
-//! is true. Signals are raised in order. Each is handled at most once, and its procedure is resumed with the
-//! answer to that signal; after a signal has unwound the procedure, no other is raised. Items come in order, and
-//! none is missing: a stream that ends without a failure was complete, and otherwise its last item tells the
-//! failure. At the end every call has ended, and no procedure waits for anything.
+//! Each call has a number of its own, and the content of everything that passes inside follows from the
+//! number. So each end knows what the other one must send. A call is executed at most once, and what its
+//! caller is told is true. Signals are raised in order. Each is handled at most once, and its procedure is
+//! resumed with the answer to that signal; after a signal has unwound the procedure, no other is raised.
+//! Items come in order, and none is missing: a stream that ends without a failure was complete, and otherwise
+//! its last item tells the failure. At the end every call has ended, and no procedure waits for anything.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -75,7 +75,8 @@ struct Books {
     successes: Successes,
 }
 
-/// The kinds of calls, of which each must succeed in some run. (A call whose signal nobody handles cannot succeed.)
+/// The kinds of calls, of which each must succeed in some run. The kind "unhandled" is not among them: its
+/// calls fail if they raise a signal.
 const KINDS: [&str; 11] = [
     "signals",
     "signals of a started call",

@@ -1,21 +1,21 @@
-//! Long runs of servers and clients under all faults: what the tests of the driver, of ONC RPC and of what passes
-//! inside calls share.
+//! Long runs of servers and clients under all faults, for the tests of the driver, of ONC RPC and of what
+//! passes inside calls.
 //!
-//! Each of these tests runs many seeds. More of them take a minute or some minutes for each 1,000:
-//! `FARCALL_SIM_SEEDS=1000 cargo test --profile soak -p farcall-sim --test simulation driver`. A failure prints
-//! its seed, which `FARCALL_SIM_SEED` replays.
+//! 1,000 seeds of one of these tests take some minutes: `FARCALL_SIM_SEEDS=1000 cargo test --profile soak -p
+//! farcall-sim --test simulation driver`. A failure prints its seed, which `FARCALL_SIM_SEED` replays.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use farcall::{Error, Ran};
+use farcall::xdr::Decode;
+use farcall::{Error, Pending, Ran};
 use farcall_sim::sim::Outcome;
 use farcall_sim::{Faults, Process, Sim, check, replay, sim};
 
-/// Runs a test under so many seeds. Fails if no call of one of the kinds succeeded in any of them, because such a
-/// test checks nothing of these calls.
+/// Runs a test under so many seeds. Fails if no call of one of the kinds succeeded under any seed, because
+/// then the test has checked nothing of that kind.
 pub fn check_kinds(seeds: u64, kinds: &[&str], run: impl Fn(&Sim, &Successes) + Send + Sync + 'static) {
     let (successes, runs) = (Successes::default(), Arc::new(AtomicU64::new(0)));
     let (counted, ended) = (successes.clone(), runs.clone());
@@ -77,8 +77,9 @@ pub struct Scale {
     pub calls: u64,
 }
 
-/// Runs servers and clients under random faults, until all clients have ended and the last late packet has come.
-/// A client's thread is told how many calls it makes.
+/// Runs servers and clients under random faults, until all clients have ended and the last late packet has
+/// come. `serve` is a server's main function; `call` is that of a client's thread, and takes how many calls
+/// to make.
 pub fn run<R: Outcome>(
     sim: &Sim,
     scale: &Scale,
@@ -138,7 +139,8 @@ fn disturb(sim: &Sim, server: &Process, client: &Process) {
     }
 }
 
-/// Makes calls one after another, with pauses of at most so many microseconds, and checks how long each takes.
+/// Makes calls one after another, with pauses of at most `most_pause` microseconds, and checks that none
+/// takes as long as `longest`.
 pub fn call_repeatedly(calls: u64, longest: Duration, most_pause: u64, one_call: impl Fn()) {
     for _ in 0..calls {
         let before = sim::now();
@@ -149,6 +151,25 @@ pub fn call_repeatedly(calls: u64, longest: Duration, most_pause: u64, one_call:
             sleep_micros(sim::below(most_pause));
         }
     }
+}
+
+/// The kind of a call, and what its caller was told.
+type Ended<E> = (&'static str, farcall::Result<Vec<u8>, E>);
+
+/// Ends a started call in a random way. Returns how it ended, unless the caller gave it up.
+pub fn end_started<E: for<'a> Decode<'a>>(mut started: Pending<Vec<u8>, E>) -> Option<Ended<E>> {
+    match sim::below(6) {
+        0 | 1 => return Some(("start and wait", started.wait())),
+        2 => return Some(("start and await", sim::block_on(started))),
+        3 => {
+            sleep_micros(1 << sim::below(20));
+            started.cancel();
+            return Some(("cancel", started.wait()));
+        }
+        4 => drop(started),
+        _ => started.detach(),
+    }
+    None
 }
 
 /// Returns what `connect` returns as soon as it succeeds.

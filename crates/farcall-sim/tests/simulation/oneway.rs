@@ -1,8 +1,8 @@
 //! Tests one-way calls in a bad network, whose server crashes and comes back.
 //!
 //! In every run the following must hold. No call is executed twice. The calls of one stub are executed in the
-//! order in which they were made, and before later calls of that stub. If `flush` reports no failure, all calls
-//! were executed. Some flushes succeed in every run, so that their checks are made.
+//! order in which they were made, and before later calls of that stub. If `flush` reports no failure, all
+//! calls were executed. Some flushes succeed in every run, so that their checks are made.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
