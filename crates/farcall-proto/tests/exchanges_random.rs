@@ -22,8 +22,8 @@ use farcall_proto::{ClientConfig, Failure, Kind, Mutant, News, Ran, ServerConfig
 /// How many seeds are run.
 const RUNS: u64 = 80;
 
-/// The most datagrams of both ends in a run, as a mean over all runs. Correct ends need about 590. Ends that
-/// resend what has already arrived need more than 800.
+/// The most datagrams of both ends in a run, as a mean. Correct ends need about 590; ends that resend what has
+/// already arrived need more than 800.
 const MAX_MEAN_DATAGRAMS: usize = 800;
 
 /// A run's calls have ended after so long, and all that the server kept of them is gone after that long more.
@@ -179,10 +179,7 @@ impl User {
             // The exchange may be over, or its call may have ended.
             match verbs.take_from(exchange, &mut into, most) {
                 None => (self.can_take, self.all) = (false, true),
-                Some(all) => {
-                    self.can_take = into.len() == most;
-                    self.all = all;
-                }
+                Some(all) => (self.can_take, self.all) = (into.len() == most, all),
             }
             let from = if V::END == End::Client { End::Server } else { End::Client };
             for found in into {
@@ -398,7 +395,7 @@ impl Run {
         client.calls.insert(token, called);
     }
 
-    /// Gives the clients what they have to do now, one step each.
+    /// Lets a client do one step.
     fn act_at_client(&mut self, place: usize) {
         let (now, seed) = (self.now, self.seed);
         if self.clients[place].left > 0 && self.clients[place].calls.len() < 4 {
@@ -618,7 +615,7 @@ impl Run {
             self.server = Server::new(config, now, [9; 32]);
             self.export();
             self.executed.clear();
-            // (A later time than any, and still said to have been.)
+            // Restarts no more, and stays `Some` because it has restarted.
             self.restarts = Some(Time::from_nanos(u64::MAX));
         }
         if let Some((_, largest)) = self.narrows.filter(|(at, _)| *at <= now) {
@@ -678,8 +675,8 @@ impl Run {
         self.transmit();
     }
 
-    /// Checks that no user could send more than its receiver's user lets it: the first credit, or five times as
-    /// many bytes as were taken.
+    /// Checks that no user could send more than its receiver's user lets it: the first credit, or five times
+    /// as many bytes as were taken.
     fn check_credit(&self) {
         for called in self.clients.iter().flat_map(|client| &client.calls) {
             let (token, called) = called;
@@ -748,8 +745,7 @@ impl Run {
                 break;
             }
         }
-        // (The server repeats what a client that has vanished was to get: a window a second until it gives
-        // up.)
+        // The server resends a window a second to a client that has vanished, until it gives up.
         assert!(self.datagrams < 2_000, "{} datagrams when all calls had ended", self.datagrams);
         for client in &self.clients {
             let kept = self.server.kept_for(client.at.ip());
