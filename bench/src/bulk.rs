@@ -76,7 +76,7 @@ pub fn run(bulk: &Bulk) -> Result<()> {
         rows.extend(short(bulk, &mut field)?);
     }
     let method =
-        format!("each ratio, to raw TCP and to raw UDP in trains, {}{}", method(options), copies.concat());
+        format!("each ratio, to raw TCP and to raw UDP in batches, {}{}", method(options), copies.concat());
     let (rows, conditions) = field.show(rows, method, &[], options)?;
     match &options.svg {
         Some(path) => chart::ratios(path, "Long results", "ratio to raw TCP", &rows, &conditions),

@@ -134,7 +134,7 @@ impl Pace {
         std::thread::sleep(self.next.saturating_duration_since(now));
         self.next = now.max(self.next) + STEP;
         let passed = self.began.elapsed();
-        (passed < self.time).then(|| (self.rate * passed.as_secs_f64()) as usize)
+        (passed < self.time).then_some((self.rate * passed.as_secs_f64()) as usize)
     }
 
     /// Returns whether a step has time left. Arrived datagrams must be received.

@@ -1,9 +1,10 @@
 //! The server's memory for each idle stream, and the datagrams while all streams are idle.
 //!
-//! This process is the server: an exported server of `async fn`s, of which each call has a stream without items.
-//! Another process has the callers, which receive all streams of all conversations without a thread each.
+//! This process is the server: it exports `async fn`s, and each call has a stream without items. Another
+//! process has the callers, which receive all streams of all conversations without a thread for each.
 //!
-//! What the user chooses is apart: the executor's own bytes for a task, and the task with its future.
+//! What depends on the user's executor is counted separately: its own bytes for a task, and the task with its
+//! future.
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

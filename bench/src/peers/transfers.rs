@@ -1,5 +1,5 @@
-//! A file that moves from one process to another: by farcall's bulk, and by a TCP connection with `sendfile`. The
-//! source and the sink of both are alike: files in memory (tmpfs), of which the source is cached.
+//! A file that moves from one process to another: by farcall's bulk, and by a TCP connection with `sendfile`.
+//! Both have the same kind of source and sink: files in memory (tmpfs).
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::net::{TcpListener, TcpStream};

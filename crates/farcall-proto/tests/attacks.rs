@@ -1,14 +1,14 @@
-//! Attacks by what passes inside calls: a peer that keeps to no rule of exchanges harms no other caller, and makes
-//! the server hold no more than the credit that the server gave.
+//! Attacks by what passes inside calls: a peer that keeps to no rule of exchanges harms no other caller. It
+//! makes the server hold no more than the credit that the server gave.
 //!
-//! In each attack the peer has a call that the server executes, beside an honest client at another address whose
-//! call goes on all the while.
+//! In each attack the server executes a call of the peer. Meanwhile it executes a call of an honest client at
+//! another address, and that call must go on.
 
 mod common;
 
 use std::time::Duration;
 
-use common::{HARM, Pair, Peer, Told, comes, fragment, frame, frames_of, join};
+use common::{FIRST_CREDIT, HARM, Pair, Peer, Told, comes, fragment, frame, frames_of, join};
 use farcall_proto::client::CallId;
 use farcall_proto::fuzzing::kinds::{CREDIT, DATA, RESULT, STATE, STOP};
 use farcall_proto::server::{CallKey, Finish};
@@ -16,9 +16,6 @@ use farcall_proto::{ClientConfig, News, ServerConfig, Tail};
 
 /// The peer's call.
 const SEQUENCE: u32 = 50;
-
-/// The credit with which each direction begins, in bytes.
-const FIRST_CREDIT: u32 = 12_000;
 
 /// Flags of a DATA.
 const LAST: u8 = 1;
@@ -96,7 +93,8 @@ impl Scene {
         }
     }
 
-    /// Checks that a signal, a stream longer than the credit, and the result pass in the honest client's call.
+    /// Checks that the honest client's call still carries a signal, a stream longer than the credit, and the
+    /// result.
     fn honest_goes_on(mut self) {
         let (id, key) = self.honest;
         let question = self.pair.server.open_exchange(key).expect("no exchange is open");
@@ -195,12 +193,12 @@ fn a_peer_that_gives_credit_and_takes_it_back() {
     let send = |scene: &mut Scene| {
         scene.pair.server.send_in(scene.harm, exchange, &vec![7; 1 << 20], Tail::End).expect("it is open")
     };
-    assert_eq!(send(&mut scene), 12_000);
+    assert_eq!(send(&mut scene), FIRST_CREDIT as usize);
     scene.comes(credit(exchange, 0, 40_000));
-    for less in [20_000, 0, 12_000] {
+    for less in [20_000, 0, FIRST_CREDIT] {
         scene.comes(credit(exchange, 0, less));
     }
-    assert_eq!(send(&mut scene), 28_000, "what was given stays given");
+    assert_eq!(send(&mut scene), 40_000 - FIRST_CREDIT as usize, "what was given stays given");
     // Credit without end makes the server keep no more than its own window.
     scene.comes(credit(exchange, 0, u32::MAX));
     let more = send(&mut scene);
@@ -283,7 +281,7 @@ fn a_peer_that_sends_beyond_its_credit() {
     assert_eq!((taken.len(), all), (FIRST_CREDIT as usize, false));
     assert!(taken.chunks(4).all(|word| word == [0, 0, 0, 7]));
     // What was taken is the credit for more.
-    for offset in (12_000..100_000).step_by(1_000) {
+    for offset in (FIRST_CREDIT..100_000).step_by(1_000) {
         scene.comes(data(1, ASKS, offset, &[7; 250]));
     }
     let (more, _) = scene.takes(1).expect("it is open");

@@ -76,8 +76,9 @@ pub(crate) struct Talk {
 struct Briefly {
     call: usize,
     brief: Lone,
-    /// When the call was sent, and whether its thread read the clock.
+    /// When the call was sent.
     at: Time,
+    /// The calling thread read the clock when it sent the call, so it knows `at`.
     looked: bool,
     args: Vec<u8>,
 }
@@ -486,7 +487,7 @@ impl ClientNode {
             token: call as u64,
         };
         talk.touched = at;
-        // A thread that is alone at its endpoint does the same.
+        // The driver starts a call on the fast path if the calling thread is alone at its endpoint.
         let callee = (export, meant.procedure);
         let opens = talk.begin_inside(g, self.index, call);
         let plain = wait.is_none() && !meant.traced && !opens;
@@ -501,7 +502,8 @@ impl ClientNode {
         match talk.core.start(|| now, &what, &mut body) {
             Ok(id) => {
                 talk.open.push((call, id));
-                // A stream of the arguments is opened with the call, so a call that is detached has none to come.
+                // A call with exchanges is not detached, because its caller would have to go on sending in
+                // them.
                 if g.rng.chance(g.plan.detach) && !opens {
                     talk.core.detach(id, g.rng.chance(500_000));
                     g.oracle.calls[call].detached = true;

@@ -19,7 +19,8 @@ pub trait Verbs {
     fn take_from(&mut self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool>;
     /// Takes no more.
     fn stop(&mut self, exchange: u32, reason: u32);
-    /// Returns whether bytes that were added have not arrived, as far as is known. If so, [`News::Room`] comes.
+    /// Returns whether some of the added bytes are not known to have arrived. If so, [`News::Room`] comes
+    /// when they have.
     fn awaits_credit(&mut self, exchange: u32) -> bool;
 }
 

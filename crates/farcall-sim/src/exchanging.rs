@@ -1,5 +1,5 @@
-//! What passes inside the calls of a run: signals, streams and bulk. What each end does in an exchange follows
-//! from the call and the exchange alone, so both ends and the oracle know what to expect.
+//! What passes inside the calls of a run: signals, streams and bulk. What each end does in an exchange
+//! follows from the call and the exchange alone, so both ends and the oracle know what to expect.
 
 use farcall_proto::Tail;
 
@@ -75,7 +75,8 @@ pub struct Part {
     pub stops_at: Option<u64>,
     /// The most bytes that it takes at once.
     pub takes: u64,
-    /// The most bytes that it adds at once. If these are few, they wait until what was added before has arrived.
+    /// The most bytes that it adds at once. If this is little, it adds more only when all it added before has
+    /// arrived.
     pub adds: u64,
 }
 

@@ -94,8 +94,9 @@ pub struct Ground {
     /// Datagrams sent.
     pub sent: u64,
     accounts: HashMap<(usize, SocketAddr), Account>,
-    /// The present life of each server, and how many lives began. A restored server lives its earlier life again.
+    /// The present life of each server. A restored server lives its earlier life again.
     lives: Vec<u32>,
+    /// How many lives have begun.
     began: u32,
     /// The addresses at which a datagram of a server's life has arrived. They may hold a ticket of that life.
     reached: HashSet<(u32, SocketAddr)>,
@@ -279,8 +280,8 @@ impl Ground {
         self.reached.extend(all.map(|server| (self.lives[server], to)));
     }
 
-    /// Restores what a server knew about addresses when the snapshot was taken. A ticket that the same life issued
-    /// later is good too, and proves the address at which it arrived.
+    /// Restores what a server knew about addresses when the snapshot was taken. The server also accepts a
+    /// ticket that the same life issued later, as a proof of the address at which the ticket arrived.
     pub fn server_restored(&mut self, server: usize, snapshot: &Ground) {
         for (key, then) in snapshot.accounts.iter().filter(|((s, _), _)| *s == server) {
             let account = self.accounts.entry(*key).or_default();

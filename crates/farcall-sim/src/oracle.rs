@@ -206,7 +206,8 @@ counts! {
         /// Calls that were reported as not run although they ran, to clients that could not know
         /// (docs/protocol.md 7.4).
         beyond_knowledge,
-        /// Calls of restored servers that were executed again, or that were reported as not run though they ran.
+        /// Calls of restored servers that were executed again, or that were reported as not run although they
+        /// ran.
         undone,
     }
 }

@@ -489,8 +489,8 @@ impl ServerNode {
         g.oracle.goes_on(g.net.now(), job.call, silent);
     }
 
-    /// Notes the time at which a datagram of a known conversation arrived from its client. What a forger sends does
-    /// not count, even if it is too broken to be challenged.
+    /// Notes the time at which a datagram of a known conversation arrived from its client. A forger's
+    /// datagram does not count, even if it is too broken to be challenged.
     fn note_heard(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8], before: (u64, u64)) {
         let Some(core) = &self.core else { return };
         let after = (core.stats().received, core.stats().challenges + core.stats().stale);

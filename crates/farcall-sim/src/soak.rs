@@ -178,34 +178,37 @@ impl Summary {
         let _ =
             write!(line, r#","violations":{},"trace_hash":"{:016x}""#, self.failing.len(), self.trace_hash);
         let o = &self.outcomes;
-        let _ = write!(
-            line,
-            r#","executed":{},"returned":{},"ran_no":{},"ran_maybe":{},"ran_yes":{},"abandoned":{},"exchanging":{},"handled":{},"carried":{},"answered":{},"posted":{},"flushed":{},"beyond_knowledge":{},"undone":{},"datagrams":{},"simulated_hours":{}"#,
-            o.executed,
-            o.returned,
-            o.no,
-            o.maybe,
-            o.yes,
-            o.abandoned,
-            o.exchanging,
-            o.handled,
-            o.carried,
-            o.answered,
-            o.posted,
-            o.flushed,
-            o.beyond_knowledge,
-            o.undone,
-            self.datagrams,
-            self.simulated_hours()
-        );
+        let counts = [
+            ("executed", o.executed),
+            ("returned", o.returned),
+            ("ran_no", o.no),
+            ("ran_maybe", o.maybe),
+            ("ran_yes", o.yes),
+            ("abandoned", o.abandoned),
+            ("exchanging", o.exchanging),
+            ("handled", o.handled),
+            ("carried", o.carried),
+            ("answered", o.answered),
+            ("posted", o.posted),
+            ("flushed", o.flushed),
+            ("beyond_knowledge", o.beyond_knowledge),
+            ("undone", o.undone),
+            ("datagrams", self.datagrams),
+            ("simulated_hours", self.simulated_hours()),
+        ];
         let (memory, onc) = (object(self.shared_memory.each()), object(self.onc.each()));
-        let _ = write!(line, r#","shared_memory":{memory},"onc":{onc}}}"#);
+        let _ = write!(line, r#",{},"shared_memory":{memory},"onc":{onc}}}"#, members(counts.into_iter()));
         line
     }
 }
 
 /// Returns counts as an object of JSON.
 fn object(counts: impl Iterator<Item = (&'static str, u64)>) -> String {
+    format!("{{{}}}", members(counts))
+}
+
+/// Returns counts as the members of an object of JSON.
+fn members(counts: impl Iterator<Item = (&'static str, u64)>) -> String {
     let members: Vec<String> = counts.map(|(name, count)| format!(r#""{name}":{count}"#)).collect();
-    format!("{{{}}}", members.join(","))
+    members.join(",")
 }

@@ -1,4 +1,5 @@
-//! A client that keeps to no rule of what passes inside calls, at a real server's socket beside honest clients.
+//! A client that keeps to no rule of what passes inside calls, at a real server's socket. Honest clients call
+//! the same server.
 #![allow(missing_docs)]
 
 use std::net::{SocketAddr, UdpSocket};
@@ -210,8 +211,8 @@ fn a_client_that_keeps_to_no_rule_of_exchanges_harms_nobody_else() {
         stranger.forge(DATA, 3, (signal.0, signal.1 + 4), &[0, 0, 0, 0, 5]);
     }
     goes_on(&ledger);
-    // A number has 12 bytes in a stream. The server made as many as the stranger once gave credit for, and 32 KiB
-    // that its thread collects before it waits.
+    // A number has 12 bytes in a stream. The server made as many as the stranger once gave credit for, and
+    // those that its thread collects before it waits: 32 KiB.
     let made = server.made.load(Ordering::SeqCst);
     assert!(made <= 16 * (20_000 + 32_768 + 12) / 12, "{made} numbers");
     let resumed = server.resumed.load(Ordering::SeqCst);

@@ -16,6 +16,9 @@ use farcall_proto::{ClientConfig, Fingerprint, Kind, Mutant, Ran, ServerConfig, 
 
 pub const EXPORT: u64 = 77;
 
+/// The credit with which each direction of an exchange begins, in bytes.
+pub const FIRST_CREDIT: u32 = 12_000;
+
 /// The outcome that a caller was told.
 #[derive(Debug, PartialEq)]
 pub enum Told {

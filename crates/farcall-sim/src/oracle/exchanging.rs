@@ -20,8 +20,8 @@ pub(super) struct Inside {
     unwound: bool,
     /// The procedure ended with a failure that says that it did not run.
     says_no: bool,
-    /// The server was restored while the call was executed or after that: it sends again what it has sent, and
-    /// has not what it had received.
+    /// The server was restored during the call's execution or after it. The restored server sends again what
+    /// it had sent, and has lost what it had received.
     restored: bool,
 }
 
@@ -110,8 +110,8 @@ impl Oracle {
         }
     }
 
-    /// Returns whether a failure may say that the call did not run, because its procedure says so and nothing of
-    /// an exchange has come.
+    /// Returns whether a failure may say that the call did not run: its procedure says so, and the client has
+    /// received nothing in an exchange.
     pub(super) fn denies(&self, call: usize) -> bool {
         self.inside.get(&call).is_some_and(|inside| inside.says_no && !inside.touched)
     }

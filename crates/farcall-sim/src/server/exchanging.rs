@@ -61,8 +61,10 @@ impl ServerNode {
         g.oracle.begin_inside(job.call);
         let habits = Habits::of(g.oracle.token(job.call));
         let at = g.now() + habits.stalls[End::Server as usize];
-        // Some wait for as long as it takes, so that one that waits in vain is noticed. But a restored server would
-        // wait for what it has had already; and while memory is short, calls of one host for one another.
+        // Most procedures have no time limit, so that the run notices a procedure that waits for ever. Two
+        // kinds of runs need a limit. A restored server may wait for bytes that it received before the
+        // snapshot, and that its client does not send again. With a small memory budget, calls of one host
+        // wait for one another's memory.
         let patient = g.plan.restorations == 0 && g.plan.server.held_budget > 10 << 20;
         let waits = g.plan.calm || patient && g.rng.chance(700_000);
         let latest = if waits { Nanos::MAX } else { g.now() + g.rng.spread(500 * MILLIS, 30 * SECS) };

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farcall::{Error, Ran, Runtime};
-use farcall_sim::{Faults, Sim, check, replay, sim};
+use farcall_sim::{Sim, sim};
+
+use super::long_run::{self, EXCEPTION, Scale, Successes, Told};
 
 #[farcall::interface]
 trait Work {
@@ -33,16 +35,26 @@ struct Books {
     next: AtomicU64,
     executed: Mutex<HashMap<u64, u64>>,
     told: Mutex<Vec<(u64, Told, String)>>,
+    successes: Successes,
 }
+
+/// The kinds of calls, of which each must succeed in some run.
+const KINDS: [&str; 9] = [
+    "call",
+    "blocking",
+    "relay",
+    "relayed",
+    "start and wait",
+    "start and await",
+    "cancel",
+    "one of many",
+    EXCEPTION,
+];
+
+const SCALE: Scale = Scale { servers: 3, threads: 4, calls: 12 };
 
 /// The longest time that procedures, queues, pauses, partitions and the patience of callers can explain.
 const LONGEST: Duration = Duration::from_secs(180);
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Told {
-    Returned,
-    Failed(Ran),
-}
 
 impl Books {
     fn number(&self) -> u64 {
@@ -53,13 +65,11 @@ impl Books {
         *self.executed.lock().unwrap().entry(number).or_default() += 1;
     }
 
-    fn note<T>(&self, number: u64, how: &str, result: Result<T, Error<Refused>>) {
-        let (told, text) = match result {
-            Ok(_) | Err(Error::Declared(Refused)) => (Told::Returned, String::new()),
-            Err(Error::CallFailed(why)) => (Told::Failed(why.ran()), why.to_string()),
-        };
-        sim::note(&format!("call {number}, {how}: {told:?} {text}"));
-        self.told.lock().unwrap().push((number, told, format!("{how}: {text}")));
+    fn note<T>(&self, number: u64, kind: &'static str, result: Result<T, Error<Refused>>) {
+        let told = self.successes.note(kind, &result);
+        let text = result.err().map(|why| why.to_string()).unwrap_or_default();
+        sim::note(&format!("call {number}, {kind}: {told:?} {text}"));
+        self.told.lock().unwrap().push((number, told, format!("{kind}: {text}")));
     }
 
     fn audit(&self) {
@@ -85,9 +95,7 @@ struct Worker(Arc<Books>);
 impl Work for Worker {
     fn work(&self, number: u64, micros: u64, bytes: u32, _: &[u8]) -> farcall::Result<Vec<u8>, Refused> {
         self.0.execute(number);
-        if micros > 0 {
-            sim::sleep(Duration::from_micros(micros));
-        }
+        long_run::sleep_micros(micros);
         if bytes == 13 {
             return Err(Refused.into());
         }
@@ -107,8 +115,8 @@ impl Work for Worker {
             0 => next.blocking(inner, 10),
             _ => next.relay(inner, self.0.number(), hops - 1),
         };
-        let failed = result.as_ref().err().map(|why| why.to_string()).unwrap_or_default();
-        self.0.note(inner, &format!("relayed by {number} {failed}"), result);
+        sim::note(&format!("call {inner} was relayed by {number}"));
+        self.0.note(inner, "relayed", result);
         Ok(number)
     }
 }
@@ -135,21 +143,8 @@ fn serve(books: &Arc<Books>) -> farcall::Result<()> {
 
 /// Runs one thread of a client.
 fn call(books: &Arc<Books>, calls: u64) {
-    let work = loop {
-        match farcall::import::<dyn Work>("Work") {
-            Ok(work) => break work,
-            Err(_) => sim::sleep(Duration::from_millis(300)),
-        }
-    };
-    for _ in 0..calls {
-        let before = sim::now();
-        one_call(books, &work);
-        let took = sim::now() - before;
-        assert!(took < LONGEST, "a call took {took:?}");
-        if sim::below(3) == 0 {
-            sim::sleep(Duration::from_micros(sim::below(500_000)));
-        }
-    }
+    let work = long_run::connected(|| farcall::import::<dyn Work>("Work"));
+    long_run::call_repeatedly(calls, LONGEST, 500_000, || one_call(books, &work));
 }
 
 fn one_call(books: &Arc<Books>, work: &WorkClient) {
@@ -171,22 +166,12 @@ fn one_call(books: &Arc<Books>, work: &WorkClient) {
         0..=2 => books.note(number, "call", right(work.work(number, micros, bytes, &payload))),
         3 => books.note(number, "blocking", work.blocking(number, micros)),
         4 => books.note(number, "relay", work.relay(number, books.number(), sim::below(3) as u32)),
-        5 | 6 => {
+        5..=10 => {
             let started = work.start().work(number, micros, bytes, &payload);
-            books.note(number, "start and wait", right(started.wait()));
+            if let Some((kind, result)) = long_run::end_started(started) {
+                books.note(number, kind, right(result));
+            }
         }
-        7 => {
-            let started = work.start().work(number, micros, bytes, &payload);
-            books.note(number, "start and await", right(sim::block_on(started)));
-        }
-        8 => {
-            let mut started = work.start().work(number, micros, bytes, &payload);
-            sim::sleep(Duration::from_micros(1 << sim::below(20)));
-            started.cancel();
-            books.note(number, "cancel", right(started.wait()));
-        }
-        9 => drop(work.start().work(number, micros, bytes, &payload)),
-        10 => work.start().work(number, micros, bytes, &payload).detach(),
         _ => {
             let many: Vec<_> = (0..sim::below(20))
                 .map(|_| (books.number(), work.start()))
@@ -197,68 +182,19 @@ fn one_call(books: &Arc<Books>, work: &WorkClient) {
     }
 }
 
-fn run(sim: &Sim) {
-    sim.limit(Duration::from_secs(24 * 3600));
-    sim.random_faults();
-    let books = Arc::new(Books::default());
-    let servers: Vec<_> = (0..1 + sim.below(3))
-        .map(|n| {
-            let books = books.clone();
-            sim.server(&format!("server {n}"), move || serve(&books))
-        })
-        .collect();
-    let clients: Vec<_> = (0..1 + sim.below(2))
-        .map(|n| {
-            let books = books.clone();
-            sim.process(&format!("client {n}"), move || {
-                let thread = |_| {
-                    let books = books.clone();
-                    sim::spawn(move || call(&books, 12))
-                };
-                let threads: Vec<_> = (0..1 + sim::below(4)).map(thread).collect();
-                threads.into_iter().for_each(|thread| thread.join());
-            })
-        })
-        .collect();
-    for _ in 0..sim.below(8) {
-        sim.sleep(Duration::from_millis(sim.below(4000)));
-        let server = &servers[sim.below(servers.len() as u64) as usize];
-        let client = &clients[sim.below(clients.len() as u64) as usize];
-        match sim.below(5) {
-            0 | 1 => {
-                server.crash();
-                sim.sleep(Duration::from_millis(sim.below(8000)));
-                server.restart();
-            }
-            2 => {
-                let one = [server, client][sim.below(2) as usize];
-                one.pause();
-                sim.sleep(Duration::from_millis(sim.below(20_000)));
-                one.resume();
-            }
-            3 => {
-                sim.cut(server, client);
-                sim.sleep(Duration::from_millis(sim.below(20_000)));
-                sim.heal();
-            }
-            _ => drop(sim.random_faults()),
-        }
-    }
-    sim.faults(Faults::none());
-    sim.run();
-    // All late packets arrive now.
-    sim.sleep(Duration::from_secs(7 * 3600));
+fn run(sim: &Sim, successes: &Successes) {
+    let books = Arc::new(Books { successes: successes.clone(), ..Books::default() });
+    let (served, called) = (books.clone(), books.clone());
+    long_run::run(sim, &SCALE, move || serve(&served), move |calls| call(&called, calls));
     books.audit();
 }
 
 #[test]
 fn a_seed_is_one_run_of_all_this() {
-    for seed in 0..10 {
-        assert_eq!(replay(seed, run), replay(seed, run));
-    }
+    long_run::check_replay(10, run);
 }
 
 #[test]
 fn what_is_said_of_a_call_is_true() {
-    check(60, run);
+    long_run::check_kinds(60, &KINDS, run);
 }

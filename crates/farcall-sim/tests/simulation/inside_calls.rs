@@ -1,14 +1,12 @@
-//! Tests signals, streams and bulk under all faults, with the driver and all its threads: what users are promised of
-//! what passes inside their calls.
+//! Tests signals, streams and bulk under all faults, with the driver and all its threads: what users are
+//! promised of what passes inside their calls.
 //!
-//! Each call has a number of its own, and the content of everything that passes inside follows from the number. So
-//! each end knows what the other one must send. A call is executed at most once, and what its caller is told is true.
-//! A signal is raised in order, handled at most once, and resumed with its own answer; behind one that was unwound
-//! none is raised. Items come in order and none is missing: a stream that ends without a failure was complete, and
-//! the last item tells the failure. At the end every call has ended, and no procedure waits for anything.
-//!
-//! 1,000 seeds take some minutes: `FARCALL_SIM_SEEDS=1000 cargo test --profile soak -p farcall-sim --test simulation
-//! inside_calls`. A failure prints its seed, which `FARCALL_SIM_SEED` replays.
+//! Each call has a number of its own, and the content of everything that passes inside follows from the
+//! number. So each end knows what the other one must send. A call is executed at most once, and what its
+//! caller is told is true. Signals are raised in order. Each is handled at most once, and its procedure is
+//! resumed with the answer to that signal; after a signal has unwound the procedure, no other is raised.
+//! Items come in order, and none is missing: a stream that ends without a failure was complete, and otherwise
+//! its last item tells the failure. At the end every call has ended, and no procedure waits for anything.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -16,7 +14,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farcall::{Answer, Bulk, Error, Ran, Result, Runtime, Stream};
-use farcall_sim::{Faults, Sim, check, replay, sim};
+use farcall_sim::{Sim, sim};
+
+use super::long_run::{self, EXCEPTION, Scale, Successes, Told, sleep_micros};
 
 #[farcall::interface]
 trait Inside {
@@ -51,13 +51,6 @@ struct Odd {
     number: u64,
 }
 
-/// How a call ended for its caller.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Told {
-    Returned,
-    Failed(Ran),
-}
-
 /// What is known of a call.
 #[derive(Debug, Default)]
 struct Facts {
@@ -79,7 +72,26 @@ struct Books {
     calls: Mutex<BTreeMap<u64, Facts>>,
     /// Procedures and streams of servers that have not ended.
     running: AtomicI64,
+    successes: Successes,
 }
+
+/// The kinds of calls, of which each must succeed in some run. The kind "unhandled" is not among them: its
+/// calls fail if they raise a signal.
+const KINDS: [&str; 11] = [
+    "signals",
+    "signals of a started call",
+    "in a handler",
+    "between",
+    "behind a server between",
+    "argument stream",
+    "result stream",
+    "two streams",
+    "bulk argument",
+    "bulk result",
+    EXCEPTION,
+];
+
+const SCALE: Scale = Scale { servers: 2, threads: 3, calls: 8 };
 
 /// The longest time that a call takes, with all that passes inside.
 const LONGEST: Duration = Duration::from_secs(1800);
@@ -94,18 +106,12 @@ impl Books {
     }
 
     /// Notes how a call ended, of which so many items had come.
-    fn note<E: std::fmt::Debug>(
-        &self,
-        number: u64,
-        how: &str,
-        ended: std::result::Result<(), &Error<E>>,
-        items: u32,
-    ) {
-        let told = match ended {
-            Ok(()) | Err(Error::Declared(_)) => Told::Returned,
-            Err(Error::CallFailed(why)) => Told::Failed(why.ran()),
-        };
-        sim::note(&format!("call {number}, {how}: {told:?} after {items} items: {:?}", ended.err()));
+    fn note<T, E: std::fmt::Debug>(&self, number: u64, kind: &'static str, ended: &Result<T, E>, items: u32) {
+        let told = self.successes.note(kind, ended);
+        sim::note(&format!(
+            "call {number}, {kind}: {told:?} after {items} items: {:?}",
+            ended.as_ref().err()
+        ));
         assert!(
             items == 0 || told != Told::Failed(Ran::No),
             "call {number}: {items} items, and it did not run"
@@ -182,12 +188,6 @@ fn answer(number: u64, time: u32) -> u64 {
     number * 100 + u64::from(time) + 1
 }
 
-fn sleep(micros: u64) {
-    if micros > 0 {
-        sim::sleep(Duration::from_micros(micros));
-    }
-}
-
 struct Server(Arc<Books>);
 
 impl Inside for Server {
@@ -195,7 +195,7 @@ impl Inside for Server {
         let _running = self.0.execute(number);
         let mut sum = 0;
         for time in 0..times {
-            sleep(micros);
+            sleep_micros(micros);
             let unwound = self.0.of(number, |facts| {
                 facts.raised += 1;
                 facts.unwound
@@ -215,7 +215,7 @@ impl Inside for Server {
         let running = self.0.execute(number);
         let values = (0..count).map(move |place| {
             let _running = &running;
-            sleep(micros);
+            sleep_micros(micros);
             Ok(item(number, place))
         });
         Ok(Stream::new(values.chain(odd.then(|| Err(Odd { number }.into())))))
@@ -230,7 +230,7 @@ impl Inside for Server {
             if taken == most {
                 break;
             }
-            sleep(1 << sim::below(14));
+            sleep_micros(1 << sim::below(14));
         }
         Ok(taken)
     }
@@ -281,7 +281,7 @@ impl Between for Passes {
         let _running = self.0.execute(number);
         let server = farcall::import::<dyn Inside>("Inside")?.within(Duration::from_secs(60));
         let outcome = server.ask(inner, times, 0);
-        self.0.note(inner, "through a server between", outcome.as_ref().map(drop), 0);
+        self.0.note(inner, "behind a server between", &outcome, 0);
         outcome
     }
 }
@@ -307,11 +307,11 @@ impl Handles {
         });
         sim::note(&format!("call {number}: signal {time} is handled"));
         assert_eq!(before, time, "call {number}: a signal was handled again, or one was left out");
-        sleep(self.micros);
+        sleep_micros(self.micros);
         if let Some(server) = &self.calls {
             let quiet = self.books.number();
             let outcome = server.quiet(quiet);
-            self.books.note(quiet, "in a handler", outcome.as_ref().map(drop), 0);
+            self.books.note(quiet, "in a handler", &outcome, 0);
         }
         if time < self.unwinds_at {
             return Answer::Resume(answer(number, time));
@@ -344,19 +344,8 @@ fn serve(books: &Arc<Books>) -> farcall::Result<()> {
 
 /// Runs one thread of a client process.
 fn call(books: &Arc<Books>, calls: u64) {
-    let server = loop {
-        match farcall::import::<dyn Inside>("Inside") {
-            Ok(server) => break server,
-            Err(_) => sim::sleep(Duration::from_millis(300)),
-        }
-    };
-    for _ in 0..calls {
-        let before = sim::now();
-        one_call(books, &server);
-        let took = sim::now() - before;
-        assert!(took < LONGEST, "a call took {took:?}");
-        sleep(sim::below(3).saturating_sub(1) * sim::below(1_000_000));
-    }
+    let server = long_run::connected(|| farcall::import::<dyn Inside>("Inside"));
+    long_run::call_repeatedly(calls, LONGEST, 1_000_000, || one_call(books, &server));
 }
 
 fn one_call(books: &Arc<Books>, server: &InsideClient) {
@@ -376,12 +365,12 @@ fn one_call(books: &Arc<Books>, server: &InsideClient) {
             if let Ok(taken) = &outcome {
                 assert_eq!(*taken, count.min(most), "call {number}: items that were taken");
             }
-            books.note(number, "argument stream", outcome.as_ref().map(drop), 0);
+            books.note(number, "argument stream", &outcome, 0);
         }
         5 => {
             let count = sim::below(40) as u32;
             let outcome = server.echo(number, Stream::of(items(number, count)));
-            take(books, number, (count, None), 0, outcome);
+            take(books, number, "two streams", (count, None), 0, outcome);
         }
         6 => fetch(books, &server, number),
         _ => {
@@ -390,7 +379,7 @@ fn one_call(books: &Arc<Books>, server: &InsideClient) {
             if let Ok(stored) = &outcome {
                 assert_eq!(*stored, bytes, "call {number}");
             }
-            books.note(number, "bulk argument", outcome.as_ref().map(drop), 0);
+            books.note(number, "bulk argument", &outcome, 0);
         }
     }
 }
@@ -419,19 +408,22 @@ fn signals(books: &Arc<Books>, server: &InsideClient, number: u64, micros: u64) 
         handler.calls = Some(server.clone());
     }
     let unwinds_at = handler.unwinds_at;
-    let outcome = match sim::below(8) {
+    let (kind, outcome) = match sim::below(8) {
         0 => {
             // Nobody handles the signal, so it unwinds the procedure.
             let outcome = server.ask(number, times, micros);
             assert!(outcome.is_err() || times == 0, "call {number}: {outcome:?}");
-            books.note(number, "unhandled", outcome.as_ref().map(drop), 0);
+            books.note(number, "unhandled", &outcome, 0);
             return;
         }
-        1 => server.catching(handler).start().ask(number, times, micros).wait(),
-        _ => server.catching(handler).ask(number, times, micros),
+        1 => {
+            let started = server.catching(handler).start().ask(number, times, micros);
+            ("signals of a started call", started.wait())
+        }
+        _ => ("signals", server.catching(handler).ask(number, times, micros)),
     };
     check_sum(books, number, times, unwinds_at, &outcome);
-    books.note(number, "signals", outcome.as_ref().map(drop), 0);
+    books.note(number, kind, &outcome, 0);
 }
 
 fn signals_through_another_server(books: &Arc<Books>, number: u64, micros: u64) {
@@ -444,19 +436,21 @@ fn signals_through_another_server(books: &Arc<Books>, number: u64, micros: u64) 
     let unwinds_at = handler.unwinds_at;
     let outcome = between.catching(handler).ask(number, inner, times);
     check_sum(books, inner, times, unwinds_at, &outcome);
-    books.note(number, "between", outcome.as_ref().map(drop), 0);
+    books.note(number, "between", &outcome, 0);
 }
 
 fn result_stream(books: &Arc<Books>, server: &InsideClient, number: u64, micros: u64) {
     let (count, odd) = (sim::below(60) as u32, sim::below(4) == 0);
     let outcome = server.items(number, count, micros / 16, odd);
-    take(books, number, (count, odd.then_some(Odd { number })), micros / 4, outcome);
+    let exception = odd.then_some(Odd { number });
+    take(books, number, "result stream", (count, exception), micros / 4, outcome);
 }
 
 /// Takes the items of a call, or stops early, and checks them: so many come, and then perhaps the exception.
 fn take<E: PartialEq + std::fmt::Debug>(
     books: &Books,
     number: u64,
+    kind: &'static str,
     (count, exception): (u32, Option<E>),
     micros: u64,
     outcome: Result<Stream<Vec<u8>, E>, E>,
@@ -464,15 +458,10 @@ fn take<E: PartialEq + std::fmt::Debug>(
     Stream<Vec<u8>, E>: Iterator<Item = Result<Vec<u8>, E>>,
 {
     let stops_at = if sim::below(4) == 0 { sim::below(20) as u32 } else { u32::MAX };
-    let mut stream = match outcome {
-        Ok(stream) => stream,
-        Err(why) => {
-            if let Error::Declared(found) = &why {
-                assert_eq!((Some(found), 0), (exception.as_ref(), count), "call {number}");
-            }
-            return books.note(number, "no stream", Err(&why), 0);
-        }
-    };
+    if let Err(Error::Declared(found)) = &outcome {
+        assert_eq!((Some(found), 0), (exception.as_ref(), count), "call {number}");
+    }
+    let Ok(mut stream) = outcome else { return books.note(number, "no stream", &outcome, 0) };
     let mut place = 0;
     let ended = loop {
         if place == stops_at {
@@ -480,99 +469,47 @@ fn take<E: PartialEq + std::fmt::Debug>(
             return;
         }
         match stream.next() {
-            None => break None,
-            Some(Err(why)) => break Some(why),
+            None => break Ok(()),
+            Some(Err(why)) => break Err(why),
             Some(Ok(found)) => assert_eq!(found, item(number, place), "call {number}, item {place}"),
         }
         place += 1;
-        sleep(micros);
+        sleep_micros(micros);
     };
     match &ended {
-        None => assert_eq!((place, &exception), (count, &None), "call {number}: items that came"),
-        Some(Error::Declared(found)) => assert_eq!((place, Some(found)), (count, exception.as_ref())),
-        Some(Error::CallFailed(_)) => assert!(place <= count, "call {number}: {place} of {count} items"),
+        Ok(()) => assert_eq!((place, &exception), (count, &None), "call {number}: items that came"),
+        Err(Error::Declared(found)) => assert_eq!((place, Some(found)), (count, exception.as_ref())),
+        Err(Error::CallFailed(_)) => assert!(place <= count, "call {number}: {place} of {count} items"),
     }
     assert!(stream.next().is_none(), "call {number}: something came behind the last item");
-    books.note(number, "stream", ended.as_ref().map_or(Ok(()), Err), place);
+    books.note(number, kind, &ended, place);
 }
 
 fn fetch(books: &Arc<Books>, server: &InsideClient, number: u64) {
     let bytes = 1 << sim::below(18);
-    let mut bulk = match server.fetch(number, bytes) {
-        Ok(bulk) => bulk,
-        Err(why) => return books.note(number, "no bulk", Err(&why), 0),
-    };
+    let fetched = server.fetch(number, bytes);
+    let Ok(mut bulk) = fetched else { return books.note(number, "no bulk", &fetched, 0) };
     let mut kept = Vec::new();
     let copied = bulk.copy_to(&mut kept, u64::MAX);
     let (length, outcome) = (copied.bytes, copied.done());
     assert!(kept == content(number, length), "call {number}: {length} bytes");
     assert!(outcome.is_err() || length == bytes, "call {number}: {length} of {bytes} bytes");
-    books.note(number, "bulk result", outcome.as_ref().map(drop), u32::from(length > 0));
+    books.note(number, "bulk result", &outcome, u32::from(length > 0));
 }
 
-fn run(sim: &Sim) {
-    sim.limit(Duration::from_secs(24 * 3600));
-    sim.random_faults();
-    let books = Arc::new(Books::default());
-    let servers: Vec<_> = (0..1 + sim.below(2))
-        .map(|n| {
-            let books = books.clone();
-            sim.server(&format!("server {n}"), move || serve(&books))
-        })
-        .collect();
-    let clients: Vec<_> = (0..1 + sim.below(2))
-        .map(|n| {
-            let books = books.clone();
-            sim.process(&format!("client {n}"), move || {
-                let thread = |_| {
-                    let books = books.clone();
-                    sim::spawn(move || call(&books, 8))
-                };
-                let threads: Vec<_> = (0..1 + sim::below(3)).map(thread).collect();
-                threads.into_iter().for_each(|thread| thread.join());
-            })
-        })
-        .collect();
-    for _ in 0..sim.below(8) {
-        sim.sleep(Duration::from_millis(sim.below(4000)));
-        let server = &servers[sim.below(servers.len() as u64) as usize];
-        let client = &clients[sim.below(clients.len() as u64) as usize];
-        match sim.below(7) {
-            0 | 1 => {
-                server.crash();
-                sim.sleep(Duration::from_millis(sim.below(8000)));
-                server.restart();
-            }
-            2 => client.crash(),
-            3 => {
-                let one = [server, client][sim.below(2) as usize];
-                one.pause();
-                sim.sleep(Duration::from_millis(sim.below(20_000)));
-                one.resume();
-            }
-            4 => {
-                sim.cut(server, client);
-                sim.sleep(Duration::from_millis(sim.below(20_000)));
-                sim.heal();
-            }
-            _ => drop(sim.random_faults()),
-        }
-    }
-    sim.faults(Faults::none());
-    sim.run();
-    // All late packets arrive now, and servers give up the calls of clients that crashed.
-    sim.sleep(Duration::from_secs(7 * 3600));
+fn run(sim: &Sim, successes: &Successes) {
+    let books = Arc::new(Books { successes: successes.clone(), ..Books::default() });
+    let (served, called) = (books.clone(), books.clone());
+    long_run::run(sim, &SCALE, move || serve(&served), move |calls| call(&called, calls));
     books.audit();
 }
 
 #[test]
 fn a_seed_is_one_run_of_all_this() {
-    for seed in 0..5 {
-        assert_eq!(replay(seed, run), replay(seed, run));
-    }
+    long_run::check_replay(5, run);
 }
 
 #[test]
 fn what_passes_inside_calls_is_what_was_sent_and_each_signal_is_handled_once() {
-    check(40, run);
+    long_run::check_kinds(40, &KINDS, run);
 }

@@ -6,6 +6,7 @@ mod driver;
 mod first_calls;
 mod inside_calls;
 mod large_results;
+mod long_run;
 mod name_clerk;
 #[cfg(target_os = "linux")]
 mod onc;

@@ -5,9 +5,6 @@
 //! lives. At the end of a run, no life has executed a call again before its memory of the call was over. A
 //! call that returned was executed. A call that was reported as not run never was, even after every late
 //! packet has come. And every call has ended.
-//!
-//! 1,000 seeds take a minute: `FARCALL_SIM_SEEDS=1000 cargo test -p farcall-sim --test simulation onc`. A
-//! failure prints its seed, which `FARCALL_SIM_SEED` replays.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,10 +12,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use farcall::{Error, Ran};
+use farcall::Ran;
 use farcall_onc::server::Retention;
 use farcall_onc::{Client, Server};
-use farcall_sim::{Faults, Sim, check, replay, sim};
+use farcall_sim::{Sim, sim};
+
+use super::long_run::{self, Scale, Successes, Told, sleep_micros};
 
 #[farcall::interface(program = 0x2000_0100, version = 1)]
 trait Work {
@@ -42,7 +41,14 @@ struct Books {
     executed: Mutex<HashMap<u64, Vec<Execution>>>,
     told: Mutex<Vec<(u64, Told, String)>>,
     addresses: Mutex<Vec<SocketAddr>>,
+    successes: Successes,
 }
+
+/// The kinds of calls, of which each must succeed in some run.
+const KINDS: [&str; 8] =
+    ["call", "again", "relay", "relayed", "start and wait", "start and await", "cancel", "one of many"];
+
+const SCALE: Scale = Scale { servers: 2, threads: 4, calls: 12 };
 
 #[derive(Clone, Copy, Debug)]
 struct Execution {
@@ -54,12 +60,6 @@ struct Execution {
     idempotent: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Told {
-    Returned,
-    Failed(Ran),
-}
-
 /// The longest time that procedures, pauses, partitions and the patience of callers can explain.
 const LONGEST: Duration = Duration::from_secs(180);
 
@@ -68,14 +68,11 @@ impl Books {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn note<T>(&self, number: u64, how: &str, result: farcall::Result<T>) {
-        let (told, text) = match result {
-            Ok(_) => (Told::Returned, String::new()),
-            Err(Error::Declared(never)) => match never {},
-            Err(Error::CallFailed(why)) => (Told::Failed(why.ran()), why.to_string()),
-        };
-        sim::note(&format!("call {number}, {how}: {told:?} {text}"));
-        self.told.lock().unwrap().push((number, told, format!("{how}: {text}")));
+    fn note<T>(&self, number: u64, kind: &'static str, result: farcall::Result<T>) {
+        let told = self.successes.note(kind, &result);
+        let text = result.err().map(|why| why.to_string()).unwrap_or_default();
+        sim::note(&format!("call {number}, {kind}: {told:?} {text}"));
+        self.told.lock().unwrap().push((number, told, format!("{kind}: {text}")));
     }
 
     fn audit(&self) {
@@ -125,20 +122,14 @@ impl Worker {
     }
 }
 
-fn sleep(micros: u64) {
-    if micros > 0 {
-        sim::sleep(Duration::from_micros(micros));
-    }
-}
-
 impl Work for Worker {
     fn work(&self, number: u64, micros: u64, bytes: u32, _: &[u8]) -> farcall::Result<Vec<u8>> {
-        self.execute(number, false, || sleep(micros));
+        self.execute(number, false, || sleep_micros(micros));
         Ok(vec![number as u8; bytes as usize])
     }
 
     fn again(&self, number: u64, micros: u64) -> farcall::Result<u64> {
-        self.execute(number, true, || sleep(micros));
+        self.execute(number, true, || sleep_micros(micros));
         Ok(number)
     }
 
@@ -147,7 +138,8 @@ impl Work for Worker {
             let Some(next) = client(&self.books) else { return };
             let inner = self.books.number();
             let next = next.bind::<dyn Work>().within(Duration::from_secs(5));
-            self.books.note(inner, &format!("relayed by {number}"), next.work(inner, micros, 9, b""));
+            sim::note(&format!("call {inner} is relayed by {number}"));
+            self.books.note(inner, "relayed", next.work(inner, micros, 9, b""));
         });
         Ok(number)
     }
@@ -168,7 +160,7 @@ fn serve(books: &Arc<Books>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Returns a client of one of the servers, if that server can be reached.
+/// Returns a client of one of the servers, or `None` if no server can be reached.
 fn client(books: &Books) -> Option<Client> {
     let address = {
         let addresses = books.addresses.lock().unwrap();
@@ -181,22 +173,8 @@ fn client(books: &Books) -> Option<Client> {
 
 /// Runs one thread of a client process.
 fn call(books: &Arc<Books>, calls: u64) {
-    let client = loop {
-        match client(books) {
-            Some(client) => break client,
-            None => sim::sleep(Duration::from_millis(300)),
-        }
-    };
-    let work = client.bind::<dyn Work>();
-    for _ in 0..calls {
-        let before = sim::now();
-        one_call(books, &work);
-        let took = sim::now() - before;
-        assert!(took < LONGEST, "a call took {took:?}");
-        if sim::below(3) == 0 {
-            sim::sleep(Duration::from_micros(sim::below(2_000_000)));
-        }
-    }
+    let work = long_run::connected(|| client(books).ok_or(())).bind::<dyn Work>();
+    long_run::call_repeatedly(calls, LONGEST, 2_000_000, || one_call(books, &work));
 }
 
 fn one_call(books: &Arc<Books>, work: &WorkClient) {
@@ -218,22 +196,12 @@ fn one_call(books: &Arc<Books>, work: &WorkClient) {
         0..=3 => books.note(number, "call", right(work.work(number, micros, bytes, &payload))),
         4 => books.note(number, "again", work.again(number, micros)),
         5 => books.note(number, "relay", work.relay(number, micros / 4)),
-        6 => {
+        6..=10 => {
             let started = work.start().work(number, micros, bytes, &payload);
-            books.note(number, "start and wait", right(started.wait()));
+            if let Some((kind, result)) = long_run::end_started(started) {
+                books.note(number, kind, right(result));
+            }
         }
-        7 => {
-            let started = work.start().work(number, micros, bytes, &payload);
-            books.note(number, "start and await", right(sim::block_on(started)));
-        }
-        8 => {
-            let mut started = work.start().work(number, micros, bytes, &payload);
-            sim::sleep(Duration::from_micros(1 << sim::below(20)));
-            started.cancel();
-            books.note(number, "cancel", right(started.wait()));
-        }
-        9 => drop(work.start().work(number, micros, bytes, &payload)),
-        10 => work.start().work(number, micros, bytes, &payload).detach(),
         _ => {
             let many: Vec<_> = (0..sim::below(20))
                 .map(|_| (books.number(), work.start()))
@@ -244,69 +212,19 @@ fn one_call(books: &Arc<Books>, work: &WorkClient) {
     }
 }
 
-fn run(sim: &Sim) {
-    sim.limit(Duration::from_secs(24 * 3600));
-    let books = Arc::new(Books::default());
-    let servers: Vec<_> = (0..1 + sim.below(2))
-        .map(|n| {
-            let books = books.clone();
-            sim.server(&format!("server {n}"), move || serve(&books))
-        })
-        .collect();
-    sim.random_faults();
-    let clients: Vec<_> = (0..1 + sim.below(2))
-        .map(|n| {
-            let books = books.clone();
-            sim.process(&format!("client {n}"), move || {
-                let thread = |_| {
-                    let books = books.clone();
-                    sim::spawn(move || call(&books, 12))
-                };
-                let threads: Vec<_> = (0..1 + sim::below(4)).map(thread).collect();
-                threads.into_iter().for_each(|thread| thread.join());
-            })
-        })
-        .collect();
-    for _ in 0..sim.below(8) {
-        sim.sleep(Duration::from_millis(sim.below(4000)));
-        let server = &servers[sim.below(servers.len() as u64) as usize];
-        let client = &clients[sim.below(clients.len() as u64) as usize];
-        match sim.below(6) {
-            0 | 1 => {
-                server.crash();
-                sim.sleep(Duration::from_millis(sim.below(8000)));
-                server.restart();
-            }
-            2 => client.crash(),
-            3 => {
-                let one = [server, client][sim.below(2) as usize];
-                one.pause();
-                sim.sleep(Duration::from_millis(sim.below(20_000)));
-                one.resume();
-            }
-            4 => {
-                sim.cut(server, client);
-                sim.sleep(Duration::from_millis(sim.below(20_000)));
-                sim.heal();
-            }
-            _ => drop(sim.random_faults()),
-        }
-    }
-    sim.faults(Faults::none());
-    sim.run();
-    // All late packets arrive now.
-    sim.sleep(Duration::from_secs(7 * 3600));
+fn run(sim: &Sim, successes: &Successes) {
+    let books = Arc::new(Books { successes: successes.clone(), ..Books::default() });
+    let (served, called) = (books.clone(), books.clone());
+    long_run::run(sim, &SCALE, move || serve(&served), move |calls| call(&called, calls));
     books.audit();
 }
 
 #[test]
 fn a_seed_is_one_run_of_all_this() {
-    for seed in 0..5 {
-        assert_eq!(replay(seed, run), replay(seed, run));
-    }
+    long_run::check_replay(5, run);
 }
 
 #[test]
 fn what_is_said_of_a_call_is_true_and_no_call_that_is_remembered_runs_again() {
-    check(40, run);
+    long_run::check_kinds(40, &KINDS, run);
 }

@@ -36,8 +36,8 @@ fn a_seed_means_the_same_run_on_any_number_of_threads() {
 #[test]
 fn every_broken_rule_is_noticed() {
     assert!(Rule::ALL.len() >= 40);
-    // Short random runs in `farcall-proto` notice these, too, so that the slower tests of a debug build leave them
-    // out; `scripts/soak` breaks every rule.
+    // Short random runs in `farcall-proto` notice a broken rule of exchanges too. So a debug build, which is
+    // slower, leaves these rules out. `scripts/soak` breaks every rule.
     let elsewhere = if cfg!(debug_assertions) { Rule::OF_EXCHANGES } else { &[] };
     let rules = Rule::ALL.iter().filter(|rule| !Rule::OF_ATTACKS.contains(rule) && !elsewhere.contains(rule));
     for rule in rules {

@@ -1,4 +1,5 @@
-//! One-way calls that a server has received outlive the process that made them: real processes, really killed.
+//! One-way calls that a server has received outlive the process that made them. The tests kill real
+//! processes.
 
 use std::env;
 use std::io::{BufRead, BufReader};

@@ -1,6 +1,5 @@
 //! Streams and signals of servers of `async fn`s.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -36,18 +35,12 @@ pub trait Feeds {
 }
 
 pub struct Server {
-    feed: Arc<Mutex<Feed>>,
-    /// How many streams have been dropped, and how many arguments have ended.
+    feed: Feed,
+    /// How many calls of `watch` and `drain` have begun.
+    begun: AtomicU64,
+    /// How many results of `watch` and futures of `drain` have been dropped.
     dropped: Arc<AtomicU64>,
     drained: mpsc::Sender<Option<Kind>>,
-}
-
-/// What the test gives to those who watch.
-#[derive(Default)]
-pub struct Feed {
-    items: VecDeque<u64>,
-    over: bool,
-    wakers: Vec<Waker>,
 }
 
 struct Dropped(Arc<AtomicU64>);
@@ -60,15 +53,7 @@ impl Drop for Dropped {
 
 impl FeedsAsync for Server {
     async fn below(&self, limit: u64) -> Result<Stream<u64>> {
-        let (mut next, mut pending) = (0..limit, false);
-        Ok(Stream::polled(move |context| {
-            pending = !pending;
-            if pending {
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            Poll::Ready(next.next().map(Ok))
-        }))
+        Ok(polled(0..limit))
     }
 
     async fn iterated(&self, limit: u64) -> Result<Stream<u64>> {
@@ -101,23 +86,15 @@ impl FeedsAsync for Server {
     }
 
     async fn watch(&self) -> Result<Stream<u64>> {
-        let (feed, dropped) = (self.feed.clone(), Dropped(self.dropped.clone()));
+        let (mut items, dropped) = (self.feed.stream(), self.begin());
         Ok(Stream::polled(move |context| {
             let _ = &dropped;
-            let mut feed = feed.lock().unwrap();
-            if let Some(item) = feed.items.pop_front() {
-                return Poll::Ready(Some(Ok(item)));
-            }
-            if feed.over {
-                return Poll::Ready(None);
-            }
-            feed.wakers.push(context.waker().clone());
-            Poll::Pending
+            items.poll_item(context)
         }))
     }
 
     async fn drain(&self, numbers: Stream<u64>) -> Result<u64> {
-        let _dropped = Dropped(self.dropped.clone());
+        let _dropped = self.begin();
         self.take_all(numbers).await
     }
 
@@ -168,7 +145,14 @@ type Asking = std::pin::Pin<Box<dyn Future<Output = std::result::Result<u64, far
 impl Server {
     fn new() -> (Arc<Server>, mpsc::Receiver<Option<Kind>>) {
         let (drained, ends) = mpsc::channel();
-        (Arc::new(Server { feed: Arc::default(), dropped: Arc::default(), drained }), ends)
+        let (feed, begun, dropped) = Default::default();
+        (Arc::new(Server { feed, begun, dropped, drained }), ends)
+    }
+
+    /// Counts a call, and its end when what this returns is dropped.
+    fn begin(&self) -> Dropped {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        Dropped(self.dropped.clone())
     }
 
     async fn take_all(&self, mut numbers: Stream<u64>) -> Result<u64> {
@@ -182,16 +166,6 @@ impl Server {
         };
         let _ = self.drained.send(ended.as_ref().err().map(|why| failure(why).kind()));
         ended
-    }
-
-    fn feed(&self, item: Option<u64>) {
-        let wakers = {
-            let mut feed = self.feed.lock().unwrap();
-            feed.items.extend(item);
-            feed.over = item.is_none();
-            std::mem::take(&mut feed.wakers)
-        };
-        wakers.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -236,14 +210,6 @@ fn everywhere(test: impl Fn(&FeedsClient, &Server, &mpsc::Receiver<Option<Kind>>
     test(&here.import::<dyn Feeds>("Feeds/a").unwrap(), &server, &ends);
     let (server, ends) = Server::new();
     test(&farcall::stub::local_async(FeedsAsyncServer::from(server.clone())), &server, &ends);
-}
-
-async fn all(mut stream: Stream<u64>) -> Result<Vec<u64>> {
-    let mut items = Vec::new();
-    while let Some(item) = stream.next_item().await {
-        items.push(item?);
-    }
-    Ok(items)
 }
 
 #[test]
@@ -317,7 +283,7 @@ fn a_thousand_watches_hold_no_thread_and_end_when_they_are_dropped() {
         for watch in &mut watches {
             assert!(std::pin::pin!(watch.next_item()).poll(&mut context).is_pending());
         }
-        (0..1_000).for_each(|item| server.feed(Some(item)));
+        (0..1_000).for_each(|item| server.feed.give(Some(item)));
         let mut items: Vec<u64> = Vec::new();
         block_on(poll_fn(|context| {
             for watch in &mut watches {
@@ -342,33 +308,42 @@ fn a_watch_ends_when_the_server_ends_it() {
     everywhere(|feeds, server, _| {
         let mut watch = feeds.watch().unwrap();
         for n in 0..10 {
-            server.feed(Some(n));
+            server.feed.give(Some(n));
             assert_eq!(watch.next().unwrap().unwrap(), n);
         }
-        server.feed(None);
+        server.feed.give(None);
         assert!(watch.next().is_none());
     });
 }
 
-/// A stream of one item that never ends.
-fn endless() -> Stream<u64> {
-    let mut items = std::iter::once(7);
-    Stream::polled(move |_| items.next().map_or(Poll::Pending, |item| Poll::Ready(Some(Ok(item)))))
-}
-
 #[test]
-fn a_task_that_waits_for_an_argument_learns_that_its_call_was_given_up() {
+fn a_task_that_waits_for_an_argument_is_dropped_when_its_call_is_given_up() {
     everywhere(|feeds, server, _| {
-        let mut call = feeds.start().drain(endless());
-        let mut context = Context::from_waker(Waker::noop());
-        (0..10).for_each(|_| assert!(std::pin::pin!(&mut call).poll(&mut context).is_pending()));
+        let counts = || (server.begun.load(Ordering::SeqCst), server.dropped.load(Ordering::SeqCst));
+        let begin = |calls| {
+            let mut call = feeds.start().drain(endless());
+            let mut context = Context::from_waker(Waker::noop());
+            while counts().0 < calls {
+                assert!(std::pin::pin!(&mut call).poll(&mut context).is_pending());
+                std::thread::yield_now();
+            }
+            call
+        };
+        let end = |calls| {
+            while counts().1 < calls {
+                assert_eq!(feeds.null(), Ok(()));
+            }
+            assert_eq!(counts(), (calls, calls));
+        };
+        let call = begin(1);
+        assert_eq!(counts(), (1, 0));
         drop(call);
-        // The future is dropped, wherever it waits; perhaps it had not begun.
-        assert_eq!(feeds.null(), Ok(()));
-        let mut call = feeds.start().drain(endless());
+        end(1);
+        let mut call = begin(2);
+        assert_eq!(counts(), (2, 1));
         call.cancel();
         assert!(call.wait().is_err());
-        let _ = server;
+        end(2);
     });
 }
 

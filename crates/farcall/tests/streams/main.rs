@@ -9,8 +9,10 @@ mod grouped;
 mod slow_readers;
 mod started;
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Poll, Waker};
 
 use common::lossy;
 use farcall::{Answer, CallFailed, Kind, Ran, Result, Stream};
@@ -155,6 +157,68 @@ fn everywhere(test: impl Fn(&NumbersClient, &Server)) {
     test(&here.import::<dyn Numbers>("Numbers/a").unwrap(), &ours);
     let ours = Arc::new(Server::default());
     test(&farcall::stub::local::<dyn Numbers>(ours.clone()), &ours);
+}
+
+/// Returns a stream that a task sends: these items, and before each of them the task waits once.
+fn polled(mut items: impl Iterator<Item = u64> + Send + 'static) -> Stream<u64> {
+    let mut pending = false;
+    Stream::polled(move |context| {
+        pending = !pending;
+        if pending {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(items.next().map(Ok))
+    })
+}
+
+/// Returns a stream of one item that never ends.
+fn endless() -> Stream<u64> {
+    let mut items = std::iter::once(7);
+    Stream::polled(move |_| items.next().map_or(Poll::Pending, |item| Poll::Ready(Some(Ok(item)))))
+}
+
+/// Returns the items of a stream that ends without a failure.
+async fn all(mut stream: Stream<u64>) -> Result<Vec<u64>> {
+    let mut items = Vec::new();
+    while let Some(item) = stream.next_item().await {
+        items.push(item?);
+    }
+    Ok(items)
+}
+
+/// Items that the test gives to streams, each to one of them.
+#[derive(Clone, Default)]
+struct Feed(Arc<Mutex<Fed>>);
+
+#[derive(Default)]
+struct Fed {
+    /// `None` ends the stream that takes it.
+    items: VecDeque<Option<u64>>,
+    wakers: Vec<Waker>,
+}
+
+impl Feed {
+    fn stream(&self) -> Stream<u64> {
+        let feed = self.clone();
+        Stream::polled(move |context| {
+            let Fed { items, wakers } = &mut *feed.0.lock().unwrap();
+            if let Some(item) = items.pop_front() {
+                return Poll::Ready(item.map(Ok));
+            }
+            wakers.push(context.waker().clone());
+            Poll::Pending
+        })
+    }
+
+    fn give(&self, item: Option<u64>) {
+        let wakers = {
+            let Fed { items, wakers } = &mut *self.0.lock().unwrap();
+            items.push_back(item);
+            std::mem::take(wakers)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
 }
 
 fn failure<E>(error: &farcall::Error<E>) -> &CallFailed {

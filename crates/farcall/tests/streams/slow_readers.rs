@@ -35,7 +35,8 @@ struct Server {
     taken: AtomicU64,
 }
 
-fn pages(made: &Arc<AtomicU64>) -> impl Iterator<Item = [u8; 1000]> + Send + 'static {
+/// Returns pages without end, and counts those that are made.
+fn endless_pages(made: &Arc<AtomicU64>) -> impl Iterator<Item = [u8; 1000]> + Send + 'static {
     let made = made.clone();
     std::iter::repeat_with(move || {
         made.fetch_add(1, Ordering::SeqCst);
@@ -45,7 +46,7 @@ fn pages(made: &Arc<AtomicU64>) -> impl Iterator<Item = [u8; 1000]> + Send + 'st
 
 impl Pages for Server {
     fn pages(&self) -> Result<Stream<[u8; 1000]>> {
-        Ok(Stream::of(pages(&self.made)))
+        Ok(Stream::of(endless_pages(&self.made)))
     }
 
     fn hold(&self, most: u64, pages: Stream<[u8; 1000]>) -> Result<()> {
@@ -138,12 +139,9 @@ fn a_reader_that_stops_holds_no_more_than_it_was_allowed() {
 #[test]
 fn an_argument_that_nobody_takes_fills_its_credit_and_no_more() {
     everywhere(|pages, server| {
-        let (made, mut items) = (Arc::new(AtomicU64::new(0)), pages_of(server));
-        let counted = made.clone();
-        let stream = Stream::polled(move |_| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            Poll::Ready(items.next().map(Ok))
-        });
+        let made = Arc::new(AtomicU64::new(0));
+        let mut items = endless_pages(&made);
+        let stream = Stream::polled(move |_| Poll::Ready(items.next().map(Ok)));
         let mut call = pages.start().hold(1, stream);
         let mut context = Context::from_waker(Waker::noop());
         let mut step = || assert!(std::pin::pin!(&mut call).poll(&mut context).is_pending());
@@ -155,10 +153,6 @@ fn an_argument_that_nobody_takes_fills_its_credit_and_no_more() {
         assert!(held <= CHUNK + 4 * FIRST_CREDIT + SENDER, "{held} bytes");
         drop(call);
     });
-}
-
-fn pages_of(server: &Server) -> impl Iterator<Item = [u8; 1000]> + Send + 'static {
-    pages(&server.made)
 }
 
 #[test]

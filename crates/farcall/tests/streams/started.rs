@@ -1,31 +1,10 @@
 //! Calls with streams that are started, and streams that tasks send and receive.
 
 use std::future::Future;
-use std::task::Poll;
+use std::task::{Context, Waker};
 
 use super::*;
 use common::block_on;
-
-/// Returns a stream that a task sends: the numbers that come from a channel, each with a wake.
-fn polled(mut items: impl Iterator<Item = u64> + Send + 'static) -> Stream<u64> {
-    let mut pending = false;
-    Stream::polled(move |context| {
-        pending = !pending;
-        if pending {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        Poll::Ready(items.next().map(Ok))
-    })
-}
-
-async fn all(mut stream: Stream<u64>) -> Result<Vec<u64>> {
-    let mut items = Vec::new();
-    while let Some(item) = stream.next_item().await {
-        items.push(item?);
-    }
-    Ok(items)
-}
 
 #[test]
 fn a_started_call_is_ready_when_the_server_begins_to_send() {
@@ -106,11 +85,7 @@ fn a_watch_wakes_its_task_and_ends_when_it_is_dropped() {
         for n in 0..10 {
             let mut next = std::pin::pin!(watch.next_item());
             // The task waits before there is an item.
-            assert!(
-                next.as_mut()
-                    .poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
-                    .is_pending()
-            );
+            assert!(next.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             send.send(n).unwrap();
             assert_eq!(block_on(next).unwrap().unwrap(), n);
         }
@@ -138,13 +113,8 @@ fn a_started_call_that_is_dropped_cancelled_or_detached_ends_its_stream() {
         let (told, heard) = mpsc::channel();
         *server.told.lock().unwrap() = Some(told);
         let start = |how: fn(farcall::Pending<u64>)| {
-            // There is one item, and no end.
-            let mut items = std::iter::once(7);
-            let endless = Stream::polled(move |_| {
-                items.next().map_or(Poll::Pending, |item| Poll::Ready(Some(Ok(item))))
-            });
-            let mut call = numbers.start().tell(endless);
-            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            let mut call = numbers.start().tell(endless());
+            let mut context = Context::from_waker(Waker::noop());
             while !matches!(heard.try_recv(), Ok(Told::Item(7))) {
                 assert!(std::pin::pin!(&mut call).poll(&mut context).is_pending());
             }
@@ -180,41 +150,8 @@ fn a_stream_whose_server_was_replaced_is_brought_by_a_task() {
     }
 }
 
-/// Items that another thread gives to a stream that is polled.
-#[derive(Clone, Default)]
-struct Feed(Arc<Mutex<Fed>>);
-
-#[derive(Default)]
-struct Fed {
-    items: std::collections::VecDeque<Option<u64>>,
-    waker: Option<std::task::Waker>,
-}
-
 /// A way to make a call whose argument is a stream.
 type Tell = fn(&NumbersClient, Stream<u64>) -> Result<u64>;
-
-impl Feed {
-    fn stream(&self) -> Stream<u64> {
-        let feed = self.clone();
-        Stream::polled(move |context| {
-            let Fed { items, waker } = &mut *feed.0.lock().unwrap();
-            if let Some(item) = items.pop_front() {
-                return Poll::Ready(item.map(Ok));
-            }
-            *waker = Some(context.waker().clone());
-            Poll::Pending
-        })
-    }
-
-    fn give(&self, item: Option<u64>) {
-        let waker = {
-            let Fed { items, waker } = &mut *self.0.lock().unwrap();
-            items.push_back(item);
-            waker.take()
-        };
-        waker.into_iter().for_each(std::task::Waker::wake);
-    }
-}
 
 #[test]
 fn a_thread_that_waits_for_its_call_is_woken_by_the_items_of_its_argument() {
