@@ -12,6 +12,7 @@ use crate::text::{printable, printable_json};
 /// Standard output, in the form that the user asked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
+    /// Whether the user asked for JSON.
     json: bool,
 }
 
@@ -25,7 +26,8 @@ impl Output {
         self.json
     }
 
-    /// Writes one line: JSON if the user asked for it, otherwise text. Line ends within the text are escaped.
+    /// Writes one line: JSON if the user asked for JSON, otherwise text. Line ends within the text are
+    /// escaped.
     pub fn line(&self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) -> Outcome {
         match self.json {
             true => say_json(&json()),
@@ -33,8 +35,9 @@ impl Output {
         }
     }
 
-    /// Writes several lines: JSON if the user asked for it, otherwise text. The caller must make text of
-    /// another process [`printable`] before it puts the text into a page.
+    /// Writes a page: one line of JSON if the user asked for JSON, otherwise lines of text. Line ends within
+    /// the text are not escaped, so the caller must make text of another process [`printable`] before it puts
+    /// that text into a page.
     pub fn page(&self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) -> Outcome {
         match self.json {
             true => say_json(&json()),
@@ -42,7 +45,7 @@ impl Output {
         }
     }
 
-    /// Returns a progress bar for a terminal, with the text of `template`. The bar is hidden if the user
+    /// Returns a progress bar that has the form of `template`, on a terminal. The bar is hidden if the user
     /// asked for JSON.
     pub fn progress(&self, length: u64, template: &str) -> ProgressBar {
         match ProgressStyle::with_template(template) {
@@ -52,14 +55,15 @@ impl Output {
     }
 }
 
-/// Writes a line to standard output and flushes it. Fails if the reader has ended.
+/// Writes a line to standard output and flushes it. Fails if the line cannot be written, for example because
+/// the reader of a pipe has exited.
 pub fn say(line: impl Display) -> Outcome {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     Ok(out.flush()?)
 }
 
-/// Returns JSON as a line.
+/// Writes JSON as one line to standard output and flushes it.
 pub fn say_json(value: &Value) -> Outcome {
     say(printable_json(value.to_string()))
 }

@@ -2,7 +2,7 @@
 
 use crate::{Address, Error, Label, MAX_EXPORT, Owner, Result};
 
-/// The maximum number of fingerprints of an entry. An entry has one for each procedure of its interface.
+/// The maximum number of fingerprints of an entry, which has one for each procedure of its interface.
 pub const MAX_FINGERPRINTS: usize = 4096;
 
 /// The maximum length of a public key in bytes.
@@ -60,7 +60,7 @@ impl Entry {
         format!("{}/{}", self.type_name, self.instance)
     }
 
-    /// Returns the error for a further entry of this name, which this entry has taken.
+    /// Returns the error for a second entry of the same name.
     pub(crate) fn taken(&self) -> Error {
         Error::Taken { name: self.name(), owner: self.owner, address: self.address }
     }

@@ -13,7 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A live process exports this name already: another one, or this one.
+    /// A live process exports this name already. It can be the calling process.
     Taken {
         /// The name, as in `FileAccess/ebbets`.
         name: String,
@@ -48,11 +48,11 @@ pub enum Error {
     },
     /// The entry or the registry exceeds a bound.
     TooLarge {
-        /// The counted things, such as `"fingerprints"`.
+        /// What is counted, such as `"fingerprints"`.
         what: &'static str,
-        /// How many there are.
+        /// The number of the counted things.
         size: usize,
-        /// How many are allowed.
+        /// The greatest number that is allowed.
         limit: usize,
     },
     /// Another process held the registry's lock for too long.
@@ -113,9 +113,9 @@ pub enum Distrust {
     NotADirectory,
     /// It is not a regular file.
     NotAFile,
-    /// This user owns it, not the user that this process runs as.
+    /// The user with this number owns it, but this process runs as another user.
     Owner(u32),
-    /// Its permissions let other users in. They must be 0700.
+    /// It has this mode, which lets other users in. The mode must be 0700.
     Mode(u32),
 }
 

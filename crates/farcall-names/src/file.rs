@@ -14,7 +14,8 @@ use crate::{Entry, Error, Label, Listing, Owner, Registration, Registry, Result}
 /// The name of the registry's file in its directory.
 const NAMES: &str = "names";
 
-/// How long a writer waits for its turn. A turn lasts milliseconds, unless a process is stopped during it.
+/// The longest time that a writer waits for its turn. A turn lasts milliseconds, unless the process that has
+/// it is stopped meanwhile.
 const TURN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A registry that all processes of a user on one machine share, with nothing to install.
@@ -55,8 +56,8 @@ impl File {
         &self.path
     }
 
-    /// Reads the file. The table still has the entries of dead owners. A missing directory or file counts as
-    /// an empty registry.
+    /// Reads the file. The returned table includes the entries of dead owners, and is empty if there is no
+    /// file.
     fn load(&self, directory: &Directory) -> Result<Table> {
         let Some(bytes) = directory.read(NAMES, MAX_FILE)? else {
             return Ok(Table::default());
@@ -68,7 +69,7 @@ impl File {
         })
     }
 
-    /// Reads the wanted entries whose owners are not dead.
+    /// Reads the entries for which `wanted` returns true and whose owners are not dead.
     fn living(&self, mut wanted: impl FnMut(&Entry) -> bool) -> Result<Listing> {
         let Some(directory) = Directory::open(&self.path)? else {
             return Ok(Listing::new(0, Vec::new()));
@@ -79,8 +80,8 @@ impl File {
         Ok(Listing::new(table.version(), entries.cloned().collect()))
     }
 
-    /// Removes the entries of dead owners, lets `change` alter the table, and writes it. No other process
-    /// writes at the same time.
+    /// Removes the entries of dead owners, lets `change` alter the table, and writes the table if it differs.
+    /// No other process writes at the same time.
     fn update<T>(
         &self,
         directory: &Directory,
@@ -157,7 +158,7 @@ impl Registry for File {
     }
 }
 
-/// Refuses a name that this process keeps published.
+/// Refuses a name that the running program keeps published.
 fn refuse_own(found: Option<&Held>, this: &Owner) -> Result<()> {
     match found {
         Some(held) if held.entry.owner.pid == this.pid && own::has(held) => Err(held.entry.taken()),

@@ -6,10 +6,10 @@
 //! end 1
 //! ```
 //!
-//! The first line has the version of the format, and that of the registry. The last line has the number of
-//! entries, so that a truncated file is noticed. The fields `fingerprints` and `key` are omitted when they
-//! are empty. The parser accepts any bytes, and returns a table or a [`Fault`] in linear time. It needs at
-//! most a few times the memory of its input.
+//! The first line has the version of the format and the version of the registry's content. The last line has
+//! the number of entries, so that the parser notices a truncated file. The fields `fingerprints` and `key`
+//! are omitted when they are empty. The parser accepts any bytes, and returns a table or a [`Fault`] in
+//! linear time. It needs at most a few times the memory of its input.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -33,7 +33,7 @@ pub(crate) enum Fault {
     Line(usize, String),
 }
 
-/// Returns the text of a table, which parses as the same table.
+/// Returns the text of a table. [`parse`] makes an equal table from that text.
 pub(crate) fn render(table: &Table) -> String {
     let mut text = format!("{MAGIC} {VERSION} {}\n", table.version());
     for held in table.held() {
@@ -116,7 +116,7 @@ fn parse_first(line: &str) -> Result<u64, Fault> {
 fn check_end(count: &str, found: usize) -> Result<(), String> {
     match decimal::<usize>(whole_line(count)?) {
         Some(count) if count == found => Ok(()),
-        Some(count) => Err(format!("{count} entries are announced, {found} are there")),
+        Some(count) => Err(format!("the line \"end\" announces {count} entries, but the file has {found}")),
         None => Err("a number must follow \"end\"".to_owned()),
     }
 }

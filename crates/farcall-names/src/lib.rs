@@ -63,7 +63,8 @@ pub use name::{Address, Fault, Host, Label, MAX_EXPORT, MAX_LABEL, MAX_NAME, Nam
 pub use owner::{Liveness, Owner};
 pub use registry::{Listing, Registration, Registry};
 
-/// Reads the text of a registry file as [`File`] would, for the fuzz target.
+/// Parses the text of a registry file, and checks that a parsed table survives rendering. For the fuzz
+/// target.
 #[doc(hidden)]
 pub fn fuzz_file(text: &[u8]) {
     if let Ok(table) = format::parse(text) {

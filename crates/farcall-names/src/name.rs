@@ -92,9 +92,9 @@ pub struct Label(Box<str>);
 
 /// The name of a host, known to be well-formed (RFC 952, RFC 1123 section 2.1).
 ///
-/// It has at most 253 bytes in parts with a dot between them: from 1 to 63 ASCII letters, digits, `_` and
-/// `-`, no `-` first or last. A text whose last part is a number is not a host's name, because it is, or was
-/// meant to be, an address.
+/// It has at most 253 bytes, and dots separate its parts. Each part has from 1 to 63 ASCII letters, digits,
+/// `_` and `-`, and neither begins nor ends with `-`. The last part is not a number: a text that ends with a
+/// number is, or was meant to be, an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host(Box<str>);
 
@@ -112,26 +112,26 @@ pub struct NameError {
 pub enum Fault {
     /// The part is missing.
     Empty {
-        /// Such as `"a type"`.
+        /// The name of the part, such as `"a type"`.
         part: &'static str,
     },
     /// The part has more bytes than are allowed.
     TooLong {
-        /// Such as `"a type"`.
+        /// The name of the part, such as `"a type"`.
         part: &'static str,
-        /// How many are allowed.
+        /// The most bytes that are allowed.
         limit: usize,
     },
     /// This character may not stand in the part.
     Character {
-        /// Such as `"a type"`.
+        /// The name of the part, such as `"a type"`.
         part: &'static str,
         /// The character.
         found: char,
     },
     /// This character may not begin the part.
     Start {
-        /// Such as `"a type"`.
+        /// The name of the part, such as `"a type"`.
         part: &'static str,
         /// The character.
         found: char,
@@ -155,7 +155,7 @@ pub enum Fault {
 /// The schemes of future carriers. A name with one of them gets an error of its own.
 const RESERVED: [&str; 2] = ["tcp", "inproc"];
 
-/// A result, or an error with its place, without the name.
+/// A parsed part of a name, or the place and the kind of the error in it.
 type Found<T> = Result<T, (usize, Fault)>;
 
 /// A part of a name, with its place in bytes.
@@ -352,7 +352,7 @@ impl Host {
                 && !part.starts_with('-')
                 && !part.ends_with('-')
         };
-        // Resolvers treat these as IPv4 addresses in old notations.
+        // Resolvers read a name that ends with a number as an IPv4 address in an old notation.
         let is_number = |part: &str| match part.strip_prefix("0x").or_else(|| part.strip_prefix("0X")) {
             Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
             None => part.bytes().all(|byte| byte.is_ascii_digit()),
@@ -476,7 +476,7 @@ impl fmt::Display for Fault {
                 write!(f, "{shown:?} is not a scheme; write an address as in udp://10.0.0.7:7000/FileAccess")
             }
             Self::ReservedScheme(scheme) => {
-                write!(f, "this version of farcall has no carrier for {scheme:?}, only \"udp\"")
+                write!(f, "this version of farcall has no carrier for {scheme:?}; use \"udp\" or \"shm\"")
             }
             Self::NoSlashes => f.write_str("\"//\" is missing, as in udp://10.0.0.7:7000/FileAccess"),
             Self::Address => f.write_str(

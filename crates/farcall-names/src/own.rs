@@ -1,9 +1,9 @@
-//! The entries that this process keeps published in registry files.
+//! The entries that the running program keeps published in registry files.
 //!
-//! An entry names its owner by process number and start time. A process keeps both when it executes another
-//! program (execve(2)). So an earlier program of this process can have left an entry of this process. No
-//! program serves such an entry any more, and its name may be published again. This module notes the entries
-//! that the present program has published, to tell them from the others.
+//! An entry names its owner by process number and start time. Both stay the same when a process executes
+//! another program (execve(2)). So a registry file can have an entry that an earlier program of this process
+//! published. The running program does not serve that entry, and may publish its name again. To distinguish
+//! its own entries from such entries, the running program records here each entry that it publishes.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -15,11 +15,11 @@ use farcall_base::lock;
 /// Identifies a published entry: its name, the export's identifier, and the revision.
 type Mark = (String, u64, u64);
 
-/// The number of this process's registrations with each mark. There are several with one mark only if they
-/// are in different directories.
+/// The number of the running program's registrations with each mark. Several registrations have the same mark
+/// only if they are in different directories.
 static OWN: Mutex<BTreeMap<Mark, usize>> = Mutex::new(BTreeMap::new());
 
-/// Notes that this process keeps an entry published. Dropping this value ends that.
+/// Records that the running program keeps an entry published, until this value is dropped.
 pub(crate) struct Own(Mark);
 
 impl Own {
@@ -45,7 +45,7 @@ impl Drop for Own {
     }
 }
 
-/// Returns whether this process keeps the entry published.
+/// Returns whether the running program keeps the entry published.
 pub(crate) fn has(held: &Held) -> bool {
     lock(&OWN).contains_key(&mark(&held.entry, held.revision))
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_ours_until_its_last_registration_is_dropped() {
+    fn an_entry_is_recorded_until_its_last_registration_is_dropped() {
         let address = "udp://127.0.0.1:7000".parse().unwrap();
         let entry = Entry::new("Own".parse().unwrap(), "ebbets".parse().unwrap(), address, 7);
         let held = Held { entry: entry.clone(), revision: 5 };

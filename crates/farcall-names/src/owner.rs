@@ -7,9 +7,9 @@ use std::io::{self, Read};
 
 /// Identifies a process, and distinguishes it from earlier and later processes with the same number.
 ///
-/// The system reuses process numbers, so this also holds the process's start time, and the boot and the
-/// process namespace in which both have a meaning. On systems other than Linux, and where `/proc` is not
-/// mounted, only the number is known. Unknown fields are 0.
+/// The system reuses process numbers, so an owner also has the process's start time. The process number and
+/// the start time have a meaning only within one boot and one process namespace, so an owner has these too. On
+/// systems other than Linux, and where `/proc` is not mounted, only the number is known. Unknown fields are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Owner {
@@ -30,7 +30,8 @@ pub enum Liveness {
     Alive,
     /// The process has exited, or the machine was booted in the meantime.
     Dead,
-    /// The process belongs to another process namespace, such as a container's, or the system does not say.
+    /// The process belongs to another process namespace, such as a container's, or the system does not reveal
+    /// whether the process runs.
     /// Its entries are listed, but a process that exports the same name replaces them.
     Unknown,
 }
@@ -100,7 +101,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Judges whether owners are alive, each only once.
+/// Determines whether owners are alive, and remembers the result for each owner.
 pub(crate) struct Judge {
     here: Owner,
     judged: BTreeMap<Owner, Liveness>,
@@ -156,7 +157,7 @@ fn proc_file(path: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns whether any process has that number. Without start times, nothing more can be known.
+/// Returns whether any process has the number `pid`. Without start times, nothing more can be known.
 #[cfg(unix)]
 fn runs(pid: u32) -> Liveness {
     use rustix::io::Errno;

@@ -17,7 +17,7 @@ use crate::{Entry, Label, Result};
 pub trait Registry: Send + Sync {
     /// Publishes `entry` until the registration is dropped or withdrawn, or its owner dies.
     ///
-    /// It replaces an earlier entry of the same name if the owner of that entry is dead, or if an earlier
+    /// Replaces an earlier entry of the same name if the owner of the earlier entry is dead, or if an earlier
     /// program of this process published it (execve(2)).
     ///
     /// # Errors
@@ -70,9 +70,9 @@ pub trait Registry: Send + Sync {
     fn version(&self) -> Result<u64>;
 
     /// Returns an address of the registry. A server that is bound to all addresses of its host (`0.0.0.0`)
-    /// must choose one to publish. It publishes the address from which its host sends to this one, because
-    /// the registry's clients can be expected to reach that address too. A loopback address says that all
-    /// clients are on this machine. Does not block.
+    /// must choose one to publish. It publishes the address from which its host sends to the registry,
+    /// because the registry's clients can be expected to reach that address too. A loopback address says that
+    /// all clients are on this machine. Does not block.
     ///
     /// The default is `None`: then such a server must be told which address to publish.
     fn route(&self) -> Option<IpAddr> {

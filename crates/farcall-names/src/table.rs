@@ -1,4 +1,4 @@
-//! A table of entries with versions. Every registry keeps its entries in one.
+//! The table in which a registry keeps its entries. Each change gives the table a new version.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ pub(crate) struct Table {
     held: BTreeMap<(Label, Label), Held>,
 }
 
-/// An entry, and the version of the table at which it was added. If an entry is replaced, the new one has a
-/// different revision.
+/// An entry, and its revision: the version of the table at which the entry was added. An entry that replaces
+/// another has a different revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) entry: Entry,
@@ -46,8 +46,8 @@ impl Table {
         self.held.get(&key(type_name, instance))
     }
 
-    /// Adds an entry with its revision, as it was read from a file. Returns false if the table had an entry
-    /// of that name already; then the file is invalid.
+    /// Adds an entry with its revision, as it was read from a file. Returns false if the table already had an
+    /// entry of the same name, which makes the file invalid.
     pub(crate) fn restore(&mut self, held: Held) -> bool {
         self.held.insert(key(&held.entry.type_name, &held.entry.instance), held).is_none()
     }
@@ -67,7 +67,7 @@ impl Table {
         there
     }
 
-    /// Removes the entry if it still has that revision.
+    /// Removes the entry of this name if it still has this revision. Returns whether it was removed.
     pub(crate) fn remove_revision(&mut self, type_name: &Label, instance: &Label, revision: u64) -> bool {
         let same = self.held.get(&key(type_name, instance)).is_some_and(|held| held.revision == revision);
         same && self.remove(type_name, instance)

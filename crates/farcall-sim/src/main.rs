@@ -1,4 +1,5 @@
-//! The simulator's command: `soak` runs many seeds, `replay` shows one, `bulk` a large transfer.
+//! The simulator's command: `soak` runs many seeds, `replay` runs one seed again, and `bulk` transfers one
+//! large result.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +13,7 @@ use farcall_sim::net::{MICROS, Path, SECS};
 use farcall_sim::{Bulk, Soak, Summary, model, onc, run, shared_memory};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// The packet exchange protocol of farcall under seeded faults.
+/// Simulates farcall's protocols under random faults, which a seed determines.
 #[derive(Parser)]
 #[command(version, max_term_width = 100)]
 struct Cli {
@@ -24,9 +25,9 @@ struct Cli {
 enum Command {
     /// Runs many seeds on all processors and prints one line of JSON.
     Soak(SoakArgs),
-    /// Runs one seed again, and prints what happened in it with --verbose.
+    /// Runs one seed again. With --verbose, prints every datagram and event.
     Replay(ReplayArgs),
-    /// Transfers one large result over a path that loses datagrams, both ways.
+    /// Transfers one large result over a path that loses datagrams in both directions.
     Bulk(BulkArgs),
 }
 
@@ -35,13 +36,13 @@ struct SoakArgs {
     /// The number of seeds.
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
-    /// The number of calls of all seeds together (at least one each) [default: 1000 for each seed].
+    /// The number of calls of all seeds together; each seed makes at least one [default: 1000 for each seed].
     #[arg(long)]
     calls: Option<u64>,
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Breaks a rule of the protocol on purpose; see --list-breaks.
+    /// Breaks this rule of a protocol on purpose; --list-breaks prints the names of the rules.
     #[arg(long = "break", value_name = "NAME", value_parser = broken)]
     broken: Option<Broken>,
     /// Stops at the first seed that fails.
@@ -50,20 +51,20 @@ struct SoakArgs {
     /// Prints the names of the rules that can be broken.
     #[arg(long)]
     list_breaks: bool,
-    /// Prints the line of JSON and nothing else.
+    /// Prints only the line of JSON, and on standard error the seeds that failed.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args)]
 struct ReplayArgs {
-    /// The seed.
+    /// The seed to run.
     #[arg(long)]
     seed: u64,
-    /// The number of calls in its run.
+    /// The number of calls in the seed's run.
     #[arg(long, default_value_t = 1000)]
     calls: u64,
-    /// The rule that was broken on purpose.
+    /// Breaks this rule on purpose, as in the run that failed.
     #[arg(long = "break", value_name = "NAME", value_parser = broken)]
     broken: Option<Broken>,
     /// Prints every datagram and event.
@@ -73,16 +74,16 @@ struct ReplayArgs {
 
 #[derive(Args)]
 struct BulkArgs {
-    /// Mebibytes of the result.
+    /// The size of the result, in mebibytes.
     #[arg(long, default_value_t = 64)]
     mib: usize,
-    /// Datagrams lost, in percent, each way.
+    /// The share of datagrams that the path loses in each direction, in percent.
     #[arg(long, default_value_t = 20)]
     loss: u32,
-    /// One way's delay, in microseconds.
+    /// The delay of the path in each direction, in microseconds.
     #[arg(long, default_value_t = 100)]
     delay: u64,
-    /// The path's rate, in megabits per second; 0 is no limit.
+    /// The path's rate, in megabits per second; 0 means no limit.
     #[arg(long, default_value_t = 1000)]
     rate: u64,
     /// The largest datagram that the path lets pass, in bytes.
@@ -96,11 +97,13 @@ struct BulkArgs {
     json: bool,
 }
 
-/// A rule that is broken on purpose: its name, and the fault of the protocol or of a model that breaks it.
+/// A rule to break on purpose. The default value breaks no rule.
 #[derive(Clone, Copy, Default)]
 struct Broken {
     name: &'static str,
+    /// The fault that breaks the rule, if it is a rule of the packet exchange protocol.
     mutant: Mutant,
+    /// The rule, if it is a rule of the model of shared memory or of ONC RPC.
     model: Option<model::Rule>,
 }
 
@@ -126,10 +129,11 @@ fn main() -> ExitCode {
     }
 }
 
+/// Returns the rule of this name.
 fn broken(name: &str) -> Result<Broken, String> {
     Broken::all()
         .find(|rule| rule.name == name)
-        .ok_or_else(|| "no such rule (soak --list-breaks names them)".into())
+        .ok_or_else(|| "there is no such rule; `soak --list-breaks` prints the names of the rules".into())
 }
 
 fn soak(args: &SoakArgs) -> ExitCode {
@@ -145,7 +149,7 @@ fn soak(args: &SoakArgs) -> ExitCode {
     };
     let bar = progress(&soak, args.json);
     let start = Instant::now();
-    // A panic is reported as a violation of its seed, not twice.
+    // The summary reports a panic as a violation of its seed, so the panic's own message is suppressed.
     std::panic::set_hook(Box::new(|_| {}));
     let summary = soak.run(&|report| bar.inc(report.calls));
     let _ = std::panic::take_hook();
@@ -167,12 +171,13 @@ fn progress(soak: &Soak, quiet: bool) -> ProgressBar {
     ProgressBar::new(soak.calls).with_style(style)
 }
 
-/// Prints what the line of JSON does not contain.
+/// Prints what the line of JSON does not contain: the time, the rate of calls, and the violated invariants.
 fn tell(summary: &Summary, seconds: f64) {
     let rate = summary.calls as f64 / seconds;
     eprintln!("{seconds:.1} s, {rate:.0} calls per second; violations: {:?}", summary.broken());
 }
 
+/// Prints the first failing seeds, and the commands that run them again.
 fn tell_failing(summary: &Summary, broken: Option<Broken>) {
     for failing in summary.failing.iter().take(5) {
         let broken = broken.map(|rule| format!(" --break {}", rule.name)).unwrap_or_default();
@@ -216,11 +221,11 @@ fn bulk(args: &BulkArgs) -> ExitCode {
         );
     } else {
         println!(
-            "{} MiB through {} % loss each way: intact {}, {seconds:.2} s of virtual time, sent {ratio:.3} times its bytes",
+            "{} MiB with {} % loss in each direction: intact {}, {seconds:.2} s of virtual time, server sent {ratio:.3} times the bytes of the result",
             args.mib, args.loss, t.intact
         );
         println!(
-            "server {} datagrams; client {} datagrams, {} bytes; then {} datagrams in an hour of idleness",
+            "server sent {} datagrams; client sent {} datagrams, {} bytes; both sent {} datagrams in the idle hour afterwards",
             t.sent.1, t.client_sent.1, t.client_sent.0, t.idle_datagrams
         );
     }

@@ -126,7 +126,7 @@ impl Call {
         if self.example {
             return show(output, &example(&version.spelled, procedure)?);
         }
-        // The definition is checked before any host is asked for the server.
+        // The arguments are checked before the server is looked for.
         let called =
             Called { command: self, procedure, interface: &version.spelled, version: Some(&version) };
         if !self.on.is_empty() {
@@ -140,10 +140,10 @@ impl Call {
 
 const STDIN: &str = "with --batch the arguments are the lines of standard input";
 
-/// The most bytes of a line of a batch.
+/// The most bytes of an input line with --batch.
 const MAX_LINE: u64 = 64 << 20;
 
-/// The procedure to call, and its description.
+/// The procedure to call, and what the command knows of it.
 struct Called<'a> {
     command: &'a Call,
     procedure: &'a Procedure,
@@ -157,11 +157,11 @@ impl Called<'_> {
     fn check_streams(&self) -> Outcome {
         let Called { command, procedure, .. } = self;
         if command.batch && procedure.has_streams() {
-            return Err(Failure::usage("--batch calls no procedure with streams"));
+            return Err(Failure::usage("--batch cannot call a procedure with streams"));
         }
         let judges = !command.fail.is_empty() || !command.expect.is_empty();
         if judges && procedure.result_stream().is_some() {
-            return Err(Failure::usage("--fail and --expect judge no result that is a stream"));
+            return Err(Failure::usage("--fail and --expect cannot check a result that is a stream"));
         }
         Ok(())
     }
@@ -177,7 +177,7 @@ impl Called<'_> {
         }
     }
 
-    /// Calls once with these arguments, or with those of each line of standard input.
+    /// Calls once with these arguments. If there are none, calls once for each line of standard input.
     fn run(&self, exporter: &Dynamic, arguments: Option<Prepared>, output: &Output) -> Outcome {
         let exporter = match self.command.deadline.within {
             Some(deadline) => &exporter.within(deadline),
@@ -191,7 +191,7 @@ impl Called<'_> {
         loop {
             let mut line = Vec::new();
             if (&mut input).take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
-                // Each line has been reported already.
+                // The failure of each line has been reported already.
                 return worst.map_or(Ok(()), |worst| Err(Failure::told(worst.code().into())));
             }
             if line.len() as u64 == MAX_LINE {
@@ -245,10 +245,10 @@ impl Called<'_> {
                 });
                 match judged {
                     Ok(None) => Ok(()),
-                    // In a batch, the output line reports the assertion.
+                    // In a batch, the output line reports the failed check.
                     Ok(Some(_)) if self.command.batch => Err(Failure::judged("")),
                     Ok(Some(judgement)) => {
-                        Err(Failure::judged(format!("the result is not as it should be: {judgement}")))
+                        Err(Failure::judged(format!("the result fails a check: {judgement}")))
                     }
                     Err(why) if is_onc && why.is_unreadable() => Err(onc::unreadable(
                         why.about(format!("{} of {}", procedure.name, self.command.name)),
@@ -284,7 +284,7 @@ impl Called<'_> {
         Ok(())
     }
 
-    /// Returns the first assertion that the result does not meet.
+    /// Returns the first of the checks by --fail and --expect that the result fails.
     fn judge(&self, result: &[u8]) -> Outcome<Option<String>> {
         let subject = Subject {
             types: &self.interface.types,
@@ -303,13 +303,13 @@ impl Called<'_> {
             match is_so(question)? {
                 Some(true) => {}
                 Some(false) => return Ok(Some(format!("--expect {question}"))),
-                None => return Ok(Some(format!("--expect {question}, and there is no such part"))),
+                None => return Ok(Some(format!("--expect {question}, but the result has no such part"))),
             }
         }
         Ok(None)
     }
 
-    /// Prints a value while it is decoded, so that a long value takes no memory besides its bytes.
+    /// Prints a value while it decodes it, so that a long value takes no memory besides its encoded bytes.
     fn print(
         &self,
         ty: &Type,
@@ -334,7 +334,7 @@ impl Called<'_> {
     }
 }
 
-/// Writes a head before the first write.
+/// A writer that writes `head` before the first bytes.
 struct Headed<'w> {
     head: Option<String>,
     out: &'w mut dyn Write,
@@ -353,13 +353,13 @@ impl Write for Headed<'_> {
     }
 }
 
-/// Returns the failure for a reply that cannot be decoded as its type.
+/// Returns the failure for a reply that cannot be decoded as its described type.
 fn strange(why: String) -> Failure {
-    Failure::unreadable(format!("the reply is not what was described: {why}"))
+    Failure::unreadable(format!("the reply does not have the described type: {why}"))
 }
 
-/// Encodes the arguments that a user wrote: JSON, or - for standard input. Names may be those of the
-/// interface, or those of `also`, another description of it.
+/// Encodes the arguments that a user wrote: JSON, or - for standard input. The names in the JSON may be those
+/// of the interface, or those of `also`, which describes the interface with other names.
 pub fn encoded(
     interface: &Interface,
     also: Option<&Interface>,
@@ -378,7 +378,7 @@ fn wrong(interface: &Interface, procedure: &Procedure, why: &str) -> Failure {
     Failure::usage(format!("the arguments of {}: {why}", procedure.name)).hint(hint)
 }
 
-/// Parses the JSON that a user wrote, or that standard input holds.
+/// Parses the JSON that a user wrote, or the JSON in standard input if the user wrote -.
 fn json_of(text: &str) -> Result<Value, String> {
     let text = match text {
         LINES => std::io::read_to_string(std::io::stdin()).map_err(|why| why.to_string())?,
@@ -402,7 +402,7 @@ fn encode(
     Ok(encoded)
 }
 
-/// Prints example arguments.
+/// Returns example arguments of a procedure.
 fn example(interface: &Interface, procedure: &Procedure) -> Outcome<Value> {
     values::example(interface, &as_lists(procedure))
         .map_err(|why| Failure::new(format!("there is no example of {}: {why}", procedure.name)))

@@ -1,4 +1,4 @@
-//! `farcall cat`: the contents of served files.
+//! `farcall cat`: prints the contents of served files.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! `farcall check`: what a new version of an interface breaks.
+//! `farcall check`: shows what a new version of an interface breaks.
 
 use clap::Args;
 use farcall_idl::Change;

@@ -96,8 +96,8 @@ fn types_as_text(types: &Types) -> String {
     types.definitions().iter().map(|definition| spelt(types, definition) + "\n\n").collect()
 }
 
-/// Writes a struct or a union (an enumeration is a union without fields), much as a source file would declare
-/// it.
+/// Returns the declaration of a struct or a union, much as a source file would have it. An enumeration is a
+/// union without fields.
 fn spelt(types: &Types, definition: &Definition) -> String {
     let fields = |fields: &[Field], indent: &str| -> String {
         let line = |field: &Field| {
@@ -130,12 +130,13 @@ fn spelt(types: &Types, definition: &Definition) -> String {
     documented(&definition.docs, "") + &body
 }
 
+/// Returns documentation as comment lines.
 fn documented(docs: &str, indent: &str) -> String {
     docs.lines().map(|line| format!("{}\n", format!("{indent}/// {}", printable(line)).trim_end())).collect()
 }
 
-/// Returns the interface in the file `of`, or of the exporter `of`: asks the exporter if there is no such
-/// file and `of` is a valid name.
+/// Returns the interface in the file `of`. If there is no such file and `of` is a valid name, returns the
+/// interface of the exporter `of`.
 pub fn interface(of: &str) -> Outcome<Interface> {
     if Path::new(of).exists() || of.parse::<farcall::names::Name>().is_err() {
         return read(Path::new(of));
@@ -151,11 +152,11 @@ pub fn interface(of: &str) -> Outcome<Interface> {
 fn read(path: &Path) -> Outcome<Interface> {
     let wrong = |why: String| {
         Failure::new(format!("{}: {why}", path.display()))
-            .hint("such a file is what `farcall describe NAME --json` prints")
+            .hint("`farcall describe NAME --json` prints such a file")
     };
     let text = std::fs::read(path).map_err(|why| wrong(why.to_string()))?;
     let kept: Value = serde_json::from_slice(&text).map_err(|why| wrong(why.to_string()))?;
-    let model = kept["model"].as_str().ok_or_else(|| wrong("there is no \"model\" in it".into()))?;
+    let model = kept["model"].as_str().ok_or_else(|| wrong("the file has no \"model\"".into()))?;
     let model = BASE64_STANDARD.decode(model).map_err(|why| wrong(why.to_string()))?;
     xdr::from_slice(&model).map_err(|why| wrong(why.to_string()))
 }

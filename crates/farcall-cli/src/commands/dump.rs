@@ -1,4 +1,4 @@
-//! `farcall dump`: captured packets as text.
+//! `farcall dump`: shows captured packets as text.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -16,8 +16,8 @@ use crate::text::counted;
 /// Show captured packets as text
 ///
 /// Reads captures of tcpdump, tshark and others: pcap and pcapng, captured on Ethernet, on Linux's `any`
-/// device, or from the IP header on. Or reads lines of hexadecimal digits, one datagram per line. Datagrams
-/// that are not farcall's are counted.
+/// device, or from the IP header on. Or reads lines of hexadecimal digits, one datagram per line. Counts the
+/// datagrams that are not farcall's.
 ///
 /// `tcpdump -i lo -w - udp | farcall dump -`
 #[derive(Debug, Args)]
@@ -25,14 +25,17 @@ pub struct Dump {
     /// The capture; - for standard input
     file: PathBuf,
 
-    /// Show also each datagram that is not farcall's, with the reason
+    /// Also show each datagram that is not farcall's, with the reason
     #[arg(long)]
     all: bool,
 }
 
+/// The numbers of datagrams that were read.
 #[derive(Default)]
 struct Counts {
+    /// The datagrams of farcall's protocol.
     ours: u64,
+    /// All other datagrams.
     others: u64,
 }
 
@@ -53,11 +56,11 @@ impl Dump {
         }
         if counts.others > 0 && !self.all && !output.is_json() {
             let others = counted(counts.others, "other datagram");
-            eprintln!("farcall: {others}; --all says why each is not farcall's");
+            eprintln!("farcall: skipped {others}; --all shows each, and why it is not farcall's");
         }
         match counts.ours {
-            0 => Err(Failure::new("no datagram of farcall's")
-                .hint("is it a capture of UDP? --all says what is there")),
+            0 => Err(Failure::new("there is no datagram of farcall's in the input")
+                .hint("check that the input has UDP packets; --all shows every datagram in it")),
             _ => Ok(()),
         }
     }
@@ -100,13 +103,14 @@ impl From<Unreadable> for Failure {
     }
 }
 
-/// Returns the text in front of a datagram.
+/// Returns the time and the addresses of a datagram, as far as they are known, for the beginning of its line.
 fn heading(captured: &Captured<'_>) -> String {
     let at = captured.at.map(|at| format!("{:.6} ", at.as_secs_f64())).unwrap_or_default();
     let between = captured.between.map(|(from, to)| format!("{from} > {to} ")).unwrap_or_default();
     at + &between
 }
 
+/// Adds the time, the addresses and the length of a datagram to `facts`.
 fn with(captured: &Captured<'_>, mut facts: Value) -> Value {
     if let Some(at) = captured.at {
         facts["at_s"] = at.as_secs_f64().into();
@@ -119,7 +123,7 @@ fn with(captured: &Captured<'_>, mut facts: Value) -> Value {
     facts
 }
 
-/// The most bytes of a line. The digits of the largest datagram fit, with space between them.
+/// The most bytes of an input line. The digits of the largest datagram fit, with a space after each byte.
 const MAX_LINE_BYTES: u64 = 1 << 18;
 
 /// Reads one datagram per line, in hexadecimal digits. Skips empty lines and lines that begin with #.

@@ -16,7 +16,7 @@ use crate::x_file::{self, Reading, as_json};
 ///
 /// The Rust has the file's constants and types, and an interface for each version of its programs. It is the
 /// Rust that `farcall::include_x!` makes. docs/x-names.md has the rules for names. With `--to x`, makes an .x
-/// file from an interface that was written in Rust, from which rpcgen can make C.
+/// file from an interface that was written in Rust. rpcgen can make C from that file.
 #[derive(Debug, Args)]
 pub struct Gen {
     /// The .x file, or nfs3, mount, rpcbind, vxi11; for `--to x` also the name of an exporter, or a file that
@@ -37,7 +37,7 @@ pub struct Gen {
     /// The path of the farcall crate in the generated Rust
     #[arg(long, value_name = "PATH", default_value = "::farcall")]
     farcall: String,
-    /// Make also the traits for servers of `async fn`s
+    /// Also make the traits for servers whose procedures are `async fn`s
     #[arg(long = "async")]
     asynchronous: bool,
     /// For `--to x`: the program's number; users may choose numbers from 0x20000000 to 0x3fffffff
@@ -62,7 +62,7 @@ impl Gen {
             To::X if !x_file::is_definition(&self.source) => {
                 let text = to_x(&describe::interface(&self.source)?, self.program, self.version);
                 let refused =
-                    |why| Failure::new(format!("no .x file can be made of it: {why}")).about(&self.source);
+                    |why| Failure::new(format!("cannot make an .x file of it: {why}")).about(&self.source);
                 (text.map_err(refused)?, Vec::new())
             }
             to => {
@@ -89,7 +89,7 @@ impl Gen {
     /// Returns the `.x` file as farcall understands it: without macros and included files.
     fn x(&self, tree: &Specification) -> Outcome<String> {
         x::to_x(tree)
-            .map_err(|why| Failure::new(format!("no .x file can be made of it: {why}")).about(&self.source))
+            .map_err(|why| Failure::new(format!("cannot make an .x file of it: {why}")).about(&self.source))
     }
 
     fn rust(&self, tree: &Specification) -> Outcome<String> {
@@ -101,7 +101,7 @@ impl Gen {
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
-    let (name, path) = text.split_once('=').ok_or("NAME=PATH is wanted, as in `sockaddr=crate::Sockaddr`")?;
+    let (name, path) = text.split_once('=').ok_or("expected NAME=PATH, as in `sockaddr=crate::Sockaddr`")?;
     Ok((name.to_owned(), path.to_owned()))
 }
 

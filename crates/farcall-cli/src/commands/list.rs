@@ -1,4 +1,4 @@
-//! `farcall list`: the ONC RPC programs that a host has registered.
+//! `farcall list`: lists the ONC RPC programs that a host has registered.
 
 use clap::{Args, ValueHint};
 use farcall::{CallFailed, Kind};
@@ -55,7 +55,7 @@ fn unlisted(why: impl Into<CallFailed>) -> Failure {
     match why.kind() {
         Kind::NoSuchName => failed(why),
         _ => failed(why).in_place_of_hint(
-            "does a port mapper (rpcbind) run there? `farcall ping` and `call` need none where the address has a port",
+            "check that a port mapper (rpcbind) runs there; `farcall ping` and `farcall call` need none if their address has a port",
         ),
     }
 }
@@ -80,7 +80,7 @@ fn row(program: &str, version: &str, netid: &str, address: &str, name: &str, own
     format!("{program:>10}  {version:>7}  {netid:<7}  {address:<24}  {name:<12}  {owner}")
 }
 
-/// Returns an internet address in its usual form.
+/// Returns the entry's address: an internet address in its usual form, any other address as it is registered.
 fn address(entry: &Rpcb) -> String {
     from_universal(&entry.address).map_or_else(|| entry.address.clone(), |address| address.to_string())
 }

@@ -1,4 +1,4 @@
-//! `farcall ls`: the entries of a served directory.
+//! `farcall ls`: lists the entries of a served directory.
 
 use clap::Args;
 use farcall_file_access::{Attributes, FileKind};
@@ -11,8 +11,8 @@ use crate::text::timestamp;
 
 /// List a directory of a file server
 ///
-/// A line for each entry: its kind (- file, d directory, l symbolic link), its size in bytes, the time of its
-/// last change, and its name.
+/// Prints a line for each entry: its kind (- file, d directory, l symbolic link), its size in bytes, the time
+/// of its last change, and its name.
 #[derive(Debug, Args)]
 pub struct Ls {
     /// The path of the directory at the server

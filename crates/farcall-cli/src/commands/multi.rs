@@ -34,7 +34,8 @@ pub struct Multi {
     #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     arguments: String,
 
-    /// Stop when N members have given a result, or no longer can; the other calls are left to finish
+    /// Stop when N members have given a result, or when N results are no longer possible; the other calls are
+    /// left to finish
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     quorum: Option<u32>,
 
@@ -72,7 +73,8 @@ impl Multi {
         };
         if let Some(wanted) = wanted.filter(|&wanted| wanted > members.len()) {
             let there = members.len();
-            let why = format!("there are {there} of the {wanted} members that are needed; nobody was called");
+            let why =
+                format!("{wanted} members are needed, but there are only {there}; no member was called");
             return Err(CallFailed::new(Kind::Other, Ran::No).because(why).into());
         }
         let width =
@@ -104,14 +106,15 @@ const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 /// The most characters of the column of members' names. A longer name shifts the columns after it.
 const MAX_NAME_WIDTH: usize = 40;
 
-/// The replies so far. Each is printed when it arrives.
+/// The counts of the replies so far. Each reply is printed when it arrives.
 struct Table<'a> {
     output: &'a Output,
     interface: &'a Interface,
     procedure: &'a Procedure,
+    /// The width of the column of members' names, in characters.
     width: usize,
     began: Instant,
-    /// Shows the number of replies, beneath the lines, on a terminal only.
+    /// Shows the number of replies beneath the lines, if the output is a terminal.
     bar: ProgressBar,
     members: usize,
     /// The number of results after which the command stops; `None` to wait for all replies.
@@ -119,8 +122,9 @@ struct Table<'a> {
     results: usize,
     /// The number of members that gave no result.
     missed: usize,
+    /// The failure with the greatest exit code so far.
     worst: Option<Failure>,
-    /// Why printing failed.
+    /// The reason why printing failed.
     broken: Option<Failure>,
 }
 
@@ -179,7 +183,7 @@ impl Table<'_> {
         self.worst = Some(why.or_worse(self.worst.take()));
     }
 
-    /// Prints which members have not answered, and whether enough have.
+    /// Prints the members that have not answered. Fails if fewer members gave a result than were needed.
     fn finish(mut self, gathered: &Gathered<(), ()>) -> Outcome {
         self.bar.finish_and_clear();
         if let Some(why) = self.broken.take() {

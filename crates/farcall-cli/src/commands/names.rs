@@ -1,4 +1,4 @@
-//! `farcall names`: the exports that the registry lists.
+//! `farcall names`: lists the exports in this user's registry.
 
 use std::io::{IsTerminal, stdout};
 

@@ -1,4 +1,4 @@
-//! `farcall ping`: how long a call of an exporter, or of a server of ONC RPC, takes.
+//! `farcall ping`: measures how long a call of an exporter, or of a server of ONC RPC, takes.
 
 use std::time::{Duration, Instant};
 
@@ -105,7 +105,7 @@ impl Ping {
         )
     }
 
-    /// Returns a program's number and version: the selected version, or the latest one.
+    /// Returns a program's number and version: the version that the user selected, or the latest version.
     fn numbers(&self, program: &str, output: &Output) -> Outcome<(u32, u32)> {
         let hexadecimal = |digits| u32::from_str_radix(digits, 16).ok();
         let number = program.parse().ok().or_else(|| program.strip_prefix("0x").and_then(hexadecimal));
@@ -113,10 +113,10 @@ impl Ping {
             return Ok((number, self.manner.program_version(number, &self.name, &self.deadline)?));
         }
         if !x_file::is_definition(program) {
-            let why = format!("{program} is no program's number, no name that is known, and no .x file");
+            let why = format!("{program} is not the number of a program, a known name or an .x file");
             let known = x_file::known();
             let hint = format!(
-                "known names: those that `farcall list` shows (for example nfs, mountd), and: {known}"
+                "the known names are those in the output of `farcall list`, such as nfs and mountd, and {known}"
             );
             return Err(Failure::usage(why).hint(hint));
         }
@@ -124,10 +124,10 @@ impl Ping {
         versions
             .first()
             .map(|version| (version.program, version.version))
-            .ok_or_else(|| Failure::new("no program"))
+            .ok_or_else(|| Failure::new("the .x file has no program"))
     }
 
-    /// Prints the shortest, the median and the longest time of the calls.
+    /// Makes the calls. Returns the shortest, the median and the longest time of a call.
     fn timed(&self, mut call: impl FnMut() -> Outcome) -> Outcome<[Duration; 3]> {
         let mut times = Vec::with_capacity(self.count as usize);
         for _ in 0..self.count {

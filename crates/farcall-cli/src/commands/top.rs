@@ -1,4 +1,4 @@
-//! `farcall top`: the load of servers, read from their memory.
+//! `farcall top`: shows the load of servers, which it reads from their memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -47,7 +47,7 @@ const GONE_READINGS: u32 = 10;
 #[derive(Default)]
 struct Server {
     counters: Option<Counters>,
-    /// The last reading, and its time.
+    /// The last reading, and the time at which it was made.
     before: Option<(Serving, Instant)>,
     /// The number of readings since the server was last listed.
     gone: u32,
@@ -81,7 +81,7 @@ impl Top {
                 return Ok(());
             }
             sleep(self.every);
-            // A registry that fails now may work later.
+            // The command goes on, because a registry that fails now may work later.
             if let Err(why) = self.follow(&mut servers) {
                 why.report(output.is_json());
             }
@@ -125,14 +125,18 @@ impl Top {
             Ok(Name::Instance { type_name, instance }) => {
                 runtime()?.registry().lookup(&type_name, &instance)?.into_iter().collect()
             }
-            Ok(_) => return Err(Failure::usage(format!("{host:?} is not where a server can be"))),
+            Ok(_) => {
+                return Err(Failure::usage(format!(
+                    "{host:?} is not the address, the type or the instance of a server"
+                )));
+            }
             Err(why) => return Err(Failure::usage(why.to_string())),
         };
         Ok(entries.into_iter().filter_map(socket).collect())
     }
 }
 
-/// Reads the counters of all servers. Returns the text of a page, and the failures; JSON is printed at once.
+/// Reads the counters of all servers. Returns the text of a page and the last failure. Prints JSON at once.
 fn look(servers: &mut Servers, runtime: &Runtime, output: &Output) -> Outcome<(String, Option<Failure>)> {
     let (mut page, mut failed) = (String::new(), None);
     for (&address, server) in servers {
@@ -224,7 +228,7 @@ fn table(address: SocketAddr, serving: &Serving, since: Option<Since>) -> String
         count(did.dropped),
     ));
     line(format!(
-        "of their calls: {} duplicates, {} results sent again, {} refused",
+        "calls in datagrams: {} duplicates, {} results sent again, {} refused",
         count(did.duplicates),
         count(did.retransmitted),
         count(total(did.refused)),
@@ -254,7 +258,7 @@ fn table(address: SocketAddr, serving: &Serving, since: Option<Since>) -> String
         }
     }
     if serving.untold > 0 {
-        line(format!("{} more exports, of which there was no room to tell", serving.untold));
+        line(format!("{} more exports, for which the server's counters have no space", serving.untold));
     }
     page + "\n"
 }
@@ -311,9 +315,8 @@ mod tests {
         }
     }
 
-    /// The counters of a server that reports impossible numbers.
     #[test]
-    fn what_a_server_says_of_itself_neither_panics_nor_forges_lines() {
+    fn counters_and_names_that_a_server_invents_neither_panic_nor_forge_lines() {
         let registry = farcall::names::Memory::default();
         let runtime = Runtime::builder().registry(registry).shared_memory(false).build().unwrap();
         let export = runtime.export::<dyn Echo>("Echo/honest", Arc::new(Server)).unwrap();

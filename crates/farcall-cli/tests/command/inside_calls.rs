@@ -128,7 +128,7 @@ fn an_answer_that_is_none_is_refused_before_the_call() {
     let place = Place::new();
     let _export = export(&place);
     for (on, why) in [
-        (&["--on", "full"][..], "SIGNAL=VALUE is wanted"),
+        (&["--on", "full"][..], "expected SIGNAL=VALUE"),
         (&["--on", "ful=1"], "Store has no signal ful"),
         (&["--on", "full=many"], "--on full: "),
         (&["--on", "full=-1"], "expected u64, found -1"),

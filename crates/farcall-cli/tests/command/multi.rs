@@ -111,7 +111,7 @@ fn of_fewer_members_than_results_are_wanted_nobody_is_called() {
     let _exports = scales(&place, 3);
     let said = place.run(&["multi", "Scale", "weigh", r#"["feather"]"#, "--quorum", "4"]);
     assert_eq!((said.code, &said.out[..]), (4, ""), "{said:?}");
-    assert!(said.err.contains("there are 3 of the 4 members that are needed"), "{said:?}");
+    assert!(said.err.contains("4 members are needed, but there are only 3"), "{said:?}");
 }
 
 #[test]

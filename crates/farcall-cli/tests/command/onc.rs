@@ -273,7 +273,7 @@ fn what_is_called_with_and_given_has_the_names_of_the_file() {
     let twice = r#"{"firstColour": 1, "first_colour": 1}"#;
     let said = place.run(&["call", "127.0.0.1:1", "names.x", "SWAP", twice]);
     assert!(
-        said.code == 2 && said.err.contains("firstColour and first_colour are the same field"),
+        said.code == 2 && said.err.contains("firstColour and first_colour name the same field"),
         "{}",
         said.err
     );

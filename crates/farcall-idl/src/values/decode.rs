@@ -163,7 +163,9 @@ impl<'a> Reader<'a> {
         out: S,
     ) -> Result<S::Ok, S::Error> {
         let Some(definition) = self.types.get(place) else {
-            return Err(self.refuse(at.error("the description refers to a type that it does not have")));
+            return Err(
+                self.refuse(at.error("the interface's description refers to a type that it does not define"))
+            );
         };
         match &definition.body {
             Body::Struct { fields, extensible: false } if fields.is_empty() => {

@@ -13,16 +13,18 @@ use super::error::{Error, Path, UNDECLARED};
 use super::{Files, Form, MAX_DEPTH, form, names, nullable};
 use crate::spell;
 
-/// The base64 format for input. The padding may be missing, because people type base64 by hand.
+/// The base64 format that values may have. The padding may be missing, because people write base64 by hand.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
+/// Encodes values, and accepts further forms of them as [`Settings`](super::Settings) permit.
 pub(super) struct Writer<'a> {
     pub(super) types: &'a Types,
     /// A description of the same types with other names, which are accepted too.
     pub(super) also: Option<&'a Types>,
+    /// Reads the file NAME for opaque bytes that are written as `"@NAME"`.
     pub(super) files: Option<Files<'a>>,
 }
 
@@ -60,7 +62,7 @@ impl<'a> Writer<'a> {
                 wrap(out.bytes(&bytes))
             }
             Type::String { max } => {
-                // Some strings of unknown encoding are not UTF-8.
+                // A string may also be written as bytes, because not every string is UTF-8.
                 let text = match value {
                     Value::String(text) => Cow::Borrowed(text.as_bytes()),
                     value => Cow::Owned(self.bytes(ty, value, at)?),
@@ -95,7 +97,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns the error that the value is not of the type: `expected string<>, found 7`.
+    /// Returns the error for a value that does not have this type: `expected string<>, found 7`.
     fn mismatch(&self, ty: &Type, value: &Value, at: &Path<'_>) -> Error {
         at.error(format!("expected {}, found {}", spell(self.types, ty), brief(value)))
     }
@@ -123,7 +125,7 @@ impl<'a> Writer<'a> {
         number.ok_or_else(|| self.mismatch(ty, value, at))
     }
 
-    /// Returns the nearest `f32`, or an error if it would be infinite.
+    /// Returns the nearest `f32`, or an error if a finite number rounds to infinity.
     fn single(&self, ty: &Type, value: &Value, at: &Path<'_>) -> Result<f32, Error> {
         let number = self.double(ty, value, at)?;
         let rounded = number as f32;
@@ -156,12 +158,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns the elements of an array.
+    /// Returns the elements of a JSON array.
     fn items<'v>(&self, ty: &Type, value: &'v Value, at: &Path<'_>) -> Result<&'v [Value], Error> {
         value.as_array().map(Vec::as_slice).ok_or_else(|| self.mismatch(ty, value, at))
     }
 
-    /// Encodes one item as each type, in order. Items after the first `needed` may be missing.
+    /// Encodes each item as the type at the same position. Items after the first `needed` may be missing.
     fn each(
         &self,
         types: impl ExactSizeIterator<Item = &'a Type>,
@@ -186,13 +188,15 @@ impl<'a> Writer<'a> {
         }
         match value.as_array().map(Vec::as_slice) {
             Some([value]) => self.value(inner, value, out, &at.index(0)),
-            _ => Err(at.error("an optional value that may itself be null is written in brackets, [value]")),
+            _ => Err(at.error(
+                "write the optional value in brackets, as [value], because the value itself may be null",
+            )),
         }
     }
 
     fn definition(&self, place: u32, value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
         let Some(definition) = self.types.get(place) else {
-            return Err(at.error("the description refers to a type that it does not have"));
+            return Err(at.error("the interface's description refers to a type that it does not define"));
         };
         let also = self.also.and_then(|also| also.get(place));
         let other = match also.map(|also| &also.body) {
@@ -220,7 +224,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Encodes fields. `other` has the same fields under other names, or is empty.
+    /// Encodes the fields of a struct or a variant. `other` has the same fields under other names, or is
+    /// empty.
     fn fields(
         &self,
         fields: &'a [Field],
@@ -236,8 +241,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Encodes an object with a member for each field. Optional fields may be missing, and so may trailing
-    /// fields with defaults.
+    /// Encodes an object with a member for each field. The members for optional fields and for trailing
+    /// fields with defaults may be missing.
     pub(super) fn named(
         &self,
         fields: &'a [Field],
@@ -255,7 +260,8 @@ impl<'a> Writer<'a> {
                 return Err(at.error(format!("{expected}, found {}", brief(value))));
             }
         };
-        // A field is found by its own name, or by its other name unless that is another field's own name.
+        // A member has its field's own name or its other name. An other name that is also the own name of a
+        // field stands for the latter.
         let is_own = |name: &str| fields.iter().any(|field| field.name == name);
         let member = |index: usize, field: &Field| {
             let by_other = || other.get(index).filter(|other| !is_own(&other.name));
@@ -263,12 +269,15 @@ impl<'a> Writer<'a> {
         };
         for (field, other) in fields.iter().zip(other).filter(|(_, other)| !is_own(&other.name)) {
             if members.contains_key(&field.name) && members.contains_key(&other.name) {
-                return Err(at.error(format!("{} and {} are the same field", field.name, other.name)));
+                return Err(at.error(format!(
+                    "{} and {} name the same field; write only one of them",
+                    field.name, other.name
+                )));
             }
         }
         let is_known = |name: &str| is_own(name) || other.iter().any(|field| field.name == name);
         if let Some(unknown) = members.keys().find(|key| !is_known(key)) {
-            return Err(at.error(format!("no field {unknown:?}; there is {}", expected(fields))));
+            return Err(at.error(format!("there is no field {unknown:?}; expected {}", expected(fields))));
         }
         for (index, field) in fields.iter().enumerate() {
             let at = at.field(&field.name);
@@ -291,7 +300,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Encodes an array with an element for each field.
+    /// Encodes an array with an element for each field. Trailing fields with defaults may have none.
     pub(super) fn positional(
         &self,
         fields: &'a [Field],
@@ -352,7 +361,7 @@ impl<'a> Writer<'a> {
             let rest = arms.iter().any(|arm| arm.tag.is_none() && arm.fields.is_empty());
             return match number.filter(|_| rest && content.is_null()) {
                 Some(number) => wrap(number.encode(out), at),
-                None => Err(at.error(format!("no variant {name:?}; there is {}", names(arms)))),
+                None => Err(at.error(format!("there is no variant {name:?}; expected {}", names(arms)))),
             };
         };
         let other = index.and_then(|index| also.get(index)).map_or(&[][..], |arm| &arm.fields);
@@ -368,8 +377,8 @@ impl<'a> Writer<'a> {
         self.fields(&arm.fields, other, content, out, &at)
     }
 
-    /// Returns the integer and the fields of `[integer, fields]`. The integer can be written as a name. It
-    /// must belong to no other variant.
+    /// Returns the integer and the fields of the default variant, whose content is `[integer, fields]`. The
+    /// integer can be written as a name. The integer must select no other variant.
     fn default_arm<'v>(
         &self,
         place: u32,
@@ -381,7 +390,9 @@ impl<'a> Writer<'a> {
             Some([tag]) => (tag, &Value::Null),
             Some([tag, content]) => (tag, content),
             _ => {
-                return Err(at.error("write the variant for all other integers as [integer, fields]"));
+                return Err(at.error(
+                    "this variant stands for all other integers: write its content as [integer, fields]",
+                ));
             }
         };
         let by_name = |name: &str| {
@@ -410,12 +421,13 @@ fn at_most(length: usize, max: u32, at: &Path<'_>) -> Done {
     Ok(())
 }
 
+/// Returns the names of at most 16 fields, for a message.
 fn expected(fields: &[Field]) -> String {
     let names: Vec<&str> = fields.iter().take(16).map(|field| field.name.as_str()).collect();
     if names.is_empty() { "no fields".into() } else { names.join(", ") }
 }
 
-/// Returns the value for a message, shortened if it is long.
+/// Returns the text by which a message refers to a value: the value itself, or its kind if it may be long.
 fn brief(value: &Value) -> String {
     match value {
         Value::Array(_) => "an array".into(),
@@ -425,12 +437,13 @@ fn brief(value: &Value) -> String {
     }
 }
 
-/// Returns the integer of a variant. An unsigned number above the signed range becomes the signed number with
-/// the same bits.
+/// Returns the integer of a variant, or `None` if the number has more than 32 bits. An unsigned number above
+/// the signed range becomes the signed number with the same bits.
 fn in_32_bits(number: i64) -> Option<i32> {
     i32::try_from(number).ok().or_else(|| u32::try_from(number).ok().map(u32::cast_signed))
 }
 
+/// Returns the bytes that pairs of hexadecimal digits stand for.
 fn hex(digits: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     let pairs = digits.as_bytes().chunks(2).map(|pair| match pair {
@@ -440,7 +453,7 @@ fn hex(digits: &str) -> Option<Vec<u8>> {
     pairs.collect()
 }
 
-/// Returns opaque bytes in base64, as results show them.
+/// Returns opaque bytes in base64 with padding, the form that results have.
 pub(super) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }

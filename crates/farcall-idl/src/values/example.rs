@@ -85,7 +85,7 @@ impl Maker<'_> {
     fn definition(&mut self, place: u32, at: &Path<'_>) -> Result<(), Error> {
         let types = self.types;
         let Some(definition) = types.get(place) else {
-            return Err(at.error("the description refers to a type that it does not have"));
+            return Err(at.error("the interface's description refers to a type that it does not define"));
         };
         match &definition.body {
             Body::Struct { fields, extensible: false } => self.fields(fields, at),

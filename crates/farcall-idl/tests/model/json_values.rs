@@ -133,10 +133,13 @@ fn structs_and_enums() {
     let missing = refused::<Entry>(json!({"name": "a"}));
     assert_eq!(missing, "at $.tags: missing; expected opaque<3>");
     let unknown = refused::<Entry>(json!({"nam": "a"}));
-    assert_eq!(unknown, "at $: no field \"nam\"; there is name, tags, owner, kind");
+    assert_eq!(unknown, "at $: there is no field \"nam\"; expected name, tags, owner, kind");
     let long = refused::<Vec<Entry>>(json!([{"name": "a", "tags": "AAAAAA==", "kind": "File"}]));
     assert_eq!(long, "at $[0].tags: length 4 is over the maximum of 3");
-    assert_eq!(refused::<Kind>(json!("Fil")), "at $: no variant \"Fil\"; there is File, Link, Pair, Device");
+    assert_eq!(
+        refused::<Kind>(json!("Fil")),
+        "at $: there is no variant \"Fil\"; expected File, Link, Pair, Device"
+    );
     assert_eq!(refused::<Kind>(json!({"Pair": [1]})), "at $.Pair: expected 2 elements, found 1");
     assert_eq!(refused::<Kind>(json!({"Pair": [1, "x"]})), "at $.Pair[1]: expected u32, found \"x\"");
     assert!(refused::<Kind>(json!({"File": 1, "Link": 2})).contains("expected \"Variant\""));

@@ -30,10 +30,10 @@ fn types_that_cannot_cross() {
     let expected = [
         "`usize` and `isize` cannot be sent: their width depends on the machine\nhint: write `u64` or `i64`, or a narrower type that suffices",
         "`usize` and `isize` cannot be sent: their width depends on the machine\nhint: write `u64` or `i64`, or a narrower type that suffices",
-        "a pointer means nothing in another process\nhint: pass what it points to",
-        "a function cannot be sent\nhint: the other side has its own; pass data that chooses one",
-        "`&mut` cannot be sent: the other side has a copy\nhint: send the value, and return it",
-        "`dyn Trait` cannot be sent: the server must know what it decodes\nhint: what can be sent is data: a struct or an enum with #[derive(farcall::Xdr)]",
+        "a pointer means nothing in another process\nhint: send the value that it points to",
+        "a function cannot be sent\nhint: send data by which the receiver selects one of its own functions",
+        "`&mut` cannot be sent: the receiver gets a copy\nhint: send the value, and return the changed value",
+        "`dyn Trait` cannot be sent: the server must know what it decodes\nhint: send a type that holds only data: a struct or an enum with #[derive(farcall::Xdr)]",
     ];
     assert_eq!(hints, expected);
     assert!(

@@ -52,7 +52,7 @@ fn a_fault_says_which_line_and_what() {
         ("farcall-names 1\n".to_owned(), 1, "a registry begins with"),
         ("farcall-names 1 +1\nend 0\n".to_owned(), 1, "a registry begins with"),
         ("farcall-names 1 1\n".to_owned(), 2, "\"end\" is missing"),
-        ("farcall-names 1 1\nend 1\n".to_owned(), 2, "1 entries are announced, 0 are there"),
+        ("farcall-names 1 1\nend 1\n".to_owned(), 2, "announces 1 entries, but the file has 0"),
         ("farcall-names 1 1\nend x\n".to_owned(), 2, "a number must follow"),
         ("farcall-names 1 1\nend 0\nA/b".to_owned(), 3, "nothing may follow"),
         (with(""), 2, "TYPE/INSTANCE"),

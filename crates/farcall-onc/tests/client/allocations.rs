@@ -6,6 +6,7 @@ use std::cell::Cell;
 use crate::common::{Echo, tcp, udp};
 use farcall_onc::{AuthSys, Client};
 
+/// The system's allocator, which also counts the allocations of each thread.
 struct Counting;
 
 thread_local! {
@@ -16,11 +17,13 @@ thread_local! {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller meets the requirements of the system's allocator, which are those of this
+        // method.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller meets the requirements of the system's allocator, which are those of this
+        // method.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -45,6 +48,6 @@ fn a_small_call_allocates_nothing() {
         (0..10).for_each(call);
         let before = ALLOCATIONS.get();
         (0..100).for_each(call);
-        assert_eq!(ALLOCATIONS.get() - before, 0, "{address}");
+        assert_eq!(ALLOCATIONS.get() - before, 0, "calls of {address} allocated memory");
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of broadcast calls, also with hosts that answer too often.
+//! Tests that a broadcast call ends in time, even if many replies arrive.
 
 use std::net::UdpSocket;
 use std::sync::mpsc;
@@ -11,7 +11,7 @@ use farcall_onc::wire::auth::OpaqueAuth;
 use farcall_onc::wire::message::{Accepted, Answer, Call, Reply};
 
 #[test]
-fn answers_that_do_not_end_are_not_heard_beyond_the_time() {
+fn a_broadcast_handles_no_replies_after_its_time_even_if_more_have_arrived() {
     let mapper = UdpSocket::bind("127.0.0.1:0").unwrap();
     let (answered, answers) = mpsc::channel();
     let address = mapper.local_addr().unwrap();
@@ -24,7 +24,7 @@ fn answers_that_do_not_end_are_not_heard_beyond_the_time() {
         let (verifier, outcome) = (OpaqueAuth::NONE, Accepted::Success(&body));
         let mut reply = Vec::new();
         Reply { xid, answer: Answer::Accepted { verifier, outcome } }.write(&mut reply);
-        // Replies of 100 hosts, all of which have arrived when the first is read.
+        // Sends the replies of 100 hosts. All of them have arrived when the client handles the first.
         for _ in 0..100 {
             UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&reply, from).unwrap();
         }
@@ -43,6 +43,6 @@ fn answers_that_do_not_end_are_not_heard_beyond_the_time() {
         Next::Continue
     })
     .unwrap();
-    // There are no replies at all if the first came too late.
-    assert!(heard <= 1, "{heard}");
+    // The client handles no reply at all if the first reply came too late.
+    assert!(heard <= 1, "the client handled {heard} replies");
 }

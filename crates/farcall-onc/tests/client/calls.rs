@@ -53,7 +53,7 @@ fn calls_over_udp_give_their_results() {
 }
 
 #[test]
-fn ipv6_is_an_address_like_any_other() {
+fn a_client_calls_a_server_at_an_ipv6_address() {
     let Ok(listener) = TcpListener::bind("[::1]:0") else { return };
     let address = format!("tcp://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || Stream::new(listener.accept().unwrap().0).serve());
@@ -99,7 +99,7 @@ fn threads_share_a_connection() {
 }
 
 #[test]
-fn one_thread_waits_for_whichever_ends_first() {
+fn one_thread_waits_for_the_first_of_many_calls_to_end() {
     let address = tcp(|_, mut stream| stream.serve());
     let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
     let mut calls = Calls::new();
@@ -120,7 +120,7 @@ fn one_thread_waits_for_whichever_ends_first() {
 }
 
 #[test]
-fn calls_of_two_connections_are_gathered_by_one_thread() {
+fn one_thread_waits_for_calls_on_two_connections() {
     let server = || Client::connect(&tcp(|_, mut stream| stream.serve())).unwrap().bind::<dyn Echo>();
     let (one, other) = (server(), server());
     for _ in 0..100 {
@@ -151,10 +151,10 @@ fn calls_can_be_awaited() {
     });
 }
 
-// Arguments and results fill all buffers between client and server. The server reads no call before it has
-// sent the result of the one before.
+// Arguments and results fill all buffers between client and server. The server reads a call only after it has
+// sent the result of the previous call.
 #[test]
-fn neither_side_waits_for_the_other_to_read() {
+fn a_client_receives_results_while_it_cannot_send_arguments() {
     let address = tcp(|_, mut stream| stream.serve());
     let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();
     let data = vec![3; 1 << 20];
@@ -169,14 +169,15 @@ fn neither_side_waits_for_the_other_to_read() {
     });
 }
 
-// Row 13 of the bad inputs.
+// The client receives messages with an unknown identifier, calls, messages of an unknown type, and messages
+// that are too short.
 #[test]
-fn what_is_no_reply_to_us_is_dropped_and_the_wait_goes_on() {
+fn a_client_drops_messages_that_are_not_its_replies_and_waits_on() {
     let noise = |asked: &Asked| {
         let mut call = asked.result();
-        call[7] = 0; // A call.
+        call[7] = 0; // The message type of a call.
         let mut neither = asked.result();
-        neither[7] = 9;
+        neither[7] = 9; // A message type that does not exist.
         let wrong = Asked { xid: asked.xid ^ 0x100, ..asked.clone() };
         vec![wrong.result(), call, neither, b"short".to_vec(), Vec::new()]
     };
@@ -184,7 +185,7 @@ fn what_is_no_reply_to_us_is_dropped_and_the_wait_goes_on() {
         while let Some(asked) = stream.next() {
             noise(&asked).iter().for_each(|message| stream.send(message));
             stream.send(&asked.result());
-            // It answers twice, as Debian's rstatd does.
+            // The server answers twice, as Debian's rstatd does.
             stream.send(&asked.result());
         }
     });
@@ -207,7 +208,7 @@ fn what_is_no_reply_to_us_is_dropped_and_the_wait_goes_on() {
 }
 
 #[test]
-fn a_datagram_that_is_not_answered_is_sent_again_by_the_same_identifier() {
+fn an_unanswered_call_is_sent_again_with_the_same_identifier() {
     let serve = |count: usize| {
         udp(move |socket| {
             let asked: Vec<_> = (0..count).map(|_| socket.next()).collect();
@@ -231,7 +232,7 @@ fn a_datagram_that_is_not_answered_is_sent_again_by_the_same_identifier() {
 }
 
 #[test]
-fn a_refusal_of_a_repeated_datagram_says_little_of_the_first() {
+fn a_refusal_of_the_second_copy_does_not_prove_that_the_first_did_not_run() {
     let (address, _server) = udp(|socket| {
         socket.next();
         let (asked, from) = socket.next();
@@ -243,7 +244,7 @@ fn a_refusal_of_a_repeated_datagram_says_little_of_the_first() {
 }
 
 #[test]
-fn silence_ends_a_call_by_the_clients_patience_or_the_callers_deadline() {
+fn a_call_without_reply_ends_after_the_clients_patience_or_at_the_callers_deadline() {
     let (gone, wait) = mpsc::channel::<()>();
     let address = tcp(move |_, mut stream| {
         stream.next();
@@ -270,23 +271,23 @@ fn silence_ends_a_call_by_the_clients_patience_or_the_callers_deadline() {
     drop(gone);
 }
 
-/// A loopback address that no other test uses, so that no other test gets the port that this one has freed.
-/// Some systems have only one loopback address.
-fn ours() -> &'static str {
+/// Returns a loopback address that no other test uses, so that no other test gets the port that this test
+/// frees. Returns 127.0.0.1 on systems that have only one loopback address.
+fn loopback_of_this_test() -> &'static str {
     if UdpSocket::bind("127.0.7.4:0").is_ok() { "127.0.7.4:0" } else { "127.0.0.1:0" }
 }
 
-/// Returns a client with long retransmission pauses, which only a refusal shortens, and its server's port,
-/// which is closed.
+/// Returns a client of a closed port, and the address of that port. The client retransmits after an hour, or
+/// earlier after a refusal.
 fn client_of_a_refused_port() -> (Client, SocketAddr) {
-    let port = UdpSocket::bind(ours()).unwrap().local_addr().unwrap();
+    let port = UdpSocket::bind(loopback_of_this_test()).unwrap().local_addr().unwrap();
     let client = Client::builder().retransmit(Duration::from_secs(3600)).patience(None);
     (client.connect(&format!("udp://{port}")).unwrap(), port)
 }
 
-// The refused datagram may have been the second copy of one that ran.
+// The refused datagram may be the second copy of a call whose first copy ran.
 #[test]
-fn a_refused_port_never_says_that_a_call_did_not_run() {
+fn a_refused_port_never_proves_that_a_call_did_not_run() {
     let refused = |why: CallFailed| {
         assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::Maybe), "{why}");
         assert!(why.detail().contains("refused"), "{why}");
@@ -308,17 +309,17 @@ fn a_refused_port_never_says_that_a_call_did_not_run() {
             }))
         });
     });
-    // The deadline passes before there are enough refusals.
+    // The call fails only after several refusals. The deadline passes earlier.
     let why = failure(echo.within(Duration::from_millis(50)).next(1));
     assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::Maybe), "{why}");
 }
 
 #[test]
-fn a_server_that_comes_up_at_a_refused_port_is_tried_again_at_once() {
+fn a_refused_call_is_soon_sent_again_to_a_server_that_starts_at_the_port() {
     for waits in [false, true] {
         let (client, port) = client_of_a_refused_port();
         let echo = client.bind::<dyn Echo>();
-        // When this returns, the call was sent and refused.
+        // When `next` returns, the call has been sent and refused.
         let pending = echo.start().next(41);
         let socket = UdpSocket::bind(port).unwrap();
         let server = std::thread::spawn(move || {
@@ -338,8 +339,8 @@ fn a_server_that_comes_up_at_a_refused_port_is_tried_again_at_once() {
 }
 
 #[test]
-fn where_nobody_takes_connections_nothing_ran() {
-    let tcp = TcpListener::bind(ours()).unwrap().local_addr().unwrap();
+fn a_client_that_cannot_connect_reports_that_nothing_ran() {
+    let tcp = TcpListener::bind(loopback_of_this_test()).unwrap().local_addr().unwrap();
     let why = Client::connect(&format!("tcp://{tcp}")).unwrap_err();
     assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No));
     let why = Client::connect("unix:/no/such/socket").unwrap_err();
@@ -351,7 +352,7 @@ fn where_nobody_takes_connections_nothing_ran() {
 }
 
 #[test]
-fn a_connection_that_ends_under_a_call_leaves_it_open_whether_it_ran() {
+fn a_call_whose_connection_ends_may_have_run() {
     let address = tcp(|number, mut stream| {
         if number == 0 {
             stream.next();
@@ -368,7 +369,7 @@ fn a_connection_that_ends_under_a_call_leaves_it_open_whether_it_ran() {
 }
 
 #[test]
-fn what_may_run_twice_is_called_again_on_a_new_connection() {
+fn an_idempotent_call_is_made_again_on_a_new_connection() {
     let address = tcp(|number, mut stream| {
         if number == 0 {
             stream.next();
@@ -380,9 +381,9 @@ fn what_may_run_twice_is_called_again_on_a_new_connection() {
 }
 
 #[test]
-fn a_connection_with_state_is_not_made_again() {
+fn a_client_that_may_not_reconnect_makes_no_second_connection() {
     let address = tcp(|number, mut stream| {
-        assert_eq!(number, 0);
+        assert_eq!(number, 0, "the client made another connection");
         stream.next();
     });
     let client = Client::builder().reconnect(false).connect(&address).unwrap();
@@ -392,9 +393,9 @@ fn a_connection_with_state_is_not_made_again() {
     assert_eq!(failure(echo.start().again(1).wait()).ran(), Ran::No);
 }
 
-// Row 8: the rest of a reply on the old connection must not affect the new one.
+// The missing rest of a reply on the old connection must not affect replies on the new connection.
 #[test]
-fn half_a_reply_is_forgotten_with_its_connection() {
+fn a_partly_received_reply_is_discarded_with_its_connection() {
     let address = tcp(|number, mut stream| {
         if number == 0 {
             let asked = stream.next().unwrap();
@@ -410,9 +411,9 @@ fn half_a_reply_is_forgotten_with_its_connection() {
     assert_eq!(echo.next(1).unwrap(), 2);
 }
 
-// How existing servers divide their replies into fragments.
+// Some existing servers send fragments of one byte, and an empty last fragment.
 #[test]
-fn replies_in_any_fragments_are_taken() {
+fn a_reply_in_many_fragments_is_accepted() {
     let address = tcp(|_, mut stream| {
         let asked = stream.next().unwrap();
         asked.result().iter().for_each(|byte| stream.raw(&[0, 0, 0, 1, *byte]));
@@ -424,7 +425,7 @@ fn replies_in_any_fragments_are_taken() {
     assert_eq!(echo.next(1).unwrap(), 2);
 }
 
-// Rows 6 and 7 of the bad inputs.
+// The server sends fragments that are too long, and too many fragments that are empty or have one byte.
 #[test]
 fn replies_beyond_the_limits_end_the_connection() {
     let limits = Limits { record: 1024, fragments: 100, ..Limits::default() };
@@ -450,7 +451,7 @@ fn replies_beyond_the_limits_end_the_connection() {
 }
 
 #[test]
-fn each_refusal_has_its_kind_and_did_not_run() {
+fn each_refusal_has_its_kind_and_reports_that_the_call_did_not_run() {
     let answers = [
         (Answer::Accepted { verifier: OpaqueAuth::NONE, outcome: Accepted::ProgUnavail }, Kind::NotExported),
         (
@@ -487,7 +488,7 @@ fn each_refusal_has_its_kind_and_did_not_run() {
 }
 
 #[test]
-fn a_reply_that_cannot_be_read_is_said_to_be_so() {
+fn an_unreadable_reply_is_a_bad_result() {
     let address = tcp(move |_, mut stream| {
         // An unknown status, a verifier that is too long, and a truncated header.
         for tail in [
@@ -513,8 +514,8 @@ fn a_reply_that_cannot_be_read_is_said_to_be_so() {
     assert!(why.detail().starts_with(&said), "{why}");
 }
 
-// RFC 5531 section 8.2 and appendix A: an AUTH_SHORT is given in a verifier, and the client sends it until it
-// is rejected.
+// The verifier of a reply gives the client a short credential. The client sends the short credential until
+// the server rejects it (RFC 5531 section 8.2 and appendix A).
 #[test]
 fn auth_short_stands_for_auth_sys_until_it_is_rejected() {
     let address = tcp(|_, mut stream| {
@@ -551,11 +552,11 @@ fn auth_short_stands_for_auth_sys_until_it_is_rejected() {
 
 #[test]
 fn one_way_calls_are_not_answered() {
-    let (told, tell) = mpsc::channel();
+    let (received, calls) = mpsc::channel();
     let address = tcp(move |_, mut stream| {
         while let Some(asked) = stream.next() {
             match asked.procedure {
-                0 => told.send(asked.arguments.len()).unwrap(),
+                0 => received.send(asked.arguments.len()).unwrap(),
                 _ => stream.send(&asked.result()),
             }
         }
@@ -567,7 +568,7 @@ fn one_way_calls_are_not_answered() {
         one_way.start().null().wait().unwrap();
     }
     assert_eq!(echo.next(1).unwrap(), 2);
-    assert_eq!(tell.try_iter().count(), 20);
+    assert_eq!(calls.try_iter().count(), 20);
 }
 
 #[test]
@@ -590,23 +591,25 @@ fn a_call_that_is_dropped_or_cancelled_leaves_the_connection_usable() {
         assert!(outcome.is_ok() || failure(outcome).kind() == Kind::Cancelled);
     }
     assert_eq!(echo.next(1).unwrap(), 2);
-    // The calls were sent in the order in which they were made.
+    // The client sends calls in the order in which they are made, so the server has counted all earlier
+    // calls.
     assert_eq!(count.load(Ordering::SeqCst), 301);
 }
 
-/// Returns pseudo-random numbers, the same for the same seed.
+/// A generator of pseudo-random numbers. A seed always gives the same numbers.
 struct Random(u64);
 
 impl Random {
+    /// Returns a number less than `below`, or 0 if `below` is 0.
     fn next(&mut self, below: usize) -> usize {
         self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         (self.0 >> 33) as usize % below.max(1)
     }
 }
 
-// Rows 1 to 3, 6, 7, 12 and 13, in a random mixture.
+// The server changes random bytes of a reply and of its mark, and truncates the reply.
 #[test]
-fn whatever_bytes_a_server_sends_each_call_ends() {
+fn every_call_ends_whatever_bytes_the_server_sends() {
     // The first connection uses seed 0, the second seed 1.
     let address = tcp(|seed, mut stream| {
         let mut random = Random(seed as u64);
@@ -635,24 +638,24 @@ fn whatever_bytes_a_server_sends_each_call_ends() {
     }
 }
 
-// Only privileged processes can bind such a port. Otherwise the system refuses it.
+// Only privileged processes can bind a reserved port. The system refuses the port to other processes.
 #[test]
 fn a_client_may_call_from_a_reserved_port() {
-    let (told, tell) = mpsc::channel();
+    let (port, ports) = mpsc::channel();
     let address = tcp(move |_, mut stream| {
-        told.send(stream.socket.peer_addr().unwrap().port()).unwrap();
+        port.send(stream.socket.peer_addr().unwrap().port()).unwrap();
         stream.serve();
     });
     match Client::builder().reserved_port().connect(&address) {
         Ok(client) => {
             assert_eq!(client.bind::<dyn Echo>().next(1).unwrap(), 2);
-            assert!((512..1024).contains(&tell.recv().unwrap()));
+            assert!((512..1024).contains(&ports.recv().unwrap()));
         }
         Err(why) => assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No), "{why}"),
     }
 }
 
-/// An interface that is no program, and so may have what ONC RPC lacks.
+/// An interface without a program number. It may have streams and one-way procedures, which ONC RPC lacks.
 #[farcall::interface]
 trait Richer {
     fn sum(&self, numbers: farcall::Stream<u64>) -> farcall::Result<u64>;
@@ -662,8 +665,8 @@ trait Richer {
 }
 
 #[test]
-fn what_onc_rpc_lacks_is_refused_before_it_is_sent() {
-    // Whatever arrived would get no answer, and the calls would wait.
+fn streams_and_one_way_procedures_are_refused_before_anything_is_sent() {
+    // This socket never answers, so a call that was sent would wait without end.
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = format!("udp://{}", socket.local_addr().unwrap());
     let client = Client::builder().patience(None).connect(&address).unwrap();
@@ -681,5 +684,5 @@ fn what_onc_rpc_lacks_is_refused_before_it_is_sent() {
         assert!(why.detail().contains("ONC RPC carries no"), "{why}");
     }
     socket.set_nonblocking(true).unwrap();
-    assert!(socket.recv(&mut [0; 64]).is_err(), "something was sent");
+    assert!(socket.recv(&mut [0; 64]).is_err(), "the client sent a datagram");
 }

@@ -11,11 +11,11 @@ use farcall::multi::{Fixed, Next, Outcome};
 use farcall::{Group, Kind, Runtime};
 use farcall_onc::{Client, Server};
 
-/// `next` adds the member's number. `again` waits until `let_go` was called often enough, except for member
-/// 0, which returns at once.
+/// The server of the member with this number. `next` adds the member's number to its argument. `again(n)`
+/// waits until `let_go` has been called more than `n` times, but member 0 returns at once.
 struct Adds(u32);
 
-/// How often `let_go` was called.
+/// The number of calls of `let_go`.
 static ROUNDS: (Mutex<u32>, Condvar) = (Mutex::new(0), Condvar::new());
 
 fn let_go() {
@@ -99,7 +99,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn every_member_answers_whoever_is_first() {
+fn every_member_answers_in_any_order_of_the_members() {
     let (_kept, mut members) = members();
     for _ in 0..members.len() {
         members.rotate_left(1);
@@ -118,7 +118,7 @@ fn every_member_answers_whoever_is_first() {
 }
 
 #[test]
-fn to_stop_early_leaves_every_member_usable_at_once() {
+fn every_member_is_usable_after_a_group_call_stops_early() {
     let (_kept, mut members) = members();
     for _ in 0..members.len() {
         members.rotate_left(1);
@@ -131,8 +131,8 @@ fn to_stop_early_leaves_every_member_usable_at_once() {
                 if seen < 2 {
                     return Next::Continue;
                 }
-                // In every other round the other replies have arrived by now, because the members were called
-                // before.
+                // In every other round, waits until the other replies have arrived. Each member sends them
+                // before it answers these calls.
                 if round % 2 == 0 {
                     members.iter().for_each(|(member, _)| drop(member.null()));
                 }
@@ -147,7 +147,7 @@ fn to_stop_early_leaves_every_member_usable_at_once() {
 }
 
 #[test]
-fn who_is_slow_keeps_nobody_and_who_is_gone_is_its_own_failure() {
+fn a_slow_member_delays_no_group_call_and_a_broken_member_fails_alone() {
     let (_kept, mut members) = members();
     members.push((farcall::stub::local::<dyn Echo>(Arc::new(Adds(0))), 0));
     for round in 0..members.len() as u32 {
@@ -163,7 +163,7 @@ fn who_is_slow_keeps_nobody_and_who_is_gone_is_its_own_failure() {
         );
         let_go();
     }
-    // One member ends every connection that it gets.
+    // One member accepts each connection and ends it at once.
     members.push((client(&tcp(|_, stream| drop(stream))), 9));
     members.rotate_right(1);
     let all = group(&members).multi().next(0).all();

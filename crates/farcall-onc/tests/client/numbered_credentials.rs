@@ -1,5 +1,5 @@
-//! Tests of a flavour that numbers the messages that it seals, as RPCSEC_GSS does: each copy of a call has a
-//! number of its own (RFC 2203 section 5.3.3.1).
+//! Tests of an authentication flavour that numbers each message that it seals, as RPCSEC_GSS does: each copy
+//! of a call has a different number (RFC 2203 section 5.3.3.1).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -17,12 +17,16 @@ use farcall_onc::wire::message::{Accepted, Answer};
 
 const FLAVOR: u32 = 0x7777_0001;
 
-/// The credential is a unique number, and each byte of the arguments is changed by it. The verifier of a
-/// reply is the number of the copy that it answers, and the result is changed by that number.
+/// An authenticator whose credential is a unique number, which also changes each byte of the arguments. The
+/// verifier of a reply is the number of the copy that the reply answers. That number also changes each byte
+/// of the result.
 #[derive(Default)]
 struct Numbered {
+    /// The last number that was used.
     last: AtomicU64,
+    /// Whether each copy of a call is sealed again, with another number.
     numbered: bool,
+    /// Whether sealing any message but the first panics.
     breaks: bool,
 }
 
@@ -33,7 +37,7 @@ impl Authenticator for Numbered {
 
     fn seal(&self, message: &mut Vec<u8>, _: usize, _: bool) -> Result<Seal, CallFailed> {
         let number = self.last.fetch_add(1, Ordering::SeqCst) + 1;
-        assert!(!self.breaks || number == 1, "it breaks");
+        assert!(!self.breaks || number == 1, "only the first message can be sealed");
         OpaqueAuth::new(FLAVOR, &number.to_be_bytes()).unwrap().write(message);
         OpaqueAuth::NONE.write(message);
         Ok(Seal(number))
@@ -51,19 +55,19 @@ impl Authenticator for Numbered {
         seal: Seal,
     ) -> Result<Cow<'a, [u8]>, CallFailed> {
         if verifier.body() != seal.0.to_be_bytes() {
-            return Err(not_believed("another number"));
+            return Err(not_believed("the reply has another number"));
         }
         Ok(result.iter().map(|byte| byte ^ seal.0 as u8).collect())
     }
 }
 
-/// Returns the number of a call's copy, and its arguments.
+/// Returns the number of a copy of a call, and the call's arguments.
 fn read(asked: &Asked) -> (u64, Vec<u8>) {
     let number = u64::from_be_bytes(asked.credential.1[..].try_into().unwrap());
     (number, asked.arguments.iter().map(|byte| byte ^ number as u8).collect())
 }
 
-/// Answers the copy with that number with the call's arguments.
+/// Sends a reply for the copy with this number. The result is the call's arguments.
 fn answer(socket: &Datagrams, to: &(Asked, SocketAddr), number: u64) {
     let (asked, from) = to;
     let result: Vec<u8> = read(asked).1.iter().map(|byte| byte ^ number as u8).collect();
@@ -78,13 +82,13 @@ fn client(address: &str, auth: Numbered) -> Client {
 }
 
 #[test]
-fn each_copy_is_sealed_anew_and_the_answer_to_any_of_them_is_believed() {
-    // A blocking call, and a started one.
+fn each_copy_has_its_own_number_and_a_reply_to_any_copy_is_accepted() {
+    // Tests a blocking call, and then a call that is started and waited for later.
     for started in [false, true] {
         let (address, server) = udp(|socket| {
             let all: Vec<_> = (0..4).map(|_| socket.next()).collect();
-            // The reply answers the second copy, and comes late. The client would not accept a number that no
-            // copy has.
+            // The server answers the second copy after it has received the fourth. The client does not accept
+            // a number that no copy has.
             answer(socket, &all[1], read(&all[1].0).0);
             all.into_iter().map(|(asked, _)| (asked.xid, read(&asked))).collect::<Vec<_>>()
         });
@@ -94,15 +98,15 @@ fn each_copy_is_sealed_anew_and_the_answer_to_any_of_them_is_believed() {
         assert_eq!(result.unwrap(), b"four");
         let copies = server.join().unwrap();
         let numbers: BTreeSet<u64> = copies.iter().map(|(_, (number, _))| *number).collect();
-        assert_eq!(numbers.len(), 4, "each its own: {copies:?}");
+        assert_eq!(numbers.len(), 4, "each copy has its own number: {copies:?}");
         let calls: BTreeSet<_> =
             copies.iter().map(|(xid, (_, arguments))| (*xid, arguments.clone())).collect();
-        assert_eq!(calls.len(), 1, "and all the same call");
+        assert_eq!(calls.len(), 1, "all copies belong to one call: {copies:?}");
     }
 }
 
 #[test]
-fn an_answer_to_no_copy_is_not_believed() {
+fn a_reply_with_the_number_of_no_copy_is_not_accepted() {
     let (address, _server) = udp(|socket| {
         let all: Vec<_> = (0..2).map(|_| socket.next()).collect();
         answer(socket, &all[1], 1_000_000);
@@ -110,11 +114,11 @@ fn an_answer_to_no_copy_is_not_believed() {
     let client = client(&address, Numbered { numbered: true, ..Numbered::default() });
     let why: CallFailed = client.bind::<dyn Echo>().again(7).unwrap_err().into();
     assert_eq!(why.kind(), Kind::NotPermitted);
-    assert!(why.detail().contains("another number"), "{why}");
+    assert!(why.detail().contains("the reply has another number"), "{why}");
 }
 
 #[test]
-fn copies_are_the_same_bytes_where_nothing_is_numbered() {
+fn all_copies_have_the_same_bytes_if_the_flavour_does_not_number_them() {
     let (address, server) = udp(|socket| {
         let all: Vec<_> = (0..3).map(|_| socket.next()).collect();
         answer(socket, &all[2], 1);
@@ -125,13 +129,13 @@ fn copies_are_the_same_bytes_where_nothing_is_numbered() {
 }
 
 #[test]
-fn a_seal_that_panics_loses_a_copy_and_nothing_else() {
+fn a_panic_while_a_copy_is_sealed_loses_only_that_copy() {
     let sealed = Arc::new(Numbered { numbered: true, breaks: true, ..Numbered::default() });
     let (address, _server) = udp({
         let sealed = sealed.clone();
         move |socket| {
             let first = socket.next();
-            // The client tries to seal another copy meanwhile, which fails.
+            // Waits until the client has tried to seal the second copy, which panics.
             while sealed.last.load(Ordering::SeqCst) < 2 {
                 std::thread::yield_now();
             }
@@ -146,6 +150,7 @@ fn a_seal_that_panics_loses_a_copy_and_nothing_else() {
     assert_eq!(client.bind::<dyn Echo>().again(7).unwrap(), 7);
 }
 
+/// An authenticator that the test keeps a reference to.
 struct Shared(Arc<Numbered>);
 
 impl Authenticator for Shared {

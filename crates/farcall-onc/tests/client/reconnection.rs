@@ -18,6 +18,7 @@ fn failure<T: std::fmt::Debug>(result: farcall::Result<T>) -> CallFailed {
     result.unwrap_err().into()
 }
 
+/// The path of a Unix socket in a temporary directory.
 struct Place {
     _directory: tempfile::TempDir,
     path: PathBuf,
@@ -35,8 +36,8 @@ impl Place {
     }
 }
 
-/// Returns a server that ends its first connection after one call, before the client notices. Its second
-/// connection stays.
+/// Starts a server that ends its first connection after one call. The server keeps its second connection
+/// open. The returned channel gets a message when the first connection has ended.
 fn ends_its_first_connection(place: &Place) -> mpsc::Receiver<()> {
     let listener = UnixListener::bind(&place.path).unwrap();
     let (ended, end) = mpsc::channel();
@@ -52,7 +53,7 @@ fn ends_its_first_connection(place: &Place) -> mpsc::Receiver<()> {
 }
 
 #[test]
-fn a_call_that_cannot_leave_is_made_on_another_connection() {
+fn a_call_that_cannot_be_sent_is_made_on_another_connection() {
     let place = Place::new();
     let end = ends_its_first_connection(&place);
     let echo = Client::connect(&place.address()).unwrap().bind::<dyn Echo>();
@@ -62,7 +63,7 @@ fn a_call_that_cannot_leave_is_made_on_another_connection() {
 }
 
 #[test]
-fn a_call_that_cannot_leave_did_not_run() {
+fn a_call_that_cannot_be_sent_did_not_run() {
     let cases: [fn(&Client) -> CallFailed; 3] = [
         |client| failure(client.bind::<dyn Echo>().next(1)),
         |client| failure(client.bind::<dyn Echo>().start().next(1).wait()),
@@ -79,9 +80,9 @@ fn a_call_that_cannot_leave_did_not_run() {
     }
 }
 
-// A Unix socket whose queue is full accepts no connection until its server has accepted one.
+// A Unix socket whose queue of connections is full takes no new connection before its server accepts one.
 #[test]
-fn a_full_queue_of_connections_holds_no_call_up_beyond_its_deadline() {
+fn a_full_queue_of_connections_delays_no_call_beyond_its_deadline() {
     let place = Place::new();
     let listener = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
     bind(&listener, &SocketAddrUnix::new(&place.path).unwrap()).unwrap();
@@ -105,7 +106,7 @@ fn a_full_queue_of_connections_holds_no_call_up_beyond_its_deadline() {
         others.into_iter().for_each(|other| other.join().unwrap());
         drop(waits);
         scope.spawn(|| {
-            // The connection at the front of the queue, and then those of this test.
+            // Accepts `waits`, which the test has closed, and then the client's connections.
             while let Ok((socket, _)) = listener.accept() {
                 let mut stream = Stream::new(socket);
                 if let Some(asked) = stream.next() {
@@ -118,9 +119,9 @@ fn a_full_queue_of_connections_holds_no_call_up_beyond_its_deadline() {
     });
 }
 
-// The first datagram may have reached a server that still knew the short credential.
+// The first copy of the call may have run on a server that still knew the short credential.
 #[test]
-fn a_rejected_credential_of_a_repeated_call_is_not_tried_again_by_itself() {
+fn a_repeated_call_with_a_rejected_credential_is_not_made_again() {
     let (address, server) = udp(|socket| {
         let (first, from) = socket.next();
         let verifier = OpaqueAuth::new(Flavor::SHORT.0, b"hand").unwrap();
@@ -157,9 +158,10 @@ fn a_rejected_credential_of_a_repeated_call_is_not_tried_again_by_itself() {
     assert!(seen.iter().filter(|(_, is_short)| !is_short).count() == 1, "{seen:?}");
 }
 
-// The system's report that a port is closed can concern any datagram, even one that a server has received.
+// The system reports that a port is closed, but not which datagram was refused. The server may have received
+// other datagrams.
 #[test]
-fn datagrams_that_were_sent_before_leave_it_open_what_an_error_is_about() {
+fn a_refusal_after_earlier_datagrams_does_not_prove_that_a_call_did_not_run() {
     let client =
         |address: &str| Client::builder().retransmit(Duration::from_millis(5)).connect(address).unwrap();
     let refused =
@@ -171,7 +173,7 @@ fn datagrams_that_were_sent_before_leave_it_open_what_an_error_is_about() {
     refused(failure(pending.wait()));
     let (address, _server) = udp(|socket| drop((socket.next(), socket.next())));
     refused(failure(client(&address).bind::<dyn Echo>().next(1)));
-    // A call that has no reply.
+    // The earlier datagram is a one-way call.
     let (address, server) = udp(|socket| drop(socket.next()));
     let client = client(&address);
     client.one_way().bind::<dyn Echo>().null().unwrap();
@@ -179,14 +181,14 @@ fn datagrams_that_were_sent_before_leave_it_open_what_an_error_is_about() {
     refused(failure(client.bind::<dyn Echo>().next(1)));
 }
 
-/// Returns half a reply. The other half never comes.
+/// Returns the mark and the first 10 bytes of a reply.
 fn half(asked: &Asked) -> Vec<u8> {
     let reply = asked.result();
     [&(0x8000_0000 | reply.len() as u32).to_be_bytes()[..], &reply[..10]].concat()
 }
 
-/// Returns a server that answers the first call of its first connection with `first`, and then is silent
-/// there. It serves other connections.
+/// Starts a server, and returns its address. The server answers the first call of its first connection with
+/// the bytes of `first`, and sends nothing more there. It serves other connections.
 fn falls_silent(first: impl Fn(&Asked) -> Vec<u8> + Send + 'static) -> String {
     let mut silent = Vec::new();
     tcp(move |number, mut stream| {
@@ -199,9 +201,10 @@ fn falls_silent(first: impl Fn(&Asked) -> Vec<u8> + Send + 'static) -> String {
     })
 }
 
+/// The time after which a client or a call gives up waiting in these tests.
 const SHORT: Duration = Duration::from_millis(20);
 
-/// Makes a call in each of the ways to wait for one.
+/// Returns functions that make one call each, and wait for it in different ways.
 fn ways() -> [fn(&EchoClient) -> farcall::Result<u32>; 4] {
     [
         |echo| echo.next(41),
@@ -216,7 +219,7 @@ fn ways() -> [fn(&EchoClient) -> farcall::Result<u32>; 4] {
 }
 
 #[test]
-fn after_a_deadline_with_no_reply_or_half_of_one_the_next_call_makes_another_connection() {
+fn after_a_call_without_a_whole_reply_the_next_call_makes_another_connection() {
     let answers: [fn(&Asked) -> Vec<u8>; 2] = [|_| Vec::new(), half];
     for (way, first) in ways().into_iter().flat_map(|way| answers.map(|first| (way, first))) {
         let address = falls_silent(first);
@@ -230,7 +233,7 @@ fn after_a_deadline_with_no_reply_or_half_of_one_the_next_call_makes_another_con
 }
 
 #[test]
-fn a_reply_that_never_ends_ends_its_calls_when_a_record_may_take_no_longer() {
+fn a_call_fails_when_its_reply_takes_longer_than_a_record_may() {
     for way in ways() {
         let address = falls_silent(half);
         let limits = Limits { time: SHORT, ..Limits::default() };
@@ -243,7 +246,7 @@ fn a_reply_that_never_ends_ends_its_calls_when_a_record_may_take_no_longer() {
 }
 
 #[test]
-fn other_calls_under_way_on_a_silent_connection_may_still_be_answered() {
+fn earlier_calls_on_a_silent_connection_can_still_be_answered() {
     let (answer, answered) = mpsc::channel::<()>();
     let mut first = Some(answered);
     let address = tcp(move |_, mut stream| {
@@ -260,13 +263,13 @@ fn other_calls_under_way_on_a_silent_connection_may_still_be_answered() {
     let slow = echo.start().next(1);
     let why = failure(echo.within(SHORT).next(2));
     assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::Maybe), "{why}");
-    assert_eq!(echo.next(3).unwrap(), 4, "on another connection");
+    assert_eq!(echo.next(3).unwrap(), 4, "the call is made on another connection");
     answer.send(()).unwrap();
     assert_eq!(slow.wait().unwrap(), 2);
 }
 
 #[test]
-fn a_connection_on_which_others_are_answered_is_not_given_up_for_a_slow_call() {
+fn a_slow_call_does_not_end_a_connection_on_which_other_calls_are_answered() {
     let address = tcp(|number, mut stream| {
         assert_eq!(number, 0, "the client made another connection");
         let slow = stream.next().unwrap();
@@ -283,9 +286,9 @@ fn a_connection_on_which_others_are_answered_is_not_given_up_for_a_slow_call() {
 }
 
 #[test]
-fn a_connection_with_state_stays_however_silent() {
+fn a_client_that_may_not_reconnect_keeps_a_silent_connection() {
     let address = tcp(|number, mut stream| {
-        assert_eq!(number, 0);
+        assert_eq!(number, 0, "the client made another connection");
         stream.next().unwrap();
         stream.serve();
     });

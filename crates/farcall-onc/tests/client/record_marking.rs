@@ -6,13 +6,13 @@ use farcall::env::Time;
 
 use farcall_onc::wire::record::{Limits, RecordError, Records, begin, end};
 
-/// Encodes a fragment: its mark, then its bytes.
+/// Encodes a fragment: the mark, and then the bytes.
 fn fragment(bytes: &[u8], last: bool) -> Vec<u8> {
     let mark = bytes.len() as u32 | if last { 1 << 31 } else { 0 };
     [&mark.to_be_bytes(), bytes].concat()
 }
 
-/// Passes the bytes to `records`, a number of them at a time, and takes out all records.
+/// Passes the bytes to `records`, at most `step` bytes at a time, and returns all complete records.
 fn feed(records: &mut Records, bytes: &[u8], step: usize) -> Result<Vec<Vec<u8>>, RecordError> {
     let mut all = Vec::new();
     for mut part in bytes.chunks(step) {
@@ -42,13 +42,13 @@ fn any_fragmentation_gives_the_same_records() {
         }
         for step in [1, 3, 4, 5, 7, 64, 10_000] {
             let records = feed(&mut Records::new(Limits::default()), &bytes, step).unwrap();
-            assert_eq!(records, vec![message.clone(); 3], "fragments of {size}, read by {step}");
+            assert_eq!(records, vec![message.clone(); 3], "fragments of {size} bytes, {step} bytes per read");
         }
     }
 }
 
 #[test]
-fn what_we_send_is_one_fragment() {
+fn a_record_is_sent_as_one_fragment() {
     let mut out = b"before".to_vec();
     let at = begin(&mut out);
     out.extend(b"message");
@@ -63,7 +63,7 @@ fn an_empty_record_is_a_record() {
 }
 
 #[test]
-fn long_records_come_whole_through_reads_of_any_size() {
+fn long_records_arrive_whole_through_reads_of_any_size() {
     let message: Vec<u8> = (0..3_000_000u32).map(|n| ((n * 7) >> 3) as u8).collect();
     let bytes = [fragment(&message, true), fragment(b"short", true), fragment(&message, true)].concat();
     for step in [1000, 65_536, 10_000_000] {
@@ -74,10 +74,9 @@ fn long_records_come_whole_through_reads_of_any_size() {
     }
 }
 
-// Row 6 of the bad inputs: the limit is checked before anything is allocated, whether the fragment is the
-// last or not.
+// The length is checked before memory is allocated, whether or not the fragment is the last of its record.
 #[test]
-fn a_length_beyond_the_limit_is_refused_at_its_mark() {
+fn a_length_beyond_the_limit_is_refused_when_the_mark_arrives() {
     for mark in [0x7fff_ffffu32, 0xffff_ffff, 0x8400_0001] {
         let mut records = Records::new(Limits::default());
         let why = feed(&mut records, &mark.to_be_bytes(), 4).unwrap_err();
@@ -96,9 +95,9 @@ fn fragments_together_do_not_exceed_the_limit() {
     assert_eq!(why, RecordError::TooLong { length: 11, limit: 10 });
 }
 
-// Row 7: endless tiny fragments, and endless empty ones.
+// The fragments have one byte, and then none.
 #[test]
-fn endless_fragments_are_refused() {
+fn a_record_of_too_many_fragments_is_refused() {
     for bytes in [&b"x"[..], b""] {
         let limits = Limits { fragments: 1500, ..Limits::default() };
         let within = [fragment(bytes, false).repeat(1499), fragment(b"end", true)].concat();
@@ -110,12 +109,12 @@ fn endless_fragments_are_refused() {
 }
 
 #[test]
-fn a_record_has_its_time_to_come() {
+fn a_record_that_takes_too_long_to_arrive_is_refused() {
     let limits = Limits { time: Duration::from_secs(60), ..Limits::default() };
     let mut records = Records::new(limits);
     let start = Time::default();
     let after = |seconds| start + Duration::from_secs(seconds);
-    // No record is late while nothing has come.
+    // A record is not late before its first byte has arrived.
     records.check(after(0)).unwrap();
     records.check(after(1000)).unwrap();
     feed(&mut records, &fragment(b"slow", true)[..2], 1).unwrap();
@@ -123,17 +122,17 @@ fn a_record_has_its_time_to_come() {
     assert_eq!(records.patience(), Some(after(1061)));
     records.check(after(1061)).unwrap();
     assert_eq!(records.check(after(1062)), Err(RecordError::TooSlow(limits.time)));
-    // A record that came in time does not count for the next one's time.
+    // The time of the next record begins with its own first byte.
     feed(&mut records, &fragment(b"slow", true)[2..], 1).unwrap();
     assert!(!records.is_partial());
     records.check(after(5000)).unwrap();
 }
 
 #[test]
-fn memory_follows_what_came_not_what_was_promised() {
+fn memory_grows_with_the_received_bytes_and_not_with_the_announced_length() {
     let mut records = Records::new(Limits::default());
-    let promised = 0x8000_0000u32 | 60 << 20;
-    let bytes = [&promised.to_be_bytes()[..], &[7; 28]].concat();
+    let announced = 0x8000_0000u32 | 60 << 20;
+    let bytes = [&announced.to_be_bytes()[..], &[7; 28]].concat();
     assert!(feed(&mut records, &bytes, 32).unwrap().is_empty());
     assert!(records.space().len() <= 256 << 10);
 }

@@ -1,4 +1,4 @@
-//! What a simulated client's user does inside its calls.
+//! The actions of a simulated client's user in the exchanges of its calls.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +12,30 @@ use crate::ground::{Event, Ground};
 use crate::net::{Nanos, SECS};
 use crate::oracle::Oracle;
 
-/// A call with exchanges, as its user knows it.
+/// The user's state of a call with exchanges.
 pub struct Called {
+    /// The state of each exchange, by its number.
     users: BTreeMap<u32, User>,
-    /// How many exchanges the user has yet to open.
+    /// The number of exchanges that the user still has to open.
     opens: u32,
+    /// The time that the user waits before it acts again.
     pause: Nanos,
-    /// Until when the user does nothing.
+    /// The time before which the user does nothing.
     stalls_until: Nanos,
-    /// When the user acts next.
+    /// The time at which the user acts next; [`Nanos::MAX`] if it waits for news.
     wake_at: Nanos,
 }
 
+/// The client's end of a call, in which its user acts.
 struct AtClient<'a> {
     core: &'a mut Conversation,
     id: CallId,
-    /// The calls that end because all was taken that comes before their outcomes.
+    /// The outcomes of the calls that end during the user's actions. A call ends when its user has taken all
+    /// bytes that the server sent before the outcome.
     told: &'a mut Vec<(u64, Outcome<'static>)>,
 }
 
+/// Adds the outcome of a call that has ended to `told`.
 fn keep(told: &mut Vec<(u64, Outcome<'static>)>, event: Told<'_>) {
     if let Told::Ended { token, outcome, .. } = event {
         told.push((token, outcome.into_owned()));
@@ -58,7 +63,7 @@ impl Verbs for AtClient<'_> {
 }
 
 impl ClientNode {
-    /// Tells the users the news of their exchanges.
+    /// Passes the news of each exchange to its user.
     pub(super) fn hear_inside(&mut self, g: &mut Ground) {
         let (now, index) = (g.now(), self.index);
         for talk in self.conversations.iter_mut().flatten() {
@@ -76,14 +81,16 @@ impl ClientNode {
                 let wrong =
                     user.or_insert_with(|| User::new(key, exchange, End::Client)).hear(news, exchange);
                 if let Some(wrong) = wrong {
-                    g.oracle.violate("stops-are-told", now, || format!("call {call}, {exchange}: {wrong}"));
+                    g.oracle.violate("stops-are-told", now, || {
+                        format!("call {call}, exchange {exchange}: {wrong}")
+                    });
                 }
                 called.wake(g, (index, call), called.pause);
             }
         }
     }
 
-    /// Acts in the exchanges of a call.
+    /// Lets the user act in the exchanges of a call.
     pub fn act_inside(&mut self, g: &mut Ground, call: usize) {
         if self.stopped {
             return g.net.after(SECS, Event::Inside { client: self.index, call });
@@ -111,6 +118,7 @@ impl ClientNode {
 }
 
 impl Called {
+    /// Plans the user's next action after `pause`, unless an earlier one is planned.
     fn wake(&mut self, g: &mut Ground, (client, call): (usize, usize), pause: Nanos) {
         let at = (g.now() + pause).max(self.stalls_until);
         if at < self.wake_at {
@@ -119,7 +127,8 @@ impl Called {
         }
     }
 
-    /// Does what can be done now. Returns whether there is more to do at once.
+    /// Opens exchanges and acts in each of them, as far as that is possible now. Returns whether the user has
+    /// more to do without waiting for news.
     fn step(&mut self, mut at: AtClient<'_>, oracle: &mut Oracle, now: (Nanos, usize)) -> bool {
         let key = oracle.token(now.1);
         while self.opens > 0
@@ -137,7 +146,8 @@ impl Called {
 }
 
 impl Talk {
-    /// Prepares a call that is about to be started, if it has exchanges. Returns whether the user opens any.
+    /// Prepares the user of a call that is about to be started, if the call has exchanges. Returns whether
+    /// the client's user opens any of them.
     pub(super) fn begin_inside(&mut self, g: &mut Ground, client: usize, call: usize) -> bool {
         if !g.oracle.calls[call].inside {
             return false;
@@ -157,7 +167,8 @@ impl Talk {
         opens > 0
     }
 
-    /// Forgets what passed inside a call that has ended, and checks that the conversation has, too.
+    /// Removes the user's state of a call that has ended, and checks that the conversation does not open
+    /// another exchange in that call.
     pub(super) fn end_inside(&mut self, g: &mut Ground, call: usize) {
         if self.inside.remove(&call).is_none() {
             return;

@@ -1,5 +1,5 @@
-//! The posted writes of a simulated client: it imports a server's memory, posts writes, and asks how many
-//! were done.
+//! The posted writes of a simulated client. The client imports a server's memory, posts writes to it, and
+//! asks how many writes the server has executed.
 
 use farcall_memory::posted::{Answer, Asking, Posts, may_ask_again};
 use farcall_proto::MAX_POST;
@@ -9,18 +9,19 @@ use crate::ground::Ground;
 use crate::memory::{FORGOTTEN, POSTED, Post, REFUSED};
 use crate::net::address;
 
-/// The posted writes of one export.
+/// A client's import of a server's memory, with the writes that the client has posted to it.
 pub struct Import {
     /// The oracle's number for this import.
     truth: usize,
     export: u64,
     posts: Posts<()>,
-    /// The question that is under way, and how many writes were posted before it.
+    /// The unanswered question, and the number of the first write about which it does not ask.
     asking: Option<(Asking, u64)>,
 }
 
 impl ClientNode {
-    /// Posts some writes if there is a stream for them, and perhaps asks how many were done.
+    /// Posts some writes if the import has a stream, and sometimes asks how many writes are executed. If the
+    /// server's current export is not imported yet, makes the call that opens a stream.
     pub fn post(&mut self, g: &mut Ground, server: usize) {
         let Some(talk) = &mut self.conversations[server] else { return };
         let Some(export) = talk.export else { return };
@@ -54,7 +55,7 @@ impl ClientNode {
         }
     }
 
-    /// Asks how many writes were done, if the user wants to know.
+    /// Makes the call that asks how many writes are executed, if there is a question.
     fn ask(&mut self, g: &mut Ground, server: usize) {
         let Some(import) = self.conversations[server].as_mut().and_then(|talk| talk.import.as_mut()) else {
             return;
@@ -69,7 +70,7 @@ impl ClientNode {
         }
     }
 
-    /// Acts on the end of a call about posted writes.
+    /// Handles the end of a call that opened a stream or asked about posted writes.
     pub fn posts_end(&mut self, g: &mut Ground, server: usize, call: usize, reply: Reply) {
         let meant = g.oracle.calls[call];
         let Some(talk) = &mut self.conversations[server] else { return };
@@ -112,7 +113,7 @@ impl ClientNode {
             Answer::Impossible => {
                 let (now, next) = (g.now(), import.posts.next());
                 g.oracle.violate("posts-in-order-and-once", now, || {
-                    format!("import {}, of {next:?}: {head:?}", import.truth)
+                    format!("import {}: the answer is {head:?}, the next write {next:?}", import.truth)
                 });
             }
         }

@@ -1,17 +1,20 @@
-//! Restores a server's machine from a snapshot, as if the machine had done nothing since.
+//! Restores a server's machine from a snapshot. The machine then knows nothing of what happened after the
+//! snapshot.
 //!
-//! The snapshot comes from a second run of the same seed, which is stopped at the moment of the snapshot. A
-//! server cannot be copied: the type that gives out datagram numbers is deliberately not `Clone`.
+//! The snapshot comes from a second run of the same seed, which is stopped at the moment of the snapshot. The
+//! server of the first run cannot be copied, because the type that gives out datagram numbers is deliberately
+//! not `Clone`.
 
 use farcall_proto::Rule;
 
 use super::World;
 
 impl World {
-    /// Restores a server to an earlier, usually recent, moment. Does nothing if it was not running then.
+    /// Restores a server to its state at an earlier moment, usually a recent one. Does nothing if the server
+    /// was not running at that moment.
     pub(super) fn restore_server(&mut self, server: usize) {
-        // At most once in a run: otherwise the second run would meet the earlier restoration and need a
-        // third.
+        // A run restores a server at most once. Otherwise the second run would repeat the earlier
+        // restoration, and need a third run for it.
         self.restored = true;
         let ago = self.g.rng.spread(1, self.steps - 1);
         let mut snapshot = self.at(self.steps - ago);
@@ -21,10 +24,13 @@ impl World {
         self.g.net.faults.restorations += 1;
         let (now, then) = (self.g.now(), snapshot.g.now());
         self.g.note(&[22, server as u64, then], || {
-            format!("server {server} is restored as it was {} ms ago", (now - then) / crate::net::MILLIS)
+            format!(
+                "server {server} is restored to its state of {} ms ago",
+                (now - then) / crate::net::MILLIS
+            )
         });
         self.g.oracle.restore(now, server, then, &snapshot.g.oracle);
-        // A mutant breaks the simulation on purpose: this one restores a snapshot that is too old.
+        // This deliberate fault restores an older snapshot than the oracle was told.
         if self.origin.mutant.breaks(Rule::SnapshotTooOld) {
             snapshot = self.at((self.steps - ago) / 2);
         }
@@ -33,7 +39,7 @@ impl World {
         self.servers[server].restore(&mut self.g, node, then);
     }
 
-    /// Returns this run as it was after this many events.
+    /// Runs this run's seed again for `step` steps, and returns the result.
     fn at(&self, step: u64) -> World {
         let mut world = World::new(self.origin, false);
         world.run(step);

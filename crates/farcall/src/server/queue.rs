@@ -1,5 +1,5 @@
-//! The server's queue of calls. They wait for a worker, or until their clients have fetched other results.
-//! The queue is bounded, and fair between hosts and between the callers of a host.
+//! The server's queue of calls. A call in the queue waits for a worker, or until its client has fetched the
+//! results of other calls. The queue is bounded, and fair between hosts and between the callers of a host.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use super::call::Work;
 use super::payer::{Caller, Payer};
 use crate::fair::{FairQueue, Waits};
 
-/// The waiting calls. A call is *held* while its conversation's earlier results take up the room for its own.
+/// The waiting and the held calls. A call is *held* while the results of its conversation's earlier calls
+/// take up the space for its own result.
 pub(super) type Queue = FairQueue<Work>;
 
 impl Waits for Work {
@@ -24,6 +25,7 @@ impl Waits for Work {
 
     fn payer(&self) -> Payer {
         match self.back {
+            // Only calls through shared memory have `back`.
             Some(_) => Payer::User,
             None => Payer::at(&self.call.from),
         }
@@ -41,8 +43,8 @@ impl Waits for Work {
     }
 }
 
-/// Removes and returns a call that has waited at least `time` for a worker, if there is one. Held calls do
-/// not count, because they wait for their own clients.
+/// Removes and returns the call that has waited longest for a worker, if it has waited for at least `time`.
+/// Ignores held calls, because they wait for their own clients.
 pub(super) fn pop_late(queue: &mut Queue, now: Time, time: Duration) -> Option<Work> {
     let oldest = queue.firsts().min_by_key(|work| work.arrived)?;
     let late = Some(oldest).filter(|work| now.since(work.arrived) >= time)?;

@@ -1,5 +1,5 @@
-//! The replacement for [`Directory`] on systems where no server can make sure that no path leaves its
-//! directory.
+//! The type [`Directory`] on systems other than Unix. There a server cannot make sure that a client's path
+//! stays within the served directory, so no directory can be served.
 
 use std::convert::Infallible;
 use std::io;
@@ -10,21 +10,22 @@ use farcall::{Bulk, Result};
 
 use crate::{Attributes, Contents, Digest, FileAccess, FileError, Page};
 
-/// Would serve the files below a directory. On this system no value of it exists.
+/// A served directory. This type has no values, because no directory can be served on this system.
 #[derive(Debug)]
 pub struct Directory(Infallible);
 
 impl Directory {
-    /// Fails, because this system is not supported.
+    /// Returns an error, because no directory can be served on this system.
     ///
     /// # Errors
     /// Always [`io::ErrorKind::Unsupported`].
     pub fn open(_: impl AsRef<Path>) -> io::Result<Directory> {
-        let why = "directories are served on Unix only, where a path can be opened without leaving them";
+        let why =
+            "a directory can be served only on Unix, where a server can keep paths within the directory";
         Err(io::Error::new(io::ErrorKind::Unsupported, why))
     }
 
-    /// Would let clients store files.
+    /// Lets clients store files, on systems on which a directory can be served.
     #[must_use]
     pub fn writable(self, _: u64) -> Directory {
         match self.0 {}

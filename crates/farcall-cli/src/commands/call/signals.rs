@@ -27,7 +27,7 @@ impl FromStr for On {
 
     fn from_str(text: &str) -> Result<On, String> {
         let (signal, value) =
-            text.split_once('=').ok_or("SIGNAL=VALUE is wanted, as in `full=10` or `full=unwind`")?;
+            text.split_once('=').ok_or("expected SIGNAL=VALUE, as in `full=10` or `full=unwind`")?;
         Ok(On { signal: signal.to_owned(), value: value.to_owned() })
     }
 }
