@@ -45,7 +45,7 @@ pub use arguments::EncodeArguments;
 #[doc(hidden)]
 pub use arguments::{argument, bad_arguments};
 #[doc(hidden)]
-pub use batch::{BATCH, execute_each, execute_each_later};
+pub use batch::{BATCH, BatchPlace, execute_each, execute_each_later};
 pub use binding::Binding;
 pub use bulk::{Bulk, Copied};
 pub use channel::{Call, CarriedBy, Channel, OpenCall, Origin, PendingCall, Procedure, Reply, Sink};

@@ -38,6 +38,7 @@ mod executor;
 mod exported;
 mod external;
 mod finish;
+mod oneway_orders;
 mod parts;
 mod payer;
 mod queue;

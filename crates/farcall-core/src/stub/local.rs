@@ -211,7 +211,8 @@ fn execute<T: ?Sized + Interface>(server: &T, procedure: u32, arguments: Vec<u8>
         let dispatch = |procedure, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>| {
             server.dispatch(procedure, arguments, reply)
         };
-        execute_each(arguments, dispatch, |_, _| ())
+        // Each batch is executed in the caller's thread before the next call.
+        execute_each(arguments, |_| Ok(()), dispatch, |_, _| ())
     } else {
         catch(|| server.dispatch(procedure, arguments, encoder))
     };

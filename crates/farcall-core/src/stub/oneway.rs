@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, ThreadId};
 
 use super::arguments::{EncodeArguments, bad_arguments};
-use super::batch::{self, BATCH, MAX_CALL, MAX_WAITING};
+use super::batch::{self, BATCH, BatchPlace, MAX_CALL, MAX_WAITING};
 use super::behind::{Behind, Waiting};
 use super::channel::{Call, CarriedBy, Channel, PendingCall, Procedure, Reply, decode_reply, no_reply};
 use super::dispatch::panicked;
@@ -63,6 +63,8 @@ pub(super) struct Queue {
     /// The process that made the queue. Nobody carries it on in a process forked from that one.
     generation: u64,
     carried_by: CarriedBy,
+    /// The number of the calls' order, by which servers know it.
+    order: u64,
     /// The one thread that carries the queue on where that may block. It ends when it is idle.
     thread: Option<Arc<Jobs>>,
     state: Mutex<State>,
@@ -90,6 +92,8 @@ struct State {
 /// One-way calls in wire form.
 #[derive(Default)]
 struct Batch {
+    /// How many calls the stub has made before the first one of the batch.
+    first: u64,
     calls: u64,
     bytes: Vec<u8>,
     /// The numbers of their procedures, each once.
@@ -116,7 +120,10 @@ impl Queue {
         let thread = (carried_by == CarriedBy::Blocking)
             .then(|| Jobs::new(env.clone(), "farcall-oneway", Threads::besides_waiting(1, 0), 1));
         let (generation, state, changed) = (fork::generation(), Mutex::default(), Condition::default());
-        Queue { channel: channel.clone(), env, generation, carried_by, thread, state, changed }
+        let mut order = [0; 8];
+        env.entropy(&mut order);
+        let order = u64::from_ne_bytes(order);
+        Queue { channel: channel.clone(), env, generation, carried_by, order, thread, state, changed }
     }
 
     /// Accepts a one-way call. Waits while too many bytes wait already.
@@ -154,7 +161,7 @@ impl Queue {
         let mut batch = Batch::default();
         batch.add(procedure, arguments);
         let mut outcome = Err(no_reply());
-        batch.with_call(|call| self.channel.call(call, &mut |reply| outcome = ended(reply)));
+        batch.with_call(self.order, |call| self.channel.call(call, &mut |reply| outcome = ended(reply)));
         if let Err(why) = outcome {
             lock(&self.state).lose(why);
         }
@@ -278,7 +285,8 @@ impl Queue {
             Stage::Sent(call, batch) if woken => Some(Step::Poll(call, batch)),
             Stage::Idle if state.waiting.calls > 0 => {
                 let spare = std::mem::take(&mut state.spare);
-                let batch = std::mem::replace(&mut state.waiting, spare);
+                let mut batch = std::mem::replace(&mut state.waiting, spare);
+                batch.first = state.ended;
                 drop(state);
                 // There is room to wait again.
                 self.changed.notify_all();
@@ -293,7 +301,7 @@ impl Queue {
 
     fn send(&self, mut batch: Batch) {
         self.drop_lacked(&mut batch);
-        let started = guard::run(|| batch.with_call(|call| self.channel.start(call)));
+        let started = guard::run(|| batch.with_call(self.order, |call| self.channel.start(call)));
         let call = started.unwrap_or_else(|panic| Box::new(panicked(panic).but_ran(Ran::No)));
         let mut state = lock(&self.state);
         (state.stage, state.woken) = (Stage::Sent(call, batch), true);
@@ -396,8 +404,12 @@ impl Batch {
 
     /// Gives `f` the call that executes the batch. It inherits nothing from the call that this thread may
     /// serve, because the calls of the batch outlive that.
-    fn with_call<R>(&self, f: impl FnOnce(Call<'_>) -> R) -> R {
-        let encode = |e: &mut Encoder<'_>| e.opaque(&self.bytes);
+    fn with_call<R>(&self, order: u64, f: impl FnOnce(Call<'_>) -> R) -> R {
+        let place = BatchPlace { order, first: self.first };
+        let encode = |e: &mut Encoder<'_>| {
+            place.encode(e)?;
+            e.opaque(&self.bytes)
+        };
         let _outside = outside();
         f(Call {
             procedure: &BATCH,
@@ -411,7 +423,7 @@ impl Batch {
 
     /// Returns the calls of other procedures than these.
     fn without(&self, procedures: &[u32]) -> Batch {
-        let mut rest = Batch::default();
+        let mut rest = Batch { first: self.first, ..Batch::default() };
         batch::each(&self.bytes, |procedure, arguments| {
             if !procedures.contains(&procedure) {
                 rest.add(procedure, arguments);

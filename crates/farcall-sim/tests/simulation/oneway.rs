@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use farcall_sim::{Sim, check, find, sim};
+use farcall_sim::{Sim, check, find, replay, sim};
 
 #[farcall::interface]
 trait Log {
@@ -135,6 +135,15 @@ fn audit(noted: &[(u64, u64)], rounds: &[Round]) {
 #[test]
 fn one_way_calls_are_executed_in_order_and_at_most_once_whatever_happens() {
     check(60, |sim| run(sim, false));
+}
+
+/// Under these seeds a server is stopped while it executes a batch, for longer than its client waits. The client
+/// gives the batch up, and sends the next one to the same server.
+#[test]
+fn a_batch_that_its_client_has_given_up_is_not_overtaken() {
+    for seed in [118, 524] {
+        replay(seed, |sim| run(sim, false)).unwrap_or_else(|failure| panic!("{failure}"));
+    }
 }
 
 #[test]

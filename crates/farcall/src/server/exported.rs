@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::executor::{Dispatch, Executor, Spawn};
+use super::oneway_orders::Orders;
 use crate::env::{Env, Event, Time};
 use crate::stats::{self, Counters};
 use crate::stub::{AsyncDispatched, BATCH, Dispatched, Procedure, execute_each, execute_each_later};
@@ -28,6 +29,8 @@ pub(crate) struct Exported {
     described: Option<&'static idl::Interface>,
     since: Time,
     procedures: Box<[Known]>,
+    /// The orders of one-way calls.
+    orders: Arc<Orders>,
     /// Calls that execute or are queued.
     running: AtomicUsize,
     /// Whether a thread waits for `idle`.
@@ -165,6 +168,7 @@ impl Exported {
             described,
             since: env.now(),
             procedures: procedures.iter().chain(&batch).map(known).collect(),
+            orders: Orders::new(env),
             running: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             idle: env.event(),
@@ -237,20 +241,27 @@ impl Exported {
         let dispatch = |number, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>| {
             server.dispatch(number, arguments, reply)
         };
-        execute_each(batch, dispatch, |number, dispatched| self.count_oneway(number, &dispatched))
+        let begin = |place| self.orders.begin(place);
+        execute_each(batch, begin, dispatch, |number, dispatched| self.count_oneway(number, &dispatched))
     }
 
     /// Makes the future that executes a batch of one-way calls in the executor of the export.
     pub(super) fn begin_each(self: &Arc<Self>, batch: Vec<u8>) -> AsyncDispatched {
         let (executing, counting) = (self.clone(), self.clone());
-        let begin = move |number, arguments| match executing.elsewhere() {
+        let orders = self.orders.clone();
+        let start = move |number, arguments| match executing.elsewhere() {
             Some(spawn) => spawn.begin(number, arguments),
             // Only an export that has an executor executes batches as futures.
             None => Box::pin(ready((Dispatched::NoSuchProcedure, Vec::new()))),
         };
-        execute_each_later(batch, begin, move |number, dispatched| {
-            counting.count_oneway(number, &dispatched);
-        })
+        execute_each_later(
+            batch,
+            |place| orders.begin_later(place),
+            start,
+            move |number, dispatched| {
+                counting.count_oneway(number, &dispatched);
+            },
+        )
     }
 
     /// Counts the end of a one-way call. Only this counter shows how such a call ended.

@@ -24,6 +24,7 @@ impl<S: AsyncServer> Local<S> {
         let future = match call.procedure.number == BATCH.number {
             true => execute_each_later(
                 arguments,
+                |_| std::future::ready(Ok(())),
                 move |procedure, arguments| server.clone().dispatch(procedure, arguments),
                 |_, _| (),
             ),
