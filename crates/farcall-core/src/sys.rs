@@ -15,20 +15,22 @@ mod linux {
     use std::net::UdpSocket;
     use std::os::fd::AsRawFd;
 
-    /// Returns the time since the machine was started, in nanoseconds. The time during which the machine
-    /// slept counts too.
+    /// Returns the time since the machine was started, in nanoseconds. The time for which the machine was
+    /// suspended counts too.
     ///
     /// This uses libc, because rustix crashes under valgrind, where the kernel's vDSO is missing.
     #[inline]
     pub(crate) fn boot_time() -> u64 {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the pointer is to a timespec of ours. The clock exists since Linux 2.6.39.
+        // SAFETY: the pointer is to a local timespec, which the call fills. The clock exists since Linux
+        // 2.6.39.
         let result = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
         debug_assert_eq!(result, 0);
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 
-    /// Makes the kernel report the ICMP errors that a socket's datagrams raise.
+    /// Makes the kernel report the ICMP errors that a socket's datagrams raise. `v6` says whether it is an
+    /// IPv6 socket.
     pub(crate) fn report_icmp_errors(socket: &UdpSocket, v6: bool) -> io::Result<()> {
         let (level, option) = match v6 {
             false => (libc::IPPROTO_IP, libc::IP_RECVERR),
@@ -61,15 +63,18 @@ mod message;
 pub mod fork {
     //! Detects by one load from memory that this process is a forked child.
     //!
-    //! Every call checks that its handle was made in this process. `getpid` would be a system call. So a
-    //! number that identifies the process is kept in a separate page of memory, which the kernel clears in a
-    //! forked child (madvise(2), MADV_WIPEONFORK, Linux 4.14). `pthread_atfork` would not notice a raw
-    //! `clone`. Systems without such pages use the process identifier.
+    //! Every use of a handle checks that the handle was made in this process. `getpid` would cost a system
+    //! call. Instead, a number that identifies the process is kept in a page of memory of its own, which the
+    //! kernel clears in a forked child (madvise(2), MADV_WIPEONFORK, Linux 4.14). `pthread_atfork` would not
+    //! notice a raw `clone`. Where the system has no such pages, the number follows from the process
+    //! identifier.
 
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Returns a number that no ancestor and no child of this process has. It is constant while the process
-    /// lives, and never zero.
+    /// Returns the number that a handle made in this process keeps. A process that inherits the handle has
+    /// another number. The number is constant while the process lives, and never zero.
+    ///
+    /// Two processes can have equal numbers if neither has inherited a handle from the other.
     pub fn generation() -> u64 {
         let Some(page) = page() else {
             return u64::from(std::process::id()) + 1;
@@ -82,8 +87,9 @@ pub mod fork {
 
     #[cold]
     fn next_generation(page: &AtomicU64) -> u64 {
-        // A child inherits this counter and increments it, so its number differs from the numbers of its
-        // ancestors. Siblings may get the same number, but they share no handles.
+        // A child inherits this counter and increments it, so its number differs from every number that an
+        // ancestor took before the fork, and thus from the numbers in all handles that the child inherits. An
+        // ancestor that takes its number after the fork, or a sibling, may get the same number.
         static LAST: AtomicU64 = AtomicU64::new(0);
         let fresh = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         match page.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
@@ -108,11 +114,11 @@ pub mod fork {
     #[cfg(target_os = "linux")]
     fn map() -> Option<&'static AtomicU64> {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
-        /// The kernel rounds the length up to a page.
+        /// The length of the mapping in bytes. The kernel rounds it up to a page.
         const LEN: usize = size_of::<AtomicU64>();
-        // SAFETY: a new private mapping at an address that the kernel chooses. The advice concerns only that
-        // mapping, which no other code knows, and it stays mapped for ever. A page is aligned for a u64, all
-        // its bit patterns are valid, and it is only used as an atomic.
+        // SAFETY: this is a new private mapping at an address that the kernel chooses. The advice concerns
+        // only this mapping, which no other code knows and which is never unmapped. A page is aligned for a
+        // u64, all bit patterns of a u64 are valid, and this one is only used as an atomic.
         unsafe {
             let start = mmap_anonymous(
                 std::ptr::null_mut(),

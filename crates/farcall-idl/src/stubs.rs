@@ -1,8 +1,9 @@
-//! Generates Rust stubs of an interface in source form. This module has the model, which every front end
-//! fills, and the generator's entry point.
+//! Generates the Rust stubs of an interface. This module has the model of an interface in source form,
+//! [`Source`], and the generator's entry point, [`generate`].
 //!
-//! `#[farcall::interface]` fills a [`Source`] from a trait, and the compiler of `.x` files fills the same
-//! model. The generated code relies only on what `farcall::stub` documents.
+//! `#[farcall::interface]` fills a [`Source`] from a trait. The compiler of `.x` files writes such traits, so
+//! their stubs come from this generator too. The generated code uses only public items of `farcall`, most of
+//! which are in `farcall::stub`.
 
 mod asynchronous;
 mod encode;
@@ -46,16 +47,16 @@ pub struct Source {
     pub visibility: Visibility,
     /// The trait's name.
     pub name: Ident,
-    /// The type in the name of an export (`Store` in `"Store/ebbets"`), usually the trait's name.
+    /// The name of the type in the names of exports (`Store` in `"Store/ebbets"`), usually the trait's name.
     pub type_name: String,
-    /// Whether the two items for `async fn` servers are generated too.
+    /// Whether the trait and the wrapper for `async fn` servers are generated too.
     pub asynchronous: bool,
-    /// The program and the version by which ONC RPC calls the interface, if it does.
+    /// The program number and the version by which ONC RPC calls the interface, if they are declared.
     pub program: Option<(u32, u32)>,
     /// The procedures, in the order of their declaration.
     pub procedures: Vec<Procedure>,
-    /// The signals that a procedure can raise during a call. Of their fields, only the attributes, names,
-    /// arguments and results count; `output` is the type of the result.
+    /// The signals that a procedure can raise during a call. Of a signal's fields, only the attributes, the
+    /// name, the arguments and the result count; `output` is the type of the result.
     pub signals: Vec<Procedure>,
 }
 
@@ -94,14 +95,14 @@ pub struct Procedure {
 }
 
 impl Source {
-    /// Whether something may pass inside calls, besides arguments and results.
+    /// Returns whether signals or streams can pass inside calls.
     fn has_exchanges(&self) -> bool {
         !self.signals.is_empty() || self.procedures.iter().any(Procedure::has_streams)
     }
 }
 
 impl Procedure {
-    /// Returns the parameters of the result's type, if it is a stream.
+    /// Returns the type parameters of the result, if the result is a stream.
     fn result_stream(&self) -> Option<&PathArguments> {
         stream(&self.result)
     }
@@ -161,7 +162,7 @@ pub enum Passing {
 }
 
 impl Argument {
-    /// Makes an argument. How it is passed follows from the type as it is written.
+    /// Makes an argument. The type as written determines how the argument is passed.
     pub fn new(name: Ident, written: Type) -> Argument {
         let (passing, owned) = match plain(&written) {
             Type::Reference(reference) => lent(plain(&reference.elem)),
@@ -216,7 +217,8 @@ fn doc_line(attribute: &Attribute) -> Option<String> {
     }
 }
 
-/// Returns everything that replaces the interface's source: the trait, the user-stub and the server-stub.
+/// Returns the items that replace the interface's source: the trait, the user-stub, the server-stub, and what
+/// signals and `async fn` servers need.
 pub fn generate(source: &Source) -> TokenStream {
     let trait_item = trait_item::generate(source);
     let user = user::generate(source);

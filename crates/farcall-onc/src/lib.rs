@@ -1,4 +1,4 @@
-//! ONC RPC (RFC 5531): clients and servers that work with existing ONC RPC programs, by farcall's stubs.
+//! ONC RPC (RFC 5531): clients and servers that use farcall's stubs and work with existing ONC RPC programs.
 //!
 //! **A server** implements a trait with ONC RPC numbers, and is called over UDP, TCP and Unix sockets:
 //!
@@ -28,7 +28,8 @@
 //! }
 //! ```
 //!
-//! **A client** calls a user-stub of the same trait. The server need not use farcall:
+//! **A client** calls the server's procedures through a user-stub of the same trait. The server need not use
+//! farcall:
 //!
 //! ```no_run
 //! # #[farcall::interface(program = 0x2000_0100, version = 1)]
@@ -39,26 +40,26 @@
 //! fn main() -> farcall::Result<()> {
 //!     let calculator = farcall_onc::import::<dyn Calculator>("tcp://127.0.0.1:4000")?;
 //!     println!("{}", calculator.twice(21)?); // blocks
-//!     let pending = calculator.start().twice(4); // does not
+//!     let pending = calculator.start().twice(4); // does not block
 //!     println!("{}", pending.wait()?);
 //!     Ok(())
 //! }
 //! ```
 //!
 //! **An `.x` file** defines such traits, one for each version of each program, and their types:
-//! [`include_x!("nfs3.x")`](include_x). `docs/onc.md` goes from such a file to a server, a client, and a
-//! client in C, and says what is promised.
+//! [`include_x!("nfs3.x")`](include_x). `docs/onc.md` shows how to make a server, a client, and a client in C
+//! from such a file, and lists what this crate promises.
 //!
 //! A package that only speaks ONC RPC needs no other crate of farcall, because this crate also exports
 //! everything that the package's code names (`examples/calculator`). A package that depends on `farcall` as
 //! well may use the names of either crate.
 //!
-//! | module | |
+//! | module | contents |
 //! |---|---|
-//! | [`routines`] | ready-made calls, each of which asks a host something in one line |
-//! | [`client`] | [`import`], and [`Client`] with all its settings: addresses, time, failures, threads |
-//! | [`server`] | [`Server`]: programs, sockets, limits, callers |
-//! | [`rpcbind`] | finding programs: a host's port mapper, a mapper of our own, broadcast |
+//! | [`routines`] | functions that make one call of a host, for users who need no stub |
+//! | [`client`] | [`import`], and [`Client`] with its settings: addresses, deadlines, failures, threads |
+//! | [`server`] | [`Server`] with its settings: programs, sockets, limits, callers |
+//! | [`rpcbind`] | finding programs: a host's port mapper, a port mapper within this process, broadcast |
 //! | [`standard`] | definitions of widely used protocols, and names of well-known programs |
 //! | [`wire`] | encoding and decoding of messages, without I/O |
 
@@ -100,7 +101,7 @@ pub use client::{Builder, Client, import};
 pub use server::Server;
 
 /// Expands to the items of an `.x` file: constants, types, and a trait for each version of each program. The
-/// path is relative to the package. `docs/x-names.md` says how each name is translated.
+/// path is relative to the package's directory. `docs/x-names.md` says how each name is translated.
 ///
 /// ```
 /// mod mount {

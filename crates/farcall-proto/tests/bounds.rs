@@ -1,6 +1,6 @@
-//! The bounds on what a peer can make a server keep. For each bound of docs/protocol.md, a hostile peer is
-//! held to it, and an honest peer beside it is served. The table there names these tests, and one of them
-//! checks the table.
+//! Tests of the bounds on what a peer can make a server keep. For each bound in docs/protocol.md, a hostile
+//! peer tries to exceed the bound, while an honest peer must be served. The document's table of bounds names
+//! these tests, and the last test checks the table.
 
 mod common;
 
@@ -12,8 +12,7 @@ use common::*;
 use farcall_proto::server::{Finish, KeptForHost};
 use farcall_proto::{ClientConfig, Kind, READINGS, Ran, ServerConfig};
 
-/// Returns a pair of a server with these settings and an honest client that it knows. The outcomes so far are
-/// forgotten.
+/// Returns a server with these settings and an honest client that it knows. Earlier outcomes are forgotten.
 fn beside(server: ServerConfig) -> Pair {
     Pair::acquainted_with(
         ClientConfig { max_datagram: 1200, patience_probes: 100, ..ClientConfig::default() },
@@ -21,6 +20,7 @@ fn beside(server: ServerConfig) -> Pair {
     )
 }
 
+/// Returns what the server keeps for a host. Also checks the server's counts.
 fn kept(pair: &Pair, host: [u8; 4]) -> KeptForHost {
     pair.server.audit();
     pair.server.kept_for(host.into())
@@ -58,7 +58,11 @@ fn used_buffers_are_given_only_while_there_is_room_for_twice_their_bytes() {
         pair.start(2, b"who?");
         let honest = Peer { id: conversation_of(&pair.sent()[0]), at: pair.from };
         comes(&mut pair, honest, &[fragment(9, 1 << 30, 600_000, 0, 4)]);
-        assert_eq!(kept(&pair, [10, 0, 0, 1]).arguments >= 600_000, is_given, "of {reassembly_budget}");
+        assert_eq!(
+            kept(&pair, [10, 0, 0, 1]).arguments >= 600_000,
+            is_given,
+            "with a budget of {reassembly_budget} bytes"
+        );
     }
 }
 
@@ -82,7 +86,7 @@ fn a_fragment_far_ahead_holds_no_more_than_its_bytes() {
     comes(&mut pair, peer, &[fragment(0, 10, 1 << 20, 65_000, 4)]);
     let first = kept(&pair, HARM).arguments;
     assert!(first <= 256 + 128, "{first}");
-    // Many activities send a fragment, each of a call of its own and as far ahead as may be.
+    // Many activities send one fragment each, of a call of their own, as far ahead as the server allows.
     let mut sent = 0;
     for activity in 1..500 {
         let offset = if activity % 2 == 0 { 65_000 } else { 32_000 };
@@ -97,7 +101,7 @@ fn a_fragment_far_ahead_holds_no_more_than_its_bytes() {
 fn arguments_that_never_end_make_way_at_the_host_that_has_most() {
     let mut pair = beside(ServerConfig { reassembly_budget: 1 << 20, ..ServerConfig::default() });
     let peers: Vec<Peer> = (1..20).map(|port| join(&mut pair, HARM, port)).collect();
-    // Half of the arguments of an honest call are there, and no more for now.
+    // Half of the arguments of an honest call have arrived. The rest follows later.
     pair.start(1, &[9; 100_000]);
     for _ in 0..2 {
         let sent = pair.sent();
@@ -116,7 +120,11 @@ fn arguments_that_never_end_make_way_at_the_host_that_has_most() {
         }
         let all = kept(&pair, HARM).arguments + kept(&pair, [10, 0, 0, 1]).arguments;
         assert!(all <= 1 << 20, "{all}");
-        assert_eq!(kept(&pair, [10, 0, 0, 1]).arguments, held, "the honest one keeps what it has");
+        assert_eq!(
+            kept(&pair, [10, 0, 0, 1]).arguments,
+            held,
+            "the honest host keeps the arguments that have arrived"
+        );
     }
     pair.carry(1, Duration::from_secs(60), |_, _, _| true);
     assert_eq!(pair.told, [(1, Told::Result(vec![9; 100_000]))]);
@@ -140,7 +148,7 @@ fn within_a_host_who_has_much_makes_way_before_who_has_its_least_share() {
     }
     assert!(pair.server.stats().evicted_calls > 100);
     comes(&mut pair, modest, &[fragment(0, 10, 8, 4, 4)]);
-    assert_eq!(pair.asked.len(), 1, "its call is whole");
+    assert_eq!(pair.asked.len(), 1, "the call of the modest client is whole");
 }
 
 #[test]
@@ -205,7 +213,7 @@ fn the_activities_of_all_are_bounded_and_the_host_that_has_most_makes_way() {
     assert_eq!(kept(&pair, [10, 0, 0, 1]).activities, honest);
     let challenges = pair.server.stats().challenges;
     comes(&mut pair, modest, &[frame_about(PROBE, 0, 1, 9, &[])]);
-    assert_eq!(pair.server.stats().challenges, challenges, "the server knows this conversation still");
+    assert_eq!(pair.server.stats().challenges, challenges, "the server still knows this conversation");
     assert!(honest_call_returns(&mut pair, b"is it known?"));
 }
 
@@ -237,7 +245,10 @@ fn calls_with_anything_kept_are_bounded_and_the_host_that_has_most_makes_way() {
         }
         assert!(pair.server.kept_for(HARM.into()).calls <= (1 << 18) + 2000);
     }
-    assert!(pair.server.kept_for(HARM.into()).calls >= (1 << 18) - 2000, "that many were kept");
+    assert!(
+        pair.server.kept_for(HARM.into()).calls >= (1 << 18) - 2000,
+        "the server has kept something of that many calls"
+    );
     assert_eq!(kept(&pair, [10, 0, 0, 1]).calls, 1);
     pair.receive(&call);
     let again = pair.answered();
@@ -299,7 +310,7 @@ fn a_datagram_with_thousands_of_probes_is_answered_by_thrice_its_bytes() {
         let sent = comes(&mut pair, peer, &vec![probe; 3000]);
         let answers = pair.answered();
         let bytes: usize = answers.iter().map(Vec::len).sum();
-        assert!(bytes <= 3 * sent + 1200, "{bytes} bytes for {sent}");
+        assert!(bytes <= 3 * sent + 1200, "the server answered {sent} bytes by {bytes}");
         assert!(answers.len() <= 3 * sent / 1000, "{} datagrams for {sent} bytes", answers.len());
     }
     // The peer asks again and again for a refusal that is longer than the question.
@@ -310,7 +321,7 @@ fn a_datagram_with_thousands_of_probes_is_answered_by_thrice_its_bytes() {
     assert!(bytes <= 3 * sent + 1200, "{bytes} bytes for {sent}");
     assert!(answers.iter().all(|answer| answer.len() <= 1200));
     let refusals: usize = answers.iter().map(|answer| frames_of(answer).len()).sum();
-    assert_eq!(refusals, 2000, "one for each call");
+    assert_eq!(refusals, 2000, "the server refuses each call once");
 }
 
 /// Returns the number of calls that the server's answers report on.
@@ -332,16 +343,24 @@ fn words_about_calls_are_acted_upon_as_far_as_their_host_leaves_time_to_others()
     };
     let many: usize =
         [first, second].repeat(5).into_iter().map(|peer| asked_about(&mut pair, peer, &probes)).sum();
-    assert!((2048..=2058).contains(&many), "{many}");
-    assert_eq!(asked_about(&mut pair, first, &probes), 1, "the first is acted upon still");
+    assert!((2048..=2058).contains(&many), "the server acted on {many} probes");
+    assert_eq!(
+        asked_about(&mut pair, first, &probes),
+        1,
+        "the server still acts on the first frame of a datagram"
+    );
     let call = frame_about(CALL, 0, 7, 100, &[0, EXPORT as u32, 1]);
     let and_a_call = [probes[0].clone(), probes[0].clone(), call];
     assert_eq!(asked_about(&mut pair, first, &and_a_call), 1);
-    assert_eq!(pair.asked.len(), 0, "the rest of the datagram is not read");
-    assert_eq!(asked_about(&mut pair, other, &probes), 1000, "and all of another host");
+    assert_eq!(pair.asked.len(), 0, "the server does not read the rest of the datagram");
+    assert_eq!(asked_about(&mut pair, other, &probes), 1000, "the server acts on all frames of another host");
     assert!(honest_call_returns(&mut pair, &[5; 3000]));
     pair.pass(Duration::from_millis(125));
-    assert_eq!(asked_about(&mut pair, second, &probes), 1000, "and of that host, later");
+    assert_eq!(
+        asked_about(&mut pair, second, &probes),
+        1000,
+        "the server acts on frames of the first host again later"
+    );
     // Duplicates of a call that is being executed count like probes.
     let calls = vec![frame_about(CALL, 0, 6, 100, &[0, EXPORT as u32, 1]); 1300];
     assert_eq!(asked_about(&mut pair, second, &calls), 1050);
@@ -386,15 +405,15 @@ fn results_of_accesses_that_one_host_does_not_fetch_leave_room_to_others() {
         assert!(pair.server.has_room(pair.now, &peer.at, bytes));
         pair.server.finish(pair.now, key, Finish::Result, &mut vec![7; bytes], &mut []);
     }
-    assert!(!pair.server.has_room(pair.now, &peer.at, bytes), "it has all of the budget");
+    assert!(!pair.server.has_room(pair.now, &peer.at, bytes), "the host already has the whole budget");
     let anybody = |host| SocketAddr::from((host, 1));
     assert!(
         pair.server.has_room(pair.now, &anybody([10, 0, 0, 1]), bytes),
-        "who has nothing has room for one"
+        "a host without results has room for one"
     );
     assert!(
         !pair.server.has_room(pair.now, &anybody([10, 0, 0, 1]), budget + bytes),
-        "if it is not longer than all may be"
+        "no host has room for a result longer than the whole budget"
     );
     // The server keeps at least a 64th of the budget for each host.
     let modest = join(&mut pair, [10, 7, 7, 7], 2);
@@ -405,7 +424,7 @@ fn results_of_accesses_that_one_host_does_not_fetch_leave_room_to_others() {
         pair.server.finish(pair.now, key, Finish::Result, &mut vec![7; len], &mut []);
         has
     };
-    assert!(access(&mut pair, peer, 10, 48_000), "the rest of the budget");
+    assert!(access(&mut pair, peer, 10, 48_000), "the rest of the budget has room for a shorter result");
     let has: Vec<bool> = (0..6).map(|activity| access(&mut pair, modest, activity, 4000)).collect();
     assert_eq!(has, [true, true, true, true, false, false]);
     pair.server.audit();
@@ -422,7 +441,7 @@ fn what_has_arrived_of_arguments_is_said_once_however_often_it_is_asked_for() {
     let answers = pair.answered();
     assert_eq!(answers.len(), 1);
     assert_eq!(frames_of(&answers[0]), [SELECT]);
-    // The answer comes once more when the peer asks again.
+    // The server answers once more when the peer asks again.
     comes(&mut pair, peer, &[frame_about(PROBE, 0, 3, 1, &[])]);
     assert_eq!(pair.answered().len(), 1);
     // The server puts the SELECTs of several calls into one datagram, each with the largest number of ranges.
@@ -554,14 +573,17 @@ fn a_host_leaves_others_some_of_the_used_buffers() {
     for offset in (0..LONG).step_by(1100) {
         comes(&mut pair, peer, &[fragment(0, 10, LONG, offset, 1100.min(LONG - offset) as usize)]);
     }
-    let (key, _) = pair.asked.pop().expect("all of them have come");
+    let (key, _) = pair.asked.pop().expect("all arguments have arrived");
     pair.finish(key, Finish::Result, b"");
     // These are as many spare buffers as there can be.
     (0..16).for_each(|_| pair.server.recycle(Vec::with_capacity(LONG as usize)));
     for activity in 1..=20 {
         comes(&mut pair, peer, &[fragment(activity, 10, LONG, 0, 4)]);
     }
-    assert!(kept(&pair, HARM).arguments >= 12 * LONG as usize, "while there are enough it may have many");
+    assert!(
+        kept(&pair, HARM).arguments >= 12 * LONG as usize,
+        "a host may get many spare buffers while there are enough"
+    );
     comes(&mut pair, honest, &[fragment(9, 1 << 30, LONG, 0, 4)]);
     assert!(kept(&pair, [10, 0, 0, 1]).arguments >= LONG as usize);
 }
@@ -584,7 +606,7 @@ fn an_acknowledgement_costs_no_more_than_the_calls_that_it_tells_of() {
         let after = kept(&pair, HARM).results;
         assert!(before - after <= 256 * 100, "{before} to {after}");
         (before, datagrams) = (after, datagrams + 1);
-        assert!(datagrams < 10, "{before} are held still");
+        assert!(datagrams < 10, "the server still holds {before} bytes");
     }
 }
 

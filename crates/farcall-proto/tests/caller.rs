@@ -141,7 +141,7 @@ fn the_client_counts_its_calls_and_datagrams() {
 }
 
 #[test]
-fn a_detached_call_says_so_in_its_call_or_in_a_probe() {
+fn a_call_is_marked_as_detached_in_its_call_or_in_a_probe() {
     for (sent, later, says) in [
         (false, false, vec![(CALL, 0x08)]),
         (false, true, vec![(CALL, 0x08)]),
@@ -288,7 +288,7 @@ fn executing(calls: u64) -> (Pair, Vec<CallId>) {
 }
 
 #[test]
-fn frames_about_a_hundred_calls_take_as_many_datagrams_as_they_need() {
+fn frames_about_a_hundred_calls_are_spread_over_several_datagrams() {
     const CALLS: usize = 100;
     let said = |pair: &mut Pair, kind: u8| {
         let sent = pair.sent();
@@ -358,7 +358,7 @@ fn fragments_of_another_message_are_dropped() {
 }
 
 #[test]
-fn the_fast_path_ends_only_by_the_result_itself() {
+fn a_call_on_the_fast_path_ends_only_by_its_result() {
     for word in ["none", "an exception", "another conversation", "no checksum"] {
         let (mut pair, mut out) = (Pair::acquainted(), vec![0; 1200]);
         let lone = pair.client.start_lone((EXPORT, 1), b"call", &mut out).expect("there is no other call");
@@ -443,7 +443,7 @@ fn a_server_that_does_not_know_a_call_is_sent_the_call_or_its_cancel_again() {
 #[test]
 fn only_the_server_that_gave_the_ticket_can_prove_it() {
     let mut pair = Pair::new();
-    assert!(pair.client.expected_proof(b"question").is_none(), "there is no ticket");
+    assert!(pair.client.expected_proof(b"question").is_none(), "the client has no ticket");
     pair.client.bind(pair.now, "", 1);
     pair.settle();
     let (holder, proof) = pair.client.expected_proof(b"question").expect("a ticket");

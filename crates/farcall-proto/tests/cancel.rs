@@ -21,7 +21,7 @@ fn cancelled() -> Pair {
 }
 
 #[test]
-fn a_caller_waits_for_the_servers_word_no_longer_than_for_a_retransmission() {
+fn a_cancel_waits_for_the_servers_answer_no_longer_than_for_a_retransmission() {
     let mut pair = cancelled();
     pair.pass(LEAST - Duration::from_millis(1));
     pair.tick();
@@ -64,7 +64,7 @@ fn a_cancelled_call_that_was_probed_rarely_ends_after_the_least_interval() {
 }
 
 #[test]
-fn a_cancel_that_never_arrives_is_sent_so_often_and_no_more() {
+fn a_cancel_that_never_arrives_is_sent_seven_times() {
     let mut pair = Pair::acquainted();
     let id = pair.start(1, b"lost");
     pair.sent();
@@ -76,11 +76,11 @@ fn a_cancel_that_never_arrives_is_sent_so_often_and_no_more() {
         pair.tick();
     }
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Maybe))]);
-    assert_eq!(sent, 7, "the first CANCEL, one when the caller is told, and five more");
+    assert_eq!(sent, 7, "the client sends a CANCEL at once, one when the caller is told, and five more");
 }
 
 #[test]
-fn what_a_procedure_gives_after_it_was_told_to_stop_reaches_nobody() {
+fn the_result_of_a_cancelled_call_is_discarded() {
     for finish in [Finish::Result, Finish::Exception] {
         let mut pair = cancelled();
         let key = pair.asked[0].0;
@@ -91,7 +91,7 @@ fn what_a_procedure_gives_after_it_was_told_to_stop_reaches_nobody() {
 }
 
 #[test]
-fn a_call_that_was_told_to_stop_and_refuses_to_begin_did_not_run() {
+fn a_cancelled_call_that_is_refused_did_not_run() {
     let mut pair = cancelled();
     let key = pair.asked[0].0;
     let refusal = farcall_proto::Failure::new(Kind::Overloaded, Ran::No);
@@ -101,7 +101,7 @@ fn a_call_that_was_told_to_stop_and_refuses_to_begin_did_not_run() {
 }
 
 #[test]
-fn a_result_that_was_faster_than_the_cancel_is_the_calls() {
+fn a_result_that_arrives_before_the_cancel_ends_the_call() {
     let (mut pair, id, key) = Pair::executing(b"fast");
     let result = pair.finish(key, Finish::Result, b"done");
     pair.client.cancel(pair.now, id);
@@ -110,7 +110,7 @@ fn a_result_that_was_faster_than_the_cancel_is_the_calls() {
 }
 
 #[test]
-fn fragments_of_a_result_do_not_hold_a_cancelled_call_up() {
+fn fragments_of_a_result_do_not_delay_the_end_of_a_cancelled_call() {
     let (mut pair, id, key) = Pair::executing(b"much");
     let fragments: Vec<Datagram> = pair.finish(key, Finish::Result, &[7; 100_000]);
     assert!(fragments.len() > 1);
@@ -131,7 +131,7 @@ fn fragments_of_a_result_do_not_hold_a_cancelled_call_up() {
 }
 
 #[test]
-fn a_procedure_that_fails_after_it_was_told_to_stop_was_cancelled() {
+fn a_cancelled_call_whose_procedure_fails_ends_as_cancelled() {
     let mut pair = cancelled();
     let key = pair.asked[0].0;
     let failure = farcall_proto::Failure::new(Kind::Other, Ran::Yes);
@@ -164,8 +164,8 @@ fn a_repeated_cancel_gets_the_same_answer() {
     for _ in 0..3 {
         assert_eq!(cancel(&mut pair, 6).as_ref().map(said), did_not_run);
     }
-    assert_eq!(cancel(&mut pair, 5), None, "a newer call of the activity has come");
-    // The third call has ended. The server holds its result, and later lets go of it.
+    assert_eq!(cancel(&mut pair, 5), None, "the activity has made a newer call");
+    // The third call has ended. The server holds its result, and later drops it.
     comes(&mut pair, peer, &[call(7)]);
     let (key, _) = pair.asked.pop().unwrap();
     pair.finish(key, Finish::Result, b"done");
@@ -175,7 +175,7 @@ fn a_repeated_cancel_gets_the_same_answer() {
         pair.tick();
     }
     assert_eq!(cancel(&mut pair, 7).map(|answer| frames_of(&answer)), Some(vec![STATE]));
-    // The server lets go of a call's result when the activity's next call is cancelled before it arrives.
+    // The server drops a call's result when the activity's next call is cancelled before it arrives.
     comes(&mut pair, peer, &[call(8)]);
     let (key, _) = pair.asked.pop().unwrap();
     pair.finish(key, Finish::Result, b"done");

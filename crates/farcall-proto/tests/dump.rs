@@ -1,4 +1,4 @@
-//! Datagrams as text: the line of each frame, and the reason why bytes are no datagram.
+//! Tests of datagrams as text: the line of each frame, and the reason why bytes are no datagram.
 
 mod common;
 
@@ -13,8 +13,8 @@ const DATA: u8 = 0x20;
 const CREDIT: u8 = 0x21;
 const STOP: u8 = 0x22;
 
-/// Returns a WELCOME with this refusal (0: none), and with this reason why a ticket has ended (0: it has
-/// not).
+/// Returns a WELCOME with this refusal, or 0 for none, and with this reason why a ticket has ended, or 0 if
+/// the ticket has not ended.
 fn welcome(refused: u32, ended: u32, more: &[u32]) -> Vec<u8> {
     let ticket = [0, 7, 0, 6, 0, 5, 1, 2, 3, 4, 0];
     let address = [0, 0, 0xffff, 0x0a00_0001, 1000 << 16];

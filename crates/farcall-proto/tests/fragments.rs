@@ -1,4 +1,4 @@
-//! Packet traces of messages in fragments: they arrive whole, whichever datagrams are lost.
+//! Packet traces of messages in fragments. A message arrives whole, whichever of its datagrams are lost.
 
 mod common;
 
@@ -13,19 +13,20 @@ use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Returns a pair that tries no larger datagrams than the least one, and gives up only messages that make no
+/// Returns a pair that sends datagrams of at most 1,200 bytes, and gives up only messages that make no
 /// progress.
 fn small() -> Pair {
     let client = ClientConfig { max_datagram: 1200, patience_probes: 100, ..ClientConfig::default() };
     Pair::acquainted_with(client, ServerConfig::default())
 }
 
+/// Returns whether the call with this token has a result of this length.
 fn whole(pair: &Pair, token: u64, len: usize) -> bool {
     matches!(pair.told.iter().find(|t| t.0 == token), Some((_, Told::Result(r))) if r.len() == len)
 }
 
 #[test]
-fn a_probe_that_crosses_the_result_does_not_begin_it_anew() {
+fn a_late_copy_of_a_call_does_not_restart_its_result() {
     let mut pair = small();
     pair.start(1, b"fetch...");
     let call = pair.sent();
@@ -35,11 +36,11 @@ fn a_probe_that_crosses_the_result_does_not_begin_it_anew() {
     pair.hear(&first);
     let selects = pair.sent();
     pair.receive(&selects);
-    // The call comes once more, late, when half of the result has arrived.
+    // A copy of the call arrives late, when half of the result has arrived.
     pair.receive(&call);
     let datagrams = pair.carry(1, SECOND, |_, _, _| true);
     assert!(whole(&pair, 1, 200_000));
-    assert!(datagrams < 300, "{datagrams} for 180 fragments");
+    assert!(datagrams < 300, "a result of 180 fragments took {datagrams} datagrams");
 }
 
 #[test]
@@ -50,7 +51,7 @@ fn unacknowledged_fragments_are_retransmitted_if_the_caller_asks_after_a_round_t
     pair.receive(&call);
     let (key, _) = pair.asked.pop().unwrap();
     let first = pair.finish(key, Finish::Result, &[7; 5_000]);
-    // Another result is in flight. Its caller does not ask for it.
+    // Another result is in flight. Its caller sends no probe.
     let key = pair.execute(2, b"fetch...");
     pair.finish(key, Finish::Result, &[7; 3_000]);
     for (later, again) in [(Duration::ZERO, 0), (SECOND, first.len())] {
@@ -71,7 +72,7 @@ fn a_transfer_that_takes_longer_than_results_are_held_goes_on() {
     let mut pair = small();
     pair.answer = Some(vec![7; 100_000]);
     pair.start(1, b"fetch...");
-    // Every other second one datagram passes: minutes, for ninety fragments.
+    // One datagram passes every other second, so ninety fragments take minutes.
     let began = pair.now;
     let mut last = pair.now;
     pair.carry(1, 600 * SECOND, |now, d, to| {
@@ -84,7 +85,7 @@ fn a_transfer_that_takes_longer_than_results_are_held_goes_on() {
 }
 
 #[test]
-fn whatever_is_lost_everything_arrives() {
+fn messages_arrive_whole_whichever_datagrams_are_lost() {
     for seed in 0..50u64 {
         let mut pair = small();
         for token in 1..=3 {
@@ -111,20 +112,20 @@ fn whatever_is_lost_everything_arrives() {
 }
 
 #[test]
-fn a_path_that_narrows_in_mid_transfer_is_noticed() {
+fn a_transfer_continues_when_the_path_carries_only_smaller_datagrams() {
     for arguments in [true, false] {
         let mut pair = Pair::acquainted();
         pair.start(1, &vec![1; 400_000]);
         pair.carry(1, SECOND, |_, _, _| true);
         assert!(pair.client.stats().datagram > 30_000);
-        // From here on nothing larger than an Ethernet frame passes.
+        // From now on no datagram larger than an Ethernet frame passes.
         pair.told.clear();
         pair.answer = (!arguments).then(|| vec![2; 400_000]);
         let args = if arguments { vec![1; 400_000] } else { vec![1; 8] };
         pair.start(2, &args);
         pair.carry(1, 5 * SECOND, |_, d, _| d.len() <= 1472);
         assert!(whole(&pair, 2, 400_000), "{:?}, arguments {arguments}", pair.told);
-        // When the path is wide again, large datagrams are used again after some time.
+        // When the path carries large datagrams again, the client uses them again after some time.
         pair.pass(600 * SECOND);
         pair.start(3, &vec![3; 400_000]);
         pair.carry(2, SECOND, |_, _, _| true);
@@ -170,7 +171,7 @@ fn results_of_one_conversation_share_its_window() {
         pair.start(token, b"fetch...");
     }
     pair.carry(1, SECOND, |_, _, _| true);
-    // The other messages have come nearly as far as the first one to end.
+    // When the first message ends, the other messages have nearly ended too.
     let first = pair.now;
     pair.carry(4, SECOND, |_, _, _| true);
     assert_eq!(pair.told.len(), 4);
@@ -178,7 +179,7 @@ fn results_of_one_conversation_share_its_window() {
 }
 
 #[test]
-fn a_result_that_arrived_is_let_go_whatever_else_is_outstanding() {
+fn a_result_that_arrived_is_dropped_although_other_calls_are_outstanding() {
     let mut pair = small();
     let mut keys = Vec::new();
     for token in 1..=50 {
@@ -187,7 +188,7 @@ fn a_result_that_arrived_is_let_go_whatever_else_is_outstanding() {
     let calls = pair.sent();
     pair.receive(&calls);
     keys.append(&mut pair.asked);
-    // Only the newest call ends; all others go on.
+    // Only the newest call ends. All other calls go on.
     let (newest, _) = keys.pop().unwrap();
     let first = pair.finish(newest, Finish::Result, &vec![7; 30_000]);
     pair.hear(&first);
@@ -228,7 +229,7 @@ fn a_result_let_go_in_mid_transfer_is_said_to_be_lost() {
 }
 
 #[test]
-fn a_caller_that_gives_up_is_not_sent_the_rest() {
+fn the_rest_of_a_result_is_not_sent_after_a_cancel() {
     let mut pair = small();
     let id = pair.start(1, b"fetch...");
     let call = pair.sent();
@@ -245,12 +246,12 @@ fn a_caller_that_gives_up_is_not_sent_the_rest() {
 }
 
 #[test]
-fn a_last_word_that_is_lost_does_not_take_the_window_from_others() {
+fn a_lost_last_select_does_not_take_the_window_from_other_results() {
     let mut pair = small();
     pair.answer = Some(vec![7; 11_000]);
     pair.start(1, b"fetch...");
     pair.start(2, b"fetch...");
-    // The client receives all of the first result; the server receives no word of that.
+    // The client receives all of the first result. Its last SELECT to the server is lost.
     let mut said = 0;
     pair.carry(1, SECOND, |_, d, to| {
         said += usize::from(to == To::Server);
@@ -306,7 +307,7 @@ fn while_the_window_is_full_only_fragments_that_were_sent_long_ago_count_as_lost
     pair.finish(first, Finish::Result, &[7; 8_000]);
     pair.pass(SECOND);
     let begun = pair.finish(second, Finish::Result, &[7; 11_000]).len();
-    assert!((2..5).contains(&begun), "{begun}: the window has room for a few fragments");
+    assert!((2..5).contains(&begun), "the window has room for a few fragments, and {begun} were sent");
     let again = frame_about(PROBE, 0, second.activity, second.sequence as u32, &[]);
     pair.receive(&[forged(second.conversation, 7_000, &[again])]);
     pair.server.audit();
@@ -315,7 +316,7 @@ fn while_the_window_is_full_only_fragments_that_were_sent_long_ago_count_as_lost
 }
 
 #[test]
-fn two_fragments_are_four_datagrams_and_a_last_word() {
+fn a_call_of_two_fragments_each_way_takes_at_most_five_datagrams() {
     let mut pair = small();
     pair.answer = Some(vec![7; 2_000]);
     pair.start(1, &vec![7; 2_000]);
@@ -324,8 +325,8 @@ fn two_fragments_are_four_datagrams_and_a_last_word() {
     assert_eq!(pair.server.held_bytes(), 0);
 }
 
-/// Returns a pair on one machine, where datagrams are large, with a long result under way, and the server's
-/// datagrams in order.
+/// Returns a pair on one machine, where datagrams are large, and the datagrams with the beginning of a long
+/// result that the server has sent.
 fn long_result_on_one_machine() -> (Pair, Vec<Datagram>) {
     let client = ClientConfig { loopback: true, ..ClientConfig::default() };
     let mut pair = Pair::with(client, ServerConfig::default());
@@ -342,9 +343,12 @@ fn long_result_on_one_machine() -> (Pair, Vec<Datagram>) {
 }
 
 #[test]
-fn a_short_call_waits_behind_few_bytes_of_a_long_result() {
+fn a_short_result_waits_behind_few_bytes_of_a_long_result() {
     let (mut pair, mut way) = long_result_on_one_machine();
-    assert!(way.iter().map(Vec::len).sum::<usize>() > 1 << 20, "alone it fills a large window");
+    assert!(
+        way.iter().map(Vec::len).sum::<usize>() > 1 << 20,
+        "a long result fills a large window when no other call is outstanding"
+    );
     let mut ahead = Vec::new();
     for token in 4.. {
         // A short call begins. Its result goes to the socket behind the datagrams that are there.
@@ -358,7 +362,7 @@ fn a_short_call_waits_behind_few_bytes_of_a_long_result() {
         }
         pair.pass(Duration::from_micros(50));
         pair.hear(&std::mem::take(&mut way));
-        assert_eq!(pair.told.last().map(|t| t.0), Some(token), "the short result came at once");
+        assert_eq!(pair.told.last().map(|t| t.0), Some(token), "the short result arrives at once");
         if pair.told.iter().any(|t| t.0 == 3) {
             break;
         }
@@ -401,17 +405,17 @@ fn a_short_call_beside_a_long_message_counts_as_company_for_a_tenth_of_a_second(
 }
 
 #[test]
-fn long_results_beside_one_another_keep_their_window_though_their_calls_are_short() {
+fn concurrent_long_results_keep_their_window_although_their_calls_are_short() {
     let (mut pair, way) = long_result_on_one_machine();
     pair.hear(&way);
     pair.start(4, b"fetch...");
     let datagrams = pair.carry(2, SECOND, |_, _, _| true);
     assert!(whole(&pair, 3, 8_000_000) && whole(&pair, 4, 8_000_000));
-    assert!(datagrams < 350, "{datagrams}, of which 250 are fragments");
+    assert!(datagrams < 350, "results of 250 fragments took {datagrams} datagrams");
 }
 
 #[test]
-fn what_was_allowed_before_a_short_call_came_beside_is_taken_in() {
+fn fragments_that_were_allowed_before_a_short_call_began_are_accepted() {
     let (mut pair, way) = long_result_on_one_machine();
     pair.hear(&way);
     let ask = |pair: &mut Pair, token: u64, len: usize| {
@@ -446,7 +450,7 @@ fn another_call(pair: &mut Pair) -> CallKey {
 }
 
 #[test]
-fn what_is_inserted_is_sent_from_where_it_stands() {
+fn inserted_bytes_are_sent_without_a_copy() {
     let (mut pair, _) = long_result_on_one_machine();
     let (mut rest, bytes) = (vec![1; 101], Bytes::from((0..259_663).map(|n| n as u8).collect::<Vec<u8>>()));
     let key = another_call(&mut pair);
@@ -459,8 +463,11 @@ fn what_is_inserted_is_sent_from_where_it_stands() {
     while let Some(Transmit { len, insert, .. }) = pair.server.transmit(pair.now, &mut out) {
         let mut datagram = out[..len].to_vec();
         if let Some(Insert { at, bytes: part }) = insert {
-            assert!(bytes.as_ptr_range().contains(&part.as_ptr()), "it was copied");
-            assert!(part.len() >= 8 << 10, "the server copies shorter parts");
+            assert!(
+                bytes.as_ptr_range().contains(&part.as_ptr()),
+                "a part lies in the inserted bytes and is no copy"
+            );
+            assert!(part.len() >= 8 << 10, "the server copies parts of less than 8 KiB");
             datagram.splice(at..at, part.iter().copied());
             assert_eq!(frames_of(&datagram), [RESULT], "the datagram has no other frame");
             apart += part.len();
@@ -470,7 +477,10 @@ fn what_is_inserted_is_sent_from_where_it_stands() {
     }
     let stats = pair.server.stats();
     assert_eq!((stats.sent - before.sent, stats.bytes_sent - before.bytes_sent), counted);
-    assert!((250_000..259_663).contains(&apart), "{apart}: the last fragment's part is short, and copied");
+    assert!(
+        (250_000..259_663).contains(&apart),
+        "{apart} bytes were not copied; only the last part is short enough to be copied"
+    );
     assert_eq!(pair.told.last(), Some(&(9, Told::Result(whole))));
     let sent = pair.sent();
     pair.receive(&sent);
@@ -515,7 +525,7 @@ fn an_insert_is_copied_where_datagrams_are_not_sent_in_parts() {
 }
 
 #[test]
-fn the_insert_of_a_result_that_is_not_sent_is_given_back() {
+fn the_inserted_bytes_of_a_result_that_is_not_sent_are_given_back() {
     let insert = Insert { at: 0, bytes: Bytes::from(vec![8; 80_000]) };
     for (finish, told) in [
         (Finish::Result, Some(Told::Failed(Kind::Cancelled, Ran::Yes))),
@@ -561,7 +571,7 @@ fn an_insert_is_copied_if_the_tag_covers_all_bytes() {
         let sent = pair.sent();
         pair.receive(&sent);
     }
-    assert!(largest > 30_000, "{largest} bytes: the datagrams are long enough for parts");
+    assert!(largest > 30_000, "the largest datagram has {largest} bytes, which is long enough for parts");
     assert_eq!(pair.told[1], (2, Told::Result(whole)));
 }
 
@@ -579,6 +589,10 @@ fn a_fragment_that_was_sent_within_a_round_trip_is_not_lost_because_its_receiver
     for (after, again) in [(0, false), (3, false), (3, true), (3, false), (3, true)] {
         pair.pass(Duration::from_millis(after));
         pair.receive(std::slice::from_ref(&waits));
-        assert_eq!(pair.answered().len() > 1, again, "{after} ms later");
+        assert_eq!(
+            pair.answered().len() > 1,
+            again,
+            "after {after} ms more, the fragments count as lost: {again}"
+        );
     }
 }

@@ -23,7 +23,7 @@ fn challenge(to: u64, conversation: u64) -> Datagram {
 }
 
 #[test]
-fn a_forged_refusal_of_the_ticket_ends_no_call_and_is_asked_about_once() {
+fn a_forged_refusal_of_a_ticket_ends_no_call_and_leads_to_one_question() {
     for (to, reason) in [0, CLIENT].into_iter().flat_map(|to| (1..=4).map(move |reason| (to, reason))) {
         let mut pair = Pair::acquainted();
         pair.start(1, b"call");
@@ -35,11 +35,15 @@ fn a_forged_refusal_of_the_ticket_ends_no_call_and_is_asked_about_once() {
         assert_eq!(pair.told, [], "reason {reason}");
         let asked = pair.sent();
         let questions: Vec<_> = asked.iter().map(|d| (frames_of(d)[0], d[21])).collect();
-        assert_eq!(questions, [(BIND, 1)], "one question");
+        assert_eq!(questions, [(BIND, 1)], "the client asks once");
         pair.receive(&asked);
         let welcome = pair.answered();
         pair.hear(&welcome);
-        assert_eq!(pair.sent(), Vec::<Datagram>::new(), "the ticket is good, nothing has changed");
+        assert_eq!(
+            pair.sent(),
+            Vec::<Datagram>::new(),
+            "the client learns that its ticket is valid, and sends nothing more"
+        );
         pair.settle();
         assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);
         assert_eq!(pair.server.conversations(), 1);
@@ -47,7 +51,7 @@ fn a_forged_refusal_of_the_ticket_ends_no_call_and_is_asked_about_once() {
 }
 
 #[test]
-fn a_forged_challenge_has_the_ticket_shown_and_what_is_outstanding_sent_again_once() {
+fn a_forged_challenge_makes_the_client_show_its_ticket_and_resend_its_calls_once() {
     let mut pair = Pair::acquainted();
     pair.start(1, b"call");
     let call = pair.sent();
@@ -62,8 +66,8 @@ fn a_forged_challenge_has_the_ticket_shown_and_what_is_outstanding_sent_again_on
     assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);
 }
 
-/// The table of docs/protocol.md, 5.3: which frame the client sends at each stage of a call if the answer is
-/// late, or after a CHALLENGE.
+/// Checks section 5.3 of docs/protocol.md: which frame the client sends at each stage of a call if the answer
+/// is late, or after a CHALLENGE.
 #[test]
 fn the_frame_that_is_sent_again_depends_on_the_stage_of_the_call() {
     for (stands, says) in [
@@ -101,13 +105,13 @@ fn the_frame_that_is_sent_again_depends_on_the_stage_of_the_call() {
             // After a CHALLENGE, a TICKET of 44 bytes stands before the frame.
             let at = if challenged { 20 + 4 + 44 } else { 20 };
             let frames: Vec<_> = said.iter().map(|d| (d[at], d[at + 1])).collect();
-            assert_eq!(frames, [says], "{stands}, challenged {challenged}");
+            assert_eq!(frames, [says], "a call that is {stands}, challenged: {challenged}");
         }
     }
 }
 
 #[test]
-fn hints_about_another_conversation_mean_nothing() {
+fn hints_about_another_conversation_are_ignored() {
     let mut pair = Pair::acquainted();
     pair.start(1, b"call");
     let call = pair.sent();
@@ -117,7 +121,7 @@ fn hints_about_another_conversation_mean_nothing() {
 }
 
 #[test]
-fn the_server_says_under_the_clients_nonce_that_a_call_did_not_run_and_the_next_goes_on_at_once() {
+fn a_call_to_a_restarted_server_fails_as_not_run_and_the_next_call_runs_at_once() {
     let mut pair = Pair::acquainted();
     pair.pass(Duration::from_secs(60));
     pair.restart_server(8);
@@ -134,7 +138,7 @@ fn the_server_says_under_the_clients_nonce_that_a_call_did_not_run_and_the_next_
 }
 
 #[test]
-fn for_want_of_room_the_server_says_that_nothing_ran_and_forgets_nobody_in_vain() {
+fn a_refusal_for_lack_of_room_says_that_nothing_ran_and_forgets_no_conversation() {
     let mut pair =
         Pair::with(ClientConfig::default(), ServerConfig { max_conversations: 1, ..ServerConfig::default() });
     // The pair's client has the older ticket. Another client, known by a newer ticket, is idle.

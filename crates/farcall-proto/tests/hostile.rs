@@ -1,4 +1,4 @@
-//! Packet traces of hostile peers: nothing panics, and answers and memory stay in bounds.
+//! Packet traces of hostile peers. Nothing may panic, and answers and memory must stay within their bounds.
 
 mod common;
 
@@ -59,7 +59,7 @@ fn a_limit_that_is_no_multiple_of_four_cuts_no_fragment_short() {
 }
 
 #[test]
-fn an_absurd_acknowledgement_does_no_harm() {
+fn an_impossible_acknowledgement_is_harmless() {
     let mut pair = Pair::acquainted();
     let id = known(&mut pair);
     let ack = frame(ACK, 0, &[u32::MAX, u32::MAX, u32::MAX]);
@@ -69,8 +69,8 @@ fn an_absurd_acknowledgement_does_no_harm() {
     assert_eq!(pair.told.len(), 1);
 }
 
-/// Returns how many of 100 conversations are remembered when each has named 4,096 activities, which take 64
-/// KiB each.
+/// Returns how many of 100 conversations the server remembers after each has named 4,096 activities. The
+/// activities of one conversation take 64 KiB.
 fn wide_conversations(max_conversations: usize) -> usize {
     let mut pair = Pair::with(Default::default(), ServerConfig { max_conversations, ..Default::default() });
     for n in 0..100 {
@@ -100,7 +100,7 @@ fn activities_cost_a_bounded_amount_of_memory() {
 }
 
 #[test]
-fn absurd_words_about_fragments_do_no_harm() {
+fn impossible_frames_about_fragments_are_harmless() {
     let extremes = [0, 1, 3, 1000, 11_999, 12_000, 65_507, 1 << 30, u32::MAX];
     for through in extremes {
         for limit in extremes {
@@ -217,7 +217,7 @@ fn a_fragment_that_asks_for_nothing_and_leaves_no_gap_is_not_answered() {
 
 /// The server drops a queued SELECT when the last fragment arrives before the SELECT is sent.
 #[test]
-fn a_select_that_has_become_pointless_is_dropped_and_the_other_answers_are_sent() {
+fn a_select_that_is_no_longer_needed_is_dropped_and_other_answers_are_sent() {
     for pointless_first in [true, false] {
         let mut pair = Pair::acquainted();
         let peer = join(&mut pair, HARM, 1);
@@ -244,7 +244,7 @@ fn a_welcome_shares_its_datagram_with_no_other_frame() {
 }
 
 #[test]
-fn a_selection_has_no_more_ranges_than_it_may() {
+fn a_select_has_no_more_ranges_than_its_limit() {
     let mut pair = Pair::acquainted();
     pair.start(1, &[1; 40_000]);
     pair.sent();

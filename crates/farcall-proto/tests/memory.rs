@@ -1,4 +1,4 @@
-//! Packet traces of the results that a server holds: how long it holds them, and which it lets go first.
+//! Packet traces of the results that a server holds: how long it holds them, and which it drops first.
 
 mod common;
 
@@ -58,7 +58,7 @@ fn a_result_that_nobody_fetches_makes_room_for_others() {
         pair.finish(key, Finish::Result, &vec![7; 50_000]);
         pair.pass(SECOND);
     }
-    // The server lets go of no more results than it has to.
+    // The server drops no more results than it has to.
     assert_eq!(pair.server.held_bytes(), 100_000);
 }
 
@@ -77,9 +77,13 @@ fn a_result_is_held_until_it_is_acknowledged_or_its_hold_time_is_over() {
     // For each call that has ended, the server looks at one activity, in turn.
     for (low, left) in [(6, 200), (6, 200), (8, 100), (9, 0)] {
         comes(&mut pair, peer, &[frame(ACK, 0, &[0, low, 1200])]);
-        assert_eq!(pair.server.kept_for(HARM.into()).results, left, "below {low}");
+        assert_eq!(
+            pair.server.kept_for(HARM.into()).results,
+            left,
+            "the results of calls below {low} are dropped"
+        );
     }
-    // The server also lets go of a result that began later soon after its time.
+    // The server also drops a result that began later, soon after its hold time.
     pair.pass(Duration::from_millis(1500));
     call(&mut pair, 0, 10);
     let begun = pair.now;
@@ -133,7 +137,7 @@ fn the_lists_of_a_host_do_not_grow_with_the_conversations_that_are_forgotten() {
 }
 
 #[test]
-fn a_conversation_that_is_forgotten_gives_back_the_buffer_that_it_was_lent() {
+fn a_forgotten_conversation_gives_back_its_buffer() {
     let mut pair = Pair::with(client(), ServerConfig { max_conversations: 1, ..ServerConfig::default() });
     pair.start(1, &[1; 600_000]);
     pair.carry(1, 10 * SECOND, |_, _, _| true);
@@ -216,7 +220,7 @@ fn answer(pair: &mut Pair, peer: Peer, activity: u32, sequence: u32) -> u8 {
 }
 
 #[test]
-fn arguments_that_have_not_grown_for_longest_make_way_first() {
+fn the_arguments_that_have_not_grown_for_longest_are_dropped_first() {
     let server = ServerConfig { reassembly_budget: 5_000, ..ServerConfig::default() };
     let mut pair = Pair::acquainted_with(client(), server);
     let peer = join(&mut pair, HARM, 1);
@@ -249,7 +253,7 @@ fn results_that_nobody_acknowledges_stay_within_the_budget() {
 }
 
 #[test]
-fn arguments_that_never_come_are_refused_without_a_word() {
+fn arguments_that_stop_arriving_are_refused_without_a_datagram() {
     let mut pair = with_budget(10_000);
     pair.start(1, &vec![7; 100_000]);
     let calls = pair.sent();
@@ -271,8 +275,8 @@ fn arguments_that_never_come_are_refused_without_a_word() {
 
 const LONG: usize = 50_000;
 
-/// Returns a pair whose server has room for ten long results that are being sent, and a tenth of that for
-/// others.
+/// Returns a pair whose server has room for ten long results that are being sent, and for as many bytes of
+/// held results as one of them has.
 fn with_room_for_ten() -> Pair {
     let server = ServerConfig { held_budget: LONG, sending_budget: 10 * LONG, ..ServerConfig::default() };
     Pair::acquainted_with(client(), server)
@@ -293,7 +297,7 @@ fn call_long(
 }
 
 #[test]
-fn long_results_that_nobody_fetches_are_bounded_however_fast_they_come_and_said_to_be_lost() {
+fn unfetched_long_results_are_bounded_and_reported_as_lost() {
     let mut pair = with_room_for_ten();
     call_long(&mut pair, 1..=30, |_, _| ());
     pair.carry(30, 60 * SECOND, |_, _, _| true);
@@ -315,18 +319,18 @@ fn long_results_stay_within_their_budget_also_where_that_of_others_is_larger() {
     });
 }
 
-/// Exchanges the pair's client with the one aside.
+/// Swaps the pair's client for another client.
 fn change(pair: &mut Pair, aside: &mut (Conversation, SocketAddr)) {
     std::mem::swap(&mut pair.client, &mut aside.0);
     std::mem::swap(&mut pair.from, &mut aside.1);
 }
 
-/// Makes the pair's client another one, on another host. Returns the former client and its address.
+/// Gives the pair a new client, on another host. Returns the former client and its address.
 fn another(pair: &mut Pair) -> (Conversation, SocketAddr) {
     another_at(pair, "10.0.0.2:1000")
 }
 
-/// Makes the pair's client another one, at this address. Returns the former client and its address.
+/// Gives the pair a new client, at this address. Returns the former client and its address.
 fn another_at(pair: &mut Pair, address: &str) -> (Conversation, SocketAddr) {
     let mut aside = (Conversation::new(client(), 0xbad), address.parse().unwrap());
     change(pair, &mut aside);
@@ -345,16 +349,16 @@ fn fetch(pair: &mut Pair, way: &[Datagram]) -> Vec<Datagram> {
     pair.answered()
 }
 
-/// Delivers the rest of `many` results, of which nothing is lost.
+/// Delivers the rest of `many` results. Asserts that none of them is lost.
 fn fetch_all(pair: &mut Pair, many: usize, way: &[Datagram]) {
     pair.hear(way);
     pair.carry(many, 10 * SECOND, |_, _, _| true);
     assert_eq!(pair.told.len(), many);
-    assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "some are lost");
+    assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "a result is lost");
 }
 
 #[test]
-fn who_fetches_a_result_has_it_whatever_others_do_not_fetch() {
+fn a_client_that_fetches_its_result_gets_it_whatever_others_leave_unfetched() {
     for speaks in [false, true] {
         let mut pair = with_room_for_ten();
         let key = pair.execute(1, b"long....");
@@ -362,7 +366,7 @@ fn who_fetches_a_result_has_it_whatever_others_do_not_fetch() {
         let mut other = another(&mut pair);
         let mut fetched = 0;
         call_long(&mut pair, 2..=60, |pair, result| {
-            // This client reports that some of each result has come, and never that all of it has.
+            // If `speaks`, the other client reports that it has some of each result, but never all of one.
             if speaks {
                 fetch(pair, &result[..8.min(result.len())]);
             }
@@ -374,13 +378,13 @@ fn who_fetches_a_result_has_it_whatever_others_do_not_fetch() {
             change(pair, &mut other);
         });
         change(&mut pair, &mut other);
-        assert!(fetched > 3, "{fetched}: all the time that others come");
+        assert!(fetched > 3, "the result was fetched in {fetched} steps while others began");
         assert_eq!(pair.told, [(1, Told::Result(vec![7; 4 * LONG]))]);
     }
 }
 
 #[test]
-fn what_was_begun_a_moment_ago_is_not_taken_for_what_nobody_fetches() {
+fn a_result_that_has_just_begun_does_not_count_as_unfetched() {
     let mut pair = with_room_for_ten();
     let mut way = Vec::new();
     call_long(&mut pair, 1..=5, |_, result| way.extend(result));
@@ -391,7 +395,7 @@ fn what_was_begun_a_moment_ago_is_not_taken_for_what_nobody_fetches() {
 }
 
 #[test]
-fn who_fetches_many_has_time_for_all_of_them_and_loses_none_that_waits_for_another() {
+fn a_client_that_fetches_many_results_loses_none_that_waits_for_another() {
     let mut pair = with_room_for_ten();
     let mut way = Vec::new();
     call_long(&mut pair, 1..=5, |_, result| way.extend(result));
@@ -405,7 +409,7 @@ fn who_fetches_many_has_time_for_all_of_them_and_loses_none_that_waits_for_anoth
 }
 
 #[test]
-fn who_is_being_sent_most_makes_way_for_others_however_well_it_fetches() {
+fn the_client_that_is_sent_most_makes_way_for_others_even_if_it_fetches_fast() {
     let mut pair = with_room_for_ten();
     let (mut way, mut others) = (Vec::new(), Vec::new());
     call_long(&mut pair, 1..=10, |_, result| way.extend(result));
@@ -449,7 +453,11 @@ fn the_host_that_is_being_sent_most_makes_way_until_another_is_being_sent_as_muc
     another(&mut pair);
     let key = pair.execute(7, b"long....");
     pair.finish(key, Finish::Result, &vec![7; 5 * LONG]);
-    assert_eq!(pair.server.held_bytes(), 5 * LONG, "one of the six results is let go, and the latest result");
+    assert_eq!(
+        pair.server.held_bytes(),
+        5 * LONG,
+        "the server drops one of the six results, and the latest result"
+    );
 }
 
 #[test]
@@ -470,7 +478,7 @@ fn the_client_of_a_host_that_is_being_sent_most_makes_way() {
 }
 
 #[test]
-fn what_is_fetched_stays_and_the_latest_for_which_there_is_no_room_is_lost() {
+fn fetched_results_stay_and_the_latest_result_without_room_is_lost() {
     let mut pair = with_room_for_ten();
     let key = pair.execute(1, b"long....");
     let first = pair.finish(key, Finish::Result, &vec![7; 10 * LONG]);
@@ -486,7 +494,7 @@ fn what_is_fetched_stays_and_the_latest_for_which_there_is_no_room_is_lost() {
 }
 
 #[test]
-fn who_fetches_slowly_does_not_keep_others_out() {
+fn a_client_that_fetches_slowly_does_not_keep_others_out() {
     let mut pair = with_room_for_ten();
     let key = pair.execute(1, b"long....");
     let first = pair.finish(key, Finish::Result, &vec![7; 10 * LONG]);
@@ -501,7 +509,7 @@ fn who_fetches_slowly_does_not_keep_others_out() {
 }
 
 #[test]
-fn one_result_longer_than_all_that_may_be_sent_is_fetched() {
+fn a_single_result_longer_than_the_sending_budget_can_be_fetched() {
     let mut pair = with_room_for_ten();
     pair.answer = Some(vec![7; 20 * LONG]);
     pair.start(1, b"long....");
@@ -519,11 +527,11 @@ fn long_results_that_wait_to_be_sent_are_not_taken_for_held_ones() {
         pair.server.finish(pair.now, key, Finish::Result, &mut vec![7; LONG], &mut []);
     }
     pair.carry(8, 10 * SECOND, |_, _, _| true);
-    assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "some are lost");
+    assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "a result is lost");
 }
 
 #[test]
-fn however_many_conversations_were_forgotten_long_results_stay_within_their_budget() {
+fn long_results_stay_within_their_budget_after_many_conversations_were_forgotten() {
     // These are more conversations than the server searches for room. Each is forgotten while it has a
     // result.
     const MANY: u16 = 1100;
@@ -561,13 +569,13 @@ fn with_calls(many: u64) -> (Pair, Vec<CallKey>) {
 }
 
 #[test]
-fn calls_with_long_results_wait_while_their_conversation_has_others_to_fetch() {
+fn calls_with_long_results_wait_until_their_conversation_has_fetched_others() {
     let (mut pair, keys) = with_calls(6);
     let conversation = Some(keys[0].conversation);
     let may = |pair: &mut Pair, call: usize| pair.server.may_execute(keys[call], LONG);
     let began: Vec<bool> = (0..4).map(|call| may(&mut pair, call)).collect();
     assert_eq!(began, [true, true, true, false]);
-    assert!(may(&mut pair, 0), "it may already");
+    assert!(may(&mut pair, 0), "a call with promised room may still be executed");
     assert_eq!(pair.server.next_with_room(), None);
     // One result turns out to be short, and another call takes its place.
     pair.finish(keys[0], Finish::Result, &[7; 4]);
@@ -589,7 +597,7 @@ fn calls_with_long_results_wait_while_their_conversation_has_others_to_fetch() {
     assert!(may(&mut pair, 5));
 }
 
-/// The client probes one call. Returns the conversation that has room for another result then.
+/// Delivers a probe of a call. Returns the conversation that then has room for another result.
 fn probe_one(pair: &mut Pair, key: CallKey) -> Option<u64> {
     let probe = frame_about(PROBE, 0, key.activity, key.sequence as u32, &[]);
     pair.receive(&[forged(key.conversation, 7_000, &[probe])]);
@@ -609,10 +617,10 @@ fn a_call_without_promised_room_frees_none_when_it_ends_or_is_probed() {
 }
 
 #[test]
-fn a_call_whose_caller_asks_for_it_is_promised_no_room_any_more() {
+fn a_probe_of_a_call_frees_the_room_that_it_was_promised() {
     let (mut pair, keys) = with_calls(3);
     assert!(pair.server.may_execute(keys[0], 3 * LONG) && !pair.server.may_execute(keys[1], LONG));
-    // The first call may wait until the second has come.
+    // The first call may depend on the second call. So a probe of the first makes room for the second.
     let probe = |pair: &mut Pair| {
         pair.pass(SECOND);
         pair.tick();
@@ -624,7 +632,8 @@ fn a_call_whose_caller_asks_for_it_is_promised_no_room_any_more() {
     assert_eq!(probe(&mut pair), Some(keys[0].conversation));
     assert!(pair.server.may_execute(keys[1], 3 * LONG) && !pair.server.may_execute(keys[2], LONG));
     assert_eq!(pair.server.next_with_room(), None);
-    // A second probe of the first call frees no more room. Nor does its end: its result counts.
+    // A second probe of the first call frees no more room. Nor does the end of the call, because its result
+    // is held.
     assert_eq!(probe_one(&mut pair, keys[0]), None);
     assert!(!pair.server.is_given_up(keys[0]));
     pair.finish(keys[0], Finish::Result, &vec![7; 3 * LONG]);
@@ -637,7 +646,7 @@ fn a_call_whose_caller_asks_for_it_is_promised_no_room_any_more() {
 }
 
 #[test]
-fn one_result_longer_than_a_share_may_be_made_at_a_time() {
+fn only_one_result_longer_than_the_share_is_made_at_a_time() {
     let (mut pair, keys) = with_calls(2);
     assert!(pair.server.may_execute(keys[0], 100 * LONG) && !pair.server.may_execute(keys[1], 4));
     pair.finish(keys[0], Finish::Result, &[7; 4]);
@@ -645,7 +654,7 @@ fn one_result_longer_than_a_share_may_be_made_at_a_time() {
 }
 
 #[test]
-fn a_call_that_a_newer_one_takes_the_place_of_is_promised_no_room() {
+fn a_newer_call_of_the_activity_frees_the_room_that_a_call_was_promised() {
     for frame in [CALL, CANCEL] {
         let (mut pair, keys) = with_calls(2);
         pair.start(9, b"");
@@ -694,10 +703,14 @@ fn a_client_on_the_same_machine_has_a_smaller_window_and_messages_share_theirs()
         let other = join(&mut pair, HARM, port);
         comes(&mut pair, other, &[common::fragment(3, 9, 1000, 0, 4)]);
     }
-    assert_eq!(window_of(&mut pair, "10.0.0.1:9"), 100_000, "a third: three messages share the window");
+    assert_eq!(
+        window_of(&mut pair, "10.0.0.1:9"),
+        100_000,
+        "each of three messages has a third of the window"
+    );
 }
 
-/// Returns a datagram with a fragment of a call's arguments, which asks how far they may go.
+/// Returns a datagram with a fragment of a call's arguments, which asks how many bytes the client may send.
 fn fragment(conversation: u64, total: u32, offset: u32, len: usize) -> Datagram {
     let mut head = frame_about(CALL, 0x06, 7, 5, &[0, EXPORT as u32, 1, total, offset]);
     head.extend(vec![7; len]);
@@ -706,7 +719,7 @@ fn fragment(conversation: u64, total: u32, offset: u32, len: usize) -> Datagram 
     forged(conversation, 100 + u64::from(offset), &[head])
 }
 
-/// Returns how far they may go, by the server's answer.
+/// Returns how many bytes of the arguments the client may send, by the server's answer.
 fn limit(pair: &mut Pair) -> u32 {
     let answers = pair.answered();
     assert_eq!(answers.iter().map(|answer| frames_of(answer)).collect::<Vec<_>>(), [[SELECT]]);
@@ -714,7 +727,7 @@ fn limit(pair: &mut Pair) -> u32 {
 }
 
 #[test]
-fn who_has_sent_little_of_long_arguments_makes_the_server_hold_little() {
+fn a_client_that_has_sent_little_of_long_arguments_may_send_little_ahead() {
     const TOTAL: u32 = 8 << 20;
     const EACH: u32 = 1000;
     let mut pair = Pair::acquainted();
@@ -723,11 +736,11 @@ fn who_has_sent_little_of_long_arguments_makes_the_server_hold_little() {
     pair.receive(&[fragment(conversation, TOTAL, 0, EACH as usize)]);
     let first = limit(&mut pair);
     assert!(first <= EACH + 65_507, "{first}");
-    // This fragment is from far ahead, as if the whole message may come at once.
+    // This fragment is from far ahead, as if the client could send the whole message at once.
     pair.receive(&[fragment(conversation, TOTAL, 1 << 20, EACH as usize)]);
     assert_eq!(limit(&mut pair), first);
     assert!(pair.server.held_bytes() < 10_000, "{}", pair.server.held_bytes());
-    // The limit is four times what has come, once that is more.
+    // Later, the client may send ahead four times as many bytes as have arrived.
     for offset in (1..100).map(|n| n * EACH) {
         pair.receive(&[fragment(conversation, TOTAL, offset, EACH as usize)]);
         assert!(limit(&mut pair) <= (offset + EACH) + (4 * (offset + EACH)).max(65_507));

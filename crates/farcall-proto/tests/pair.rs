@@ -1,4 +1,4 @@
-//! Packet traces: the protocol's rules, one test each.
+//! Packet traces of the protocol's rules, one test for each rule.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn a_simple_call_is_two_datagrams() {
         pair.hear(&result);
         assert_eq!(pair.told.pop(), Some((token, Told::Result(b"result..".to_vec()))));
     }
-    assert_eq!(pair.client.timeout(), None, "idle is silent");
+    assert_eq!(pair.client.timeout(), None, "an idle client has no timer");
 }
 
 /// Returns a datagram's security scheme.
@@ -39,7 +39,7 @@ fn on_one_machine_datagrams_are_local() {
     pair.from = "127.0.0.1:1000".parse().unwrap();
     pair.client.bind(pair.now, "Store", 0);
     let bind = pair.sent();
-    assert_eq!(scheme(&bind[0]), 0, "nobody knows yet where the other is");
+    assert_eq!(scheme(&bind[0]), 0, "neither end knows yet that the other is on its machine");
     pair.receive(&bind);
     let welcome = pair.answered();
     assert_eq!(scheme(&welcome[0]), 0);
@@ -126,7 +126,7 @@ fn an_export_with_many_procedures_comes_in_pages() {
             });
         }
     }
-    let bound = bound.expect("all pages came");
+    let bound = bound.expect("all pages have arrived");
     assert_eq!(bound.procedures.len(), 1000);
     assert_eq!(bound.procedures[999], fingerprint(999, 2997));
 }
@@ -166,7 +166,7 @@ fn pages_of_two_exports_are_not_mixed() {
     assert!(bound.procedures.iter().all(|p| p.types == 66));
 }
 
-/// Exports the interface anew between any two pages, so that each answer begins from the front.
+/// Exports the interface anew between any two pages, so that each answer begins again at the first page.
 fn pages_until_told(each: Duration) -> (Pair, usize) {
     let (mut pair, mut pages) = (Pair::new(), 0);
     let wide = |id| Export {
@@ -185,7 +185,7 @@ fn pages_until_told(each: Duration) -> (Pair, usize) {
         pair.hear(&page);
         pair.server.withdraw(1000 + pages as u64);
         pages += 1;
-        assert!(pages < 100_000, "it does not end");
+        assert!(pages < 100_000, "the client asks for pages without end");
     }
     (pair, pages)
 }
@@ -214,11 +214,11 @@ fn a_duplicate_is_not_executed() {
     assert_eq!(pair.asked.len(), 1);
     let again = pair.answered();
     assert_eq!(again.len(), 1, "the held result is sent again");
-    assert_ne!(first, again, "under a datagram number of its own");
+    assert_ne!(first, again, "the copy of the result has its own datagram number");
     pair.hear(&again);
     pair.hear(&first[1..]);
     assert_eq!(pair.told, [(1, Told::Result(b"done".to_vec()))]);
-    // A copy that comes after the next call of the activity is dropped.
+    // A copy that arrives after the next call of the activity is dropped.
     pair.told.clear();
     pair.start(2, b"next");
     pair.settle();
@@ -258,7 +258,7 @@ fn a_silent_server_is_given_up_after_ten_seconds_and_ten_probes() {
 }
 
 #[test]
-fn a_server_that_never_was_there_did_not_run_it() {
+fn a_call_of_a_server_that_never_answered_did_not_run() {
     let mut pair = Pair::new();
     pair.start(1, b"once");
     pair.starve();
@@ -266,7 +266,7 @@ fn a_server_that_never_was_there_did_not_run_it() {
 }
 
 #[test]
-fn a_slow_procedure_is_probed_ever_more_rarely_and_never_given_up() {
+fn a_slow_call_is_probed_ever_more_rarely_and_never_given_up() {
     let mut pair = Pair::acquainted();
     pair.start(1, b"slow");
     let call = pair.sent();
@@ -304,7 +304,7 @@ fn large_arguments_and_results_arrive_whole() {
 }
 
 #[test]
-fn a_long_result_is_let_go_when_it_has_arrived() {
+fn a_long_result_is_dropped_when_it_has_arrived() {
     let mut pair = Pair::acquainted();
     pair.start(1, &vec![1; 400_000]);
     pair.settle();
@@ -382,16 +382,17 @@ fn an_outcome_that_fits_a_datagram_is_returned_at_once_and_is_held() {
     pair.start(2, b"argument");
     let call = pair.sent();
     let now = pair.now;
-    let none = &mut |_: Request<'_>| panic!("just one call");
-    let incoming = pair.server.receive_call(now, || panic!("no clock is read"), &pair.from, &call[0], none);
-    let (key, mut out) = (incoming.expect("just one call").key, vec![0; 65_536]);
+    let none = &mut |_: Request<'_>| panic!("the fast path gives the sink nothing");
+    let incoming =
+        pair.server.receive_call(now, || panic!("the fast path reads the clock"), &pair.from, &call[0], none);
+    let (key, mut out) = (incoming.expect("the datagram holds just one call").key, vec![0; 65_536]);
     let sent = pair.server.finish(now, key, Finish::Result, &mut b"result..".to_vec(), &mut out);
-    pair.hear(&[out[..sent.expect("it fits").len].to_vec()]);
+    pair.hear(&[out[..sent.expect("the outcome fits into a datagram").len].to_vec()]);
     assert_eq!(pair.told.pop(), Some((2, Told::Result(b"result..".to_vec()))));
     assert_eq!((pair.server.unfinished(), pair.server.held_bytes()), (0, 8));
     pair.receive(&call);
-    assert!(pair.asked.is_empty(), "it does not run again");
-    assert_eq!(pair.answered().len(), 1, "its result is sent again");
+    assert!(pair.asked.is_empty(), "the call does not run again");
+    assert_eq!(pair.answered().len(), 1, "the result is sent again");
 }
 
 #[test]
@@ -408,13 +409,13 @@ fn a_refusal_is_remembered() {
     pair.pass(Duration::from_secs(120));
     pair.tick();
     pair.receive(&call);
-    assert!(pair.asked.is_empty(), "also when it is no longer held");
+    assert!(pair.asked.is_empty(), "the call does not run after its refusal is dropped");
     pair.hear(&refused);
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Overloaded, Ran::No))]);
 }
 
 #[test]
-fn a_result_no_longer_held_is_not_computed_again() {
+fn a_call_whose_result_was_dropped_does_not_run_again() {
     let mut pair = Pair::acquainted();
     pair.start(1, b"once");
     let call = pair.sent();
@@ -431,7 +432,7 @@ fn a_result_no_longer_held_is_not_computed_again() {
 }
 
 #[test]
-fn a_restarted_server_says_no_only_to_calls_that_began_after_it() {
+fn a_restarted_server_reports_as_not_run_only_calls_that_began_after_its_start() {
     // The call was first sent long after the restart, so it cannot have run.
     let mut pair = Pair::acquainted();
     pair.pass(Duration::from_secs(1));
@@ -451,7 +452,7 @@ fn a_restarted_server_says_no_only_to_calls_that_began_after_it() {
     pair.tick();
     pair.settle();
     assert_eq!(pair.told, [(1, Told::Failed(Kind::ServerRestarted, Ran::Maybe))]);
-    // The next call has a new conversation by itself.
+    // The client begins a new conversation for the next call.
     pair.told.clear();
     pair.start(2, b"next");
     pair.settle();
@@ -486,10 +487,10 @@ fn a_forgotten_conversation_does_not_run_old_packets() {
             other.receive(pair.now, &d, &mut |_| {});
         }
     }
-    assert_eq!(pair.asked.len(), 1, "the other's call");
+    assert_eq!(pair.asked.len(), 1, "the call of the other client");
     pair.asked.clear();
     pair.receive(&first);
-    assert!(pair.asked.is_empty(), "the ticket is older than the horizon");
+    assert!(pair.asked.is_empty(), "the server refuses a ticket that is older than the horizon");
     let answers = pair.answered();
     pair.hear(&answers);
     pair.settle();
@@ -507,7 +508,7 @@ fn a_client_that_moved_renews_its_ticket() {
 }
 
 #[test]
-fn an_unproven_address_hears_no_more_than_three_times_what_it_sent() {
+fn an_unproven_address_gets_at_most_three_times_the_bytes_that_it_sent() {
     let mut pair = Pair::acquainted();
     pair.start(1, b"spoofed!");
     pair.start(2, b"spoof123");
@@ -516,7 +517,7 @@ fn an_unproven_address_hears_no_more_than_three_times_what_it_sent() {
     for d in calls {
         pair.receive(std::slice::from_ref(&d));
         let heard: usize = pair.answered().iter().map(Vec::len).sum();
-        assert!(heard <= 3 * d.len(), "{heard} for {}", d.len());
+        assert!(heard <= 3 * d.len(), "{heard} bytes were sent for {}", d.len());
     }
 }
 
@@ -547,7 +548,7 @@ fn any_flipped_bit_is_noticed() {
 }
 
 #[test]
-fn first_fragments_and_nothing_more_are_bounded() {
+fn first_fragments_without_the_rest_are_bounded() {
     let server = ServerConfig { reassembly_budget: 1 << 20, ..ServerConfig::default() };
     let mut pair = Pair::with(ClientConfig { max_outstanding: 4096, ..ClientConfig::default() }, server);
     pair.start(0, b"");
@@ -563,7 +564,7 @@ fn first_fragments_and_nothing_more_are_bounded() {
 }
 
 #[test]
-fn after_everything_nothing_is_held_and_no_timer_is_armed() {
+fn after_all_calls_nothing_is_held_and_no_timer_runs() {
     let mut pair = Pair::acquainted();
     for token in 1..=50 {
         pair.start(token, &vec![0; 40 * token as usize]);
@@ -580,7 +581,7 @@ fn after_everything_nothing_is_held_and_no_timer_is_armed() {
 }
 
 #[test]
-fn bytes_of_no_call_are_given_to_their_export_and_nobody_answers() {
+fn a_post_reaches_its_export_and_gets_no_answer() {
     let mut pair = Pair::acquainted();
     let mut out = vec![0; 1_200];
     let posted = |pair: &mut Pair, export, out: &mut [u8]| {
@@ -589,22 +590,22 @@ fn bytes_of_no_call_are_given_to_their_export_and_nobody_answers() {
         (pair.answered().len(), std::mem::take(&mut pair.posted).len())
     };
     assert_eq!(posted(&mut pair, EXPORT, &mut out), (0, 1));
-    assert_eq!(posted(&mut pair, EXPORT + 1, &mut out), (0, 0), "there is no such export");
-    assert!(pair.client.post(EXPORT, &[7; 1_164], &mut out).is_none(), "no room");
+    assert_eq!(posted(&mut pair, EXPORT + 1, &mut out), (0, 0), "the server has no such export");
+    assert!(pair.client.post(EXPORT, &[7; 1_164], &mut out).is_none(), "a post must fit into a datagram");
     assert_eq!(pair.client.post(EXPORT, &[7; 1_160], &mut out), Some(1_200));
-    assert!(pair.client.post(EXPORT, b"odd", &mut out).is_none(), "not words");
+    assert!(pair.client.post(EXPORT, b"odd", &mut out).is_none(), "a post must be a multiple of four bytes");
     pair.server.drain();
-    assert_eq!(posted(&mut pair, EXPORT, &mut out), (0, 0), "it is about to end");
+    assert_eq!(posted(&mut pair, EXPORT, &mut out), (0, 0), "a draining server takes no posts");
     // The server asks an unknown client for its ticket, and does nothing else.
     pair.restart_server(9);
     assert_eq!(posted(&mut pair, EXPORT, &mut out), (1, 0));
 }
 
 #[test]
-fn a_client_that_the_server_may_not_know_shows_its_ticket_with_bytes_of_no_call() {
+fn a_client_that_the_server_may_not_know_shows_its_ticket_with_a_post() {
     let mut pair = Pair::new();
     let mut out = vec![0; 1_200];
-    assert!(pair.client.post(EXPORT, b"1234", &mut out).is_none(), "there is no conversation");
+    assert!(pair.client.post(EXPORT, b"1234", &mut out).is_none(), "the client has no conversation");
     pair.client.bind(pair.now, "Store", 1);
     pair.settle();
     let len = pair.client.post(EXPORT, &[7; farcall_proto::MAX_POST], &mut out).expect("room");
@@ -653,7 +654,7 @@ fn calls_that_are_ready_together_share_a_datagram() {
 }
 
 #[test]
-fn a_call_that_its_deadline_ended_is_not_ended_again_by_a_cancel() {
+fn a_cancel_does_not_end_a_call_that_its_deadline_has_ended() {
     let mut pair = Pair::acquainted();
     let call = Call {
         export: EXPORT,
@@ -686,7 +687,7 @@ fn a_path_probe_that_claims_to_be_small_is_not_answered() {
 }
 
 #[test]
-fn an_export_that_goes_while_arguments_arrive_is_not_called() {
+fn an_export_that_is_withdrawn_while_arguments_arrive_is_not_called() {
     for kind in [Kind::NotExported, Kind::Draining] {
         let mut pair = Pair::acquainted();
         pair.start(1, &[7; 5000]);
@@ -702,7 +703,7 @@ fn an_export_that_goes_while_arguments_arrive_is_not_called() {
         let answers = pair.answered();
         pair.hear(&answers);
         assert_eq!(pair.told, [(1, Told::Failed(kind, Ran::No))]);
-        assert!(pair.server.held_bytes() < 1000, "the assembly is let go");
+        assert!(pair.server.held_bytes() < 1000, "the server drops the arguments that have arrived");
         pair.server.audit();
     }
 }
@@ -711,17 +712,20 @@ fn an_export_that_goes_while_arguments_arrive_is_not_called() {
 fn a_call_waits_for_others_only_while_results_are_expected() {
     let mut pair = Pair::acquainted();
     let slow = pair.start(1, b"slow");
-    assert!(!pair.client.may_wait(slow, true), "it is alone");
+    assert!(!pair.client.may_wait(slow, true), "a call does not wait if no result is expected");
     let sent = pair.sent();
     pair.receive(&sent);
     pair.asked.clear();
     let quick = pair.start(2, b"quick...");
     assert!(pair.client.may_wait(quick, true));
-    assert!(!pair.client.may_wait(quick, false), "it is more than a quarter");
+    assert!(
+        !pair.client.may_wait(quick, false),
+        "a call does not wait if more than a quarter of the outstanding calls would wait"
+    );
     pair.settle();
     assert_eq!(pair.told.pop(), Some((2, Told::Result(b"quick...".to_vec()))));
     let last = pair.start(3, b"last");
-    assert!(!pair.client.may_wait(last, true), "what was overtaken is slow");
+    assert!(!pair.client.may_wait(last, true), "a call that newer calls have overtaken counts as slow");
 }
 
 /// Returns a pair whose server executes this number of calls.
@@ -734,7 +738,7 @@ fn with_slow_calls(calls: u64) -> Pair {
 }
 
 #[test]
-fn calls_wait_until_no_other_would_fit_their_datagram() {
+fn calls_are_queued_until_no_further_call_would_fit_into_the_datagram() {
     let mut pair = with_slow_calls(10);
     // The first two calls may be queued. The third may not, because a fourth would not fit into the same
     // datagram.
@@ -756,7 +760,7 @@ fn no_more_calls_wait_than_a_quarter_of_those_whose_results_are_expected() {
 }
 
 #[test]
-fn what_a_failure_says_is_cut_between_two_characters() {
+fn the_text_of_a_failure_is_cut_between_two_characters() {
     for before in 0..4 {
         let (mut pair, _, key) = Pair::executing(b"fail");
         let mut failure = Failure::new(Kind::Other, Ran::Yes);
@@ -768,14 +772,14 @@ fn what_a_failure_says_is_cut_between_two_characters() {
                 said = Some(failure.detail);
             }
         });
-        let said = said.expect("it has ended");
+        let said = said.expect("the call has ended");
         assert!(failure.detail.starts_with(&*said), "{said}");
         assert!((Failure::MAX_DETAIL - 3..=Failure::MAX_DETAIL).contains(&said.len()), "{}", said.len());
     }
 }
 
 #[test]
-fn an_answer_of_another_incarnation_ends_the_calls_of_the_one_before() {
+fn an_answer_of_a_new_incarnation_ends_the_calls_of_the_former_one() {
     let (mut pair, _, _) = Pair::executing(b"long");
     pair.restart_server(8);
     pair.client.bind(pair.now, "Store", 5);

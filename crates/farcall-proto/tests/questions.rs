@@ -10,8 +10,8 @@ use farcall_proto::{Kind, Ran};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The offset of the nonce in a datagram with a BIND. The next constants are offsets in a datagram with a
-/// WELCOME.
+/// The offset of the nonce in a datagram with a BIND. The constants after this one are offsets in a datagram
+/// with a WELCOME.
 const NONCE: usize = 20 + 4 + 8;
 const CONVERSATION: usize = 20 + 4 + 8;
 const ISSUED: usize = CONVERSATION + 8 + 16;
@@ -77,9 +77,13 @@ fn a_bind_is_sent_again_ever_more_rarely_until_the_patience_is_over() {
     let times: Vec<u128> = asked.iter().map(|(at, _)| *at).collect();
     assert_eq!(times[..8], [0, 20, 60, 140, 300, 620, 1260, 2260]);
     assert_eq!((times.len(), pair.client.stats().retransmitted), (15, 14));
-    assert!(asked.iter().all(|(_, nonce)| *nonce == asked[0].1), "all have one nonce");
+    assert!(asked.iter().all(|(_, nonce)| *nonce == asked[0].1), "all BINDs have the same nonce");
     assert_eq!(pair.told, [(1, Told::NotBound(Kind::Unreachable))]);
-    assert_eq!(pair.now.since(start), 10_260 * MS, "ten seconds, and time for the answer to the last BIND");
+    assert_eq!(
+        pair.now.since(start),
+        10_260 * MS,
+        "a BIND is given up after ten seconds, and after time for the answer to the last one"
+    );
 }
 
 #[test]
@@ -135,7 +139,7 @@ fn a_call_does_not_wait_for_a_ticket_that_is_refused() {
     assert_eq!(pair.told, [(1, Told::NotBound(Kind::NotExported)), (2, Told::Result(b"call".to_vec()))]);
     let mut pair = Pair::new();
     pair.client.bind(pair.now, "Shop", 1);
-    assert_eq!(pair.settle(), 2, "no call needs a ticket");
+    assert_eq!(pair.settle(), 2, "the client asks for no ticket, because no call needs one");
     // The server gives no tickets.
     let mut pair = Pair::new();
     pair.server.drain();

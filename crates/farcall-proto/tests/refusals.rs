@@ -9,13 +9,13 @@ use farcall_proto::{ClientConfig, Kind, Ran, Time};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Decides what an ICMP error quotes of a datagram that the client sent, and whether there is an error. The
-/// first argument is the datagram's number.
+/// Decides whether a datagram of the client raises an ICMP error, and which bytes the error quotes. The first
+/// argument is the datagram's number.
 type Refuse<'a> = dyn FnMut(usize, &Datagram) -> Option<Vec<u8>> + 'a;
 
 /// Lets time pass in steps. For each datagram that the client sends, `refuse` decides whether an ICMP error
-/// comes, and what it quotes. Ends when the client reports an outcome, or after `most`. Returns how long that
-/// took.
+/// arrives, and which bytes it quotes. Ends when the client reports an outcome, or after `most`. Returns how
+/// long that took.
 fn refuse(
     pair: &mut Pair,
     most: Duration,
@@ -34,7 +34,7 @@ fn refuse(
                     pair.client.handle_refused(pair.now, &quoted);
                 }
                 count += 1;
-                assert!(count < 1_000, "a storm");
+                assert!(count < 1_000, "the client answers refusals by datagrams without end");
             }
         }
         pair.pass(MS);
@@ -94,7 +94,7 @@ fn full_patience_is_a_setting() {
 }
 
 #[test]
-fn a_refusal_counts_only_if_it_quotes_what_was_sent_since_the_last_one() {
+fn a_refusal_counts_only_if_it_quotes_a_datagram_sent_since_the_last_refusal() {
     let mut first: Option<Vec<u8>> = None;
     let mut again =
         |_: usize, datagram: &Datagram| Some(first.get_or_insert_with(|| head(datagram).to_vec()).clone());
@@ -120,7 +120,7 @@ fn a_refusal_counts_only_if_it_quotes_what_was_sent_since_the_last_one() {
 }
 
 #[test]
-fn refusals_far_apart_are_not_in_a_row() {
+fn refusals_far_apart_do_not_add_up() {
     let mut pair = Pair::acquainted();
     pair.start(1, b"word");
     let mut last: Option<Time> = None;
@@ -139,7 +139,7 @@ fn refusals_far_apart_are_not_in_a_row() {
 }
 
 #[test]
-fn a_word_from_the_server_begins_the_count_anew() {
+fn a_datagram_from_the_server_restarts_the_count_of_refusals() {
     let mut pair = Pair::acquainted();
     pair.start(1, b"word");
     let sent = pair.sent();
@@ -181,7 +181,7 @@ fn refuse_enough(pair: &mut Pair) {
 }
 
 #[test]
-fn a_datagram_that_has_arrived_is_heard_before_the_server_is_given_up() {
+fn a_datagram_that_has_arrived_is_handled_before_the_server_is_given_up() {
     for word in ["none", "running", "result"] {
         let mut pair = Pair::acquainted();
         pair.start(1, b"word");

@@ -1,4 +1,4 @@
-//! Results at the server: which results it accepts, and what it does with their buffers.
+//! Tests of results at the server: which results it accepts, and what it does with their buffers.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn a_result_that_fits_a_datagram_is_returned_and_a_longer_one_is_not() {
 }
 
 #[test]
-fn the_buffer_of_a_short_result_stays_with_its_activity_and_a_long_buffer_is_lent_to_others() {
+fn the_buffer_of_a_short_result_stays_with_its_activity_and_a_long_one_is_shared() {
     let mut pair = Pair::acquainted();
     let mut call = |token, mut payload: Vec<u8>| {
         pair.start(token, b"args");
@@ -52,7 +52,7 @@ fn the_buffer_of_a_short_result_stays_with_its_activity_and_a_long_buffer_is_len
         payload
     };
     call(1, with_room(500));
-    assert_eq!(call(2, with_room(100_000)), (500, 0), "the former result's buffer is given back");
-    assert_eq!(call(3, with_room(600)), (0, 100_000), "the long buffer is lent");
+    assert_eq!(call(2, with_room(100_000)), (500, 0), "the server returns the buffer of the former result");
+    assert_eq!(call(3, with_room(600)), (0, 100_000), "the server keeps the long buffer for other calls");
     assert_eq!(call(4, with_room(700)), (600, 0));
 }

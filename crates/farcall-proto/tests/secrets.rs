@@ -66,9 +66,16 @@ fn a_handshake_of_several_datagrams_each_way_leads_to_a_key_and_nothing_is_kept_
         answered.extend(welcome);
     }
     assert_eq!(pair.told, [(1, Told::Bound(EXPORT))]);
-    assert_eq!(pair.client.stats().received, 1, "the datagram that completed the handshake");
-    assert!(asked.len() >= 3, "a first one without proof, and two parts of 1,184 bytes");
-    assert!(sealed >= 2, "the server's 1,184 bytes beside a ticket");
+    assert_eq!(
+        pair.client.stats().received,
+        1,
+        "the client counts only the datagram that completed the handshake"
+    );
+    assert!(
+        asked.len() >= 3,
+        "the client sends a first question without proof, and two parts of 1,184 bytes"
+    );
+    assert!(sealed >= 2, "the server's 1,184 bytes and a ticket need two datagrams");
     assert_eq!(pair.server.conversations(), 0);
     // Without proof the server keeps no part of a question: the same question gets the same answer.
     let through = |d: &Datagram| {
@@ -122,7 +129,7 @@ fn a_handshake_goes_on_if_the_server_has_forgotten_its_parts() {
 }
 
 #[test]
-fn whichever_datagram_of_a_handshake_is_lost_or_comes_twice_it_ends_well() {
+fn a_handshake_succeeds_whichever_datagram_is_lost_or_doubled() {
     for which in 0..10 {
         let mut pair = Pair::with(client(), server());
         pair.start(1, b"call");
@@ -145,7 +152,7 @@ fn whichever_datagram_of_a_handshake_is_lost_or_comes_twice_it_ends_well() {
 }
 
 #[test]
-fn whoever_forges_an_answer_to_a_question_only_delays_the_handshake() {
+fn a_forged_answer_to_a_question_only_delays_the_handshake() {
     let mut pair = Pair::with(client(), server());
     pair.start(1, b"call");
     let mut n = 0;
@@ -175,7 +182,7 @@ fn whoever_forges_an_answer_to_a_question_only_delays_the_handshake() {
 }
 
 #[test]
-fn every_datagram_but_questions_and_hints_is_sealed_and_a_changed_one_is_nothing() {
+fn all_datagrams_but_questions_and_hints_are_sealed_and_changed_ones_have_no_effect() {
     let mut pair = acquainted();
     pair.start(1, b"argument");
     let call = pair.sent().remove(0);
@@ -190,7 +197,7 @@ fn every_datagram_but_questions_and_hints_is_sealed_and_a_changed_one_is_nothing
         assert!(is_nothing(&mut pair, &call[..len].to_vec()), "{len} bytes");
     }
     pair.receive(&[call]);
-    let (key, args) = pair.asked.pop().expect("as it was");
+    let (key, args) = pair.asked.pop().expect("the unchanged datagram holds a call");
     let result = pair.finish(key, Finish::Result, &args).remove(0);
     assert_eq!(result[1], KEYED);
     for at in 0..result.len() {
@@ -217,14 +224,17 @@ fn a_seal_is_good_for_one_conversation_one_number_and_one_direction() {
         changed[at..at + 8].copy_from_slice(&word.to_be_bytes());
         changed
     };
-    assert!(is_nothing(&mut pair, &with(12, 1 << 20)), "another number");
-    assert!(is_nothing(&mut pair, &with(4, id ^ 1)), "another conversation");
+    assert!(is_nothing(&mut pair, &with(12, 1 << 20)), "a datagram with another number has no effect");
+    assert!(is_nothing(&mut pair, &with(4, id ^ 1)), "a datagram of another conversation has no effect");
     // The same datagrams go to the client, as if the server had sent them.
     pair.hear(&[call.clone(), with(4, 0xc11e)]);
     assert_eq!(pair.client.stats().dropped, 2);
     // The same frames come in the open scheme, with the right tag.
     let frames = call[20..call.len() - 16].to_vec();
-    assert!(is_nothing(&mut pair, &forged(id, 1 << 20, &[frames])), "another scheme");
+    assert!(
+        is_nothing(&mut pair, &forged(id, 1 << 20, &[frames])),
+        "a datagram in another scheme has no effect"
+    );
     pair.receive(&[call]);
     let (key, args) = pair.asked.pop().unwrap();
     let result = pair.finish(key, Finish::Result, &args).remove(0);
@@ -256,7 +266,7 @@ fn long_arguments_and_results_are_sealed_in_every_fragment() {
 }
 
 #[test]
-fn a_result_in_a_buffer_of_its_own_is_sealed_with_what_it_belongs_to() {
+fn a_result_in_a_separate_buffer_is_sealed_with_its_datagram() {
     let mut pair = Pair::acquainted_with(client(), ServerConfig { max_datagram: 1_200, ..server() });
     pair.start(1, b"call");
     let call = pair.sent();
@@ -267,7 +277,7 @@ fn a_result_in_a_buffer_of_its_own_is_sealed_with_what_it_belongs_to() {
     let mut out = vec![0; 65_536];
     for _ in 0..100 {
         while let Some(parted) = pair.server.transmit(pair.now, &mut out) {
-            assert!(parted.insert.is_none(), "a tag is made of the whole");
+            assert!(parted.insert.is_none(), "the tag covers the whole datagram, so it is not sent in parts");
             pair.hear(&[out[..parted.len].to_vec()]);
         }
         let sent = pair.sent();
@@ -285,7 +295,10 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
     pair.server.export(Export { id: memory, type_name, instance, procedures: Vec::new() });
     // This is a reading on the fast path, answered at once.
     let mut out = vec![0; 2_000];
-    let brief = pair.client.start_lone((memory, READINGS), b"from to.", &mut out).expect("a brief call");
+    let brief = pair
+        .client
+        .start_lone((memory, READINGS), b"from to.", &mut out)
+        .expect("the call takes the fast path");
     let datagram = out[..brief.bytes].to_vec();
     assert_eq!(datagram[1], KEYED);
     for at in 0..datagram.len() {
@@ -306,7 +319,7 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
         longest = room.len();
         Some(longest)
     };
-    let reading = Reading::peek(&datagram).expect("a reading");
+    let reading = Reading::peek(&datagram).expect("the datagram holds a reading");
     let len = pair.server.answer_reading(pair.now, &pair.from, reading, &mut answer, read).unwrap();
     assert_eq!((len, answer[1]), (BASE_DATAGRAM, KEYED));
     let mut changed = answer[..len].to_vec();
@@ -338,13 +351,18 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
         pair.server.finish(pair.now, key, Finish::Result, &mut args.clone(), &mut []);
     }
     let results = pair.answered();
-    assert!(calls.len() <= 3 && results.len() <= 3, "{} and {}", calls.len(), results.len());
+    assert!(
+        calls.len() <= 3 && results.len() <= 3,
+        "calls took {} datagrams and results {}",
+        calls.len(),
+        results.len()
+    );
     pair.hear(&results);
     assert_eq!(pair.told.len(), 20);
 }
 
 #[test]
-fn a_client_that_moves_and_a_server_that_restarts_are_as_in_any_scheme() {
+fn a_client_that_moves_and_a_server_that_restarts_work_as_in_any_scheme() {
     let mut pair = acquainted();
     pair.from = "10.0.0.1:2000".parse().unwrap();
     pair.start(1, b"moved...");
@@ -364,7 +382,7 @@ fn a_client_that_moves_and_a_server_that_restarts_are_as_in_any_scheme() {
 }
 
 #[test]
-fn an_answer_to_a_question_that_somebody_changed_says_nothing() {
+fn a_changed_answer_to_a_question_has_no_effect() {
     let mut pair = acquainted();
     pair.start(1, b"call");
     let call = pair.sent();
@@ -393,7 +411,7 @@ fn an_answer_to_a_question_that_somebody_changed_says_nothing() {
 }
 
 #[test]
-fn forged_hints_end_no_call_and_ends_without_the_secret_do_not_meet() {
+fn forged_hints_end_no_call_and_an_end_without_the_secret_cannot_join() {
     let mut pair = acquainted();
     pair.start(1, b"call");
     let call = pair.sent();

@@ -1,5 +1,4 @@
-//! Packet traces of clients that are gone, and of clients that only send little: section 6.1 of
-//! docs/protocol.md.
+//! Packet traces of clients that are gone, and of clients that send little (section 6.1 of docs/protocol.md).
 #![allow(missing_docs)]
 
 mod common;
@@ -17,7 +16,7 @@ fn forsaken(pair: &mut Pair) -> Vec<CallKey> {
     std::iter::from_fn(|| pair.server.next_forsaken()).collect()
 }
 
-/// Returns a pair with a call that the server executes, as the client knows.
+/// Returns a pair with a call that the server executes. The client knows that.
 fn executed() -> Pair {
     let mut pair = Pair::acquainted();
     pair.start(1, b"long");
@@ -39,7 +38,7 @@ fn server_alone(pair: &mut Pair, until: Time) -> Vec<CallKey> {
 }
 
 #[test]
-fn the_calls_of_a_client_that_says_nothing_are_given_up() {
+fn the_calls_of_a_silent_client_are_given_up() {
     let mut pair = executed();
     let key = pair.asked[0].0;
     let begun = pair.now;
@@ -51,7 +50,7 @@ fn the_calls_of_a_client_that_says_nothing_are_given_up() {
 }
 
 #[test]
-fn a_client_that_waits_is_heard_for_ever_and_not_often() {
+fn a_waiting_client_keeps_its_call_alive_with_few_datagrams() {
     let mut pair = executed();
     let mut sent = 0;
     let end = pair.now + Duration::from_secs(3600);
@@ -71,7 +70,7 @@ fn a_client_that_waits_is_heard_for_ever_and_not_often() {
 }
 
 #[test]
-fn a_client_that_is_back_hears_that_its_call_was_cancelled() {
+fn a_client_that_is_back_learns_that_its_call_was_cancelled() {
     for procedure_ends in [false, true] {
         let mut pair = executed();
         let key = pair.asked[0].0;
@@ -105,7 +104,7 @@ fn a_client_that_is_back_and_probes_very_often_is_answered_with_at_most_thrice_i
 }
 
 #[test]
-fn a_detached_call_goes_on_whether_its_call_said_so_or_a_probe() {
+fn a_detached_call_goes_on_whether_its_call_or_a_probe_was_marked() {
     for sent_before in [false, true] {
         let mut pair = Pair::acquainted();
         let id = pair.start(1, b"long");
@@ -157,7 +156,7 @@ fn a_detached_call_with_long_arguments_is_told_what_has_arrived() {
 }
 
 #[test]
-fn a_patience_of_its_own_is_told_and_counts() {
+fn a_client_tells_its_own_patience_and_the_server_uses_it() {
     let client = ClientConfig { patience: Duration::from_secs(1), ..ClientConfig::default() };
     let mut pair = Pair::acquainted_with(client, ServerConfig::default());
     pair.start(1, b"long");
@@ -198,7 +197,7 @@ fn the_server_looks_for_silent_clients_at_most_every_five_milliseconds() {
     pair.receive(&call);
     let mut looks = Vec::new();
     while pair.server.next_forsaken().is_none() {
-        pair.now = pair.server.timeout().expect("a call is executed");
+        pair.now = pair.server.timeout().expect("the server has a timer while it executes a call");
         looks.push(pair.now);
         pair.server.handle_timeout(pair.now);
     }
@@ -238,7 +237,7 @@ fn a_detached_call_with_a_long_result_stays_detached_when_its_call_is_sent_again
 
 /// A call on the fast path once did not tell the client's patience, so the server had the usual patience.
 #[test]
-fn a_brief_call_of_a_client_with_a_patience_of_its_own_is_an_ordinary_one() {
+fn a_call_of_a_client_with_its_own_patience_does_not_take_the_fast_path() {
     for (patience, is_brief) in [(ClientConfig::default().patience, true), (Duration::from_secs(1), false)] {
         let client = ClientConfig { patience, ..ClientConfig::default() };
         let mut pair = Pair::acquainted_with(client, ServerConfig::default());
@@ -248,7 +247,7 @@ fn a_brief_call_of_a_client_with_a_patience_of_its_own_is_an_ordinary_one() {
 }
 
 #[test]
-fn a_server_that_was_away_hears_its_clients_out_first() {
+fn a_stopped_server_reads_waiting_datagrams_before_it_gives_up_calls() {
     let mut pair = executed();
     // The server was stopped for an hour, and its clients' datagrams are in its socket.
     pair.pass(Duration::from_secs(3600));
@@ -260,7 +259,7 @@ fn a_server_that_was_away_hears_its_clients_out_first() {
 
 /// The datagram that moves a conversation to another address once did not count as received from its client.
 #[test]
-fn a_client_that_moves_has_spoken() {
+fn the_datagram_that_moves_a_conversation_counts_as_received() {
     let mut pair = executed();
     pair.asked.clear();
     let moves = pair.now + Duration::from_secs(7);
@@ -281,7 +280,7 @@ fn a_client_that_moves_has_spoken() {
 }
 
 #[test]
-fn a_call_that_is_short_costs_no_word_more() {
+fn a_short_call_needs_no_additional_datagram() {
     let mut pair = executed();
     let key = pair.asked[0].0;
     pair.pass(Duration::from_millis(15));

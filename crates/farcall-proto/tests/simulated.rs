@@ -1,4 +1,4 @@
-//! Defects that the simulator found first, as packet traces.
+//! Packet traces of defects that the simulator found.
 
 mod common;
 
@@ -53,7 +53,7 @@ fn a_call_that_was_cancelled_keeps_its_deadline() {
     pair.client.cancel(pair.now, id);
     pair.sent();
     while pair.told.len() < 2 {
-        pair.now = pair.client.timeout().expect("it has not ended");
+        pair.now = pair.client.timeout().expect("the call has not ended");
         pair.tick();
         pair.sent();
     }
@@ -62,7 +62,7 @@ fn a_call_that_was_cancelled_keeps_its_deadline() {
 }
 
 #[test]
-fn one_late_answer_does_not_silence_the_calls_after_it() {
+fn a_late_answer_does_not_silence_later_calls() {
     let mut pair = Pair::new();
     pair.client.bind(pair.now, "Store", 1);
     let question = pair.sent();
@@ -73,19 +73,19 @@ fn one_late_answer_does_not_silence_the_calls_after_it() {
     pair.hear(&answer);
     pair.start(2, b"work");
     pair.sent();
-    let again = pair.client.timeout().expect("it waits for an answer");
+    let again = pair.client.timeout().expect("the client waits for an answer");
     assert!(again.since(pair.now) <= Duration::from_secs(1));
 }
 
 #[test]
-fn no_ticket_is_asked_for_once_no_call_needs_it() {
+fn the_client_asks_for_no_ticket_once_no_call_needs_one() {
     let mut pair = Pair::new();
     let deadline = Some(pair.now + Duration::from_millis(100));
     let call = Call { export: EXPORT, procedure: 1, deadline, trace: None, token: 1 };
     pair.client.start(|| pair.now, &call, &mut b"work".to_vec()).unwrap();
     while pair.told.is_empty() {
         pair.sent();
-        pair.now = pair.client.timeout().expect("it has not ended");
+        pair.now = pair.client.timeout().expect("the call has not ended");
         pair.tick();
     }
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Deadline, Ran::No))]);

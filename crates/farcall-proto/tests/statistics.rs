@@ -186,10 +186,13 @@ fn datagrams_in_fragments_and_in_envelopes_are_counted_with_all_their_bytes() {
     comes(&mut pair, peer, &[frame_about(SELECT, 0, 0, 10, &[5000, 5000, 0, 0])]);
     let datagram = forged(peer.id, 7, &[call(0, 12, EXPORTED)]);
     let now = pair.now;
-    let key =
-        pair.server.receive_call(now, || now, &peer.at, &datagram, &mut |_| {}).expect("just one call").key;
+    let key = pair
+        .server
+        .receive_call(now, || now, &peer.at, &datagram, &mut |_| {})
+        .expect("the datagram holds just one call")
+        .key;
     let before = *pair.server.stats();
     let sent = pair.server.finish(now, key, Finish::Result, &mut b"done".to_vec(), &mut out);
-    let len = sent.expect("it fits").len;
+    let len = sent.expect("the result fits into a datagram").len;
     assert_eq!(since(&before, &pair), [("sent", 1), ("bytes sent", len as u64)]);
 }

@@ -9,8 +9,8 @@ use farcall_proto::client::{Call, CallProgress, Lone};
 use farcall_proto::server::Finish;
 use farcall_proto::{Kind, Ran};
 
-/// Makes one call whose round trip takes `round_trip` and whose procedure takes no time. Returns how often it
-/// was sent.
+/// Makes one call whose round trip takes `round_trip` and whose procedure takes no time. Returns how often
+/// the client sent it.
 fn far(pair: &mut Pair, token: u64, round_trip: Duration) -> usize {
     pair.start(token, b"far away");
     let mut sent = pair.sent();
@@ -38,7 +38,7 @@ fn far(pair: &mut Pair, token: u64, round_trip: Duration) -> usize {
 }
 
 #[test]
-fn a_way_that_becomes_longer_is_learned() {
+fn the_client_learns_a_round_trip_that_becomes_longer() {
     let mut pair = Pair::acquainted();
     let near = Duration::from_micros(100);
     assert!((1..10).all(|token| far(&mut pair, token, near) == 1));
@@ -74,12 +74,12 @@ fn slow(pair: &mut Pair, token: u64, takes: Duration) -> usize {
 }
 
 #[test]
-fn who_knows_that_a_procedure_is_slow_asks_later() {
+fn a_client_that_knows_a_procedure_as_slow_sends_its_calls_again_later() {
     let mut pair = Pair::acquainted();
     let quick = Duration::from_micros(100);
     assert!((1..10).all(|token| slow(&mut pair, token, quick) == 1));
     let takes = Duration::from_millis(50);
-    assert_eq!(slow(&mut pair, 10, takes), 3, "the call, again, and a probe");
+    assert_eq!(slow(&mut pair, 10, takes), 3, "the client sends the call twice, and a probe");
     assert!((11..20).all(|token| slow(&mut pair, token, takes) == 1));
     // A lost call is sent again after twice that time.
     pair.start(20, b"slow");
@@ -103,7 +103,7 @@ fn who_knows_that_a_procedure_is_slow_asks_later() {
     pair.starve();
     assert!(
         matches!(pair.told.pop(), Some((4, Told::Failed(..)))),
-        "and failed after ten seconds of silence"
+        "a call fails after ten seconds of silence"
     );
 }
 
@@ -146,7 +146,11 @@ fn calls_that_are_due_within_a_millisecond_are_looked_at_together() {
     for (after, again) in [(0, 1), (1, 0), (2, 1)] {
         pair.now = start + Duration::from_millis(20) + after * half;
         pair.tick();
-        assert_eq!(pair.sent().len(), again, "{after} half milliseconds later");
+        assert_eq!(
+            pair.sent().len(),
+            again,
+            "{again} calls are sent again {after} half milliseconds after the first is due"
+        );
     }
 }
 
@@ -186,16 +190,17 @@ fn a_call_that_was_sent_twice_or_in_fragments_does_not_tell_how_long_its_procedu
     assert_eq!((pair.told.len(), patience(&mut pair)), (1, least));
 }
 
-/// Starts a call on the fast path. The conversation knows only its number, unless something else than its
-/// result comes.
+/// Starts a call on the fast path. The conversation knows only the call's number, unless something other than
+/// its result arrives.
 fn leave(pair: &mut Pair) -> (Lone, Datagram) {
     let mut out = vec![0; 65_536];
-    let lone = pair.client.start_lone((EXPORT, 1), b"usual...", &mut out).expect("there is no other");
+    let lone =
+        pair.client.start_lone((EXPORT, 1), b"usual...", &mut out).expect("no other call is outstanding");
     (lone, out[..lone.bytes].to_vec())
 }
 
-/// Makes a call on the fast path whose result comes after `takes`. Returns how long the client would have
-/// waited before it asked again.
+/// Makes a call on the fast path whose result arrives after `takes`. Returns how long the client would have
+/// waited before it sent the call again.
 fn leave_and_return(pair: &mut Pair, takes: Duration) -> Duration {
     let (lone, datagram) = leave(pair);
     let left = pair.now;
@@ -210,7 +215,7 @@ fn leave_and_return(pair: &mut Pair, takes: Duration) -> Duration {
 }
 
 #[test]
-fn a_call_that_left_by_itself_needs_no_clock() {
+fn a_call_on_the_fast_path_needs_no_clock() {
     let mut pair = Pair::new();
     pair.start(0, b"");
     pair.carry(1, Duration::from_secs(1), |_, _, _| true);
@@ -222,7 +227,7 @@ fn a_call_that_left_by_itself_needs_no_clock() {
 }
 
 #[test]
-fn a_procedure_that_is_slow_no_more_is_asked_about_as_soon_as_before() {
+fn a_procedure_that_is_quick_again_is_probed_as_soon_as_before() {
     let (mut pair, quick) = (Pair::acquainted(), Duration::from_micros(50));
     let before = leave_and_return(&mut pair, quick);
     slow(&mut pair, 2, Duration::from_millis(50));
@@ -232,7 +237,7 @@ fn a_procedure_that_is_slow_no_more_is_asked_about_as_soon_as_before() {
 }
 
 #[test]
-fn a_call_that_left_by_itself_is_sent_again() {
+fn a_lost_call_on_the_fast_path_is_sent_again() {
     let mut pair = Pair::acquainted();
     let (lone, _lost) = leave(&mut pair);
     // Another call begins and is sent meanwhile, and the first is no longer alone.
@@ -259,7 +264,7 @@ fn a_call_that_left_by_itself_is_sent_again() {
 /// A call to a dead server may have an ICMP error for each datagram. Looking at all outstanding calls for
 /// each error would take quadratic time.
 #[test]
-fn errors_of_a_server_that_is_gone_are_heeded_no_more_often_than_its_calls_can_be_looked_at() {
+fn errors_of_a_dead_server_do_not_make_the_client_search_its_calls_too_often() {
     const CALLS: u64 = 5_000;
     let mut pair = Pair::acquainted();
     let begin = |pair: &mut Pair, token| {
@@ -277,7 +282,11 @@ fn errors_of_a_server_that_is_gone_are_heeded_no_more_often_than_its_calls_can_b
     pair.client.handle_unreachable(pair.now);
     begin(&mut pair, CALLS + 1);
     pair.client.handle_unreachable(pair.now);
-    assert_eq!(again(&mut pair), CALLS, "the last began when all had just been looked at");
+    assert_eq!(
+        again(&mut pair),
+        CALLS,
+        "the client has just searched its calls, so the second error does not make it send the last call"
+    );
     // The search takes a microsecond for each call.
     pair.client.handle_unreachable(pair.now);
     assert_eq!(again(&mut pair), CALLS + 1);
@@ -301,7 +310,7 @@ fn a_result_is_taken_for_no_other_call() {
 }
 
 #[test]
-fn each_datagram_is_counted_once_whichever_way_it_is_taken_in() {
+fn each_received_datagram_is_counted_once_on_either_path() {
     let mut pair = Pair::acquainted();
     let before = (pair.client.stats().received, pair.server.stats().received, pair.server.stats().calls);
     for _ in 1..=3 {

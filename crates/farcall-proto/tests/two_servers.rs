@@ -1,4 +1,4 @@
-//! Packet traces of an address that moves between two living servers: what a caller is told of its calls.
+//! Packet traces of an address that moves between two living servers: what a caller learns about its calls.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn two_servers(born: Duration) -> (Pair, Server) {
 }
 
 #[test]
-fn calls_of_a_living_server_that_lost_its_address_are_not_said_not_to_have_run() {
+fn calls_of_a_living_server_that_lost_its_address_are_not_reported_as_not_run() {
     // Server A reports that it executes the call. Then the address is B's, and B has lived for longer than
     // the call.
     let (mut pair, b) = two_servers(Duration::from_secs(10));
@@ -45,7 +45,7 @@ fn calls_of_a_living_server_that_lost_its_address_are_not_said_not_to_have_run()
         let (now, mut out) = (pair.now, vec![0; 2048]);
         let fast = |pair: &mut Pair, datagram: &[u8]| {
             pair.receive(&[datagram.to_vec()]);
-            let (key, args) = pair.asked.pop().expect("a call");
+            let (key, args) = pair.asked.pop().expect("the server has the call");
             pair.finish(key, Finish::Result, &args)
         };
         match way {
@@ -55,7 +55,7 @@ fn calls_of_a_living_server_that_lost_its_address_are_not_said_not_to_have_run()
             }
             _ => {
                 let brief = pair.client.start_lone((EXPORT, 1), b"fast", &mut out);
-                let brief = brief.expect("there is no other call");
+                let brief = brief.expect("no other call is outstanding");
                 let result = fast(&mut pair, &out[..brief.bytes]);
                 assert!(pair.client.end_lone(|| now, &brief, Some(now), &result[0]).is_some());
             }
@@ -82,7 +82,7 @@ fn a_late_refusal_ends_no_call_if_the_server_knows_the_conversation() {
     pair.start(1, b"call");
     let call = pair.sent();
     pair.receive(&call);
-    assert_eq!(pair.answered().len(), 1, "a challenge");
+    assert_eq!(pair.answered().len(), 1, "the server challenges the client");
     let shown = {
         pair.hear(&[forged_challenge(conversation_of(&call[0]))]);
         pair.sent()
@@ -106,7 +106,7 @@ fn a_late_refusal_ends_no_call_if_the_server_knows_the_conversation() {
 }
 
 #[test]
-fn an_answer_counts_as_of_the_time_it_was_asked_for() {
+fn an_answer_is_dated_by_the_time_of_its_question() {
     // The client receives from A a second after B began. Much later the address is B's, and the client asks B
     // about the ticket.
     let (mut pair, b) = two_servers(Duration::from_secs(1));

@@ -1,7 +1,7 @@
-//! The vectors of docs/protocol.md: datagrams, and their text.
+//! Tests of the vectors of docs/protocol.md: datagrams, and their text.
 //!
-//! `FARCALL_WRITE_VECTORS=1 cargo test -p farcall-proto --test vectors` makes the file anew; a
-//! difference in it is a change of the wire version.
+//! `FARCALL_WRITE_VECTORS=1 cargo test -p farcall-proto --test vectors` makes the file anew. If the file then
+//! differs, the wire version has to change.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ struct Script {
     out: String,
 }
 
-/// Every datagram arrives.
+/// Loses no datagram.
 const ALL: &[usize] = &[];
 
 impl Script {
@@ -46,7 +46,9 @@ impl Script {
     }
 
     fn note(&mut self, who: &str, datagram: &[u8], lost: bool) {
-        for line in dump::dump(datagram).expect("our own datagram").to_string().lines() {
+        for line in
+            dump::dump(datagram).expect("the datagram was made by an end of the script").to_string().lines()
+        {
             writeln!(self.out, "# {who} {line}").unwrap();
         }
         if lost {
@@ -68,13 +70,13 @@ impl Script {
         self.client.start(|| self.now, &call, &mut args.to_vec()).expect("room")
     }
 
-    /// Exchanges and notes datagrams until both ends are silent; every call is finished by `finish`.
+    /// Exchanges and notes datagrams until both ends are silent. Finishes every call by `finish`.
     fn run(&mut self, finish: &Finish, payload: &[u8]) {
         self.exchange(Some((finish, payload)), ALL);
     }
 
-    /// Exchanges and notes datagrams until both ends are silent, and loses those at the places `lost` of the
-    /// row. Without `finish` the calls are executed and do not end.
+    /// Exchanges and notes datagrams until both ends are silent. `lost` are the positions of the datagrams
+    /// that are lost. Without `finish` the calls are executed and do not end.
     fn exchange(&mut self, finish: Option<(&Finish, &[u8])>, lost: &[usize]) {
         let mut place = 0;
         let mut fate = move || (lost.contains(&place), place += 1).0;
@@ -202,8 +204,8 @@ fn local() -> String {
     s.out
 }
 
-/// Two activities, so that the client sends ACK; and the server's answers about a call that is being executed
-/// and one that is gone.
+/// Makes calls of two activities, so that the client sends an ACK. The server answers about a call that it is
+/// executing, and about a call that is gone.
 fn running_calls() -> String {
     let mut s = Script::with(
         "10.0.0.1:1000",
@@ -237,7 +239,8 @@ fn running_calls() -> String {
     s.out
 }
 
-/// A client with a patience of its own, which reports that it waits, and a call that goes on without it.
+/// Makes a call of a client with a patience of its own, which reports that it waits. The call goes on after
+/// its caller has detached it.
 fn patience() -> String {
     let mut s = Script::new("10.0.0.1:1000");
     s.client =
@@ -334,7 +337,7 @@ fn restarted() -> String {
     s.out
 }
 
-/// Frames of exchanges.
+/// Writes the frames of exchanges.
 fn exchanges() -> String {
     let mut s = Script::new("10.0.0.1:1000");
     s.title("frames of exchanges");
@@ -360,7 +363,7 @@ fn exchanges() -> String {
     s.out
 }
 
-/// Every type of frame is in the vectors.
+/// Checks that every type of frame is in the vectors.
 #[test]
 fn the_vectors_have_every_frame() {
     let made = datagrams();
@@ -395,7 +398,7 @@ fn the_vectors_have_every_frame() {
 }
 
 #[test]
-fn datagrams_are_as_they_are_written_down() {
+fn datagrams_equal_the_vectors_of_the_document() {
     let made = datagrams();
     if std::env::var_os("FARCALL_WRITE_VECTORS").is_some() {
         std::fs::create_dir_all(std::path::Path::new(FILE).parent().unwrap()).unwrap();
@@ -412,7 +415,7 @@ fn datagrams_are_as_they_are_written_down() {
 }
 
 #[test]
-fn every_vector_reads_as_its_comment_says() {
+fn every_vector_is_shown_as_its_comment_says() {
     let Ok(written) = std::fs::read_to_string(FILE) else { return };
     let mut said = Vec::new();
     let mut read = 0;
@@ -428,5 +431,5 @@ fn every_vector_reads_as_its_comment_says() {
         assert_eq!(text.lines().collect::<Vec<_>>(), std::mem::take(&mut said));
         read += 1;
     }
-    assert!(read >= 14, "{read} vectors");
+    assert!(read >= 14, "only {read} vectors were read");
 }

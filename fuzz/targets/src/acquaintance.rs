@@ -1,6 +1,6 @@
-//! A client and a server that know each other: where the protocol's targets begin.
+//! A client and a server that have exchanged one call. The protocol's fuzz targets start from this state.
 //!
-//! Secrets, identifiers and times are always the same, so that a ticket in a seed stays valid.
+//! Secrets, identifiers and times are the same in every run, so that a ticket in a seed stays valid.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,34 +13,34 @@ use farcall_proto::{ClientConfig, Fingerprint, ServerConfig, Time};
 pub const EXPORT: u64 = 77;
 /// The client's identifier of the conversation.
 pub const CLIENT: u64 = 0xc11e;
-/// Where the client is, where it may move to, and who never had a ticket.
+/// The client's address, an address to which the client can move, and a stranger's, which never got a ticket.
 pub const ADDRESSES: [[u8; 4]; 3] = [[10, 0, 0, 1], [10, 0, 0, 2], [10, 0, 0, 3]];
-/// Room for any datagram.
+/// The size of a buffer that holds any datagram, in bytes.
 pub const ROOM: usize = 1 << 16;
 
-/// Both ends, after one call.
+/// Both ends of a conversation, after one call.
 pub struct Acquaintance {
-    /// Now.
+    /// The current time.
     pub now: Time,
-    /// The calling end.
+    /// The end that makes calls.
     pub client: Conversation,
-    /// The serving end.
+    /// The end that serves calls.
     pub server: Server,
     /// The server's identifier of the conversation.
     pub conversation: u64,
 }
 
-/// The socket address of one of [`ADDRESSES`].
+/// Returns the socket address with one of the [`ADDRESSES`].
 pub fn address(which: usize) -> SocketAddr {
     SocketAddr::from((ADDRESSES[which % 3], 1000))
 }
 
-/// A call of the export's first procedure.
+/// Returns a call of the export's first procedure.
 pub fn call(token: u64) -> Call {
     Call { export: EXPORT, procedure: 1, deadline: None, trace: None, token }
 }
 
-/// Settings with limits that a short script can reach.
+/// Returns settings with limits that a short script can reach.
 fn settings() -> (ClientConfig, ServerConfig) {
     let client = ClientConfig {
         max_outstanding: 64,
@@ -64,7 +64,7 @@ fn settings() -> (ClientConfig, ServerConfig) {
 }
 
 impl Acquaintance {
-    /// A client that has made one call of the server.
+    /// Makes a client and a server, and lets the client make one call.
     pub fn new() -> Acquaintance {
         let now = Time::from_nanos(1_000_000_000);
         let (client, server) = settings();
@@ -83,11 +83,11 @@ impl Acquaintance {
         });
         both.client.start(|| now, &call(0), &mut Vec::new()).expect("room for a call");
         both.settle();
-        assert_eq!(both.client.stats().outstanding, 0, "the first call came back");
+        assert_eq!(both.client.stats().outstanding, 0, "the first call has its result");
         both
     }
 
-    /// Exchanges datagrams until both are silent; calls are answered with nothing.
+    /// Exchanges datagrams until neither end has more to send. Calls get empty results.
     fn settle(&mut self) {
         let mut out = vec![0; ROOM];
         loop {

@@ -1,9 +1,9 @@
-//! Captured packets: what `farcall dump` reads.
+//! The fuzz target for captured packets, which `farcall dump` reads.
 
 use farcall_cli::capture::{self, Unreadable};
 use farcall_proto::dump::dump;
 
-/// A file in the format of pcap or pcapng, each datagram shown.
+/// Reads a file in the format of pcap or pcapng, and shows each datagram.
 pub fn capture(data: &[u8]) {
     if !capture::is_one(data) {
         return;
@@ -11,7 +11,10 @@ pub fn capture(data: &[u8]) {
     let mut datagrams = 0;
     let _ = capture::read::<Unreadable>(data, &mut |captured| {
         datagrams += 1;
-        assert!(datagrams <= data.len() && captured.bytes.len() <= data.len(), "more than there is");
+        assert!(
+            datagrams <= data.len() && captured.bytes.len() <= data.len(),
+            "a capture has no more datagrams, and no longer datagrams, than the file has bytes"
+        );
         let _ = dump(captured.bytes).map(|shown| shown.to_string());
         Ok(())
     });

@@ -1,4 +1,5 @@
-//! The calling end of the protocol: any datagrams, in any order, between calls, cancels and time passing.
+//! The fuzz target for the calling end of the protocol. Any datagrams arrive in any order, between calls,
+//! cancels and the passing of time.
 
 use std::collections::HashSet;
 
@@ -8,16 +9,19 @@ use farcall_proto::{MAX_DATAGRAM, Time, Trace, fuzzing};
 use crate::acquaintance::{Acquaintance, CLIENT, ROOM, call};
 use crate::script::Script;
 
-/// A script of datagrams whose seal is right, and of what happens in between.
+/// Runs a script of datagrams with a valid seal, and of what happens between them.
 ///
 /// | step | operands |
 /// |---|---|
 /// | 0–3 datagram | byte: conversation, number (two bits each); text: frames |
 /// | 4 start a call | byte: 1 with a deadline, 2 with trace context; filling: its arguments |
 /// | 5 time passes | duration |
-/// | 6 all is sent | |
+/// | 6 the client sends all that it has to send | |
 /// | 7 datagram without a seal | text |
-/// | 8 other | byte: cancel (and which), bind, an ICMP error, or of an exchange, byte: open, send, take, stop, or the news (and which call; byte: which exchange) |
+/// | 8 cancel a call | byte 0; byte: which call |
+/// | 8 bind | byte 1 |
+/// | 8 an ICMP error | byte 2 |
+/// | 8 act in an exchange | byte 3; byte: open, send, take, stop, or read all news; byte: which call; byte: which exchange; further operands |
 pub fn client(data: &[u8]) {
     let Acquaintance { now, client, .. } = Acquaintance::new();
     let out = vec![0; ROOM];
@@ -40,16 +44,16 @@ pub fn client(data: &[u8]) {
     world.end();
 }
 
-/// The client, and what an honest witness knows of it.
+/// The client, and what the target knows about the client's calls.
 struct World {
     now: Time,
     client: Conversation,
     /// The number of the next datagram.
     number: u64,
-    /// The next mark.
+    /// The token of the last call or binding.
     token: u64,
     calls: Vec<CallId>,
-    /// The marks of calls and bindings that have not ended.
+    /// The tokens of calls and bindings that have not ended.
     waiting: HashSet<u64>,
     out: Vec<u8>,
 }
@@ -74,7 +78,7 @@ impl World {
                     self.client.cancel(self.now, id);
                 }
             }
-            // As many as a program would have.
+            // A program has no more calls and bindings under way than this.
             1 if self.waiting.len() < 256 => {
                 self.token += 1;
                 self.waiting.insert(self.token);
@@ -139,13 +143,14 @@ impl World {
         while let Some(length) = self.client.transmit(self.now, &mut self.out) {
             assert!(length <= self.out.len());
             datagrams += 1;
-            assert!(datagrams < 100_000, "it sends without end");
+            assert!(datagrams < 100_000, "the client never stops sending");
         }
     }
 
-    /// Takes nothing of what passes inside calls. A result waits until its user has taken that, or has
-    /// stopped it.
+    /// Stops all exchanges. A call's result is reported only when the user has taken, or stopped, what passes
+    /// inside the call.
     fn stop(&mut self) {
+        /// The number of exchanges to stop in each call.
         const MAX_OPEN: u32 = 256;
         let waiting = &mut self.waiting;
         for id in &self.calls {
@@ -155,7 +160,7 @@ impl World {
         }
     }
 
-    /// Nobody answers any more: in the end everybody has been told.
+    /// Lets time pass while no server answers. In the end, every call and every binding must have ended.
     fn end(mut self) {
         self.stop();
         self.transmit();
@@ -165,14 +170,15 @@ impl World {
             self.stop();
             self.transmit();
             turns += 1;
-            assert!(turns < 2000 + 50 * self.token, "idle, and its timer goes on");
+            assert!(turns < 2000 + 50 * self.token, "the idle client's timer never ends");
         }
         assert_eq!(self.client.stats().outstanding, 0);
-        assert!(self.waiting.is_empty(), "{} were never told", self.waiting.len());
+        assert!(self.waiting.is_empty(), "{} calls or bindings never ended", self.waiting.len());
     }
 }
 
+/// Notes that a call or a binding has ended.
 fn note(waiting: &mut HashSet<u64>, event: Event<'_>) {
     let (Event::Ended { token, .. } | Event::Bound { token, .. }) = event;
-    assert!(waiting.remove(&token), "{token} is told twice");
+    assert!(waiting.remove(&token), "the call or binding {token} ends twice");
 }

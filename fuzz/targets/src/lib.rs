@@ -1,8 +1,8 @@
-//! What is fuzzed: one function for each decoder of farcall.
+//! Fuzz targets: one function or more for each decoder of farcall.
 //!
-//! Each takes any bytes and panics only if something is wrong. They are run in two ways: by libFuzzer
-//! (`cargo +nightly fuzz run NAME`, see `fuzz/README.md`), and briefly by the test `bounded`, on
-//! stable Rust, which also holds each to its bound of memory. The seeds stand in `fuzz/corpus/NAME`.
+//! Each target takes any bytes, and panics only if it finds a defect. libFuzzer runs the targets (`cargo
+//! +nightly fuzz run NAME`, see `fuzz/README.md`). The test `bounded` runs each target briefly on stable
+//! Rust, and checks how much memory the target uses. The seeds are in `fuzz/corpus/NAME`.
 
 #![forbid(unsafe_code)]
 
@@ -38,29 +38,30 @@ pub use trains::{trains_to_caller, trains_to_server};
 pub use x::x_file;
 pub use xdr::{schema, specimen, xdr};
 
-/// A function to be fuzzed, and what it may take.
+/// A function to be fuzzed, and the most memory that it may use.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name, that of its corpus, and that of its program for libFuzzer.
+    /// The name of the target, of its corpus, and of its program for libFuzzer.
     pub name: &'static str,
-    /// Panics if the decoder does something wrong with these bytes.
+    /// Runs the target with an input. Panics if the decoder does something wrong.
     pub run: fn(&[u8]),
-    /// The most memory that it may have at once: so much for each byte of the input …
+    /// The most bytes of memory that the target may hold at once for each byte of the input, besides
+    /// `memory`.
     pub memory_per_byte: usize,
-    /// … and so much in any case, in bytes.
+    /// The most bytes of memory that the target may hold at once for an empty input.
     pub memory: usize,
 }
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
-/// The memory that the two halves share stands on the heap here.
+/// The size of the memory that two processes share, in bytes. Here it is allocated from the heap.
 const SHARED: usize = farcall_shm::CallMemory::WORDS * size_of::<u64>();
 
-/// All of them.
+/// All fuzz targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "server_bytes", run: server_bytes, memory_per_byte: 8, memory: 96 * KIB },
     Target { name: "server", run: server, memory_per_byte: 64, memory: MIB },
-    // A server may open 128 exchanges in each of 64 calls, by one frame each.
+    // A server can open 128 exchanges in each of 64 calls, each exchange by one frame.
     Target { name: "client", run: client, memory_per_byte: 64, memory: 8 * MIB },
     Target { name: "trains_to_server", run: trains_to_server, memory_per_byte: 256, memory: 4 * MIB },
     Target { name: "trains_to_caller", run: trains_to_caller, memory_per_byte: 256, memory: 4 * MIB },

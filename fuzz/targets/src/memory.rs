@@ -1,5 +1,5 @@
-//! The two halves of shared memory, each with a peer that writes anything into it at any time, and how a peer
-//! begins.
+//! Fuzz targets for calls through shared memory: the server's side and the caller's side, each with a peer
+//! that writes any words into the memory at any time, and the message by which a peer begins.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,20 +12,21 @@ use farcall_shm::{
 
 use crate::script::Script;
 
-/// What an importer says first, to call or to map a segment: what is a hello is written as it was read.
+/// Reads a hello, the first message of an importer, which wants to call or to map a segment. A hello that was
+/// read is written as the same bytes.
 pub fn shm_hello(data: &[u8]) {
     let Some(hello) = Hello::from_bytes(data) else { return };
     assert_eq!(Hello::from_bytes(&hello.to_bytes()), Some(hello));
     assert_eq!(hello.to_bytes(), data);
 }
 
-/// A script of what a caller writes, and of what an honest server does.
+/// Runs a script of the words that a caller writes, and of what an honest server does.
 ///
 /// | step | operands |
 /// |---|---|
-/// | 0–2 the caller writes a word | byte: before, or in, the first slots, or anywhere; text: where, what |
+/// | 0–2 the caller writes a word | byte: before the slots, in one of the first slots, or anywhere; text: where; text: the word |
 /// | 3 the server takes a request | |
-/// | 4 the server looks for what was given up | |
+/// | 4 the server takes parts from bulk rings, or looks for calls that were given up | |
 /// | 5 the server answers a request | byte: which; filling |
 pub fn memory_server(data: &[u8]) {
     let page = CallMemory::alone();
@@ -38,7 +39,7 @@ pub fn memory_server(data: &[u8]) {
             3 => {
                 let Some((slot, number)) = server.take(&mut cursor) else { continue };
                 numbers[slot] += 1;
-                assert_eq!(number, numbers[slot], "a request is taken once");
+                assert_eq!(number, numbers[slot], "the server takes each request once");
                 assert_eq!(cursor.number(slot), number);
                 check_request(&server, slot);
                 taken.push((slot, number));
@@ -57,7 +58,7 @@ pub fn memory_server(data: &[u8]) {
             _ => scribble(&page, &mut script),
         }
     }
-    // While nobody writes, looking ends.
+    // While the caller writes nothing, the server comes to an end of its work.
     assert!((0..=2 * SLOT_COUNT).any(|_| server.take(&mut cursor).is_none()));
     assert!((0..=SLOT_COUNT).any(|_| server.given_up(&mut cursor).is_none()));
     server.has_parts(&mut cursor);
@@ -80,16 +81,16 @@ fn check_request(server: &Server, slot: usize) {
     }
 }
 
-/// A script of what a server writes, and of what an honest caller does.
+/// Runs a script of the words that a server writes, and of what an honest caller does.
 ///
 /// | step | operands |
 /// |---|---|
-/// | 0–2 the server writes a word | as above |
+/// | 0–2 the server writes a word | byte: before the slots, in one of the first slots, or anywhere; text: where; text: the word |
 /// | 3 the caller makes a call | filling |
 /// | 4 the caller looks for an answer | byte: which |
 /// | 5 the caller gives a call up | byte: which |
-/// | 6 the caller waits, and has somebody watch | byte: which |
-/// | 7 the caller empties a ring | text: its length |
+/// | 6 the caller sleeps, and asks the server to wake its service thread | byte: which |
+/// | 7 the caller drains an argument ring | text: each byte stands for 256 bytes in the ring |
 pub fn memory_caller(data: &[u8]) {
     let page = CallMemory::alone();
     let caller = Arc::new(Caller::new(page.clone()));
@@ -103,7 +104,7 @@ pub fn memory_caller(data: &[u8]) {
                 let Some(slot) = caller.claim() else { continue };
                 assert!(
                     slot < SLOT_COUNT && under_way.iter().all(|id| id.slot() != slot),
-                    "nobody else has it"
+                    "no other call has the slot"
                 );
                 let call = Call { export: 1, procedure: 2, within: None, trace: None };
                 under_way.push(caller.call(
@@ -156,7 +157,7 @@ pub fn memory_caller(data: &[u8]) {
     assert_eq!(slots.len(), under_way.len());
 }
 
-/// The peer writes a word.
+/// Writes a word as the peer.
 fn scribble(page: &Arc<CallMemory>, script: &mut Script<'_>) {
     let region = script.byte();
     let (at, word) = (number(script.text()) as usize, number(script.text()));
@@ -168,6 +169,7 @@ fn scribble(page: &Arc<CallMemory>, script: &mut Script<'_>) {
     page.scribble(at, word);
 }
 
+/// Returns the first eight bytes of a text as a big-endian number.
 fn number(text: &[u8]) -> u64 {
     text.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

@@ -1,19 +1,19 @@
-//! What the registry reads, its file and the names that users write; what clerks read of one another's
-//! memory, and what is asked of segments.
+//! Fuzz targets for the registry's file, for names that users write, for records that clerks read from one
+//! another's memory, and for accesses to segments.
 
 use farcall_names::{Address, Label, Name};
 
-/// The text of a registry's file; what is read is written and read again.
+/// Reads the text of a registry's file, writes what was read, and reads it again.
 pub fn names_file(data: &[u8]) {
     farcall_names::fuzz_file(data);
 }
 
-/// A record in a clerk's memory; what is read is written and read again.
+/// Reads a record from a clerk's memory, writes what was read, and reads it again.
 pub fn clerk(data: &[u8]) {
     farcall::memory::clerk::fuzz_record(data);
 }
 
-/// A name, a label, an address; what is read is written and read again.
+/// Reads a name, a label and an address, writes what was read, and reads it again.
 pub fn name(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(name) = text.parse::<Name>() {
@@ -27,12 +27,12 @@ pub fn name(data: &[u8]) {
     }
 }
 
-/// An access to a segment, or what is posted to it.
+/// Serves an access to a segment, or a post to one.
 pub fn access(data: &[u8]) {
     farcall::memory::fuzz_access(data);
 }
 
-/// What a server counts, in its memory.
+/// Reads the counters of a server from memory that the server exports.
 pub fn counters(data: &[u8]) {
     let words: Vec<u64> = data.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     farcall::memory::fuzz_counters(&words);

@@ -1,4 +1,4 @@
-//! Handles of NFS, as a server gets them from any client.
+//! The fuzz target for the file handles that an NFS server gets from any client.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -7,7 +7,7 @@ use farcall_nfs::Export;
 use farcall_nfs::files::Files;
 use farcall_nfs::protocol::nfs::*;
 
-/// A directory that is exported, and the handles that were given out: its own, and that of a file.
+/// An exported directory, and the handles that the server gave out: of the directory, and of a file in it.
 struct Exported {
     export: Export,
     given: [Vec<u8>; 2],
@@ -16,7 +16,7 @@ struct Exported {
 fn exported() -> &'static Exported {
     static EXPORTED: OnceLock<Exported> = OnceLock::new();
     EXPORTED.get_or_init(|| {
-        // This code: nothing here writes.
+        // The exported directory is this target's source, because the target only reads.
         let files = Files::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
         let root = files.root().bytes().to_vec();
         let export = Export::new(Arc::new(files));
@@ -26,12 +26,13 @@ fn exported() -> &'static Exported {
     })
 }
 
-/// Which of the handles, if any, is changed, and by what: another handle than those that were given out leads
-/// nowhere.
+/// Calls an NFS server with a file handle. The first byte of the input chooses a handle that was given out,
+/// which the other bytes change; or it chooses none, and the other bytes are the handle. The server must
+/// refuse every handle that it did not give out.
 pub fn nfs_handle(data: &[u8]) {
     let Some((base, change)) = data.split_first() else { return };
     let Exported { export, given } = exported();
-    // No client sends a longer one: its type has no more.
+    // A handle has at most 64 bytes, by its type.
     let mut data = change[..change.len().min(64)].to_vec();
     if let Some(base) = given.get(usize::from(*base)) {
         data.resize(base.len(), 0);

@@ -1,10 +1,11 @@
-//! Messages of ONC RPC on a stream, as a server or a client gets them.
+//! The fuzz target for ONC RPC messages on a stream, as a server or a client receives them.
 
 use farcall_onc::wire::message::{Answer, Call, Reply, peek};
 use farcall_onc::wire::record::{Limits, Records};
 
-/// A step, and the bytes of a stream that come by it: records are no more than what came, however it comes,
-/// and what is read of one is written as it was.
+/// Reads records from a stream. The input is a byte, the length of each read, and the bytes of the stream.
+/// The records have no more bytes than the stream, and a message that was parsed is written and parsed again
+/// as the same message.
 pub fn onc_stream(data: &[u8]) {
     let Some((step, stream)) = data.split_first() else { return };
     let limits = Limits { record: 1 << 16, fragments: 64, ..Limits::default() };
@@ -26,6 +27,7 @@ pub fn onc_stream(data: &[u8]) {
     assert!(taken <= stream.len());
 }
 
+/// Parses a record as a call and as a reply.
 fn message(record: &[u8]) {
     let _ = peek(record);
     if let Ok((call, arguments)) = Call::parse(record) {

@@ -1,4 +1,4 @@
-//! Replies of ONC RPC, as a client gets them from any server.
+//! Fuzz targets for ONC RPC clients: the replies of any server, and universal addresses.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,7 +12,7 @@ use farcall_onc::client::carrier::{Carrier, Dial, Wait};
 use farcall_onc::rpcbind::{from_universal, to_universal};
 use farcall_onc::wire::record::Limits;
 
-/// What is called: results of every shape.
+/// The program that the client calls. Its results have variable lengths and nest.
 #[farcall::interface(program = 0x2000_0077, version = 3)]
 trait Shapes {
     #[procedure(1)]
@@ -29,16 +29,21 @@ struct Person {
     next: Option<Box<Person>>,
 }
 
-/// In a script this stands for the identifier of the call.
+/// In a script, these bytes stand for the identifier (xid) of the client's last call.
 const XID: [u8; 4] = [0x11; 4];
 
-/// A server that sends what the script says, cut as it says, whatever it is asked; then it is gone.
+/// A connection on which the server sends the bytes of a script, whatever it is asked. Then the connection
+/// ends.
 struct Scripted {
+    /// Whether the client sends and receives datagrams, not a stream.
     datagrams: bool,
+    /// The most bytes that one read returns.
     step: usize,
+    /// The bytes of the script that the client has not received.
     left: Mutex<Vec<u8>>,
+    /// The identifier of the client's last call.
     xid: Mutex<[u8; 4]>,
-    /// Something to be polled, which can always be written.
+    /// The descriptor that the client polls is the first socket of this pair. It can always be written.
     socket: (UnixStream, UnixStream),
 }
 
@@ -48,8 +53,8 @@ impl Carrier for Scripted {
         if left.is_empty() {
             return if self.datagrams { Err(ErrorKind::Other.into()) } else { Ok(0) };
         }
-        // A reply comes when its call is made, not before: behind the mark of its record it says which that
-        // is.
+        // A reply arrives only after its call was made. So a read ends before the record mark of the next
+        // reply, and a reply's identifier is filled in when the reply itself is read.
         let next = |left: &[u8]| left.windows(XID.len()).position(|bytes| bytes == XID);
         if let Some(place) = next(&left).filter(|place| *place <= 4) {
             left[place..place + XID.len()].copy_from_slice(&*self.xid.lock().unwrap());
@@ -74,7 +79,7 @@ impl Carrier for Scripted {
     fn shutdown(&self) {}
 }
 
-/// Gives its carrier once.
+/// Connects once, by its carrier. Further attempts are refused.
 struct Once {
     datagrams: bool,
     carrier: Mutex<Option<Scripted>>,
@@ -97,7 +102,9 @@ impl Dial for Once {
     }
 }
 
-/// Settings, a step, and what a server sends: every call ends, and what is said of it can be shown.
+/// Calls a server that sends the bytes of a script. The input is a byte of settings (1: datagrams, 2: lenient
+/// decoding), a byte that sets the length of each read, and the script. Each call must end, and each failure
+/// must have a text.
 pub fn onc_client(data: &[u8]) {
     let [settings, step, script @ ..] = data else { return };
     let datagrams = settings & 1 != 0;
@@ -121,8 +128,8 @@ pub fn onc_client(data: &[u8]) {
     }
 }
 
-/// A text as a universal address: what is read of it is written as what is read the same, but for an
-/// interface.
+/// Reads a text as a universal address, writes the address and reads it again. The result must be the same
+/// address. (Its text has no IPv6 scope and no flow information.)
 pub fn universal(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let Some(mut address) = from_universal(text) else { return };

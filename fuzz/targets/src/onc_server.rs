@@ -1,4 +1,4 @@
-//! What a server of ONC RPC makes of whole messages, in records as they come.
+//! The fuzz target for an ONC RPC server, which gets any messages, each in a record of a stream.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,37 +10,37 @@ use farcall_onc::server::{Dispatcher, Retention, Server, Transport, say_nothing}
 use farcall_onc::wire::message::{Answer, Call, Reply};
 use farcall_onc::wire::record::{self, Records};
 
-/// What is called.
+/// The program that the messages call.
 #[farcall::interface(program = 0x2000_0077, version = 2)]
 pub trait Served {
-    /// How often it has run.
+    /// Returns how often procedures that count their runs have run.
     #[procedure(1)]
     fn count(&self) -> farcall::Result<u32>;
-    /// The same bytes.
+    /// Returns its argument.
     #[procedure(2)]
     #[idempotent]
     fn echo(&self, data: &[u8]) -> farcall::Result<Vec<u8>>;
-    /// How long the text is.
+    /// Returns the length of the text in bytes.
     #[procedure(3)]
     fn text(&self, text: String) -> farcall::Result<u32>;
-    /// How many nodes the tree has.
+    /// Returns the number of nodes of the left subtree.
     #[procedure(4)]
     fn tree(&self, tree: Option<Box<Tree>>) -> farcall::Result<u32>;
-    /// Which arm it was.
+    /// Returns for each shape whether it is a point.
     #[procedure(5)]
     fn shape(&self, shapes: Vec<Shape>) -> farcall::Result<Vec<bool>>;
-    /// Says nothing.
+    /// Suppresses its reply.
     #[procedure(6)]
     fn silent(&self, number: u64) -> farcall::Result<()>;
-    /// Is not answered when all is well.
+    /// Sends no reply if it succeeds.
     #[procedure(7)]
     fn one_way(&self, data: Vec<u8>) -> farcall::Result<()>;
-    /// Who calls.
+    /// Returns a description of the caller.
     #[procedure(8)]
     fn who(&self) -> farcall::Result<String>;
 }
 
-/// A tree, or a list on its side.
+/// A binary tree.
 #[derive(Debug, farcall::Xdr)]
 pub struct Tree {
     value: u32,
@@ -51,11 +51,11 @@ pub struct Tree {
 /// A union.
 #[derive(Debug, farcall::Xdr)]
 pub enum Shape {
-    /// Nothing.
+    /// An arm without a value.
     Point,
-    /// A number.
+    /// An arm with a number.
     Circle(u32),
-    /// Others.
+    /// An arm with further unions.
     Several(Vec<Shape>),
 }
 
@@ -104,8 +104,9 @@ impl Served for Program {
     }
 }
 
-/// How the server is set, a step, and the bytes of a stream that come by it: a reply is one to its call,
-/// whatever is no call has none, and what comes twice runs once and is answered alike.
+/// Serves the messages of a stream. The input is a byte of settings, a byte that is the length of each read,
+/// and the bytes of the stream. A reply must have its call's identifier, a message that is no call must have
+/// no reply, and a call that arrives twice must run once and get the same reply twice.
 pub fn onc_server(data: &[u8]) {
     let Some(([settings, step], stream)) = data.split_first_chunk() else { return };
     let program = Arc::new(Program::default());
@@ -125,7 +126,7 @@ pub fn onc_server(data: &[u8]) {
 fn server(settings: u8, program: &Arc<Program>) -> Dispatcher {
     let mut builder =
         Server::builder().program_one_way::<dyn Served>(program.clone(), &[7]).mapper(&Mapper::default());
-    // Little, so that a bound of memory is one.
+    // These limits are low, so that the target's bound of memory can be low too.
     builder = builder.retention(Some(Retention { bytes: 64 << 10, ..Retention::default() }));
     builder = builder.arguments(Limits { bytes: 64 << 10, ..Limits::default() });
     if settings & 1 != 0 {
@@ -137,6 +138,7 @@ fn server(settings: u8, program: &Arc<Program>) -> Dispatcher {
     builder.dispatcher()
 }
 
+/// Passes a message to the server twice, and checks the replies.
 fn answered(dispatcher: &Dispatcher, program: &Program, transport: Transport, message: &[u8]) {
     let from: Option<SocketAddr> = (transport != Transport::Unix).then(|| ([127, 0, 0, 1], 700).into());
     let mut first = Vec::new();

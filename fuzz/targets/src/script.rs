@@ -1,36 +1,36 @@
-//! An input read as a script: steps that the protocol's targets take one after the other.
+//! Reads an input as a script: steps that the protocol's targets take one after the other.
 //!
-//! A step is one byte that says which, and its operands. Any bytes are a script: operands that are
-//! missing are zero, texts are as long as what is left. [`Writer`] makes scripts, for seeds.
+//! A step is a byte that says which step it is, followed by its operands. Any bytes are a script: missing
+//! operands are zero, and a text ends where the input ends. [`Writer`] makes scripts for seeds.
 
 use std::time::Duration;
 
 use farcall_proto::Tail;
 
-/// Reads steps.
+/// Reads a script.
 pub struct Script<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Script<'a> {
-    /// A script of these bytes.
+    /// Reads these bytes as a script.
     pub fn new(rest: &'a [u8]) -> Script<'a> {
         Script { rest }
     }
 
-    /// The number of the next step; none at the end.
+    /// Returns the number of the next step, or `None` at the end of the script.
     pub fn step(&mut self) -> Option<u8> {
         let (first, rest) = self.rest.split_first()?;
         self.rest = rest;
         Some(*first)
     }
 
-    /// A byte.
+    /// Returns the next byte, or zero at the end of the script.
     pub fn byte(&mut self) -> u8 {
         self.step().unwrap_or(0)
     }
 
-    /// A text: two bytes of length, the more significant first, then so many.
+    /// Returns a text: two bytes of length, the more significant first, and then the bytes of the text.
     pub fn text(&mut self) -> &'a [u8] {
         let length = usize::from(self.byte()) << 8 | usize::from(self.byte());
         let (text, rest) = self.rest.split_at(length.min(self.rest.len()));
@@ -38,30 +38,30 @@ impl<'a> Script<'a> {
         text
     }
 
-    /// One of `items`, if there are any.
+    /// Returns one of `items`, if there are any. A byte chooses which.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
         let place = usize::from(self.byte());
         items.get(place.checked_rem(items.len())?).copied()
     }
 
-    /// How a message in an exchange goes on.
+    /// Returns how a message in an exchange goes on. A byte chooses.
     pub fn tail(&mut self) -> Tail {
         [Tail::More, Tail::End, Tail::Question][usize::from(self.byte() % 3)]
     }
 
-    /// From a nanosecond to half a minute, by powers of two.
+    /// Returns a power of two in nanoseconds, up to half a minute. A byte is the exponent.
     pub fn duration(&mut self) -> Duration {
         Duration::from_nanos(1 << (self.byte() % 36))
     }
 
-    /// Bytes of no meaning, a multiple of four, at most 16 KiB.
+    /// Returns bytes without meaning. A byte chooses how many: a multiple of four, at most 16 KiB.
     pub fn filling(&mut self) -> Vec<u8> {
         let quarter = usize::from(self.byte());
         vec![0x5a; if quarter < 128 { quarter * 4 } else { (quarter - 127) * 128 }]
     }
 }
 
-/// Writes scripts.
+/// Writes a script.
 #[derive(Default)]
 pub struct Writer(
     /// The script so far.
@@ -69,14 +69,14 @@ pub struct Writer(
 );
 
 impl Writer {
-    /// A step with operands.
+    /// Adds a step with operands.
     pub fn step(&mut self, step: u8, operands: &[u8]) -> &mut Writer {
         self.0.push(step);
         self.0.extend(operands);
         self
     }
 
-    /// A text, as [`Script::text`] reads it.
+    /// Adds a text, as [`Script::text`] reads it.
     pub fn text(&mut self, text: &[u8]) -> &mut Writer {
         self.0.extend((text.len() as u16).to_be_bytes());
         self.0.extend(text);

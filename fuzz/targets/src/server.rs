@@ -1,4 +1,5 @@
-//! The serving end of the protocol: any datagrams, in any order, between finishing calls and time passing.
+//! Fuzz targets for the serving end of the protocol. Any datagrams arrive in any order, between the ends of
+//! calls and the passing of time.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -9,10 +10,10 @@ use farcall_proto::{Failure, Kind, MAX_DATAGRAM, Ran, Time, fuzzing};
 use crate::acquaintance::{Acquaintance, EXPORT, ROOM, address};
 use crate::script::Script;
 
-/// The most bytes that an address hears for each that it sent before it has proven that it is there.
+/// The most bytes that the server may send to an unproven address for each byte that came from this address.
 const AMPLIFICATION: usize = 3;
 
-/// One datagram of these very bytes, from a caller that is known and from a stranger.
+/// Delivers the input as one datagram, from a known caller and from a stranger.
 pub fn server_bytes(data: &[u8]) {
     let mut world = World::new();
     for from in [0, 2] {
@@ -22,16 +23,18 @@ pub fn server_bytes(data: &[u8]) {
     world.end();
 }
 
-/// A script of datagrams whose seal is right, and of what happens in between.
+/// Runs a script of datagrams with a valid seal, and of what happens between them.
 ///
 /// | step | operands |
 /// |---|---|
 /// | 0–3 datagram | byte: address, conversation, number (two bits each); text: frames |
 /// | 4 finish a call | byte: which; byte: how; filling: its result |
 /// | 5 time passes | duration |
-/// | 6 all is sent | |
+/// | 6 the server sends all that it has to send | |
 /// | 7 datagram without a seal | byte: address; text |
-/// | 8 other | byte: the export goes (254), draining begins (255), or of an exchange: open, send, take, stop, or the news (and which call; byte: which exchange) |
+/// | 8 withdraw the export | byte 254 |
+/// | 8 begin to drain | byte 255 |
+/// | 8 act in an exchange | byte below 254: open, send, take, stop, or read all news; byte: which call; byte: which exchange; further operands |
 pub fn server(data: &[u8]) {
     let mut world = World::new();
     let mut script = Script::new(data);
@@ -56,22 +59,22 @@ pub fn server(data: &[u8]) {
     world.end();
 }
 
-/// The server, and what an honest witness knows of it.
+/// The server, and what the target knows about it.
 struct World {
     now: Time,
     server: Server,
     conversation: u64,
     /// The number of the next datagram.
     number: u64,
-    /// Calls that were given to us to execute.
+    /// All calls that the server gave to the target to execute.
     asked: HashSet<CallKey>,
-    /// Those that we have not finished.
+    /// The calls that the target has not finished.
     open: Vec<CallKey>,
-    /// What the stranger sent, and heard.
+    /// How many bytes the stranger has sent, and how many it was sent.
     stranger: (usize, usize),
-    /// All that came in: what the server may hold.
+    /// How many bytes the server has received. This limits what the server may hold.
     received: usize,
-    /// Results that we gave.
+    /// How many bytes of results and messages the target has given to the server.
     given: usize,
     out: Vec<u8>,
 }
@@ -114,11 +117,13 @@ impl World {
         self.server.receive(self.now, from, datagram, &mut |request| match request {
             Request::Call(call) => {
                 assert!(asked.insert(call.key), "{:?} is executed twice", call.key);
-                assert_eq!(call.export, EXPORT, "an export that does not exist");
+                assert_eq!(call.export, EXPORT, "the server gives out only calls of its export");
                 open.push(call.key);
             }
-            Request::Post(export, _) => assert_eq!(export, EXPORT, "an export that does not exist"),
-            Request::Cancel(key) => assert!(open.contains(&key), "{key:?} is cancelled, and is not running"),
+            Request::Post(export, _) => {
+                assert_eq!(export, EXPORT, "the server gives out only posts to its export")
+            }
+            Request::Cancel(key) => assert!(open.contains(&key), "{key:?} is cancelled, but is not running"),
         });
     }
 
@@ -157,7 +162,10 @@ impl World {
             2 => {
                 let (mut into, most) = (Vec::new(), 16 * usize::from(script.byte()));
                 self.server.take_from(key, exchange, &mut into, most);
-                assert!(into.len() <= most.min(self.received), "more than came");
+                assert!(
+                    into.len() <= most.min(self.received),
+                    "the server gives out no more than it received"
+                );
             }
             _ => self.server.stop_exchange(key, exchange, 7),
         }
@@ -173,7 +181,7 @@ impl World {
         while let Some(sent) = self.server.transmit(self.now, &mut self.out) {
             self.sent(sent.to, sent.len);
             datagrams += 1;
-            assert!(datagrams < 100_000, "it sends without end");
+            assert!(datagrams < 100_000, "the server never stops sending");
         }
     }
 
@@ -182,29 +190,34 @@ impl World {
         if to == address(2) {
             self.stranger.1 += length;
             let (sent, heard) = self.stranger;
-            assert!(heard <= AMPLIFICATION * sent, "a stranger sent {sent} bytes and heard {heard}");
+            assert!(heard <= AMPLIFICATION * sent, "a stranger sent {sent} bytes and was sent {heard}");
         }
     }
 
     fn check(&self) {
         assert_eq!(self.server.unfinished(), self.open.len());
-        // A refusal is held too: a few hundred bytes for a datagram.
+        // The server holds refusals too: a few hundred bytes for each refused datagram.
         let justified = 16 * self.received + self.given;
-        assert!(self.server.held_bytes() <= justified, "{} bytes held", self.server.held_bytes());
-        // Each frame may begin a call, be a piece of its own, or name an activity; that costs no more than a
-        // few times its bytes.
+        assert!(
+            self.server.held_bytes() <= justified,
+            "the server holds {} bytes, too many for what it got",
+            self.server.held_bytes()
+        );
+        // Each frame can begin a call, be a fragment, or name a new activity. For any of these the server
+        // keeps no more than a few times the frame's bytes.
         for which in 0..3 {
             let kept = self.server.kept_for(address(which).ip());
             assert!(
                 kept.arguments + kept.activities <= 16 * self.received,
-                "{kept:?} for {} bytes",
+                "the server keeps {kept:?} after {} bytes were received",
                 self.received
             );
         }
         self.server.audit();
     }
 
-    /// Everything is finished, nobody answers any more: in the end nothing is held.
+    /// Finishes all calls, and lets time pass while no caller answers. In the end, the server must hold
+    /// nothing.
     fn end(mut self) {
         for key in std::mem::take(&mut self.open) {
             let sent = self.server.finish(self.now, key, Finish::Result, &mut Vec::new(), &mut self.out);
@@ -219,11 +232,14 @@ impl World {
             self.server.handle_timeout(self.now);
             self.transmit();
             turns += 1;
-            // What exchanges send to nobody is sent each second, as long as their results are held.
-            assert!(turns < 100 + 64 * self.asked.len(), "idle, and its timer goes on");
+            // While the server holds a call's result, it sends what the call's exchanges have once a second.
+            assert!(turns < 100 + 64 * self.asked.len(), "the idle server's timer never ends");
         }
-        assert_eq!(self.server.held_bytes(), 0, "held for nobody");
-        assert!((0..3).all(|which| self.server.kept_for(address(which).ip()).exchanges == 0), "exchanges");
+        assert_eq!(self.server.held_bytes(), 0, "the server holds bytes for callers that are gone");
+        assert!(
+            (0..3).all(|which| self.server.kept_for(address(which).ip()).exchanges == 0),
+            "the server holds no exchanges"
+        );
         assert_eq!(self.server.unfinished(), 0);
     }
 }

@@ -1,8 +1,9 @@
-//! Trains of datagrams, as the drivers receive them in one system call: the real drivers over a scripted
-//! socket.
+//! Fuzz targets for trains: batches of datagrams that a driver receives by one system call. The targets run
+//! the real drivers over a scripted socket.
 //!
-//! All runs in the thread of the target: threads that a driver starts are kept, and a worker's is run when
-//! another waits for a datagram, until the script ends. So an input is one run, and its memory is counted.
+//! Everything runs in the target's own thread. A thread that a driver starts is put into a list. When the
+//! driver waits for a datagram, a worker from this list runs instead. So each run of an input is the same,
+//! and all of its memory is counted.
 
 mod caller;
 mod exporter;
@@ -20,50 +21,52 @@ use crate::script::Script;
 pub use caller::trains_to_caller;
 pub use exporter::trains_to_server;
 
-/// Where the driver that is tested is, and where the other end.
+/// The address of the driver that is tested.
 const HERE: ([u8; 4], u16) = ([10, 0, 0, 1], 7000);
+/// The address of the other end of the conversation.
 const THERE: ([u8; 4], u16) = ([10, 0, 0, 2], 7000);
-/// An end that nobody asked.
+/// The address of an end that belongs to no conversation.
 const STRANGER: ([u8; 4], u16) = ([10, 0, 0, 3], 7000);
 
-/// Longer datagrams do not pass.
+/// The longest datagram that the scripted network carries, in bytes. Longer datagrams are lost.
 const LONGEST: usize = 1472;
 
-/// What is called: with arguments that are borrowed from what was received, quick and not, and with results
-/// of any length.
+/// The interface that is called. Its arguments are borrowed from the received datagrams, and its results can
+/// have any length. One procedure is quick, and one is blocking.
 #[farcall::interface]
 trait Marked {
-    /// Something that the arguments decide.
+    /// Returns bytes that the arguments determine.
     #[procedure(1)]
     fn ask(&self, data: &[u8]) -> farcall::Result<Vec<u8>>;
-    /// How many they are.
+    /// Returns the length of the arguments.
     #[procedure(2)]
     #[blocking]
     fn count(&self, data: &[u8]) -> farcall::Result<u32>;
 }
 
-/// Bytes by which the call or the result with this mark is known: no part of them is like a part of
-/// another's.
+/// Returns bytes that identify the call or the result with this mark: four bytes that depend on the mark,
+/// repeated.
 fn marked(mark: u32, len: usize) -> Vec<u8> {
     mark.wrapping_mul(0x9e37_79b1).to_be_bytes().into_iter().cycle().take(len).collect()
 }
 
-/// As XDR has a list of bytes (RFC 4506 section 4.10). The length is a multiple of four.
+/// Returns the XDR encoding of variable-length opaque data (RFC 4506 section 4.10). The number of bytes must
+/// be a multiple of four.
 fn opaque(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_be_bytes(), bytes].concat()
 }
 
-/// Datagrams that have arrived and were not received.
+/// The datagrams that have arrived and that the driver has not received.
 #[derive(Default)]
 struct Line {
     datagrams: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// They are received in trains where the system may join them.
+    /// Whether the driver receives datagrams in trains where the system can join them.
     joined: bool,
 }
 
 impl Line {
-    /// What is received next. The system joins datagrams of one sender and one size, and one that is shorter
-    /// behind them.
+    /// Takes out what the driver receives next. The system joins datagrams of one sender and one size into a
+    /// train. The last datagram of a train may be shorter.
     fn take(&mut self, buffer: &mut [u8]) -> Option<Received> {
         let (from, first) = self.datagrams.pop_front()?;
         let each = first.len().min(buffer.len());
@@ -84,41 +87,45 @@ impl Line {
 
 /// The other end of the only socket.
 trait Other: Send {
-    /// What the driver has sent.
+    /// Receives a datagram that the driver has sent.
     fn hear(&mut self, now: Time, datagram: &[u8]);
-    /// Sees to it that something arrives, now that all is received that had.
+    /// Puts the next datagrams into `line`, which is empty, or says what happens instead.
     fn bring(&mut self, now: Time, line: &mut Line) -> Brought;
-    /// Takes a step of the script that is its own.
+    /// Takes a step of the script that concerns this end.
     fn told(&mut self, _step: u8, _script: &mut Script<'_>) {}
 }
 
-/// What became of the wait for a datagram.
+/// What happens while the driver waits for a datagram.
 enum Brought {
-    /// Something arrived.
+    /// A datagram has arrived.
     Arrived,
-    /// So much time passed.
+    /// This time has passed.
     Passed(Duration),
-    /// Nothing will arrive by itself.
+    /// No datagram arrives.
     Nothing,
 }
 
+/// Returns whether a datagram has arrived.
 fn arrived(line: &Line) -> Brought {
     if line.datagrams.is_empty() { Brought::Nothing } else { Brought::Arrived }
 }
 
-/// What a thread runs, or somebody else in its place.
+/// What a thread runs. The target's thread runs it in place of a thread that a driver has started.
 type Run = Box<dyn FnOnce() + Send>;
 
-/// The outside of the driver.
+/// The state of the environment in which the driver runs.
 struct Outside {
+    /// The time in nanoseconds.
     now: AtomicU64,
+    /// How many words of entropy the driver has drawn.
     drawn: AtomicU64,
+    /// The threads that the driver has started and that have not run, with their names.
     threads: Mutex<Vec<(String, Run)>>,
     line: Mutex<Line>,
     other: Mutex<Box<dyn Other>>,
-    /// Called by a receiver when nothing more arrives.
+    /// Called once by a receiver when nothing more arrives.
     over: Mutex<Option<Run>>,
-    /// Receives that gave nothing, one after the other.
+    /// The number of receives in a row that returned no datagram.
     idle: AtomicU64,
 }
 
@@ -139,7 +146,7 @@ impl Outside {
         self.now.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Takes a thread out that was started and does not run.
+    /// Takes out a thread with this name that was started and has not run.
     fn thread(&self, name: &str) -> Option<Run> {
         let mut threads = lock(&self.threads);
         let place = threads.iter().position(|(other, _)| other == name)?;
@@ -151,7 +158,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the driver is given: its outside, as whatever it asks for.
+/// The environment that the driver gets. It is the driver's socket too.
 #[derive(Clone)]
 struct Seam(Arc<Outside>);
 
@@ -173,7 +180,7 @@ impl Env for Seam {
         Arc::new(Flag(AtomicBool::new(false)))
     }
 
-    /// Gives the same bytes in every run, and never the same twice in a run.
+    /// Fills `out` with bytes that are the same in every run of an input, and differ within a run.
     fn entropy(&self, out: &mut [u8]) {
         for part in out.chunks_mut(8) {
             let drawn = self.0.drawn.fetch_add(1, Ordering::Relaxed) + 1;
@@ -210,8 +217,8 @@ impl Socket for Seam {
         if wait == Wait::No {
             return Ok(Received::TimedOut);
         }
-        // A worker that was started meanwhile comes first: it has something to do, and is then the one that
-        // receives.
+        // A worker that was started meanwhile runs first. It has a call to execute, or receives in place of
+        // this thread.
         if let Some(worker) = self.0.thread("farcall-worker") {
             worker();
             return Ok(Received::Woken);
@@ -225,7 +232,7 @@ impl Socket for Seam {
             }
             Brought::Nothing => {}
         }
-        assert!(self.0.idle.fetch_add(1, Ordering::Relaxed) < 10_000, "it waits without end");
+        assert!(self.0.idle.fetch_add(1, Ordering::Relaxed) < 10_000, "the driver waits without end");
         let over = lock(&self.0.over).take();
         if let Some(over) = over {
             over();
@@ -251,7 +258,7 @@ impl Socket for Seam {
     }
 }
 
-/// An event that only this thread could set: if it is not set nobody will.
+/// An event that only the target's thread can set. So a wait without a timeout must find the event set.
 struct Flag(AtomicBool);
 
 impl Event for Flag {
@@ -261,7 +268,7 @@ impl Event for Flag {
 
     fn wait(&self, timeout: Option<Duration>) -> bool {
         let set = self.0.swap(false, Ordering::Relaxed);
-        assert!(set || timeout.is_some(), "it waits for ever, alone");
+        assert!(set || timeout.is_some(), "the only thread waits for ever");
         set
     }
 }

@@ -1,4 +1,4 @@
-//! `.x` files, as anybody may have written them.
+//! The fuzz target for `.x` files.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -6,7 +6,8 @@ use std::path::Path;
 use farcall_idl::x::tree::{Body, Declared, Field, Specification, Type};
 use farcall_idl::x::{Options, read_text};
 
-/// The text of an `.x` file: what a tree promises holds; what is told of a wrong one can be shown.
+/// Reads the text of an `.x` file. The tree must be consistent, and the errors in a wrong file must have
+/// texts.
 pub fn x_file(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match read_text(Path::new("no such directory/file.x"), &text, &Options::default()) {

@@ -1,4 +1,5 @@
-//! External Data Representation: a type with one of everything, and the descriptions of types.
+//! Fuzz targets for External Data Representation (XDR): values of a type with fields of every kind, and
+//! descriptions of types.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,7 @@ use farcall_macros::Xdr;
 use farcall_xdr::schema::{Type, Types, fingerprint};
 use farcall_xdr::{Decode, Decoder, Encode, Limits, to_vec};
 
-/// One of everything.
+/// A type with fields of every kind.
 #[derive(Clone, Debug, PartialEq, Xdr)]
 #[xdr(crate = farcall_xdr)]
 pub struct Specimen {
@@ -85,7 +86,7 @@ struct Grown {
     size: Option<u64>,
 }
 
-/// A value for seeds.
+/// Returns a value for seeds.
 pub fn specimen() -> Specimen {
     let leaf = |n| Box::new(Tree::Leaf(n));
     Specimen {
@@ -116,13 +117,17 @@ pub fn specimen() -> Specimen {
     }
 }
 
-/// A `Specimen`, strictly and leniently, borrowing and sharing: what is decoded encodes to what
-/// decodes to the same.
+/// Decodes a [`Specimen`] strictly and leniently, borrowed from the input and shared with it. A value that
+/// was decoded is encoded, and the encoding is decoded to the same value.
 pub fn xdr(data: &[u8]) {
     let strict = again(Decoder::new(data));
     let lenient = again(Decoder::new(data).lenient());
     if let Some(strict) = strict {
-        assert_eq!(lenient, Some(strict), "leniently something else");
+        assert_eq!(
+            lenient,
+            Some(strict),
+            "a value that is decoded strictly is decoded leniently to the same value"
+        );
     }
     let packet = Bytes::copy_from_slice(data);
     again(Decoder::with_packet(&packet));
@@ -131,26 +136,27 @@ pub fn xdr(data: &[u8]) {
     let _ = Vec::<(&str, &[u8], Cow<'_, str>)>::decode(&mut borrowed);
 }
 
-/// The encoding of the specimen that is decoded, if one is.
+/// Returns the encoding of the decoded specimen, or `None` if the bytes are no specimen.
 fn again(mut decoder: Decoder<'_>) -> Option<Vec<u8>> {
     let value = Specimen::decode(&mut decoder).ok()?;
     decoder.finish().ok()?;
     let bytes = to_vec(&value).expect("what was decoded can be encoded");
     let mut decoder = Decoder::new(&bytes);
     let same = Specimen::decode(&mut decoder).expect("what was encoded can be decoded");
-    decoder.finish().expect("and nothing more");
-    // Not the values: a NaN is unlike itself.
+    decoder.finish().expect("an encoding has no further bytes");
+    // The encodings are compared, not the values, because a NaN does not equal itself.
     assert_eq!(to_vec(&same).as_ref(), Ok(&bytes));
     Some(bytes)
 }
 
-/// A description of types, and a type beside it: walked as far as they may be.
+/// Decodes descriptions of types, and a type that refers to them. If they are consistent, computes their
+/// fingerprint and spells the type.
 pub fn schema(data: &[u8]) {
     let mut decoder = Decoder::new(data);
     let Ok(types) = Types::decode(&mut decoder) else { return };
     let Ok(ty) = Type::decode(&mut decoder) else { return };
     let mut bytes = to_vec(&types).expect("what was decoded can be encoded");
-    ty.encode(&mut farcall_xdr::Encoder::new(&mut bytes)).expect("this too");
+    ty.encode(&mut farcall_xdr::Encoder::new(&mut bytes)).expect("a type that was decoded can be encoded");
     let mut decoder = Decoder::new(&bytes);
     assert_eq!(Types::decode(&mut decoder).as_ref(), Ok(&types));
     assert_eq!(Type::decode(&mut decoder).as_ref(), Ok(&ty));

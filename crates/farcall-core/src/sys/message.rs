@@ -75,13 +75,13 @@ impl Control {
         let (head, len, space) = unsafe { (libc::CMSG_LEN(0), libc::CMSG_LEN(size), libc::CMSG_SPACE(size)) };
         assert!(
             self.used + space as usize <= CONTROL_BYTES,
-            "at most two control messages are added, none larger than an in6_pktinfo"
+            "the buffer holds two control messages, none larger than an in6_pktinfo"
         );
         // SAFETY: a header of zeros is valid.
         let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
         (header.cmsg_level, header.cmsg_type, header.cmsg_len) = (level, kind, len as _);
         // SAFETY: the header and the data lie within the buffer, as was just seen. `used` is a sum of
-        // CMSG_SPACEs, so the header is aligned, for the buffer is.
+        // CMSG_SPACEs, and the buffer is aligned, so the header is aligned too.
         unsafe {
             let place = self.bytes.as_mut_ptr().add(self.used);
             ptr::write(place.cast(), header);
@@ -108,7 +108,7 @@ impl Control {
     }
 }
 
-/// Sends a datagram or a batch.
+/// Sends a datagram or a batch. Returns the number of bytes sent.
 pub fn send(socket: &UdpSocket, outgoing: &Outgoing<'_>) -> io::Result<usize> {
     let (name, name_len) = outgoing.to.map(sockaddr).unzip();
     let mut control = Control::new();
@@ -118,7 +118,7 @@ pub fn send(socket: &UdpSocket, outgoing: &Outgoing<'_>) -> io::Result<usize> {
     if let Some(each) = outgoing.each {
         control.push(libc::SOL_UDP, libc::UDP_SEGMENT, each);
     }
-    // SAFETY: a msghdr of zeros is one that names no memory.
+    // SAFETY: a msghdr of zeros names no memory.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     // An IoSlice is laid out as an iovec. The kernel only reads it.
     message.msg_iov = outgoing.parts.as_ptr().cast_mut().cast();
@@ -152,7 +152,7 @@ fn receive_by(socket: &UdpSocket, buffer: &mut [u8], flags: libc::c_int) -> io::
     let mut name: libc::sockaddr_storage = unsafe { mem::zeroed() };
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let mut control = Control::new();
-    // SAFETY: as above.
+    // SAFETY: a msghdr of zeros names no memory.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_name = (&raw mut name).cast();
     message.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
@@ -220,7 +220,7 @@ fn sockaddr(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
                 sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
                 sin6_scope_id: v6.scope_id(),
             };
-            // SAFETY: as above.
+            // SAFETY: the storage is longer than any address, and aligned for all.
             unsafe { ptr::write((&raw mut storage).cast(), name) };
             size_of::<libc::sockaddr_in6>()
         }
@@ -239,7 +239,8 @@ fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
             Some(SocketAddrV4::new(ip, u16::from_be(name.sin_port)).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: as above, a sockaddr_in6.
+            // SAFETY: for this family the storage holds a sockaddr_in6. The storage is longer than that, and
+            // aligned for it.
             let name: libc::sockaddr_in6 = unsafe { ptr::read(ptr::from_ref(storage).cast()) };
             let ip = Ipv6Addr::from(name.sin6_addr.s6_addr);
             let port = u16::from_be(name.sin6_port);

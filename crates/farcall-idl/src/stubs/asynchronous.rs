@@ -6,6 +6,7 @@ use quote::{format_ident, quote};
 
 use super::{Procedure, Source};
 
+/// Generates the trait and the wrapper.
 pub(super) fn generate(source: &Source) -> TokenStream {
     let Source { farcall, visibility, name, procedures, .. } = source;
     let asynchronous = format_ident!("{name}Async");
@@ -55,8 +56,8 @@ pub(super) fn generate(source: &Source) -> TokenStream {
     }
 }
 
-/// Generates the body of `dispatch`. Where there are signals or streams, it notes which signals may be
-/// raised.
+/// Generates the body of `dispatch`. If the interface has signals or streams, the future runs inside
+/// `stub::serving_task`, which notes the signals that may be raised.
 fn dispatch(source: &Source) -> TokenStream {
     let Source { farcall, name, .. } = source;
     let arms = source.procedures.iter().map(|procedure| arm(source, procedure));

@@ -7,6 +7,7 @@ use syn::spanned::Spanned;
 
 use super::{Argument, Passing, Procedure, Source, documentation};
 
+/// Generates the server-stub.
 pub(super) fn generate(source: &Source) -> TokenStream {
     let implementation = implementation(source);
     let program = source.program.map(|numbers| program(source, numbers));
@@ -18,7 +19,7 @@ pub(super) fn generate(source: &Source) -> TokenStream {
     }
 }
 
-/// Generates `impl Program for dyn Store`.
+/// Generates `impl Program for dyn Store`, for an interface that ONC RPC calls by these numbers.
 fn program(source: &Source, (program, version): (u32, u32)) -> TokenStream {
     let Source { farcall, name, .. } = source;
     quote! {
@@ -30,8 +31,8 @@ fn program(source: &Source, (program, version): (u32, u32)) -> TokenStream {
 }
 
 /// Generates assertions that each procedure's return type has the result and the exception that its spelling
-/// shows. Errors point at the interface's source. (Missing `Xdr` implementations are reported where the types
-/// are encoded and decoded.)
+/// shows. If an assertion fails, the compiler's error points at the interface's source. A missing `Xdr`
+/// implementation is reported elsewhere, where the type is encoded or decoded.
 fn assertions(source: &Source) -> TokenStream {
     let farcall = &source.farcall;
     let returns = source.procedures.iter().map(|procedure| {
@@ -87,8 +88,8 @@ fn implementation(source: &Source) -> TokenStream {
     }
 }
 
-/// Generates the body of `dispatch`. If signals are declared, the body also notes which signals may be
-/// raised.
+/// Generates the body of `dispatch`. If the interface has signals or streams, the call is executed inside
+/// `stub::serving`, which notes the signals that may be raised.
 fn dispatch(source: &Source) -> TokenStream {
     let farcall = &source.farcall;
     let arms = source.procedures.iter().map(|procedure| arm(source, procedure));
@@ -128,7 +129,7 @@ fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
     let Procedure { number, idempotent, uncancelled, .. } = procedure;
     let blocking = procedure.blocking || procedure.has_streams();
     let name = procedure.name.unraw().to_string();
-    // No caller waits for a one-way call, so none would answer its signals.
+    // No caller waits for a one-way call, so no caller would answer the call's signals.
     let exchanges = !procedure.oneway && !source.signals.is_empty() || procedure.has_streams();
     let deadline = match procedure.deadline_ms {
         Some(ms) => quote!(::core::option::Option::Some(::core::time::Duration::from_millis(#ms))),
@@ -184,7 +185,7 @@ fn described_signal(signal: &Procedure) -> TokenStream {
     quote!(__interface.signal(#name)#docs #(#arguments)*.result::<#result>();)
 }
 
-/// Generates the calls that describe the arguments.
+/// Generates the method calls that add the arguments to the run-time description.
 fn described_arguments(procedure: &Procedure) -> impl Iterator<Item = TokenStream> + '_ {
     procedure.arguments.iter().map(|Argument { name, owned, max, .. }| {
         let name = name.unraw().to_string();
@@ -195,7 +196,8 @@ fn described_arguments(procedure: &Procedure) -> impl Iterator<Item = TokenStrea
     })
 }
 
-/// Generates `1 => serve(arguments, reply, |d| Ok((…)), |(key,)| Store::get(self, key)),`.
+/// Generates an arm of `dispatch`, such as
+/// `1 => serve(arguments, reply, |d| Ok((…)), |(key,)| Store::get(self, key)),`.
 fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
     let Source { farcall, name: interface, .. } = source;
     let Procedure { number, name, output, .. } = procedure;
@@ -262,7 +264,7 @@ impl Procedure {
         quote!(|__arguments| ::core::result::Result::Ok((#(#values,)*)))
     }
 
-    /// Generates the pattern that destructures the tuple.
+    /// Generates the pattern that destructures the tuple of decoded arguments.
     pub(super) fn names(&self) -> TokenStream {
         let names = self.arguments.iter().map(|argument| &argument.name);
         quote!((#(#names,)*))

@@ -8,6 +8,7 @@ use syn::spanned::Spanned;
 use super::encode::encode;
 use super::{Procedure, Source};
 
+/// Generates the items for signals, unless no signals are declared.
 pub(super) fn generate(source: &Source) -> Option<TokenStream> {
     if source.signals.is_empty() {
         return None;
@@ -60,11 +61,12 @@ pub(super) fn catching_each(source: &Source) -> Option<TokenStream> {
     })
 }
 
+/// Returns the name of the struct by which the runtime calls a handler.
 fn adapter_name(source: &Source) -> Ident {
     format_ident!("__{}Handling", source.name)
 }
 
-/// Generates `struct StoreSignals`, with a function that raises each signal.
+/// Generates `enum StoreSignals`, which has no values, with a function that raises each signal.
 fn raises(source: &Source) -> TokenStream {
     let Source { farcall, visibility, name, .. } = source;
     let signals = format_ident!("{name}Signals");
@@ -96,7 +98,8 @@ fn raises(source: &Source) -> TokenStream {
     }
 }
 
-/// Generates `struct StoreAsyncSignals`, by which a server of `async fn`s raises each signal.
+/// Generates `enum StoreAsyncSignals`, which has no values, with a function that raises each signal from a
+/// server of `async fn`s.
 fn awaited(source: &Source) -> TokenStream {
     let Source { farcall, visibility, name, .. } = source;
     let signals = format_ident!("{name}AsyncSignals");

@@ -8,6 +8,7 @@ use syn::spanned::Spanned;
 use super::encode::encode;
 use super::{Procedure, Source, signals};
 
+/// Generates the user-stub and the structs for started and group calls.
 pub(super) fn generate(source: &Source) -> TokenStream {
     let client = client(source);
     let calls = calls(source);
@@ -245,8 +246,9 @@ fn prepare(source: &Source) -> TokenStream {
     }
 }
 
-/// Whether one call of a procedure, encoded once, can be made of several members: each member needs a stream
-/// of its own, and nobody hears of a one-way call.
+/// Returns whether a procedure can be called at every member of a group by one encoded call. That is not so
+/// if an argument is a stream, because each member needs its own stream, or if the procedure is one-way,
+/// because then there are no outcomes.
 fn is_called_of_all(procedure: &Procedure) -> bool {
     procedure.argument_stream().is_none() && !procedure.oneway
 }
@@ -296,7 +298,8 @@ fn forward(source: &Source, index: usize, how: &str) -> TokenStream {
     }
 }
 
-/// Generates what sends the argument that is a stream, if there is one.
+/// Generates the call of the method `into`, which makes the sender of the stream argument. Returns `None` if
+/// no argument is a stream.
 fn sending(procedure: &Procedure, into: &str) -> Option<TokenStream> {
     let (stream, into) = (&procedure.argument_stream()?.name, format_ident!("{into}"));
     Some(quote!(#stream.#into()))

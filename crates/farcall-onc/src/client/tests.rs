@@ -1,4 +1,5 @@
-//! Tests that an idle connection is checked before use, and that no two calls under way share an identifier.
+//! Tests of a client's connection: the check of an idle connection before its use, the identifiers of calls
+//! under way, and TCP keepalive.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -23,7 +24,7 @@ static NULL: Procedure = Procedure {
     deadline: None,
 };
 
-/// A waker that makes a call when it is woken, as a task may.
+/// A waker that starts a call when it is woken. An asynchronous task can do that too.
 struct Calling {
     client: Client,
     woken: AtomicU32,
@@ -31,7 +32,7 @@ struct Calling {
 
 impl Wake for Calling {
     fn wake(self: Arc<Self>) {
-        // The call may fail, but it must return.
+        // The call may fail, but starting it must not block.
         let called = self.client.program(1, 1).start::<(), Never>(&NULL, &|_| Ok(()));
         called.detach();
         self.woken.fetch_add(1, Ordering::SeqCst);
@@ -39,13 +40,13 @@ impl Wake for Calling {
 }
 
 #[test]
-fn who_is_woken_by_the_look_at_an_idle_connection_may_call() {
+fn a_waker_may_call_while_the_check_of_an_idle_connection_wakes_it() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = Client::connect(&format!("tcp://{}", listener.local_addr().unwrap())).unwrap();
     let (mut server, _) = listener.accept().unwrap();
     let link = client.connection.lock().link.clone();
-    // The link is marked as listed although it is not, so that the service thread does not look after it. So
-    // the link learns of its end only where the test checks it.
+    // The test marks the link as known to the service thread, although it is not, so that the thread does not
+    // watch it. So only the check below finds that the connection has ended.
     link.lock().listed = true;
     let mut pending = client.program(1, 1).start::<(), Never>(&NULL, &|_| Ok(()));
     let calling = Arc::new(Calling { client: client.clone(), woken: AtomicU32::new(0) });
@@ -53,7 +54,7 @@ fn who_is_woken_by_the_look_at_an_idle_connection_may_call() {
     assert!(std::pin::Pin::new(&mut pending).poll(&mut Context::from_waker(&waker)).is_pending());
     // A record that is too long makes the client end the connection at once.
     server.write_all(&[0xff; 4]).unwrap();
-    // The system may deliver the bytes later than it accepts them, so the test waits for them.
+    // The bytes may arrive after `write_all` has returned, so the test waits until they have arrived.
     let came = PollFd::from_borrowed_fd(link.carrier.descriptor(), PollFlags::IN);
     poll(&mut [came], None).unwrap();
     let now = client.connection.builder.env.now();
@@ -64,7 +65,7 @@ fn who_is_woken_by_the_look_at_an_idle_connection_may_call() {
     assert_eq!(why.kind(), Kind::BadResult);
 }
 
-/// Returns the identifier of the next call that arrives, which has no arguments.
+/// Receives the next call, which must have no arguments, and returns its identifier.
 fn next_xid(server: &mut TcpStream) -> u32 {
     let mut record = [0; 4 + 40];
     server.read_exact(&mut record).unwrap();
@@ -72,14 +73,14 @@ fn next_xid(server: &mut TcpStream) -> u32 {
 }
 
 #[test]
-fn no_call_has_the_identifier_of_one_that_is_still_under_way() {
+fn no_new_call_gets_the_identifier_of_a_call_under_way() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = Client::connect(&format!("tcp://{}", listener.local_addr().unwrap())).unwrap();
     let (mut server, _) = listener.accept().unwrap();
     let start = || client.program(1, 1).start::<(), Never>(&NULL, &|_| Ok(()));
     let next = |xid: u32| client.connection.next.store(xid, Ordering::SeqCst);
     next(u32::MAX);
-    // A thread waits for its reply as the leader, and the test starts two more calls.
+    // One thread makes a call and waits for the reply as the leader. The test then starts two more calls.
     let waiting = std::thread::spawn({
         let client = client.clone();
         move || client.program(1, 1).call::<(), Never>(&NULL, &|_| Ok(()))
@@ -106,7 +107,7 @@ fn no_call_has_the_identifier_of_one_that_is_still_under_way() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn the_system_ends_a_connection_to_a_machine_that_is_gone() {
+fn keepalive_ends_a_connection_to_an_unreachable_machine_after_a_minute() {
     use rustix::net::sockopt;
 
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -22,19 +22,20 @@ impl Builder {
     }
 }
 
-/// The programs, and the threads that serve them. The threads are started at the first call.
+/// The client's programs, and the threads that serve them. The threads are started at the server's first
+/// call.
 struct Answering {
     programs: Arc<Programs>,
     jobs: OnceLock<Arc<Jobs>>,
     load: Arc<Mutex<Load>>,
 }
 
-/// The most procedures that run at once, not counting those that wait in remote calls of their own.
+/// The most procedures that run at once, not counting procedures that wait in remote calls of their own.
 const WORKERS: usize = 8;
 /// The most procedures that wait in remote calls of their own.
 const MAX_WAITING: usize = 64;
-/// The greatest number of calls that are accepted and not answered yet, and the greatest number of their
-/// bytes. A call beyond either is answered with SYSTEM_ERR. One call is always accepted, whatever its length.
+/// The most calls that are accepted and not answered yet, and the most bytes of these calls. A call beyond
+/// either limit is answered with SYSTEM_ERR. A call is always accepted if it is the only one.
 const MAX_LOAD: Load = Load { calls: 1024, bytes: 16 << 20 };
 
 impl Answering {
@@ -64,7 +65,7 @@ impl Back for Answering {
         });
         let member = jobs.member();
         let (link, programs) = (link.clone(), self.programs.clone());
-        // If there is no thread, the call is dropped, as when the connection ends.
+        // If no thread can be started, the call gets no reply, as if the connection had ended.
         let _ = jobs.submit(Box::new(move || {
             serving::serve_elsewhere(Some(member));
             serve(&programs, &link, &message);
@@ -80,13 +81,14 @@ struct Load {
     bytes: usize,
 }
 
-/// A call that was accepted. It counts in the load until this is dropped.
+/// A call that was accepted. It counts in the load until this value is dropped.
 struct Taken {
     load: Arc<Mutex<Load>>,
     bytes: usize,
 }
 
 impl Taken {
+    /// Accepts a call of this length, unless the load would exceed [`MAX_LOAD`].
     fn new(load: &Arc<Mutex<Load>>, bytes: usize) -> Option<Taken> {
         let mut all = lock(load);
         let more = Load { calls: all.calls + 1, bytes: all.bytes + bytes };

@@ -70,8 +70,8 @@ impl Caller {
         self.numbers[2]
     }
 
-    /// Returns the flavour of the credential. For an AUTH_SHORT that is AUTH_SYS, the flavour of the
-    /// credential that it replaces.
+    /// Returns the flavour of the credential. A call with an AUTH_SHORT counts as a call with the AUTH_SYS
+    /// credential that the AUTH_SHORT replaces.
     pub fn flavor(&self) -> Flavor {
         self.flavor
     }
@@ -90,9 +90,9 @@ impl Caller {
         self.peer.user
     }
 
-    /// Returns a client by which the server can call its caller, on the connection that the call came by.
-    /// `None` if the call came as a datagram. A caller that uses this library serves the programs that it
-    /// passed to [`Builder::serve`](crate::Builder::serve).
+    /// Returns a client by which the server can call its caller, on the connection by which the call came.
+    /// Returns `None` if the call came as a datagram. A caller that uses this library serves the programs
+    /// that it passed to [`Builder::serve`](crate::Builder::serve).
     pub fn client(&self) -> Option<Client> {
         self.peer.connection.clone()?.client()
     }
@@ -118,9 +118,13 @@ struct Current {
     /// Whether a call is being served.
     any: bool,
     peer: Peer,
+    /// The numbers of the program, the version and the procedure.
     numbers: [u32; 3],
+    /// The flavour of the credential.
     flavor: Flavor,
+    /// The length of the credential's body in bytes.
     len: usize,
+    /// The credential's body, followed by unused bytes.
     body: [u8; OpaqueAuth::LONGEST],
     /// Whether the reply is suppressed.
     silent: bool,

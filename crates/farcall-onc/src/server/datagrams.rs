@@ -29,14 +29,14 @@ pub(super) struct Datagrams {
     programs: Arc<Programs>,
     /// Calls that were put aside because their host already has its share of the executing calls.
     aside: Mutex<FairQueue<Aside>>,
-    /// The length of `aside`. A receiver that puts a call aside writes this and then asks the pool how many
-    /// threads execute. A thread that ends a call or begins to wait tells the pool and then reads this. The
-    /// pool's lock orders these steps, so at least one of the two serves the call.
+    /// The length of `aside`. A receiver that puts a call aside writes this number, and then asks the pool
+    /// how many threads execute. A thread that ends a call or begins to wait tells the pool, and then reads
+    /// this number. The pool's lock orders these steps, so at least one of the two threads serves the call.
     put_aside: AtomicUsize,
 }
 
-/// The most calls that are put aside. Beyond that, or beyond `MAX_ASIDE_BYTES`, the newest call of the host
-/// with most calls is dropped. Its client sends it again.
+/// The most calls that are put aside. When there are more, or more than `MAX_ASIDE_BYTES`, the host with most
+/// calls loses its newest call. The client sends that call again.
 const MAX_ASIDE_CALLS: usize = 1024;
 /// The most bytes of calls that are put aside.
 const MAX_ASIDE_BYTES: usize = 4 << 20;

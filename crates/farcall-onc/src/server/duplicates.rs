@@ -89,7 +89,7 @@ impl Key {
     }
 }
 
-/// What the memory knows about a call that has come.
+/// What the memory knows about a call that has arrived.
 pub(crate) enum Seen {
     /// The call is new, and is to be served. The ticket is for [`Duplicates::end`]; it is `None` for a call
     /// that is not remembered.
@@ -118,11 +118,11 @@ pub(crate) struct Duplicates {
     due: AtomicBool,
 }
 
-/// How many bytes beyond [`Retention::bytes`] can be kept for a short time, until the next reply has been
-/// sent.
+/// How many bytes beyond [`Retention::bytes`] the server can keep for a short time, until it has sent the
+/// reply and forgets others.
 const SLACK_BYTES: usize = 64 << 10;
-/// How many other connections are checked for one call. A host that has more equal calls under way at once
-/// has many clients, so a further equal call counts as new.
+/// The most other connections that are checked for one call. If a host has equal calls under way on more
+/// connections than this, the host has many clients, and a further equal call counts as new.
 const MAX_LOOKS: u32 = 16;
 
 impl Duplicates {
@@ -145,7 +145,7 @@ impl Duplicates {
         }
     }
 
-    /// Enters a call that has come. The call is to be served only if the result is [`Seen::Never`].
+    /// Enters a call that has arrived. The call is to be served only if the result is [`Seen::Never`].
     #[inline]
     pub(super) fn begin(
         &self,
@@ -174,6 +174,7 @@ impl Duplicates {
         self.look_up(key, fate)
     }
 
+    /// Finds the remembered call with this key that the call repeats, or remembers the call as new.
     fn look_up(&self, key: Key, fate: Option<&Arc<PeerFate>>) -> Seen {
         // `looked_at` is declared before the lock, so these connections are dropped after it is released.
         let (looks, looked_at) = (Cell::new(0), Cell::new(Vec::new()));
@@ -219,6 +220,7 @@ impl Duplicates {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns how many calls are remembered, and how many bytes their replies have.
     #[cfg(test)]
     pub(super) fn kept(&self) -> (usize, usize) {
         let table = self.lock();

@@ -9,9 +9,9 @@ use crate::wire::message::Call;
 /// A flavour of authentication like RPCSEC_GSS (RFC 2203). It can refuse a call, answer the call itself, or
 /// transform its arguments and its result.
 ///
-/// The server passes to it each call whose credential has this flavour, even a call that is sent again. If
-/// the server has kept the reply to such a call, the reply is sealed once more. If the flavour panics, the
-/// call is refused with [`AuthStat::FAILED`].
+/// The server passes each call whose credential has this flavour to [`Flavour::admit`], even a call that is
+/// sent again. If the server has kept the reply to such a call, the reply is sealed once more. If the flavour
+/// panics, the call is refused with [`AuthStat::FAILED`].
 pub trait Flavour: Send + Sync {
     /// Decides about a call, before the server does anything else with it. `header` is the message up to the
     /// end of the credential, without the verifier that follows.
@@ -47,7 +47,8 @@ pub enum Admission<'a> {
     Drop,
 }
 
-/// Transforms a result into the form that a flavour gives it. If it panics the caller gets SYSTEM_ERR.
+/// Transforms a result as a flavour of authentication requires, for example encrypts it. If this panics, the
+/// caller gets SYSTEM_ERR.
 pub trait Seal: Send {
     /// Transforms the result, which is the part of `reply` from the byte `at` to the end.
     fn seal(self: Box<Self>, reply: &mut Vec<u8>, at: usize);
@@ -107,15 +108,15 @@ impl<'a> Authenticated<'a> {
         self.special.as_ref().is_some_and(|special| special.seal.is_some())
     }
 
-    /// Takes out what transforms the result.
+    /// Takes out the seal that transforms the result.
     #[inline]
     pub(super) fn take_seal(&mut self) -> Option<Box<dyn Seal>> {
         self.special.as_mut()?.seal.take()
     }
 }
 
-/// Runs code of the user's that is not a procedure. Returns `None` if the code panics. If it leaves state
-/// half changed, that is the user's own affair.
+/// Runs code of the user's that is not a procedure. Returns `None` if the code panics. The user's code must
+/// cope with state that a panic has left half changed.
 #[inline]
 pub(super) fn guarded<R>(user: impl FnOnce() -> R) -> Option<R> {
     farcall::guard::run(user).ok()

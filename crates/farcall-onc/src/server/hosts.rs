@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_is_held_no_more() {
+    fn a_dropped_account_holds_no_bytes_and_no_connection() {
         let hosts = Hosts::new(100);
         let (a, b) = (hosts.open(&peer("10.0.0.7:1")), hosts.open(&peer("10.0.0.7:2")));
         assert!(!a.add(60) && b.add(60));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn one_host_leaves_room_for_the_calls_of_others() {
+    fn a_single_host_leaves_room_for_the_calls_of_other_hosts() {
         let hosts = Hosts::new(100);
         let run = |account: &Account, most| {
             std::iter::repeat_n((), 100)
@@ -268,7 +268,11 @@ mod tests {
         assert!(run(&c, 64) > 30);
         for workers in 1..4 {
             let hosts = Hosts::new(100);
-            assert_eq!(run(&hosts.open(&peer("10.0.0.7:1")), workers), workers, "few may all be one host's");
+            assert_eq!(
+                run(&hosts.open(&peer("10.0.0.7:1")), workers),
+                workers,
+                "a single host may run calls on all of {workers} workers"
+            );
         }
     }
 }

@@ -57,6 +57,8 @@ impl Mapper {
         self.lock().clone()
     }
 
+    /// Adds a registration. Returns false if the version has another address on that network already, or if
+    /// there are too many registrations.
     fn set(&self, entry: Rpcb) -> bool {
         let mut entries = self.lock();
         if let Some(former) = entries.iter().find(|former| is_same(former, &entry)) {
@@ -90,8 +92,8 @@ impl Mapper {
     /// Returns all addresses of a program's version.
     fn list(&self, program: u32, version: u32) -> Vec<AddressEntry> {
         let entries = self.lock();
-        let those = entries.iter().filter(|entry| entry.program == program && entry.version == version);
-        those.map(describe).collect()
+        let matching = entries.iter().filter(|entry| entry.program == program && entry.version == version);
+        matching.map(describe).collect()
     }
 
     fn remove(&self, which: impl Fn(&Rpcb) -> bool, owner: &str) -> bool {
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_registered_is_found_until_its_owner_removes_it() {
+    fn a_registration_is_found_until_its_owner_removes_it() {
         let mapper = Mapper::default();
         let port = "127.0.0.1:700".parse().unwrap();
         assert!(mapper.register(9, 1, false, port) && mapper.register(9, 1, false, port));
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_grow_without_end() {
+    fn a_mapper_refuses_registrations_beyond_its_limit() {
         let mapper = Mapper::default();
         let set = (0..2 * MAX_ENTRIES as u32)
             .filter(|version| mapper.set(entry(*version, "udp", "127.0.0.1.0.9", "unknown")));
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_any_kind_is_the_one_that_was_asked() {
+    fn an_unspecified_address_is_replaced_by_the_address_that_the_caller_reached() {
         let local = Some("127.0.0.1:9".parse().unwrap());
         assert_eq!(reachable("0.0.0.0.8.1", "10.0.0.7.0.111", local), "10.0.0.7.8.1");
         assert_eq!(reachable("0.0.0.0.8.1", "", local), "127.0.0.1.8.1");

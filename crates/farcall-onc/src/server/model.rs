@@ -24,6 +24,7 @@ pub struct Line {
     wire: Arc<Wire>,
 }
 
+/// Whether the client's end of a connection is gone before the client has received all its replies.
 #[derive(Default)]
 struct Wire(AtomicBool);
 
@@ -33,7 +34,7 @@ impl Lasting for Wire {
     }
 }
 
-/// What the memory knows about a call that came.
+/// What the memory knows about a call that has arrived.
 pub enum Seen {
     /// The call is new. It is to be executed and then [ended](Remembered::end).
     New(Running),
@@ -92,8 +93,8 @@ impl Line {
         line
     }
 
-    /// Notes that the client's end is gone before it has received all its replies. The server notices this
-    /// only when it asks the system.
+    /// Notes that the client's end is gone before the client has received all its replies. The server notices
+    /// this only when it asks the system.
     pub fn break_off(&self) {
         self.wire.0.store(true, Ordering::Relaxed);
     }

@@ -45,10 +45,11 @@ impl Outgoing {
     /// Empties the reply after it was sent. If the reply was long, frees its memory.
     #[inline]
     pub(crate) fn clear(&mut self) {
-        const WORTH_KEEPING: usize = 256 << 10;
+        /// The most bytes of memory that an empty reply keeps for the next one.
+        const MAX_KEPT_BYTES: usize = 256 << 10;
         self.kept = None;
         self.bytes.clear();
-        self.bytes.shrink_to(WORTH_KEEPING);
+        self.bytes.shrink_to(MAX_KEPT_BYTES);
     }
 
     /// Returns the parts of the reply in the order in which they are sent.
@@ -153,8 +154,9 @@ impl Outcome {
     }
 }
 
-/// Keeps long opaque data in the user's memory, where it is sent from.
+/// Leaves long opaque data of a result in the user's memory, from which it is sent.
 struct Keep<'a> {
+    /// Where the result begins in the reply.
     base: usize,
     kept: &'a mut Option<(usize, Bytes)>,
 }

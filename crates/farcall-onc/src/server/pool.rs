@@ -63,15 +63,18 @@ pub(crate) struct Workers {
     jobs: Arc<Jobs>,
     /// The number of threads that the server can have, besides one receiving thread for each point.
     budget: Arc<Threads>,
+    /// How many procedures can run at once.
     limit: usize,
     stopped: AtomicBool,
     state: Mutex<State>,
     /// Notified while the server stops, when a thread has left a point or begun to execute there, and when
     /// the watchdog has ended.
     changed: Condition,
+    /// Wakes the watchdog.
     watchdog: Arc<dyn Event>,
     /// Whether the watchdog will call [`ReceivePoint::check_timeouts`] by itself.
     checks_timeouts: AtomicBool,
+    /// How often the watchdog looks, and when it sleeps.
     habit: Habit,
 }
 
@@ -84,15 +87,17 @@ struct State {
     watched: bool,
 }
 
-/// The shortest time between two looks of the watchdog, and the first one after it is woken.
+/// The shortest time between two looks of the watchdog. After it is woken, the watchdog looks first after
+/// this time.
 const FIRST_NAP: Duration = Duration::from_millis(1);
-/// The watchdog sleeps after this many looks in a row that found nothing new. If threads linger at
-/// connections, it sleeps later by the time that a thread can linger.
+/// The watchdog sleeps after this many looks in a row that found nothing new. If threads can linger at
+/// connections, it looks more often, for as long as a thread can linger.
 const QUIET_LOOKS: u32 = 8;
 
 impl Workers {
     /// Makes a pool without threads. At most `limit` threads execute at once, and `max_waiting` more can wait
-    /// in remote calls of their own. A thread can linger for `lingers` at a connection that it served.
+    /// in remote calls of their own. `lingers` is how long a thread can linger at a connection that it
+    /// served.
     pub(super) fn new(
         env: Arc<dyn Env>,
         limit: usize,
@@ -196,8 +201,8 @@ impl Workers {
         self.watchdog.set();
     }
 
-    /// Stops the server: makes all threads leave, and waits until all threads that are left execute
-    /// procedures. These procedures end by themselves.
+    /// Stops the server: makes all threads leave, and waits until each remaining thread executes a procedure.
+    /// Such a thread leaves when its procedure returns.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         let points = std::mem::take(&mut self.lock().points);

@@ -28,11 +28,16 @@ pub(crate) type Allow = Box<dyn Fn(&Caller) -> Result<(), AuthStat> + Send + Syn
 pub(crate) struct Programs {
     env: Arc<dyn Env>,
     offers: Vec<Offer>,
+    /// The memory of earlier calls; `None` if the server keeps no replies.
     pub(crate) duplicates: Option<Duplicates>,
+    /// The user's flavours of authentication.
     pub(crate) flavours: Vec<(Flavor, Arc<dyn Flavour>)>,
+    /// The AUTH_SHORT credentials that were given; `None` if the server gives none.
     pub(crate) shorts: Option<ShortCredentials>,
     pub(crate) allow: Option<Allow>,
+    /// Whether arguments are decoded leniently ([`Decoder::lenient`]).
     pub(crate) lenient: bool,
+    /// The limits on decoded arguments.
     pub(crate) limits: Limits,
 }
 
@@ -62,11 +67,14 @@ pub struct Offer {
 /// What the server knows about a procedure.
 pub(crate) struct Known {
     number: u32,
-    /// Whether its replies are kept, so that a call that is sent again does not run again.
+    /// Whether the server keeps the procedure's replies, so that a call that is sent again does not run
+    /// again.
     kept: bool,
+    /// Whether the procedure sends no reply if it succeeds.
     one_way: bool,
+    /// Whether the interface declares the procedure `#[blocking]`.
     blocking: bool,
-    /// The approximate number of runs.
+    /// The approximate number of runs. Threads that count at once may lose a run.
     runs: AtomicU32,
     usual_time: UsualTime,
 }
@@ -76,6 +84,7 @@ trait Service: Send + Sync {
     fn dispatch(&self, procedure: u32, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Dispatched;
 }
 
+/// An implementation of the interface `T`, called through its server-stub.
 struct Direct<T: ?Sized>(Arc<T>);
 
 impl<T: ?Sized + Interface> Service for Direct<T> {
@@ -123,13 +132,14 @@ impl std::fmt::Debug for Offer {
     }
 }
 
-/// What is to be done about a message.
+/// What the server does next with a message that was examined.
 pub(crate) enum Verdict<'a> {
-    /// Nothing: the message is no call.
+    /// The message is no call. A datagram is ignored. On a connection, the message can be the reply to a call
+    /// that the server made of its client.
     Unreadable,
-    /// Nothing: the call gets no reply.
+    /// The call gets no reply.
     Drop,
-    /// The reply was written, and is to be sent.
+    /// The reply has been written, and is to be sent.
     Answered,
     /// The call's procedure is to run.
     Run(Admitted<'a>),
@@ -156,13 +166,15 @@ impl Programs {
         self.offers.iter().map(|offer| (offer.program, offer.version))
     }
 
-    /// Forgets kept replies that are too old or too many. Called when a reply has been sent.
+    /// Forgets kept replies that are older, or take more bytes, than the server's retention allows. To be
+    /// called after a reply was sent.
     #[inline]
     pub(crate) fn forget(&self) {
         self.duplicates.as_ref().inspect(|duplicates| duplicates.forget());
     }
 
-    /// Answers a message, and runs the procedure in this thread. Returns true if `reply` is to be sent.
+    /// Answers a message. If it is a call, runs the procedure in this thread. Returns whether `reply` is to
+    /// be sent.
     pub(crate) fn answer(&self, message: &[u8], peer: &Peer, reply: &mut Outgoing) -> bool {
         match self.examine(message, peer, reply) {
             Verdict::Unreadable | Verdict::Drop => false,
@@ -196,12 +208,12 @@ impl Programs {
         }
         match self.find(&call) {
             Ok((offer, Some(known))) => self.admit(call, offer, known, authenticated, peer, reply),
-            Ok((_, None)) => say(&NOTHING, call.xid, authenticated, reply),
-            Err(outcome) => say(&Outcome::Failed(outcome), call.xid, authenticated, reply),
+            Ok((_, None)) => answer_with(&EMPTY_RESULT, call.xid, authenticated, reply),
+            Err(outcome) => answer_with(&Outcome::Failed(outcome), call.xid, authenticated, reply),
         }
     }
 
-    /// Authenticates a call. If the call is not to be served, returns as the error what to do instead.
+    /// Authenticates a call. If the call is not to be served, the error says what to do instead.
     #[inline]
     fn authenticate<'a>(
         &self,
@@ -225,14 +237,15 @@ impl Programs {
                 let caller = Some((Flavor::SYS, credential));
                 special(arguments.into(), Special { caller, ..Special::default() })
             }
-            // This server gives no AUTH_SHORT, and does not offer TLS (AUTH_TLS, RFC 9289 section 4.1).
+            // The server gives no AUTH_SHORT, or does not know the flavour. AUTH_TLS (RFC 9289 section 4.1)
+            // is such a flavour: the server does not offer TLS.
             (Ok(Credential::Short(_) | Credential::Other(_)), _) => refuse(AuthStat::REJECTEDCRED),
             (Err(stat), _) => refuse(stat),
         }
     }
 
-    /// Finds the offer and the procedure that a call names. The procedure is `None` if it is number 0, which
-    /// every program has, and the interface does not define it.
+    /// Finds the offer and the procedure that a call names. Every program has a procedure 0. If the interface
+    /// does not define that procedure, returns the offer with `None`.
     #[inline]
     fn find(&self, call: &Call<'_>) -> Result<(&Offer, Option<&Known>), Accepted<'static>> {
         let wanted = |offer: &&Offer| offer.program == call.program && offer.version == call.version;
@@ -244,6 +257,8 @@ impl Programs {
         Ok((offer, known))
     }
 
+    /// Returns the status of a reply to a call whose program, or whose version of a program, the server does
+    /// not offer.
     #[cold]
     fn mismatch(&self, program: u32) -> Accepted<'static> {
         let versions =
@@ -254,6 +269,8 @@ impl Programs {
         }
     }
 
+    /// Admits a call, so that its procedure runs. Answers or drops the call if it is a repetition of a call
+    /// that the server remembers.
     #[inline]
     fn admit<'a>(
         &'a self,
@@ -271,13 +288,15 @@ impl Programs {
             match duplicates.begin(peer, &call, authenticated.credential(&call), &authenticated.arguments) {
                 Seen::Never(new) => ticket = new,
                 Seen::Running => return Verdict::Drop,
-                Seen::Answered(outcome) => return say(&outcome, call.xid, authenticated, reply),
+                Seen::Answered(outcome) => return answer_with(&outcome, call.xid, authenticated, reply),
             }
         }
         Verdict::Run(Admitted { call, offer, known, authenticated, ticket })
     }
 
-    /// Runs the procedure and appends the reply. Returns true if the reply is to be sent.
+    /// Runs the procedure and appends the reply. Returns whether the reply is to be sent.
+    ///
+    /// `packet` is the message as shared bytes, if there is one. The decoder can keep parts of the message.
     #[inline]
     pub(crate) fn run(
         &self,
@@ -331,12 +350,12 @@ impl Programs {
     }
 }
 
-/// The outcome of a call of procedure 0: an empty result.
-const NOTHING: Outcome = Outcome::Result(Bytes::new(), None);
+/// The outcome of a call of a procedure 0 that the interface does not define: an empty result.
+const EMPTY_RESULT: Outcome = Outcome::Result(Bytes::new(), None);
 
-/// Answers a call with an outcome that is known already. Seals the answer as the call's flavour of
-/// authentication asks.
-fn say(
+/// Appends the reply to a call whose outcome is known without a run of its procedure. Seals the result if the
+/// call's flavour of authentication requires that.
+fn answer_with(
     outcome: &Outcome,
     xid: u32,
     mut authenticated: Authenticated<'_>,
@@ -375,7 +394,8 @@ fn by_flavour<'a>(
     message: &'a [u8],
     arguments: &'a [u8],
 ) -> Result<Authenticated<'a>, Admission<'a>> {
-    // The header as far as its credential: 24 bytes, then the credential's flavour, length and padded body.
+    // The header up to the end of the credential: 24 bytes, then the credential's flavour, length and padded
+    // body.
     let header = 32 + call.credential.body().len().next_multiple_of(4);
     let header = message.get(..header).unwrap_or(message);
     match guarded(|| flavour.admit(call, header, arguments)) {
@@ -388,12 +408,14 @@ fn by_flavour<'a>(
     }
 }
 
+/// Returns the outcome of authentication for a call to which a flavour or AUTH_SHORT adds something. Refuses
+/// the call if the caller's identity is too long.
 fn special<'a>(arguments: Cow<'a, [u8]>, special: Special) -> Result<Authenticated<'a>, Admission<'a>> {
     Authenticated::special(arguments, special).ok_or(Admission::Refuse(AuthStat::FAILED))
 }
 
-/// Returns how the reply reports a call without a result. ONC RPC has no exceptions, so every failure other
-/// than bad arguments and an unknown procedure becomes SYSTEM_ERR.
+/// Returns the status by which a reply reports a failed call, or `None` if the call has a result. ONC RPC has
+/// no exceptions, so every failure other than bad arguments and an unknown procedure becomes SYSTEM_ERR.
 #[inline]
 fn failure(dispatched: &Dispatched) -> Option<Accepted<'static>> {
     match dispatched {
@@ -426,6 +448,7 @@ impl Known {
         self.usual_time.is_timed(u64::from(runs)).then(|| env.now())
     }
 
+    /// Adds a run that began at `begun` to the usual time. Does nothing if the run was not timed.
     #[inline]
     fn end(&self, begun: Option<Time>, env: &dyn Env) {
         if let Some(begun) = begun {
@@ -440,5 +463,5 @@ impl Known {
 }
 
 /// A procedure that usually takes less than this is quick: the receiving thread runs it, and no other thread
-/// receives meanwhile. To hand the socket to another thread would cost a tenth of this time.
+/// receives meanwhile. To let another thread receive would cost about a tenth of this time.
 const QUICK: Duration = Duration::from_micros(100);

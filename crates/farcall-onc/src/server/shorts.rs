@@ -1,9 +1,9 @@
 //! AUTH_SHORT (RFC 5531 appendix A): a short credential that a server gives to a client, for use in place of
 //! its AUTH_SYS credential.
 //!
-//! An AUTH_SHORT has 16 bytes, where the credential can have 400. The server forgets the oldest when its
-//! table is full. A call with an AUTH_SHORT that the server does not know is refused with AUTH_REJECTEDCRED,
-//! and the client sends the whole credential again.
+//! An AUTH_SHORT has 16 bytes, where the credential can have 400. The server forgets the oldest AUTH_SHORT
+//! when its table is full. A call with an AUTH_SHORT that the server does not know is refused with
+//! AUTH_REJECTEDCRED, and the client sends the whole credential again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +25,7 @@ struct Table {
     /// The AUTH_SYS credentials in the order of their numbers. The first has the number `first`.
     credentials: VecDeque<Arc<[u8]>>,
     first: u64,
+    /// The number of each credential.
     numbers: HashMap<Arc<[u8]>, u64>,
 }
 
@@ -61,6 +62,7 @@ impl ShortCredentials {
 }
 
 impl Table {
+    /// Returns the number of a credential. Adds the credential if it is new.
     fn number(&mut self, credential: &[u8], most: usize) -> u64 {
         if let Some(number) = self.numbers.get(credential) {
             return *number;
@@ -83,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_given_stands_for_its_credential_until_there_are_too_many() {
+    fn an_auth_short_stands_for_its_credential_until_it_is_forgotten() {
         let shorts = ShortCredentials::new(3);
         let given: Vec<_> = [b"a", b"b", b"c"].map(|credential| shorts.give(credential)).into();
         assert_eq!(shorts.give(b"a"), given[0]);
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_gave_stands_for_nothing() {
+    fn an_auth_short_that_the_server_did_not_give_is_unknown() {
         let shorts = ShortCredentials::new(3);
         let given = shorts.give(b"a");
         assert_eq!(ShortCredentials::new(3).find(&given), None);

@@ -21,14 +21,17 @@ use connection::{Connection, Scratch};
 /// The limits on a server's connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamLimits {
+    /// The most connections.
     pub(super) connections: usize,
     /// The most bytes that all connections together can hold.
     pub(super) memory: usize,
+    /// How long a connection can be silent before it is closed.
     pub(super) idle: Duration,
     pub(super) records: record::Limits,
+    /// How long a thread polls a connection for the next call before it waits.
     pub(super) spin: Duration,
-    /// The most threads that linger at the same time, which means that they wait at a connection that they
-    /// have served ([`LINGER_TIME`]).
+    /// The most threads that linger at the same time. A thread lingers while it waits at a connection that it
+    /// has served ([`LINGER_TIME`]).
     pub(super) lingering: usize,
 }
 
@@ -44,6 +47,7 @@ pub(super) struct Streams {
     /// The listeners. Each has its position as its key in `ready`; the keys of connections follow.
     listeners: Vec<Arc<dyn Listener>>,
     connections: RwLock<HashMap<u64, Arc<Connection>, Numbered>>,
+    /// The number of the next connection.
     next: AtomicU64,
     /// How many threads linger, each at a connection that it has served.
     lingering: AtomicUsize,
@@ -57,11 +61,11 @@ pub(super) struct Streams {
     parked_count: AtomicUsize,
     /// Locked while a thread frees bytes.
     freeing: Mutex<()>,
-    /// A reference to this, for new connections.
+    /// A reference to this value, for new connections.
     this: Weak<Streams>,
 }
 
-/// A thread that lingers at a connection, until this is dropped.
+/// Counts a thread as lingering at a connection, until this value is dropped.
 pub(super) struct Lingering<'a>(&'a AtomicUsize);
 
 impl Drop for Lingering<'_> {
@@ -77,8 +81,8 @@ pub(super) const LINGER_TIME: Duration = Duration::from_millis(20);
 const BACK_OFF: Duration = Duration::from_millis(100);
 /// How long a connection must have been silent before it is closed for a new one of the same host.
 const MIN_SILENCE: Duration = Duration::from_secs(5);
-/// The most accepted connections that wait until another one ends. When there are more, the newest of the
-/// host that has most of them is closed.
+/// The most accepted connections that wait until another connection ends. When there are more, the host with
+/// most waiting connections loses its newest one.
 const MAX_DEFERRED: usize = 64;
 
 impl Streams {
@@ -152,6 +156,7 @@ impl Streams {
         let _ = self.ready.arm(listener.source(), key, Interest::READ);
     }
 
+    /// Begins to serve a connection.
     fn begin(&self, socket: Arc<dyn Stream>, peer: Peer) {
         let Some(this) = self.this.upgrade() else { return };
         let id = self.next.fetch_add(1, Ordering::Relaxed);
@@ -275,6 +280,7 @@ impl Streams {
         }
     }
 
+    /// Lets one parked connection continue.
     #[cold]
     fn unpark_one(&self) {
         let one = {
@@ -287,6 +293,7 @@ impl Streams {
         one.inspect(|one| one.unpark());
     }
 
+    /// Lets a listener pause until a connection ends, or for [`BACK_OFF`].
     fn wait_for_room(&self, key: u64) {
         lock(&self.waiting).push(key);
         // The watchdog is asked because perhaps no other event will ever make this listener try again.

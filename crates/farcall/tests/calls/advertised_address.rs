@@ -1,4 +1,4 @@
-//! The address that a server publishes if it listens at all addresses of its host.
+//! Tests of the address that a server publishes if it listens at all addresses of its host.
 
 use crate::common;
 use std::net::{IpAddr, UdpSocket};
@@ -21,7 +21,7 @@ impl Echo for Server {
     }
 }
 
-/// A registry that several machines share, at this address; at an unknown address if it is `None`.
+/// A registry that several machines share, with its address if that is known.
 #[derive(Clone)]
 struct Shared(Memory, Option<IpAddr>);
 
@@ -54,12 +54,12 @@ fn at_all(wildcard: &str, registry: impl Registry + 'static) -> Runtime {
 }
 
 #[test]
-fn a_server_at_all_addresses_publishes_one_at_which_it_is_called() {
+fn a_server_at_all_addresses_publishes_an_address_at_which_it_can_be_called() {
     let directory = tempfile::tempdir().unwrap();
     let file = || File::at(directory.path().join("names"));
     for wildcard in ["0.0.0.0:0", "[::]:0"] {
         if UdpSocket::bind(wildcard).is_err() {
-            skip("no IPv6 here");
+            skip("this machine has no IPv6");
             continue;
         }
         let export = at_all(wildcard, file()).export::<dyn Echo>("Echo/all", Arc::new(Server)).unwrap();
@@ -76,13 +76,13 @@ fn a_server_at_all_addresses_publishes_one_at_which_it_is_called() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_server_at_all_addresses_shares_memory_with_those_who_call_it_at_a_loopback_address() {
+fn a_server_at_all_addresses_shares_memory_with_callers_of_a_loopback_address() {
     if std::env::var("FARCALL_SHM").is_ok_and(|value| value == "off") {
         return skip("FARCALL_SHM=off");
     }
     for (wildcard, loopbacks) in [("0.0.0.0:0", &["127.0.0.1"][..]), ("[::]:0", &["127.0.0.1", "[::1]"])] {
         if UdpSocket::bind(wildcard).is_err() {
-            skip("no IPv6 here");
+            skip("this machine has no IPv6");
             continue;
         }
         let export = at_all(wildcard, Memory::new()).export::<dyn Echo>("Echo", Arc::new(Server)).unwrap();
@@ -98,8 +98,8 @@ fn a_server_at_all_addresses_shares_memory_with_those_who_call_it_at_a_loopback_
 }
 
 #[test]
-fn a_server_at_all_addresses_publishes_none_that_it_would_have_to_invent() {
-    // The registry's address is unknown, of another family, or no host's.
+fn a_server_at_all_addresses_refuses_to_export_if_it_cannot_know_its_address() {
+    // The registry's address is unknown, is of another family, or is no host's address.
     for route in [None, Some("fd00::7"), Some("::")] {
         let names = Memory::new();
         let route = route.map(|ip| ip.parse().unwrap());
@@ -113,29 +113,29 @@ fn a_server_at_all_addresses_publishes_none_that_it_would_have_to_invent() {
 }
 
 #[test]
-fn where_machines_share_a_registry_the_address_on_the_way_there_is_published() {
+fn a_server_publishes_the_address_of_its_route_to_a_shared_registry() {
     // Only this machine can ask a registry at a loopback address.
     let names = Memory::new();
     let other: IpAddr = "127.0.0.9".parse().unwrap();
     let export =
         at_all("0.0.0.0:0", Shared(names.clone(), Some(other))).export::<dyn Echo>("Echo", Arc::new(Server));
     assert_eq!(export.unwrap().address().ip().to_string(), "127.0.0.1");
-    // Towards another host, the address is one of a network, if this machine has a route there. Nothing is
-    // sent to it.
+    // For a registry on another host, the server publishes the address from which this machine would send to
+    // that host, if there is a route. The test sends nothing there.
     let far: IpAddr = "192.0.2.1".parse().unwrap();
     let towards = || {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.connect((far, 9))?;
         socket.local_addr()
     };
-    let Ok(source) = towards() else { return skip("no way to other machines") };
+    let Ok(source) = towards() else { return skip("this machine has no route to other machines") };
     let export =
         at_all("0.0.0.0:0", Shared(names, Some(far))).export::<dyn Echo>("Echo", Arc::new(Server)).unwrap();
     assert_eq!(export.address().ip(), source.ip());
 }
 
 #[test]
-fn what_the_setting_says_is_published_whatever_the_server_is_bound_to() {
+fn a_server_publishes_the_advertised_address_whatever_it_is_bound_to() {
     let names = Memory::new();
     let build = |listens: &str, says: &str| {
         let builder = builder().registry(names.clone()).open().address(listens.parse().unwrap());
@@ -145,7 +145,8 @@ fn what_the_setting_says_is_published_whatever_the_server_is_bound_to() {
     let export = runtime.export::<dyn Echo>("Echo/own", Arc::new(Server)).unwrap();
     assert_eq!(export.address().port(), runtime.address().unwrap().port());
     assert_eq!(common::runtime().import::<dyn Echo>(&export.url()).unwrap().echo(3).unwrap(), 3);
-    // A port may be forwarded to this server.
+    // The published address need not be the server's own: a port of another host may be forwarded to the
+    // server.
     let forwarded =
         build("127.0.0.1:0", "192.0.2.1:7000").export::<dyn Echo>("Echo/far", Arc::new(Server)).unwrap();
     assert_eq!(forwarded.url(), "udp://192.0.2.1:7000/Echo/far");

@@ -1,4 +1,4 @@
-//! Servers of `async fn`s, without an executor.
+//! Tests of servers of `async fn`s that a stub of the same process calls, without an executor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -34,7 +34,8 @@ impl Drop for SetOnDrop {
 
 impl StoreAsync for Memory {
     async fn get(&self, key: &str, of: &[u32]) -> farcall::Result<u64, NoSuchKey> {
-        yield_once().await; // the arguments are borrowed across it
+        // The arguments stay borrowed while the future is suspended.
+        yield_once().await;
         if key != "answer" {
             return Err(NoSuchKey.into());
         }
@@ -66,7 +67,7 @@ async fn yield_once() {
 }
 
 #[test]
-fn callers_cannot_tell_the_difference() {
+fn an_async_server_answers_like_any_other_server() {
     let store: StoreClient = local_async(StoreAsyncServer::new(Memory::default()));
     assert_eq!(store.get("answer", &[40, 2]), Ok(42));
     assert_eq!(store.get("question", &[]), Err(Error::Declared(NoSuchKey)));
@@ -79,14 +80,14 @@ fn callers_cannot_tell_the_difference() {
 }
 
 #[test]
-fn a_server_may_be_shared() {
+fn an_async_server_can_be_shared_with_its_program() {
     let memory = Arc::new(Memory::default());
     let store = local_async(StoreAsyncServer::from(memory.clone()));
     assert_eq!(store.get("answer", &[7]), Ok(7));
 }
 
 #[test]
-fn cancelling_drops_the_servers_future() {
+fn cancelling_a_call_drops_the_servers_future() {
     let memory = Memory::default();
     let ended = memory.ended.clone();
     let store = local_async(StoreAsyncServer::new(memory));

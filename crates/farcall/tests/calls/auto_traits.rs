@@ -1,4 +1,4 @@
-//! The public types that may cross threads.
+//! Tests that the public types can be moved to, or shared with, other threads.
 
 use farcall::{CallFailed, Context, Error, Export, Group, Pending, Runtime, Stopper};
 

@@ -1,4 +1,4 @@
-//! Calls without the interface's source, by the exporter's description of itself.
+//! Tests of calls without the interface's source, by the description that the exporter gives of itself.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ fn an_exporter_describes_itself() {
 }
 
 #[test]
-fn a_ping_is_answered_by_any_exporter() {
+fn every_exporter_answers_pings() {
     let runtime = runtime();
     let _export = runtime.export::<dyn Store>("Store", Arc::new(Server)).unwrap();
     let pinger = Pinger::import(&runtime, "Store").unwrap();
@@ -58,7 +58,7 @@ fn a_ping_is_answered_by_any_exporter() {
 }
 
 #[test]
-fn description_can_be_switched_off() {
+fn an_exporter_can_refuse_to_describe_itself() {
     let registry = Arc::new(farcall::names::Memory::new());
     let runtime = farcall::Runtime::builder().registry(registry).describe(false).build().unwrap();
     let _export = runtime.export::<dyn Store>("Store", Arc::new(Server)).unwrap();

@@ -1,4 +1,5 @@
-//! A cancel means the same by UDP, through shared memory and within one process.
+//! Tests that a cancelled call ends alike over UDP, through shared memory and within one process, and that
+//! its procedure learns of the cancel.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
@@ -11,7 +12,7 @@ use std::time::Duration;
 use crate::common::{block_on, builder};
 use farcall::{CallFailed, Export, Kind, Pending, Ran, Runtime, Task, stub};
 
-/// The test fails after this time. Nothing here takes that long.
+/// How long a test waits for an event before it fails. No event takes nearly as long.
 const GUARD: Duration = Duration::from_secs(60);
 
 #[farcall::interface(async)]
@@ -42,7 +43,7 @@ struct Server {
     did: Mutex<Sender<Did>>,
     released: Mutex<bool>,
     release: Condvar,
-    /// Whether futures are released.
+    /// Whether the procedures that are futures are released.
     let_go: AtomicBool,
 }
 
@@ -130,16 +131,18 @@ struct Setting {
     server: Arc<Server>,
     did: Receiver<Did>,
     job: JobClient,
+    /// Whether the server's procedures are futures.
     futures: bool,
     _kept: Option<(Runtime, Export)>,
 }
 
 impl Setting {
+    /// Asserts that this is the next event.
     fn did(&self, expected: Did) {
         assert_eq!(self.did.recv_timeout(GUARD).as_ref(), Ok(&expected), "{}", self.name);
     }
 
-    /// Asserts that a call which its caller gave up ended as cancelled.
+    /// Asserts that a call which its caller gave up ended as cancelled, and may have run.
     fn assert_cancelled(&self, outcome: farcall::Result<u64>) {
         let why = CallFailed::from(outcome.expect_err(&self.name));
         assert_eq!(why.kind(), Kind::Cancelled, "{}: {why}", self.name);
@@ -156,11 +159,12 @@ impl Setting {
         self.did(Did::Begin);
     }
 
-    /// Asserts that the procedure of a call that was given up stops.
+    /// Asserts that the procedure of a call that was given up is told, or its future dropped.
     fn stops(&self) {
         self.did(if self.futures { Did::Dropped } else { Did::Told });
     }
 
+    /// Returns whether the server is called within this process.
     fn is_near(&self) -> bool {
         self._kept.is_none()
     }
@@ -172,6 +176,8 @@ impl Drop for Setting {
     }
 }
 
+/// Makes a server, which is called through shared memory or over UDP, or within this process if `memory` is
+/// `None`.
 fn setting(memory: Option<bool>, futures: bool) -> Setting {
     let (send, did) = channel();
     let (released, release, let_go) = Default::default();
@@ -193,7 +199,7 @@ fn setting(memory: Option<bool>, futures: bool) -> Setting {
     Setting { name, server, did, job, futures, _kept: Some((runtime, export)) }
 }
 
-/// Runs a test by each carrier, with servers of either sort.
+/// Runs a test with each carrier, and with servers of plain functions and of futures.
 fn everywhere(test: impl Fn(&Setting)) {
     for memory in [Some(false), Some(cfg!(target_os = "linux")), None] {
         for futures in [false, true] {
@@ -203,7 +209,7 @@ fn everywhere(test: impl Fn(&Setting)) {
 }
 
 #[test]
-fn whoever_cancels_and_waits_hears_so_and_the_procedure_is_told_or_dropped() {
+fn a_cancelled_call_fails_as_cancelled_when_waited_for_and_its_procedure_stops() {
     everywhere(|s| {
         let mut call = s.job.start().until_cancelled();
         s.begin(&mut call);
@@ -215,7 +221,7 @@ fn whoever_cancels_and_waits_hears_so_and_the_procedure_is_told_or_dropped() {
 }
 
 #[test]
-fn whoever_cancels_and_awaits_hears_so_too() {
+fn a_cancelled_call_fails_as_cancelled_when_awaited() {
     everywhere(|s| {
         let mut call = s.job.start().until_cancelled();
         s.begin(&mut call);
@@ -226,7 +232,7 @@ fn whoever_cancels_and_awaits_hears_so_too() {
 }
 
 #[test]
-fn a_call_that_is_dropped_is_cancelled() {
+fn a_dropped_call_is_cancelled() {
     everywhere(|s| {
         let mut call = s.job.start().until_cancelled();
         s.begin(&mut call);
@@ -236,7 +242,7 @@ fn a_call_that_is_dropped_is_cancelled() {
 }
 
 #[test]
-fn a_procedure_that_does_not_stop_holds_no_caller_up_and_its_late_result_reaches_nobody() {
+fn a_procedure_that_ignores_a_cancel_delays_no_caller_and_its_result_is_discarded() {
     everywhere(|s| {
         let calls = (0..4).map(|_| {
             let mut call = s.job.start().stubborn();
@@ -248,7 +254,7 @@ fn a_procedure_that_does_not_stop_holds_no_caller_up_and_its_late_result_reaches
         for (number, call) in calls.into_iter().enumerate() {
             s.assert_cancelled(if number % 2 == 0 { call.wait() } else { block_on(call) });
         }
-        // The procedures' slots and buffers are given to no other call while they still use them.
+        // The procedures still run. No other call may get their slots and buffers meanwhile.
         for number in 0..300 {
             assert_eq!(s.job.next(number).unwrap(), number + 1, "{}", s.name);
         }
@@ -261,7 +267,7 @@ fn a_procedure_that_does_not_stop_holds_no_caller_up_and_its_late_result_reaches
 }
 
 #[test]
-fn a_call_that_ended_before_it_was_cancelled_has_its_result() {
+fn a_call_that_ended_before_its_cancel_keeps_its_result() {
     everywhere(|s| {
         let mut call = s.job.start().next(1);
         let result = block_on(poll_fn(|context| Pin::new(&mut call).poll(context)));

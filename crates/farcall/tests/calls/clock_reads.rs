@@ -1,4 +1,5 @@
-//! How often a call of many servers reads the clock: one reading takes as long as a short procedure.
+//! Counts how often the calling thread of a group call reads the clock. One reading takes as long as a short
+//! procedure, so the thread must read the clock rarely.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,18 +10,19 @@ use crate::common::{builder, runtime};
 use farcall::env::{Env, Time};
 use farcall::{Group, System};
 
-/// The operating system, except that it counts how often one thread reads the clock.
+/// The operating system, except that it counts the clock readings of one thread.
 struct Clock {
-    whose: ThreadId,
-    looks: AtomicUsize,
+    /// The thread whose readings are counted.
+    reader: ThreadId,
+    readings: AtomicUsize,
 }
 
 impl Env for Clock {
     system_does! { bind, spawn, event, entropy }
 
     fn now(&self) -> Time {
-        if current().id() == self.whose {
-            self.looks.fetch_add(1, Ordering::Relaxed);
+        if current().id() == self.reader {
+            self.readings.fetch_add(1, Ordering::Relaxed);
         }
         System.now()
     }
@@ -31,7 +33,7 @@ trait Member {
     fn compute(&self) -> farcall::Result<()>;
 }
 
-/// A member that computes for this long.
+/// A member whose procedure computes for this time.
 struct Server(Duration);
 
 impl Member for Server {
@@ -43,8 +45,8 @@ impl Member for Server {
 }
 
 #[test]
-fn replies_that_come_late_and_alone_take_a_look_each() {
-    let clock = Arc::new(Clock { whose: current().id(), looks: AtomicUsize::new(0) });
+fn a_group_call_reads_the_clock_once_before_and_once_per_call_and_reply() {
+    let clock = Arc::new(Clock { reader: current().id(), readings: AtomicUsize::new(0) });
     let caller = builder().env(clock.clone()).build().unwrap();
     let serve = |n: u64| {
         let runtime = runtime();
@@ -55,12 +57,16 @@ fn replies_that_come_late_and_alone_take_a_look_each() {
     };
     let (_exports, members): (Vec<_>, Vec<_>) = (1..=3).map(serve).unzip();
     let group = Group::of(members);
-    let looks = |_| {
-        let before = clock.looks.load(Ordering::Relaxed);
+    let count_readings = |_| {
+        let before = clock.readings.load(Ordering::Relaxed);
         assert_eq!(group.multi().compute().all().results().count(), 3);
-        clock.looks.load(Ordering::Relaxed) - before
+        clock.readings.load(Ordering::Relaxed) - before
     };
-    // There are more readings when a packet comes late, or two together.
-    let least = (0..50).map(looks).min().unwrap();
-    assert!(least <= 7, "one for each call, one for each reply, and one before: {least}");
+    // The members compute for 1, 2 and 3 ms, so that each reply arrives alone. A call in which a packet is
+    // late, or two packets arrive together, reads the clock more often. So the least count is checked.
+    let least = (0..50).map(count_readings).min().unwrap();
+    assert!(
+        least <= 7,
+        "a group call of 3 members reads the clock at most 7 times, and read it {least} times"
+    );
 }

@@ -1,5 +1,5 @@
-//! Many calls in one datagram are executed one after another and answered together, and a stuck one holds up
-//! no other.
+//! Tests that many calls in one datagram are executed one after another and answered together, and that a
+//! call which gets stuck delays no other.
 
 use crate::common;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ trait Counter {
     fn twice(&self, n: u32) -> farcall::Result<u32>;
 }
 
-/// Doubles numbers, but waits at one of them until the test lets it go on.
+/// Doubles numbers. At one number it waits until the test lets it go on.
 struct Doubler {
     executed: AtomicU32,
     stuck_at: u32,
@@ -34,7 +34,7 @@ impl Counter for Doubler {
     }
 }
 
-/// A client made of the protocol core and a socket, which decides itself what shares a datagram.
+/// A client made of the protocol core and a socket. It queues its calls, so that they share datagrams.
 struct Client {
     socket: UdpSocket,
     server: SocketAddr,
@@ -61,8 +61,8 @@ impl Client {
         self.conversation.start(Time::default, &call, &mut n.to_be_bytes().to_vec()).unwrap()
     }
 
-    /// Sends what is ready, and receives until `over`. No datagram is lost, so the protocol's time stands
-    /// still.
+    /// Sends what is ready, and receives until `over` returns true. No datagram is lost, so no timer is
+    /// needed, and the protocol's clock stands still.
     fn until(&mut self, over: impl Fn(&Client) -> bool) {
         let mut buffer = vec![0; 65_536];
         loop {
@@ -87,7 +87,8 @@ impl Client {
     }
 }
 
-/// Returns a server, whose procedure has been quick so far, and a client.
+/// Returns a server whose procedure has been quick so far, and a client. The procedure waits at the number
+/// `stuck_at`.
 fn quick(stuck_at: u32) -> (farcall::Export, Arc<Doubler>, Sender<()>, Client) {
     let (go, go_on) = channel();
     let doubler = Arc::new(Doubler { executed: AtomicU32::new(0), stuck_at, go_on: Mutex::new(go_on) });
@@ -102,10 +103,11 @@ fn quick(stuck_at: u32) -> (farcall::Export, Arc<Doubler>, Sender<()>, Client) {
     (export, doubler, go, client)
 }
 
+/// The number of calls that are queued together.
 const TRAIN: u32 = 200;
 
 #[test]
-fn a_train_is_executed_once_and_answered_together() {
+fn queued_calls_are_executed_once_and_answered_together() {
     let (_export, doubler, _go, mut client) = quick(u32::MAX);
     let calls: Vec<_> = (1000..1000 + TRAIN).map(|n| (n, client.start(n))).collect();
     client.until(|client| client.results.len() == calls.len());
@@ -118,7 +120,7 @@ fn a_train_is_executed_once_and_answered_together() {
 }
 
 #[test]
-fn a_call_that_gets_stuck_does_not_hold_up_its_train() {
+fn a_stuck_call_does_not_delay_the_calls_queued_with_it() {
     let (_export, doubler, go, mut client) = quick(1003);
     let calls: Vec<_> = (1000..1000 + TRAIN).map(|n| (n, client.start(n))).collect();
     client.until(|client| client.results.len() == calls.len() - 1);

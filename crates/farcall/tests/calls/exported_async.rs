@@ -1,4 +1,4 @@
-//! Exported servers of `async fn`s.
+//! Tests of exported servers of `async fn`s, with several executors.
 
 use std::future::poll_fn;
 use std::sync::Mutex;
@@ -65,6 +65,7 @@ impl SlowAsync for Server {
     }
 }
 
+/// Calls the server in every way: calls that return, panic, and are suspended together.
 fn exercise(slow: &SlowClient) {
     assert_eq!(slow.double(21).unwrap(), 42);
     let why = CallFailed::from(slow.panic().unwrap_err());
@@ -78,12 +79,12 @@ fn exercise(slow: &SlowClient) {
     }
     for call in held {
         let (before, after) = call.wait().unwrap();
-        assert!(before > 0 && after > 0 && after <= before, "the context holds across `.await`");
+        assert!(before > 0 && after > 0 && after <= before, "a procedure keeps its context across `.await`");
     }
 }
 
 #[test]
-fn any_executor_will_do() {
+fn any_executor_can_run_the_calls() {
     let runtime = runtime();
     let threads = |task: Task| drop(std::thread::spawn(move || block_on(task)));
     let _export = runtime.export_async_on("Slow", SlowAsyncServer::new(Server::default()), threads).unwrap();
@@ -117,7 +118,7 @@ fn an_executor_that_panics_fails_the_call_and_nothing_else() {
 
 #[test]
 #[cfg(feature = "tokio")]
-fn tokio_serves() {
+fn tokio_can_run_the_calls() {
     let runtime = runtime();
     assert!(runtime.export_async("Slow", SlowAsyncServer::new(Server::default())).is_err());
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();

@@ -1,4 +1,4 @@
-//! Failures of calls through real sockets, and what their callers are told.
+//! Tests of failed calls over real sockets: which failures callers get, and that other calls are served.
 
 use crate::common;
 use std::net::UdpSocket;
@@ -23,7 +23,7 @@ pub trait Gate {
     #[blocking]
     fn until_cancelled(&self) -> farcall::Result<()>;
     fn cancelled(&self) -> farcall::Result<u64>;
-    /// Returns how long its caller will wait, in milliseconds; 0 if for ever.
+    /// Returns how long the caller will wait, in milliseconds, or 0 if there is no deadline.
     fn remaining(&self) -> farcall::Result<u64>;
     /// Calls `remaining` of the gate with this name.
     fn remaining_there(&self, name: &str) -> farcall::Result<u64>;
@@ -132,6 +132,7 @@ impl Drop for Setting {
 }
 
 impl Setting {
+    /// Waits until this many calls have begun to wait in their procedures.
     fn until_waiting(&self, calls: u64) {
         while self.server.waiting.load(Ordering::SeqCst) < calls {
             std::thread::yield_now();
@@ -149,7 +150,7 @@ fn told<T: std::fmt::Debug>(result: farcall::Result<T>) -> (Kind, Ran) {
 }
 
 #[test]
-fn a_panic_is_its_callers_failure_and_the_server_goes_on() {
+fn a_panic_fails_only_its_own_call_and_the_server_goes_on() {
     let s = setting(runtime());
     for _ in 0..20 {
         let why = failed(s.gate.panic("ouch"));
@@ -160,13 +161,13 @@ fn a_panic_is_its_callers_failure_and_the_server_goes_on() {
 }
 
 #[test]
-fn a_failure_that_is_passed_on_is_nested() {
+fn a_failure_that_a_procedure_passes_on_becomes_nested() {
     let s = setting(runtime());
     assert_eq!(told(s.gate.pass_on()), (Kind::Nested, Ran::Yes));
 }
 
 #[test]
-fn a_slow_procedure_holds_nobody_up() {
+fn a_slow_procedure_delays_no_other_call() {
     let s = setting(runtime());
     let slow = s.gate.start().pass();
     s.until_waiting(1);
@@ -178,7 +179,7 @@ fn a_slow_procedure_holds_nobody_up() {
 }
 
 #[test]
-fn a_procedure_that_was_quick_and_then_blocks_holds_nobody_up() {
+fn a_quick_procedure_that_begins_to_block_delays_no_other_call() {
     let s = setting(runtime());
     for _ in 0..1000 {
         s.gate.pass_unmarked(false).unwrap();
@@ -193,10 +194,10 @@ fn a_procedure_that_was_quick_and_then_blocks_holds_nobody_up() {
 }
 
 #[test]
-fn calls_in_a_circle_are_served_beyond_the_limit_of_workers() {
+fn nested_calls_are_served_beyond_the_limit_of_workers() {
     let s = setting(builder().workers(1).build().unwrap());
     assert_eq!(s.gate.nest(40).unwrap(), 40);
-    // The same holds once the procedure is known as quick.
+    // Nested calls are also served once the procedure is known as quick.
     for _ in 0..20 {
         assert_eq!(s.gate.nest(2).unwrap(), 2);
     }
@@ -216,18 +217,18 @@ fn when_all_threads_block_calls_are_refused() {
     for call in blocked.into_iter().chain(queued) {
         call.wait().unwrap();
     }
-    assert_eq!(s.server.passed.load(Ordering::SeqCst), 5, "what was refused never ran");
+    assert_eq!(s.server.passed.load(Ordering::SeqCst), 5, "the refused calls never ran");
 }
 
 #[test]
-fn one_callers_flood_does_not_shut_the_others_out() {
+fn a_flood_of_calls_from_one_caller_does_not_shut_out_others() {
     // This uses UDP, because through shared memory a process is one caller, whatever its runtimes are.
     let s = setting(builder().shared_memory(false).workers(1).threads(2).queue(3).build().unwrap());
     let url = s.export.as_ref().unwrap().url();
     let blocked = s.gate.start().pass();
     s.until_waiting(1);
     let mut flood: Vec<_> = (0..10).map(|_| s.gate.start().pass()).collect();
-    // The refusals come back in time, and then the queue is full of this caller's calls.
+    // The calls beyond the queue are refused at once. The queue is then full of this caller's calls.
     for call in flood.split_off(3) {
         assert_eq!(told(call.wait()), (Kind::Overloaded, Ran::No));
     }
@@ -236,14 +237,15 @@ fn one_callers_flood_does_not_shut_the_others_out() {
     let call = modest.start().pass();
     assert_eq!(told(flood.pop().unwrap().wait()), (Kind::Overloaded, Ran::No));
     s.server.open().unwrap();
-    assert_eq!(call.wait().unwrap(), 3, "it had its turn after one of the others");
+    assert_eq!(call.wait().unwrap(), 3, "the other caller's call runs after one call of the flood");
     blocked.wait().unwrap();
     for call in flood {
         call.wait().unwrap();
     }
 }
 
-/// Asserts that a caller that cancels a begun call is told so, however fast the procedure stops.
+/// Asserts that a begun call which its caller has cancelled fails as cancelled, however fast its procedure
+/// stops.
 fn assert_given_up(outcome: farcall::Result<()>) {
     let (kind, ran) = told(outcome);
     assert_eq!(kind, Kind::Cancelled);
@@ -251,7 +253,7 @@ fn assert_given_up(outcome: farcall::Result<()>) {
 }
 
 #[test]
-fn a_cancelled_call_is_told_so_at_both_ends() {
+fn a_cancelled_call_ends_at_both_ends() {
     let s = setting(runtime());
     let mut call = s.gate.start().until_cancelled();
     s.until_waiting(1);
@@ -322,7 +324,7 @@ fn a_deadline_is_inherited() {
 }
 
 #[test]
-fn a_draining_export_finishes_what_it_has() {
+fn a_draining_export_finishes_its_running_calls() {
     let mut s = setting(runtime());
     let slow = s.gate.start().pass();
     s.until_waiting(1);
@@ -341,11 +343,11 @@ fn a_draining_export_finishes_what_it_has() {
 }
 
 #[test]
-fn a_draining_runtime_refuses_and_finishes_what_it_has() {
+fn a_draining_runtime_refuses_new_calls_and_finishes_running_ones() {
     let s = setting(runtime());
     let slow = s.gate.start().pass();
     s.until_waiting(1);
-    assert!(!s.runtime.drain(Duration::ZERO), "one call is still there");
+    assert!(!s.runtime.drain(Duration::ZERO), "one call is still running");
     assert_eq!(told(s.gate.ping()), (Kind::Draining, Ran::No));
     s.server.open().unwrap();
     assert!(s.runtime.drain(Duration::from_secs(600)));
@@ -354,16 +356,16 @@ fn a_draining_runtime_refuses_and_finishes_what_it_has() {
 }
 
 #[test]
-fn arguments_that_do_not_decode_did_not_run() {
+fn a_call_whose_arguments_do_not_decode_did_not_run() {
     let s = setting(runtime());
     let gate = farcall::dynamic::Dynamic::import(&s.runtime, "Gate").unwrap();
     let ping = gate.interface().by_name("ping").unwrap();
     let panic = gate.interface().by_name("panic").unwrap();
     let wrong: [(_, &[u8]); 4] = [
-        (ping, &[0; 4]),                                // nothing was expected
-        (panic, &[]),                                   // a string was
-        (panic, &[0, 0, 0, 9, b'a', 0, 0, 0]),          // of nine bytes
-        (panic, &[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]), // of all the memory there is
+        (ping, &[0; 4]),                                // the procedure has no arguments
+        (panic, &[]),                                   // the string is missing
+        (panic, &[0, 0, 0, 9, b'a', 0, 0, 0]),          // the string is shorter than its length of 9
+        (panic, &[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]), // the string's length is the greatest possible
     ];
     for (procedure, arguments) in wrong {
         let why = gate.call(procedure, arguments).unwrap_err();
@@ -374,7 +376,7 @@ fn arguments_that_do_not_decode_did_not_run() {
 }
 
 #[test]
-fn a_registry_that_cannot_be_read_is_named() {
+fn a_failure_names_a_registry_that_cannot_be_read() {
     let scratch = tempfile::tempdir().unwrap();
     let file = scratch.path().join("farcall-registry");
     std::fs::write(&file, "a file where a directory ought to be").unwrap();
@@ -390,7 +392,7 @@ fn a_registry_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn what_is_not_exported_any_more_did_not_run() {
+fn a_call_of_a_withdrawn_export_did_not_run() {
     let mut s = setting(runtime());
     s.gate.ping().unwrap();
     drop(s.export.take());
@@ -400,7 +402,7 @@ fn what_is_not_exported_any_more_did_not_run() {
 }
 
 #[test]
-fn a_new_export_of_the_name_is_bound_by_the_next_call() {
+fn the_next_call_binds_a_new_export_of_the_name() {
     let mut s = setting(runtime());
     drop(s.export.take());
     s.export = Some(s.runtime.export::<dyn Gate>("Gate", s.server.clone()).unwrap());
@@ -415,7 +417,7 @@ fn a_new_export_of_the_name_is_bound_by_the_next_call() {
 }
 
 #[test]
-fn names_that_cannot_be_bound_say_why() {
+fn an_import_that_fails_says_why() {
     let runtime = runtime();
     let kind = |name: &str| match runtime.import::<dyn Gate>(name) {
         Err(Error::CallFailed(why)) => (why.kind(), why.ran()),
@@ -431,7 +433,7 @@ fn names_that_cannot_be_bound_say_why() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_unreachable() {
+fn an_import_from_an_address_without_a_server_fails_as_unreachable() {
     let runtime = builder().patience(Duration::from_millis(50)).build().unwrap();
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
     let name = format!("udp://{}/Gate", nobody.local_addr().unwrap());
@@ -471,7 +473,7 @@ fn versions_are_compared_by_the_procedures_that_the_importer_knows() {
 }
 
 #[test]
-fn garbage_is_dropped_and_others_are_served() {
+fn random_datagrams_are_dropped_and_callers_are_served() {
     let s = setting(runtime());
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut state = 0x2545_f491_4f6c_dd1du64;
@@ -492,7 +494,7 @@ fn garbage_is_dropped_and_others_are_served() {
 }
 
 #[test]
-fn another_address_than_loopback_needs_a_word() {
+fn an_address_that_is_not_loopback_needs_permission() {
     let runtime = builder().address("0.0.0.0:0".parse().unwrap()).build().unwrap();
     let why = runtime.export::<dyn Gate>("Gate", Arc::new(Server::default())).unwrap_err();
     assert_eq!(told::<()>(Err(why)), (Kind::NotPermitted, Ran::No));

@@ -1,4 +1,4 @@
-//! Servers that are imported by the name of their host.
+//! Tests of servers that are imported by the name of their host.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _, UdpSocket};
@@ -28,7 +28,7 @@ fn serve(address: &str) -> farcall::Export {
 }
 
 fn failure<T>(result: farcall::Result<T>) -> CallFailed {
-    let Err(why) = result else { panic!("it gave a result") };
+    let Err(why) = result else { panic!("the call gave a result") };
     CallFailed::from(why)
 }
 
@@ -40,6 +40,7 @@ fn unbound(runtime: &Runtime, name: &str) -> MemberClient {
 /// The operating system, except that its resolver knows one host, and answers when the test lets it.
 #[derive(Default)]
 struct Hosts {
+    /// Whether IPv6 addresses cannot be bound.
     without_v6: bool,
     state: Mutex<State>,
     changed: Condvar,
@@ -47,7 +48,9 @@ struct Hosts {
 
 #[derive(Default)]
 struct State {
+    /// How often the resolver was asked.
     asked: usize,
+    /// The addresses of the host `ebbets`; `None` until the test lets the resolver answer.
     answer: Option<Vec<SocketAddr>>,
 }
 
@@ -85,10 +88,10 @@ impl Env for Hosts {
 }
 
 #[test]
-fn a_server_of_one_family_is_found_at_localhost() {
+fn a_server_at_either_address_of_localhost_is_found() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         if UdpSocket::bind(address).is_err() {
-            skip("no IPv6 here");
+            skip("this machine has no IPv6");
             continue;
         }
         let export = serve(address);
@@ -109,7 +112,7 @@ fn all_addresses_of_a_host_are_tried() {
     let (export, silent) =
         (serve("127.0.0.1:0"), UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
     let mut addresses = vec![there, silent, export.address()];
-    // The addresses include one of another family, one that does not answer, and some that no server can
+    // The addresses include one of the other family, one that does not answer, and some that no server can
     // have.
     let other = UdpSocket::bind("[::1]:0").ok();
     addresses.splice(0..0, other.iter().map(|other| other.local_addr().unwrap()));
@@ -126,7 +129,7 @@ fn all_addresses_of_a_host_are_tried() {
 }
 
 #[test]
-fn a_host_of_two_families_is_called_where_there_is_one() {
+fn a_host_of_two_families_is_called_from_a_machine_of_one() {
     let export = serve("127.0.0.1:0");
     let hosts = Arc::new(Hosts { without_v6: true, ..Hosts::default() });
     hosts.answer(&["[::1]:7".parse().unwrap(), export.address()]);
@@ -136,7 +139,7 @@ fn a_host_of_two_families_is_called_where_there_is_one() {
 }
 
 #[test]
-fn a_segment_is_found_by_its_host() {
+fn a_segment_can_be_imported_by_the_name_of_its_host() {
     let exporter = runtime();
     let settings = farcall::memory::Settings::new(8).anyone(farcall::memory::Rights::READ);
     let segment = exporter.export_segment("Words", settings).unwrap();
@@ -148,7 +151,7 @@ fn a_segment_is_found_by_its_host() {
 }
 
 #[test]
-fn a_host_that_is_unknown_or_has_no_server_is_named() {
+fn a_failure_names_a_host_that_is_unknown_or_has_no_server() {
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let runtime = builder().env(Hosts::knowing(&[nobody])).patience(Duration::from_secs(2)).build().unwrap();
     for (host, kind) in [("ebbets", Kind::Unreachable), ("alpine.invalid", Kind::NoSuchName)] {
@@ -166,7 +169,7 @@ fn a_host_that_is_unknown_or_has_no_server_is_named() {
 }
 
 #[test]
-fn a_resolver_that_does_not_answer_holds_up_nobody_beyond_a_deadline() {
+fn a_resolver_that_does_not_answer_delays_no_call_beyond_its_deadline() {
     let hosts = Arc::<Hosts>::default();
     let runtime = builder().env(hosts.clone()).build().unwrap();
     let (export, name) = (serve("127.0.0.1:0"), "udp://ebbets:7/Member");
@@ -183,11 +186,14 @@ fn a_resolver_that_does_not_answer_holds_up_nobody_beyond_a_deadline() {
     let impatient = builder().env(hosts.clone()).patience(soon).build().unwrap();
     let why = failure(impatient.import::<dyn Member>(name));
     assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No), "{why}");
-    // Other servers can be called meanwhile.
+    // Other servers can be called while the resolver does not answer.
     assert_eq!(unbound(&runtime, &export.url()).start().add(1).wait().unwrap(), 2);
     hosts.answer(&[export.address()]);
     for (n, call) in (0..).zip(calls) {
         assert_eq!(call.wait().unwrap(), n + 1);
     }
-    assert!(hosts.state.lock().unwrap().asked <= 3, "all who asked at once shared an answer");
+    assert!(
+        hosts.state.lock().unwrap().asked <= 3,
+        "calls that wait for the resolver at the same time share its answer"
+    );
 }

@@ -1,4 +1,4 @@
-//! Several instances of a type: which one is bound, and what happens when it is gone.
+//! Tests of several instances of a type: which instance a stub is bound to, and what happens when it is gone.
 
 use crate::common;
 use std::net::{SocketAddr, UdpSocket};
@@ -53,8 +53,8 @@ impl Machine {
         process
     }
 
-    /// Returns a runtime that soon gives silent servers up. The time is not short, because no living server
-    /// may be silent for so long either.
+    /// Returns a runtime that gives silent servers up after two seconds. A shorter time could give up a
+    /// living server on a busy machine.
     fn impatient(&self) -> Runtime {
         Runtime::builder().registry(self.registry.clone()).patience(Duration::from_secs(2)).build().unwrap()
     }
@@ -118,7 +118,7 @@ fn told<T: std::fmt::Debug>(result: farcall::Result<T>) -> (Kind, Ran) {
 }
 
 #[test]
-fn the_one_who_answers_is_bound_and_a_dead_one_costs_nothing() {
+fn an_instance_that_answers_is_bound_although_another_is_dead() {
     let machine = Machine::new();
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let _dead = machine.publish("a", silent.local_addr().unwrap());
@@ -128,7 +128,7 @@ fn the_one_who_answers_is_bound_and_a_dead_one_costs_nothing() {
 }
 
 #[test]
-fn nobody_is_waited_for_longer_than_it_was_said() {
+fn an_import_waits_no_longer_than_its_limit() {
     let registry = Memory::new();
     let client = Runtime::builder().registry(registry.clone()).patience(HOUR).build().unwrap();
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -162,7 +162,7 @@ fn an_instance_is_found_by_its_name() {
 }
 
 #[test]
-fn a_name_exported_anew_is_bound_when_the_former_export_is_gone() {
+fn a_new_export_of_a_name_is_bound_when_the_former_export_is_gone() {
     let machine = Machine::new();
     let export = machine.export("a");
     let who = machine.process().import::<dyn Who>("Who/a").unwrap();
@@ -195,7 +195,7 @@ fn a_call_that_may_have_run_is_not_repeated_unless_it_is_idempotent() {
         let first = machine.export("a");
         let wire = Wire::to(first.address());
         let client = machine.impatient();
-        // Only this instance is known at first, and is reached through the forwarder.
+        // At first the registry has only this instance, at the forwarder's address.
         drop(machine.registry.withdraw(&"Who".parse().unwrap(), &"a".parse().unwrap()));
         let _wired = machine.publish("a", wire.address);
         let who = client.import::<dyn Who>("Who").unwrap();
@@ -212,7 +212,7 @@ fn a_call_that_may_have_run_is_not_repeated_unless_it_is_idempotent() {
             true => assert_eq!(answer.unwrap(), "b"),
             false => assert_eq!(told(answer), (Kind::Unreachable, Ran::Maybe)),
         }
-        // Either way the other instance serves the next call.
+        // In each case the other instance serves the next call.
         assert_eq!(who.who().unwrap(), "b");
     };
     std::thread::scope(|scope| {
@@ -223,7 +223,7 @@ fn a_call_that_may_have_run_is_not_repeated_unless_it_is_idempotent() {
 }
 
 #[test]
-fn deadlines_shorter_than_the_patience_do_not_tie_a_caller_to_a_dead_server() {
+fn calls_with_short_deadlines_leave_a_dead_server_for_a_living_one() {
     let machine = Machine::new();
     let first = machine.export("a");
     let wire = Wire::to(first.address());
@@ -239,7 +239,7 @@ fn deadlines_shorter_than_the_patience_do_not_tie_a_caller_to_a_dead_server() {
     for _ in 0..2 {
         assert_eq!(told(who.who()), (Kind::Deadline, Ran::Maybe));
     }
-    // Binding takes no longer than the call may.
+    // Further calls have no server, and binding one takes no longer than their deadlines allow.
     for _ in 0..3 {
         assert_eq!(told(who.who()), (Kind::Deadline, Ran::No));
     }
@@ -279,7 +279,7 @@ fn a_call_that_was_attempted_twice_may_have_run_the_first_time() {
             1 => who.start().who_idempotent().wait(),
             _ => common::block_on(who.start().who_idempotent()),
         };
-        // The second attempt was refused, and by itself would say that it did not run.
+        // The second attempt was refused and did not run, but the first attempt may have run.
         assert_eq!(told(answer), (Kind::NotPermitted, Ran::Maybe));
     };
     std::thread::scope(|scope| {

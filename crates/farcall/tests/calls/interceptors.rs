@@ -26,7 +26,7 @@ impl Store for Server {
     }
 
     fn put(&self, _: &str) -> farcall::Result<()> {
-        unreachable!("an interceptor refuses it")
+        unreachable!("an interceptor refuses each call of `put`")
     }
 }
 
@@ -104,7 +104,7 @@ fn an_interceptor_refuses_at_either_end_and_the_call_does_not_run() {
 }
 
 #[test]
-fn outcomes_are_counted() {
+fn a_runtime_counts_the_outcomes_of_calls() {
     let runtime = builder().shared_memory(false).build().unwrap();
     let _export = runtime.export::<dyn Store>("Store", Arc::new(Server)).unwrap();
     let store = runtime.import::<dyn Store>("Store").unwrap();
@@ -142,7 +142,7 @@ impl Interceptor for Reporter {
 }
 
 #[test]
-fn an_interceptor_may_call() {
+fn an_interceptor_can_make_calls() {
     let reporter = Reporter::default();
     let runtime = builder().shared_memory(false).intercept_calls(reporter.clone()).build().unwrap();
     let _export = runtime.export::<dyn Store>("Store", Arc::new(Server)).unwrap();

@@ -1,4 +1,4 @@
-//! Importers and exporters that were built with different versions of one interface.
+//! Tests of importers and exporters that were built with different versions of one interface.
 
 use crate::common;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ mod old {
     }
 }
 
-/// The interface with which the exporter was built. The first two procedures have swapped places. Three were
-/// renamed: one has its number pinned here only, one in both versions, one in neither. One has another type,
-/// and one is gone.
+/// The interface with which the exporter was built. The first two procedures have swapped places. Three
+/// procedures were renamed: the number of `count` is pinned here only, the number of `sync` in both versions,
+/// and the number of `size` in neither. `age` has another type, and `clear` is gone.
 mod new {
     #[farcall::interface]
     pub trait Store {
@@ -112,7 +112,11 @@ fn moved_or_changed_procedures_are_refused_and_renamed_ones_need_a_pin() {
             );
         }
         assert_eq!(server.calls.load(Ordering::SeqCst), 0);
-        assert_eq!(store.count().unwrap(), 42, "renamed, and pinned by the exporter");
+        assert_eq!(
+            store.count().unwrap(),
+            42,
+            "the procedure was renamed, and its number is pinned by the exporter"
+        );
         store.sync().unwrap();
         assert_eq!(store.start().count().wait().unwrap(), 42);
         assert_eq!(server.calls.load(Ordering::SeqCst), 3);
@@ -120,7 +124,7 @@ fn moved_or_changed_procedures_are_refused_and_renamed_ones_need_a_pin() {
 }
 
 #[test]
-fn members_of_a_group_are_judged_one_by_one() {
+fn a_group_call_fails_only_at_members_whose_procedure_has_changed() {
     let runtime = common::runtime();
     let _export = runtime.export::<dyn new::Store>("Store/new", Arc::new(Server::default())).unwrap();
     let stores = runtime.import_all::<dyn old::Store>("Store").unwrap();
@@ -130,7 +134,6 @@ fn members_of_a_group_are_judged_one_by_one() {
     assert_eq!(stores.multi().count().all().results().map(|(_, count)| *count).collect::<Vec<_>>(), [42]);
 }
 
-/// If some exporter has the right procedures, it is bound.
 #[test]
 fn an_exporter_of_the_same_version_is_preferred() {
     struct Same;

@@ -1,5 +1,5 @@
 //! Many threads call, start, await, cancel and drop over one socket, through a forwarder that loses and
-//! repeats datagrams: every call ends, and its outcome is true.
+//! repeats datagrams. Each call must end, and its outcome must say truly whether the procedure ran.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ impl Count for Server {
     }
 }
 
-/// Makes a call in a random way. Returns how often it may have run: at least, and at most.
+/// Makes a call in a random way. Returns the least and the greatest number of times that it may have run.
 fn make(count: &CountClient, number: u32, chance: &mut Chance) -> (u64, u64) {
     let bytes = if chance.below(8) == 0 { 20_000 } else { 8 };
     let outcome = match chance.below(8) {
@@ -63,7 +63,7 @@ fn make(count: &CountClient, number: u32, chance: &mut Chance) -> (u64, u64) {
 }
 
 #[test]
-fn every_call_of_many_threads_ends_and_what_is_said_of_it_is_true() {
+fn every_call_of_many_threads_ends_and_reports_truly_whether_it_ran() {
     let (exporter, caller) = (runtime(), runtime());
     let numbers = (0..THREADS * CALLS).map(|_| AtomicU64::new(0)).collect();
     let server = Arc::new(Server(numbers));

@@ -1,4 +1,4 @@
-//! User's types whose encoding and decoding misbehave.
+//! Tests of users' types whose encoding or decoding panics or makes calls.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ thread_local! {
 impl Encode for Odd {
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), xdr::Error> {
         if self.0 == PANICS_TO_ENCODE {
-            std::panic::resume_unwind(Box::new("not this one"));
+            std::panic::resume_unwind(Box::new("this value panics"));
         }
         self.0.encode(e)
     }
@@ -33,11 +33,11 @@ impl<'a> Decode<'a> for Odd {
     fn decode(d: &mut Decoder<'a>) -> Result<Self, xdr::Error> {
         let number = u32::decode(d)?;
         if number == PANICS_TO_DECODE {
-            std::panic::resume_unwind(Box::new("not this one"));
+            std::panic::resume_unwind(Box::new("this value panics"));
         }
         let client = CLIENT.with_borrow(|client| client.clone());
         if let (CALLS_TO_DECODE, Some(client)) = (number, client) {
-            // A thread that does not receive for others may even wait here.
+            // A thread that receives for others may not wait here: its call fails. Any other thread may wait.
             if let Err(why) = client.calls() {
                 assert_eq!(told::<u64>(Err(why)), (Kind::Local, Ran::No));
             }
@@ -102,7 +102,7 @@ fn a_panic_before_the_procedure_says_that_it_did_not_run() {
 }
 
 #[test]
-fn a_panic_at_the_caller_holds_nobody_else_up() {
+fn a_panic_of_a_callers_type_delays_no_other_call() {
     let runtime = runtime();
     let _export = runtime.export::<dyn Odds>("Odds", Arc::new(Server::default())).unwrap();
     let odds = runtime.import::<dyn Odds>("Odds").unwrap();
@@ -124,7 +124,7 @@ fn a_panic_at_the_caller_holds_nobody_else_up() {
 }
 
 #[test]
-fn a_decoding_that_calls_holds_nobody_up() {
+fn a_decoding_that_makes_calls_delays_no_other_call() {
     let runtime = runtime();
     let server = Arc::new(Server::default());
     let _export = runtime.export::<dyn Odds>("Odds", server.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! Calls through real sockets: results, exceptions, many callers, started calls.
+//! Tests of calls over real sockets: results, exceptions, many callers, and started calls.
 
 use crate::common;
 use std::sync::Arc;
@@ -145,7 +145,7 @@ fn more_started_calls_than_the_bound_are_overloaded_and_did_not_run() {
 }
 
 #[test]
-fn detached_calls_run_without_anybody_waiting() {
+fn detached_calls_run_although_no_thread_waits_for_them() {
     let (_export, sums) = sums();
     for i in 0..10 {
         sums.start().add(i, i).detach();
@@ -157,7 +157,7 @@ fn detached_calls_run_without_anybody_waiting() {
 #[test]
 fn calls_over_ipv6() {
     if std::net::UdpSocket::bind("[::1]:0").is_err() {
-        return common::skip("no IPv6 here");
+        return common::skip("this machine has no IPv6");
     }
     let runtime = common::builder().address("[::1]:0".parse().unwrap()).build().unwrap();
     let export = runtime.export::<dyn Sums>("Sums/six", Arc::new(Server::default())).unwrap();
@@ -168,7 +168,7 @@ fn calls_over_ipv6() {
 #[test]
 fn a_server_of_both_families_is_called_by_either() {
     if std::net::UdpSocket::bind("[::1]:0").is_err() {
-        return common::skip("no IPv6 here");
+        return common::skip("this machine has no IPv6");
     }
     let runtime = common::builder().address("[::]:0".parse().unwrap()).open().build().unwrap();
     let export = runtime.export::<dyn Sums>("Sums/both", Arc::new(Server::default())).unwrap();

@@ -1,4 +1,5 @@
-//! The user's code panics or blocks wherever farcall runs it, and the next call is served all the same.
+//! Tests that the next call is served although the user's code has panicked, or blocks, wherever farcall runs
+//! it.
 
 use crate::common;
 use std::panic::AssertUnwindSafe;
@@ -29,7 +30,7 @@ trait Mine {
     fn hold(&self) -> farcall::Result<()>;
 }
 
-/// Owns bytes. When they are dropped, it reports that and waits until the test lets it go on.
+/// Owns bytes. Its drop tells the test that it has begun, and waits until the test lets it go on.
 struct WaitingOwner(Vec<u8>, Arc<Server>);
 
 impl AsRef<[u8]> for WaitingOwner {
@@ -138,7 +139,7 @@ impl MineAsync for AsyncMines {
         self.0.bytes_of_waiting()
     }
 
-    /// Fails in the same way; its future owns something whose drop panics.
+    /// Fails with the same cause. The drop of the future panics too.
     async fn fail(&self) -> farcall::Result<()> {
         let _fragile = Fragile(EXPLODES_WHEN_DROPPED);
         self.0.fail()
@@ -149,7 +150,7 @@ impl MineAsync for AsyncMines {
     }
 }
 
-/// Panics after each call, and before one of `refused`.
+/// Panics before each call of `take`, and after each call of `give`.
 #[derive(Clone, Copy)]
 struct Explosive;
 
@@ -180,10 +181,11 @@ const CARRIERS: [Carrier; 2] = [Carrier::Datagrams, Carrier::Memory];
 impl Carrier {
     fn builder(self) -> farcall::Builder {
         let builder = builder().shared_memory(matches!(self, Carrier::Memory));
-        // With so few threads, a lost one would be missed.
+        // With so few threads, the loss of one would fail the test.
         builder.workers(1).threads(3).patience(Duration::from_secs(20))
     }
 
+    /// Returns whether this system has the carrier.
     fn is_there(self) -> bool {
         cfg!(target_os = "linux") || matches!(self, Carrier::Datagrams)
     }
@@ -208,10 +210,10 @@ fn setting(carrier: Carrier, serving: impl Fn(farcall::Builder) -> farcall::Buil
 /// Returns the kind of a call's failure.
 fn kind<T>(outcome: farcall::Result<T>) -> Kind {
     match outcome {
-        Ok(_) => panic!("it gave a result"),
+        Ok(_) => panic!("the call gave a result"),
         Err(Error::CallFailed(why)) => {
             let kind = why.kind();
-            // Within one process, the cause is the server's own value.
+            // Within one process, the cause is the server's own value, whose drop panics.
             caught(|| drop(why));
             kind
         }
@@ -219,14 +221,15 @@ fn kind<T>(outcome: farcall::Result<T>) -> Kind {
     }
 }
 
-/// Runs all of the user's code that a server runs for a call, and each panics.
+/// Makes calls in which each piece of the user's code that a server runs panics. After each, another call
+/// must be served.
 fn try_all(mine: &MineClient) {
     for _ in 0..4 {
         assert_eq!(kind(mine.explode()), Kind::Panicked);
         assert_eq!(mine.ping().unwrap(), 7);
         assert_eq!(kind(mine.give(EXPLODES_WHEN_ENCODED)), Kind::Panicked);
         assert_eq!(mine.ping().unwrap(), 7);
-        // The value panics where it is dropped, which is at the server first.
+        // The drop of the value panics. The server drops its value first.
         assert_eq!(kind(mine.give(EXPLODES_WHEN_DROPPED)), Kind::Panicked);
         assert_eq!(mine.ping().unwrap(), 7);
         assert_eq!(kind(mine.take(Fragile(EXPLODES_WHEN_DECODED))), Kind::Panicked);
@@ -234,7 +237,7 @@ fn try_all(mine: &MineClient) {
         let failed = mine.fail();
         assert!(matches!(kind(failed), Kind::Nested | Kind::Panicked));
         assert_eq!(mine.ping().unwrap(), 7);
-        // The owner is dropped here, or at the server once the result cannot be asked for again.
+        // The owner is dropped here, or at the server once the client no longer needs the result.
         match mine.bytes() {
             Ok(bytes) => {
                 assert_eq!(bytes.len(), 100_000);
@@ -261,7 +264,7 @@ fn whatever_panics_in_an_async_server_the_next_call_is_served() {
         let (server, ..) = Server::new();
         let runtimes = (carrier.builder().build().unwrap(), carrier.builder().build().unwrap());
         let (sender, tasks) = channel::<Task>();
-        // This executor does not expect panics: one would end it.
+        // A panic of a task would end this executor.
         let executor = std::thread::spawn(move || {
             while let Ok(task) = tasks.recv() {
                 common::block_on(task);
@@ -281,7 +284,7 @@ fn whatever_panics_in_an_async_server_the_next_call_is_served() {
             .export_async_on("Mine", MineAsyncServer::new(AsyncMines(Mines(server))), spawn)
             .unwrap();
         let mine = runtimes.1.import::<dyn Mine>(&export.url()).unwrap();
-        // The executor panicked, and dropped the task.
+        // `spawn` panics at the first call, and drops its task.
         kind(mine.ping());
         try_all(&mine);
         drop((mine, export, runtimes));
@@ -290,7 +293,7 @@ fn whatever_panics_in_an_async_server_the_next_call_is_served() {
 }
 
 #[test]
-fn a_server_whose_drop_panics_while_its_last_call_ends_stops_no_other() {
+fn a_server_whose_drop_panics_as_its_last_call_ends_stops_no_other_server() {
     for carrier in CARRIERS.into_iter().filter(|carrier| carrier.is_there()) {
         let mut s = setting(carrier, |builder| builder);
         for _ in 0..5 {
@@ -331,19 +334,20 @@ fn interceptors_that_panic_stop_no_call() {
 }
 
 #[test]
-fn an_owner_of_results_whose_drop_waits_holds_up_nobody_else() {
+fn an_owner_of_a_result_whose_drop_waits_delays_no_other_call() {
     for carrier in CARRIERS.into_iter().filter(|carrier| carrier.is_there()) {
         let s = setting(carrier, |builder| builder.workers(4).threads(8));
         let (mine, go) = (s.mine.clone(), s.goes.clone());
         if let Carrier::Datagrams = carrier {
-            // The first result is copied. From then on it is known that results are long.
+            // The first result is copied. Then the runtime knows that the procedure's results are long.
             go.send(()).unwrap();
             mine.bytes_of_waiting().unwrap();
             s.begins.recv().unwrap();
         }
         let call = s.mine.start().bytes_of_waiting();
         match carrier {
-            // The owner is dropped when the caller has acknowledged the result, which its next call does.
+            // The owner is dropped when the caller has acknowledged the result. The caller's next call does
+            // that.
             Carrier::Datagrams => {
                 assert_eq!(call.wait().unwrap().len(), 100_000);
                 while s.begins.try_recv().is_err() {
@@ -364,7 +368,7 @@ fn an_owner_of_results_whose_drop_waits_holds_up_nobody_else() {
                 assert_eq!(call.wait().unwrap().len(), 100_000);
             }
         }
-        // All further owners go on at once.
+        // The drops of all further owners go on at once.
         drop(s.goes);
     }
 }
@@ -382,7 +386,7 @@ fn wakers_that_panic_stop_no_other_call() {
 }
 
 #[test]
-fn results_that_panic_when_they_are_decoded_are_their_callers_own() {
+fn a_panic_in_encoding_or_decoding_at_the_caller_reaches_only_that_caller() {
     for carrier in CARRIERS.into_iter().filter(|carrier| carrier.is_there()) {
         let s = setting(carrier, |builder| builder);
         for _ in 0..5 {
@@ -398,7 +402,7 @@ fn results_that_panic_when_they_are_decoded_are_their_callers_own() {
 }
 
 #[test]
-fn handlers_of_group_calls_that_panic_are_their_callers_own() {
+fn a_panic_in_the_handler_of_a_group_call_reaches_only_its_caller() {
     for carrier in CARRIERS.into_iter().filter(|carrier| carrier.is_there()) {
         let s = setting(carrier, |builder| builder);
         let url = s.export.as_ref().unwrap().url();
@@ -418,7 +422,7 @@ fn handlers_of_group_calls_that_panic_are_their_callers_own() {
 }
 
 #[test]
-fn in_this_process_whatever_panics_the_next_call_is_served() {
+fn whatever_panics_in_a_server_of_this_process_the_next_call_is_served() {
     let (server, ..) = Server::new();
     let mine = farcall::stub::local::<dyn Mine>(Arc::new(Mines(server)));
     try_all(&mine);

@@ -1,5 +1,5 @@
-//! An interface with ONC RPC program numbers: its null procedure and the declared maxima of its arguments,
-//! through an in-process stub.
+//! Tests of an interface with ONC RPC program numbers, through an in-process stub: its null procedure, and
+//! the declared maxima of its arguments.
 
 use std::sync::Arc;
 
@@ -45,12 +45,12 @@ fn a_program_has_its_numbers_and_a_null_procedure() {
     let names = local::<dyn Names>(Arc::new(Server));
     names.null().unwrap();
     assert_eq!(*names.twice(&"four".into(), &[1, 2]).unwrap(), [4, 2]);
-    // It compiles.
+    // The wrapper of an async server needs to compile only.
     NamesAsyncServer::new(AsyncServer);
 }
 
 #[test]
-fn declared_maxima_of_arguments_are_kept() {
+fn declared_maxima_of_arguments_are_enforced_and_described() {
     let names = local::<dyn Names>(Arc::new(Server));
     let why = names.twice(&"fives".into(), &[]).unwrap_err();
     assert!(why.to_string().contains("twice.text: length 5 is over the maximum of 4"), "{why}");

@@ -1,4 +1,5 @@
-//! A server that refuses tickets in every way that the specification allows, over a real socket.
+//! Test of a client whose server refuses its tickets in every way that the specification allows, over a real
+//! socket.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,12 +21,13 @@ pub trait Echo {
 const BIND: u8 = 0x01;
 const RENEWAL: u8 = 0x01;
 
-/// The test fails after this time. Nothing here takes that long.
+/// How long the test waits for an event before it fails. No event takes nearly as long.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Serves with two incarnations at one address. The first answers BIND; the second answers everything else,
-/// so it refuses the tickets of the first. It does so in conversation zero, since the client's identifier is
-/// in its ticket only. The second is also asked whether a ticket is good, and takes no new calls.
+/// Serves with two incarnations of a server at one address. The first incarnation answers BINDs. The second
+/// answers all other datagrams and questions about tickets, so it refuses the tickets of the first. Its
+/// refusals go to conversation zero, because the client's identifier is in the ticket only. It takes no new
+/// calls.
 fn refuse(socket: &UdpSocket, over: &AtomicBool) {
     let time = || Time::from_nanos(1 << 40);
     let (mut binds, mut serves): (Server, Server) =
@@ -54,19 +56,19 @@ fn refuse(socket: &UdpSocket, over: &AtomicBool) {
 }
 
 #[test]
-fn a_refusal_in_conversation_zero_is_asked_about_and_ends_the_call_of_the_thread_that_receives() {
+fn a_refusal_in_conversation_zero_is_confirmed_and_ends_the_call_of_the_receiving_thread() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address: SocketAddr = socket.local_addr().unwrap();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| refuse(&socket, &over));
         let (ended, ends) = mpsc::channel();
-        // A thread that hangs is left behind; the test does not wait for it.
+        // If this thread hangs, the test fails and does not wait for the thread.
         thread::spawn(move || {
             let runtime = builder().shared_memory(false).build().unwrap();
             let echo = runtime.import::<dyn Echo>(&format!("udp://{address}/Echo")).unwrap();
             for number in 0..3 {
-                let why = echo.echo(number).expect_err("nobody is there to execute it");
+                let why = echo.echo(number).expect_err("no server executes the call");
                 let _ = ended.send((why.call_failed().map(|why| why.kind()), why.ran()));
             }
         });

@@ -1,4 +1,4 @@
-//! A server that takes its calls from a queue.
+//! Tests of a server that takes its calls from a queue.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -17,7 +17,7 @@ struct Server;
 
 impl Work for Server {
     fn low(&self, number: u32) -> farcall::Result<u32, String> {
-        assert!(farcall::context().caller().is_some(), "the call that is served");
+        assert!(farcall::context().caller().is_some(), "the context is that of the call that is served");
         Ok(number + 1)
     }
 
@@ -26,6 +26,7 @@ impl Work for Server {
     }
 }
 
+/// Waits until this many calls are in the queue.
 fn until_waiting(requests: &Requests<dyn Work>, count: usize) {
     while requests.waiting() < count {
         std::thread::yield_now();
@@ -33,14 +34,14 @@ fn until_waiting(requests: &Requests<dyn Work>, count: usize) {
 }
 
 #[test]
-fn a_program_takes_calls_in_an_order_of_its_own() {
+fn a_server_takes_calls_from_the_queue_in_its_own_order() {
     let (here, there) = (runtime(), runtime());
     let (export, requests) = there.export_requests::<dyn Work>("Work/a").unwrap();
     let work = here.import::<dyn Work>(&export.url()).unwrap();
     let calls: Vec<_> =
         (0..5).map(|n| if n == 3 { work.start().high(n) } else { work.start().low(n) }).collect();
     until_waiting(&requests, 5);
-    // The one call of `high` first, then the others as they came.
+    // The server takes the call of `high` first, and then the other calls as they arrived.
     let mut order = Vec::new();
     let request = requests.next_where(|procedure, _| procedure.name == "high").unwrap();
     order.push(request.procedure().name);
@@ -58,7 +59,7 @@ fn a_program_takes_calls_in_an_order_of_its_own() {
 }
 
 #[test]
-fn a_call_is_answered_later_by_another_thread_or_at_another_server() {
+fn a_call_can_be_answered_later_by_another_thread_or_server() {
     let (here, there) = (runtime(), runtime());
     let (export, requests) = there.export_requests::<dyn Work>("Work/a").unwrap();
     let other = there.export::<dyn Work>("Work/b", Arc::new(Server)).unwrap();
@@ -79,17 +80,17 @@ fn a_call_is_answered_later_by_another_thread_or_at_another_server() {
     assert_eq!(why.call_failed().map(|why| (why.kind(), why.ran())), Some((Kind::NotPermitted, Ran::No)));
     let fifth = work.start().low(1);
     drop(requests.next().unwrap());
-    assert_eq!(fifth.wait().unwrap_err().ran(), Ran::No, "it was dropped without an answer");
+    assert_eq!(fifth.wait().unwrap_err().ran(), Ran::No, "the request was dropped before it was served");
     drop(other);
     let sixth = work.start().low(1);
     requests.next().unwrap().pass_on(farcall::stub::Client::binding(&behind));
     let why = sixth.wait().unwrap_err();
     let why = why.call_failed().map(|why| (why.kind(), why.ran()));
-    assert_eq!(why, Some((Kind::Nested, Ran::No)), "neither server ran it");
+    assert_eq!(why, Some((Kind::Nested, Ran::No)), "neither server ran the call");
 }
 
 #[test]
-fn a_filter_may_wait_until_another_call_arrives() {
+fn a_filter_can_wait_until_another_call_arrives() {
     let (here, there) = (runtime(), runtime());
     let (export, requests) = there.export_requests::<dyn Work>("Work/a").unwrap();
     let work = here.import::<dyn Work>(&export.url()).unwrap();
@@ -129,7 +130,7 @@ fn a_call_that_is_taken_while_a_filter_looks_at_it_is_passed_over() {
 }
 
 #[test]
-fn a_call_that_is_given_up_leaves_the_queue_and_the_end_of_an_export_ends_it() {
+fn a_call_that_is_given_up_leaves_the_queue_which_ends_with_its_export() {
     let (here, there) = (runtime(), runtime());
     let (export, requests) = there.export_requests::<dyn Work>("Work/a").unwrap();
     let work = here.import::<dyn Work>(&export.url()).unwrap();

@@ -1,4 +1,5 @@
-//! A client that keeps state at its server is told when another server has taken its place.
+//! Tests that a client which keeps state at its server is told when another server has taken the server's
+//! place.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +24,7 @@ fn runtime(names: &Memory) -> Runtime {
     Runtime::builder().registry(names.clone()).build().unwrap()
 }
 
-/// Exports a server, whose process is as good as dead when the result is dropped.
+/// Exports a server from a runtime of its own. Dropping the result has the effect of the process's death.
 fn server(names: &Memory, number: u32) -> (Export, Runtime) {
     let runtime = runtime(names);
     (runtime.export::<dyn Lease>("Lease/a", Arc::new(Server(number))).unwrap(), runtime)
@@ -41,7 +42,7 @@ fn every_call_fails_from_a_restart_until_the_application_accepts_it() {
     let told: Arc<Mutex<Vec<Restart>>> = Arc::default();
     let tells = told.clone();
     lease.binding().on_restart(move |restart| tells.lock().unwrap().push(restart)).unwrap();
-    assert!(lease.binding().on_restart(|_| ()).is_err(), "an import has one hook");
+    assert!(lease.binding().on_restart(|_| ()).is_err(), "an import can have only one hook");
     assert_eq!(lease.holds(), Ok(1));
     let was = first.0.address();
     drop(first);
@@ -64,13 +65,17 @@ fn every_call_fails_from_a_restart_until_the_application_accepts_it() {
     assert_eq!(restarts.iter().map(|r| (r.was(), r.is())).collect::<Vec<_>>(), [(was, second.0.address())]);
     restarts[0].accept();
     assert_eq!((lease.holds(), lease.start().holds().wait()), (Ok(2), Ok(2)));
-    // It holds of the next one, too.
+    // Calls also fail after the next restart, until the application accepts that one.
     drop(second);
     let _third = server(&names, 3);
     assert!(lease.holds().is_err() && lease.holds().is_err());
     restarts[0].accept();
     let failed = lease.holds();
-    assert_eq!(kind(&failed), Some((Kind::ServerRestarted, Ran::No)), "the second server was accepted");
+    assert_eq!(
+        kind(&failed),
+        Some((Kind::ServerRestarted, Ran::No)),
+        "the application has accepted the second server, not the third"
+    );
     told.lock().unwrap()[1].accept();
     assert_eq!(lease.holds(), Ok(3));
 }
@@ -94,7 +99,7 @@ fn a_second_hook_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn without_a_hook_a_call_is_made_at_whichever_server_has_the_name() {
+fn without_a_hook_calls_go_to_the_server_that_has_the_name_now() {
     let names = Memory::new();
     let (here, first) = (runtime(&names), server(&names, 1));
     let lease = here.import::<dyn Lease>("Lease/a").unwrap();

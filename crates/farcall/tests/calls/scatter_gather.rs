@@ -1,4 +1,4 @@
-//! Long bytes in results, which the server sends without a copy.
+//! Tests of long bytes in results, which the server sends without a copy.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -39,7 +39,7 @@ impl Book for Patterned {
     }
 }
 
-/// Owns bytes, and reports its drop.
+/// Owns bytes. Its drop reports how many.
 struct Owned(Vec<u8>, Sender<usize>);
 
 impl AsRef<[u8]> for Owned {
@@ -85,7 +85,7 @@ fn bytes_of_any_length_arrive_in_their_place() {
 }
 
 #[test]
-fn they_are_let_go_of_once_they_were_received() {
+fn the_server_drops_the_bytes_of_a_result_once_the_client_has_received_them() {
     let (server, client) = (over_udp(), over_udp());
     let (dropped, told) = channel();
     let export = server.export::<dyn Book>("Book", Arc::new(Made(dropped))).unwrap();

@@ -1,5 +1,5 @@
-//! The send time of a call is never later than the send. Otherwise a call would be reported as not run
-//! although a server executed it before it died.
+//! Tests that the send time of a call is never later than the send. Otherwise the client would report a call
+//! as not run although a server had executed it before the server died.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -14,11 +14,12 @@ use farcall::{Error, Ran};
 use farcall_proto::ServerConfig;
 use farcall_proto::server::{Export, Finish, Request, Server};
 
+/// The number of the procedure that describes a segment.
 const FACTS: u32 = 0xffff_8001;
 
-/// A server made by hand, which describes its memory. It executes every write, but is gone before it answers.
-/// The next incarnation has run for ten seconds when it receives the datagram again. `written` counts the
-/// writes.
+/// Serves a segment by the protocol core. The server executes the first write, and dies before it answers.
+/// The next incarnation's clock is ten seconds ahead when it receives the datagram again. `written` counts
+/// the writes.
 fn serve(socket: &UdpSocket, written: &AtomicU32, over: &AtomicBool) {
     let begun = Instant::now();
     let mut lives = 0;
@@ -59,7 +60,9 @@ fn serve(socket: &UdpSocket, written: &AtomicU32, over: &AtomicBool) {
     }
 }
 
-fn is_never_said_not_to_have_run(write: impl Fn(&Remote) -> farcall::memory::Result<()>) {
+/// Stops the caller of a write around its send, while a server executes the write and dies. Asserts that the
+/// write is reported as one that may have run.
+fn is_reported_as_possibly_run(write: impl Fn(&Remote) -> farcall::memory::Result<()>) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
     let (written, over) = (AtomicU32::new(0), AtomicBool::new(false));
@@ -79,16 +82,16 @@ fn is_never_said_not_to_have_run(write: impl Fn(&Remote) -> farcall::memory::Res
 }
 
 #[test]
-fn a_brief_call_that_ran_before_its_caller_was_stopped() {
-    is_never_said_not_to_have_run(|remote| remote.compare_and_swap(0, 0, 1).map(drop));
+fn a_fast_path_access_whose_caller_was_stopped_may_have_run() {
+    is_reported_as_possibly_run(|remote| remote.compare_and_swap(0, 0, 1).map(drop));
 }
 
 #[test]
-fn a_usual_call_that_ran_before_its_caller_was_stopped() {
-    is_never_said_not_to_have_run(|remote| remote.write(0, &[1; 200]));
+fn a_blocking_write_whose_caller_was_stopped_may_have_run() {
+    is_reported_as_possibly_run(|remote| remote.write(0, &[1; 200]));
 }
 
 #[test]
-fn a_started_call_that_ran_before_its_caller_was_stopped() {
-    is_never_said_not_to_have_run(|remote| remote.start_write(0, &[1; 200]).wait());
+fn a_started_write_whose_caller_was_stopped_may_have_run() {
+    is_reported_as_possibly_run(|remote| remote.start_write(0, &[1; 200]).wait());
 }

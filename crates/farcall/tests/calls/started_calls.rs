@@ -1,4 +1,5 @@
-//! Many started calls of one thread over UDP: all are sent, whatever that thread does next.
+//! Many started calls over UDP: each is sent and gets its own result, whether its thread waits for it, polls
+//! it, cancels it or drops it. A [`Calls`] returns started calls as they end.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,9 +11,9 @@ use farcall::{Calls, Export, Pending};
 
 #[farcall::interface]
 trait Place {
-    /// Reports that this call came.
+    /// Tells the test that this call has arrived, and returns `n`.
     fn arrive(&self, n: u32) -> farcall::Result<u32>;
-    /// Waits until the test lets it go.
+    /// Waits until the test sends one message to `go`.
     #[blocking]
     fn stay(&self) -> farcall::Result<()>;
 }
@@ -34,15 +35,19 @@ impl Place for Yard {
     }
 }
 
-/// A server with calls outstanding, so that calls which are started next may be queued to share datagrams.
+/// A stub with outstanding calls, and its server. Further calls through the stub may be queued to share
+/// datagrams.
 struct Busy {
     place: PlaceClient,
+    /// The arguments of the `arrive` calls that have arrived.
     came: Receiver<u32>,
+    /// Ends one `stay` call for each message.
     go: Sender<()>,
     staying: Vec<Pending<()>>,
     _export: Export,
 }
 
+/// The number of `stay` calls that a [`Busy`] keeps outstanding.
 const STAYING: usize = 8;
 
 impl Busy {
@@ -65,11 +70,11 @@ impl Busy {
 }
 
 #[test]
-fn a_call_is_sent_though_its_thread_never_waits_for_it() {
+fn a_started_call_is_sent_even_if_no_thread_waits_for_it() {
     let busy = Busy::new();
     for n in 0..100 {
         let call = busy.place.start().arrive(n);
-        assert_eq!(busy.came.recv().unwrap(), n, "before anybody waits for it");
+        assert_eq!(busy.came.recv().unwrap(), n, "the call arrives before any thread waits for it");
         drop(call);
     }
     for n in 0..100 {
@@ -80,7 +85,7 @@ fn a_call_is_sent_though_its_thread_never_waits_for_it() {
 }
 
 #[test]
-fn a_call_that_was_left_is_waited_for_polled_and_cancelled() {
+fn a_started_call_can_be_waited_for_polled_or_cancelled() {
     let busy = Busy::new();
     for n in 0..100 {
         assert_eq!(busy.place.start().arrive(n).wait().unwrap(), n);
@@ -97,7 +102,7 @@ fn a_call_that_was_left_is_waited_for_polled_and_cancelled() {
 }
 
 #[test]
-fn a_window_of_calls_brings_each_its_own_result() {
+fn each_call_in_a_window_of_started_calls_gets_its_own_result() {
     let busy = Busy::new();
     let mut window = VecDeque::new();
     for n in 0..20_000 {
@@ -115,7 +120,7 @@ fn a_window_of_calls_brings_each_its_own_result() {
 }
 
 #[test]
-fn threads_that_start_calls_beside_each_other_get_their_results() {
+fn threads_that_start_calls_concurrently_get_their_own_results() {
     let busy = Busy::new();
     std::thread::scope(|scope| {
         for thread in 0u32..4 {
@@ -137,7 +142,7 @@ fn threads_that_start_calls_beside_each_other_get_their_results() {
 }
 
 #[test]
-fn calls_are_taken_out_as_they_end_whichever_is_first() {
+fn calls_are_returned_when_they_end_in_any_order() {
     let mut busy = Busy::new();
     let (mut staying, mut arriving) = (Calls::new(), Calls::new());
     for (n, stay) in busy.staying.drain(..).enumerate() {
@@ -163,7 +168,7 @@ fn calls_are_taken_out_as_they_end_whichever_is_first() {
 }
 
 #[test]
-fn calls_that_have_ended_or_failed_already_are_taken_out_too() {
+fn calls_that_failed_before_the_wait_are_returned_too() {
     let place = farcall::stub::local::<dyn Place>(Arc::new(Yard {
         came: Mutex::new(channel().0),
         go: Mutex::new(channel().1),

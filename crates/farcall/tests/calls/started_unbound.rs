@@ -1,4 +1,4 @@
-//! Started calls of servers that must be bound first, of which some never answer.
+//! Tests of started calls whose servers must be bound first. Some of these servers never answer.
 
 use std::net::UdpSocket;
 use std::sync::{Arc, Condvar, Mutex};
@@ -38,13 +38,13 @@ fn unbound(runtime: &Runtime, name: &str) -> MemberClient {
 }
 
 fn failure<T>(result: farcall::Result<T>) -> (Kind, Ran) {
-    let Err(why) = result else { panic!("it gave a result") };
+    let Err(why) = result else { panic!("the call gave a result") };
     let why = CallFailed::from(why);
     (why.kind(), why.ran())
 }
 
 #[test]
-fn those_who_are_dead_hold_up_nobody_else() {
+fn dead_servers_delay_no_calls_of_living_ones() {
     let env = Threads::named(THREADS);
     let runtime = builder().env(env.clone()).build().unwrap();
     let export = builder().build().unwrap().export::<dyn Member>("Member", Arc::new(Server)).unwrap();
@@ -53,17 +53,17 @@ fn those_who_are_dead_hold_up_nobody_else() {
     let mut names: Vec<&str> = dead.iter().map(|(_, name)| &name[..]).collect();
     names.push(&living);
     let group = runtime.import_each::<dyn Member>(&names).unwrap();
-    // All this takes less time than giving up a dead server.
+    // The deadline of 9 s is less than the time after which a dead server is given up.
     let (who, sum) = group.multi().add(1).within(Duration::from_secs(9)).first().unwrap();
     assert_eq!((who, sum), (living.clone(), 2));
-    assert_eq!(env.started(), 1, "nobody who waits for a server has a thread");
+    assert_eq!(env.started(), 1, "calls that wait for a server occupy no threads");
     let group = runtime.import_each::<dyn Member>(&names).unwrap();
     let hedged = group.multi().add(1).within(Duration::from_secs(9)).hedged(Duration::ZERO, names.len());
     assert_eq!(hedged.unwrap(), (living, 2));
 }
 
 #[test]
-fn calls_that_wait_for_the_same_server_ask_it_together() {
+fn calls_that_wait_for_the_same_server_share_its_binding() {
     let runtime = builder().build().unwrap();
     let (_socket, name) = silent();
     let member = unbound(&runtime, &name);
@@ -74,12 +74,12 @@ fn calls_that_wait_for_the_same_server_ask_it_together() {
         (Kind::Deadline, Ran::No)
     );
     let sent: u64 = runtime.stats().peers.iter().map(|peer| peer.conversation.sent).sum();
-    assert!((1..100).contains(&sent), "{sent}");
+    assert!((1..100).contains(&sent), "1,000 calls sent {sent} datagrams");
     drop(calls);
 }
 
 #[test]
-fn so_many_calls_may_wait_and_those_that_are_cancelled_wait_no_longer() {
+fn the_calls_that_wait_for_a_server_are_bounded_and_cancelled_ones_make_room() {
     let runtime = builder().build().unwrap();
     let (_socket, name) = silent();
     let member = unbound(&runtime, &name);
@@ -94,7 +94,7 @@ fn so_many_calls_may_wait_and_those_that_are_cancelled_wait_no_longer() {
 }
 
 #[test]
-fn a_call_for_which_there_is_no_thread_fails_and_the_next_one_has_it() {
+fn a_call_fails_if_its_thread_cannot_be_started_and_the_next_call_runs() {
     let env = Threads::named(THREADS);
     env.refuse(1);
     let runtime = builder().env(env).build().unwrap();
@@ -104,18 +104,19 @@ fn a_call_for_which_there_is_no_thread_fails_and_the_next_one_has_it() {
     assert_eq!(member.start().add(1).wait().unwrap(), 2);
 }
 
-/// A registry that does not answer before the test lets it.
+/// A registry that does not answer until the test lets it.
 #[derive(Clone, Default)]
 struct Slow {
     registry: Memory,
+    /// How many lookups of a type were made, and whether they are answered.
     asked: Arc<(Mutex<(usize, bool)>, Condvar)>,
 }
 
 impl Slow {
-    /// Waits until `many` threads ask for a type.
-    fn is_asked_by(&self, many: usize) {
+    /// Waits until `count` lookups of a type were made.
+    fn wait_for_lookups(&self, count: usize) {
         let (state, changed) = &*self.asked;
-        drop(changed.wait_while(state.lock().unwrap(), |(asking, _)| *asking < many).unwrap());
+        drop(changed.wait_while(state.lock().unwrap(), |(asking, _)| *asking < count).unwrap());
     }
 
     fn answer(&self) {
@@ -156,14 +157,14 @@ impl Registry for Slow {
 }
 
 #[test]
-fn a_registry_that_does_not_answer_holds_up_only_those_who_ask_it() {
+fn a_registry_that_does_not_answer_delays_only_calls_that_ask_it() {
     let registry = Slow::default();
     let runtime = Runtime::builder().registry(registry.clone()).build().unwrap();
     let export = runtime.export::<dyn Member>("Member", Arc::new(Server)).unwrap();
     let (by_name, by_address) =
         (unbound(&runtime, "Member"), unbound(&runtime, &format!("udp://{}/Member", export.address())));
     let asking: Vec<_> = (0..3).map(|n| by_name.start().add(n)).collect();
-    registry.is_asked_by(3);
+    registry.wait_for_lookups(3);
     assert_eq!(by_address.start().add(1).wait().unwrap(), 2);
     // The deadline of a call that waits to be bound passes too.
     let (_socket, dead) = silent();

@@ -1,5 +1,5 @@
-//! Stubs from end to end, over the in-process channel: which values cross, what is refused, and how it is
-//! reported.
+//! Tests of stubs over the in-process channel: which values cross, which calls are refused, and how failures
+//! are reported.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -93,12 +93,13 @@ fn every_kind_of_argument_crosses() {
 }
 
 #[test]
-fn the_started_surface_is_the_same() {
+fn started_calls_take_the_same_arguments_as_blocking_calls() {
     let kitchen = local::<dyn Kitchen>(Arc::new(Cook));
     let start = kitchen.start();
     let pending = {
         let text = "tea".to_string();
-        start.text(&text) // encoded before it returns: the argument may go
+        // The argument is encoded before this returns, so it can be dropped.
+        start.text(&text)
     };
     let slice = start.slice(&[dish("pie", 5)]);
     assert_eq!(slice.wait(), Ok(5));
@@ -106,24 +107,24 @@ fn the_started_surface_is_the_same() {
 }
 
 #[test]
-fn the_user_stub_is_one_of_the_servers() {
+fn a_user_stub_can_be_used_as_a_server() {
     fn order(kitchen: &dyn Kitchen) -> farcall::Result<String> {
         kitchen.text("tea")
     }
-    fn is_handed_around<T: Clone + Send + Sync + 'static>(_: &T) {}
+    fn can_be_shared<T: Clone + Send + Sync + 'static>(_: &T) {}
     let client = local::<dyn Kitchen>(Arc::new(Cook));
-    is_handed_around(&client);
+    can_be_shared(&client);
     assert_eq!(order(&Cook), order(&client));
-    // So a client can itself be served.
+    // So a user-stub can itself be exported as a server.
     let twice = local::<dyn Kitchen>(Arc::new(client.clone()));
     assert_eq!(order(&Cook), order(&twice));
 }
 
 #[test]
-fn arguments_over_their_maximum_do_not_leave() {
+fn arguments_over_their_maximum_are_not_sent() {
     let kitchen = local::<dyn Kitchen>(Arc::new(Cook));
     let Err(Error::CallFailed(why)) = kitchen.slice(&[dish("tea", 1), dish("long gone", 1)]) else {
-        panic!("over the maximum");
+        panic!("an argument over its maximum was accepted");
     };
     assert_eq!((why.kind(), why.ran()), (Kind::BadArguments, Ran::No));
     assert!(why.detail().contains("slice.dishes[1].name"), "{why}");
@@ -132,7 +133,7 @@ fn arguments_over_their_maximum_do_not_leave() {
 }
 
 #[test]
-fn results_over_their_maximum_ran() {
+fn a_call_whose_result_is_over_its_maximum_ran() {
     struct Verbose;
     #[farcall::interface]
     trait Short {
@@ -199,7 +200,7 @@ impl Store for Memory {
 }
 
 #[test]
-fn exceptions_and_failures_are_told_apart() {
+fn exceptions_and_failures_are_distinguished() {
     let base = local::<dyn Store>(Arc::new(Base));
     let store = local::<dyn Store>(Arc::new(Memory(Box::new(base))));
     assert_eq!(store.get("answer"), Ok(42));
@@ -209,7 +210,7 @@ fn exceptions_and_failures_are_told_apart() {
 }
 
 #[test]
-fn a_failed_call_of_the_procedure_is_nested() {
+fn a_failure_of_a_call_that_a_procedure_makes_becomes_nested() {
     let base = local::<dyn Store>(Arc::new(Base));
     let Err(Error::CallFailed(why)) = base.fail() else { panic!() };
     assert_eq!((why.kind(), why.ran()), (Kind::Nested, Ran::Yes));
@@ -218,7 +219,7 @@ fn a_failed_call_of_the_procedure_is_nested() {
 }
 
 #[test]
-fn a_panic_is_the_callers_failure_and_the_server_goes_on() {
+fn a_panic_fails_its_own_call_and_the_server_goes_on() {
     let store = local::<dyn Store>(Arc::new(Base));
     for outcome in [store.sum(&[]), store.start().sum(&[]).wait()] {
         let Err(Error::CallFailed(why)) = outcome else { panic!() };
@@ -269,7 +270,7 @@ fn malformed_arguments_are_not_served() {
         (0, &[], Kind::NoSuchProcedure),
         (1, &[], Kind::BadArguments),
         (1, &[0, 0, 0, 9, b'a', 0, 0, 0], Kind::BadArguments),
-        (8, &[0, 0, 0, 0], Kind::BadArguments), // takes none: bytes are left over
+        (8, &[0, 0, 0, 0], Kind::BadArguments), // the procedure has no arguments
     ] {
         let why = dispatch(procedure, packet);
         assert_eq!((why.kind(), why.ran()), (kind, Ran::No));
@@ -304,7 +305,7 @@ fn gate() -> (Arc<Gate>, mpsc::Receiver<()>) {
 }
 
 #[test]
-fn a_started_call_runs_meanwhile_and_is_awaited() {
+fn a_started_call_runs_before_it_is_awaited() {
     let (server, entries) = gate();
     let client = local::<dyn Wait>(server.clone());
     let mut pending = client.start().wait();
@@ -327,7 +328,7 @@ impl std::task::Wake for Wakes {
 }
 
 #[test]
-fn a_detached_call_runs_though_client_and_handle_are_gone() {
+fn a_detached_call_runs_although_client_and_handle_are_dropped() {
     let (server, entries) = gate();
     let client = local::<dyn Wait>(server.clone());
     client.start().wait().detach();
@@ -337,19 +338,20 @@ fn a_detached_call_runs_though_client_and_handle_are_gone() {
 }
 
 #[test]
-fn cancelling_what_runs_ends_the_call_and_discards_its_result() {
+fn cancelling_a_running_call_ends_it_and_discards_its_result() {
     let (server, entries) = gate();
     let client = local::<dyn Wait>(server.clone());
     let mut pending = client.start().wait();
     entries.recv().unwrap();
     pending.cancel();
-    // The call ends although the procedure goes on.
+    // The call has ended, although its procedure still runs.
     let Err(Error::CallFailed(why)) = pending.wait() else { panic!() };
     assert_eq!((why.kind(), why.ran()), (Kind::Cancelled, Ran::Maybe));
     server.open.wait();
 }
 
-/// Calls itself by `start`, as deep as the argument says: deeper than there are threads.
+/// Calls itself by `start`, to the depth that the argument says. The test uses more levels than there are
+/// threads.
 struct Recursive(Mutex<Option<DiveClient>>);
 
 #[farcall::interface]
@@ -376,7 +378,8 @@ fn started_calls_that_wait_for_started_calls_do_not_deadlock() {
     for dive in dives {
         assert_eq!(dive.wait(), Ok(20));
     }
-    server.0.lock().unwrap().take(); // else the two hold each other
+    // The server and the stub refer to each other. This breaks the cycle.
+    server.0.lock().unwrap().take();
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Blocking calls on a thread of the executor that would have to execute them.
+//! Tests of blocking calls on the thread of the executor that would have to execute the call.
 
 use std::sync::mpsc;
 use std::thread;
@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 #[farcall::interface(async)]
 pub trait Doubler {
     fn double(&self, n: u32) -> farcall::Result<u32>;
-    /// Doubles once another task of the executor has run.
+    /// Doubles after another task of the executor has run.
     fn double_later(&self, n: u32) -> farcall::Result<u32>;
     /// Doubles in another thread.
     fn double_elsewhere(&self, n: u32) -> farcall::Result<u32>;
@@ -51,7 +51,7 @@ impl Adder for Server {
     }
 }
 
-/// Runs a test in a thread of its own, so that a test that waits for itself fails.
+/// Runs a test in a thread of its own. If the test waits for itself, it fails after a minute.
 fn ends(test: impl FnOnce() + Send + 'static) {
     let (ended, end) = mpsc::channel();
     let thread = thread::spawn(move || {
@@ -59,7 +59,7 @@ fn ends(test: impl FnOnce() + Send + 'static) {
         ended.send(()).unwrap();
     });
     match end.recv_timeout(Duration::from_secs(60)) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it waits for ever"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test waits for itself"),
         _ => thread.join().unwrap(),
     }
 }
@@ -81,6 +81,7 @@ fn export(runtime: &Runtime) -> (farcall::Export, DoublerClient) {
     (export, runtime.import::<dyn Doubler>("Doubler/here").unwrap())
 }
 
+/// Asserts that a call fails because its thread would wait for itself.
 fn is_refused<T: std::fmt::Debug>(result: farcall::Result<T>, ran: Ran) {
     is_hint(&CallFailed::from(result.unwrap_err()), ran);
 }
@@ -91,7 +92,7 @@ fn is_hint(why: &CallFailed, ran: Ran) {
 }
 
 #[test]
-fn a_blocking_call_of_what_its_own_thread_executes_is_refused() {
+fn a_blocking_call_that_its_own_thread_would_execute_is_refused() {
     by_each_carrier(|runtime| {
         current_thread().block_on(async {
             let (_export, doubler) = export(&runtime);
@@ -99,7 +100,7 @@ fn a_blocking_call_of_what_its_own_thread_executes_is_refused() {
             is_refused(doubler.within(Duration::from_secs(1000)).double(1), Ran::No);
             is_refused(doubler.start().double(1).wait(), Ran::Maybe);
             assert_eq!(doubler.start().double(21).await, Ok(42));
-            // The same holds in a task.
+            // A blocking call is also refused in a task.
             let task = tokio::spawn(async move {
                 is_refused(doubler.double(1), Ran::No);
                 assert_eq!(doubler.start().double(21).await, Ok(42));
@@ -110,7 +111,7 @@ fn a_blocking_call_of_what_its_own_thread_executes_is_refused() {
 }
 
 #[test]
-fn a_blocking_call_in_a_procedure_of_what_executes_it_is_refused() {
+fn a_blocking_call_in_a_procedure_that_the_same_thread_executes_is_refused() {
     by_each_carrier(|runtime| {
         current_thread().block_on(async {
             let (_export, doubler) = export(&runtime);
@@ -121,12 +122,12 @@ fn a_blocking_call_in_a_procedure_of_what_executes_it_is_refused() {
 }
 
 #[test]
-fn blocking_calls_of_groups_and_in_any_order_are_refused() {
+fn blocking_waits_for_groups_and_for_sets_of_calls_are_refused() {
     by_each_carrier(|runtime| {
         current_thread().block_on(async {
             let (_export, doubler) = export(&runtime);
             let group = runtime.import_each::<dyn Doubler>(&["Doubler", "Doubler"]).unwrap();
-            // It is known which exports the calls go to once they have been bound.
+            // The runtime knows the exports that execute the calls only after the first call has bound them.
             for ran in [Ran::Maybe, Ran::No] {
                 let all = group.multi().double(1).all();
                 assert_eq!(all.failures().count(), 2);
@@ -149,7 +150,7 @@ fn blocking_calls_of_groups_and_in_any_order_are_refused() {
 }
 
 #[test]
-fn a_result_that_has_been_sent_may_be_waited_for() {
+fn a_thread_may_wait_for_a_result_that_was_sent_already() {
     by_each_carrier(|runtime| {
         current_thread().block_on(async {
             let (export, doubler) = export(&runtime);
@@ -169,7 +170,7 @@ fn a_result_that_has_been_sent_may_be_waited_for() {
 }
 
 #[test]
-fn a_thread_that_does_not_drive_the_runtime_may_block() {
+fn a_thread_that_does_not_drive_the_executor_may_block() {
     by_each_carrier(|runtime| {
         let tokio = current_thread();
         let (doubler, handle) = (mpsc::channel(), mpsc::channel());
@@ -193,7 +194,7 @@ fn a_thread_that_does_not_drive_the_runtime_may_block() {
         let (client, done) = doubler.1.recv().unwrap();
         assert_eq!(client.double(21), Ok(42));
         assert_eq!(client.start().double(21).wait(), Ok(42));
-        // This is another runtime of one thread, which executes nothing of this process.
+        // This is another executor of one thread, which executes no export of this process.
         assert_eq!(current_thread().block_on(async { client.double(21) }), Ok(42));
         done.send(()).unwrap();
         driver.join().unwrap();
@@ -220,7 +221,7 @@ fn a_thread_that_executes_one_export_may_block_for_others() {
 }
 
 #[test]
-fn a_runtime_of_many_threads_may_block() {
+fn a_thread_of_a_multi_threaded_executor_may_block() {
     by_each_carrier(|runtime| {
         let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
         tokio.block_on(async {
@@ -232,13 +233,13 @@ fn a_runtime_of_many_threads_may_block() {
 }
 
 #[test]
-fn a_call_in_the_process_is_refused_if_its_procedure_waits() {
+fn a_call_within_the_process_is_refused_if_its_procedure_suspends() {
     ends(|| {
         let runtime = builder().build().unwrap();
         let doubler: DoublerClient = local_async(DoublerAsyncServer::new(Server(runtime)));
         current_thread().block_on(async {
-            assert_eq!(doubler.double(21), Ok(42), "what needs no executor needs none");
-            assert_eq!(doubler.double_elsewhere(21), Ok(42), "what other threads do comes");
+            assert_eq!(doubler.double(21), Ok(42), "a procedure that never suspends needs no executor");
+            assert_eq!(doubler.double_elsewhere(21), Ok(42), "other threads can wake the procedure");
             is_refused(doubler.double_later(21), Ran::Maybe);
             is_refused(doubler.start().double_later(21).wait(), Ran::Maybe);
             assert_eq!(doubler.start().double_later(21).await, Ok(42));

@@ -1,5 +1,5 @@
-//! The operating system, except that it counts the starts and ends of the threads with one name, and refuses
-//! some of them.
+//! An environment that counts the starts and ends of the threads with one name, and can refuse to start them.
+//! In all else it is the operating system.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::io;
@@ -10,20 +10,25 @@ use std::time::Duration;
 use farcall::System;
 use farcall::env::Env;
 
+/// Counts the threads with one name.
 pub struct Threads {
     name: &'static str,
+    /// Whether the process may use shared memory.
     shares_memory: bool,
     started: AtomicUsize,
+    /// How many of the next threads with this name are refused.
     refusals: AtomicUsize,
+    /// The number of threads that have ended, with a condition that is notified when it changes.
     ended: Arc<(Mutex<usize>, Condvar)>,
 }
 
 impl Threads {
+    /// Counts the threads with this name, in a process that uses no shared memory.
     pub fn named(name: &'static str) -> Arc<Threads> {
         Threads::of(name, false)
     }
 
-    /// Counts the threads of one name, in a process that may share memory.
+    /// Counts the threads with this name, in a process that may use shared memory.
     pub fn sharing_memory(name: &'static str) -> Arc<Threads> {
         Threads::of(name, true)
     }
@@ -38,23 +43,30 @@ impl Threads {
         })
     }
 
-    /// Refuses the next `next` threads.
-    pub fn refuse(&self, next: usize) {
-        self.refusals.store(next, Ordering::SeqCst);
+    /// Refuses to start the next `count` threads with the counted name.
+    pub fn refuse(&self, count: usize) {
+        self.refusals.store(count, Ordering::SeqCst);
     }
 
+    /// Returns how many threads were started.
     pub fn started(&self) -> usize {
         self.started.load(Ordering::SeqCst)
     }
 
+    /// Returns how many threads have ended.
     pub fn ended(&self) -> usize {
         *self.ended.0.lock().unwrap()
     }
 
-    /// Waits until `ends` threads have ended, but at most `most`. Returns whether they have.
-    pub fn wait_for_ends(&self, ends: usize, most: Duration) -> bool {
+    /// Waits until `count` threads have ended, for at most `timeout`. Returns false if the time ran out
+    /// first.
+    pub fn wait_for_ends(&self, count: usize, timeout: Duration) -> bool {
         let (ended, changed) = &*self.ended;
-        !changed.wait_timeout_while(ended.lock().unwrap(), most, |ended| *ended < ends).unwrap().1.timed_out()
+        !changed
+            .wait_timeout_while(ended.lock().unwrap(), timeout, |ended| *ended < count)
+            .unwrap()
+            .1
+            .timed_out()
     }
 }
 

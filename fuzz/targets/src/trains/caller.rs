@@ -1,5 +1,5 @@
-//! Trains that a client receives: each call has its own result, however long that stays in the buffer in
-//! which it came.
+//! The fuzz target for trains that a client receives. Each call must get its own result, however long the
+//! result stays in the buffer in which it arrived.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,21 +18,22 @@ use super::{
 use crate::acquaintance::ROOM;
 use crate::script::Script;
 
-/// Calls of a script, and bytes of results.
-const MOST_CALLS: u32 = 96;
-const MOST: usize = 40 << 10;
+/// The most calls that one script can make.
+const MAX_CALLS: u32 = 96;
+/// The most bytes that the results of one script's calls can have together.
+const MAX_RESULT_BYTES: usize = 40 << 10;
 
-/// A script of calls; whatever the server says of several arrives together.
+/// Runs a script of calls. The server's answers to several calls arrive together.
 ///
 /// | step | operands |
 /// |---|---|
 /// | first | byte: settings of the client |
-/// | 0–1 calls are started | byte: how many; byte: their results, as a filling |
-/// | 2 one is made and waited for | byte: its result |
-/// | 3 a started call is waited for | byte: which |
-/// | 4 a started call is given up | byte: which |
-/// | 5 from now on so many calls are answered together | byte |
-/// | 6 the next datagram but so many is lost, comes twice, is damaged, or comes from elsewhere | byte: which; byte: how |
+/// | 0–1 the client starts calls | byte: how many; byte: the length of their results |
+/// | 2 the client makes a call and waits for it | byte: the length of its result |
+/// | 3 the client waits for a started call | byte: which |
+/// | 4 the client gives up a started call | byte: which |
+/// | 5 the server answers several calls together from now on | byte: how many |
+/// | 6 one of the server's next datagrams is lost, doubled, damaged, or sent by a stranger | byte: which; byte: how |
 /// | 7 time passes before the next answer | duration |
 pub fn trains_to_caller(data: &[u8]) {
     let (settings, script) = data.split_first().unwrap_or((&0, &[]));
@@ -43,7 +44,7 @@ pub fn trains_to_caller(data: &[u8]) {
         builder = builder.spin(Duration::ZERO);
     }
     let runtime = builder.build().expect("settings that make sense");
-    let marked = runtime.import::<dyn Marked>("udp://10.0.0.2:7000/Marked/one").expect("it answers");
+    let marked = runtime.import::<dyn Marked>("udp://10.0.0.2:7000/Marked/one").expect("the server answers");
     let mut world = World { marked, open: Vec::new(), calls: 0, bytes: 0 };
     let mut script = Script::new(script);
     while let Some(step) = script.step() {
@@ -59,21 +60,26 @@ pub fn trains_to_caller(data: &[u8]) {
     lock(&outside.threads).clear();
 }
 
+/// The client, and the calls that the script has made.
 struct World {
     marked: MarkedClient,
+    /// The started calls, each with the result that it must get.
     open: Vec<(Pending<Vec<u8>>, Vec<u8>)>,
+    /// The number of calls so far.
     calls: u32,
+    /// How many bytes the results of these calls have together.
     bytes: usize,
 }
 
 impl World {
-    /// The arguments of the next call and its result, unless there were enough.
+    /// Returns the arguments of the next call and the result that it must get, or `None` if the script has
+    /// made enough calls.
     fn next(&mut self, quarter: usize) -> Option<(Vec<u8>, Vec<u8>)> {
         let len = if quarter < 128 { quarter * 4 } else { (quarter - 127) * 256 };
         self.calls += 1;
         self.bytes += len;
         let asked = [self.calls.to_be_bytes(), (len as u32).to_be_bytes()].concat();
-        (self.calls <= MOST_CALLS && self.bytes <= MOST).then(|| (asked, marked(self.calls, len)))
+        (self.calls <= MAX_CALLS && self.bytes <= MAX_RESULT_BYTES).then(|| (asked, marked(self.calls, len)))
     }
 
     fn start(&mut self, many: u8, quarter: usize) {
@@ -86,8 +92,8 @@ impl World {
     fn call(&mut self, quarter: usize) {
         if let Some((asked, result)) = self.next(quarter) {
             assert!(
-                self.marked.ask(&asked).expect("it answers") == result,
-                "the result of another call, or of none"
+                self.marked.ask(&asked).expect("the server answers") == result,
+                "a call gets its own result"
             );
         }
     }
@@ -95,7 +101,7 @@ impl World {
     fn wait(&mut self, which: usize) {
         let Some(which) = which.checked_rem(self.open.len()) else { return };
         let (pending, result) = self.open.remove(which);
-        assert!(pending.wait().expect("it answers") == result, "the result of another call, or of none");
+        assert!(pending.wait().expect("the server answers") == result, "a call gets its own result");
     }
 
     fn give_up(&mut self, which: usize) {
@@ -111,17 +117,19 @@ impl World {
     }
 }
 
-/// The serving end, by the real protocol.
+/// The serving end, which uses the real protocol.
 struct Callee {
     server: Server,
     out: Vec<u8>,
-    /// Calls that were asked for and are not answered.
+    /// The calls that have arrived and are not answered, with their arguments.
     open: VecDeque<(CallKey, Vec<u8>)>,
-    /// So many are answered together.
+    /// How many calls are answered together.
     together: usize,
-    /// Datagrams that were sent, and what happens to some that are yet to be.
+    /// The number of datagrams that were sent.
     sent: usize,
+    /// What happens to some of the datagrams, by their numbers.
     faults: HashMap<usize, u8>,
+    /// The time that passes before the next answer.
     pause: Option<Duration>,
 }
 
@@ -158,7 +166,7 @@ impl Callee {
         }
     }
 
-    /// A datagram is sent; what was to befall it does.
+    /// Sends a datagram, with the fault that the script has set for it.
     fn send(&mut self, line: &mut Line, len: usize) {
         let (mut from, mut datagram) = (THERE.into(), self.out[..len].to_vec());
         self.sent += 1;
@@ -184,7 +192,7 @@ impl Other for Callee {
         let open = &mut self.open;
         self.server.receive(now, HERE.into(), datagram, &mut |request| match request {
             Request::Call(call) => open.push_back((call.key, call.args.to_vec())),
-            // A call that was given up is answered all the same: nobody must see that.
+            // A call that was given up is answered too. The client must ignore the answer.
             Request::Cancel(_) | Request::Post(..) => {}
         });
     }
@@ -195,7 +203,7 @@ impl Other for Callee {
         }
         self.server.handle_timeout(now);
         self.transmit(now, line);
-        // As many as fill a few receives at most.
+        // At most 256 calls are answered together, which fill a few receives.
         for _ in 0..self.together {
             self.answer(now, line);
             self.transmit(now, line);

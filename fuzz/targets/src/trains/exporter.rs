@@ -1,4 +1,5 @@
-//! Trains that a server receives: what they bring is what their datagrams bring one by one.
+//! The fuzz target for trains that a server receives. A train must have the same effect as its datagrams have
+//! one by one.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -17,49 +18,52 @@ use super::{
 use crate::acquaintance::ROOM;
 use crate::script::Script;
 
-/// Bytes of arguments that a script may send, and calls.
-const MOST: usize = 40 << 10;
-const MOST_CALLS: u32 = 96;
+/// The most bytes of arguments that one script can send.
+const MAX_ARGUMENT_BYTES: usize = 40 << 10;
+/// The most calls that one script can make.
+const MAX_CALLS: u32 = 96;
 
-/// A script of calls and datagrams, and when they arrive; the server runs it once with what arrives together
-/// in trains, and once with every datagram by itself.
+/// Runs a script of calls and datagrams twice: once the server receives datagrams that arrive together in
+/// trains, and once it receives each datagram by itself. The server must execute the same calls in both runs.
 ///
 /// | step | operands |
 /// |---|---|
 /// | first | byte: settings of the server |
-/// | 0–2 calls | byte: how many, and the procedure (highest bit); byte: arguments, as a filling |
-/// | 3 all arrives that was made | |
-/// | 4 datagram whose seal is right | byte: number; text: frames |
-/// | 5 datagram without a seal | byte: 1 from a stranger; text |
+/// | 0–2 calls | byte: how many, and the procedure (highest bit); filling: arguments |
+/// | 3 all calls arrive | |
+/// | 4 datagram with a valid seal | byte: number; text: frames |
+/// | 5 datagram without a seal | byte: 1 if from a stranger; text |
 /// | 6 time passes | duration |
-/// | 7 the last datagram again | |
+/// | 7 the last datagram arrives again | |
 pub fn trains_to_server(data: &[u8]) {
     let alone = run(data, false);
     let joined = run(data, true);
     assert!(
         alone.executed == joined.executed,
-        "a train is not what its datagrams are: {}",
+        "the server executes different calls if datagrams arrive in trains: {}",
         told(&alone, &joined)
     );
     if !joined.forged {
         for (token, got) in &joined.answered {
-            assert!(*got == joined.expected[token], "the result of another call, or of none");
+            assert!(*got == joined.expected[token], "a call gets its own result");
         }
     }
 }
 
-/// What came of a script.
+/// The effects of one run of a script.
 struct Seen {
-    /// What was executed, sorted.
+    /// The calls that were executed, sorted: procedures and arguments.
     executed: Vec<(u32, Vec<u8>)>,
-    /// The results that calls should have, and those that they got.
+    /// The results that the calls must get, by token.
     expected: HashMap<u64, Vec<u8>>,
+    /// The results that the calls got, by token.
     answered: HashMap<u64, Vec<u8>>,
-    /// Not everything was sent by the caller.
+    /// Whether the script has sent datagrams that the caller did not make.
     forged: bool,
 }
 
-/// What was executed in one run only: the procedure, the length of its arguments and their beginning.
+/// Describes the calls that were executed in one run only: the procedure, the length of its arguments and
+/// their beginning.
 fn told(alone: &Seen, joined: &Seen) -> String {
     let only = |one: &Seen, other: &Seen| -> Vec<(u32, usize, Vec<u8>)> {
         let missing = one.executed.iter().filter(|call| !other.executed.contains(call));
@@ -71,18 +75,19 @@ fn told(alone: &Seen, joined: &Seen) -> String {
     format!("{counts:?} calls, alone {:?}, joined {:?}", only(alone, joined), only(joined, alone))
 }
 
+/// Runs a script once. `joined` says whether datagrams arrive in trains.
 fn run(data: &[u8], joined: bool) -> Seen {
     let (settings, script) = data.split_first().unwrap_or((&0, &[]));
     let caller = Arc::new(Mutex::new(Caller::new(script)));
     let outside = Outside::new(joined, Box::new(Shared(caller.clone())));
     let executed = Arc::new(Executed::default());
     let served = serve(&outside, *settings, &executed);
-    // Whoever receives when the script is over ends the server.
+    // The thread that receives when the script is over ends the server.
     *lock(&outside.over) = Some(Box::new(move || drop(served)));
     while let Some(worker) = outside.thread("farcall-worker") {
         worker();
     }
-    assert!(lock(&outside.over).is_none(), "nobody receives any more");
+    assert!(lock(&outside.over).is_none(), "a thread of the server receives until the script is over");
     lock(&outside.threads).clear();
     let mut executed = std::mem::take(&mut *lock(&executed.0));
     executed.sort();
@@ -104,13 +109,13 @@ fn serve(outside: &Arc<Outside>, settings: u8, executed: &Arc<Executed>) -> (Exp
     (export, runtime)
 }
 
-/// What a call is answered with. Those with long results would wait until others are fetched, which nobody
-/// does here.
+/// Returns the result of a call. It is short: a call with a long result would wait until the caller has
+/// fetched other long results, and this caller fetches none.
 fn beginning(data: &[u8]) -> &[u8] {
     &data[..data.len().min(64)]
 }
 
-/// Notes what it is called with.
+/// The exported server. It notes the procedure and the arguments of each call.
 #[derive(Default)]
 struct Executed(Mutex<Vec<(u32, Vec<u8>)>>);
 
@@ -126,25 +131,30 @@ impl Marked for Executed {
     }
 }
 
-/// The calling end, by the real protocol; what it hears while the script runs it takes in when that is over,
-/// so that its datagrams do not depend on how others were received.
+/// The calling end, which uses the real protocol. It handles the datagrams that it receives only after the
+/// script is over, so that the datagrams that it sends do not depend on how the server received earlier ones.
 struct Caller {
     talk: Conversation,
     out: Vec<u8>,
+    /// The server's export, once it is bound.
     export: Option<u64>,
     /// The server's identifier of the conversation, once a call has returned.
     conversation: Option<u64>,
+    /// The steps of the script that are not taken yet.
     steps: VecDeque<Step>,
+    /// The datagrams that were received while the script ran.
     heard: Vec<Vec<u8>>,
     expected: HashMap<u64, Vec<u8>>,
     answered: HashMap<u64, Vec<u8>>,
     forged: bool,
     calls: u32,
-    /// The number of the next datagram that is forged.
+    /// The number of the last forged datagram.
     number: u64,
+    /// The last datagram that arrived, with its sender.
     last: Option<(SocketAddr, Vec<u8>)>,
 }
 
+/// A step of the script.
 enum Step {
     Calls { procedure: u32, arguments: usize },
     Arrive,
@@ -154,6 +164,7 @@ enum Step {
     Again,
 }
 
+/// Reads the steps of a script.
 fn steps(data: &[u8]) -> VecDeque<Step> {
     let (mut script, mut steps, mut bytes, mut calls) = (Script::new(data), VecDeque::new(), 0, 0);
     while let Some(step) = script.step() {
@@ -171,7 +182,7 @@ fn steps(data: &[u8]) -> VecDeque<Step> {
                 let procedure = 1 + u32::from(choice >> 7);
                 for _ in 0..1 + (choice & 31) {
                     (bytes, calls) = (bytes + arguments, calls + 1);
-                    if bytes <= MOST && calls <= MOST_CALLS {
+                    if bytes <= MAX_ARGUMENT_BYTES && calls <= MAX_CALLS {
                         steps.push_back(Step::Calls { procedure, arguments });
                     }
                 }
@@ -184,7 +195,7 @@ fn steps(data: &[u8]) -> VecDeque<Step> {
 
 impl Caller {
     fn new(script: &[u8]) -> Caller {
-        let max_outstanding = 2 * MOST_CALLS;
+        let max_outstanding = 2 * MAX_CALLS;
         let config = ClientConfig {
             max_outstanding,
             window: 1 << 20,
@@ -226,7 +237,7 @@ impl Caller {
         }
     }
 
-    /// One call more, which is to have the beginning of its arguments or their number.
+    /// Starts a call. Its result must be the beginning of its arguments, or their number.
     fn call(&mut self, now: Time, procedure: u32, arguments: usize) {
         let Some(export) = self.export else { return };
         self.calls += 1;
@@ -241,7 +252,7 @@ impl Caller {
         }
     }
 
-    /// All that the calling end has to say arrives.
+    /// Sends everything that the calling end has to send. It arrives at once.
     fn transmit(&mut self, now: Time, line: &mut Line) {
         while let Some(len) = self.talk.transmit(now, &mut self.out) {
             self.arrive(line, THERE.into(), self.out[..len].to_vec());
@@ -282,7 +293,7 @@ impl Caller {
                     continue;
                 }
                 Step::Pass(time) if line.datagrams.is_empty() => return Brought::Passed(time),
-                // What came before is received before.
+                // The server receives earlier datagrams before the time passes.
                 Step::Pass(time) => self.steps.push_front(Step::Pass(time)),
             }
             if !line.datagrams.is_empty() {
@@ -293,6 +304,7 @@ impl Caller {
     }
 }
 
+/// The calling end, which the target shares with the environment.
 struct Shared(Arc<Mutex<Caller>>);
 
 impl Other for Shared {
@@ -305,7 +317,7 @@ impl Other for Shared {
         }
     }
 
-    /// Binds and calls once, and then follows the script.
+    /// Binds the export and makes one call, and then follows the script.
     fn bring(&mut self, now: Time, line: &mut Line) -> Brought {
         let mut caller = lock(&self.0);
         if caller.conversation.is_some() {
@@ -323,7 +335,7 @@ impl Other for Shared {
     }
 }
 
-/// The identifier of the conversation that stands in a datagram.
+/// Returns the identifier of the conversation in the header of a datagram.
 fn conversation(datagram: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(datagram.get(4..12)?.try_into().ok()?))
 }

@@ -43,6 +43,7 @@ const SHARED_RECORD_BYTES: usize = 4 << 10;
 
 /// One connection of a client.
 pub(crate) struct Connection {
+    /// The connection's number, which is its key in the poller.
     pub(super) id: u64,
     socket: Arc<dyn Stream>,
     peer: Peer,
@@ -286,8 +287,8 @@ impl Connection {
 
     /// Sends the collected replies, and reads. Returns false if there is nothing to serve now.
     fn read(self: &Arc<Self>, inbox: &mut Inbox, thread: &ServingThread) -> bool {
-        // A client that sent several calls has probably sent more. One that sent a single call waits for its
-        // reply.
+        // A client that sent several calls has probably sent more. A client that sent a single call probably
+        // waits for its reply.
         let many = mem::take(&mut inbox.batched) > 1;
         self.charge(inbox);
         let mut look = mem::take(&mut inbox.read_again) || many;
@@ -424,8 +425,8 @@ impl Connection {
         }
     }
 
-    /// Drops the replies that the peer has sent to this server's calls and that were not read. The connection
-    /// must have ended.
+    /// Drops the replies that the peer has sent to the server's own calls and that no caller has read. The
+    /// connection must have ended.
     pub(super) fn forget_replies(&self) {
         self.callback.forget(&self.account);
     }
@@ -503,19 +504,21 @@ impl Connection {
         true
     }
 
+    /// Sends the collected replies. Returns false if the connection is broken.
     fn send_batch(&self, inbox: &mut Inbox) -> bool {
         let sent = inbox.batch.is_empty() || self.send(&[&inbox.batch]);
         inbox.batch.clear();
         sent
     }
 
+    /// Sends `before`, which are complete replies, and a reply. Returns false if the connection is broken.
     fn send_reply(&self, before: &[u8], reply: &Outgoing) -> bool {
         let [a, b, c] = reply.parts();
         self.send(&[before, &mark(reply.len()), a, b, c])
     }
 
-    /// Sends these parts. Whatever the socket has no room for is queued, before anything that is sent later.
-    /// Returns false if the connection is broken.
+    /// Sends these parts. Queues the bytes for which the socket has no room, ahead of bytes that are sent
+    /// later. Returns false if the connection is broken.
     pub(super) fn send(&self, parts: &[&[u8]]) -> bool {
         let mut outbox = lock(&self.outbox);
         if outbox.closed {
@@ -608,6 +611,7 @@ impl Connection {
         answered && lock(&self.outbox).unsent.is_empty()
     }
 
+    /// Closes the connection if the peer sends no more, no call is under way, and all replies were sent.
     fn close_if_done(self: &Arc<Self>) {
         let done = {
             let outbox = lock(&self.outbox);
