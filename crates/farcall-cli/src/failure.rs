@@ -222,7 +222,7 @@ fn hint(kind: Kind) -> Option<&'static str> {
         }
         Kind::Overloaded => "try again later; it did no harm",
         Kind::Mismatch => "one side is older than the other; `farcall check` says what differs",
-        Kind::Registry => "FARCALL_REGISTRY names the registry's directory",
+        Kind::Registry => REGISTRY_HINT,
         Kind::NotPermitted => "farcall serve --open lets other machines call without keys",
         _ => return None,
     })
@@ -274,6 +274,9 @@ impl From<io::Error> for Failure {
 
 impl From<farcall::names::Error> for Failure {
     fn from(why: farcall::names::Error) -> Failure {
-        Failure::new(why.to_string()).hint("FARCALL_REGISTRY names the registry's directory")
+        Failure::new(why.to_string()).hint(REGISTRY_HINT)
     }
 }
+
+const REGISTRY_HINT: &str =
+    "FARCALL_REGISTRY names the registry: a directory, or etcd://HOST[,HOST…][/PREFIX]";

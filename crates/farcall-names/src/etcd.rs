@@ -13,12 +13,11 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::{Entry, Error, Label, Listing, Registration, Registry, Result};
+use crate::{Entry, Error, Label, Listing, PlaceError, Registration, Registry, Result};
 use document::Keys;
 use exports::Exports;
 use gateway::{Gateway, decoded, encoded, number};
 use mirror::Mirror;
-pub use settings::LocationError;
 use settings::{Credentials, Location};
 
 /// How long an entry stays after its exporter has gone, if no other time is set.
@@ -71,7 +70,7 @@ impl Etcd {
     ///
     /// # Errors
     /// If the place is not written like that.
-    pub fn at(place: &str) -> std::result::Result<Etcd, LocationError> {
+    pub fn at(place: &str) -> std::result::Result<Etcd, PlaceError> {
         Ok(Etcd::builder(place)?.build())
     }
 
@@ -79,7 +78,7 @@ impl Etcd {
     ///
     /// # Errors
     /// If the place is not written as [`Etcd::at`] says.
-    pub fn builder(place: &str) -> std::result::Result<EtcdBuilder, LocationError> {
+    pub fn builder(place: &str) -> std::result::Result<EtcdBuilder, PlaceError> {
         Ok(EtcdBuilder { location: place.parse()?, credentials: None, lease_time: LEASE_TIME })
     }
 }

@@ -455,6 +455,15 @@ fn enter<R>(inner: Weak<Inner>, f: impl FnOnce() -> R) -> R {
     f()
 }
 
+/// Returns the failure of a call for which the registry has failed.
+fn registry_failed(why: farcall_names::Error) -> CallFailed {
+    let kind = match why {
+        farcall_names::Error::NotPermitted { .. } => Kind::NotPermitted,
+        _ => Kind::Registry,
+    };
+    CallFailed::new(kind, Ran::No).caused_by(why)
+}
+
 impl Inner {
     /// Returns the socket from which the server at `to` is called. Makes it at the first use.
     fn endpoint(&self, to: SocketAddr) -> Result<Arc<Endpoint>, CallFailed> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use crate::Label;
+use crate::{Label, PlaceError};
 
 /// The port at which etcd serves clients if the place names none.
 const PORT: u16 = 2379;
@@ -33,30 +33,14 @@ pub(super) struct Credentials {
     pub(super) password: String,
 }
 
-/// An error in the place of a registry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LocationError {
-    place: String,
-    why: String,
-}
-
-impl fmt::Display for LocationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LocationError { place, why } = self;
-        write!(
-            f,
-            "{place:?} is not the place of a registry: {why}; write etcd://HOST[:PORT][,HOST…][/PREFIX]"
-        )
-    }
-}
-
-impl std::error::Error for LocationError {}
-
 impl FromStr for Location {
-    type Err = LocationError;
+    type Err = PlaceError;
 
-    fn from_str(text: &str) -> Result<Location, LocationError> {
-        let wrong = |why: String| LocationError { place: text.to_owned(), why };
+    fn from_str(text: &str) -> Result<Location, PlaceError> {
+        let wrong = |why: String| {
+            let why = format!("{why}; write etcd://HOST[:PORT][,HOST…][/PREFIX]");
+            PlaceError { place: text.to_owned(), why }
+        };
         let rest = text.strip_prefix("etcd://").ok_or_else(|| wrong("it has another scheme".into()))?;
         let (hosts, prefix) = rest.split_once('/').unwrap_or((rest, PREFIX));
         let prefix = if prefix.is_empty() { PREFIX } else { prefix };

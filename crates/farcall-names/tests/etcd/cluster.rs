@@ -1,6 +1,6 @@
 //! A cluster of real etcd members on loopback, which tests kill, stop and start.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufReader, Write as _};
 use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -78,12 +78,6 @@ impl Cluster {
     pub fn restart(&mut self, which: usize) {
         let output = self.spawn(which);
         wait_until_ready(output);
-    }
-
-    /// Starts all members, which do not run, and waits until they serve.
-    pub fn restart_all(&mut self) {
-        let ready: Vec<_> = (0..self.members.len()).map(|which| self.spawn(which)).collect();
-        ready.into_iter().for_each(wait_until_ready);
     }
 
     fn spawn(&mut self, which: usize) -> impl std::io::BufRead + Send + use<> {

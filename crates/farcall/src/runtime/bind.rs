@@ -8,7 +8,7 @@ use farcall_proto::Failure;
 use farcall_proto::client::Bound;
 
 use super::tasks::Tasks;
-use super::{Inner, say};
+use super::{Inner, registry_failed, say};
 use crate::client::{Asking, Endpoint, Peer};
 use crate::env::Time;
 use crate::idl::{self, Refusal};
@@ -301,14 +301,13 @@ impl Inner {
 
     /// Returns the candidates for a name that contains no name of a host.
     fn candidates(&self, name: &Name) -> Result<Vec<Candidate>, CallFailed> {
-        let registry = |why: farcall_names::Error| CallFailed::new(Kind::Registry, Ran::No).caused_by(why);
         let entries = match name {
             Name::At { address, type_name, instance } => {
                 return Ok(Candidate::at_each(address.socket().as_slice(), type_name, instance.as_ref()));
             }
-            Name::Type(type_name) => self.registry.instances(type_name).map_err(registry)?,
+            Name::Type(type_name) => self.registry.instances(type_name).map_err(registry_failed)?,
             Name::Instance { type_name, instance } => {
-                Vec::from_iter(self.registry.lookup(type_name, instance).map_err(registry)?)
+                Vec::from_iter(self.registry.lookup(type_name, instance).map_err(registry_failed)?)
             }
             other => {
                 let why = format!("this version cannot bind {other}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use farcall_names::{Entry, Label, Name, Registration};
 use farcall_proto::server as proto;
 
-use super::{Inner, Runtime};
+use super::{Inner, Runtime, registry_failed};
 use crate::env::Event;
 use crate::server::{Direct, Executor, Exported, Server, Spawned, Task, watched};
 use crate::stub::{AsyncServer, Interface};
@@ -212,7 +212,7 @@ impl Export {
 
     fn publish(&self, entry: &Entry) -> Result<Registration, CallFailed> {
         let published = self.runtime.0.registry.publish(entry);
-        published.map_err(|why| CallFailed::new(Kind::Registry, Ran::No).caused_by(why))
+        published.map_err(registry_failed)
     }
 
     fn take_back(&mut self) {

@@ -10,7 +10,7 @@ use farcall_names::{Address, Entry, Label, Name};
 
 use super::bind::{Target, parse};
 use super::import::{binding, binding_to};
-use super::{Inner, Runtime};
+use super::{Inner, Runtime, registry_failed};
 use crate::env::Time;
 use crate::multi::{Fixed, Group, Member, Members, Roster};
 use crate::stub::Interface;
@@ -127,9 +127,8 @@ impl Roster for Follower {
 impl Follower {
     /// Returns the members that the registry knows now.
     fn follow(&self) -> Result<Members, CallFailed> {
-        let failed = |why: farcall_names::Error| CallFailed::new(Kind::Registry, Ran::No).caused_by(why);
         let registry = &self.inner.registry;
-        let version = registry.version().map_err(failed)?;
+        let version = registry.version().map_err(registry_failed)?;
         let known = {
             let known = lock(&self.known);
             if known.version == Some(version) {
@@ -137,7 +136,7 @@ impl Follower {
             }
             known.members.clone()
         };
-        let entries = registry.instances(&self.type_name).map_err(failed)?;
+        let entries = registry.instances(&self.type_name).map_err(registry_failed)?;
         let members = self.renew(&known, &entries)?;
         *lock(&self.known) = Known { version: Some(version), members: members.clone() };
         Ok(members)

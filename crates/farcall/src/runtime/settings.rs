@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_names::{File, Memory, Registry, canonical};
+use farcall_names::{File, Registry, canonical};
 
 use super::advertise::names_one_host;
 use super::{CURRENT, Runtime};
@@ -98,7 +98,8 @@ impl Builder {
 
     /// Sets the registry in which names are published and looked up. The default is the registry of the
     /// thread's current runtime, or else a file that the processes of this user on this machine share.
-    /// `FARCALL_REGISTRY`: `memory`, or a directory.
+    /// `FARCALL_REGISTRY`: `memory`, a directory, or `etcd://HOST[:PORT][,HOST…][/PREFIX]` with the feature
+    /// `etcd` (and `FARCALL_ETCD_USER`, `FARCALL_ETCD_PASSWORD`).
     #[must_use]
     pub fn registry(mut self, registry: impl Registry + 'static) -> Builder {
         self.registry = Some(Arc::new(registry));
@@ -261,10 +262,12 @@ impl Builder {
         if self.settings.limits.workers == 0 {
             self.settings.limits.workers = (2 * env.processors()).max(4);
         }
-        let registry: Arc<dyn Registry> = match env.variable("FARCALL_REGISTRY") {
-            Some(place) if place == "memory" => Arc::new(Memory::new()),
-            Some(place) if !place.is_empty() => Arc::new(File::at(place)),
-            _ => registry.unwrap_or_else(|| Arc::new(File::of_user())),
+        let setting = |name| env.variable(name).filter(|value| !value.is_empty());
+        let registry: Arc<dyn Registry> = match setting("FARCALL_REGISTRY") {
+            Some(place) => farcall_names::open(&place, setting).map_err(|why| {
+                CallFailed::new(Kind::Local, Ran::No).because("FARCALL_REGISTRY").caused_by(why)
+            })?,
+            None => registry.unwrap_or_else(|| Arc::new(File::of_user())),
         };
         Ok(Runtime::new(env, self.settings, registry, self.calls, self.serving))
     }
@@ -378,6 +381,7 @@ impl Variable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farcall_names::Memory;
 
     #[test]
     fn a_runtime_made_inside_another_stands_on_the_same_outside() {

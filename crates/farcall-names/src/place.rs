@@ -1,0 +1,76 @@
+//! Opens the registry that a setting names.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{File, Memory, Registry};
+
+/// Opens the registry at a place, as `FARCALL_REGISTRY` names it: `memory`, a directory, or
+/// `etcd://HOST[:PORT][,HOST…][/PREFIX]` (feature `etcd`). `setting` looks up further settings by their names:
+/// `FARCALL_ETCD_USER` and `FARCALL_ETCD_PASSWORD`.
+///
+/// Nothing is asked before the first use of the registry.
+///
+/// ```
+/// let registry = farcall_names::open("/tmp/names", |setting| std::env::var(setting).ok())?;
+/// assert!(farcall_names::open("nfs://host", |_| None).is_err());
+/// # Ok::<(), farcall_names::PlaceError>(())
+/// ```
+///
+/// # Errors
+/// If the place is written wrongly, or is of a kind that this build does not have.
+pub fn open(
+    place: &str,
+    setting: impl Fn(&'static str) -> Option<String>,
+) -> Result<Arc<dyn Registry>, PlaceError> {
+    match place.split_once("://") {
+        None if place == "memory" => Ok(Arc::new(Memory::new())),
+        None => Ok(Arc::new(File::at(place))),
+        Some(("etcd", _)) => etcd(place, setting),
+        Some((scheme, _)) => Err(PlaceError {
+            place: place.to_owned(),
+            why: format!(
+                "no registry has the scheme {scheme:?}; `memory`, a directory or etcd://… names one"
+            ),
+        }),
+    }
+}
+
+#[cfg(feature = "etcd")]
+fn etcd(
+    place: &str,
+    setting: impl Fn(&'static str) -> Option<String>,
+) -> Result<Arc<dyn Registry>, PlaceError> {
+    let builder = crate::Etcd::builder(place)?;
+    let builder = match (setting("FARCALL_ETCD_USER"), setting("FARCALL_ETCD_PASSWORD")) {
+        (Some(user), Some(password)) => builder.user(user, password),
+        (None, None) => builder,
+        _ => {
+            let why = "FARCALL_ETCD_USER and FARCALL_ETCD_PASSWORD go together, and one of them is not set";
+            return Err(PlaceError { place: place.to_owned(), why: why.to_owned() });
+        }
+    };
+    Ok(Arc::new(builder.build()))
+}
+
+#[cfg(not(feature = "etcd"))]
+fn etcd(place: &str, _: impl Fn(&'static str) -> Option<String>) -> Result<Arc<dyn Registry>, PlaceError> {
+    let why = "this build has no etcd (the feature `etcd`)";
+    Err(PlaceError { place: place.to_owned(), why: why.to_owned() })
+}
+
+/// An error in the place of a registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceError {
+    pub(crate) place: String,
+    pub(crate) why: String,
+}
+
+impl fmt::Display for PlaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PlaceError { place, why } = self;
+        write!(f, "{place:?} is not the place of a registry: {why}")
+    }
+}
+
+impl std::error::Error for PlaceError {}
