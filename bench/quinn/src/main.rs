@@ -13,13 +13,15 @@ use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerCo
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
-/// The most streams at the same time: more than the outstanding calls of any bench.
+/// The maximum number of streams at the same time: more than the outstanding calls of any bench.
 const STREAMS: u32 = 16_384;
-/// The windows of a stream and of a connection, in bytes: enough for a whole large result.
+/// The windows of a stream and of a connection, and the maximum length of a request or a result, in bytes.
 const WINDOW: u32 = 64 << 20;
-/// The values of a request's first byte.
+/// First byte of a request whose other bytes are the result.
 const ECHO: u8 = 0;
-const SLOWLY: u8 = 1;
+/// First byte of a request whose other bytes are the result, which is sent after [`SLOW`].
+const SLOW_ECHO: u8 = 1;
+/// First byte of a request for the data of the server.
 const FETCH: u8 = 2;
 
 #[global_allocator]
@@ -40,7 +42,8 @@ impl Peer for Quinn {
         version_of("quinn")
     }
 
-    /// Starts the server. In its address, the certificate follows the socket's address.
+    /// Starts the server. The address that it announces is the socket's address, a slash, and the certificate
+    /// in hexadecimal digits.
     fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>> {
         if setup.mode == Mode::Spin {
             return cannot("it does not spin");
@@ -71,7 +74,7 @@ impl Peer for Quinn {
 
     fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
         farcall_bench_tokio::connect(setup, async || {
-            let (address, certificate) = address.split_once('/').context("no certificate")?;
+            let (address, certificate) = address.split_once('/').context("no certificate in the address")?;
             let mut roots = RootCertStore::empty();
             roots.add(CertificateDer::from(bytes_of(certificate)?))?;
             let mut config = ClientConfig::with_root_certificates(Arc::new(roots))?;
@@ -80,27 +83,28 @@ impl Peer for Quinn {
             endpoint.set_default_client_config(config);
             let connection = endpoint.connect(address.parse()?, "localhost")?.await?;
             let request = |what: u8| [vec![what], vec![7; setup.bytes]].concat().into();
-            Ok(Caller { connection, echo: request(ECHO), slow: request(SLOWLY), _endpoint: endpoint })
+            Ok(Caller { connection, echo: request(ECHO), slow: request(SLOW_ECHO), _endpoint: endpoint })
         })
     }
 }
 
 fn transport() -> Arc<TransportConfig> {
     let mut transport = TransportConfig::default();
-    // A connection must survive while other peers run.
+    // A connection must stay open while other peers are measured.
     transport.max_idle_timeout(None);
     transport.max_concurrent_bidi_streams(STREAMS.into());
     transport.stream_receive_window(WINDOW.into()).receive_window(WINDOW.into()).send_window(WINDOW.into());
     Arc::new(transport)
 }
 
+/// Executes the call whose request arrives on a stream, and sends the result.
 async fn answer(mut send: SendStream, mut receive: RecvStream, data: Bytes) -> Result<()> {
     let request = Bytes::from(receive.read_to_end(WINDOW as usize).await?);
-    let (&what, _) = request.split_first().context("an empty request")?;
+    let (&what, _) = request.split_first().context("the request is empty")?;
     match what {
         FETCH => send.write_chunk(data).await?,
         what => {
-            if what == SLOWLY {
+            if what == SLOW_ECHO {
                 tokio::time::sleep(SLOW).await;
             }
             send.write_chunk(request.slice(1..)).await?;
@@ -137,6 +141,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn bytes_of(hex: &str) -> Result<Vec<u8>> {
-    let byte = |at| Ok(u8::from_str_radix(hex.get(at..at + 2).context("an odd digit")?, 16)?);
+    let byte =
+        |at| Ok(u8::from_str_radix(hex.get(at..at + 2).context("a hexadecimal digit is missing")?, 16)?);
     (0..hex.len()).step_by(2).map(byte).collect()
 }

@@ -1,5 +1,6 @@
 //! Farcall over UDP, with a signal that is raised in each call (Birrell & Nelson 1984, the last two rows of
 //! table I).
+
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -8,19 +9,20 @@ use farcall_bench_method::{Calling, Carry, Laps, Peer, Serving, Setup, cannot};
 
 use super::farcall::{Exported, Farcall};
 
-/// What the caller's handler answers.
+/// What the caller's handler does with the signal.
 #[derive(Clone, Copy)]
 pub enum Signal {
-    /// It resumes the procedure.
+    /// The handler resumes the procedure.
     Resumed,
-    /// It unwinds the call.
+    /// The handler unwinds the call.
     Unwound,
 }
 
 #[farcall::interface]
 pub trait Raises {
-    /// Raises the signal, and returns.
+    /// Raises the signal, and returns when the handler has resumed the procedure.
     fn raise(&self) -> farcall::Result<()>;
+    /// The signal, which has no argument and no result.
     #[signal]
     fn signal(&self);
 }

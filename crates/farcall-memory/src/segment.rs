@@ -1,4 +1,4 @@
-//! Exported memory, and what its owner may do with it.
+//! Exported memory, as its owner uses it.
 //!
 //! ```text
 //! core       the state that the owner and the threads that serve the segment share
@@ -35,7 +35,7 @@ pub enum Notify {
     /// Never.
     #[default]
     Never,
-    /// If the writer asks for it.
+    /// At every write for which the writer asks it.
     Asked,
     /// At every write.
     Always,
@@ -64,8 +64,8 @@ impl Settings {
 
     /// Sets further rights of processes of the same user on this machine. The system proves their identity
     /// where memory is shared with them (the builder's `shared_memory`). Such processes map the memory if
-    /// they may only read it, or if they have all rights and the exporter is not notified of every write.
-    /// Accesses to mapped memory cost the exporter nothing.
+    /// they may only read it, or if they have all rights and the exporter is not notified of every write. The
+    /// exporter does nothing for an access to mapped memory.
     pub fn same_user(self, rights: Rights) -> Settings {
         Settings { same_user: rights, ..self }
     }
@@ -84,7 +84,7 @@ impl Settings {
     }
 
     /// Returns how processes of the same user may map the memory. Returns `None` if they may not, because the
-    /// exporter wants notice of every write, and gets no notice of writes to mapped memory.
+    /// exporter is to be notified of every write, and nothing notifies it of writes to mapped memory.
     fn sharing(&self, generation: u64) -> Option<SharingTerms> {
         let others = self.rights_of_same_user();
         let hears = self.notify != Notify::Never;
@@ -105,7 +105,7 @@ pub struct Segment {
     /// Without the lock, one thread could find that writes are allowed, and offer the segment to writers
     /// after another thread has inhibited writes or revoked the segment.
     last_generation: Mutex<u64>,
-    /// Identifies the process that exported the segment, so that a forked child is noticed.
+    /// The fork generation of the process that exported the segment. A forked child has another one.
     process: u64,
 }
 
@@ -118,7 +118,7 @@ pub(super) trait Listing: std::fmt::Debug + Send + Sync {
     fn remove(&self);
 }
 
-/// The most bytes of a segment.
+/// The maximum size of a segment in bytes.
 const MAX_SEGMENT_BYTES: usize = 1 << 40;
 
 impl Segment {
@@ -129,8 +129,7 @@ impl Segment {
         settings: Settings,
     ) -> std::result::Result<Segment, CallFailed> {
         if settings.size == 0 || settings.size > MAX_SEGMENT_BYTES {
-            let why =
-                format!("a segment of {} bytes; a segment has from 1 to {MAX_SEGMENT_BYTES}", settings.size);
+            let why = format!("a segment cannot have {} bytes, only 1 to {MAX_SEGMENT_BYTES}", settings.size);
             return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
         }
         let (env, size) = (&**runtime.env(), settings.size);
@@ -156,9 +155,9 @@ impl Segment {
         self
     }
 
-    /// Refuses importers' writes and swaps, or allows them again. Accesses that have begun have ended when
-    /// this returns. After the first use of this function, importers that had mapped the memory for writing
-    /// access it by calls instead.
+    /// Refuses importers' writes and swaps if `inhibited`, and otherwise allows them again. Accesses that
+    /// have begun have ended when this returns. Inhibiting writes ends the mappings of importers that could
+    /// write: they access the memory by calls from then on, even when writes are allowed again.
     pub fn inhibit_writes(&self, inhibited: bool) {
         let _last = lock(&self.last_generation);
         self.core.inhibit_writes(inhibited);
@@ -185,7 +184,8 @@ impl Segment {
     }
 
     /// Exports the segment again with its present content, as a new generation. Importers must import it
-    /// again. If the machine's clerk cannot be told, later importers find out by themselves.
+    /// again. If this process cannot tell the machine's clerk of the new generation, later importers find it
+    /// out from the segment's exporter.
     pub fn export_again(&self) {
         let generation = {
             let mut last = lock(&self.last_generation);
@@ -219,7 +219,7 @@ impl Segment {
         &self.name
     }
 
-    /// Publishes the segment in the registry under this name, until the registration is dropped.
+    /// Publishes the segment in the registry under this name. Dropping the registration withdraws the name.
     pub(super) fn register(&self, name: &str) -> std::result::Result<Registration, CallFailed> {
         let wrong = |why| CallFailed::new(Kind::NoSuchName, Ran::No).caused_by(why);
         self.export.list_as(name.parse().map_err(wrong)?)
@@ -251,7 +251,8 @@ impl Segment {
         Ok(spawned.map_err(|why| CallFailed::local("starting a thread", why))?)
     }
 
-    /// Waits for a notice, for at most `timeout`, or until [`Segment::wake`].
+    /// Waits for a notice, for at most `timeout`. Returns `None` after that time, or when [`Segment::wake`]
+    /// ends the wait.
     pub(super) fn notice_within(&self, timeout: Option<Duration>) -> Option<Notice> {
         self.core.notices.wait_within(timeout)
     }
@@ -266,7 +267,8 @@ impl Segment {
         self.core.notices.fetch()
     }
 
-    /// Checks an access by the owner. A forked child shares the mapped memory, and may not use it.
+    /// Checks that an access by the owner lies within the segment. Fails in a forked child, which shares the
+    /// mapped memory but may not use it.
     #[inline]
     fn check(&self, offset: u64, len: usize) -> Result<()> {
         if self.process != fork::generation() {

@@ -8,19 +8,19 @@ use crate::config::BASE_DATAGRAM;
 use crate::transfer::{Heard, Next, Outgoing, Room};
 use crate::wire::Select;
 
-/// The path to a peer, and the count of fragments that were sent on it: of arguments at a client, of results
-/// at a server.
+/// The path to a peer, and the number of bytes under way on it.
 #[derive(Debug, Default)]
 pub(crate) struct Path {
     pub round_trip: RoundTrip,
     pub congestion: Congestion,
-    /// Bytes of fragments, of all messages, that were sent and are neither acknowledged nor counted as lost.
+    /// The number of bytes, of all messages and exchanges, that were sent and are neither acknowledged nor
+    /// counted as lost.
     pub in_flight: u32,
-    /// How many bytes of a new message the peer allows at once, to judge by what it allowed for the last
-    /// message.
+    /// How many bytes beyond `through` the peer's last SELECT of an incomplete message allowed. The peer
+    /// allows as many bytes of a new message at once.
     granted: u32,
-    /// Activities whose messages wait for room in the congestion window. While there is room, one activity at
-    /// a time is in the queue of those that send, and wakes the next when it has had its turn.
+    /// Activities whose messages wait for room in the congestion window. While there is room, one of these
+    /// activities at a time is in the send queue. When it has sent, it wakes the next.
     pub waiting: VecDeque<u32>,
 }
 
@@ -56,8 +56,8 @@ impl Path {
         }
     }
 
-    /// Learns from the report of a message's receiver. If the receiver has waited in vain, what was sent more
-    /// than `patience` ago counts as lost.
+    /// Acts on a report of a message's receiver. If the receiver sent it because it has waited in vain,
+    /// fragments that were sent more than `patience` ago count as lost.
     pub fn heard(
         &mut self,
         (now, patience): (Time, Duration),
@@ -80,8 +80,8 @@ impl Path {
         heard
     }
 
-    /// Counts what was sent of a message more than `patience` ago as lost, because its receiver has waited in
-    /// vain. Returns when the earliest lost fragment was sent.
+    /// Counts fragments of a message that were sent more than `patience` ago as lost, because the receiver,
+    /// or a timer of this end, has waited in vain. Returns when the earliest lost fragment was sent.
     pub fn overdue(&mut self, now: Time, outgoing: &mut Outgoing, patience: Duration) -> Option<Time> {
         let before = outgoing.in_flight;
         let lost = outgoing.overdue(now, patience);
@@ -90,13 +90,14 @@ impl Path {
     }
 }
 
-/// The smoothed round-trip time (RFC 6298 section 2). Unlike there, the variance is not measured: the first
-/// retransmission waits for three round trips, which is margin enough.
+/// The smoothed round-trip time (RFC 6298 section 2). Unlike the RFC, this does not measure the variance: the
+/// first retransmission waits for three round trips, which is margin enough.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RoundTrip {
     /// The round-trip time in nanoseconds, or zero before the first measurement.
     smoothed: u64,
-    /// How often in a row an answer came only after its call was sent again.
+    /// How many times in a row an answer came only after its call was sent again, counted up to 6. The wait
+    /// before a retry doubles each time.
     backoff: u8,
     /// When `backoff` last grew.
     grown: Time,
@@ -116,11 +117,11 @@ impl RoundTrip {
         };
     }
 
-    /// Notes that an answer came after its call was sent again, so it is unknown which of the two was
-    /// answered. Perhaps the round trip has become longer than the wait before a retry. So that wait doubles
-    /// until an answer comes in time, whose round trip is then measured (Karn & Partridge 1987). Calls that
-    /// were sent before the wait last grew do not count: of many calls at once some are always lost, and
-    /// their answers come together.
+    /// Notes that an answer came after its call was sent again, so that it is unknown which of the two
+    /// datagrams it answers. Perhaps the round trip has become longer than the wait before a retry. So the
+    /// wait doubles until an answer comes in time, and the round trip of that answer is measured (Karn &
+    /// Partridge 1987). Calls that were sent before the wait last grew do not count: of many calls at once
+    /// some are always lost, and their answers come together.
     pub fn late(&mut self, first_sent: Time, now: Time) {
         if first_sent >= self.grown {
             (self.backoff, self.grown) = ((self.backoff + 1).min(6), now);
@@ -148,8 +149,8 @@ impl RoundTrip {
     }
 
     /// Returns how long to wait for an answer before the first retry, in nanoseconds, from `least` to `most`.
-    /// The maximum matters after an answer that came very late because an end was stopped: the next calls
-    /// must not wait as long.
+    /// The maximum matters after one end was stopped and an answer came very late: the next calls must not
+    /// wait as long.
     #[inline]
     pub fn patience(&self, least: u64, most: u64) -> u64 {
         ((self.smoothed * 3).max(least) << self.backoff).min(most).max(least)
@@ -160,8 +161,11 @@ impl RoundTrip {
 /// multiplicative decrease (RFC 5681).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Congestion {
+    /// The window in bytes. [`Congestion::window`] applies the minimum.
     window: u32,
+    /// The window doubles each round trip while it is below this, and grows by a datagram from here on.
     threshold: u32,
+    /// When the window last shrank.
     recovering_since: Option<Time>,
     /// While the window doubles: the shortest round trip of a fragment.
     least: Duration,
@@ -177,7 +181,7 @@ impl Default for Congestion {
 }
 
 impl Congestion {
-    /// Returns how many bytes may be unacknowledged when datagrams have `datagram` bytes. These are never
+    /// Returns how many bytes may be unacknowledged when datagrams have `datagram` bytes. The window is never
     /// less than four datagrams or eight small ones, so that a path with losses is slow but not stuck.
     pub fn window(&self, datagram: usize) -> u32 {
         self.window.max(Self::floor(datagram))
@@ -228,8 +232,8 @@ impl Congestion {
         }
     }
 
-    /// Shrinks the window because fragments were lost, the earliest of them sent at `since`. It shrinks at
-    /// most once a round trip.
+    /// Shrinks the window because fragments were lost, the earliest of them sent at `since`. Losses of
+    /// fragments that were sent before the window last shrank do not shrink it again.
     pub fn lost(&mut self, now: Time, since: Time, datagram: usize) {
         if self.recovering_since.is_some_and(|t| since < t) {
             return;
@@ -244,7 +248,7 @@ impl Congestion {
 /// jumbo frames, and loopback.
 const LADDER: [usize; 4] = [1452, 8952, 32_000, 64_000];
 
-/// Sizes that did not pass are tried again after this long (RFC 8899 section 5.1.1).
+/// The time after which sizes that did not pass are tried again (RFC 8899 section 5.1.1).
 const RAISE: Duration = Duration::from_secs(600);
 
 /// Path-MTU probing (RFC 8899 in spirit): larger datagrams are tried when there is something large
@@ -253,12 +257,15 @@ const RAISE: Duration = Duration::from_secs(600);
 pub(crate) struct Mtu {
     /// The largest datagram that is known to pass, in bytes.
     pub datagram: usize,
+    /// The largest datagram to try, in bytes.
     largest: usize,
     /// The index in `LADDER` of the next size to try, or its length if there is none.
     step: usize,
+    /// How many times the sizes were tried since the last pause, at most 2.
     attempts: u8,
     /// Whether the size was ever raised, so that the peer must be told of it.
     pub raised: bool,
+    /// When the sizes were last tried.
     tried: Time,
 }
 

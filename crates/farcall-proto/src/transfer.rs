@@ -1,9 +1,10 @@
-//! Messages of more than one datagram: keeps track of what has arrived and of what is to be sent
-//! (docs/protocol.md, "Fragments").
+//! Messages that are longer than one datagram: records which bytes have arrived, and which are still to be
+//! sent (docs/protocol.md, section 5.4).
 //!
-//! A message is a sequence of bytes, and its fragments are ranges of it, so that the datagram size can change
-//! while the message is being sent. The receiver ([`Incoming`]) reports what it has in a SELECT frame; the
-//! sender ([`Outgoing`]) sends what is missing.
+//! A message is a sequence of bytes. Its fragments are ranges of these bytes, so that the datagram size can
+//! change while the message is being sent. The receiver ([`Incoming`]) reports in a SELECT frame which bytes
+//! have arrived. The sender ([`Outgoing`]) sends the missing bytes. [`Outgoing`] also sends the directions of
+//! exchanges (section 5.7), whose receiver reports in CREDIT frames.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,58 +12,66 @@ use std::time::Duration;
 use crate::Time;
 use crate::wire::{END_LEN, Extent, Fragment, Select};
 
-/// How many bytes of a message a sender may send before it has heard from the receiver.
+/// How many bytes of a message, or of a direction of an exchange, every receiver allows before its first
+/// report.
 pub(crate) const INITIAL_WINDOW: u32 = 12_000;
 
-/// The maximum number of ranges beyond the first gap that a receiver remembers. It drops a fragment that
-/// would need more.
+/// The maximum number of pieces beyond the first gap that a receiver keeps of a message. It drops bytes that
+/// would need another piece.
 const MAX_BEYOND: usize = 256;
 
-/// The maximum number of fragments of one message that were sent and are not yet acknowledged. Each SELECT is
+/// The maximum number of fragments of one message that were sent and are not yet acknowledged. Each report is
 /// compared with all of them.
 const MAX_FLIGHT: usize = 1024;
 
-/// No sender goes beyond this byte of a message, whatever its receiver allows, so that no position overflows.
+/// The maximum limit that a sender accepts from a receiver, so that no position in a message or a direction
+/// overflows.
 const MAX_PLACE: u64 = 1 << 62;
 
-/// A fragment counts as lost when this many that were sent after it have arrived.
+/// A fragment counts as lost when a fragment has arrived that was sent at least this many transmissions
+/// later.
 const REORDER: u64 = 3;
 
 /// A message that is arriving.
 ///
-/// Bytes that came in order are in one buffer, which grows with them. Bytes that came ahead of a gap are in
-/// the buffer, too, if it has room for them; otherwise they are in a piece of their own until the gap is
-/// filled. So a message takes at most twice the memory of its bytes that have arrived, and [`PIECE`] bytes
-/// for each piece. In a reused buffer that is large enough, fragments out of order need no further memory.
+/// The buffer holds the bytes that came in order, and grows with them. It also holds bytes that came ahead of
+/// a gap, if it has room for them. Otherwise a [`Piece`] holds them until the gap is filled. So a message
+/// takes at most twice as much memory as its bytes that have arrived, and in addition [`PIECE`] bytes for
+/// each piece. If the message fits a reused buffer, fragments out of order need no further memory for their
+/// bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
+    /// The message's length in bytes.
     total: u32,
     /// The bytes before `through`, and the bytes of pieces that are stored at their final place.
     buffer: Vec<u8>,
     /// Every byte before this one has arrived.
     pub through: u32,
-    /// What arrived beyond `through`, sorted, without overlap. Two pieces can touch.
+    /// What arrived beyond `through`, sorted. Pieces do not overlap, but two pieces can touch.
     pieces: Vec<Piece>,
-    /// The bytes of memory that the pieces take.
+    /// The memory that the pieces take, in bytes.
     ahead: usize,
-    /// The capacity of the buffer before anything had arrived, in bytes.
+    /// The capacity, in bytes, that the buffer had before anything arrived.
     pub lent: usize,
+    /// The sender may send the bytes before this one.
     limit: u32,
-    /// Bytes before this one are accepted even beyond `limit`, because the sender can still be following the
-    /// limit of an earlier message.
+    /// The receiver accepts the bytes before this one even beyond `limit`, because the sender can still be
+    /// following the limit of an earlier message.
     widest: u32,
+    /// The largest number of a datagram with a fragment of this message, or a probe for it.
     largest: u64,
-    /// Whether something has arrived since the last SELECT.
+    /// Whether a fragment has arrived since the last SELECT.
     unacknowledged: bool,
+    /// Whether the sender is to get a SELECT even if there is no gap.
     asked: bool,
 }
 
-/// Bytes that arrived ahead of a gap.
+/// A range of bytes that arrived ahead of a gap.
 #[derive(Debug)]
 struct Piece {
     start: u32,
     end: u32,
-    /// The bytes, or nothing if they are in the message's buffer.
+    /// The bytes. Empty if the message's buffer holds them at their final place.
     bytes: Vec<u8>,
 }
 
@@ -76,27 +85,28 @@ impl Piece {
     }
 }
 
-/// What a piece costs besides its bytes: its place in the list, and as much again because half of the list
-/// can be unused.
+/// The memory that a piece takes besides its bytes, in bytes: its element of the list, and as much again,
+/// because up to half of the list's capacity can be unused.
 const PIECE: usize = 2 * size_of::<Piece>();
 
-/// What became of a fragment.
+/// What the receiver did with a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// The fragment brought bytes that were missing.
     New,
     /// The fragment brought the last bytes that were missing.
     Complete,
-    /// The fragment had arrived before, lies beyond what the sender may send, or could not be stored.
+    /// The receiver stored nothing: the fragment had arrived before, lies beyond what the sender may send, or
+    /// found no room.
     Nothing,
-    /// The fragment contradicts what is known of the message.
+    /// The fragment contradicts the length of the message.
     Contradiction,
 }
 
 impl Incoming {
-    /// Makes a message of `total` bytes of which nothing has arrived. Its bytes are collected in `buffer`,
-    /// which is empty. The sender may send the first `window` bytes at once; the first `widest` bytes are
-    /// accepted.
+    /// Makes a message of `total` bytes of which nothing has arrived. Collects its bytes in `buffer`, which
+    /// is empty. The sender may send at least the first `window` bytes at once. The receiver accepts at least
+    /// the first `widest` bytes.
     pub fn new(total: u32, buffer: Vec<u8>, window: u32, widest: u32) -> Incoming {
         debug_assert!(buffer.is_empty());
         let lent = buffer.capacity();
@@ -116,7 +126,7 @@ impl Incoming {
         })
     }
 
-    /// Returns what an acknowledgement says besides the ranges beyond the first gap.
+    /// Returns what a SELECT says besides the ranges beyond the first gap.
     pub fn extent(&self) -> Extent {
         Extent { through: self.through.into(), limit: self.limit.into(), largest: self.largest }
     }
@@ -142,7 +152,8 @@ impl Incoming {
         self.largest = self.largest.max(number);
     }
 
-    /// Returns whether to tell the sender what has arrived: it has asked, or there is a gap.
+    /// Returns whether to send a SELECT: the sender needs one in any case, or a fragment has arrived since
+    /// the last one and there is a gap.
     pub fn acknowledge_due(&self) -> bool {
         self.asked || (self.unacknowledged && !self.pieces.is_empty())
     }
@@ -165,7 +176,7 @@ impl Incoming {
         self.unacknowledged = true;
         self.asked |= fragment.ask;
         if end > self.limit.max(self.widest) || end <= self.through {
-            // The sender does not know what has arrived, or how much it may send: tell it.
+            // The sender does not know what has arrived, or how much it may send. A SELECT tells it.
             self.asked = true;
             return Taken::Nothing;
         }
@@ -223,8 +234,8 @@ impl Incoming {
         self.buffer.extend_from_slice(new);
     }
 
-    /// Stores those bytes of a range beyond the first gap that had not arrived. Returns whether there were
-    /// any.
+    /// Stores those bytes of a range beyond the first gap that had not arrived, as far as there is room.
+    /// Returns whether it stored any.
     fn put_ahead(&mut self, start: u32, bytes: &[u8]) -> bool {
         let (mut at, end, mut brought) = (start, start + bytes.len() as u32, false);
         while at < end {
@@ -244,7 +255,9 @@ impl Incoming {
         brought
     }
 
-    /// Adds bytes that no piece has, just before the piece at index `next`. Returns whether there was room.
+    /// Stores bytes that no piece has: at the end of the piece before index `next` if they touch it, and
+    /// otherwise as a new piece at index `next`. Returns false, and stores nothing, if that would be one
+    /// piece too many.
     fn put_piece(&mut self, next: usize, start: u32, bytes: &[u8]) -> bool {
         let end = start + bytes.len() as u32;
         let in_place = end as usize <= self.buffer.capacity();
@@ -278,8 +291,9 @@ impl Incoming {
         true
     }
 
-    /// Joins a piece with the pieces after it that touch it and are no longer than it. A byte is copied only
-    /// when its piece at least doubles, so it is copied few times in whatever order fragments come.
+    /// Joins a piece with each next piece that touches it and is no longer than it. A byte is copied only
+    /// into a piece that is at least twice as long as its former one. So it is copied few times, in whatever
+    /// order fragments arrive.
     fn join(&mut self, place: usize) {
         while let [this, next, ..] = &mut self.pieces[place..]
             && this.end == next.start
@@ -301,47 +315,53 @@ impl Incoming {
     }
 }
 
-/// A message that is being sent, or a direction of an exchange: the bytes that this end sends in a signal or
-/// a stream, to which more can be added.
+/// A message that is being sent, or a direction of an exchange. A direction is the bytes that this end sends
+/// in a signal or a stream. More bytes can be added to a direction until it ends.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     /// The number of bytes to send, including the end mark of a direction.
     total: u64,
     /// Whether this is a direction of an exchange.
     stream: bool,
-    /// The bytes that the end mark of a direction takes, or 0 before its end. The end mark may be sent beyond
-    /// `limit`.
+    /// The length in bytes of a direction's end mark, or 0 while the direction has not ended. The end mark
+    /// may be sent beyond `limit`.
     end: u64,
-    /// Whether the last fragment asks the receiver to report what it has.
+    /// Whether the last fragment asks the receiver for a report.
     asks_last: bool,
-    /// The first byte that was never sent.
+    /// The position of the first byte that was never sent.
     next: u64,
+    /// The receiver allows the bytes before this position.
     limit: u64,
+    /// The fragments that were sent and are neither acknowledged nor counted as lost, in sending order.
     flight: VecDeque<Sent>,
-    /// Bytes that were sent and are neither acknowledged nor counted as lost.
+    /// The number of bytes in `flight`.
     pub in_flight: u32,
-    /// Bytes sent since a fragment last asked the receiver to report what it has.
+    /// The number of bytes sent since a fragment last asked the receiver for a report.
     unasked: u32,
+    /// The ranges that count as lost and are to be sent again.
     lost: VecDeque<(u64, u64)>,
-    /// Counts transmissions, so that order is known without the gaps of datagram numbers.
+    /// The number of transmissions so far. They are counted because datagram numbers have gaps.
     order: u64,
-    /// The latest transmission that is known to have arrived.
+    /// The `order` of the latest transmission that is known to have arrived.
     latest: u64,
-    /// What the newest SELECT said: the largest number of a datagram that the receiver had received, and the
-    /// byte before which it had everything.
+    /// `largest` and `through` of the newest report.
     newest: (u64, u64),
 }
 
+/// A transmission of a range of bytes.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
+    /// The position of this transmission among all of the message, from 1.
     order: u64,
+    /// The number of the datagram.
     number: u64,
     start: u64,
     end: u64,
+    /// When the datagram was sent.
     at: Time,
 }
 
-/// What is kept of a direction while nothing of it is under way or to be sent.
+/// The small form of a direction, in which it is kept while no byte is under way or to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdleOutgoing {
     total: u64,
@@ -349,68 +369,69 @@ pub(crate) struct IdleOutgoing {
     newest: (u64, u64),
 }
 
-/// What is left of the congestion window.
+/// How much the congestion window allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     /// The whole congestion window in bytes. No fragment is longer.
     pub window: u32,
+    /// The part of the window that is free, in bytes.
     pub left: u32,
-    /// After this many bytes, a fragment asks the receiver to report what it has.
+    /// The maximum number of bytes from one fragment that asks for a report to the next.
     pub quantum: u32,
-    /// Whether other messages wait for their share.
+    /// Whether other messages wait for room in the window.
     pub shared: bool,
 }
 
 /// What a sender may do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Send this range. `again` says that it was sent before; `ask`, that the receiver is to report what it
-    /// has.
+    /// Send this range. `again` says whether it was sent before. `ask` says whether to ask the receiver for a
+    /// report.
     Range { start: u64, end: u64, again: bool, ask: bool },
     /// There is more to send than the congestion window has room for.
     NoRoom,
-    /// Send nothing before the receiver reports.
+    /// Send nothing: nothing is left to send, or a report must come first.
     Nothing,
 }
 
-/// What a SELECT told the sender.
+/// What a report told the sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Heard {
-    /// The number of bytes that were sent before and are now known to have arrived.
+    /// The number of bytes that are known to have arrived since this report.
     pub arrived: u32,
-    /// When the earliest fragment now known to be lost was sent.
+    /// When the earliest of the fragments was sent that count as lost since this report.
     pub lost_since: Option<Time>,
-    /// When the newest fragment that arrived was sent, if the receiver sent this SELECT as soon as that
-    /// fragment came.
+    /// When the fragment was sent that the receiver answered by this report, if it answered at once.
     pub answered: Option<Time>,
     /// Whether everything has arrived.
     pub complete: bool,
-    /// How many bytes beyond what has arrived the receiver allows.
+    /// How many bytes beyond `through` the receiver allows. `None` for a direction, and for a complete
+    /// message.
     pub granted: Option<u32>,
 }
 
 impl Outgoing {
-    /// Makes a message of `total` bytes of which nothing was sent. `granted` is how many bytes may be sent
-    /// before the receiver has reported, to judge by what it allowed for the last message.
+    /// Makes a message of `total` bytes of which nothing was sent. Before the first report, `granted` bytes
+    /// may be sent, as many as the receiver allowed for an earlier message, but at least [`INITIAL_WINDOW`].
     pub fn new(total: u32, granted: u32) -> Outgoing {
         let limit = INITIAL_WINDOW.max(granted & !3).into();
         Outgoing { total: total.into(), limit, ..Outgoing::default() }
     }
 
-    /// Makes a direction of an exchange, still empty.
+    /// Makes an empty direction of an exchange.
     pub fn stream() -> Outgoing {
         Outgoing { stream: true, asks_last: true, ..Outgoing::new(0, 0) }
     }
 
-    /// Returns what to keep of a direction that has not ended, if nothing of it is under way or to be sent.
+    /// Returns the small form of a direction that has not ended, if no byte of it is under way or to be sent.
     pub fn idle(&self) -> Option<IdleOutgoing> {
         let Outgoing { total, limit, newest, .. } = *self;
         let idle = self.stream && self.is_idle() && self.end == 0 && self.asks_last && self.in_flight == 0;
         idle.then_some(IdleOutgoing { total, limit, newest })
     }
 
-    /// Restores the direction from its small form. Counts transmissions from 0 again, because none is under
-    /// way.
+    /// Restores the direction from its small form. Counts transmissions from the beginning again, because
+    /// none is under way.
     pub fn resume(idle: IdleOutgoing) -> Outgoing {
         let IdleOutgoing { total, limit, newest } = idle;
         Outgoing { total, next: total, limit, newest, ..Outgoing::stream() }
@@ -422,14 +443,15 @@ impl Outgoing {
         self.total += bytes as u64;
     }
 
-    /// Ends a direction. `answers` says that its receiver reports anyway, so that it need not be asked.
+    /// Ends a direction. `answers` says whether the receiver sends an answer anyway, which shows that the
+    /// direction has arrived. Then the last fragment asks for no report.
     pub fn end(&mut self, answers: bool) {
         debug_assert!(self.stream && self.end == 0);
         (self.end, self.asks_last) = (END_LEN, !answers);
         self.total += END_LEN;
     }
 
-    /// Ends a direction of which the receiver wants no more. Only the end mark is still to be sent.
+    /// Ends a direction because the receiver takes no more of it. Only the end mark is still to be sent.
     pub fn cut(&mut self) {
         if self.end == 0 || self.next < self.total {
             self.total = self.next + END_LEN;
@@ -451,7 +473,7 @@ impl Outgoing {
         self.in_flight = 0;
     }
 
-    /// Returns how many bytes the user has added to the direction.
+    /// Returns the length of the direction in bytes, without its end mark.
     pub fn added(&self) -> u64 {
         self.total - self.end
     }
@@ -461,8 +483,8 @@ impl Outgoing {
         self.next == self.total && self.flight.is_empty() && self.lost.is_empty()
     }
 
-    /// Returns whether there is something to send that the receiver does not allow yet, and nothing else is
-    /// waiting for acknowledgement.
+    /// Returns whether only the receiver's limit holds up the next byte: there are bytes to send, the
+    /// receiver allows none of them yet, and no byte is unacknowledged.
     pub fn is_blocked(&self) -> bool {
         self.flight.is_empty() && self.lost.is_empty() && self.next < self.total && self.reach() <= self.next
     }
@@ -472,7 +494,7 @@ impl Outgoing {
         !self.lost.is_empty()
     }
 
-    /// Returns how many bytes would be sent next if there were room for them.
+    /// Returns the length in bytes of the range that is sent next if there is room for all of it.
     pub fn wanted(&self) -> u64 {
         let (start, end) = self.lost.front().copied().unwrap_or((self.next, self.reach().max(self.next)));
         end - start
@@ -499,8 +521,8 @@ impl Outgoing {
 
     /// Returns the next range to send, of at most `max` bytes (a multiple of four).
     ///
-    /// The last fragment that the receiver allows asks it to report what it has. So do some fragments before,
-    /// so that a report comes while there is still more to send.
+    /// The last fragment before the receiver's limit asks for a report, unless it ends the message. Some
+    /// earlier fragments ask too, so that a report comes while there is still more to send.
     pub fn next(&self, max: u32, room: Room) -> Next {
         let (start, last, again) = match self.lost.front() {
             Some(&(start, end)) => (start, end, true),
@@ -508,8 +530,8 @@ impl Outgoing {
         };
         let max = u64::from(max.min(room.window & !3));
         let end = last.min(start.saturating_add(max));
-        // A small rest before the receiver's limit waits while a report, which can raise the limit, is
-        // expected (RFC 9293 section 3.8.6.2.1).
+        // If less than a full fragment is left before the receiver's limit, it is not sent while a report is
+        // expected, because the report can raise the limit (RFC 9293 section 3.8.6.2.1).
         let crumb = |rest: u64| last < self.total && !again && rest < max;
         match end - start {
             0 => Next::Nothing,
@@ -530,7 +552,7 @@ impl Outgoing {
         }
     }
 
-    /// Notes that the range that [`Outgoing::next`] chose was sent in datagram `number`.
+    /// Notes that the range chosen by [`Outgoing::next`] was sent in datagram `number`.
     pub fn sent(&mut self, now: Time, number: u64, start: u64, end: u64, ask: bool) {
         self.unasked = if ask { 0 } else { self.unasked + (end - start) as u32 };
         match self.lost.front_mut() {
@@ -543,15 +565,15 @@ impl Outgoing {
         self.flight.push_back(Sent { order: self.order, number, start, end, at: now });
     }
 
-    /// Learns from the receiver's report. If the report asks for the rest because nothing more came, what was
-    /// sent more than `round_trip` ago counts as lost.
+    /// Acts on a report of the receiver. If the receiver sent it because it has waited in vain, fragments
+    /// that were sent more than `round_trip` ago count as lost.
     pub fn heard(&mut self, now: Time, select: &Select<'_>, round_trip: Duration) -> Heard {
         let mut heard = Heard::default();
-        // Fragments begin at multiples of four, because a frame's length is one.
+        // Fragments begin at multiples of four, because the length of a frame is a multiple of four.
         if select.extent.through > self.total || !select.extent.through.is_multiple_of(4) {
             return heard;
         }
-        // The receiver can have bytes from before this end began to send anew.
+        // The receiver can have bytes that this end sent before it began again ([`Outgoing::restart`]).
         self.next = self.next.max(select.extent.through);
         self.limit = self.limit.max(select.extent.limit.min(MAX_PLACE) & !3);
         let has = |start: u64, end: u64| {
@@ -602,8 +624,8 @@ impl Outgoing {
 
     /// Returns whether the receiver has forgotten bytes that it had acknowledged, because it was restored
     /// from an earlier state. There are two signs: a later report acknowledges fewer bytes, or the receiver
-    /// lacks bytes although everything sent was acknowledged. A delayed SELECT can look like the second case;
-    /// then bytes are sent twice, without harm.
+    /// lacks bytes although everything sent was acknowledged. A delayed SELECT can look like the second sign.
+    /// Then bytes are sent twice, without harm.
     fn has_forgotten(&self, extent: &Extent) -> bool {
         let (largest, through) = self.newest;
         let all_had_arrived = self.flight.is_empty() && self.lost.is_empty();
@@ -612,7 +634,7 @@ impl Outgoing {
         forgotten && !self.stream
     }
 
-    /// Goes no further than this limit, though an earlier one was higher: a deliberate fault.
+    /// Lowers the limit to this one. A deliberate fault, for the simulator: a limit is never taken back.
     pub fn take_back(&mut self, limit: u64) {
         self.limit = limit & !3;
     }
@@ -625,8 +647,8 @@ impl Outgoing {
         self.newest = (0, 0);
     }
 
-    /// Counts what was sent longer than a round trip ago as lost, because the receiver has waited in vain.
-    /// Returns when the earliest lost fragment was sent.
+    /// Counts fragments that were sent more than `round_trip` ago as lost, because the receiver, or a timer
+    /// of this end, has waited in vain. Returns when the earliest lost fragment was sent.
     pub fn overdue(&mut self, now: Time, round_trip: Duration) -> Option<Time> {
         self.lose(|sent| now.since(sent.at) > round_trip)
     }

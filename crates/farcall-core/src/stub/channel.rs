@@ -25,11 +25,11 @@ pub struct Procedure {
     pub name: &'static str,
     /// Whether executing a call twice does no harm.
     pub idempotent: bool,
-    /// Whether the thread that receives packets must not execute it.
+    /// Whether the thread that receives packets must not execute the procedure.
     pub blocking: bool,
-    /// Whether the future that executes it is kept when the call is cancelled.
+    /// Whether the future that executes the procedure runs on when the call is cancelled.
     pub uncancelled: bool,
-    /// Whether something may pass inside a call, besides its arguments and its result.
+    /// Whether signals, streams or bulk transfers may pass inside a call of the procedure.
     pub exchanges: bool,
     /// How long a call may take. A caller may allow less.
     pub deadline: Option<Duration>,
@@ -40,8 +40,8 @@ pub struct Procedure {
 pub struct Call<'a> {
     /// The procedure that is called.
     pub procedure: &'a Procedure,
-    /// How long the call may take: the earlier of the procedure's and the import's deadline. The channel also
-    /// obeys the deadline of the call that the calling thread serves.
+    /// How long the call may take: the shorter of the times that the procedure and the import allow. The
+    /// channel also obeys the deadline of the call that the calling thread serves.
     pub within: Option<Duration>,
     /// Writes the arguments. If this fails, the call fails with [`bad_arguments`](super::bad_arguments).
     pub encode: EncodeArguments<'a>,
@@ -49,8 +49,8 @@ pub struct Call<'a> {
     pub handlers: &'a Handlers,
     /// Sends the argument that is a stream, if there is one.
     pub sending: Option<&'a Arc<dyn SendStream>>,
-    /// The numbers of the procedures whose one-way calls the arguments hold, if they are a batch of such. A
-    /// batch runs on if its caller's process ends.
+    /// The numbers of the procedures of the one-way calls in the arguments, if the arguments are a batch of
+    /// one-way calls. A batch runs on if its caller's process ends.
     pub carries: &'a [u32],
 }
 
@@ -123,11 +123,11 @@ pub trait Channel: Send + Sync + 'static {
     /// may, it returns a call that has failed already, as overloaded and [`Ran::No`].
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall>;
 
-    /// Has every call fail once another server has taken the place of the present one, until the application
-    /// accepts that.
+    /// Sets the hook for a replaced server. Once another server has taken the place of the present one, every
+    /// call fails until the application accepts the new server.
     ///
     /// # Errors
-    /// When the channel has a hook already, or its server is not replaced by another.
+    /// When the channel has a hook already, or never replaces its server by another.
     fn on_restart(&self, _hook: RestartHook) -> std::result::Result<(), CallFailed> {
         let why = "the server of this binding is not replaced by another";
         Err(CallFailed::new(Kind::Local, Ran::No).because(why))
@@ -152,8 +152,8 @@ pub trait Channel: Send + Sync + 'static {
     /// Checks whether this thread may wait for a call of this channel.
     ///
     /// # Errors
-    /// When the calls of other threads may depend on this one, or it serves a call and no other thread could
-    /// receive meanwhile.
+    /// When calls of other threads may depend on this thread, or when this thread serves a call and no other
+    /// thread could receive meanwhile.
     fn may_wait(&self) -> std::result::Result<(), CallFailed> {
         serving::may_wait()
     }
@@ -203,12 +203,12 @@ pub trait OpenCall: Send {
     /// Returns the exchange in which the stream arrives.
     fn stream(&self) -> u32;
 
-    /// Whether the receiver of the stream also sends an argument of the call, a stream whose items are
-    /// polled.
+    /// Returns whether the receiver of the stream must also send the items of a stream argument, by polling
+    /// them.
     fn sends(&self) -> bool;
 
-    /// Answers the signals that have arrived, and sends what there is of an argument whose items are polled.
-    /// The task is woken when there may be more items.
+    /// Answers the signals that have arrived, and sends those items of a polled stream argument that are
+    /// ready. The task is woken when there may be more items.
     fn attend(&mut self, context: &mut Context<'_>);
 
     /// Blocks until the call has ended.
@@ -234,8 +234,8 @@ pub trait PendingCall: Send {
     /// ended. Not called again once the sink has had the reply.
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()>;
 
-    /// Returns the wait point at which a thread can wait for this call, if it is waited for at a particular
-    /// one.
+    /// Returns the wait point at which a thread can wait for this call. `None` means that the call has no
+    /// wait point of its own.
     fn wait_point(&self) -> Option<Arc<dyn WaitPoint>> {
         None
     }
@@ -253,7 +253,8 @@ pub trait PendingCall: Send {
         self.poll(&mut Context::from_waker(&waker), sink)
     }
 
-    /// Returns whether the calling thread itself must execute the call, so that it would wait for ever.
+    /// Returns whether the calling thread itself must execute the call. Then waiting for the call would never
+    /// end.
     fn waits_for_itself(&self) -> bool {
         false
     }
@@ -266,8 +267,8 @@ pub trait PendingCall: Send {
     /// call if this process ends.
     fn detach(self: Box<Self>);
 
-    /// Lets a call that mostly ends soon run, and discards its reply. The server may be told later than by
-    /// [`PendingCall::detach`], and only if the call takes long.
+    /// Lets the call run and discards its reply, for calls that mostly end soon. The server may be told later
+    /// than by [`PendingCall::detach`], and only if the call takes long.
     fn detach_later(self: Box<Self>) {
         self.detach();
     }
@@ -334,22 +335,23 @@ thread_local! {
     static OPENED: Cell<Option<Box<dyn OpenCall>>> = const { Cell::new(None) };
 }
 
-/// Returns the stream that a call has begun to bring, as its result.
+/// Decodes a result that is a stream, which the server has begun to send in the call.
 #[cold]
 fn decode_stream<T: for<'a> Decode<'a>, E>(call: Box<dyn OpenCall>) -> Result<T, E> {
     OPENED.set(Some(call));
     let decoded = decode_whole(Decoder::new(&[]));
     match take_opened() {
         None => decoded.map_err(|why| bad_result(why, None).into()),
-        // The type is no stream. Dropping the call cancels it.
+        // The declared result is no stream. Dropping the call cancels it.
         Some(_) => {
             let why = CallFailed::new(Kind::BadResult, Ran::Maybe);
-            Err(why.because("the server sends a stream, which the result is not").into())
+            Err(why.because("the server sends a stream, but the declared result is not a stream").into())
         }
     }
 }
 
-/// Takes the call whose result is the stream that is being decoded, if this is a result.
+/// Takes the call whose result is the stream that is being decoded. Returns `None` if no result is being
+/// decoded.
 pub(super) fn take_opened() -> Option<Box<dyn OpenCall>> {
     OPENED.take()
 }

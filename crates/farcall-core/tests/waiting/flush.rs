@@ -1,4 +1,4 @@
-//! Queued calls are sent: by the service thread, or by the thread that queued them.
+//! Tests that every queued call is sent, by the service thread or by a thread that queues calls.
 
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
@@ -6,19 +6,23 @@ use std::sync::Arc;
 
 use crate::flush_signal::{Duty, FlushSignal};
 
-/// A conversation, and the service thread's seat.
+/// A conversation with its queue of calls, and the place where the service thread rests.
 struct Net {
     signal: FlushSignal,
     queue: Mutex<Queue>,
+    /// Whether the service thread was woken.
     woken: Mutex<bool>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct Queue {
+    /// The number of queued calls.
     calls: usize,
-    /// It is known that there are calls in it: `PeerState::left`, and `Endpoint::unsent`.
+    /// Whether the queue is in the list of queues with calls. It stands for `PeerState::left` and
+    /// `Endpoint::unsent`.
     left: bool,
+    /// The number of calls that were sent.
     sent: usize,
 }
 
@@ -28,7 +32,7 @@ impl Net {
         Arc::new(Net { signal: FlushSignal::default(), queue: Mutex::new(Queue::default()), woken, changed })
     }
 
-    /// `Endpoint::begin_started`, and `leave`.
+    /// Queues a call, as `Endpoint::begin_started` and `Endpoint::leave` do.
     fn start(&self) {
         let first = {
             let mut queue = self.queue.lock().unwrap();
@@ -44,7 +48,7 @@ impl Net {
         }
     }
 
-    /// `Endpoint::send_unsent`.
+    /// Sends the queued calls, as `Endpoint::send_unsent` does.
     fn send_unsent(&self) {
         if self.signal.take() {
             let mut queue = self.queue.lock().unwrap();
@@ -58,7 +62,8 @@ impl Net {
         self.changed.notify_one();
     }
 
-    /// The service thread, which rests whenever it finds nothing. Where nobody would wake it loom finds out.
+    /// Acts as the service thread, which rests whenever it finds no queued call. If no thread wakes it, loom
+    /// reports a deadlock.
     fn rest_until_sent(&self, calls: usize) {
         self.signal.watch();
         self.send_unsent();
@@ -75,13 +80,13 @@ impl Net {
         }
     }
 
-    /// The service thread, which sleeps in the socket for a nap.
+    /// Acts as the service thread before it sleeps in the socket for a nap, after which it looks again.
     fn nap(&self) {
         self.signal.watch();
         self.send_unsent();
     }
 
-    /// The service thread, which goes to sleep in the socket.
+    /// Acts as the service thread before it sleeps in the socket until a datagram arrives.
     fn receive(&self) {
         self.signal.will_receive();
         self.send_unsent();
@@ -95,7 +100,7 @@ fn check(test: impl Fn() + Send + Sync + 'static) {
 }
 
 #[test]
-fn what_is_left_wakes_a_service_thread_that_rests() {
+fn queued_calls_wake_a_service_thread_that_rests() {
     check(|| {
         let net = Net::new();
         let other = net.clone();
@@ -107,7 +112,7 @@ fn what_is_left_wakes_a_service_thread_that_rests() {
 }
 
 #[test]
-fn what_is_left_is_sent_while_the_service_thread_receives() {
+fn queued_calls_are_sent_while_the_service_thread_begins_to_receive() {
     check(|| {
         let net = Net::new();
         net.signal.watch();
@@ -121,7 +126,7 @@ fn what_is_left_is_sent_while_the_service_thread_receives() {
 }
 
 #[test]
-fn two_who_start_calls_and_one_who_sends_them_leave_none() {
+fn two_threads_that_start_and_send_calls_leave_none_queued() {
     check(|| {
         let net = Net::new();
         // The service thread sleeps in the socket throughout.
@@ -139,7 +144,7 @@ fn two_who_start_calls_and_one_who_sends_them_leave_none() {
 }
 
 #[test]
-fn what_is_left_is_sent_by_a_service_thread_that_naps_before_it_sleeps() {
+fn queued_calls_are_sent_while_the_service_thread_naps_and_then_receives() {
     check(|| {
         let net = Net::new();
         net.signal.will_receive();

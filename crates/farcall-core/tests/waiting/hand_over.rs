@@ -1,4 +1,4 @@
-//! The lead is handed over: while a thread waits, a thread leads.
+//! Tests that the lead is passed on: while any thread waits, exactly one thread leads.
 
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::sync::{Condvar, Mutex};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::lead::{Lead, Parker};
 
-/// A thread's seat, and whether its answer has come.
+/// The place where a thread waits, and whether the answer to its call has come.
 struct Place {
     woken: Mutex<bool>,
     changed: Condvar,
@@ -43,21 +43,23 @@ impl Place {
     }
 }
 
-/// A socket at which the answers to all callers arrive in this order.
+/// A socket at which answers arrive, and the lead of the threads that wait for them.
 struct Net {
     lead: Lead<Place>,
-    /// Those who lead now.
+    /// The number of threads that lead now.
     leaders: AtomicUsize,
+    /// The threads whose answers are still to arrive. The last one's answer arrives next.
     arriving: Mutex<Vec<Arc<Place>>>,
 }
 
 impl Net {
+    /// Makes a socket at which the answers to these threads arrive in this order.
     fn new(answers: &[&Arc<Place>]) -> Arc<Net> {
         let arriving = answers.iter().rev().map(|place| (*place).clone()).collect();
         Arc::new(Net { lead: Lead::default(), leaders: AtomicUsize::new(0), arriving: Mutex::new(arriving) })
     }
 
-    /// What a caller does after it has sent its call: `Endpoint::attend`.
+    /// Waits for the answer after the call was sent, as a caller does by `Endpoint::attend`.
     fn attend(&self, own: &Arc<Place>) {
         if self.lead.join(own) {
             return self.lead(own);
@@ -71,12 +73,12 @@ impl Net {
         self.lead.leave(own);
     }
 
-    /// What a leader does: `Endpoint::lead_until`.
+    /// Receives until the leader's own answer has come, as `Endpoint::lead_until` does.
     fn lead(&self, own: &Arc<Place>) {
-        assert_eq!(self.leaders.fetch_add(1, Ordering::SeqCst), 0, "two lead");
+        assert_eq!(self.leaders.fetch_add(1, Ordering::SeqCst), 0, "two threads lead at the same time");
         while !own.is_answered() {
             let next = self.arriving.lock().unwrap().pop();
-            let next = next.expect("a leader whose answer was taken by nobody");
+            let next = next.expect("the leader's own answer has not arrived yet");
             next.answered.store(true, Ordering::SeqCst);
             if !Arc::ptr_eq(&next, own) {
                 next.wake();
@@ -96,7 +98,7 @@ fn two_callers_hand_over() {
         let thread = thread::spawn(move || other_net.attend(&other));
         net.attend(&a);
         thread.join().unwrap();
-        assert!(net.lead.join(&a), "nobody leads when all are gone");
+        assert!(net.lead.join(&a), "no thread leads after all have stopped waiting");
     });
 }
 
@@ -113,15 +115,15 @@ fn three_callers_hand_over() {
         });
         net.attend(&a);
         others.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(net.lead.join(&a), "nobody leads when all are gone");
+        assert!(net.lead.join(&a), "no thread leads after all have stopped waiting");
     });
 }
 
 #[test]
-fn the_one_who_stands_by_leads_when_nobody_else_does() {
+fn a_thread_that_stands_by_leads_when_no_other_thread_does() {
     loom::model(|| {
         let (caller, service) = (Place::new(), Place::new());
-        // The service thread waits for the last answer, that of a call that was started.
+        // The service thread waits for the last answer, which is the answer to a started call.
         let net = Net::new(&[&caller, &service]);
         let (other_net, other) = (net.clone(), service.clone());
         let thread = thread::spawn(move || {
@@ -138,6 +140,6 @@ fn the_one_who_stands_by_leads_when_nobody_else_does() {
         });
         net.attend(&caller);
         thread.join().unwrap();
-        assert!(net.lead.join(&caller), "nobody leads when all are gone");
+        assert!(net.lead.join(&caller), "no thread leads after all have stopped waiting");
     });
 }

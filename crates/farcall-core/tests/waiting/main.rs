@@ -1,6 +1,7 @@
-//! The waiting engine in every interleaving that loom finds.
+//! Runs the waiting engine under the tool loom, which tries the interleavings of its threads.
 //!
-//! It compiles the library's files with loom's types.
+//! The modules here are the library's own files. `sync` gives them loom's types in place of the standard
+//! library's.
 #![allow(missing_docs)]
 
 #[path = "../../src/wait/flush_signal.rs"]
@@ -34,11 +35,12 @@ mod sync {
         static NUMBER: std::cell::Cell<usize> = std::cell::Cell::new(0);
     }
 
-    /// Given by the test.
+    /// Returns the number that the test has given this thread by `be_thread`.
     pub(super) fn this_thread() -> usize {
         NUMBER.with(std::cell::Cell::get)
     }
 
+    /// Gives this thread its number.
     pub(super) fn be_thread(number: usize) {
         NUMBER.with(|place| place.set(number));
     }

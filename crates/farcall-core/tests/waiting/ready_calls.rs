@@ -1,4 +1,4 @@
-//! A thread that waits for several calls learns of each that is ready.
+//! Tests that a thread that waits for several calls learns of each call that becomes ready.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::sync;
 use loom::sync::{Condvar, Mutex};
 use loom::thread;
 
-/// An event, as `Env` has it.
+/// An event that ends a thread's wait, like the events of `Env`.
 #[derive(Default)]
 struct Event {
     set: Mutex<bool>,
@@ -21,7 +21,7 @@ impl Interrupt for Event {
     }
 }
 
-/// `Parking::wait`.
+/// Waits for a call to become ready, as `Parking::wait` does.
 fn wait(list: &ReadyList, event: &Arc<Event>) {
     let sleep = || {
         let mut set = event.set.lock().unwrap();
@@ -35,7 +35,7 @@ fn wait(list: &ReadyList, event: &Arc<Event>) {
 
 #[test]
 fn a_thread_that_waits_learns_of_each_ready_call() {
-    // Without a bound it takes minutes; it has been tried.
+    // Without a bound on preemptions this test takes minutes. It has passed without the bound, too.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {

@@ -1,4 +1,4 @@
-//! Neither the leader nor the next one sleeps past a timer that another thread sets.
+//! Tests that neither the leader nor the next leader sleeps past a timer that another thread sets.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::lead::{Lead, Parker};
 use crate::modelled::{Event, check};
 use crate::timers::{NEVER, Timers};
 
-/// A socket where no datagram arrives, at a time that stands still.
+/// A socket at which no datagram arrives, while time stands still.
 struct Net {
     timers: Timers,
-    /// Wakes the leader.
+    /// Ends the leader's sleep in the socket.
     socket: Event,
 }
 
@@ -27,15 +27,15 @@ impl Net {
         Arc::new(Net { timers: Timers::default(), socket: Event::default() })
     }
 
-    /// `Endpoint::set_timer`.
+    /// Sets a timer, as `Endpoint::set_timer` does.
     fn set_timer(&self, timer: u64) {
         if self.timers.set(at(timer), || NOW) {
             self.socket.set();
         }
     }
 
-    /// `Endpoint::lead_until`, until it sleeps no longer than that: a longer sleep is over when somebody ends
-    /// it.
+    /// Leads as `Endpoint::lead_until` does, until the leader would sleep no longer than until `timer`. A
+    /// longer sleep lasts until another thread ends it.
     fn lead_until(&self, earliest: &mut Time, timer: u64) {
         while self.timers.sleep(earliest, NEVER, NOW).expect("no timer is due") > at(timer) {
             self.socket.wait();
@@ -69,7 +69,8 @@ fn a_leader_does_not_oversleep_the_earlier_of_two_timers() {
     });
 }
 
-/// `Endpoint::exchange`: a lone call naps, and goes on as any other if it was woken.
+/// The leader of a lone call first naps, as in `Endpoint::exchange`. If it is woken, it goes on like any
+/// other leader.
 #[test]
 fn a_leader_that_naps_does_not_oversleep_a_timer_that_is_set() {
     check(3, || {
@@ -93,15 +94,16 @@ impl Parker for Event {
     }
 }
 
-/// A caller, which leads, or follows and leads afterwards, until it sleeps no longer than its timer says.
+/// Acts as a caller: leads, at once or after it has followed, until it would sleep no longer than until
+/// `timer`.
 fn attend(net: &Net, lead: &Lead<Event>, timer: u64) {
-    let seat = Arc::new(Event::default());
-    let leads = lead.join(&seat) || {
+    let parker = Arc::new(Event::default());
+    let leads = lead.join(&parker) || {
         net.set_timer(timer);
-        seat.wait();
-        lead.accept(&seat)
+        parker.wait();
+        lead.accept(&parker)
     };
-    assert!(leads, "nobody is woken but to lead");
+    assert!(leads, "a follower is woken only to lead");
     let mut earliest = net.timers.begin(at(timer));
     net.lead_until(&mut earliest, timer);
     net.timers.keep(earliest);
@@ -117,11 +119,11 @@ fn a_new_leader_knows_of_the_timers_that_the_former_one_knew() {
         attend(&shared.0, &shared.1, 7);
         thread.join().unwrap();
         let (net, lead) = &*shared;
-        assert!(lead.try_lead(), "nobody leads when all are gone");
+        assert!(lead.try_lead(), "no thread leads after all have stopped waiting");
         assert_eq!(
             net.timers.sleep(&mut net.timers.begin(NEVER), NEVER, NOW),
             Some(at(5)),
-            "both were told of"
+            "the leader knows the earlier of the two timers"
         );
     });
 }

@@ -1,8 +1,8 @@
-//! Tests the vectors of docs/protocol.md for wire types: the encoding of each in a description, and its
-//! fingerprint.
+//! Compares docs/vectors/types.txt (docs/interfaces.md) with the code: how a description encodes each wire
+//! type and an interface, and their fingerprints.
 //!
-//! `FARCALL_WRITE_VECTORS=1 cargo test -p farcall-idl --test model vectors` writes the file again. A
-//! difference in the file is a change of the wire format.
+//! `FARCALL_WRITE_VECTORS=1 cargo test -p farcall-idl --test model vectors` writes the file anew. If that
+//! changes the file, the wire format has changed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -25,7 +25,7 @@ fn arm(name: &str, tag: Option<i32>, fields: Vec<Field>) -> Arm {
     Arm { name: name.into(), docs: String::new(), tag, fields }
 }
 
-/// A struct that refers to itself, and has one more field than its first version.
+/// A struct that contains a list of itself, and has a field that its first version did not have.
 struct Tree;
 
 impl Schema for Tree {
@@ -39,6 +39,7 @@ impl Schema for Tree {
     }
 }
 
+/// A union with a positive tag, a negative tag, and a default arm.
 struct Shape;
 
 impl Schema for Shape {
@@ -51,7 +52,8 @@ impl Schema for Shape {
     }
 }
 
-fn made() -> String {
+/// Returns the text of the file as this code generates it.
+fn generated() -> String {
     let mut out =
         String::from("# Wire types: the type as a description has it, and the fingerprint of its values.\n");
     for ty in plain_types() {
@@ -107,14 +109,14 @@ fn plain_types() -> Vec<Type> {
 }
 
 #[test]
-fn wire_types_and_fingerprints_are_as_they_are_written_down() {
-    let made = made();
+fn wire_types_and_fingerprints_match_the_vectors() {
+    let generated = generated();
     if std::env::var_os("FARCALL_WRITE_VECTORS").is_some() {
-        std::fs::write(FILE, &made).unwrap();
+        std::fs::write(FILE, &generated).unwrap();
     }
     let Ok(written) = std::fs::read_to_string(FILE) else {
-        println!("skipped: {FILE} is not here (the crate stands alone)");
+        println!("skipped: {FILE} is missing, because it is not part of the crate's package");
         return;
     };
-    assert_eq!(made, written);
+    assert_eq!(generated, written);
 }

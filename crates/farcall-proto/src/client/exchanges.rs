@@ -1,21 +1,22 @@
-//! What passes inside calls: the calling end of exchanges (docs/protocol.md, section 5.7).
+//! The exchanges of calls, at the client (docs/protocol.md, section 5.7).
 
 use super::inside::Inside;
 use super::receive::outcome;
 use super::send::Written;
 use super::slots::{Slot, Stage, Want};
 use super::{CallId, Conversation, Event, Outcome};
-use crate::exchange::{Exchanges, MANY_NEWS, News, Tail, Way, Wrote};
+use crate::exchange::{Exchanges, NEWS_SWEEP_THRESHOLD, News, Tail, Way, Wrote};
 use crate::wire::{Credit, Data, Malformed, Position, Status, Writer};
 use crate::{Failure, Kind, Ran, Rule, Time};
 
-/// Calls that are over and of which a server sends more at once; further ones are not answered.
-const MAX_OVER: usize = 64;
+/// The maximum number of answers to DATA of calls that are over, waiting to be sent. Further DATA is not
+/// answered.
+const MAX_ANSWERS: usize = 64;
 
 impl Conversation {
-    /// Opens an exchange in a call, and returns its number. `None` if the call has ended or was given up, has
-    /// its result, or has 64 open exchanges of this end already. The server hears of the exchange when
-    /// something is sent in it.
+    /// Opens an exchange in a call, and returns its number. Returns `None` if the call has ended, was given
+    /// up or has its result, or if this end has 64 exchanges open in it. The server learns of the exchange
+    /// when this end sends in it.
     pub fn open_exchange(&mut self, id: CallId) -> Option<u32> {
         let mutant = self.config.mutant;
         let slot = self.slots.find(id)?;
@@ -26,9 +27,11 @@ impl Conversation {
         if inside.has_result() { None } else { inside.exchanges.open() }
     }
 
-    /// Sends bytes, a multiple of four, in an exchange: as many as there is room for. Returns how many;
-    /// `tail` counts if it was all. If it was less, [`News::Room`] tells when there is room again. `None` if
-    /// the call has ended or was given up, or the other end takes no more.
+    /// Sends as many of the bytes in an exchange as there is room for, and returns how many. The number of
+    /// bytes is a multiple of four. `tail` says what follows them. It applies only if all of them were sent.
+    /// Otherwise [`News::Room`] tells when there is room again. Returns `None` if the call has ended or was
+    /// given up, if the exchange is not open, or if its direction has ended, perhaps because the server takes
+    /// no more.
     pub fn send_in(&mut self, id: CallId, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
         let window = self.widest_window();
         let inside = self.slots.find(id)?.inside.as_deref_mut()?;
@@ -37,9 +40,9 @@ impl Conversation {
         Some(added)
     }
 
-    /// Moves at most `most` bytes that have come in an exchange to the end of `into`. The server may send
-    /// more then. Returns whether these are the last; the call may end by that. `None` if the call has ended
-    /// or was given up, or the exchange is over.
+    /// Moves at most `most` bytes that have come in an exchange to the end of `into`, which allows the server
+    /// to send more. Returns whether these bytes are the last ones. Taking the last bytes can end the call.
+    /// Returns `None` if the call has ended or was given up, or if the exchange is over.
     pub fn take_from(
         &mut self,
         id: CallId,
@@ -56,7 +59,7 @@ impl Conversation {
         Some(ended)
     }
 
-    /// Takes no more of what the server sends in an exchange. The server is told the reason.
+    /// Stops what the server sends in an exchange: takes no more of it, and tells the server the reason.
     pub fn stop_exchange(&mut self, id: CallId, exchange: u32, reason: u32, sink: &mut dyn FnMut(Event<'_>)) {
         let Some(inside) = self.slots.find(id).and_then(|slot| slot.inside.as_deref_mut()) else { return };
         inside.exchanges.stop(exchange, reason);
@@ -64,14 +67,14 @@ impl Conversation {
         self.deliver(id.activity, sink);
     }
 
-    /// Whether there may be news about an exchange.
+    /// Returns whether there may be news of an exchange.
     #[inline]
     pub fn has_news(&self) -> bool {
         !self.news.is_empty()
     }
 
-    /// Returns the next news about an exchange of a call: the call, its mark, and the number of the exchange.
-    /// Ask after [`Conversation::receive`], until it returns `None`.
+    /// Returns the next news of an exchange: the call, the call's token, the number of the exchange, and the
+    /// news. Call this after [`Conversation::receive`], until it returns `None`.
     pub fn next_news(&mut self) -> Option<(CallId, u64, u32, News)> {
         while let Some((id, exchange, news)) = self.news.pop_front() {
             // A call that was given up keeps only whether anything of its exchanges came.
@@ -84,11 +87,11 @@ impl Conversation {
         None
     }
 
-    /// Drops news of exchanges that are over, when there are many: the user does not ask for them.
+    /// If many news wait, drops the news of exchanges that are over, because the user may never ask for them.
     fn bound_news(&mut self) {
         let len = self.news.len();
         let unbounded = self.config.mutant.breaks(Rule::NewsUnbounded);
-        if len < MANY_NEWS || !len.is_power_of_two() || unbounded {
+        if len < NEWS_SWEEP_THRESHOLD || !len.is_power_of_two() || unbounded {
             return;
         }
         let slots = &mut self.slots;
@@ -98,7 +101,7 @@ impl Conversation {
         });
     }
 
-    /// Acts on exchanges of a call, if it has any.
+    /// Calls `act` with the exchanges of a call, if it has any, and the path to the server.
     fn inside<R>(
         &mut self,
         now: Time,
@@ -114,8 +117,9 @@ impl Conversation {
         Some(done)
     }
 
-    /// Returns the activity of an unfinished call of which the server speaks in an exchange. The server
-    /// executes the call. `ended` says that the server has ended a direction.
+    /// Notes that the server executes a call, because a frame of one of its exchanges came. `ended` says
+    /// whether the frame ends a direction. Returns the call's activity, or `None` if the call is over or was
+    /// cancelled.
     fn talking(&mut self, now: Time, position: Position, ended: bool) -> Option<u32> {
         let activity = self.current(Position { exchange: 0, ..position })?;
         let slot = self.slots.at_mut(activity);
@@ -141,7 +145,7 @@ impl Conversation {
         data: &Data<'_>,
         sink: &mut dyn FnMut(Event<'_>),
     ) {
-        // A stream of full datagrams is as good a reason for larger ones as a long result.
+        // A stream that fills its datagrams is a reason to try larger ones, as a long result is.
         if data.bytes.len() >= self.mtu.datagram / 2 {
             self.mtu.want(now);
         }
@@ -161,6 +165,7 @@ impl Conversation {
         self.deliver(activity, sink);
     }
 
+    /// Acts on a CREDIT.
     #[cold]
     pub(super) fn on_credit(&mut self, now: Time, position: Position, credit: &Credit<'_>) {
         let Some(activity) = self.talking(now, position, false) else { return };
@@ -170,6 +175,7 @@ impl Conversation {
         self.wake_next();
     }
 
+    /// Acts on a STOP.
     #[cold]
     pub(super) fn on_stop(&mut self, now: Time, position: Position, reason: u32) {
         let Some(activity) = self.talking(now, position, false) else { return };
@@ -181,7 +187,8 @@ impl Conversation {
         self.wake_next();
     }
 
-    /// Notes news for the user, and that there may be something to answer.
+    /// Queues the news for the user, if there are any. Queues the activity to send, because there may be
+    /// something to answer.
     fn note_news(
         &mut self,
         activity: u32,
@@ -205,12 +212,12 @@ impl Conversation {
         let all = (position, data.offset + data.bytes.len() as u64);
         let known = position.sequence < self.slots.next_sequence;
         let completed = &mut self.transfers.completed;
-        if known && completed.len() < MAX_OVER && completed.iter().all(|(other, _)| *other != position) {
+        if known && completed.len() < MAX_ANSWERS && completed.iter().all(|(other, _)| *other != position) {
             completed.push(all);
         }
     }
 
-    /// Keeps a result that comes after `directions` of exchanges until they have come, and been taken.
+    /// Keeps a result until the user has taken all of the `directions` directions that come before it.
     #[cold]
     pub(super) fn hold_result(
         &mut self,
@@ -238,7 +245,7 @@ impl Conversation {
         self.deliver(activity, sink);
     }
 
-    /// Ends a call whose result has come, if all has come and was taken that comes before it.
+    /// Ends a call whose result has come, if the user has taken all directions that come before the result.
     fn deliver(&mut self, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
         let slot = self.slots.at_mut(activity);
         let Some(inside) = slot.inside.as_deref_mut() else { return };
@@ -255,7 +262,8 @@ impl Conversation {
         self.end(activity, outcome, sink);
     }
 
-    /// A call of which something was taken was executed, whatever its server says.
+    /// Returns the failure of a call. Replaces `Ran::No` by `Ran::Maybe` if frames of the call's exchanges
+    /// came: the server began to execute such a call, whatever the failure says.
     pub(super) fn never_no(&self, activity: u32, why: Failure) -> Failure {
         let says_no = self.config.mutant.breaks(Rule::TouchedSaysNo);
         if why.ran == Ran::No && self.is_touched(activity) && !says_no {
@@ -272,12 +280,12 @@ impl Conversation {
         }
     }
 
-    /// Whether nothing more is needed of the server for this call.
+    /// Returns whether nothing more is needed of the server for this call.
     pub(super) fn is_complete(&self, activity: u32) -> bool {
         self.slots.at(activity).inside.as_deref().is_some_and(Inside::is_complete)
     }
 
-    /// Whether anything of an exchange of the call came from the server.
+    /// Returns whether anything of an exchange of the call came from the server.
     pub(super) fn is_touched(&self, activity: u32) -> bool {
         self.slots.at(activity).inside.as_deref().is_some_and(|inside| inside.exchanges.touched)
     }
@@ -289,7 +297,7 @@ impl Conversation {
         }
     }
 
-    /// Ends the exchanges of a call that is given up. What is left says only whether anything of them came.
+    /// Ends the exchanges of a call that is given up. Remembers only whether anything of them came.
     #[cold]
     pub(super) fn give_up_inside(&mut self, activity: u32) {
         let touched = self.is_touched(activity);
@@ -311,7 +319,7 @@ impl Conversation {
         self.wake_next();
     }
 
-    /// Sends again what was not acknowledged in time in a call's exchanges.
+    /// Has bytes of a call's exchanges sent again that were not acknowledged in time.
     #[cold]
     pub(super) fn look_inside(&mut self, now: Time, activity: u32) {
         let due = self.inside(now, activity, |exchanges, way| {
@@ -331,7 +339,7 @@ impl Conversation {
         self.timers.check = next.map_or(self.timers.check, |next| self.timers.check.min(next));
     }
 
-    /// Writes what a call's exchanges have to send. They wait until the server can have all of the call.
+    /// Writes what a call's exchanges have to send, but nothing before all of the call's arguments were sent.
     #[cold]
     pub(super) fn write_inside(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
         let slot = self.slots.at_mut(activity);

@@ -1,5 +1,5 @@
 //! The small form in which a call's exchanges are kept while nothing passes in them. A stream may be idle for
-//! days, and there may be many.
+//! days, and an end may have many streams.
 
 use super::inflow::{IdleInflow, Inflow};
 use super::outflow::Outflow;
@@ -7,22 +7,22 @@ use super::{Exchange, Exchanges};
 use crate::Mutant;
 use crate::transfer::IdleOutgoing;
 
-/// The small form of a call's exchanges. Only a call with one open exchange has it, in which one end alone
-/// has sent so far and nothing is under way.
+/// The small form of a call's exchanges. A call has it only if exactly one exchange is open, if at most one
+/// end has sent in that exchange, and if nothing is under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle {
     number: u32,
-    // Few exchanges were opened: a call that opened many is kept whole.
+    // These counts are small. A call with larger counts has no small form.
     ours: u16,
     theirs: u16,
     directions: u16,
     received: u16,
     touched: bool,
     begun: bool,
-    way: Direction,
+    direction: Direction,
 }
 
-/// The direction in which something was sent.
+/// The direction in which bytes were sent. Nothing was sent in the other direction.
 #[derive(Clone, Copy, Debug)]
 enum Direction {
     Out(IdleOutgoing),
@@ -30,19 +30,19 @@ enum Direction {
 }
 
 impl Idle {
-    /// How many directions this end has begun.
+    /// Returns the number of directions that this end has begun.
     pub fn directions(&self) -> u32 {
         self.directions.into()
     }
 
-    /// The number of the open exchange.
+    /// Returns the number of the open exchange.
     pub fn number(&self) -> u32 {
         self.number
     }
 }
 
 impl Exchanges {
-    /// Returns what to keep, if the call has one exchange, and nothing passes in it.
+    /// Returns the small form, if exactly one exchange is open and nothing passes in it.
     pub fn idle(&self) -> Option<Idle> {
         let [exchange] = &self.open[..] else { return None };
         let over = self.stuck || self.concluded || self.contradicted;
@@ -52,7 +52,7 @@ impl Exchanges {
         }
         let (outgoing, inflow) = (exchange.outflow.idle()?, exchange.inflow.idle()?);
         let untouched = Some(inflow) == Inflow::new(self.mutant).idle();
-        let way = match (untouched, exchange.outflow.is_begun()) {
+        let direction = match (untouched, exchange.outflow.is_begun()) {
             (true, _) => Direction::Out(outgoing),
             (false, false) => Direction::In(inflow),
             (false, true) => return None,
@@ -66,14 +66,14 @@ impl Exchanges {
             received: few(self.received)?,
             touched: self.touched,
             begun: exchange.begun,
-            way,
+            direction,
         })
     }
 
     /// Restores the exchanges from their small form.
     pub fn resume(idle: Idle, lowest: u32, mutant: Mutant) -> Exchanges {
-        let Idle { number, ours, theirs, directions, received, touched, begun, way } = idle;
-        let (inflow, outflow) = match way {
+        let Idle { number, ours, theirs, directions, received, touched, begun, direction } = idle;
+        let (inflow, outflow) = match direction {
             Direction::Out(outgoing) => (Inflow::new(mutant), Outflow::resume(outgoing, mutant)),
             Direction::In(inflow) => (Inflow::resume(inflow, mutant), Outflow::new(mutant)),
         };

@@ -1,5 +1,5 @@
-//! A direction of an exchange at its receiver: what has arrived, what the user has taken, and how far the
-//! sender may go.
+//! A direction of an exchange, at the end that receives it: which bytes have arrived, which of them the user
+//! has taken, and how far the sender may go.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,45 +9,52 @@ use crate::transfer::INITIAL_WINDOW;
 use crate::wire::{Data, END_LEN, Extent};
 use crate::{Mutant, Rule};
 
-/// Pieces beyond the first gap that a receiver keeps; bytes that would need more are dropped.
+/// The maximum number of pieces beyond the first gap that a receiver keeps. It drops bytes that would need
+/// another piece.
 const MAX_PIECES: usize = 256;
 
-/// What a piece costs besides its bytes.
+/// The memory that a piece takes besides its bytes, in bytes.
 const PIECE: usize = 96;
 
-/// The sender is told of more credit when it is this part of the window.
-const WORTH_TELLING: u64 = 4;
+/// The sender is told of more credit when the increase is at least the window divided by this.
+const CREDIT_STEP_DIVISOR: u64 = 4;
 
-/// What arrives of a direction. It holds no more than its credit, and at most twice as much memory.
+/// The state of a direction at the end that receives it. It holds no more bytes than the sender's credit, in
+/// at most twice as much memory.
 #[derive(Debug)]
 pub(super) struct Inflow {
     /// Bytes that arrived in order and that the user has not taken.
     ready: VecDeque<u8>,
+    /// The number of bytes that the user has taken.
     taken: u64,
-    /// Bytes that arrived ahead of a gap, by where they begin. No byte is there twice.
+    /// Pieces that arrived ahead of a gap, by the position of their first byte. They do not overlap.
     ahead: BTreeMap<u64, Vec<u8>>,
-    /// Bytes of memory that these pieces hold.
+    /// The memory that the pieces in `ahead` take, in bytes.
     ahead_memory: usize,
-    /// Where the direction ends, if that has arrived.
+    /// The position at which the direction ends, if its end mark has arrived.
     end: Option<u64>,
-    /// The sender may send bytes before this one, and was told so of bytes before that one.
+    /// The sender may send the bytes before this position.
     limit: u64,
+    /// The `limit` of which the last CREDIT told the sender.
     told: u64,
+    /// The largest number of a datagram with DATA of this direction.
     largest: u64,
+    /// Whether the sender is to get a CREDIT even if there is no gap.
     asked: bool,
-    /// Something has come since the last CREDIT.
+    /// Whether a DATA has come since the last CREDIT.
     unacknowledged: bool,
-    /// The user has been told that there is something to take.
+    /// Whether the user has been told that there is something to take.
     pub noticed: bool,
-    /// The user takes no more, for this reason; and whether the sender is to be told so now.
+    /// The reason for which the user takes no more, if the user has stopped the direction.
     stopped: Option<u32>,
+    /// Whether a STOP is to be sent now.
     pub tells_stop: bool,
-    /// Nothing more is needed, whatever has arrived: the call has a result.
+    /// Whether nothing more is needed, whatever has arrived, because the call has a result.
     closed: bool,
-    /// It was counted among the directions that were received.
+    /// Whether the direction was counted as received.
     pub counted: bool,
-    /// Something came that cannot be of this direction. Its sender does not remember what it has sent, as
-    /// after a restoration, or does not keep to the protocol.
+    /// Whether a DATA contradicted the end of this direction. Then the sender was restored from an earlier
+    /// state and does not remember what it has sent, or it breaks the protocol.
     pub contradicted: bool,
     mutant: Mutant,
 }
@@ -77,7 +84,8 @@ impl Default for Inflow {
     }
 }
 
-/// What is kept of a direction of which nothing waits at its receiver.
+/// The small form of a direction, in which its receiver keeps it while no byte waits to be taken and no frame
+/// is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IdleInflow {
     taken: u64,
@@ -87,12 +95,13 @@ pub(super) struct IdleInflow {
 }
 
 impl Inflow {
-    /// Nothing has arrived yet.
+    /// Makes a direction of which nothing has arrived.
     pub fn new(mutant: Mutant) -> Inflow {
         Inflow { mutant, ..Inflow::default() }
     }
 
-    /// Returns what to keep of the direction, if it goes on and nothing waits to be taken or to be said.
+    /// Returns the small form of the direction, if it has not ended, no byte waits to be taken, and no frame
+    /// is to be sent.
     pub fn idle(&self) -> Option<IdleInflow> {
         let Inflow { taken, limit, told, largest, .. } = *self;
         let says = self.asked || self.tells_stop || self.credit_due();
@@ -107,8 +116,8 @@ impl Inflow {
         Inflow { taken, limit, told, largest, ..Inflow::new(mutant) }
     }
 
-    /// Takes in what came in datagram `number`. No more than `most` bytes are to be held; what is beyond is
-    /// dropped as if it were lost. Returns whether there is more for the user.
+    /// Stores the bytes of a DATA that came in datagram `number`. Holds no more than `most` bytes, and drops
+    /// bytes beyond that as if they were lost. Returns whether there is more for the user to take.
     pub fn receive(&mut self, number: u64, data: &Data<'_>, most: usize) -> bool {
         let before = (self.largest, self.unacknowledged, self.asked);
         self.largest = self.largest.max(number);
@@ -117,7 +126,7 @@ impl Inflow {
         let end = data.offset + data.bytes.len() as u64;
         let beyond = end > self.limit && !self.mutant.breaks(Rule::CreditExceeded);
         if self.has_all() || beyond {
-            // The sender does not know what we have, or how far it may go.
+            // The sender does not know what has arrived, or how far it may go. A CREDIT tells it.
             self.asked = true;
             return false;
         }
@@ -143,21 +152,22 @@ impl Inflow {
             self.limit = self.limit.max(self.through() + u64::from(INITIAL_WINDOW));
         }
         if !whole && !brought {
-            // An answer would have it sent again at once. The sender's timer is to do that.
+            // A CREDIT would make the sender repeat the dropped bytes at once. It is to repeat them when its
+            // timer is due.
             (self.largest, self.unacknowledged, self.asked) = before;
         }
         brought || data.end && self.is_complete()
     }
 
-    /// The sender has ended a direction of which no more is taken.
+    /// Notes that the sender has ended a direction that the user had stopped.
     fn stop_at(&mut self, end: u64) -> bool {
         (self.taken, self.end) = (end, Some(end));
         (self.asked, self.tells_stop) = (true, false);
         true
     }
 
-    /// Keeps those of the bytes that are missing and for which there is room; whether it has all of them
-    /// then.
+    /// Stores those of the bytes that are missing, as far as there is room. Returns whether none of them is
+    /// missing any more.
     fn put(&mut self, start: u64, bytes: &[u8], most: usize) -> bool {
         let room = most.saturating_sub(self.ready.len() + self.ahead_memory);
         if start > self.through() && !self.mutant.breaks(Rule::DataUnordered) {
@@ -179,6 +189,8 @@ impl Inflow {
         fits == new.len()
     }
 
+    /// Stores those bytes of a range beyond the first gap that are missing. Returns false if that needs too
+    /// many pieces.
     fn put_ahead(&mut self, start: u64, bytes: &[u8]) -> bool {
         let (mut at, end) = (start, start + bytes.len() as u64);
         while at < end {
@@ -203,7 +215,7 @@ impl Inflow {
         true
     }
 
-    /// Moves at most `most` bytes that have arrived in order to the end of `into`.
+    /// Moves at most `most` bytes that have arrived in order to the end of `into`. Returns how many.
     pub fn take(&mut self, into: &mut Vec<u8>, most: usize) -> usize {
         let len = self.ready.len().min(most);
         take_front(&mut self.ready, len, into);
@@ -215,7 +227,7 @@ impl Inflow {
         len
     }
 
-    /// Takes no more.
+    /// Stops the direction: the user takes no more of it, for this reason.
     pub fn stop(&mut self, reason: u32) {
         if self.stopped.is_some() || self.closed {
             return;
@@ -223,7 +235,7 @@ impl Inflow {
         self.stopped = Some(reason);
         self.forget();
         match self.end {
-            // The sender may have heard that its end has arrived, so the end is not to be forgotten.
+            // The sender may know that its end mark has arrived, so the end is kept.
             Some(end) => (self.taken, self.asked) = (end, true),
             None => self.tells_stop = true,
         }
@@ -237,28 +249,28 @@ impl Inflow {
         self.ahead_memory = 0;
     }
 
-    /// Nothing more is needed: the call has a result.
+    /// Closes the direction. Nothing more of it is needed, because the call has a result.
     pub fn close(&mut self) {
         self.forget();
         (self.closed, self.tells_stop) = (true, false);
     }
 
-    /// The reason for which no more is taken, while the sender has not ended the direction.
+    /// Returns the reason for which the user takes no more, until the sender has ended the direction.
     pub fn stopping(&self) -> Option<u32> {
         self.stopped.filter(|_| !self.has_all())
     }
 
-    /// Whether the user takes no more.
+    /// Returns whether the user has stopped the direction.
     pub fn is_stopped(&self) -> bool {
         self.stopped.is_some()
     }
 
-    /// The first byte that has not arrived.
+    /// Returns the position of the first byte that has not arrived.
     fn through(&self) -> u64 {
         reached(self.taken, &self.ready)
     }
 
-    /// Where what has arrived ends.
+    /// Returns the position after the last byte that has arrived.
     fn reach(&self) -> u64 {
         let last = self.ahead.last_key_value();
         last.map_or(self.through(), |(start, piece)| start + piece.len() as u64)
@@ -268,48 +280,49 @@ impl Inflow {
         self.end == Some(self.through())
     }
 
-    /// Whether nothing more is needed of the sender.
+    /// Returns whether nothing more is needed of the sender.
     pub fn has_all(&self) -> bool {
         self.is_complete() || self.closed
     }
 
-    /// Whether all has arrived and the user has taken it.
+    /// Returns whether all has arrived and the user has taken it.
     pub fn is_over(&self) -> bool {
         self.has_all() && self.ready.is_empty()
     }
 
-    /// Lets the sender go `window` beyond what was taken; never takes back.
+    /// Allows the sender to send `window` bytes beyond those that the user has taken. What was allowed before
+    /// stays allowed.
     pub fn grant(&mut self, window: u64) {
         if self.stopped.is_none() {
             self.limit = self.limit.max(self.taken + window);
         }
     }
 
-    /// Bytes that the user has taken.
+    /// Returns the number of bytes that the user has taken.
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Whether the sender is to hear what has arrived and how far it may go.
+    /// Returns whether to send a CREDIT.
     pub fn credit_due(&self) -> bool {
         let more = self.limit - self.told;
-        let tells = more >= (self.limit - self.taken).div_ceil(WORTH_TELLING) && more > 0;
+        let tells = more >= (self.limit - self.taken).div_ceil(CREDIT_STEP_DIVISOR) && more > 0;
         self.asked || self.unacknowledged && !self.ahead.is_empty() || tells && !self.has_all()
     }
 
-    /// A CREDIT was sent.
+    /// Notes that a CREDIT was sent.
     pub fn acknowledged(&mut self) {
         (self.asked, self.unacknowledged, self.told) = (false, false, self.limit);
     }
 
-    /// What a CREDIT says besides the ranges.
+    /// Returns what a CREDIT says besides the ranges.
     pub fn extent(&self) -> Extent {
         let told = self.is_complete() && !self.mutant.breaks(Rule::EndUnacknowledged);
         let end = if told { END_LEN } else { 0 };
         Extent { through: self.through() + end, limit: self.limit, largest: self.largest }
     }
 
-    /// The ranges beyond the first gap that have arrived.
+    /// Returns the ranges beyond the first gap that have arrived.
     pub fn beyond(&self) -> impl Iterator<Item = (u64, u64)> + Clone + '_ {
         let pieces = self.ahead.iter().map(|(start, piece)| (*start, *start + piece.len() as u64));
         let end = self.end.filter(|_| !self.is_complete()).map(|end| (end, end + END_LEN));
@@ -323,13 +336,13 @@ impl Inflow {
         })
     }
 
-    /// Bytes of memory that it holds.
+    /// Returns the memory that the direction holds, in bytes.
     pub fn memory(&self) -> usize {
         self.ready.capacity() + self.ahead_memory
     }
 }
 
-/// Where the bytes in order end.
+/// Returns the position after the bytes that have arrived in order.
 fn reached(taken: u64, ready: &VecDeque<u8>) -> u64 {
     taken + ready.len() as u64
 }

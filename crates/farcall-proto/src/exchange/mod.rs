@@ -1,11 +1,11 @@
-//! The exchanges of one call, at either end: what passes inside the call while it is executed
-//! (docs/protocol.md, section 5.7).
+//! The exchanges of one call, at either end. They carry signals, streams and bulk transfers while the call is
+//! executed (docs/protocol.md, section 5.7).
 //!
 //! | file | job |
 //! |---|---|
-//! | `inflow.rs` | a direction at its receiver |
-//! | `outflow.rs` | a direction at its sender |
-//! | `idle.rs` | what is kept while nothing passes |
+//! | `inflow.rs` | a direction, at the end that receives it |
+//! | `outflow.rs` | a direction, at the end that sends it |
+//! | `idle.rs` | the small form of exchanges in which nothing passes |
 
 mod idle;
 mod inflow;
@@ -20,109 +20,119 @@ pub(crate) use idle::Idle;
 use inflow::Inflow;
 use outflow::{Outflow, Written};
 
-/// Exchanges that one end may have open in a call. Its peer takes twice as many, because it learns later that
-/// one is over.
+/// The maximum number of exchanges that this end has open in a call.
 const MAX_OPEN: usize = 64;
-const MAX_TAKEN: usize = 2 * MAX_OPEN;
 
-/// Answers about exchanges that are over, waiting to be sent; more are dropped.
+/// The maximum number of exchanges that the other end may have open in a call. It is twice [`MAX_OPEN`],
+/// because this end can learn later than the other end that an exchange is over.
+const MAX_OPEN_OF_PEER: usize = 2 * MAX_OPEN;
+
+/// The maximum number of answers about exchanges that are over, waiting to be sent. Further ones are dropped.
 const MAX_ANSWERS: usize = 64;
 
-/// From this many on, news that nobody asks for are looked through, and those of exchanges that are over are
-/// dropped. An exchange that is open has a few at most.
-pub(crate) const MANY_NEWS: usize = 4096;
+/// When this many news wait for the user, and each time that the number doubles, the news of exchanges that
+/// are over are dropped. An open exchange has only a few news.
+pub(crate) const NEWS_SWEEP_THRESHOLD: usize = 4096;
 
-/// Room for a STOP, and for a CREDIT with a few ranges.
+/// The room in a datagram for a STOP, in bytes.
 const STOP_ROOM: usize = 20;
+
+/// The room in a datagram for a CREDIT with a few ranges, in bytes.
 const CREDIT_ROOM: usize = 72;
 
-/// Something that the user of an exchange wants to know.
+/// An event in an exchange, for the user of the exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// There is something to take: bytes, or the end of the other end's direction.
+    /// The user can take something: bytes, or the end of the other end's direction.
     Came,
-    /// There is room again for bytes to send.
+    /// There is room again for bytes to send. Or the other end has acknowledged bytes, if the user waits for
+    /// that.
     Room,
-    /// The other end takes no more, for this reason. Our direction has ended.
+    /// The other end takes no more, for this reason. This end's direction has ended.
     Stopped(u32),
 }
 
-/// How a call's exchanges come to the other end.
+/// The path to the other end, and the datagram that is being written or read.
 pub(crate) struct Way<'p> {
     pub path: &'p mut Path,
-    /// The number of the datagram that is being written.
+    /// The number of the next datagram that is written.
     pub number: u64,
     /// The largest datagram, in bytes.
     pub datagram: usize,
-    /// How many bytes may be under way.
+    /// The maximum number of bytes under way.
     pub window: u32,
-    /// How long to wait for an answer, in nanoseconds.
+    /// How long to wait for an acknowledgement before the first repetition, in nanoseconds.
     pub patience: u64,
-    /// How often something was sent again.
+    /// The number of fragments that were sent again.
     pub again: u64,
 }
 
-/// What was written of exchanges.
+/// How much of a call's exchanges was written into a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrote {
-    /// All that may be sent now.
+    /// Everything that may be sent now.
     All,
-    /// There is more, for another datagram.
+    /// A part. The rest needs another datagram.
     Part,
-    /// There is more, for which the congestion window has no room.
+    /// A part. The congestion window has no room for the rest.
     Waits,
 }
 
 /// The exchanges of one call.
 #[derive(Debug)]
 pub(crate) struct Exchanges {
-    /// Those that are not over, by number.
+    /// The exchanges that are not over, in the order of their numbers.
     open: Vec<Exchange>,
-    /// The lowest number that this end may use: 1 at a client, 2 at a server.
+    /// The lowest number of an exchange that this end opens: 1 at a client, 2 at a server.
     lowest: u32,
-    /// How many this end and the other have opened.
+    /// The number of exchanges that this end has opened.
     ours: u32,
+    /// The number of exchanges that the other end has opened.
     theirs: u32,
     /// The highest number of an exchange of the other end for which the user has waited; 0 if there is none.
     awaited: u32,
-    /// How many directions this end has begun.
+    /// The number of directions that this end has begun.
     pub directions: u32,
-    /// How many directions of the other end have arrived, and were taken or stopped.
+    /// The number of directions of the other end that have arrived and that the user has taken or stopped.
     pub received: u32,
-    /// Anything has come from the other end.
+    /// Whether a DATA or a STOP has come from the other end.
     pub touched: bool,
-    /// What came in a direction contradicts what came before.
+    /// Whether a DATA contradicted what was known of its direction.
     pub contradicted: bool,
-    /// Exchanges that are over and that the other end sends in still, with how far it has.
+    /// The exchanges that are over here, but in which the other end still sends. Each is with the position up
+    /// to which the other end has sent.
     answers: Vec<(u32, u64)>,
-    /// The exchange that sends next.
+    /// The index in `open` of the exchange that sends next.
     turn: usize,
-    /// Several tries of this end have brought nothing to the other: datagrams may be too large for the path.
+    /// Whether several tries in a row have brought nothing to the other end. Datagrams may be too large for
+    /// the path.
     pub stuck: bool,
-    /// The call has its result, so the other end opens no exchange any more.
+    /// Whether the call has its result. Then the other end opens no more exchanges.
     concluded: bool,
-    /// Bytes of memory that the open ones hold.
+    /// The memory that the open exchanges hold, in bytes.
     held: usize,
-    /// The earliest time at which [`Exchanges::look`] is of use.
+    /// The earliest time at which [`Exchanges::look`] has something to do.
     due: Option<Time>,
     mutant: Mutant,
 }
 
+/// One exchange that is not over.
 #[derive(Debug, Default)]
 struct Exchange {
     number: u32,
     mutant: Mutant,
     inflow: Inflow,
     outflow: Outflow,
-    /// The direction of this end is among those that were begun.
+    /// Whether this end's direction is counted in [`Exchanges::directions`].
     begun: bool,
-    /// When to send STOP again, and the time to the try after that, in nanoseconds.
+    /// When to send STOP again.
     stop_due: Option<Time>,
+    /// The time from the last STOP to `stop_due`, in nanoseconds.
     stop_interval: u64,
 }
 
 impl Exchanges {
-    /// No exchange yet, at the end whose lowest number is `lowest`.
+    /// Makes the exchanges of a call, none of them open, at the end whose lowest number is `lowest`.
     pub fn new(lowest: u32, mutant: Mutant) -> Exchanges {
         Exchanges {
             open: Vec::new(),
@@ -144,7 +154,7 @@ impl Exchanges {
         }
     }
 
-    /// Opens an exchange, and returns its number; `None` if as many as may be are open.
+    /// Opens an exchange, and returns its number. Returns `None` if this end has [`MAX_OPEN`] exchanges open.
     pub fn open(&mut self) -> Option<u32> {
         if self.open.iter().filter(|exchange| self.is_ours(exchange.number)).count() >= MAX_OPEN {
             return None;
@@ -155,9 +165,9 @@ impl Exchanges {
         Some(number)
     }
 
-    /// Adds bytes to this end's direction, as many as there is room for, and returns how many. What comes
-    /// behind them is said by `tail`, if all were added. `None` if the exchange is not open, or the direction
-    /// has ended, perhaps because the other end takes no more.
+    /// Adds as many of the bytes to this end's direction as there is room for, and returns how many. `tail`
+    /// says what follows the bytes. It applies only if all of them were added. Returns `None` if the exchange
+    /// is not open, or if the direction has ended, perhaps because the other end takes no more.
     pub fn add(&mut self, number: u32, bytes: &[u8], tail: Tail, window: u32) -> Option<usize> {
         let (added, begins) = self.act(number, |exchange| {
             let added = exchange.outflow.add(bytes, tail, window.into())?;
@@ -168,8 +178,8 @@ impl Exchanges {
         Some(added)
     }
 
-    /// Moves at most `most` bytes of the other end's direction to the end of `into`. Returns whether all has
-    /// been taken, and the direction has ended. `None` if the exchange is not open.
+    /// Moves at most `most` bytes of the other end's direction to the end of `into`. Returns whether the
+    /// direction has ended and the user has taken all of it. Returns `None` if the exchange is not open.
     pub fn take(&mut self, number: u32, into: &mut Vec<u8>, most: usize, window: u32) -> Option<bool> {
         self.act(number, |Exchange { inflow, .. }| {
             inflow.take(into, most);
@@ -179,8 +189,8 @@ impl Exchanges {
         })
     }
 
-    /// Whether bytes of this end's direction have not been acknowledged. If so, [`News::Room`] tells when the
-    /// other end next says what has arrived.
+    /// Returns whether bytes of this end's direction are unacknowledged. If so, [`News::Room`] follows when
+    /// the other end next says what has arrived.
     pub fn awaits_credit(&mut self, number: u32) -> bool {
         let awaits = self.act(number, |Exchange { outflow, .. }| {
             outflow.tells_credit = outflow.awaits_credit();
@@ -189,8 +199,8 @@ impl Exchanges {
         awaits.unwrap_or(false)
     }
 
-    /// Notes that the user waits for an exchange of the other end, if nothing of that exchange has arrived
-    /// yet. Returns whether that is so.
+    /// Notes that the user waits for an exchange that the other end has not opened yet. Returns false, and
+    /// notes nothing, for any other exchange.
     pub fn note_awaited(&mut self, number: u32) -> bool {
         let unheard = !self.is_ours(number) && !self.was_opened(number);
         if unheard {
@@ -199,13 +209,13 @@ impl Exchanges {
         unheard
     }
 
-    /// Takes no more of the other end's direction.
+    /// Stops the other end's direction: takes no more of it, and tells the other end the reason.
     pub fn stop(&mut self, number: u32, reason: u32) {
         self.act(number, |exchange| exchange.inflow.stop(reason));
     }
 
-    /// A DATA came in datagram `number`. A direction is to hold no more than `most` bytes; if that is little,
-    /// no exchange is opened.
+    /// Acts on a DATA that came in datagram `number`. A direction holds no more than `most` bytes. If `most`
+    /// is not larger than [`BASE_DATAGRAM`], the DATA opens no exchange.
     pub fn on_data(
         &mut self,
         number: u64,
@@ -230,7 +240,7 @@ impl Exchanges {
         Ok(news.is_some_and(|(news, _)| news).then_some(News::Came))
     }
 
-    /// A CREDIT came.
+    /// Acts on a CREDIT.
     pub fn on_credit(
         &mut self,
         now: Time,
@@ -246,7 +256,7 @@ impl Exchanges {
         news.then_some(News::Room)
     }
 
-    /// A STOP came.
+    /// Acts on a STOP. If `most` is not larger than [`BASE_DATAGRAM`], the STOP opens no exchange.
     pub fn on_stop(
         &mut self,
         position: Position,
@@ -267,7 +277,7 @@ impl Exchanges {
         Ok(Some(News::Stopped(reason)))
     }
 
-    /// Writes what may be sent now, as much as fits.
+    /// Writes the frames that may be sent now, as many as fit.
     pub fn write(&mut self, now: Time, call: Position, writer: &mut Writer<'_>, way: &mut Way<'_>) -> Wrote {
         while let Some(&(exchange, through)) = self.answers.last() {
             if !writer.fits(CREDIT_ROOM) {
@@ -282,7 +292,8 @@ impl Exchanges {
             match self.open[self.turn].write(now, call, writer, way) {
                 Written::All => {}
                 Written::Waits => wrote = Wrote::Waits,
-                // It goes on in the next datagram, and asks its receiver for an answer before it has to wait.
+                // The exchange goes on in the next datagram. It asks its receiver for a CREDIT before it has
+                // to wait for one.
                 Written::Full => {
                     self.due = self.first_due();
                     return Wrote::Part;
@@ -290,13 +301,14 @@ impl Exchanges {
             }
             self.turn += 1;
         }
-        // When the congestion window has room again, the next one has it first.
+        // When the congestion window has room again, the next exchange is the first to use it.
         self.turn += usize::from(wrote == Wrote::Waits);
         self.settle();
         wrote
     }
 
-    /// Takes as lost what was not acknowledged in time. [`Exchanges::write`] then writes it again.
+    /// Counts bytes as lost that were not acknowledged in time, and has each STOP repeated that was not
+    /// answered in time. [`Exchanges::write`] then writes them again.
     pub fn look(&mut self, now: Time, way: &mut Way<'_>) {
         for exchange in &mut self.open {
             exchange.outflow.look(now, way);
@@ -310,12 +322,13 @@ impl Exchanges {
         self.settle();
     }
 
-    /// The earliest time at which [`Exchanges::look`] is of use.
+    /// Returns the earliest time at which [`Exchanges::look`] has something to do.
     pub fn due(&self) -> Option<Time> {
         self.due
     }
 
-    /// At a server: the call has its result. What this end sends has ended, and no more is taken.
+    /// Called at a server when the call has its result. Ends the directions that the server sends, and takes
+    /// no more of those that the client sends.
     pub fn conclude(&mut self, way: &mut Way<'_>) {
         self.concluded = true;
         let lowest = self.lowest;
@@ -335,47 +348,50 @@ impl Exchanges {
         self.settle();
     }
 
-    /// At a client: the call has its result. What this end sends has ended, and the server needs no more.
+    /// Called at a client when the call has its result. Ends the directions that the client sends, because
+    /// the server needs no more of them.
     pub fn finish_own(&mut self, way: &mut Way<'_>) {
         self.open.iter_mut().for_each(|exchange| exchange.outflow.finish(way));
         self.settle();
     }
 
-    /// The directions of the other end that have come and of which it has not heard so, with how far they go.
+    /// Returns the directions of the other end that have arrived and were taken, if the other end is still to
+    /// be told so. Each is with the position of its end.
     pub fn owed(&self, call: Position) -> impl Iterator<Item = (Position, u64)> + '_ {
         let owes = |exchange: &&Exchange| exchange.inflow.is_over() && exchange.inflow.credit_due();
         let owing = self.open.iter().filter(owes);
         owing.map(move |e| (Position { exchange: e.number, ..call }, e.inflow.extent().through))
     }
 
-    /// Whether nothing is to be sent or expected any more.
+    /// Returns whether nothing more is to be sent or expected.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.answers.is_empty()
     }
 
-    /// Whether anything is still to come from the other end, or to be acknowledged by it.
+    /// Returns whether anything is still to come from the other end, or is still to be acknowledged by it.
     pub fn needs_other_end(&self) -> bool {
         self.awaits_opening()
             || self.open.iter().any(|exchange| !exchange.inflow.has_all() || !exchange.outflow.is_over())
     }
 
-    /// Whether the user waits for an exchange that the other end has not opened yet.
+    /// Returns whether the user waits for an exchange that the other end has not opened yet.
     fn awaits_opening(&self) -> bool {
         !self.was_opened(self.awaited)
     }
 
-    /// How many directions of the other end have arrived, whether they were taken or not.
+    /// Returns the number of directions of the other end that have arrived, whether or not the user has taken
+    /// them.
     pub fn arrived(&self) -> u32 {
         let waits = |exchange: &&Exchange| exchange.inflow.has_all() && !exchange.inflow.counted;
         self.received + self.open.iter().filter(waits).count() as u32
     }
 
-    /// Bytes under way.
+    /// Returns the number of bytes under way.
     pub fn in_flight(&self) -> u32 {
         self.open.iter().map(|exchange| exchange.outflow.in_flight()).sum()
     }
 
-    /// Bytes of memory that the exchanges hold, those that are not in use yet included.
+    /// Returns the memory that the exchanges hold, in bytes, including the unused capacity of the list.
     pub fn held(&self) -> usize {
         self.open.capacity() * size_of::<Exchange>() + self.held
     }
@@ -384,19 +400,20 @@ impl Exchanges {
         number % 2 == self.lowest % 2
     }
 
-    /// Whether an exchange of this number was ever opened.
+    /// Returns whether an exchange of this number was ever opened.
     fn was_opened(&self, number: u32) -> bool {
         let opened = if self.is_ours(number) { self.ours } else { self.theirs };
         number.div_ceil(2) <= opened
     }
 
-    /// Whether an exchange is not over.
+    /// Returns whether an exchange was opened and is not over.
     pub fn is_open(&self, number: u32) -> bool {
         self.open.binary_search_by_key(&number, |exchange| exchange.number).is_ok()
     }
 
-    /// Acts on an exchange, if it is open, and forgets it if it is over then. A datagram can have thousands
-    /// of frames, so this looks at the other exchanges only when the one that was due first no longer is.
+    /// Calls `act` with an exchange, if it is open, and removes the exchange if it is over afterwards. A
+    /// datagram can have thousands of frames. So this searches the other exchanges for the earliest timer
+    /// only if this exchange had the earliest one and it has changed.
     fn act<R>(&mut self, number: u32, act: impl FnOnce(&mut Exchange) -> R) -> Option<R> {
         let place = self.open.binary_search_by_key(&number, |exchange| exchange.number).ok()?;
         let exchange = &mut self.open[place];
@@ -417,7 +434,11 @@ impl Exchanges {
         Some(done)
     }
 
-    /// Opens an exchange of this number, and those before it, if the other end may just have done so.
+    /// Opens the exchange of this number, and the other end's exchanges before it, if they are new. Opens
+    /// none if `opens` is false, if the call has its result, or if too many would be open.
+    ///
+    /// # Errors
+    /// When only this end may open an exchange of this number, and has not.
     fn open_theirs(&mut self, number: u32, opens: bool) -> Result<(), Malformed> {
         if self.was_opened(number) {
             let again = self.mutant.breaks(Rule::ExchangeReopened) && !self.is_ours(number);
@@ -436,11 +457,11 @@ impl Exchanges {
             return Err(Malformed);
         }
         let more = (number.div_ceil(2) - self.theirs) as usize;
-        if !opens || self.concluded || more > MAX_TAKEN {
+        if !opens || self.concluded || more > MAX_OPEN_OF_PEER {
             return Ok(());
         }
         let open = self.open.iter().filter(|exchange| !self.is_ours(exchange.number)).count();
-        if open + more <= MAX_TAKEN {
+        if open + more <= MAX_OPEN_OF_PEER {
             let first = 3 - self.lowest + 2 * self.theirs;
             (first..=number).step_by(2).for_each(|number| self.insert(number));
             self.theirs = number.div_ceil(2);
@@ -459,7 +480,8 @@ impl Exchanges {
         self.open.insert(place, Exchange { number, mutant, inflow, outflow, ..Exchange::default() });
     }
 
-    /// The other end sends in an exchange that is over here: it is to hear that nothing more is needed.
+    /// Queues an answer to a DATA in an exchange that is over here. The answer says that nothing more is
+    /// needed.
     fn answer(&mut self, exchange: u32, data: &Data<'_>) {
         let through = data.offset + data.bytes.len() as u64;
         if self.answers.len() < MAX_ANSWERS && self.answers.iter().all(|(other, _)| *other != exchange) {
@@ -467,7 +489,8 @@ impl Exchanges {
         }
     }
 
-    /// Counts directions that have come, and forgets exchanges that are over.
+    /// Counts the directions that have arrived and were taken, removes the exchanges that are over, and
+    /// brings `held` and `due` up to date.
     fn settle(&mut self) {
         let Exchanges { open, received, .. } = self;
         open.iter_mut().for_each(|exchange| *received += u32::from(exchange.counts()));
@@ -483,7 +506,7 @@ impl Exchanges {
         self.open.iter().filter_map(Exchange::due).min()
     }
 
-    /// Gives memory back when no exchange is open.
+    /// Frees the memory of the list when no exchange is open.
     fn let_go(&mut self) {
         if self.open.is_empty() {
             self.open = Vec::new();
@@ -492,7 +515,7 @@ impl Exchanges {
 }
 
 impl Exchange {
-    /// Whether the other end's direction has now been received.
+    /// Returns whether to count the other end's direction as received. Returns true once at most.
     fn counts(&mut self) -> bool {
         let uncounted = self.mutant.breaks(Rule::StopUncounted) && self.inflow.is_stopped();
         self.inflow.is_over() && !uncounted && !std::mem::replace(&mut self.inflow.counted, true)
@@ -521,7 +544,7 @@ impl Exchange {
             self.stop_interval = (2 * self.stop_interval).clamp(way.patience, 1_000_000_000);
             self.stop_due = Some(now.plus(self.stop_interval));
         }
-        // A DATA that follows says that all has come.
+        // A DATA that is written next also says whether everything has come.
         let credits = self.inflow.credit_due();
         let has_all = self.inflow.has_all() && !self.mutant.breaks(Rule::EndUnacknowledged);
         if credits {

@@ -1,5 +1,5 @@
-//! A direction of an exchange at its sender: bytes that are kept until they are acknowledged, and the time at
-//! which they are sent again.
+//! A direction of an exchange, at the end that sends it: keeps bytes until they are acknowledged, and decides
+//! when to send them again.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,48 +10,53 @@ use crate::wire::{Credit, Data, Position, Writer};
 use crate::{Mutant, Rule, Time};
 
 /// The longest time between two tries, in nanoseconds.
-const MOST_INTERVAL: u64 = 1_000_000_000;
+const MAX_INTERVAL_NANOS: u64 = 1_000_000_000;
 
-/// After this many tries of which nothing arrived a datagram may be too large for the path.
-const BLACK_HOLE: u8 = 3;
+/// After this many tries in a row of which nothing arrived, datagrams may be too large for the path.
+const BLACK_HOLE_TRIES: u8 = 3;
 
-/// With less room than this for its bytes, a DATA waits for the next datagram if it could be longer.
-const LEAST_ROOM: usize = 256;
+/// The least room for bytes, in a datagram, for which a longer DATA is split. With less room, the DATA waits
+/// for the next datagram.
+const MIN_SPLIT_BYTES: usize = 256;
 
-/// What stands in a full datagram besides the bytes of a DATA, at most.
-const HEADS: usize = 128;
+/// The maximum number of bytes in a full datagram besides the bytes of its DATA.
+const MAX_OVERHEAD_BYTES: usize = 128;
 
-/// How much of what is to be sent went into a datagram.
+/// How much of an exchange was written into a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
+    /// Everything that may be sent now.
     All,
-    /// There is more, for another datagram.
+    /// A part. The rest needs another datagram.
     Full,
-    /// There is more, for which the congestion window has no room.
+    /// A part. The congestion window has no room for the rest.
     Waits,
 }
 
-/// What is to be sent of a direction.
+/// The state of a direction at the end that sends it.
 #[derive(Debug)]
 pub(super) struct Outflow {
-    /// The bytes from `base` on; all before it have arrived.
+    /// The bytes from position `base` on.
     kept: VecDeque<u8>,
+    /// All bytes before this position have arrived.
     base: u64,
     sending: Outgoing,
-    /// The user has ended it.
+    /// Whether the direction has ended, so that the user can add no more.
     ended: bool,
-    /// The receiver takes no more.
+    /// Whether the receiver has said that it takes no more.
     cut: bool,
-    /// The user had more than there was room for, and is to be told when there is room.
+    /// Whether the user had more bytes than there was room for, and is to be told when there is room.
     pub wants_room: bool,
-    /// The user is to be told when the receiver next says what has arrived.
+    /// Whether the user is to be told when the next CREDIT comes.
     pub tells_credit: bool,
-    /// When to send again, or to ask for credit, and the time to the try after that, in nanoseconds.
+    /// When to send bytes again, or to ask for credit.
     pub due: Option<Time>,
+    /// The time from `due` to the next try, in nanoseconds.
     interval: u64,
-    /// How often in a row what was under way was taken as lost because it was time to, and nothing arrived.
+    /// How many times in a row the timer has counted the bytes under way as lost. Bytes that arrive end the
+    /// row.
     vain: u8,
-    /// The receiver is to be asked for credit by an empty DATA.
+    /// Whether to ask the receiver for credit by an empty DATA.
     asks: bool,
     mutant: Mutant,
 }
@@ -76,12 +81,13 @@ impl Default for Outflow {
 }
 
 impl Outflow {
-    /// Nothing is sent yet.
+    /// Makes a direction of which nothing was sent.
     pub fn new(mutant: Mutant) -> Outflow {
         Outflow { mutant, ..Outflow::default() }
     }
 
-    /// Returns what to keep of the direction, if nothing of it is under way, to be sent or to be told.
+    /// Returns the small form of the direction, if no byte of it is under way or to be sent, and the user
+    /// waits for no news.
     pub fn idle(&self) -> Option<IdleOutgoing> {
         let told = self.wants_room || self.tells_credit;
         let busy = self.ended || self.cut || told || self.due.is_some() || self.asks || self.vain > 0;
@@ -94,7 +100,8 @@ impl Outflow {
         Outflow { base: sending.added(), sending, ..Outflow::new(mutant) }
     }
 
-    /// How many bytes the user may add: no more than the receiver and our own window let us keep.
+    /// Returns how many bytes the user may add. The receiver's limit bounds them, and `window` bounds the
+    /// bytes that are kept.
     pub fn room(&self, window: u64) -> usize {
         if self.ended {
             return 0;
@@ -104,11 +111,11 @@ impl Outflow {
         limit.saturating_sub(self.sending.added()) as usize
     }
 
-    /// Adds bytes, as many as there is room for, and ends the direction behind them if `tail` says so and all
-    /// were added. Returns how many were; `None` if the direction has ended, perhaps because the receiver
-    /// takes no more.
+    /// Adds as many of the bytes as there is room for, and returns how many. If all of them were added, and
+    /// `tail` says so, ends the direction behind them. Returns `None` if the direction has ended, perhaps
+    /// because the receiver takes no more.
     pub fn add(&mut self, bytes: &[u8], tail: Tail, window: u64) -> Option<usize> {
-        debug_assert!(bytes.len().is_multiple_of(4), "a direction has fours of bytes");
+        debug_assert!(bytes.len().is_multiple_of(4), "the user adds a multiple of four bytes");
         if self.ended {
             return None;
         }
@@ -122,14 +129,16 @@ impl Outflow {
         Some(added)
     }
 
-    /// Ends the direction; `answered` if the receiver's word will show that it came.
+    /// Ends the direction. `answered` says whether the receiver sends an answer anyway, which shows that the
+    /// direction has arrived.
     pub fn end(&mut self, answered: bool) {
         if !std::mem::replace(&mut self.ended, true) {
             self.sending.end(answered);
         }
     }
 
-    /// The receiver takes no more. Returns whether that is new.
+    /// Ends the direction because the receiver takes no more. Returns false, and does nothing, if the
+    /// receiver has said so before or the direction is over.
     pub fn cut(&mut self, way: &mut Way<'_>) -> bool {
         if self.cut || self.is_over() {
             return false;
@@ -141,7 +150,7 @@ impl Outflow {
         true
     }
 
-    /// The receiver needs nothing more.
+    /// Ends the direction and counts all of it as arrived, because the receiver needs nothing more.
     pub fn finish(&mut self, way: &mut Way<'_>) {
         way.path.in_flight -= self.sending.in_flight;
         self.sending.finish();
@@ -149,7 +158,7 @@ impl Outflow {
         self.release(self.sending.added());
     }
 
-    /// The receiver has said what it has.
+    /// Acts on a CREDIT.
     pub fn hear(&mut self, now: Time, credit: &Credit<'_>, way: &mut Way<'_>) {
         let (limit, through) = (self.sending.limit(), credit.select.extent.through);
         let heard = way.path.heard(
@@ -174,7 +183,7 @@ impl Outflow {
         }
     }
 
-    /// Forgets bytes that have arrived.
+    /// Drops the bytes before `through`, which have arrived.
     fn release(&mut self, through: u64) {
         let arrived = through.saturating_sub(self.base) as usize;
         self.kept.drain(..arrived.min(self.kept.len()));
@@ -184,7 +193,8 @@ impl Outflow {
         }
     }
 
-    /// Begins to wait for the receiver's word, if any is expected.
+    /// Starts the timer, if it is not running and a CREDIT is expected. Stops it if there is nothing to wait
+    /// for.
     fn arm(&mut self, now: Time, patience: u64) {
         if self.sending.is_idle() && !self.wants_room {
             self.due = None;
@@ -194,7 +204,7 @@ impl Outflow {
         }
     }
 
-    /// Takes what is under way as lost, or asks for credit, because it is time to.
+    /// When the timer is due: counts the bytes under way as lost, or asks for credit.
     pub fn look(&mut self, now: Time, way: &mut Way<'_>) {
         if self.due.is_none_or(|due| now < due) {
             return;
@@ -204,7 +214,7 @@ impl Outflow {
             return;
         }
         self.due = Some(now.plus(self.interval));
-        self.interval = (2 * self.interval).min(MOST_INTERVAL);
+        self.interval = (2 * self.interval).min(MAX_INTERVAL_NANOS);
         if !self.mutant.breaks(Rule::DataUnrepeated)
             && let Some(since) = way.path.overdue(now, &mut self.sending, Duration::ZERO)
         {
@@ -214,17 +224,19 @@ impl Outflow {
         self.asks = self.needs_credit() && !self.mutant.breaks(Rule::CreditUnasked);
     }
 
-    /// Whether nothing arrives: perhaps because datagrams are too large (RFC 8899 section 4.3, black holes).
+    /// Returns whether nothing arrives, perhaps because datagrams are too large (RFC 8899 section 4.3, black
+    /// holes).
     pub fn is_stuck(&self) -> bool {
-        self.vain >= BLACK_HOLE
+        self.vain >= BLACK_HOLE_TRIES
     }
 
-    /// Whether only the receiver's limit keeps the user or this direction from going on.
+    /// Returns whether only the receiver's limit holds up the user or the bytes to send.
     fn needs_credit(&self) -> bool {
         self.sending.is_blocked() || self.wants_room && self.sending.is_idle()
     }
 
-    /// Writes what may be sent now, as much as fits.
+    /// Writes the bytes that may be sent now, as many as fit. `has_all` says whether the other direction has
+    /// arrived.
     pub fn write(
         &mut self,
         now: Time,
@@ -247,7 +259,7 @@ impl Outflow {
             if self.holds_back(wanted, way) {
                 return Written::All;
             }
-            if wanted > 0 && room < wanted.min(LEAST_ROOM) {
+            if wanted > 0 && room < wanted.min(MIN_SPLIT_BYTES) {
                 return Written::Full;
             }
             let sizes = (room, way.datagram);
@@ -265,13 +277,16 @@ impl Outflow {
         }
     }
 
-    /// Whether few bytes wait for more to share a datagram with, until those under way are acknowledged (RFC
-    /// 896).
+    /// Returns whether to hold back bytes that do not fill a datagram until the bytes under way are
+    /// acknowledged (RFC 896).
     fn holds_back(&self, wanted: usize, way: &Way<'_>) -> bool {
-        !self.ended && !self.sending.has_lost() && self.sending.in_flight > 0 && wanted < way.datagram - HEADS
+        !self.ended
+            && !self.sending.has_lost()
+            && self.sending.in_flight > 0
+            && wanted < way.datagram - MAX_OVERHEAD_BYTES
     }
 
-    /// The bytes of a range, in two pieces.
+    /// Returns the bytes of a range, in two slices.
     fn bytes(&self, start: u64, end: u64) -> (&[u8], &[u8]) {
         let (from, to) = (start.saturating_sub(self.base) as usize, end.saturating_sub(self.base) as usize);
         let (first, second) = self.kept.as_slices();
@@ -282,27 +297,27 @@ impl Outflow {
         )
     }
 
-    /// Whether the user has added anything to it, or has ended it.
+    /// Returns whether the user has added bytes to the direction, or the direction has ended.
     pub fn is_begun(&self) -> bool {
         self.ended || self.sending.added() > 0
     }
 
-    /// Whether it has ended, and all has arrived.
+    /// Returns whether the direction has ended and all of it has arrived.
     pub fn is_over(&self) -> bool {
         self.ended && self.sending.is_idle()
     }
 
-    /// Whether something was sent or is to be sent that the receiver has not acknowledged.
+    /// Returns whether the receiver has not acknowledged all bytes that the user has added.
     pub fn awaits_credit(&self) -> bool {
         !self.sending.is_idle()
     }
 
-    /// Bytes under way, as far as is known.
+    /// Returns the number of bytes under way, as far as is known.
     pub fn in_flight(&self) -> u32 {
         self.sending.in_flight
     }
 
-    /// Bytes of memory that it holds.
+    /// Returns the memory that the direction holds, in bytes.
     pub fn memory(&self) -> usize {
         self.kept.capacity()
     }

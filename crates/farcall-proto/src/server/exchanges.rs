@@ -1,4 +1,4 @@
-//! What passes inside calls: the serving end of exchanges (docs/protocol.md, section 5.7).
+//! The exchanges of calls, at the server (docs/protocol.md, section 5.7).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -8,44 +8,51 @@ use super::inside::Inside;
 use super::receive::{Visit, is_sound};
 use super::work::{EXCHANGES, GIVEN_UP, Phase, TO_SEND};
 use super::{CallKey, Server, Transmit, key};
-use crate::exchange::{Exchanges, MANY_NEWS, News, Tail, Way, Wrote};
+use crate::exchange::{Exchanges, NEWS_SWEEP_THRESHOLD, News, Tail, Way, Wrote};
 use crate::wire::{Credit, Data, Frame, Malformed, Position, Writer};
 use crate::{BASE_DATAGRAM, Rule, Time, nanos};
 
-/// The shortest and the longest time to wait for an acknowledgement.
+/// The shortest time to wait for an acknowledgement before the first repetition.
 const LEAST_PATIENCE: Duration = Duration::from_millis(20);
+/// The longest time to wait for an acknowledgement before the first repetition.
 const MOST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The share of a host in the budget, one in this many, that it keeps while memory is short; and the least
-/// share, which it keeps in any case. With a small budget they are so many bytes.
-const SHARE: usize = 64;
+/// The budget divided by this is a host's share, within which it is not restricted while memory is short.
+const SHARE_DIVISOR: usize = 64;
+/// A host's share is at least this many bytes, however small the budget is.
 const SHARE_BYTES: usize = 64 << 10;
-const LEAST_SHARE: usize = 4096;
+/// The budget divided by this is a host's least share. Within it, a host always has some room.
+const LEAST_SHARE_DIVISOR: usize = 4096;
+/// A host's least share is at least this many bytes, however small the budget is.
 const LEAST_SHARE_BYTES: usize = 16 << 10;
 
-/// What a server has of all exchanges.
+/// The timers and the news of all exchanges of a server.
 #[derive(Debug, Default)]
 pub(super) struct AllInside {
-    /// When which call's exchanges are to be looked at. An entry may be out of date.
+    /// When to look at the exchanges of a call: the time, the conversation and the activity. An entry may be
+    /// out of date.
     pub timers: BTreeSet<(Time, u64, u32)>,
+    /// The news that wait for the user.
     news: VecDeque<(CallKey, u32, News)>,
 }
 
 impl Server {
-    /// Opens an exchange in a call that the user has, and returns its number. `None` if the call's caller has
-    /// given it up, or 64 exchanges that the server opened are open in it. The client hears of the exchange
-    /// when something is sent in it.
+    /// Opens an exchange in a call that the user executes, and returns its number. Returns `None` if the
+    /// caller has given up the call, or if the server has 64 exchanges open in it. The client learns of the
+    /// exchange when the server sends in it.
     pub fn open_exchange(&mut self, call: CallKey) -> Option<u32> {
         let place = self.executing(call)?;
         self.inside(place, call.activity, true, |exchanges, _| exchanges.open())?
     }
 
-    /// Sends bytes, a multiple of four, in an exchange: as many as there is room for. Returns how many;
-    /// `tail` counts if it was all. If it was less, [`News::Room`] tells when there is room again. `None` if
-    /// the call's caller has given it up, or takes no more.
+    /// Sends as many of the bytes in an exchange as there is room for, and returns how many. The number of
+    /// bytes is a multiple of four. `tail` says what follows them. It applies only if all of them were sent.
+    /// Otherwise [`News::Room`] tells when there is room again. Returns `None` if the caller has given up the
+    /// call, if the exchange is not open, or if its direction has ended, perhaps because the client takes no
+    /// more.
     pub fn send_in(&mut self, call: CallKey, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
         let place = self.executing(call)?;
-        // While memory is short a host that has much of it gets no more than every direction begins with.
+        // While memory is short, a direction to a host that holds much of it keeps to the initial window.
         let short = self.most_held(place) <= BASE_DATAGRAM;
         let window = if short { crate::transfer::INITIAL_WINDOW } else { self.window(place) };
         let added = self
@@ -54,7 +61,7 @@ impl Server {
         added?
     }
 
-    /// Whether bytes that were sent in an exchange have not been acknowledged. If so, [`News::Room`] tells
+    /// Returns whether bytes that were sent in an exchange are unacknowledged. If so, [`News::Room`] follows
     /// when the client next says what has arrived.
     pub fn awaits_credit(&mut self, call: CallKey, exchange: u32) -> bool {
         let Some(place) = self.executing(call) else { return false };
@@ -62,9 +69,9 @@ impl Server {
         work.and_then(|work| work.inside.as_deref_mut()).is_some_and(|inside| inside.awaits_credit(exchange))
     }
 
-    /// Moves at most `most` bytes that have come in an exchange to the end of `into`. The client may send
-    /// more then. Returns whether these are the last. `None` if the call's caller has given it up, or the
-    /// exchange is over.
+    /// Moves at most `most` bytes that have come in an exchange to the end of `into`, which allows the client
+    /// to send more. Returns whether these bytes are the last ones. Returns `None` if the caller has given up
+    /// the call, or if the exchange is over.
     pub fn take_from(
         &mut self,
         call: CallKey,
@@ -86,21 +93,21 @@ impl Server {
         ended?
     }
 
-    /// Takes no more of what the client sends in an exchange. The client is told the reason.
+    /// Stops what the client sends in an exchange: takes no more of it, and tells the client the reason.
     pub fn stop_exchange(&mut self, call: CallKey, exchange: u32, reason: u32) {
         let Some(place) = self.executing(call) else { return };
         self.inside(place, call.activity, false, |exchanges, _| exchanges.stop(exchange, reason));
         self.queue(place, call.activity);
     }
 
-    /// Whether there may be news about an exchange.
+    /// Returns whether there may be news of an exchange.
     #[inline]
     pub fn has_news(&self) -> bool {
         !self.all_inside.news.is_empty()
     }
 
-    /// Returns the next news about an exchange of a call that the user has, and the exchange's number. Ask
-    /// after [`Server::receive`], until it returns `None`.
+    /// Returns the next news of an exchange of a call that the user executes: the call, the number of the
+    /// exchange, and the news. Call this after [`Server::receive`], until it returns `None`.
     pub fn next_news(&mut self) -> Option<(CallKey, u32, News)> {
         while let Some((call, exchange, news)) = self.all_inside.news.pop_front() {
             if self.executing(call).is_some() {
@@ -110,17 +117,17 @@ impl Server {
         None
     }
 
-    /// News that wait for the user.
+    /// Returns the number of news that wait for the user.
     #[doc(hidden)]
     pub fn news(&self) -> usize {
         self.all_inside.news.len()
     }
 
-    /// Drops news of exchanges that are over, when there are many: the user does not ask for them.
+    /// If many news wait, drops the news of exchanges that are over, because the user may never ask for them.
     fn bound_news(&mut self) {
         let len = self.all_inside.news.len();
         let unbounded = self.config.mutant.breaks(Rule::NewsUnbounded);
-        if len < MANY_NEWS || !len.is_power_of_two() || unbounded {
+        if len < NEWS_SWEEP_THRESHOLD || !len.is_power_of_two() || unbounded {
             return;
         }
         let mut news = std::mem::take(&mut self.all_inside.news);
@@ -132,7 +139,8 @@ impl Server {
         self.all_inside.news = news;
     }
 
-    /// Returns the place of the conversation of a call that the user executes and that was not given up.
+    /// Returns the place of a call's conversation, if the user executes the call and the caller has not given
+    /// it up.
     pub(super) fn executing(&self, call: CallKey) -> Option<usize> {
         let place = self.table.find(call.conversation)?;
         let work = self.table.at(place).work(call.activity)?;
@@ -140,7 +148,8 @@ impl Server {
         (executes && work.marks & GIVEN_UP == 0).then_some(place)
     }
 
-    /// Acts on exchanges of an activity's call, which are made if there are none and it `makes` them.
+    /// Calls `act` with the exchanges of an activity's call and the path to the client. If the call has no
+    /// exchanges, makes them if `makes`, and otherwise does nothing.
     fn inside<R>(
         &mut self,
         place: usize,
@@ -171,7 +180,7 @@ impl Server {
         Some(done)
     }
 
-    /// Replaces the time at which a call's exchanges are looked at.
+    /// Replaces the time at which to look at a call's exchanges.
     fn move_timer(&mut self, former: Option<Time>, due: Option<Time>, (conversation, activity): (u64, u32)) {
         if former == due {
             return;
@@ -184,9 +193,9 @@ impl Server {
         self.set_timer();
     }
 
-    /// How many bytes a direction of a client may hold. While memory is short, it is little for the host that
-    /// has most, and for each that has more than its share. Beyond twice the budget, hosts that have more
-    /// than their least share get nothing.
+    /// Returns how many bytes a direction that a client sends may hold. While memory is short, that is one
+    /// small datagram for the host that holds most, and for each host that holds more than its share. Beyond
+    /// twice the budget, it is 0 for each host that holds more than its least share.
     fn most_held(&self, place: usize) -> usize {
         let (budget, total) = (self.config.held_budget, self.hosts.total(Kept::Exchanges));
         let is_short = total > budget && !self.config.mutant.breaks(Rule::ExchangesUnbounded);
@@ -194,15 +203,15 @@ impl Server {
             return usize::MAX;
         };
         let kept = self.hosts.kept(more.host, Kept::Exchanges);
-        if total > 2 * budget && kept > (budget / LEAST_SHARE).max(LEAST_SHARE_BYTES) {
+        if total > 2 * budget && kept > (budget / LEAST_SHARE_DIVISOR).max(LEAST_SHARE_BYTES) {
             return 0;
         }
-        let heavy = kept > (budget / SHARE).max(SHARE_BYTES)
+        let heavy = kept > (budget / SHARE_DIVISOR).max(SHARE_BYTES)
             || self.hosts.heaviest(Kept::Exchanges) == Some(more.host);
         if heavy { BASE_DATAGRAM } else { usize::MAX }
     }
 
-    /// A frame of an exchange came.
+    /// Acts on a frame of an exchange.
     #[cold]
     pub(super) fn on_exchange(
         &mut self,
@@ -293,7 +302,7 @@ impl Server {
         self.inside(place, position.activity, true, act).unwrap_or(Ok(None))
     }
 
-    /// Forgets the exchanges of a call that is over, and whose result is not held, when the last has ended.
+    /// Drops the exchanges of a call that is over and whose result is not held, if all of them have ended.
     fn forget_if_over(&mut self, place: usize, activity: u32) {
         let over = self.existing_work(place, activity).is_some_and(|work| {
             work.phase == Phase::Over && work.inside.as_ref().is_some_and(|inside| inside.is_empty())
@@ -303,7 +312,8 @@ impl Server {
         }
     }
 
-    /// Ends the exchanges of a call, if it has any: it was given up, or its caller has its result.
+    /// Ends the exchanges of a call, if it has any, because the call was given up or its caller has the
+    /// result.
     #[cold]
     pub(super) fn end_inside(&mut self, place: usize, activity: u32) {
         let entry = self.table.at_mut(place);
@@ -317,7 +327,8 @@ impl Server {
         self.wake_next(place);
     }
 
-    /// Releases a result that has arrived, while directions that come before it have not.
+    /// Releases a result that has arrived at the caller before all directions that come before it. Keeps the
+    /// exchanges.
     pub(super) fn release_result(&mut self, place: usize, activity: u32) {
         let inside = self.existing_work(place, activity).and_then(|work| work.inside.take());
         self.release(place, activity);
@@ -327,8 +338,8 @@ impl Server {
         self.forget_if_over(place, activity);
     }
 
-    /// Ends what the exchanges of a call send, because the call has its outcome, which is to come after it.
-    /// Returns whether the call had exchanges that had not ended so.
+    /// Ends the directions that the server sends in a call, because the call has its outcome, which is sent
+    /// after them. Returns false, and does nothing, if the call has no exchanges or this was done before.
     pub(super) fn conclude_inside(&mut self, place: usize, activity: u32) -> bool {
         let Some(work) = self.existing_work(place, activity).filter(|work| work.marks & EXCHANGES != 0)
         else {
@@ -340,7 +351,7 @@ impl Server {
         true
     }
 
-    /// Writes what the exchanges of a call have to send, and its result if that is to follow them and fits.
+    /// Writes what the exchanges of a call have to send, and the call's result if it is due and fits.
     #[cold]
     pub(super) fn write_inside(
         &mut self,
@@ -352,7 +363,8 @@ impl Server {
         let entry = self.table.at(place);
         let (id, to, target) = (entry.id, entry.address(), entry.target());
         let work = entry.work(activity)?;
-        // The client says which datagrams pass, but does not know which of ours are lost.
+        // The client says which datagram size passes, but does not know which of the server's datagrams are
+        // lost.
         let stuck = work.inside.as_ref().is_some_and(|inside| inside.is_stuck());
         let datagram = if stuck { BASE_DATAGRAM } else { entry.datagram() };
         let mut writer = Writer::new(out, datagram, target);
@@ -382,7 +394,7 @@ impl Server {
         Some(self.count_sent(to, writer, None))
     }
 
-    /// Sends again what was not acknowledged in time.
+    /// Has bytes sent again that were not acknowledged in time.
     #[cold]
     pub(super) fn look_inside(&mut self, now: Time) {
         while let Some(&(due, conversation, activity)) = self.all_inside.timers.first()
@@ -391,7 +403,7 @@ impl Server {
             self.all_inside.timers.pop_first();
             self.set_timer();
             let Some(place) = self.table.find(conversation) else { continue };
-            // (The entry is gone, so that the same time counts as another one.)
+            // The entry was removed. So the timer must be set again, even if it is to have the same time.
             if let Some(inside) = self.existing_work(place, activity).and_then(|work| work.inside.as_mut()) {
                 inside.forget_timer(due);
             }
@@ -400,7 +412,7 @@ impl Server {
         }
     }
 
-    /// Whether exchanges of a call are not over.
+    /// Returns whether a call has exchanges that are not over.
     pub(super) fn has_inside(&mut self, place: usize, activity: u32) -> bool {
         self.existing_work(place, activity).is_some_and(|work| work.inside.is_some())
     }

@@ -9,11 +9,10 @@ use crate::stats::words::{self, Record};
 use crate::{CallFailed, Kind, Ran, Runtime};
 use farcall_memory::clerk::COUNTERS;
 
-/// The counters of a server, which a client reads from the server's memory, even while all threads that
+/// The counters of a server. A client reads them from the server's memory, even while all threads that
 /// execute procedures are stuck.
 ///
-/// Every server exports them as the segment `counters`, unless it does not
-/// [describe](crate::Builder::describe) itself.
+/// Every server that [describes](crate::Builder::describe) itself exports them as the segment `counters`.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -41,11 +40,13 @@ impl Counters {
     /// Reads the counters.
     ///
     /// # Errors
-    /// Those of every read, and when this version does not know the server's format.
+    /// The errors of [`Memory::read`], and an error when the counters are in a format that this version does
+    /// not know, or when none of 8 reads found them whole, because the server changed them meanwhile.
     pub fn read(&self) -> Result<Serving> {
         /// The size of the first read in bytes: more than most servers' counters take.
         const FIRST_BYTES: usize = 4 << 10;
-        /// The most reads. The server may write during each of them.
+        /// The maximum number of reads. A read fails to find a whole record if the server writes meanwhile,
+        /// or if the record is longer than the read.
         const MAX_TRIES: usize = 8;
         let mut len = FIRST_BYTES;
         for _ in 0..MAX_TRIES {
@@ -59,7 +60,8 @@ impl Counters {
                 Record::Unknown => break,
             }
         }
-        let why = "the server's counters are in a format that this version does not know";
+        let why =
+            "the server's counters are in a format that this version does not know, or changed meanwhile";
         Err(CallFailed::new(Kind::BadResult, Ran::Yes).because(why).into())
     }
 }

@@ -1,5 +1,5 @@
-//! Chooses the address that is published for a server. Callers must be able to use the address, even if the
-//! server is bound to all addresses of its host.
+//! Chooses the address to publish for a server. Callers must be able to use this address, even if the server
+//! is bound to all addresses of its host.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,8 +10,8 @@ impl Inner {
     /// Returns the address to publish for a server that is bound to `bound`.
     ///
     /// # Errors
-    /// When the server is bound to all addresses of its host, no setting says which one to publish, and none
-    /// can be guessed.
+    /// When the server is bound to all addresses of its host, no setting names the address to publish, and
+    /// none can be guessed.
     pub(super) fn advertised(&self, bound: SocketAddr) -> Result<SocketAddr, CallFailed> {
         if let Some(mut address) = self.settings.advertise {
             if address.port() == 0 {
@@ -24,16 +24,16 @@ impl Inner {
         }
         let guessed = self.guess(bound.ip()).ok_or_else(|| {
             let why = format!(
-                "the server listens at all addresses of its host ({bound}), and which of them callers can use is not \
-                 known: name one by the builder's `advertise()`, or FARCALL_ADVERTISE"
+                "the server listens at all addresses of its host ({bound}), but callers need one of \
+                 them, and none can be guessed: name one by the builder's `advertise()`, or FARCALL_ADVERTISE"
             );
             CallFailed::new(Kind::Local, Ran::No).because(why)
         })?;
         Ok(SocketAddr::new(guessed, bound.port()))
     }
 
-    /// Returns the address from which this machine sends to the registry. Callers that use the same registry
-    /// can be expected to reach the server there.
+    /// Returns the address from which this machine sends to the registry. Callers that use this registry can
+    /// probably reach the server at that address.
     fn guess(&self, wildcard: IpAddr) -> Option<IpAddr> {
         let route = self.registry.route()?.to_canonical();
         let (loopback_v4, loopback_v6) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
@@ -48,8 +48,9 @@ impl Inner {
     }
 }
 
-/// Returns whether callers on other hosts can use the address: it names one host, and does not depend on a
-/// network interface of that host.
+/// Returns whether the address names one host, and is no address of a single link, which is of use only
+/// together with a network interface. A loopback address passes: it names the caller's own host, on which the
+/// server may be.
 pub(super) fn names_one_host(ip: IpAddr) -> bool {
     let is_of_one_link = match ip {
         IpAddr::V4(ip) => ip.is_broadcast(),

@@ -68,7 +68,7 @@ pub(super) fn binding(
     Ok(binding_to(&runtime.0, name, interface, Some(target)))
 }
 
-/// Returns a binding to a name. It has a target if one is known already; otherwise the first call binds it.
+/// Returns a binding to a name. If `target` is `None`, the first call binds.
 pub(super) fn binding_to(
     inner: &Arc<Inner>,
     name: Name,
@@ -94,7 +94,7 @@ fn sooner(inner: &Inner, within: Option<Duration>, inherited: Option<Time>) -> O
     Some(inherited.map_or(own, |inherited| inherited.min(own)))
 }
 
-/// The channel of all clones of a user-stub. Started calls keep the importer alive too.
+/// The channel that all clones of a user-stub share. Started calls keep the importer alive too.
 struct Shared(Arc<Importer>);
 
 impl Channel for Shared {
@@ -180,7 +180,7 @@ impl Importer {
         CallRequest { call, deadline, trace }
     }
 
-    /// Makes a call, and repeats it, perhaps at another server, while it may be repeated.
+    /// Makes a call. If it fails and may be repeated, repeats it, perhaps at another server.
     pub(super) fn call(&self, request: &CallRequest<'_>, sink: Sink<'_>) {
         let Some(target) = self.bound.first() else { return self.call_bound(request, sink) };
         match self.call_once(target, request, sink) {
@@ -227,8 +227,8 @@ impl Importer {
         self.repeat(target, failure, &CallRequest { call: &call, deadline: None, trace: None }, sink);
     }
 
-    /// Makes a failed call again, while that may help. The caller gets the last failure, and with it whether
-    /// any of the attempts ran.
+    /// Makes a failed call again as long as that may help. If no attempt succeeds, the caller gets the last
+    /// failure, which also says whether any of the attempts ran.
     #[cold]
     pub(super) fn repeat(
         &self,
@@ -255,8 +255,8 @@ impl Importer {
         sink(Reply::Failed(retry.of_all(why)));
     }
 
-    /// Makes one attempt of a call. Returns a failure that the server or the protocol reports, which may
-    /// allow another attempt.
+    /// Makes one attempt of a call. Returns a failure if the server or the protocol reports one. Such a
+    /// failure may allow another attempt.
     ///
     /// # Errors
     /// When the call cannot be made at all.
@@ -286,8 +286,8 @@ impl Importer {
         Ok(failed)
     }
 
-    /// Makes one attempt of a call with exchanges: signals or streams that pass while the call runs. The call
-    /// is not attempted again once one of the caller's handlers has run.
+    /// Makes one attempt of a call with exchanges, which carry signals and streams while the call runs. The
+    /// call is not attempted again once one of the caller's handlers has run.
     #[inline(never)]
     fn call_exchanging(
         &self,
@@ -327,8 +327,8 @@ impl Importer {
         Ok(self.bound.set(Arc::new(target)))
     }
 
-    /// Finds the server to call, on behalf of a task, which waits without blocking a thread. Gives up when
-    /// `over` returns an error.
+    /// Returns the server to call, for a task: waits without blocking a thread, and binds if there is no
+    /// binding. Returns the error of `over` as soon as it returns one.
     pub(super) async fn target_later(
         self: &Arc<Self>,
         avoid: &[SocketAddr],
@@ -344,8 +344,8 @@ impl Importer {
     }
 
     /// Starts an attempt to bind to one of the candidates, or returns the attempt that is under way if it
-    /// asks the same candidates. An attempt ends when a server answers, or when no server has answered within
-    /// the time that a caller would wait. Only a step of a task may call this.
+    /// asks the same candidates. An attempt ends when a server answers, or when none has answered within the
+    /// time for which a blocking call would wait. Only a step of a task may call this.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -391,8 +391,8 @@ impl Importer {
         }
     }
 
-    /// Decides after a failed attempt whether the call is to be attempted again. Forgets the binding if it
-    /// broke.
+    /// Decides after a failed attempt whether to attempt the call again. Drops the binding if the failure
+    /// shows that it is broken.
     ///
     /// # Errors
     /// The failure of the last attempt, if the call is not to be attempted again.
@@ -427,7 +427,8 @@ impl Importer {
     }
 }
 
-/// Gives a result or an exception to the sink. Returns a failure.
+/// Passes a result or an exception to the sink. Returns a failure instead of passing it on, because the call
+/// may be attempted again.
 #[inline(always)]
 pub(super) fn give(target: &Target, outcome: Outcome<'_>, sink: Sink<'_>) -> Option<Failure> {
     match outcome {
@@ -471,7 +472,7 @@ impl Drop for PooledBody {
     }
 }
 
-/// Returns the failure for the caller, with the procedure and the server in its detail.
+/// Returns the failure as the caller gets it: its detail names the procedure and the server.
 #[cold]
 pub(super) fn describe(failure: Failure, procedure: &Procedure, address: SocketAddr) -> CallFailed {
     let what = format!("{} at {address}", procedure.name);

@@ -1,4 +1,4 @@
-//! The settings of a runtime, and the FARCALL_* variables that override them.
+//! The settings of a runtime, and the `FARCALL_*` variables that override them.
 
 use std::fmt;
 use std::net::{AddrParseError, IpAddr, Ipv4Addr, SocketAddr};
@@ -21,15 +21,22 @@ pub(super) struct Settings {
     pub(super) address: SocketAddr,
     /// The address to publish instead of `address`. Port 0 stands for the port at which exports listen.
     pub(super) advertise: Option<SocketAddr>,
+    /// Whether `address` may be one that other machines can reach.
     pub(super) open: bool,
+    /// How long a thread that waits for a datagram polls before it blocks.
     pub(super) spin: Duration,
     /// The limits of the server. `workers` is 0 if the program has not set it; `build` then derives it from
     /// the number of processors.
     pub(super) limits: Limits,
+    /// How long a server may leave probes unanswered before a call fails.
     pub(super) patience: Duration,
+    /// Whether calls wait for the whole patience even if the server's host refuses probes.
     pub(super) full_patience: bool,
+    /// The size in bytes of each socket's send and receive buffers to request.
     pub(super) socket_buffer: usize,
+    /// Whether exports describe their interfaces.
     pub(super) describe: bool,
+    /// Whether calls may go through shared memory.
     pub(super) shared_memory: bool,
 }
 
@@ -123,9 +130,9 @@ impl Builder {
     ///
     /// The default is two for each processor, at least 4. `FARCALL_WORKERS`.
     ///
-    /// `workers(1)` does not make procedures execute one at a time. As soon as the executing procedure does
-    /// not count any more, the next begins, even if the first still computes. Guard the data that procedures
-    /// share by a [`Mutex`](std::sync::Mutex), whatever the number of workers.
+    /// `workers(1)` does not make procedures execute one at a time. As soon as the executing procedure no
+    /// longer counts, the next one begins, even if the first one still computes. Guard the data that
+    /// procedures share by a [`Mutex`](std::sync::Mutex), whatever the number of workers.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Builder {
         self.settings.limits.workers = workers.max(1);
@@ -133,10 +140,11 @@ impl Builder {
     }
 
     /// Sets how many threads may serve calls, whether by UDP or through shared memory. Threads that wait
-    /// count too. For each caller through shared memory there is one receiving thread that does not count. If
-    /// every thread waits in a call of its own, a further call that needs a thread is refused as overloaded,
-    /// `Ran::No`, because otherwise all threads might wait for one another. Idle threads end after 10 s. The
-    /// default is 1024, at least one more than workers. `FARCALL_THREADS`.
+    /// count too. The receiving threads do not count, of which there is one for each caller through shared
+    /// memory. If every thread waits in a call of its own, a further call that needs a thread is refused as
+    /// overloaded, `Ran::No`, because otherwise all threads might wait for one another. Idle threads end
+    /// after 10 s. The default is 1024. There is always at least one more thread than
+    /// [workers](Builder::workers). `FARCALL_THREADS`.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Builder {
         self.settings.limits.threads = threads;
@@ -168,7 +176,7 @@ impl Builder {
     }
 
     /// Sets how long a server may leave probes unanswered before a call fails. A server that receives nothing
-    /// from this client for 1.2 times that time cancels the client's calls. The default is 10 s. With any
+    /// from this client for 1.2 times the patience cancels the client's calls. The default is 10 s. With any
     /// other value each call takes a little longer, because its datagram carries the value.
     /// `FARCALL_PATIENCE_MS`, milliseconds.
     #[must_use]
@@ -313,15 +321,15 @@ impl Settings {
         Ok(())
     }
 
-    /// Checks that callers on other hosts can use the address that is to be published.
+    /// Checks that the address to publish names one host.
     fn check_advertised(&mut self) -> Result<(), CallFailed> {
         self.advertise = self.advertise.map(canonical);
         let Some(address) = self.advertise.filter(|address| !names_one_host(address.ip())) else {
             return Ok(());
         };
         let why = format!(
-            "nobody can call {}: what is advertised (the builder's `advertise()`, FARCALL_ADVERTISE) must be an address of \
-             one host, and the same on every network",
+            "callers cannot use the advertised address {} (the builder's `advertise()`, or FARCALL_ADVERTISE): \
+             it must name one host, and must not be link-local",
             address.ip()
         );
         Err(CallFailed::new(Kind::Local, Ran::No).because(why))
@@ -356,24 +364,26 @@ impl Variable {
         Ok(())
     }
 
+    /// Sets a setting that is either on or off.
     fn set_switch(self, setting: &mut bool) -> Result<(), CallFailed> {
         match self.value.as_deref() {
             None => {}
             Some("on" | "1") => *setting = true,
             Some("off" | "0") => *setting = false,
-            Some(value) => return Err(self.nonsense(value)),
+            Some(value) => return Err(self.invalid(value)),
         }
         Ok(())
     }
 
-    fn nonsense(&self, value: &str) -> CallFailed {
+    /// Returns the error for a value that the setting cannot have.
+    fn invalid(&self, value: &str) -> CallFailed {
         let why = format!("the variable {} cannot be {value:?}", self.name);
         CallFailed::new(Kind::Local, Ran::No).because(why)
     }
 
     fn set_some<T: FromStr>(self, setting: &mut Option<T>) -> Result<(), CallFailed> {
         let Some(value) = &self.value else { return Ok(()) };
-        *setting = Some(value.parse().map_err(|_| self.nonsense(value))?);
+        *setting = Some(value.parse().map_err(|_| self.invalid(value))?);
         Ok(())
     }
 }
@@ -384,7 +394,7 @@ mod tests {
     use farcall_names::Memory;
 
     #[test]
-    fn a_runtime_made_inside_another_stands_on_the_same_outside() {
+    fn a_runtime_made_inside_another_has_its_environment_and_registry() {
         let names = Arc::new(Memory::new());
         let outer = Builder::new().registry(names.clone()).build().unwrap();
         let inner = outer.enter(|| Builder::new().build()).unwrap();
@@ -400,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_override() {
+    fn environment_variables_override_settings() {
         assert_eq!(overridden("FARCALL_SPIN_US", "50").unwrap().spin, Duration::from_micros(50));
         assert_eq!(overridden("FARCALL_WORKERS", "0").unwrap().limits.workers, 1);
         assert_eq!(overridden("FARCALL_ADDRESS", "[::1]:7").unwrap().address, "[::1]:7".parse().unwrap());
@@ -410,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_advertised_is_of_one_host() {
+    fn an_advertised_address_must_name_one_host() {
         let advertised =
             |value| overridden("FARCALL_ADVERTISE", value).unwrap().advertise.unwrap().to_string();
         assert_eq!(
@@ -433,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_named() {
+    fn an_invalid_value_is_reported_with_its_variable() {
         let why = overridden("FARCALL_QUEUE", "many").unwrap_err();
         assert_eq!(why.detail(), "the variable FARCALL_QUEUE cannot be \"many\"");
     }

@@ -1,4 +1,5 @@
-//! Accesses by mapping: the importer of a segment reads and writes the exporter's memory itself.
+//! Accesses by mapping: the importer of a segment has mapped the exporter's memory, and reads and writes it
+//! directly.
 //!
 //! ```text
 //! shared     the memory at the exporter: passes it to importers, and takes it away from them
@@ -6,8 +7,9 @@
 //! liveness   checks whether the exporter is still there
 //! ```
 //!
-//! After each access the importer reads a control word of the exporter, which says whether the access is
-//! valid. If it is not, the importer asks the exporter by a call, because only the exporter can say why.
+//! After each access the importer reads a control word of the exporter, which says whether the access was
+//! valid. If it was not, and has had no effect, the importer makes the access again by a call: the exporter
+//! executes it or says why it cannot. If the access may have had an effect, it fails.
 
 mod control;
 mod liveness;
@@ -51,11 +53,15 @@ use liveness::Liveness;
 
 /// A segment whose memory this process has mapped.
 pub(super) struct Mapped {
+    /// The segment's memory.
     data: MappedFile,
+    /// The control word, which has the generation for which the exporter offers the memory.
     control: MappedFile,
+    /// The generation of the segment that was imported.
     generation: u64,
     /// Whether the exporter asks to be notified of writes made with `notify`.
     hears: bool,
+    /// Whether the exporter's process lives.
     exporter: Liveness,
     /// The carrier for accesses that cannot be done by mapping.
     served: Arc<dyn Carrier>,
@@ -82,8 +88,8 @@ pub(crate) fn map(
     watcher: Option<Arc<Watcher>>,
     served: Arc<dyn Carrier>,
 ) -> Arc<dyn Carrier> {
-    /// The longest time that the meeting may take. It is short, because the exporter has just answered a
-    /// call.
+    /// The maximum time for connecting to the exporter and for receiving each of its files. It is short,
+    /// because the exporter has just answered a call.
     const MEETING_TIME: Duration = Duration::from_secs(1);
     let (generation, size) = (facts.generation, facts.size);
     let mapped = watcher.zip(protection(facts.rights())).and_then(|(watcher, may)| {
@@ -97,8 +103,9 @@ pub(crate) fn map(
     Arc::new(Mapped { data, control, generation, hears, exporter, served, asked: AtomicBool::new(false) })
 }
 
-/// Connects to the exporter at `address`, and maps the memory that it passes. `elsewhere` runs this in a
-/// separate thread, because a hostile exporter can pass files that block the thread.
+/// Connects to the exporter at `address`, and maps the control word and the memory that it passes. Waits for
+/// each message for at most `most`. `elsewhere` runs this in a separate thread, because a hostile exporter
+/// can pass files that block the thread.
 fn meet(
     address: SocketAddr,
     question: &Question,
@@ -159,15 +166,16 @@ impl Mapped {
         words::read_by(self.data.read_only_words(), ReadOnlyWord::load, offset, into);
     }
 
-    /// Returns the mapped words, to be written. The code that calls a [`Carrier`] has checked the rights
-    /// already.
+    /// Returns the mapped words, for writing. There are none if the mapping allows only reading, but the code
+    /// that calls a [`Carrier`] has checked the rights already.
     #[inline(always)]
     fn words(&self) -> &[AtomicU64] {
         self.data.words().unwrap_or_default()
     }
 
     /// Returns the carrier that works by calls. It may be used only for an access that has had no effect yet.
-    /// Returns an error if the exporter is known to be gone.
+    /// Returns an error if the exporter is known to be gone, or if this process is a forked child of the
+    /// importer.
     #[cold]
     fn served(&self) -> Result<&dyn Carrier> {
         if !self.exporter.is_ours() {
@@ -180,7 +188,7 @@ impl Mapped {
         Ok(&*self.served)
     }
 
-    /// Starts an access by the carrier by calls.
+    /// Starts an access on the carrier that works by calls.
     fn start_served<T: Encode>(
         &self,
         start: impl FnOnce(&dyn Carrier) -> Pending<T, Refused>,
@@ -188,14 +196,15 @@ impl Mapped {
         self.served().map_or_else(|why| Pending::ended(Err(why)), start)
     }
 
-    /// Returns the failure of a write or swap during which the segment was taken away. Whether it was done is
-    /// unknown.
+    /// Returns the failure of a write or swap during which the exporter took the segment away. It is unknown
+    /// whether the access had an effect.
     #[cold]
     fn raced(&self) -> CallFailed {
         if self.exporter.is_gone() {
             return gone(Ran::Maybe);
         }
-        CallFailed::new(Kind::NotExported, Ran::Maybe).because("the segment was taken away meanwhile")
+        let why = "the exporter revoked the segment, exported it again or inhibited writes during the access";
+        CallFailed::new(Kind::NotExported, Ran::Maybe).because(why)
     }
 }
 
@@ -298,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_is_mapped_only_from_whoever_proves_to_be_its_exporter() {
+    fn a_segment_is_mapped_only_if_the_other_process_proves_to_be_its_exporter() {
         const LONG: Duration = Duration::from_secs(60);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();

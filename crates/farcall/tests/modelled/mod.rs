@@ -9,7 +9,7 @@ use std::task::Wake;
 use loom::sync::atomic::{Ordering, fence};
 use loom::sync::{Condvar, Mutex};
 
-/// Where a compiler puts the fences of sequentially consistent accesses.
+/// Where a compiler places the fences that make accesses sequentially consistent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fences {
     /// Before each access, as on POWER.
@@ -23,10 +23,11 @@ std::thread_local! {
     static FENCES: Cell<Fences> = const { Cell::new(Fences::Before) };
 }
 
-/// Runs a test in every interleaving with at most `preemptions` preemptions. Loom treats a sequentially
-/// consistent access as one that acquires and releases, and knows only fences that are stronger. The standard
-/// allows both ways to make an access of fences, and only one of them shows that a load, or a store, was made
-/// weaker. So there are two rounds.
+/// Runs a test in every interleaving with at most `preemptions` preemptions, once for each placement of
+/// fences. Loom treats a sequentially consistent access as one that only acquires and releases, but its
+/// fences are sequentially consistent. So the types of this module make such an access of a weaker one and a
+/// fence. Both placements of the fence are correct. But if a load or a store of the code is weaker than it
+/// must be, perhaps only one placement shows it.
 pub fn check(preemptions: usize, test: impl Fn() + Send + Sync + Copy + 'static) {
     for fences in [Fences::Before, Fences::Behind] {
         FENCES.set(fences);
@@ -51,7 +52,7 @@ fn behind(ordering: Ordering) {
 
 macro_rules! atomics {
     ($($name:ident: $value:ty),*) => {$(
-        /// An atomic of loom's with the fences that make its accesses sequentially consistent.
+        /// A loom atomic. Fences make its accesses with `SeqCst` sequentially consistent.
         #[derive(Debug, Default)]
         pub struct $name(loom::sync::atomic::$name);
 
