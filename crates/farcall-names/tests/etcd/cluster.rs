@@ -1,7 +1,8 @@
 //! A cluster of real etcd members on loopback, which tests kill, stop and start.
+#![allow(dead_code, reason = "each test program uses a part")]
 
-use std::io::{BufReader, Write as _};
-use std::net::Ipv4Addr;
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -161,6 +162,19 @@ impl Cluster {
             .output()
             .unwrap();
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Returns how many reads of keys the only member has executed.
+    pub fn reads(&self) -> u64 {
+        let mut member = TcpStream::connect((self.members[0].host, 2379)).unwrap();
+        member.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut metrics = String::new();
+        member.read_to_string(&mut metrics).unwrap();
+        let is_read = |line: &&str| line.contains("grpc_method=\"Range\"");
+        let handled = metrics.lines().filter(|line| line.starts_with("grpc_server_handled_total"));
+        let counts =
+            handled.filter(is_read).map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
+        counts.sum()
     }
 
     /// Returns the value of a key below the registry's prefix, as etcd has it.
