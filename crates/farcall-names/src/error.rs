@@ -186,3 +186,19 @@ impl std::error::Error for Error {
         }
     }
 }
+
+/// An error in the place of a registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceError {
+    pub(crate) place: String,
+    pub(crate) why: String,
+}
+
+impl fmt::Display for PlaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PlaceError { place, why } = self;
+        write!(f, "{place:?} is not the place of a registry: {why}")
+    }
+}
+
+impl std::error::Error for PlaceError {}

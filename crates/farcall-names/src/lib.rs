@@ -53,7 +53,7 @@ mod registry;
 mod table;
 
 pub use entry::{Entry, Fingerprint, MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
-pub use error::{Distrust, Error, Result};
+pub use error::{Distrust, Error, PlaceError, Result};
 #[cfg(feature = "etcd")]
 pub use etcd::{Etcd, EtcdBuilder};
 pub use farcall_base::canonical;
@@ -62,7 +62,7 @@ pub use format::MAX_FILE;
 pub use memory::Memory;
 pub use name::{Address, Fault, Host, Label, MAX_EXPORT, MAX_LABEL, MAX_NAME, Name, NameError};
 pub use owner::{Liveness, Owner};
-pub use place::{PlaceError, open};
+pub use place::open;
 pub use registry::{Listing, Registration, Registry};
 
 /// Parses the text of a registry file, and checks that a parsed table survives rendering. For the fuzz

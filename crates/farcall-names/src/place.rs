@@ -1,9 +1,8 @@
 //! Opens the registry that a setting names.
 
-use std::fmt;
 use std::sync::Arc;
 
-use crate::{File, Memory, Registry};
+use crate::{File, Memory, PlaceError, Registry};
 
 /// Opens the registry at a place, as `FARCALL_REGISTRY` names it: `memory`, a directory, or
 /// `etcd://HOST[:PORT][,HOST…][/PREFIX]` (feature `etcd`). `setting` looks up further settings by their names:
@@ -58,19 +57,3 @@ fn etcd(place: &str, _: impl Fn(&'static str) -> Option<String>) -> Result<Arc<d
     let why = "this build has no etcd (the feature `etcd`)";
     Err(PlaceError { place: place.to_owned(), why: why.to_owned() })
 }
-
-/// An error in the place of a registry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlaceError {
-    pub(crate) place: String,
-    pub(crate) why: String,
-}
-
-impl fmt::Display for PlaceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PlaceError { place, why } = self;
-        write!(f, "{place:?} is not the place of a registry: {why}")
-    }
-}
-
-impl std::error::Error for PlaceError {}
