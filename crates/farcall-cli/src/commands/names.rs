@@ -1,44 +1,120 @@
-//! `farcall names`: lists the exports in this user's registry.
+//! `farcall names`: lists, watches and removes the entries of the registry.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, stdout};
+use std::thread;
+use std::time::Duration;
 
 use clap::Args;
-use farcall::names::Entry;
+use farcall::Runtime;
+use farcall::names::{Entry, Error, Name};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::remote::runtime;
 
-/// List the names that processes of this user export
+/// List the names that are exported, as the registry has them
+///
+/// The registry is the one that FARCALL_REGISTRY names, or else a file that the processes of this user share.
 #[derive(Debug, Args)]
 pub struct Names {
     /// List only the names of this type
     #[arg(value_name = "TYPE")]
     type_name: Option<String>,
+
+    /// Go on, and print each entry that comes (+) or goes (-)
+    #[arg(long, conflicts_with = "remove")]
+    watch: bool,
+
+    /// Remove the entry TYPE/INSTANCE, if its process is dead or a tool has written it
+    #[arg(long, value_name = "NAME", conflicts_with = "type_name")]
+    remove: Option<String>,
 }
+
+/// How often a watch looks whether the registry has changed. A look at a registry in etcd asks nobody.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// After this many looks a watch reads the entries even if the registry has not changed: when a process dies, the
+/// registry in a file changes only with its next writer.
+const LOOKS_PER_READING: u32 = 20;
 
 impl Names {
     pub fn run(&self, output: &Output) -> Outcome {
         let runtime = runtime()?;
-        let entries = match &self.type_name {
-            None => runtime.registry().list()?.entries,
-            Some(name) => {
-                let name =
-                    name.parse().map_err(|why: farcall::names::NameError| Failure::usage(why.to_string()))?;
-                runtime.registry().instances(&name)?
-            }
-        };
+        if let Some(name) = &self.remove {
+            return remove(&runtime, name);
+        }
+        // A change after this is noticed.
+        let version = if self.watch { runtime.registry().version()? } else { 0 };
+        let entries = self.entries(&runtime)?;
         if entries.is_empty() && !output.is_json() && stdout().is_terminal() {
             eprintln!("nobody exports {}", self.type_name.as_deref().unwrap_or("anything"));
         }
         let width = entries.iter().map(|entry| entry.name().len()).max().unwrap_or(0);
         for entry in &entries {
-            let (name, address, owner) = (entry.name(), entry.address, entry.owner);
-            output.line(|| describe(entry), || format!("{name:width$}  {address}  {owner}"))?;
+            output.line(|| describe(entry), || as_text(entry, width))?;
         }
-        Ok(())
+        if self.watch { self.watch(&runtime, output, (version, entries)) } else { Ok(()) }
     }
+
+    fn entries(&self, runtime: &Runtime) -> Result<Vec<Entry>, Failure> {
+        let Some(name) = &self.type_name else { return Ok(runtime.registry().list()?.entries) };
+        let name = name.parse().map_err(|why: farcall::names::NameError| Failure::usage(why.to_string()))?;
+        Ok(runtime.registry().instances(&name)?)
+    }
+
+    /// Prints changes until the reader of the output has closed it.
+    fn watch(&self, runtime: &Runtime, output: &Output, seen: (u64, Vec<Entry>)) -> Outcome {
+        let by_name = |entries: Vec<Entry>| -> BTreeMap<String, Entry> {
+            entries.into_iter().map(|entry| (entry.name(), entry)).collect()
+        };
+        let (mut version, mut known, mut looks) = (seen.0, by_name(seen.1), 0_u32);
+        loop {
+            thread::sleep(LOOK_EVERY);
+            let latest = runtime.registry().version()?;
+            looks = looks.wrapping_add(1);
+            if latest == version && !looks.is_multiple_of(LOOKS_PER_READING) {
+                continue;
+            }
+            let now = by_name(self.entries(runtime)?);
+            for (gone, entry) in known.iter().filter(|(name, entry)| now.get(*name) != Some(entry)) {
+                output.line(|| change("gone", entry), || format!("- {gone}"))?;
+            }
+            for entry in now.iter().filter(|(name, entry)| known.get(*name) != Some(entry)).map(|new| new.1) {
+                output.line(|| change("new", entry), || format!("+ {}", as_text(entry, 0)))?;
+            }
+            (version, known) = (latest, now);
+        }
+    }
+}
+
+/// Removes an entry.
+fn remove(runtime: &Runtime, name: &str) -> Outcome {
+    let parsed = name.parse().map_err(|why: farcall::names::NameError| Failure::usage(why.to_string()))?;
+    let Name::Instance { type_name, instance } = parsed else {
+        return Err(Failure::usage(format!("{name} is not a name as TYPE/INSTANCE")));
+    };
+    match runtime.registry().withdraw(&type_name, &instance) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Failure::new(format!("the registry has no entry {name}"))),
+        Err(Error::Taken { owner, address, .. }) => {
+            let why = format!("{owner} exports {name} at {address}");
+            Err(Failure::new(why).hint("an entry goes when its process ends; stop that process"))
+        }
+        Err(why) => Err(why.into()),
+    }
+}
+
+fn as_text(entry: &Entry, width: usize) -> String {
+    format!("{:width$}  {}  {}", entry.name(), entry.address, entry.owner)
+}
+
+/// Describes a change as a program reads it.
+fn change(what: &str, entry: &Entry) -> Value {
+    let mut described = describe(entry);
+    described["change"] = what.into();
+    described
 }
 
 fn describe(entry: &Entry) -> Value {

@@ -232,6 +232,36 @@ fn names_are_listed_and_pinged() {
 }
 
 #[test]
+fn names_are_watched_and_removed() {
+    let place = Place::new();
+    let first = export(&place, "Store/first");
+    let mut watch = place.start(&["--json", "names", "Store", "--watch"]);
+    assert_eq!(watch.fact("name"), "Store/first");
+    let mut change = || -> (String, String) {
+        let line: serde_json::Value = serde_json::from_str(&watch.line()).unwrap();
+        let field = |name: &str| line[name].as_str().unwrap().to_owned();
+        (field("change"), field("name"))
+    };
+    let second = export(&place, "Store/second");
+    assert_eq!(change(), ("new".to_owned(), "Store/second".to_owned()));
+    drop(first);
+    assert_eq!(change(), ("gone".to_owned(), "Store/first".to_owned()));
+
+    let refused = place.run(&["names", "--remove", "Store/second"]);
+    assert!(refused.code == 1 && refused.err.contains("exports Store/second at udp://"), "{refused:?}");
+    assert_eq!(place.run(&["names", "--remove", "Store/first"]).code, 1);
+    assert_eq!(place.run(&["names", "--remove", "Store"]).code, 2);
+    // The entry of a process that was killed stays in the file until somebody removes it.
+    let dead = "farcall-names 1 7\nStore/dead udp://127.0.0.1:7 export=0000000000000007 \
+        owner=4194304,1,0000000000000000,0 revision=7\nend 1\n";
+    drop(second);
+    std::fs::write(place.registry().join("names"), dead).unwrap();
+    let removed = place.run(&["names", "--remove", "Store/dead"]);
+    assert!(removed.code <= 1, "{removed:?}");
+    assert!(!std::fs::read_to_string(place.registry().join("names")).unwrap().contains("Store/dead"));
+}
+
+#[test]
 fn top_follows_servers_that_come_and_go() {
     let place = Place::new();
     let runtime = || Runtime::builder().registry(farcall::names::File::at(place.registry())).build().unwrap();
