@@ -23,6 +23,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod balance;
 mod calls;
 #[doc(hidden)]
 pub mod context;

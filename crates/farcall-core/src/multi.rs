@@ -141,10 +141,9 @@ mod started;
 pub use call::{Multi, Next};
 pub use group::Group;
 #[doc(hidden)]
-pub use group::Roster;
 pub use membership::{Fixed, Living};
 pub use outcomes::{Gathered, Outcome, Reply, Short};
 pub use prepared::{Prepared, Rest};
 pub use started::Gathering;
 
-pub use crate::stub::{Member, Members};
+pub use crate::stub::{Member, Members, Roster};

@@ -64,7 +64,7 @@ pub use handlers::{Answer, Handled, Handler, Handlers, NO_HANDLERS, Unwinding};
 pub use handling::Handling;
 pub use interface::{AsyncServer, Client, Interface, Program};
 pub use local::{local, local_async};
-pub use members::{Member, Members};
+pub use members::{Member, Members, Roster};
 pub use pending::Pending;
 pub use restart::{Restart, RestartHook};
 pub use scope::{Signal, SignalId};

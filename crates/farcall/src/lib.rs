@@ -64,8 +64,8 @@ pub use farcall_core::requests::{Request, Requests};
 pub use farcall_core::stub::Restart;
 pub use farcall_core::{
     Answer, Bulk, Bytes, CallFailed, Calls, Cancelled, Context, Copied, Error, Exception, Group, Kind, Multi,
-    Never, Pending, Ran, Result, ResultExt, Stream, System, Trace, Until, Unwound, Xdr, context, env,
-    exchange, idl, intercept, interface, multi, stub, xdr,
+    Never, Pending, Ran, Result, ResultExt, Stream, System, Trace, Until, Unwound, Xdr, balance, context,
+    env, exchange, idl, intercept, interface, multi, stub, xdr,
 };
 #[doc(hidden)]
 pub use farcall_core::{fair, guard};

@@ -8,7 +8,8 @@ use super::call::Multi;
 use super::inline_vec::InlineVec;
 use super::membership::{Fixed, Living};
 use super::prepared::Prepared;
-use crate::stub::{Client, Member, Members};
+use crate::balance::Balancer;
+use crate::stub::{Client, Member, Members, Roster};
 
 /// A set of user-stubs of one interface that a program calls all at once.
 ///
@@ -31,18 +32,6 @@ use crate::stub::{Client, Member, Members};
 pub struct Group<C, M = Living> {
     roster: Arc<dyn Roster>,
     kind: PhantomData<fn() -> (C, M)>,
-}
-
-/// Knows the members of a group.
-pub trait Roster: Send + Sync {
-    /// Returns the present members.
-    fn members(&self) -> Members;
-}
-
-impl Roster for Members {
-    fn members(&self) -> Members {
-        self.clone()
-    }
 }
 
 impl<C: Client> Group<C, Living> {
@@ -102,6 +91,27 @@ impl<C: Client, M> Group<C, M> {
             .map(|(index, member)| arguments(index, member.name(), C::Prepare::default()));
         let prepared = InlineVec::Many(prepared.collect());
         Multi::of(members, prepared)
+    }
+
+    /// Returns a user-stub whose calls each go to one member: the better one of two that are drawn by chance.
+    /// [`Group::balancer`] says how members are judged, and gives stubs that choose otherwise.
+    ///
+    /// ```no_run
+    /// # #[farcall::interface]
+    /// # pub trait Store { fn get(&self, key: &str) -> farcall::Result<u64>; }
+    /// # fn main() -> farcall::Result<()> {
+    /// let store = farcall::import_all::<dyn Store>("Store")?.balanced();
+    /// store.get("answer")?; // to one of the instances, whichever are there then
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn balanced(&self) -> C {
+        self.balancer().stub()
+    }
+
+    /// Returns a [`Balancer`], whose stubs share what their calls show of the members.
+    pub fn balancer(&self) -> Balancer<C> {
+        Balancer::new(self.roster.clone())
     }
 
     /// Returns the present members.

@@ -18,6 +18,18 @@ pub struct Member {
     binding: Binding,
 }
 
+/// Knows the members of a group.
+pub trait Roster: Send + Sync {
+    /// Returns the present members.
+    fn members(&self) -> Members;
+}
+
+impl Roster for Members {
+    fn members(&self) -> Members {
+        self.clone()
+    }
+}
+
 impl Member {
     /// Returns a member. Outcomes of group calls show its name.
     pub fn new(name: impl Into<Arc<str>>, binding: Binding) -> Member {

@@ -1,6 +1,7 @@
 //! Tests in the simulated network: the driver, users' programs, segments, groups and ONC RPC.
 #![allow(missing_docs)]
 
+mod balanced;
 mod bank;
 mod driver;
 mod first_calls;

@@ -1,0 +1,352 @@
+//! What is known of a member: its latency, its outstanding calls and its failures.
+//!
+//! Calls of many threads write this without a lock. A value that is a call out of date does no harm: it only
+//! makes a choice a little worse.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use super::MemberState;
+use crate::env::Time;
+use crate::{CallFailed, Kind};
+
+/// The time after which a latency that was noted counts half. So a member that was slow once is tried again.
+const HALF_LIFE_NANOS: u64 = 5_000_000_000;
+
+/// What a failure for which the member is to blame counts as, at least.
+const FAILURE_NANOS: u64 = 1_000_000_000;
+
+/// A member that has calls is silent if none has ended for this long, and for this many times its latency.
+const SILENT_NANOS: u64 = 100_000_000;
+const SILENT_LATENCIES: u64 = 10;
+
+/// How long a member that joins takes to get its whole share, and how much worse it seems at first.
+const SLOW_START_NANOS: u64 = 10_000_000_000;
+const SLOW_START_FACTOR: u64 = 10;
+
+/// The failures in a row after which a member is taken out.
+const MAX_FAILURES: u32 = 5;
+
+/// How long a member gets no calls after a failure. Each further one in a row doubles the time.
+const PAUSE_NANOS: u64 = 50_000_000;
+
+/// How long a member is out the first time, and at most. Each time it is longer by the first time.
+const FIRST_OUT: Duration = Duration::from_secs(5);
+const LONGEST_OUT: Duration = Duration::from_secs(300);
+
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    /// The peak-EWMA of the latency, in nanoseconds; 0 while it is not known.
+    latency: AtomicU64,
+    /// When the latency was last noted.
+    noted: AtomicU64,
+    /// When the member last ended a call, or got one while it had none.
+    heard: AtomicU64,
+    outstanding: AtomicU32,
+    calls: AtomicU64,
+    failures: AtomicU64,
+    failures_in_a_row: AtomicU32,
+    /// The calls and failures that were counted when the success rates were compared last.
+    compared: (AtomicU64, AtomicU64),
+    /// Until when the member is out, in nanoseconds; 0 if it is in and not on trial.
+    out_until: AtomicU64,
+    /// How often it was taken out since it last succeeded for long.
+    times_out: AtomicU32,
+    /// When it joined, if it is to get its share slowly; otherwise 0.
+    joined: AtomicU64,
+}
+
+/// Whether a call may go to a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    In,
+    Out,
+    /// The member was out. One call at a time tries whether it has recovered.
+    OnTrial,
+}
+
+impl Health {
+    /// Returns what is known of a member at first. With `slowly`, it gets its share over some seconds.
+    pub fn new(now: Time, slowly: bool) -> Health {
+        let joined = if slowly { now.as_nanos().max(1) } else { 0 };
+        Health { joined: joined.into(), ..Health::default() }
+    }
+
+    /// Notes that a call goes to the member.
+    pub fn begin(&self, now: Time) {
+        self.calls.fetch_add(1, Relaxed);
+        if self.outstanding.fetch_add(1, Relaxed) == 0 {
+            self.heard.store(now.as_nanos(), Relaxed);
+        }
+    }
+
+    /// Notes that a call ended without saying anything of the member: its caller gave it up.
+    pub fn leave(&self) {
+        self.outstanding.fetch_sub(1, Relaxed);
+    }
+
+    /// Notes how a call ended that began at `begun`.
+    pub fn end(&self, begun: Time, now: Time, failure: Option<&CallFailed>) {
+        self.outstanding.fetch_sub(1, Relaxed);
+        self.heard.store(now.as_nanos(), Relaxed);
+        let took = now.since(begun).as_nanos() as u64;
+        match failure.filter(|why| is_to_blame(why)) {
+            None => {
+                self.note_latency(took.max(1), now);
+                self.failures_in_a_row.store(0, Relaxed);
+                if self.out_until.load(Relaxed) != 0 {
+                    self.recover();
+                }
+            }
+            Some(_) => {
+                self.note_latency(took.max(FAILURE_NANOS), now);
+                self.failures.fetch_add(1, Relaxed);
+                self.failures_in_a_row.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    /// Follows rises at once, and falls slowly: the longer ago the last note is, the more a new one counts.
+    fn note_latency(&self, took: u64, now: Time) {
+        let now = now.as_nanos();
+        let passed = now.saturating_sub(self.noted.swap(now, Relaxed));
+        let former = decayed(self.latency.load(Relaxed), passed);
+        let latency = if took >= former {
+            took
+        } else {
+            let (old, new) = (u128::from(HALF_LIFE_NANOS), u128::from(passed.max(took)));
+            ((u128::from(former) * old + u128::from(took) * new) / (old + new)) as u64
+        };
+        self.latency.store(latency, Relaxed);
+    }
+
+    /// Returns how bad it is to send a call to the member: its latency times its outstanding calls and this one.
+    /// `usual` stands for a latency that is not known.
+    pub fn cost(&self, now: Time, usual: u64) -> u64 {
+        let outstanding = self.outstanding.load(Relaxed);
+        let mut latency = match self.latency.load(Relaxed) {
+            0 => usual,
+            latency => decayed(latency, now.as_nanos().saturating_sub(self.noted.load(Relaxed))),
+        };
+        if outstanding > 0 {
+            let silent = now.as_nanos().saturating_sub(self.heard.load(Relaxed));
+            latency = latency.max(silent);
+        }
+        let joined = self.joined.load(Relaxed);
+        if joined != 0 {
+            latency = latency.saturating_mul(self.slow_start(now, joined));
+        }
+        latency.saturating_mul(u64::from(outstanding) + 1)
+    }
+
+    /// Returns by how much worse a member seems that has joined some seconds ago.
+    #[cold]
+    fn slow_start(&self, now: Time, joined: u64) -> u64 {
+        let age = now.as_nanos().saturating_sub(joined);
+        if age >= SLOW_START_NANOS {
+            self.joined.store(0, Relaxed);
+            return 1;
+        }
+        SLOW_START_FACTOR - (SLOW_START_FACTOR - 1) * age / SLOW_START_NANOS
+    }
+
+    /// Returns the latency in nanoseconds, or 0 if it is not known.
+    pub fn latency(&self) -> u64 {
+        self.latency.load(Relaxed)
+    }
+
+    /// Returns whether a call may go to the member. One that has calls and is silent for much longer than it
+    /// usually takes is as good as out. After a failure one call tries the member.
+    #[inline]
+    pub fn standing(&self, now: Time) -> Standing {
+        match self.out_until.load(Relaxed) {
+            0 if self.failures_in_a_row.load(Relaxed) > 0 => self.standing_after_failure(now),
+            0 if self.is_silent(now) => Standing::Out,
+            0 => Standing::In,
+            until if now.as_nanos() < until => Standing::Out,
+            _ => Standing::OnTrial,
+        }
+    }
+
+    #[cold]
+    fn standing_after_failure(&self, now: Time) -> Standing {
+        let failures = self.failures_in_a_row.load(Relaxed).clamp(1, MAX_FAILURES);
+        let until = self.noted.load(Relaxed) + (PAUSE_NANOS << (failures - 1));
+        if now.as_nanos() < until { Standing::Out } else { Standing::OnTrial }
+    }
+
+    #[inline]
+    fn is_silent(&self, now: Time) -> bool {
+        let silent = || now.as_nanos().saturating_sub(self.heard.load(Relaxed));
+        self.outstanding.load(Relaxed) > 0
+            && silent() > SILENT_NANOS.max(SILENT_LATENCIES.saturating_mul(self.latency.load(Relaxed)))
+    }
+
+    /// Returns whether the next call may try a member that is on trial: none is outstanding.
+    pub fn may_be_tried(&self) -> bool {
+        self.outstanding.load(Relaxed) == 0
+    }
+
+    /// Returns whether the member has failed so often in a row that it must be taken out.
+    pub fn fails_in_a_row(&self) -> bool {
+        let most = if self.out_until.load(Relaxed) == 0 { MAX_FAILURES } else { 1 };
+        self.failures_in_a_row.load(Relaxed) >= most
+    }
+
+    /// Returns the calls and the failures since this was asked last.
+    pub fn take_counts(&self) -> (u64, u64) {
+        let (calls, failures) = (self.calls.load(Relaxed), self.failures.load(Relaxed));
+        let former = (self.compared.0.swap(calls, Relaxed), self.compared.1.swap(failures, Relaxed));
+        (calls - former.0.min(calls), failures - former.1.min(failures))
+    }
+
+    /// Takes the member out, for longer each time.
+    #[cold]
+    pub fn take_out(&self, now: Time) {
+        let times = self.times_out.fetch_add(1, Relaxed) + 1;
+        let time = (FIRST_OUT * times.min(1000)).min(LONGEST_OUT);
+        self.out_until.store((now + time).as_nanos().max(1), Relaxed);
+        self.failures_in_a_row.store(0, Relaxed);
+    }
+
+    /// Takes the member in again, because a call that tried it has succeeded. What it cost while it failed is
+    /// forgotten; it gets its share slowly.
+    #[cold]
+    fn recover(&self) {
+        let until = self.out_until.swap(0, Relaxed);
+        self.joined.store(until, Relaxed);
+    }
+
+    /// Forgets that the member was out once, because it has been in for long.
+    pub fn forgive(&self) {
+        if self.out_until.load(Relaxed) == 0 {
+            let _ = self.times_out.fetch_update(Relaxed, Relaxed, |times| times.checked_sub(1));
+        }
+    }
+
+    pub fn state(&self, name: Arc<str>, now: Time) -> MemberState {
+        let latency = Some(self.latency()).filter(|latency| *latency > 0).map(Duration::from_nanos);
+        let until = Time::from_nanos(self.out_until.load(Relaxed));
+        let is_in = self.out_until.load(Relaxed) == 0;
+        MemberState {
+            name,
+            calls: self.calls.load(Relaxed),
+            failures: self.failures.load(Relaxed),
+            outstanding: self.outstanding.load(Relaxed),
+            latency,
+            out: (!is_in).then(|| (until.since(now), self.times_out.load(Relaxed))),
+        }
+    }
+}
+
+/// Returns what a latency counts that was noted this long ago, in nanoseconds.
+#[inline]
+fn decayed(latency: u64, passed: u64) -> u64 {
+    let halvings = passed / HALF_LIFE_NANOS;
+    let latency = latency >> halvings.min(63);
+    latency - latency / 2 * ((passed % HALF_LIFE_NANOS) >> 10) / (HALF_LIFE_NANOS >> 10)
+}
+
+/// Returns whether a failure tells something of the member, not of the call or of its caller.
+pub(super) fn is_to_blame(why: &CallFailed) -> bool {
+    matches!(
+        why.kind(),
+        Kind::Unreachable
+            | Kind::ServerRestarted
+            | Kind::NotExported
+            | Kind::NoSuchName
+            | Kind::Overloaded
+            | Kind::Deadline
+            | Kind::Draining
+            | Kind::Panicked
+            | Kind::ResultLost
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Ran;
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(1_000_000 * millis)
+    }
+
+    fn latency(health: &Health) -> u64 {
+        health.latency() / 1_000_000
+    }
+
+    #[test]
+    fn latency_rises_at_once_and_falls_slowly() {
+        let health = Health::new(at(0), false);
+        for (begun, ended) in [(1, 2), (2, 102)] {
+            health.begin(at(begun));
+            health.end(at(begun), at(ended), None);
+        }
+        assert_eq!(latency(&health), 100);
+        health.begin(at(110));
+        health.end(at(110), at(111), None);
+        assert!((98..=100).contains(&latency(&health)), "{}", latency(&health));
+        assert!(health.cost(at(111 + 5_000), 1) < 51_000_000);
+        for second in 1..=100 {
+            health.begin(at(1000 * second));
+            health.end(at(1000 * second), at(1000 * second + 1), None);
+        }
+        assert!(latency(&health) < 3, "{}", latency(&health));
+    }
+
+    #[test]
+    fn a_refusal_costs_as_a_long_call_does() {
+        let health = Health::new(at(0), false);
+        let refused = CallFailed::new(Kind::Overloaded, Ran::No);
+        health.begin(at(1));
+        health.end(at(1), at(1), Some(&refused));
+        assert_eq!(latency(&health), FAILURE_NANOS / 1_000_000);
+        let (other, own) = (Health::new(at(0), false), CallFailed::new(Kind::BadArguments, Ran::No));
+        other.begin(at(1));
+        other.end(at(1), at(3), Some(&own));
+        assert_eq!((latency(&other), other.state("a".into(), at(3)).failures), (2, 0));
+    }
+
+    #[test]
+    fn a_silent_member_costs_more_the_longer_it_is_silent() {
+        let health = Health::new(at(0), false);
+        health.begin(at(10));
+        assert_eq!(health.cost(at(11), 2_000_000), 2 * 2_000_000);
+        assert_eq!(health.cost(at(1010), 2_000_000), 2 * 1_000_000_000);
+        health.leave();
+        assert_eq!(health.cost(at(1010), 2_000_000), 2_000_000);
+    }
+
+    #[test]
+    fn a_member_that_joins_seems_worse_at_first() {
+        let health = Health::new(at(1), true);
+        assert_eq!(health.cost(at(1), 100), 1000);
+        assert_eq!(health.cost(at(5_001), 100), 600);
+        assert_eq!(health.cost(at(20_000), 100), 100);
+    }
+
+    #[test]
+    fn a_member_that_was_out_is_tried_and_taken_in_or_out_for_longer() {
+        let health = Health::new(at(0), false);
+        let refused = CallFailed::new(Kind::Unreachable, Ran::No);
+        for _ in 0..MAX_FAILURES {
+            assert!(!health.fails_in_a_row());
+            health.begin(at(1));
+            health.end(at(1), at(1), Some(&refused));
+        }
+        assert!(health.fails_in_a_row());
+        health.take_out(at(1));
+        assert_eq!((health.standing(at(2)), health.standing(at(5_001))), (Standing::Out, Standing::OnTrial));
+        health.begin(at(5_001));
+        assert!(!health.may_be_tried());
+        health.end(at(5_001), at(5_002), Some(&refused));
+        assert!(health.fails_in_a_row());
+        health.take_out(at(5_002));
+        assert_eq!(health.standing(at(10_003)), Standing::Out);
+        health.begin(at(15_003));
+        health.end(at(15_003), at(15_004), None);
+        assert_eq!(health.standing(at(15_004)), Standing::In);
+    }
+}
