@@ -1,5 +1,6 @@
 //! The peers: those in this program, and those with programs of their own. Each such program is a package of
 //! its own, so that cargo does not merge the features of their dependencies.
+mod balanced;
 mod build;
 pub mod farcall;
 #[cfg(unix)]
@@ -51,6 +52,8 @@ const PEERS: &[(&str, Source)] = &[
     ("farcall-unwound", Source::Here),
     ("farcall-stream", Source::Here),
     ("farcall-oneway", Source::Here),
+    ("farcall-balanced-1", Source::Here),
+    ("farcall-balanced-10", Source::Here),
     ("farcall-bulk", Source::Here),
     ("raw-sendfile", Source::Here),
     ("farcall-local", Source::Here),
@@ -88,6 +91,8 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         "farcall-unwound" => Box::new(signals::Signal::Unwound),
         "farcall-stream" => Box::new(streams::Items),
         "farcall-oneway" => Box::new(oneway::Oneway),
+        "farcall-balanced-1" => Box::new(balanced::Balanced(1)),
+        "farcall-balanced-10" => Box::new(balanced::Balanced(10)),
         #[cfg(target_os = "linux")]
         "farcall-bulk" => Box::new(transfers::Transfer::Farcall),
         #[cfg(target_os = "linux")]

@@ -14,11 +14,12 @@ mod picker;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::env::{Env, Time};
-use crate::lock;
+use crate::{guard, lock};
 
 use crate::stub::{Binding, Client, Member, Roster};
 
@@ -99,13 +100,15 @@ struct Shared {
     picker: Picker,
     ejections: Ejections,
     retries: channel::RetryBudget,
+    /// Calls that were made while there was one member.
+    unlooked: AtomicU32,
+    /// When the group is asked for its members again, in nanoseconds.
+    due: AtomicU64,
     state: Mutex<State>,
 }
 
 struct State {
     choices: Arc<[Choice]>,
-    /// When the group is asked for its members again.
-    due: Time,
     /// Whether a thread asks the group.
     asking: bool,
     /// What is known of members by their names.
@@ -136,12 +139,9 @@ impl<C: Client> Balancer<C> {
             picker: Picker::new(u64::from_ne_bytes(seed)),
             ejections: Ejections::new(now),
             retries: channel::RetryBudget::default(),
-            state: Mutex::new(State {
-                choices: Arc::new([]),
-                due: now + MEMBERS_KNOWN_FOR,
-                asking: false,
-                known: HashMap::new(),
-            }),
+            unlooked: AtomicU32::new(1),
+            due: AtomicU64::default(),
+            state: Mutex::new(State { choices: Arc::new([]), asking: false, known: HashMap::new() }),
             roster,
             env,
         };
@@ -180,24 +180,50 @@ impl<C: Client> Balancer<C> {
 }
 
 impl Shared {
+    /// Returns the members that were known last.
+    #[inline]
+    fn known(&self) -> Arc<[Choice]> {
+        lock(&self.state).choices.clone()
+    }
+
+    /// Returns whether it may be time to ask for the members. The clock is read for one call in 32.
+    #[inline]
+    fn is_due(&self) -> bool {
+        const CALLS_PER_LOOK: u32 = 32;
+        self.unlooked.fetch_add(1, Relaxed).is_multiple_of(CALLS_PER_LOOK)
+    }
+
+    /// Returns whether it is time to ask the group for its members.
+    #[inline]
+    fn is_due_at(&self, now: Time) -> bool {
+        now.as_nanos() >= self.due.load(Relaxed)
+    }
+
     /// Returns the present members.
     fn choices(&self, now: Time) -> Arc<[Choice]> {
         {
             let mut state = lock(&self.state);
-            if now < state.due || state.asking {
+            if !self.is_due_at(now) || state.asking {
                 return state.choices.clone();
             }
             state.asking = true;
         }
-        // Asking may take long, so no lock is held, and other calls go to the members that are known.
-        let members = self.roster.members();
-        self.renew(&members, now, true)
+        // Asking may take long and runs the user's registry, so no lock is held. Other calls go to the members
+        // that are known.
+        match guard::run(|| self.roster.members()) {
+            Ok(members) => self.renew(&members, now, true),
+            Err(_) => {
+                lock(&self.state).asking = false;
+                self.known()
+            }
+        }
     }
 
     /// Notes the present members of the group. One that was not known begins `slowly`, or with its whole share.
     fn renew(&self, members: &[Member], now: Time, slowly: bool) -> Arc<[Choice]> {
         let mut state = lock(&self.state);
-        (state.asking, state.due) = (false, now + MEMBERS_KNOWN_FOR);
+        state.asking = false;
+        self.due.store((now + MEMBERS_KNOWN_FOR).as_nanos(), Relaxed);
         let same = state.choices.len() == members.len()
             && state
                 .choices
@@ -242,3 +268,6 @@ impl<C> fmt::Debug for Balancer<C> {
         f.debug_struct("Balancer").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

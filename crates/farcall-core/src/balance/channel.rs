@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
-use super::health::is_to_blame;
+use super::health::{Health, is_to_blame};
 use super::{Choice, Policy, Shared};
 use crate::env::{Env, Time};
 use crate::stub::{Call, CarriedBy, Channel, PendingCall, Reply, Sink};
@@ -63,11 +63,77 @@ impl Balanced {
     /// Gives a call to a member.
     fn begin(&self, now: Time, met: &[usize]) -> Result<Attempt, CallFailed> {
         let Some((choices, which)) = self.shared.pick(self.policy, now, met) else {
-            let why = "the group has no members";
-            return Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why));
+            return Err(no_members());
         };
         choices[which].health.begin(now);
         Ok(Attempt { shared: self.shared.clone(), choices, which, begun: now, ended: false })
+    }
+
+    /// Makes a call at one of these members, or of those that the group has by now.
+    #[inline]
+    fn call_one_of(&self, mut choices: Arc<[Choice]>, call: &Call<'_>, sink: Sink<'_>) {
+        let shared = &*self.shared;
+        shared.retries.add_call();
+        let begun = shared.env.now();
+        if shared.is_due_at(begun) {
+            choices = shared.choices(begun);
+            shared.ejections.look(&choices, begun);
+        }
+        let Some(which) = shared.picker.pick(&choices, self.policy, begun, &[]) else {
+            return sink(Reply::Failed(no_members()));
+        };
+        let health = &choices[which].health;
+        health.begin(begun);
+        let mut outstanding = Outstanding { health, ended: false };
+        let mut failed = None;
+        let channel = choices[which].member.binding().channel();
+        channel.call(Call { ..*call }, &mut |reply| {
+            outstanding.ended = true;
+            match reply {
+                Reply::Failed(why) => {
+                    let now = shared.env.now();
+                    health.end(begun, now, Some(&why));
+                    shared.ejections.note_failure(&choices, which, now);
+                    failed = Some(why);
+                }
+                reply => {
+                    health.end(begun, shared.env.now(), None);
+                    sink(reply);
+                }
+            }
+        });
+        if let Some(why) = failed {
+            self.call_another(call, (which, why), sink);
+        }
+    }
+
+    /// Makes a call that has failed at a member at others, if it did not run and the budget allows it.
+    #[cold]
+    fn call_another(&self, call: &Call<'_>, (which, mut why): (usize, CallFailed), sink: Sink<'_>) {
+        let mut met = vec![which];
+        while met.len() < MAX_MEMBERS_PER_CALL {
+            // The items of a stream are sent once.
+            let may_go_on = why.ran() == Ran::No && is_to_blame(&why) && call.sending.is_none();
+            if !may_go_on || !self.shared.retries.take_retry() {
+                break;
+            }
+            let Ok(mut attempt) = self.begin(self.shared.env.now(), &met) else { break };
+            let mut failed = None;
+            let channel = attempt.channel().clone();
+            channel.call(Call { ..*call }, &mut |reply| {
+                attempt.end(failure_in(&reply));
+                match reply {
+                    Reply::Failed(why) => failed = Some(why),
+                    reply => sink(reply),
+                }
+            });
+            match failed {
+                None => return,
+                Some(other) => why = other,
+            }
+            met.push(attempt.which);
+        }
+        sink(Reply::Failed(why));
     }
 
     /// Returns a member, for what does not depend on the member.
@@ -104,6 +170,26 @@ impl Drop for Attempt {
     }
 }
 
+/// Counts a call of a member as ended when it is dropped, if that was not done, for example because a thread
+/// panicked.
+struct Outstanding<'h> {
+    health: &'h Health,
+    ended: bool,
+}
+
+impl Drop for Outstanding<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.health.leave();
+        }
+    }
+}
+
+#[cold]
+fn no_members() -> CallFailed {
+    CallFailed::new(Kind::NoSuchName, Ran::No).because("the group has no members")
+}
+
 fn failure_in<'a>(reply: &'a Reply<'_>) -> Option<&'a CallFailed> {
     match reply {
         Reply::Failed(why) => Some(why),
@@ -114,32 +200,11 @@ fn failure_in<'a>(reply: &'a Reply<'_>) -> Option<&'a CallFailed> {
 impl Channel for Balanced {
     /// Makes the call. If it did not run for a reason that lies with the member, it goes to another one.
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
-        self.shared.retries.add_call();
-        let (mut met, mut count) = ([0; MAX_MEMBERS_PER_CALL], 0);
-        loop {
-            let mut attempt = match self.begin(self.shared.env.now(), &met[..count]) {
-                Ok(attempt) => attempt,
-                Err(why) => return sink(Reply::Failed(why)),
-            };
-            let others = count + 1 < MAX_MEMBERS_PER_CALL && attempt.choices.len() > count + 1;
-            let mut failed = None;
-            let channel = attempt.channel().clone();
-            channel.call(Call { ..call }, &mut |reply| {
-                attempt.end(failure_in(&reply));
-                match reply {
-                    Reply::Failed(why) if others && why.ran() == Ran::No && is_to_blame(&why) => {
-                        failed = Some(why)
-                    }
-                    reply => sink(reply),
-                }
-            });
-            let Some(why) = failed else { return };
-            // The items of a stream are sent once.
-            if call.sending.is_some() || !self.shared.retries.take_retry() {
-                return sink(Reply::Failed(why));
-            }
-            met[count] = attempt.which;
-            count += 1;
+        let choices = self.shared.known();
+        // There is nothing to choose from one member.
+        match &choices[..] {
+            [only] if !self.shared.is_due() => only.member.binding().channel().call(call, sink),
+            _ => self.call_one_of(choices, &call, sink),
         }
     }
 

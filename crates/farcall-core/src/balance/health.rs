@@ -14,6 +14,9 @@ use crate::{CallFailed, Kind};
 /// The time after which a latency that was noted counts half. So a member that was slow once is tried again.
 const HALF_LIFE_NANOS: u64 = 5_000_000_000;
 
+/// The longest latency that is told from longer ones, about 18 minutes.
+const MAX_LATENCY_NANOS: u64 = 1 << 40;
+
 /// What a failure for which the member is to blame counts as, at least.
 const FAILURE_NANOS: u64 = 1_000_000_000;
 
@@ -53,6 +56,8 @@ pub(super) struct Health {
     out_until: AtomicU64,
     /// How often it was taken out since it last succeeded for long.
     times_out: AtomicU32,
+    /// 0 if the member is in, its last call has not failed, and it is not to get its share slowly.
+    troubled: AtomicU32,
     /// When it joined, if it is to get its share slowly; otherwise 0.
     joined: AtomicU64,
 }
@@ -70,7 +75,7 @@ impl Health {
     /// Returns what is known of a member at first. With `slowly`, it gets its share over some seconds.
     pub fn new(now: Time, slowly: bool) -> Health {
         let joined = if slowly { now.as_nanos().max(1) } else { 0 };
-        Health { joined: joined.into(), ..Health::default() }
+        Health { joined: joined.into(), troubled: u32::from(slowly).into(), ..Health::default() }
     }
 
     /// Notes that a call goes to the member.
@@ -94,8 +99,7 @@ impl Health {
         match failure.filter(|why| is_to_blame(why)) {
             None => {
                 self.note_latency(took.max(1), now);
-                self.failures_in_a_row.store(0, Relaxed);
-                if self.out_until.load(Relaxed) != 0 {
+                if self.troubled.load(Relaxed) != 0 {
                     self.recover();
                 }
             }
@@ -103,6 +107,7 @@ impl Health {
                 self.note_latency(took.max(FAILURE_NANOS), now);
                 self.failures.fetch_add(1, Relaxed);
                 self.failures_in_a_row.fetch_add(1, Relaxed);
+                self.troubled.store(1, Relaxed);
             }
         }
     }
@@ -112,13 +117,15 @@ impl Health {
         let now = now.as_nanos();
         let passed = now.saturating_sub(self.noted.swap(now, Relaxed));
         let former = decayed(self.latency.load(Relaxed), passed);
-        let latency = if took >= former {
-            took
-        } else {
-            let (old, new) = (u128::from(HALF_LIFE_NANOS), u128::from(passed.max(took)));
-            ((u128::from(former) * old + u128::from(took) * new) / (old + new)) as u64
+        let latency = match took >= former {
+            true => took,
+            // Both factors are in bounds, so their product is: less than 2^40, and than 2^23.
+            false => {
+                let (old, new) = (HALF_LIFE_NANOS >> 10, passed.max(took).min(HALF_LIFE_NANOS << 4) >> 10);
+                former - ((former - took) >> 4) * new / (old + new) * 16
+            }
         };
-        self.latency.store(latency, Relaxed);
+        self.latency.store(latency.min(MAX_LATENCY_NANOS), Relaxed);
     }
 
     /// Returns how bad it is to send a call to the member: its latency times its outstanding calls and this one.
@@ -149,6 +156,18 @@ impl Health {
             return 1;
         }
         SLOW_START_FACTOR - (SLOW_START_FACTOR - 1) * age / SLOW_START_NANOS
+    }
+
+    /// Returns the cost of a call as [`Health::cost`] does, if nothing is the matter with the member and its
+    /// latency is known.
+    #[inline]
+    pub fn usual_cost(&self, now: Time) -> Option<u64> {
+        let (latency, outstanding) = (self.latency.load(Relaxed), self.outstanding.load(Relaxed));
+        let passed = now.as_nanos().saturating_sub(self.heard.load(Relaxed));
+        let is_usual = self.troubled.load(Relaxed) == 0 && latency != 0 && passed < HALF_LIFE_NANOS >> 7;
+        // A call that takes long counts as the time for which its member was silent.
+        let latency = if outstanding > 0 { latency.max(passed) } else { latency };
+        is_usual.then(|| latency.saturating_mul(u64::from(outstanding) + 1))
     }
 
     /// Returns the latency in nanoseconds, or 0 if it is not known.
@@ -208,14 +227,19 @@ impl Health {
         let time = (FIRST_OUT * times.min(1000)).min(LONGEST_OUT);
         self.out_until.store((now + time).as_nanos().max(1), Relaxed);
         self.failures_in_a_row.store(0, Relaxed);
+        self.troubled.store(1, Relaxed);
     }
 
-    /// Takes the member in again, because a call that tried it has succeeded. What it cost while it failed is
-    /// forgotten; it gets its share slowly.
+    /// Takes the member in again if it was out, because a call has succeeded. It then gets its share slowly.
     #[cold]
     fn recover(&self) {
+        self.failures_in_a_row.store(0, Relaxed);
         let until = self.out_until.swap(0, Relaxed);
-        self.joined.store(until, Relaxed);
+        if until != 0 {
+            self.joined.store(until, Relaxed);
+        }
+        let is_slow = self.joined.load(Relaxed) != 0;
+        self.troubled.store(u32::from(is_slow), Relaxed);
     }
 
     /// Forgets that the member was out once, because it has been in for long.
@@ -243,6 +267,12 @@ impl Health {
 /// Returns what a latency counts that was noted this long ago, in nanoseconds.
 #[inline]
 fn decayed(latency: u64, passed: u64) -> u64 {
+    // In a moment it falls by less than matters.
+    if passed < HALF_LIFE_NANOS >> 7 { latency } else { decayed_by_much(latency, passed) }
+}
+
+#[inline(never)]
+fn decayed_by_much(latency: u64, passed: u64) -> u64 {
     let halvings = passed / HALF_LIFE_NANOS;
     let latency = latency >> halvings.min(63);
     latency - latency / 2 * ((passed % HALF_LIFE_NANOS) >> 10) / (HALF_LIFE_NANOS >> 10)

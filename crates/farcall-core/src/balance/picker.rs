@@ -38,10 +38,27 @@ impl Picker {
         }
     }
 
+    #[inline]
     fn better_of_two(&self, choices: &[Choice], now: Time, met: &[usize]) -> Option<usize> {
+        if met.is_empty() && choices.len() > 1 {
+            let number = self.random();
+            let (one, other) =
+                (below(choices.len(), number >> 32), below(choices.len() - 1, number & 0xffff_ffff));
+            let other = other + usize::from(other >= one);
+            let costs = (choices[one].health.usual_cost(now), choices[other].health.usual_cost(now));
+            if let (Some(first), Some(second)) = costs {
+                return Some(if first <= second { one } else { other });
+            }
+        }
+        self.better_of_two_that_are_in(choices, now, met)
+    }
+
+    /// Draws members until there are two that are not out.
+    #[inline(never)]
+    fn better_of_two_that_are_in(&self, choices: &[Choice], now: Time, met: &[usize]) -> Option<usize> {
         let mut first = None;
-        for _ in 0..MAX_DRAWS {
-            let which = self.below(choices.len());
+        for _ in 0..if choices.is_empty() { 0 } else { MAX_DRAWS } {
+            let which = below(choices.len(), self.random() >> 32);
             if met.contains(&which) || first == Some(which) {
                 continue;
             }
@@ -71,12 +88,17 @@ impl Picker {
         in_turn().find(|which| may_get(&choices[*which], now)).or_else(|| in_turn().next())
     }
 
-    fn below(&self, bound: usize) -> usize {
+    fn random(&self) -> u64 {
         // SplitMix64 (Steele, Lea, Flood 2014): one addition per number, so threads may share it.
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mixed = mix(self.random.fetch_add(STEP, Relaxed).wrapping_add(STEP));
-        ((u128::from(mixed) * bound as u128) >> 64) as usize
+        mix(self.random.fetch_add(STEP, Relaxed).wrapping_add(STEP))
     }
+}
+
+/// Returns a number below `bound`, of a random number of 32 bits.
+#[inline]
+fn below(bound: usize, random: u64) -> usize {
+    ((random * bound as u64) >> 32) as usize
 }
 
 /// Returns the one of two members at which a call costs less.
