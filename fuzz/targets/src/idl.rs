@@ -35,7 +35,7 @@ pub fn interface(data: &[u8]) {
     }
 }
 
-/// Shows and reads values by descriptions of their types. The input is read as a value of [`Specimen`], and
+/// Shows and reads values by descriptions of their types. The input is read as a value of `Specimen`, and
 /// as type definitions, a type, and a value of that type.
 pub fn values(data: &[u8]) {
     let mut types = Types::new();
@@ -68,7 +68,7 @@ fn both_ways(types: &Types, ty: &Type, data: &[u8]) {
     }
 }
 
-/// Encodes JSON as a user writes it. The input is read as the JSON of a [`Specimen`], and as type
+/// Encodes JSON as a user writes it. The input is read as the JSON of a `Specimen`, and as type
 /// definitions, a type, and JSON of that type.
 pub fn json(data: &[u8]) {
     if let Ok(value) = serde_json::from_slice::<Value>(data) {

@@ -117,7 +117,7 @@ pub fn specimen() -> Specimen {
     }
 }
 
-/// Decodes a [`Specimen`] strictly and leniently, borrowed from the input and shared with it. A value that
+/// Decodes a `Specimen` strictly and leniently, borrowed from the input and shared with it. A value that
 /// was decoded is encoded, and the encoding is decoded to the same value.
 pub fn xdr(data: &[u8]) {
     let strict = again(Decoder::new(data));
