@@ -48,7 +48,7 @@ impl Ejections {
     #[inline]
     pub fn note_failure(&self, choices: &[Choice], which: usize, now: Time) {
         let health = &choices[which].health;
-        if health.fails_in_a_row() && may_take_out(choices, which, now) {
+        if health.fails_in_a_row(now) && may_take_out(choices, which, now) {
             health.take_out(now);
         }
     }

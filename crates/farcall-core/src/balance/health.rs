@@ -207,9 +207,14 @@ impl Health {
         self.outstanding.load(Relaxed) == 0
     }
 
-    /// Returns whether the member has failed so often in a row that it must be taken out.
-    pub fn fails_in_a_row(&self) -> bool {
-        let most = if self.out_until.load(Relaxed) == 0 { MAX_FAILURES } else { 1 };
+    /// Returns whether the member has failed so often in a row that it must be taken out. The calls that it had
+    /// when it was taken out say nothing new when they fail, too.
+    pub fn fails_in_a_row(&self, now: Time) -> bool {
+        let most = match self.out_until.load(Relaxed) {
+            0 => MAX_FAILURES,
+            until if now.as_nanos() < until => return false,
+            _ => 1,
+        };
         self.failures_in_a_row.load(Relaxed) >= most
     }
 
@@ -362,17 +367,17 @@ mod tests {
         let health = Health::new(at(0), false);
         let refused = CallFailed::new(Kind::Unreachable, Ran::No);
         for _ in 0..MAX_FAILURES {
-            assert!(!health.fails_in_a_row());
+            assert!(!health.fails_in_a_row(at(1)));
             health.begin(at(1));
             health.end(at(1), at(1), Some(&refused));
         }
-        assert!(health.fails_in_a_row());
+        assert!(health.fails_in_a_row(at(1)));
         health.take_out(at(1));
         assert_eq!((health.standing(at(2)), health.standing(at(5_001))), (Standing::Out, Standing::OnTrial));
         health.begin(at(5_001));
         assert!(!health.may_be_tried());
         health.end(at(5_001), at(5_002), Some(&refused));
-        assert!(health.fails_in_a_row());
+        assert!(health.fails_in_a_row(at(5_002)));
         health.take_out(at(5_002));
         assert_eq!(health.standing(at(10_003)), Standing::Out);
         health.begin(at(15_003));

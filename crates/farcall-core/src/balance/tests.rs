@@ -268,3 +268,23 @@ fn a_member_that_fails_more_often_than_the_others_is_taken_out() {
         choices.iter().map(|choice| choice.health.standing(now) == health::Standing::Out).collect();
     assert_eq!(standings, [false, false, false, true, false, false, false, false]);
 }
+
+#[test]
+fn calls_that_fail_together_take_a_member_out_once() {
+    let (group, _) = Group::of(2);
+    let balancer = group.balancer();
+    let (choices, now) = (balancer.shared.known(), balancer.shared.env.now());
+    let lost = CallFailed::new(Kind::Unreachable, Ran::Maybe);
+    (0..100).for_each(|_| choices[0].health.begin(now));
+    for _ in 0..100 {
+        choices[0].health.end(now, now, Some(&lost));
+        balancer.shared.ejections.note_failure(&choices, 0, now);
+    }
+    let state = choices[0].health.state("m00".into(), now);
+    assert_eq!(state.out, Some((Duration::from_secs(5), 1)));
+    let later = now + Duration::from_secs(5);
+    choices[0].health.begin(later);
+    choices[0].health.end(later, later, Some(&lost));
+    balancer.shared.ejections.note_failure(&choices, 0, later);
+    assert_eq!(choices[0].health.state("m00".into(), later).out, Some((Duration::from_secs(10), 2)));
+}
