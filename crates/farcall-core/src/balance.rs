@@ -193,6 +193,11 @@ impl Shared {
         self.unlooked.fetch_add(1, Relaxed).is_multiple_of(CALLS_PER_LOOK)
     }
 
+    /// Has the next call look whether it is time to ask for the members.
+    fn look_at_next_call(&self) {
+        self.unlooked.store(0, Relaxed);
+    }
+
     /// Returns whether it is time to ask the group for its members.
     #[inline]
     fn is_due_at(&self, now: Time) -> bool {
@@ -211,9 +216,11 @@ impl Shared {
         // Asking may take long and runs the user's registry, so no lock is held. Other calls go to the members
         // that are known.
         match guard::run(|| self.roster.members()) {
-            Ok(members) => self.renew(&members, now, true),
+            // The time counts from now, because asking may have taken longer than members are taken as known.
+            Ok(members) => self.renew(&members, self.env.now(), true),
             Err(_) => {
                 lock(&self.state).asking = false;
+                self.due.store((self.env.now() + MEMBERS_KNOWN_FOR).as_nanos(), Relaxed);
                 self.known()
             }
         }

@@ -2,6 +2,8 @@
 
 mod document;
 mod exports;
+#[cfg(test)]
+mod fake;
 mod gateway;
 mod mirror;
 mod settings;
@@ -128,13 +130,7 @@ impl Registry for Etcd {
             let entry = parsed(type_name, instance, &key, kv)?;
             return Err(entry.taken());
         }
-        exports.forget(&key);
-        let request = json!({
-            "compare": [{"key": encoded(&key), "target": "MOD", "result": "EQUAL",
-                         "mod_revision": number(&kv["mod_revision"]).to_string()}],
-            "success": [{"request_delete_range": {"key": encoded(&key)}}],
-        });
-        Ok(gateway.call("kv/txn", &request)?["succeeded"].as_bool() == Some(true))
+        exports.remove(&key, number(&kv["mod_revision"]))
     }
 
     fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {

@@ -203,7 +203,15 @@ impl Channel for Balanced {
         let choices = self.shared.known();
         // There is nothing to choose from one member.
         match &choices[..] {
-            [only] if !self.shared.is_due() => only.member.binding().channel().call(call, sink),
+            [only] if !self.shared.is_due() => {
+                only.member.binding().channel().call(call, &mut |reply| {
+                    if let Reply::Failed(_) = &reply {
+                        // Another member may have taken its place.
+                        self.shared.look_at_next_call();
+                    }
+                    sink(reply);
+                });
+            }
             _ => self.call_one_of(choices, &call, sink),
         }
     }
@@ -245,10 +253,13 @@ impl Channel for Balanced {
     }
 
     fn carried_by(&self) -> CarriedBy {
-        // Asking the group for its members may block.
-        match self.any().map(|channel| channel.carried_by()) {
-            Some(CarriedBy::Caller) => CarriedBy::Caller,
-            _ => CarriedBy::Blocking,
+        // Asking the group for its members may block. Only members that all execute the calls in the caller's
+        // thread need no batches: a server must be told which calls come first.
+        let choices = self.shared.choices(self.shared.env.now());
+        let is_local = |choice: &Choice| choice.member.binding().channel().carried_by() == CarriedBy::Caller;
+        match !choices.is_empty() && choices.iter().all(is_local) {
+            true => CarriedBy::Caller,
+            false => CarriedBy::Blocking,
         }
     }
 

@@ -2,11 +2,13 @@
 //! detection).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::Choice;
 use super::health::Standing;
 use crate::env::Time;
+use crate::lock;
 
 /// How often the success rates of members are compared.
 const COMPARE_EVERY: Duration = Duration::from_secs(10);
@@ -25,11 +27,13 @@ const LEAST_DIFFERENCE: f64 = 0.05;
 pub(super) struct Ejections {
     /// When the success rates are compared next.
     due: AtomicU64,
+    /// Held while a member is taken out, so that two threads do not take out more than half of the members.
+    taking_out: Mutex<()>,
 }
 
 impl Ejections {
     pub fn new(now: Time) -> Ejections {
-        Ejections { due: (now + COMPARE_EVERY).as_nanos().into() }
+        Ejections { due: (now + COMPARE_EVERY).as_nanos().into(), taking_out: Mutex::default() }
     }
 
     /// Compares the success rates, if it is time to.
@@ -39,6 +43,7 @@ impl Ejections {
         if now.as_nanos() >= due {
             let next = (now + COMPARE_EVERY).as_nanos();
             if self.due.compare_exchange(due, next, Relaxed, Relaxed).is_ok() {
+                let _alone = lock(&self.taking_out);
                 compare(choices, now);
             }
         }
@@ -47,8 +52,17 @@ impl Ejections {
     /// Takes a member out whose calls have failed in a row, unless too many are out.
     #[inline]
     pub fn note_failure(&self, choices: &[Choice], which: usize, now: Time) {
+        if choices[which].health.fails_in_a_row(now) {
+            self.take_out(choices, which, now);
+        }
+    }
+
+    #[cold]
+    fn take_out(&self, choices: &[Choice], which: usize, now: Time) {
         let health = &choices[which].health;
-        if health.fails_in_a_row() && may_take_out(choices, which, now) {
+        let _alone = lock(&self.taking_out);
+        // Another thread may have taken it out meanwhile.
+        if health.fails_in_a_row(now) && may_take_out(choices, which, now) {
             health.take_out(now);
         }
     }
@@ -81,7 +95,10 @@ fn compare(choices: &[Choice], now: Time) {
 
 /// Returns whether a member may be taken out: at most half of the members are out then.
 fn may_take_out(choices: &[Choice], which: usize, now: Time) -> bool {
-    let is_out = |choice: &Choice| choice.health.standing(now) == Standing::Out;
-    let others = choices.iter().enumerate().filter(|(other, choice)| *other != which && is_out(choice));
-    2 * (others.count() + 1) <= choices.len()
+    // Members of one name share what is known of them, so they are out together.
+    let health = &choices[which].health;
+    let is_out = |choice: &&Choice| {
+        Arc::ptr_eq(&choice.health, health) || choice.health.standing(now) == Standing::Out
+    };
+    2 * choices.iter().filter(is_out).count() <= choices.len()
 }

@@ -4,7 +4,7 @@
 //! makes a choice a little worse.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 use super::MemberState;
@@ -23,6 +23,9 @@ const FAILURE_NANOS: u64 = 1_000_000_000;
 /// A member that has calls is silent if none has ended for this long, and for this many times its latency.
 const SILENT_NANOS: u64 = 100_000_000;
 const SILENT_LATENCIES: u64 = 10;
+
+/// How long a member is silent before a call tries it. Then a call tries it whenever that time has doubled.
+const SILENT_TRIAL_NANOS: u64 = 1_000_000_000;
 
 /// How long a member that joins takes to get its whole share, and how much worse it seems at first.
 const SLOW_START_NANOS: u64 = 10_000_000_000;
@@ -46,6 +49,8 @@ pub(super) struct Health {
     noted: AtomicU64,
     /// When the member last ended a call, or got one while it had none.
     heard: AtomicU64,
+    /// When it last got a call.
+    tried: AtomicU64,
     outstanding: AtomicU32,
     calls: AtomicU64,
     failures: AtomicU64,
@@ -81,6 +86,7 @@ impl Health {
     /// Notes that a call goes to the member.
     pub fn begin(&self, now: Time) {
         self.calls.fetch_add(1, Relaxed);
+        self.tried.store(now.as_nanos(), Relaxed);
         if self.outstanding.fetch_add(1, Relaxed) == 0 {
             self.heard.store(now.as_nanos(), Relaxed);
         }
@@ -106,8 +112,8 @@ impl Health {
             Some(_) => {
                 self.note_latency(took.max(FAILURE_NANOS), now);
                 self.failures.fetch_add(1, Relaxed);
-                self.failures_in_a_row.fetch_add(1, Relaxed);
-                self.troubled.store(1, Relaxed);
+                self.failures_in_a_row.fetch_add(1, SeqCst);
+                self.troubled.store(1, SeqCst);
             }
         }
     }
@@ -176,11 +182,12 @@ impl Health {
     }
 
     /// Returns whether a call may go to the member. One that has calls and is silent for much longer than it
-    /// usually takes is as good as out. After a failure one call tries the member.
+    /// usually takes is as good as out, except for a call that tries it. After a failure one call tries the member.
     #[inline]
     pub fn standing(&self, now: Time) -> Standing {
         match self.out_until.load(Relaxed) {
             0 if self.failures_in_a_row.load(Relaxed) > 0 => self.standing_after_failure(now),
+            0 if self.is_silent(now) && self.may_be_tried(now) => Standing::OnTrial,
             0 if self.is_silent(now) => Standing::Out,
             0 => Standing::In,
             until if now.as_nanos() < until => Standing::Out,
@@ -202,14 +209,26 @@ impl Health {
             && silent() > SILENT_NANOS.max(SILENT_LATENCIES.saturating_mul(self.latency.load(Relaxed)))
     }
 
-    /// Returns whether the next call may try a member that is on trial: none is outstanding.
-    pub fn may_be_tried(&self) -> bool {
-        self.outstanding.load(Relaxed) == 0
+    /// Returns whether the next call may try a member that is on trial: none is outstanding, or those that are
+    /// have been silent for long. A call may last for as long as it likes, and the member serves others meanwhile.
+    pub fn may_be_tried(&self, now: Time) -> bool {
+        if self.outstanding.load(Relaxed) == 0 {
+            return true;
+        }
+        let heard = self.heard.load(Relaxed);
+        let tried = self.tried.load(Relaxed).saturating_sub(heard);
+        self.is_silent(now)
+            && now.as_nanos().saturating_sub(heard) >= SILENT_TRIAL_NANOS.max(tried.saturating_mul(2))
     }
 
-    /// Returns whether the member has failed so often in a row that it must be taken out.
-    pub fn fails_in_a_row(&self) -> bool {
-        let most = if self.out_until.load(Relaxed) == 0 { MAX_FAILURES } else { 1 };
+    /// Returns whether the member has failed so often in a row that it must be taken out. The calls that it had
+    /// when it was taken out say nothing new when they fail, too.
+    pub fn fails_in_a_row(&self, now: Time) -> bool {
+        let most = match self.out_until.load(Relaxed) {
+            0 => MAX_FAILURES,
+            until if now.as_nanos() < until => return false,
+            _ => 1,
+        };
         self.failures_in_a_row.load(Relaxed) >= most
     }
 
@@ -225,21 +244,25 @@ impl Health {
     pub fn take_out(&self, now: Time) {
         let times = self.times_out.fetch_add(1, Relaxed) + 1;
         let time = (FIRST_OUT * times.min(1000)).min(LONGEST_OUT);
-        self.out_until.store((now + time).as_nanos().max(1), Relaxed);
-        self.failures_in_a_row.store(0, Relaxed);
-        self.troubled.store(1, Relaxed);
+        self.out_until.store((now + time).as_nanos().max(1), SeqCst);
+        self.failures_in_a_row.store(0, SeqCst);
+        self.troubled.store(1, SeqCst);
     }
 
     /// Takes the member in again if it was out, because a call has succeeded. It then gets its share slowly.
     #[cold]
     fn recover(&self) {
-        self.failures_in_a_row.store(0, Relaxed);
-        let until = self.out_until.swap(0, Relaxed);
+        // First: a failure at this moment marks the member again after it was counted. If the mark were cleared
+        // last, the failure could stay without it, and no success would clear the failure.
+        self.troubled.store(0, SeqCst);
+        self.failures_in_a_row.store(0, SeqCst);
+        let until = self.out_until.swap(0, SeqCst);
         if until != 0 {
             self.joined.store(until, Relaxed);
         }
-        let is_slow = self.joined.load(Relaxed) != 0;
-        self.troubled.store(u32::from(is_slow), Relaxed);
+        if self.joined.load(Relaxed) != 0 {
+            self.troubled.store(1, SeqCst);
+        }
     }
 
     /// Forgets that the member was out once, because it has been in for long.
@@ -362,21 +385,58 @@ mod tests {
         let health = Health::new(at(0), false);
         let refused = CallFailed::new(Kind::Unreachable, Ran::No);
         for _ in 0..MAX_FAILURES {
-            assert!(!health.fails_in_a_row());
+            assert!(!health.fails_in_a_row(at(1)));
             health.begin(at(1));
             health.end(at(1), at(1), Some(&refused));
         }
-        assert!(health.fails_in_a_row());
+        assert!(health.fails_in_a_row(at(1)));
         health.take_out(at(1));
         assert_eq!((health.standing(at(2)), health.standing(at(5_001))), (Standing::Out, Standing::OnTrial));
         health.begin(at(5_001));
-        assert!(!health.may_be_tried());
+        assert!(!health.may_be_tried(at(5_001)));
         health.end(at(5_001), at(5_002), Some(&refused));
-        assert!(health.fails_in_a_row());
+        assert!(health.fails_in_a_row(at(5_002)));
         health.take_out(at(5_002));
         assert_eq!(health.standing(at(10_003)), Standing::Out);
         health.begin(at(15_003));
         health.end(at(15_003), at(15_004), None);
         assert_eq!(health.standing(at(15_004)), Standing::In);
+    }
+
+    #[test]
+    fn a_member_with_a_call_that_takes_long_still_gets_others() {
+        let health = Health::new(at(0), false);
+        health.begin(at(1));
+        assert_eq!(health.standing(at(500)), Standing::Out);
+        assert_eq!(health.standing(at(1001)), Standing::OnTrial);
+        health.begin(at(1001));
+        assert_eq!(health.standing(at(1999)), Standing::Out, "one call tries it");
+        assert_eq!(health.standing(at(2001)), Standing::OnTrial);
+        health.begin(at(2001));
+        health.end(at(2001), at(2002), None);
+        assert_eq!(health.standing(at(2003)), Standing::In);
+    }
+
+    #[test]
+    fn a_failure_beside_a_success_is_cleared_by_the_next_success() {
+        let failure = CallFailed::new(Kind::Unreachable, Ran::No);
+        for _ in 0..2_000 {
+            let health = Health::new(at(0), false);
+            let start = std::sync::Barrier::new(2);
+            let end = |failure: Option<&CallFailed>| {
+                start.wait();
+                for _ in 0..20 {
+                    health.begin(at(1));
+                    health.end(at(1), at(2), failure);
+                }
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(|| end(Some(&failure)));
+                end(None);
+            });
+            health.begin(at(3));
+            health.end(at(3), at(4), None);
+            assert_eq!(health.standing(at(5)), Standing::In);
+        }
     }
 }

@@ -64,7 +64,7 @@ impl Picker {
             }
             match choices[which].health.standing(now) {
                 Standing::In => {}
-                Standing::OnTrial if choices[which].health.may_be_tried() => return Some(which),
+                Standing::OnTrial if choices[which].health.may_be_tried(now) => return Some(which),
                 Standing::OnTrial | Standing::Out => continue,
             }
             let Some(other) = first else {
@@ -122,7 +122,7 @@ fn of_key(choices: &[Choice], key: u64, now: Time, met: &[usize]) -> Option<usiz
 fn may_get(choice: &Choice, now: Time) -> bool {
     match choice.health.standing(now) {
         Standing::In => true,
-        Standing::OnTrial => choice.health.may_be_tried(),
+        Standing::OnTrial => choice.health.may_be_tried(now),
         Standing::Out => false,
     }
 }

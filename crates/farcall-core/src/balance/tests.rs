@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use crate::stub::{Call, Channel, Members, PendingCall, Procedure, Reply, Sink, decode_reply};
+use crate::stub::{Call, CarriedBy, Channel, Members, PendingCall, Procedure, Reply, Sink, decode_reply};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran};
 
@@ -267,4 +267,111 @@ fn a_member_that_fails_more_often_than_the_others_is_taken_out() {
     let standings: Vec<bool> =
         choices.iter().map(|choice| choice.health.standing(now) == health::Standing::Out).collect();
     assert_eq!(standings, [false, false, false, true, false, false, false, false]);
+}
+
+#[test]
+fn calls_that_fail_together_take_a_member_out_once() {
+    let (group, _) = Group::of(2);
+    let balancer = group.balancer();
+    let (choices, now) = (balancer.shared.known(), balancer.shared.env.now());
+    let lost = CallFailed::new(Kind::Unreachable, Ran::Maybe);
+    (0..100).for_each(|_| choices[0].health.begin(now));
+    for _ in 0..100 {
+        choices[0].health.end(now, now, Some(&lost));
+        balancer.shared.ejections.note_failure(&choices, 0, now);
+    }
+    let state = choices[0].health.state("m00".into(), now);
+    assert_eq!(state.out, Some((Duration::from_secs(5), 1)));
+    let later = now + Duration::from_secs(5);
+    choices[0].health.begin(later);
+    choices[0].health.end(later, later, Some(&lost));
+    balancer.shared.ejections.note_failure(&choices, 0, later);
+    assert_eq!(choices[0].health.state("m00".into(), later).out, Some((Duration::from_secs(10), 2)));
+}
+
+#[test]
+fn threads_that_fail_together_take_out_half_of_the_members() {
+    let failure = CallFailed::new(Kind::Unreachable, Ran::No);
+    for _ in 0..2_000 {
+        let (group, _) = Group::of(2);
+        let balancer = group.balancer();
+        let (choices, now) = (balancer.shared.known(), balancer.shared.env.now());
+        let start = std::sync::Barrier::new(2);
+        let fail = |which: usize| {
+            start.wait();
+            for _ in 0..10 {
+                choices[which].health.begin(now);
+                choices[which].health.end(now, now, Some(&failure));
+                balancer.shared.ejections.note_failure(&choices, which, now);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| fail(0));
+            fail(1);
+        });
+        let out = choices.iter().filter(|choice| choice.health.state("m".into(), now).out.is_some()).count();
+        assert!(out <= 1, "{out} of 2 members are out");
+    }
+}
+
+#[test]
+fn members_of_one_name_are_out_together() {
+    let failure = CallFailed::new(Kind::Unreachable, Ran::No);
+    let balancer = Group::of(2).0.balancer();
+    let now = balancer.shared.env.now();
+    let [one, other] = &balancer.shared.known()[..] else { panic!("two members") };
+    for (choices, out) in
+        [(vec![one.clone(), one.clone(), other.clone()], false), (vec![one.clone(), other.clone()], true)]
+    {
+        for _ in 0..10 {
+            one.health.begin(now);
+            one.health.end(now, now, Some(&failure));
+            balancer.shared.ejections.note_failure(&choices, 0, now);
+        }
+        assert_eq!(one.health.state("m".into(), now).out.is_some(), out);
+    }
+}
+
+#[test]
+fn a_failure_of_the_only_member_has_the_next_call_look_for_others() {
+    let (group, servers) = Group::of(1);
+    let balancer = group.balancer();
+    let stub = balancer.stub();
+    (0..3).for_each(|_| stub.call().unwrap());
+    servers[0].fails.store(true, Ordering::Relaxed);
+    lock(&group.0).clear();
+    let joined = group.add("new");
+    balancer.shared.due.store(0, Relaxed);
+    stub.call().unwrap_err();
+    stub.call().unwrap();
+    assert_eq!(joined.calls.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn one_way_calls_leave_in_batches_unless_all_members_are_local() {
+    struct Local;
+    impl Channel for Local {
+        fn call(&self, _: Call<'_>, _: Sink<'_>) {}
+        fn start(&self, _: Call<'_>) -> Box<dyn PendingCall> {
+            Box::new(CallFailed::new(Kind::Local, Ran::No))
+        }
+        fn carried_by(&self) -> CarriedBy {
+            CarriedBy::Caller
+        }
+    }
+    let local = || Member::new("local", Binding::new(Arc::new(Local)));
+    let remote = || Member::new("remote", Binding::new(Arc::new(To(Arc::default()))));
+    struct Fixed(Members);
+    impl Roster for Fixed {
+        fn members(&self) -> Members {
+            self.0.clone()
+        }
+    }
+    let carried_by = |members: Vec<Member>| {
+        let balancer = Balancer::<Stub>::new(Arc::new(Fixed(Members::new(members))));
+        balancer.stub().channel().carried_by()
+    };
+    assert_eq!(carried_by(vec![local(), remote()]), CarriedBy::Blocking);
+    assert_eq!(carried_by(vec![local(), local()]), CarriedBy::Caller);
+    assert_eq!(carried_by(vec![]), CarriedBy::Blocking);
 }

@@ -4,7 +4,7 @@
 //! withdrawn at once. If the lease is lost, because etcd was out of reach or this process was stopped for
 //! longer than the lease, the thread takes a new lease and publishes the entries again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,9 @@ use crate::{Entry, Error, Liveness, Owner, Result};
 
 /// The code of etcd's answer that a lease is unknown.
 const NOT_FOUND: i64 = 5;
+
+/// The longest time of a lease that etcd grants, in seconds: an hour, and what it adds for an election.
+const MAX_GRANTED: u64 = 2 * 3600;
 
 /// How many times an entry is tried to be put in the place of one that changes meanwhile, or with a new lease.
 const MAX_TRIES: usize = 4;
@@ -40,8 +43,10 @@ struct State {
     lease: Option<Lease>,
     /// The entries that are to be in etcd, by their keys.
     published: BTreeMap<String, Published>,
-    /// Entries to withdraw, which etcd may still have: their keys, and the revisions at which they were put.
-    leaving: Vec<(String, u64)>,
+    /// The keys of entries with the present lease that are to go, which etcd may still have.
+    leaving: BTreeSet<String>,
+    /// How many entries were published.
+    publications: u64,
     runs: bool,
     stopped: bool,
 }
@@ -57,15 +62,15 @@ struct Lease {
 #[derive(Clone)]
 struct Published {
     entry: Entry,
-    /// The revision at which the entry was put; 0 while it is not there.
-    revision: u64,
+    /// The lease with which the entry was put last. The entry is there while that is the present lease.
+    lease: u64,
     /// Which publication of the key by this process it is.
     serial: u64,
 }
 
 /// What became of an attempt to put an entry.
 enum Put {
-    /// The entry is there, put at this revision.
+    /// The entry is there, with this lease.
     Done(u64),
     /// This entry has the key.
     Taken(Box<Entry>),
@@ -86,50 +91,82 @@ impl Exports {
 
     /// Publishes an entry. Returns the serial number by which it is withdrawn.
     pub(super) fn publish(self: &Arc<Self>, entry: &Entry) -> Result<u64> {
+        if self.process != std::process::id() {
+            let why =
+                "this process was forked from the one that keeps the lease; it needs a registry of its own";
+            return Err(self.unavailable(why));
+        }
         let key = self.keys.of(&entry.type_name, &entry.instance);
         let _writing = lock(&self.writing);
         if let Some(known) = lock(&self.state).published.get(&key) {
             return Err(known.entry.taken());
         }
-        let revision = match self.put(&key, entry)? {
-            Put::Done(revision) => revision,
-            Put::Taken(found) => return Err(found.taken()),
+        // An entry that has not left yet would be taken for this one, and then leave.
+        if lock(&self.state).leaving.contains(&key) {
+            self.withdraw_left(&key)?;
+        }
+        let lease = match self.put(&key, entry) {
+            Ok(Put::Done(lease)) => lease,
+            Ok(Put::Taken(found)) => return Err(found.taken()),
+            Err(why) => {
+                if let Error::Unavailable { .. } = why {
+                    // It may have been put, and the lease would keep it.
+                    self.leave(&key);
+                }
+                return Err(why);
+            }
         };
         let mut state = lock(&self.state);
-        state.published.insert(key, Published { entry: entry.clone(), revision, serial: revision });
+        state.publications += 1;
+        let serial = state.publications;
+        state.published.insert(key, Published { entry: entry.clone(), lease, serial });
         drop(state);
         self.changed.notify_all();
         self.start();
-        Ok(revision)
+        Ok(serial)
     }
 
     /// Withdraws the entry of a publication. Returns whether it was still there.
     pub(super) fn withdraw(&self, key: &str, serial: u64) -> Result<bool> {
         let _writing = lock(&self.writing);
-        let revision = {
+        {
             let mut state = lock(&self.state);
             if state.published.get(key).is_none_or(|published| published.serial != serial) {
                 return Ok(false);
             }
-            state.published.remove(key).map_or(0, |published| published.revision)
-        };
-        let removed = self.delete(key, revision);
-        if removed.is_err() {
-            // The lease is kept alive for other entries, and would keep this one too.
-            lock(&self.state).leaving.push((key.to_owned(), revision));
-            self.changed.notify_all();
+            state.published.remove(key);
         }
-        removed
+        self.delete(key).inspect_err(|_| self.leave(key))
     }
 
-    /// Forgets an entry that another way has withdrawn. Returns whether this process had published it.
-    pub(super) fn forget(&self, key: &str) -> bool {
-        lock(&self.state).published.remove(key).is_some()
+    /// Removes an entry that was put last at this revision, whether this process has published it or a tool.
+    /// Returns whether it was there.
+    pub(super) fn remove(&self, key: &str, revision: u64) -> Result<bool> {
+        let _writing = lock(&self.writing);
+        let was_own = lock(&self.state).published.remove(key).is_some();
+        let condition = json!({"key": encoded(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string()});
+        self.delete_if(key, &condition).inspect_err(|_| {
+            if was_own {
+                self.leave(key);
+            }
+        })
+    }
+
+    /// Has the thread withdraw an entry. The lease is kept alive for other entries, and would keep this one too.
+    fn leave(&self, key: &str) {
+        lock(&self.state).leaving.insert(key.to_owned());
+        self.changed.notify_all();
+    }
+
+    fn unavailable(&self, why: impl Into<String>) -> Error {
+        Error::Unavailable { registry: self.gateway.location().to_string(), why: why.into() }
     }
 
     /// Returns whether an entry with this lease is one of this process.
     pub(super) fn is_own(&self, lease: u64) -> bool {
-        lease != 0 && lock(&self.state).lease.as_ref().is_some_and(|own| own.id == lease)
+        lease != 0
+            && self.process == std::process::id()
+            && lock(&self.state).lease.as_ref().is_some_and(|own| own.id == lease)
     }
 
     /// Ends the thread, and revokes the lease. So the entries go at once.
@@ -170,7 +207,7 @@ impl Exports {
                 answer => answer?,
             };
             if answer["succeeded"].as_bool() == Some(true) {
-                return Ok(Put::Done(number(&answer["header"]["revision"])));
+                return Ok(Put::Done(lease));
             }
             let found = &answer["responses"][0]["response_range"]["kvs"][0];
             expected = number(&found["mod_revision"]);
@@ -181,7 +218,7 @@ impl Exports {
             let value = decoded(&found["value"]).unwrap_or_default();
             // The answer to an earlier try of this request may have been lost.
             if number(&found["lease"]) == lease && value == text.as_bytes() {
-                return Ok(Put::Done(expected));
+                return Ok(Put::Done(lease));
             }
             let other = document::parse(entry.type_name.clone(), entry.instance.clone(), &value);
             match other {
@@ -192,20 +229,21 @@ impl Exports {
         }
         match last {
             Some(other) => Ok(Put::Taken(Box::new(other))),
-            None => Err(Error::Unavailable {
-                registry: self.gateway.location().to_string(),
-                why: format!("the lease or the key {key} changed {MAX_TRIES} times"),
-            }),
+            None => Err(self.unavailable(format!("the lease or the key {key} changed {MAX_TRIES} times"))),
         }
     }
 
-    /// Deletes a key that was put last at this revision. Returns whether it was there.
-    fn delete(&self, key: &str, revision: u64) -> Result<bool> {
-        if revision == 0 {
-            return Ok(false);
-        }
+    /// Deletes a key with the present lease. Returns whether it was there. Without a lease there is none.
+    fn delete(&self, key: &str) -> Result<bool> {
+        let Some(lease) = lock(&self.state).lease.as_ref().map(|lease| lease.id) else { return Ok(false) };
+        let condition =
+            json!({"key": encoded(key), "target": "LEASE", "result": "EQUAL", "lease": lease.to_string()});
+        self.delete_if(key, &condition)
+    }
+
+    fn delete_if(&self, key: &str, condition: &Value) -> Result<bool> {
         let request = json!({
-            "compare": [{"key": encoded(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string()}],
+            "compare": [condition],
             "success": [{"request_delete_range": {"key": encoded(key)}}],
         });
         Ok(self.gateway.call("kv/txn", &request)?["succeeded"].as_bool() == Some(true))
@@ -230,7 +268,7 @@ impl Exports {
         let mut state = lock(&self.state);
         if state.lease.as_ref().is_some_and(|lease| lease.id == id) {
             state.lease = None;
-            state.published.values_mut().for_each(|published| published.revision = 0);
+            state.leaving.clear();
         }
     }
 
@@ -249,9 +287,9 @@ impl Exports {
     fn run(&self) {
         while let Some(()) = self.wait_until_due() {
             let kept = self.keep_alive();
-            self.withdraw_the_rest();
+            let withdrawn = kept && self.withdraw_the_rest();
             let restored = kept && self.restore();
-            if !restored {
+            if !withdrawn || !restored {
                 self.pause();
             }
         }
@@ -265,7 +303,7 @@ impl Exports {
             if state.stopped {
                 return None;
             }
-            let has_work = !state.leaving.is_empty() || state.published.values().any(|one| one.revision == 0);
+            let has_work = !state.leaving.is_empty() || state.lost().next().is_some();
             let due = state.lease.as_ref().map(|lease| lease.renewed + lease.time / 3);
             let left = due.map(|due| due.saturating_duration_since(Instant::now()));
             if has_work || left == Some(Duration::ZERO) {
@@ -297,35 +335,53 @@ impl Exports {
         }
     }
 
-    /// Withdraws the entries that could not be withdrawn at once.
-    fn withdraw_the_rest(&self) {
-        let _writing = lock(&self.writing);
-        let leaving = lock(&self.state).leaving.clone();
-        for (key, revision) in leaving {
-            if self.delete(&key, revision).is_err() {
-                return;
-            }
-            lock(&self.state).leaving.retain(|left| *left != (key.clone(), revision));
+    /// Prolongs the lease if it is time to, in the course of work that may take longer than the lease.
+    fn keep_alive_meanwhile(&self) {
+        let is_due = |lease: &Lease| lease.renewed.elapsed() >= lease.time / 3;
+        let is_due = lock(&self.state).lease.as_ref().is_some_and(is_due);
+        if is_due {
+            self.keep_alive();
         }
+    }
+
+    /// Withdraws the entries that could not be withdrawn at once. Returns whether all have gone.
+    fn withdraw_the_rest(&self) -> bool {
+        let leaving = lock(&self.state).leaving.clone();
+        let mut all = true;
+        for key in leaving {
+            self.keep_alive_meanwhile();
+            let _writing = lock(&self.writing);
+            // It may have left meanwhile, because it is to be published again.
+            if lock(&self.state).leaving.contains(&key) {
+                all &= self.withdraw_left(&key).is_ok();
+            }
+        }
+        all
+    }
+
+    fn withdraw_left(&self, key: &str) -> Result<()> {
+        self.delete(key)?;
+        lock(&self.state).leaving.remove(key);
+        Ok(())
     }
 
     /// Publishes again the entries that have gone with a lost lease. Returns whether all are there: another
     /// process may have taken a name, and keeps it as long as it lives.
     fn restore(&self) -> bool {
-        let _writing = lock(&self.writing);
-        let lost: Vec<(String, Published)> = {
-            let state = lock(&self.state);
-            let lost = state.published.iter().filter(|(_, published)| published.revision == 0);
-            lost.map(|(key, published)| (key.clone(), published.clone())).collect()
-        };
+        let lost: Vec<String> = lock(&self.state).lost().map(|(key, _)| key.clone()).collect();
         let mut all = true;
-        for (key, published) in lost {
-            let Ok(Put::Done(revision)) = self.put(&key, &published.entry) else {
+        for key in lost {
+            self.keep_alive_meanwhile();
+            let _writing = lock(&self.writing);
+            let entry =
+                lock(&self.state).lost().find(|(lost, _)| **lost == key).map(|(_, lost)| lost.entry.clone());
+            let Some(entry) = entry else { continue };
+            let Ok(Put::Done(lease)) = self.put(&key, &entry) else {
                 all = false;
                 continue;
             };
             if let Some(published) = lock(&self.state).published.get_mut(&key) {
-                published.revision = revision;
+                published.lease = lease;
             }
         }
         all
@@ -341,9 +397,17 @@ impl Exports {
     }
 }
 
-/// Returns the time that a lease was granted.
+impl State {
+    /// Returns the entries that have gone with a lost lease.
+    fn lost(&self) -> impl Iterator<Item = (&String, &Published)> {
+        let lease = self.lease.as_ref().map(|lease| lease.id);
+        self.published.iter().filter(move |(_, published)| Some(published.lease) != lease)
+    }
+}
+
+/// Returns the time that a lease was granted. A server that claims an absurd one is not believed.
 fn granted(answer: &Value) -> Duration {
-    Duration::from_secs(number(&answer["TTL"]).max(1))
+    Duration::from_secs(number(&answer["TTL"]).clamp(1, MAX_GRANTED))
 }
 
 /// Returns whether an owner is a process of this machine that has ended. An owner on another machine may live,
@@ -352,4 +416,114 @@ fn is_dead_here(owner: &Owner) -> bool {
     let here = Owner::current();
     let same = owner.boot != 0 && owner.boot == here.boot && owner.namespace == here.namespace;
     same && owner.liveness() == Liveness::Dead
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake;
+    use super::*;
+    use std::sync::OnceLock;
+
+    fn entry(instance: &str) -> Entry {
+        let address = "udp://127.0.0.1:7000".parse().unwrap();
+        Entry::new("Store".parse().unwrap(), instance.parse().unwrap(), address, 7)
+    }
+
+    /// Returns exports whose thread does not run, so that a test does its work.
+    fn exports(gateway: Arc<Gateway>) -> Arc<Exports> {
+        let exports = Exports::new(gateway, Keys::new("test"), Duration::from_secs(10));
+        lock(&exports.state).runs = true;
+        Arc::new(exports)
+    }
+
+    fn refused() -> (u16, Value) {
+        (429, json!({"code": 8, "message": "refused"}))
+    }
+
+    /// Returns what a request does: the last part of its path, or what a transaction does if it succeeds.
+    fn action(path: &str, request: &Value) -> &'static str {
+        match path {
+            "kv/txn" if !request["success"][0]["request_put"].is_null() => "put",
+            "kv/txn" => "delete",
+            "lease/grant" => "grant",
+            "lease/keepalive" => "keep alive",
+            _ => "other",
+        }
+    }
+
+    #[test]
+    fn a_lease_of_an_absurd_time_is_bounded() {
+        let time = granted(&json!({"TTL": u64::MAX.to_string()}));
+        assert!(Instant::now().checked_add(time).is_some());
+    }
+
+    #[test]
+    fn an_entry_that_has_not_left_yet_leaves_before_it_is_published_again() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (log, mut deletes) = (seen.clone(), 0);
+        let exports = exports(fake::gateway(move |path, request| {
+            let action = action(path, request);
+            lock(&log).push(action);
+            if action == "delete" {
+                deletes += 1;
+                if deletes == 1 {
+                    return refused();
+                }
+            }
+            (200, json!({"succeeded": true, "ID": "5", "TTL": "10"}))
+        }));
+        let serial = exports.publish(&entry("a")).unwrap();
+        exports.withdraw("test/v1/Store/a", serial).unwrap_err();
+        let _serial = exports.publish(&entry("a")).unwrap();
+        assert!(exports.withdraw_the_rest());
+        assert_eq!(lock(&seen)[..], ["grant", "put", "delete", "delete", "put"]);
+    }
+
+    #[test]
+    fn an_entry_whose_lease_is_lost_while_it_is_put_comes_back() {
+        let own = Arc::new(OnceLock::<Arc<Exports>>::new());
+        let (them, mut leases) = (own.clone(), 0);
+        let exports = exports(fake::gateway(move |path, request| {
+            if action(path, request) == "put" && leases == 1 {
+                them.get().unwrap().lose_lease(1);
+            }
+            leases += u64::from(path == "lease/grant");
+            (200, json!({"succeeded": true, "ID": leases.to_string(), "TTL": "10"}))
+        }));
+        let _ = own.set(exports.clone());
+        exports.publish(&entry("a")).unwrap();
+        assert_eq!(lock(&exports.state).lost().count(), 1);
+        assert!(exports.restore());
+        assert_eq!(lock(&exports.state).lost().count(), 0);
+    }
+
+    #[test]
+    fn an_entry_whose_removal_failed_is_removed_later() {
+        let mut deletes = 0;
+        let exports = exports(fake::gateway(move |path, request| {
+            if action(path, request) == "delete" {
+                deletes += 1;
+                if deletes == 1 {
+                    return refused();
+                }
+            }
+            (200, json!({"succeeded": true, "ID": "5", "TTL": "10"}))
+        }));
+        exports.publish(&entry("a")).unwrap();
+        exports.remove("test/v1/Store/a", 3).unwrap_err();
+        assert_eq!(lock(&exports.state).leaving.len(), 1);
+        assert!(exports.withdraw_the_rest());
+        assert_eq!(lock(&exports.state).leaving.len(), 0);
+    }
+
+    #[test]
+    fn a_forked_child_neither_publishes_with_the_lease_of_its_parent_nor_owns_it() {
+        let gateway = fake::gateway(|_, _| (200, json!({"succeeded": true, "ID": "5", "TTL": "10"})));
+        let mut child = Exports::new(gateway, Keys::new("test"), Duration::from_secs(10));
+        child.process = 0;
+        let child = Arc::new(child);
+        child.lease().unwrap();
+        assert!(matches!(child.publish(&entry("a")), Err(Error::Unavailable { .. })));
+        assert!(!child.is_own(5));
+    }
 }

@@ -50,6 +50,8 @@ pub(super) struct Gateway {
     /// The index of the endpoint that answered last.
     current: AtomicUsize,
     token: Mutex<Option<Arc<str>>>,
+    /// The process whose connections the agents keep open.
+    process: u32,
 }
 
 /// Why an endpoint has not done what was asked.
@@ -64,8 +66,12 @@ enum Failed {
 
 impl Gateway {
     pub(super) fn new(location: Location, credentials: Option<Credentials>) -> Gateway {
-        let builder =
-            || Agent::config_builder().http_status_as_error(false).timeout_connect(Some(CONNECT_PATIENCE));
+        let builder = || {
+            Agent::config_builder()
+                .http_status_as_error(false)
+                .max_redirects(0)
+                .timeout_connect(Some(CONNECT_PATIENCE))
+        };
         let agent = builder().timeout_global(Some(ENDPOINT_PATIENCE)).build().into();
         let watcher = builder()
             .timeout_recv_response(Some(ENDPOINT_PATIENCE))
@@ -74,7 +80,8 @@ impl Gateway {
             .build()
             .into();
         let current = AtomicUsize::new(random(location.endpoints.len() as u64) as usize);
-        Gateway { location, credentials, agent, watcher, current, token: Mutex::default() }
+        let (token, process) = (Mutex::default(), std::process::id());
+        Gateway { location, credentials, agent, watcher, current, token, process }
     }
 
     pub(super) fn location(&self) -> &Location {
@@ -181,7 +188,9 @@ impl Gateway {
         request: &Value,
         token: Option<&str>,
     ) -> std::result::Result<Response<Body>, Failed> {
-        let mut post = agent.post(format!("{}/v3/{path}", self.endpoint()));
+        // Two processes that used one connection would get each other's answers, so a forked child opens its own.
+        let own = (self.process != std::process::id()).then(|| agent.config().clone().new_agent());
+        let mut post = own.as_ref().unwrap_or(agent).post(format!("{}/v3/{path}", self.endpoint()));
         if let Some(token) = token {
             post = post.header("Authorization", token);
         }

@@ -20,6 +20,9 @@ const PAGE: usize = 1000;
 /// The most entries that are copied, of all types together. Types beyond that are read from etcd each time.
 const MAX_COPIED: usize = 200_000;
 
+/// The most keys that are read at once, those that are not of entries included.
+const MAX_KEYS: usize = 1_000_000;
+
 /// The pause before a watch that failed is opened anew; it doubles up to the second number.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
@@ -64,7 +67,7 @@ impl Mirror {
     pub(super) fn version(self: &Arc<Self>) -> Result<u64> {
         {
             let state = lock(&self.state);
-            if state.runs {
+            if state.runs && self.process == std::process::id() {
                 return Ok(state.revision);
             }
         }
@@ -137,27 +140,32 @@ impl Mirror {
         while !lock(&self.state).stopped {
             let heard = self.follow();
             lock(&self.state).live = false;
-            if heard {
-                pause = FIRST_PAUSE;
-                continue;
-            }
+            // A watch that is opened and ends at once must not be opened again without end.
+            pause = if heard { FIRST_PAUSE } else { (2 * pause).min(MAX_PAUSE) };
             std::thread::sleep(jittered(pause));
-            pause = (2 * pause).min(MAX_PAUSE);
         }
     }
 
     /// Opens a watch, and follows it to its end. Returns whether it was open.
     fn follow(&self) -> bool {
-        let next = lock(&self.state).revision + 1;
+        let known = lock(&self.state).revision;
         let mut create = self.keys.all();
-        create.insert("start_revision".into(), next.to_string().into());
+        create.insert("start_revision".into(), known.saturating_add(1).to_string().into());
+        // Otherwise etcd may put a thousand revisions into one line, whatever their size.
+        create.insert("fragment".into(), true.into());
         let Ok(mut lines) = self.gateway.watch(&json!({"create_request": create})) else { return false };
-        match lines.next() {
-            Some(line) if line["result"]["created"].as_bool() == Some(true) => {}
-            _ => {
-                self.gateway.avoid_current();
-                return false;
-            }
+        let Some(created) = lines.next().filter(|line| line["result"]["created"].as_bool() == Some(true))
+        else {
+            self.gateway.avoid_current();
+            return false;
+        };
+        // Either this member is behind, or etcd was restored from a backup. Then its revisions begin anew, and
+        // the watch would wait in silence until they reach the one that is known.
+        if number(&created["result"]["header"]["revision"]) < known && !self.read_again() {
+            return false;
+        }
+        if lock(&self.state).revision < known {
+            return true;
         }
         lock(&self.state).live = true;
         self.follow_lines(&mut lines)
@@ -175,17 +183,20 @@ impl Mirror {
             if state.stopped {
                 return true;
             }
+            // The rest of a revision may be in the next line.
+            let is_whole = result["fragment"].as_bool() != Some(true);
             for event in result["events"].as_array().into_iter().flatten() {
-                self.apply(&mut state, event);
+                self.apply(&mut state, event, is_whole);
             }
         }
         true
     }
 
-    /// Applies a change of a key to the copy.
-    fn apply(&self, state: &mut State, event: &Value) {
+    /// Applies a change of a key to the copy. If the line is not the whole, its last revision is not known yet.
+    fn apply(&self, state: &mut State, event: &Value, is_whole: bool) {
         let kv = &event["kv"];
-        state.revision = state.revision.max(number(&kv["mod_revision"]));
+        let revision = number(&kv["mod_revision"]).saturating_sub(u64::from(!is_whole));
+        state.revision = state.revision.max(revision);
         let Some((type_name, instance)) = decoded(&kv["key"]).and_then(|key| self.keys.parse(&key)) else {
             return;
         };
@@ -199,13 +210,14 @@ impl Mirror {
 
     /// Reads all copied types anew. Returns false if etcd is out of reach.
     fn read_again(&self) -> bool {
-        let types: Vec<Label> = lock(&self.state).types.keys().cloned().collect();
         let Ok(all) = read(&self.gateway, &self.keys, self.keys.all()) else { return false };
         let mut state = lock(&self.state);
-        for type_name in types {
-            let entries = all.entries.iter().filter(|entry| entry.type_name == type_name);
-            let entries = entries.map(|entry| (entry.instance.clone(), entry.clone())).collect();
-            state.types.insert(type_name, entries);
+        // Also the types that were copied meanwhile: their copies may be older than this.
+        state.types.values_mut().for_each(BTreeMap::clear);
+        for entry in all.entries {
+            if let Some(entries) = state.types.get_mut(&entry.type_name) {
+                entries.insert(entry.instance.clone(), entry);
+            }
         }
         state.revision = all.revision;
         true
@@ -226,7 +238,7 @@ pub(super) fn read(gateway: &Gateway, keys: &Keys, request: Map<String, Value>) 
 
 /// Reads the entries of a range in pages of one revision.
 fn read_pages(gateway: &Gateway, keys: &Keys, mut request: Map<String, Value>) -> Result<Read> {
-    let mut all = Read { revision: 0, entries: Vec::new() };
+    let (mut all, mut read_keys) = (Read { revision: 0, entries: Vec::new() }, 0);
     request.insert("limit".into(), PAGE.to_string().into());
     loop {
         let answer = gateway.call("kv/range", &Value::Object(request.clone()))?;
@@ -235,6 +247,10 @@ fn read_pages(gateway: &Gateway, keys: &Keys, mut request: Map<String, Value>) -
             request.insert("revision".into(), all.revision.to_string().into());
         }
         let kvs = answer["kvs"].as_array().map_or(&[][..], |kvs| kvs);
+        read_keys += kvs.len();
+        if read_keys > MAX_KEYS {
+            return Err(Error::TooLarge { what: "keys in the registry", size: read_keys, limit: MAX_KEYS });
+        }
         all.entries.extend(kvs.iter().filter_map(|kv| entry_of(keys, kv)));
         let last = kvs.last().and_then(|kv| decoded(&kv["key"]));
         let (Some(mut last), true) = (last, answer["more"].as_bool() == Some(true)) else { return Ok(all) };
@@ -248,4 +264,99 @@ fn read_pages(gateway: &Gateway, keys: &Keys, mut request: Map<String, Value>) -
 pub(super) fn entry_of(keys: &Keys, kv: &Value) -> Option<Entry> {
     let (type_name, instance) = keys.parse(&decoded(&kv["key"])?)?;
     document::parse(type_name, instance, &decoded(&kv["value"])?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake;
+    use super::*;
+    use serde_json::json;
+    use std::sync::mpsc;
+
+    fn mirror(answer: impl FnMut(&str, &Value) -> (u16, Value) + Send + 'static) -> Arc<Mirror> {
+        Arc::new(Mirror::new(fake::gateway(answer), Keys::new("test")))
+    }
+
+    fn at(revision: u64) -> Value {
+        json!({"revision": revision.to_string()})
+    }
+
+    fn event(instance: &str, revision: u64) -> Value {
+        let key = super::super::encoded(format!("test/v1/Store/{instance}"));
+        let value = super::super::encoded(r#"{"addresses": ["udp://127.0.0.1:7"]}"#);
+        json!({"kv": {"key": key, "value": value, "mod_revision": revision.to_string()}})
+    }
+
+    #[test]
+    fn an_etcd_that_was_restored_from_a_backup_is_followed() {
+        let mut asked = 0;
+        let (told, opened) = mpsc::channel();
+        let mirror = mirror(move |path, request| {
+            if path == "watch" {
+                let _ = told.send(request["create_request"]["start_revision"].as_str().unwrap().to_owned());
+                return (200, json!({"result": {"header": at(500), "created": true}}));
+            }
+            asked += 1;
+            (200, json!({"header": at(if asked == 1 { 1000 } else { 500 })}))
+        });
+        assert_eq!(mirror.version().unwrap(), 1000);
+        assert_eq!([opened.recv().unwrap(), opened.recv().unwrap()], ["1001", "501"]);
+        assert_eq!(mirror.version().unwrap(), 500);
+        mirror.stop();
+    }
+
+    #[test]
+    fn the_greatest_revision_is_followed() {
+        let mirror = mirror(move |_, _| (200, json!({"result": {"header": at(u64::MAX), "created": true}})));
+        lock(&mirror.state).revision = u64::MAX;
+        assert!(mirror.follow());
+    }
+
+    #[test]
+    fn a_revision_counts_as_known_once_all_of_it_has_come() {
+        let mirror = mirror(|_, _| (200, json!({})));
+        let mut state = lock(&mirror.state);
+        mirror.apply(&mut state, &event("a", 7), true);
+        mirror.apply(&mut state, &event("b", 9), false);
+        assert_eq!(state.revision, 8);
+        mirror.apply(&mut state, &event("c", 9), true);
+        assert_eq!(state.revision, 9);
+    }
+
+    #[test]
+    fn a_type_that_is_copied_while_all_are_read_again_misses_nothing() {
+        let own = Arc::new(std::sync::OnceLock::<Arc<Mirror>>::new());
+        let them = own.clone();
+        let mirror = mirror(move |_, _| {
+            // Another thread has copied the type as of an earlier revision.
+            let mut state = lock(&them.get().unwrap().state);
+            state.types.entry("Store".parse().unwrap()).or_default();
+            (200, json!({"header": at(9), "kvs": [event("a", 9)["kv"]]}))
+        });
+        let _ = own.set(mirror.clone());
+        assert!(mirror.read_again());
+        assert_eq!(lock(&mirror.state).types.values().map(BTreeMap::len).sum::<usize>(), 1);
+    }
+
+    #[test]
+    fn a_server_that_has_ever_more_keys_is_given_up() {
+        let mirror =
+            mirror(|_, _| (200, json!({"header": at(9), "kvs": vec![json!({}); PAGE], "more": true})));
+        let why = read(&mirror.gateway, &mirror.keys, mirror.keys.all()).err().unwrap();
+        assert!(matches!(why, Error::TooLarge { .. }), "{why}");
+    }
+
+    #[test]
+    fn a_forked_child_asks_for_the_version_each_time() {
+        let mut asked = 0;
+        let gateway = fake::gateway(move |_, _| {
+            asked += 1;
+            (200, json!({"header": at(asked)}))
+        });
+        let mut child = Mirror::new(gateway, Keys::new("test"));
+        child.process = 0;
+        lock(&child.state).runs = true;
+        let child = Arc::new(child);
+        assert_eq!([child.version().unwrap(), child.version().unwrap()], [1, 2]);
+    }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -29,6 +30,8 @@ const MAX_WAITING: usize = 8;
 pub(super) struct Orders {
     env: Arc<dyn Env>,
     orders: Mutex<HashMap<u64, Order>>,
+    /// How many batches have arrived.
+    arrived: AtomicU64,
 }
 
 struct Order {
@@ -37,7 +40,24 @@ struct Order {
     executes: bool,
     /// When the latest batch has ended.
     since: Time,
-    waiting: Vec<Waker>,
+    waiting: Vec<Waiting>,
+}
+
+/// A batch that waits. The one with the earliest calls begins first.
+struct Waiting {
+    first: u64,
+    number: u64,
+    /// `None` once it was woken.
+    waker: Option<Waker>,
+}
+
+/// A batch that has not begun.
+struct Arrived {
+    orders: Arc<Orders>,
+    place: BatchPlace,
+    /// Tells it from other batches, which may claim to have the same place.
+    number: u64,
+    waits: bool,
 }
 
 /// The execution of a batch. Dropping it lets the next batch of the order begin.
@@ -48,7 +68,7 @@ pub(super) struct Turn {
 
 impl Orders {
     pub(super) fn new(env: &Arc<dyn Env>) -> Arc<Orders> {
-        Arc::new(Orders { env: env.clone(), orders: Mutex::default() })
+        Arc::new(Orders { env: env.clone(), orders: Mutex::default(), arrived: AtomicU64::default() })
     }
 
     /// Blocks until a batch may begin.
@@ -56,14 +76,15 @@ impl Orders {
     /// # Errors
     /// When a later batch has begun, or too many wait, or this thread must not wait. The batch did not run.
     pub(super) fn begin(self: &Arc<Self>, place: BatchPlace) -> Result<Turn, CallFailed> {
-        if let Some(begun) = self.try_begin(place, Waker::noop()) {
+        let mut batch = self.arrive(place);
+        if let Some(begun) = batch.try_begin(Waker::noop()) {
             return begun;
         }
         let _waiting = serving::try_wait_guard()?;
         let event = self.env.event();
         let waker = Waker::from(Arc::new(Set(event.clone())));
         loop {
-            if let Some(begun) = self.try_begin(place, &waker) {
+            if let Some(begun) = batch.try_begin(&waker) {
                 return begun;
             }
             event.wait(None);
@@ -72,61 +93,103 @@ impl Orders {
 
     /// Waits as [`Orders::begin`] does, in a task.
     pub(super) async fn begin_later(self: Arc<Self>, place: BatchPlace) -> Result<Turn, CallFailed> {
-        poll_fn(|context| match self.try_begin(place, context.waker()) {
+        let mut batch = self.arrive(place);
+        poll_fn(|context| match batch.try_begin(context.waker()) {
             Some(begun) => Poll::Ready(begun),
             None => Poll::Pending,
         })
         .await
     }
 
-    /// Lets a batch begin, or refuses it. Returns `None` if an earlier batch executes; `waker` is then woken when
-    /// that has ended.
-    fn try_begin(self: &Arc<Self>, place: BatchPlace, waker: &Waker) -> Option<Result<Turn, CallFailed>> {
+    fn arrive(self: &Arc<Self>, place: BatchPlace) -> Arrived {
+        let number = self.arrived.fetch_add(1, Relaxed);
+        Arrived { orders: self.clone(), place, number, waits: false }
+    }
+}
+
+impl Arrived {
+    /// Lets the batch begin, or refuses it. Returns `None` if it waits for an earlier one; `waker` is then woken
+    /// when it is its turn.
+    fn try_begin(&mut self, waker: &Waker) -> Option<Result<Turn, CallFailed>> {
         // Cloning and dropping wakers run the user's code, so both happen without the lock.
-        let waker = waker.clone();
-        let orders = &mut *lock(&self.orders);
+        let mut waker = Some(waker.clone());
+        let Arrived { orders: shared, place, number, waits } = self;
+        let turn = || Turn { orders: shared.clone(), order: place.order };
+        let orders = &mut *lock(&shared.orders);
         if orders.len() >= MAX_ORDERS && !orders.contains_key(&place.order) {
-            forget(orders, self.env.now());
+            forget(orders, shared.env.now());
         }
         let Some(order) = orders.get_mut(&place.order) else {
             let order =
                 Order { latest: place.first, executes: true, since: Time::default(), waiting: Vec::new() };
             orders.insert(place.order, order);
-            return Some(Ok(self.turn(place)));
+            return Some(Ok(turn()));
         };
         if place.first <= order.latest {
             let why = "later one-way calls of its stub have begun";
             return Some(Err(CallFailed::new(Kind::Cancelled, Ran::No).because(why)));
         }
-        if !order.executes {
+        if !order.executes && order.waiting.iter().all(|other| place.first <= other.first) {
             (order.latest, order.executes) = (place.first, true);
-            return Some(Ok(self.turn(place)));
+            return Some(Ok(turn()));
+        }
+        if let Some(own) = order.waiting.iter_mut().find(|own| own.number == *number) {
+            std::mem::swap(&mut own.waker, &mut waker);
+            return None;
         }
         if order.waiting.len() >= MAX_WAITING {
             let why = "earlier one-way calls of its stub have not ended";
             return Some(Err(CallFailed::new(Kind::Overloaded, Ran::No).because(why)));
         }
-        order.waiting.push(waker);
+        order.waiting.push(Waiting { first: place.first, number: *number, waker: waker.take() });
+        *waits = true;
         None
     }
+}
 
-    fn turn(self: &Arc<Self>, place: BatchPlace) -> Turn {
-        Turn { orders: self.clone(), order: place.order }
+/// Makes room for another batch that waits, and lets the next one begin if it was this one's turn.
+impl Drop for Arrived {
+    fn drop(&mut self) {
+        if !self.waits {
+            return;
+        }
+        let (_left, next) = {
+            let mut orders = lock(&self.orders.orders);
+            let Some(order) = orders.get_mut(&self.place.order) else { return };
+            let own = order.waiting.iter().position(|own| own.number == self.number);
+            let left = own.map(|own| order.waiting.swap_remove(own));
+            (left, order.next())
+        };
+        wake(next);
+    }
+}
+
+impl Order {
+    /// Returns the waker of the batch whose turn it is, if it was not woken yet.
+    fn next(&mut self) -> Option<Waker> {
+        if self.executes {
+            return None;
+        }
+        self.waiting.iter_mut().min_by_key(|batch| batch.first)?.waker.take()
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         let now = self.orders.env.now();
-        let waiting = {
+        let next = {
             let mut orders = lock(&self.orders.orders);
             let Some(order) = orders.get_mut(&self.order) else { return };
             (order.executes, order.since) = (false, now);
-            std::mem::take(&mut order.waiting)
+            order.next()
         };
-        for waker in waiting {
-            guard::run_alone("a waker", || waker.wake());
-        }
+        wake(next);
+    }
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        guard::run_alone("a waker", || waker.wake());
     }
 }
 
@@ -135,7 +198,8 @@ impl Drop for Turn {
 fn forget(orders: &mut HashMap<u64, Order>, now: Time) {
     let mut kept = KEPT;
     while orders.len() >= MAX_ORDERS {
-        orders.retain(|_, order| order.executes || now.since(order.since) < kept);
+        orders
+            .retain(|_, order| order.executes || !order.waiting.is_empty() || now.since(order.since) < kept);
         if kept.is_zero() {
             return;
         }
@@ -197,10 +261,50 @@ mod tests {
     fn few_batches_wait_in_an_order() {
         let orders = orders();
         let _first = orders.begin(at(0)).unwrap();
-        for first in 1..=MAX_WAITING as u64 {
-            assert!(orders.try_begin(at(first), Waker::noop()).is_none());
+        let mut waiting: Vec<Arrived> =
+            (1..=MAX_WAITING as u64).map(|first| orders.arrive(at(first))).collect();
+        for _ in 0..2 {
+            assert!(waiting.iter_mut().all(|batch| batch.try_begin(Waker::noop()).is_none()));
         }
         assert_eq!(refused(orders.begin(at(100))), (Kind::Overloaded, Ran::No));
+        // A batch that was given up while it waited makes room.
+        drop(waiting.pop());
+        assert!(orders.arrive(at(100)).try_begin(Waker::noop()).is_none());
+    }
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Woken(AtomicU64);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn the_waiting_batch_with_the_earliest_calls_begins_first() {
+        let orders = orders();
+        let turn = orders.begin(at(0)).unwrap();
+        let wakers: Vec<Arc<Woken>> = (0..3).map(|_| Arc::default()).collect();
+        let woken = || wakers.iter().map(|woken| woken.0.load(Relaxed)).collect::<Vec<_>>();
+        let mut waiting = [30, 20, 10].map(|first| orders.arrive(at(first)));
+        for (batch, waker) in waiting.iter_mut().zip(&wakers) {
+            assert!(batch.try_begin(&Waker::from(waker.clone())).is_none());
+        }
+        let [mut last, mut second, first] = waiting;
+        drop(turn);
+        assert_eq!(woken(), [0, 0, 1]);
+        assert!(last.try_begin(&Waker::from(wakers[0].clone())).is_none(), "it is not its turn");
+        // The next one is woken if one that was woken is given up.
+        drop(first);
+        assert_eq!(woken(), [0, 1, 1]);
+        let turn = second.try_begin(Waker::noop()).unwrap().unwrap();
+        drop(second);
+        assert_eq!(woken(), [0, 1, 1]);
+        drop(turn);
+        assert_eq!(woken(), [1, 1, 1]);
+        drop(last.try_begin(Waker::noop()).unwrap().unwrap());
     }
 
     #[test]
