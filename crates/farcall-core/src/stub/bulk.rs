@@ -1,5 +1,6 @@
 //! Bulk: bytes of a file, as a stream (RPC2's side effects; Satyanarayanan & Siegel 1990, section IV).
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 
+use super::items::Items;
 use super::stream::{AtEnd, Stream, Until};
 use crate::xdr::Decode;
 use crate::{CallFailed, Error, Kind, Never, Ran};
@@ -47,8 +49,14 @@ use crate::{CallFailed, Error, Kind, Never, Ran};
 /// ```
 pub type Bulk<E = Never> = Stream<Bytes, E>;
 
-/// How many bytes an item has, at most.
+/// How many bytes an item has, at most. Once more than a few bytes were read that are at hand, an item has
+/// more, so that the sender is woken less often.
 const CHUNK: usize = 48 << 10;
+const LONG_CHUNK: usize = 256 << 10;
+const FEW: u64 = 1 << 20;
+
+/// How many buffers a sender keeps of bytes that are at hand: about as many as hold what is under way.
+const MOST_BUFFERS: usize = 16;
 
 /// How far a copy got, and why it went no further.
 #[derive(Debug)]
@@ -76,7 +84,7 @@ impl<E> Copied<E> {
 impl<E: 'static> Stream<Bytes, E> {
     /// Returns what a reader gives, until its end. If the reader fails, the transfer fails.
     pub fn from_reader(reader: impl Read + Send + 'static) -> Bulk<E> {
-        Stream::new(chunks(reader))
+        Stream::made(Items::Read(Box::new(chunks(reader, 1, CHUNK))))
     }
 
     /// Returns the bytes of a file from `offset` on, at most `quota` of them.
@@ -85,16 +93,18 @@ impl<E: 'static> Stream<Bytes, E> {
     /// When the file cannot be positioned.
     pub fn from_file(mut file: File, offset: u64, quota: u64) -> io::Result<Bulk<E>> {
         file.seek(SeekFrom::Start(offset))?;
-        Ok(Stream::at_hand(chunks(file.take(quota))))
+        let chunks = chunks(file.take(quota), MOST_BUFFERS, LONG_CHUNK);
+        Ok(Stream::made(Items::AtHand(Box::new(chunks))))
     }
 
     /// Returns bytes of memory.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Bulk<E> {
         let mut bytes = bytes.into();
-        Stream::at_hand(std::iter::from_fn(move || {
-            let len = bytes.len().min(CHUNK);
-            (len > 0).then(|| Ok(bytes.split_to(len)))
-        }))
+        // The copies are this library's own, while the drop of `bytes` may be code of the user's.
+        Stream::made(Items::AtHand(Box::new(std::iter::from_fn(move || {
+            let len = bytes.len().min(LONG_CHUNK);
+            (len > 0).then(|| Ok(Bytes::copy_from_slice(&bytes.split_to(len))))
+        }))))
     }
 
     /// Tells `progress` how many bytes have been handed over to be sent, whenever some are.
@@ -227,24 +237,69 @@ impl<E: for<'a> Decode<'a> + std::fmt::Debug + Send + Sync + 'static> Read for S
 }
 
 /// Returns what a reader gives, part by part. A failure is the last item.
-fn chunks<E>(mut reader: impl Read) -> impl Iterator<Item = crate::Result<Bytes, E>> {
-    let mut over = false;
+fn chunks<E>(
+    mut reader: impl Read,
+    most_buffers: usize,
+    longest: usize,
+) -> impl Iterator<Item = crate::Result<Bytes, E>> {
+    let (mut over, mut read) = (false, 0);
+    let mut buffers = Buffers { lent: VecDeque::new(), most: most_buffers };
     std::iter::from_fn(move || {
         if over {
             return None;
         }
-        let mut chunk = vec![0; CHUNK];
-        let item = match read_some(&mut reader, &mut chunk) {
+        let mut buffer = buffers.take(if read < FEW { CHUNK } else { longest });
+        let item = match read_some(&mut reader, &mut buffer) {
             Ok(0) => None,
             Ok(len) => {
-                chunk.truncate(len);
-                Some(Ok(chunk.into()))
+                read += len as u64;
+                Some(Ok(buffers.lend(buffer, len)))
             }
             Err(why) => Some(Err(local("reading", why).into())),
         };
         over = !matches!(item, Some(Ok(_)));
         item
     })
+}
+
+/// The buffers of a reader's items. One whose item has arrived is used again.
+struct Buffers {
+    lent: VecDeque<Buffer>,
+    most: usize,
+}
+
+/// A buffer that items share.
+#[derive(Clone)]
+struct Buffer(Arc<Box<[u8]>>);
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Buffers {
+    /// Returns a buffer of so many bytes that no item shares.
+    fn take(&mut self, len: usize) -> Box<[u8]> {
+        // What was used last is most likely still in the processor's cache.
+        let free = self.lent.iter().rposition(|Buffer(lent)| Arc::strong_count(lent) == 1);
+        let free = free.and_then(|place| self.lent.remove(place));
+        let free = free.and_then(|Buffer(lent)| Arc::try_unwrap(lent).ok());
+        free.filter(|free| free.len() == len).unwrap_or_else(|| vec![0; len].into())
+    }
+
+    /// Returns the first bytes of a buffer as an item.
+    fn lend(&mut self, buffer: Box<[u8]>, len: usize) -> Bytes {
+        let few = len < buffer.len() / 2;
+        let copied = few.then(|| Bytes::copy_from_slice(&buffer[..len]));
+        let buffer = Buffer(Arc::new(buffer));
+        if self.lent.len() == self.most {
+            self.lent.pop_front();
+        }
+        self.lent.push_back(buffer.clone());
+        // An item of few bytes does not keep the whole buffer.
+        copied.unwrap_or_else(|| Bytes::from_owner(buffer).slice(..len))
+    }
 }
 
 /// Reads once, however often that is interrupted.

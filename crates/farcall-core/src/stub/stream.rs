@@ -120,7 +120,7 @@ enum Source<T, E> {
 impl<T, E> Stream<T, E> {
     /// Returns a stream of the items of an iterator. An error ends it.
     pub fn new(items: impl IntoIterator<Item = Result<T, E>, IntoIter: Send + 'static>) -> Stream<T, E> {
-        Stream::from(Source::Made(Items::Iterated(Box::new(items.into_iter()))))
+        Stream::made(Items::Iterated(Box::new(items.into_iter())))
     }
 
     /// Returns a stream of items that are polled, so that no thread waits for the next one. `poll` returns
@@ -135,7 +135,7 @@ impl<T, E> Stream<T, E> {
     pub fn polled(
         poll: impl FnMut(&mut Context<'_>) -> Poll<Option<Result<T, E>>> + Send + 'static,
     ) -> Stream<T, E> {
-        Stream::from(Source::Made(Items::Polled(Box::new(poll))))
+        Stream::made(Items::Polled(Box::new(poll)))
     }
 
     /// Returns a stream of the items of an asynchronous one. An error ends it.
@@ -147,11 +147,9 @@ impl<T, E> Stream<T, E> {
         Stream::polled(move |context| items.as_mut().poll_next(context))
     }
 
-    /// Returns a stream of the items of an iterator that never waits for long.
-    pub(super) fn at_hand(
-        items: impl IntoIterator<Item = Result<T, E>, IntoIter: Send + 'static>,
-    ) -> Stream<T, E> {
-        Stream::from(Source::Made(Items::AtHand(Box::new(items.into_iter()))))
+    /// Returns a stream of items that are made here.
+    pub(super) fn made(items: Items<T, E>) -> Stream<T, E> {
+        Stream::from(Source::Made(items))
     }
 
     /// Has a function see each item before it is sent.
@@ -161,7 +159,7 @@ impl<T, E> Stream<T, E> {
         E: for<'a> Decode<'a> + 'static,
     {
         let end = self.end.take();
-        Stream { end, ..Stream::from(Source::Made(self.into_items().seen_by(see))) }
+        Stream { end, ..Stream::made(self.into_items().seen_by(see)) }
     }
 
     /// Returns the stream with what is to run when it has been sent as a result.

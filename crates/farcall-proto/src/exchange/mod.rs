@@ -5,13 +5,18 @@
 //! |---|---|
 //! | `inflow.rs` | a direction at its receiver |
 //! | `outflow.rs` | a direction at its sender |
+//! | `kept.rs` | the bytes of such a direction that have not arrived |
 //! | `idle.rs` | what is kept while nothing passes |
 
 mod idle;
 mod inflow;
+mod kept;
 mod outflow;
 
+use bytes::Bytes;
+
 use crate::path::Path;
+use crate::server::Insert;
 use crate::transfer::INITIAL_WINDOW;
 use crate::wire::{Credit, Data, Malformed, Position, Writer};
 use crate::{BASE_DATAGRAM, Mutant, Rule, Time};
@@ -60,6 +65,10 @@ pub(crate) struct Way<'p> {
     pub patience: u64,
     /// How often something was sent again.
     pub again: u64,
+    /// Whether long bytes may be inserted into the datagram when it is sent, instead of being copied into it.
+    pub inserts: bool,
+    /// The bytes that are to be inserted.
+    pub insert: Option<Insert>,
 }
 
 /// What was written of exchanges.
@@ -155,12 +164,18 @@ impl Exchanges {
         Some(number)
     }
 
-    /// Adds bytes to this end's direction, as many as there is room for, and returns how many. What comes
-    /// behind them is said by `tail`, if all were added. `None` if the exchange is not open, or the direction
-    /// has ended, perhaps because the other end takes no more.
-    pub fn add(&mut self, number: u32, bytes: &[u8], tail: Tail, window: u32) -> Option<usize> {
+    /// Adds `bytes` and then `long` to this end's direction, as many as there is room for, and returns how
+    /// many. What comes behind them is said by `tail`, if all were added. `None` if the exchange is not open,
+    /// or the direction has ended, perhaps because the other end takes no more.
+    pub fn add(
+        &mut self,
+        number: u32,
+        (bytes, long): (&[u8], &Bytes),
+        tail: Tail,
+        window: u32,
+    ) -> Option<usize> {
         let (added, begins) = self.act(number, |exchange| {
-            let added = exchange.outflow.add(bytes, tail, window.into())?;
+            let added = exchange.outflow.add(bytes, long, tail, window.into())?;
             let begins = exchange.outflow.is_begun() && !std::mem::replace(&mut exchange.begun, true);
             Some((added, begins))
         })??;

@@ -149,7 +149,7 @@ pub struct Transmit {
     /// The number of bytes that were written.
     pub len: usize,
     /// Bytes to insert into what was written. Only datagrams to clients on this machine have them, and only
-    /// for results of [`Server::finish_around`].
+    /// for results of [`Server::finish_around`] and bytes of [`Server::send_long_in`].
     pub insert: Option<Insert>,
 }
 
