@@ -192,47 +192,40 @@ impl<E: 'static> Stream<Bytes, E> {
     {
         let mut bytes = 0;
         loop {
-            let chunk = match self.chunk() {
-                Ok(chunk) if chunk.is_empty() => return Copied { bytes, failed: None },
-                Ok(chunk) => chunk,
+            let left = usize::try_from(quota - bytes).unwrap_or(usize::MAX);
+            let written = self.with_part(usize::MAX, |part| {
+                let allowed = &part[..part.len().min(left)];
+                let written = writer.write_all(allowed);
+                written.map(|()| (allowed.len(), part.len()))
+            });
+            let (written, came) = match written {
+                Ok(Ok((_, 0))) => return Copied { bytes, failed: None },
+                Ok(Ok(written)) => written,
+                Ok(Err(why)) => return Copied { bytes, failed: Some(local("writing", why).into()) },
                 Err(why) => return Copied { bytes, failed: Some(why) },
             };
-            let allowed =
-                chunk.slice(..chunk.len().min(usize::try_from(quota - bytes).unwrap_or(usize::MAX)));
-            if let Err(why) = writer.write_all(&allowed) {
-                return Copied { bytes, failed: Some(local("writing", why).into()) };
-            }
-            bytes += allowed.len() as u64;
+            bytes += written as u64;
             progress(bytes);
-            if allowed.len() < chunk.len() {
+            if written < came {
                 let why = format!("more than {quota} bytes");
                 let failed = Some(CallFailed::new(Kind::TooLarge, Ran::Yes).because(why).into());
                 return Copied { bytes, failed };
             }
         }
     }
-
-    /// Takes the next bytes; none if there are no more.
-    fn chunk(&mut self) -> crate::Result<Bytes, E>
-    where
-        E: for<'a> Decode<'a>,
-    {
-        if !self.rest.is_empty() {
-            return Ok(std::mem::take(&mut self.rest));
-        }
-        // Nobody sends an item of no bytes, but a peer may.
-        self.find(|item| item.as_ref().map_or(true, |chunk| !chunk.is_empty())).unwrap_or(Ok(Bytes::new()))
-    }
 }
 
 /// Blocks until bytes arrive.
 impl<E: for<'a> Decode<'a> + std::fmt::Debug + Send + Sync + 'static> Read for Stream<Bytes, E> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut chunk = self.chunk().map_err(io::Error::other)?;
-        let len = chunk.len().min(buffer.len());
-        buffer[..len].copy_from_slice(&chunk.split_to(len));
-        self.rest = chunk;
-        Ok(len)
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let read = self.with_part(buffer.len(), |part| {
+            buffer[..part.len()].copy_from_slice(part);
+            part.len()
+        });
+        read.map_err(io::Error::other)
     }
 }
 

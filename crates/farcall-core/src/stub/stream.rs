@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -17,7 +18,7 @@ use crate::xdr::schema::{Type, Types};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder, ErrorKind, Schema};
 use crate::{CallFailed, Error, Kind, Never, Ran, Result};
 
-/// How many bytes are taken at once.
+/// How many bytes are taken at once. With as many, those that came over UDP are not copied.
 const CHUNK: usize = 64 << 10;
 
 /// The longest buffer, in bytes, that a stream keeps while a task waits for its next item.
@@ -72,8 +73,8 @@ const MAX_ITEMS_IN_A_ROW: usize = 128;
 #[must_use = "the items of a stream are sent while its receiver iterates over it"]
 pub struct Stream<T, E = Never> {
     source: Source<T, E>,
-    /// What is left of the last item of a [`Bulk`](super::bulk::Bulk) that was read in part.
-    pub(super) rest: Bytes,
+    /// What is left of the last item of a [`Bulk`](super::bulk::Bulk) that is made here and was read in part.
+    rest: Bytes,
     /// What is to run when the stream has been sent as a result.
     end: Option<AtEnd<E>>,
 }
@@ -255,6 +256,35 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Stream<T, E> {
     }
 }
 
+impl<E: for<'a> Decode<'a>> Stream<Bytes, E> {
+    /// Gives the next bytes to `then`, at most `most`, and waits for them; none if there are no more.
+    pub(super) fn with_part<R>(&mut self, most: usize, then: impl FnOnce(&[u8]) -> R) -> Result<R, E> {
+        let part = match &mut self.source {
+            Source::Arrives(arrival) => arrival.part(most),
+            _ => return self.with_made(most, then),
+        };
+        match (part, &self.source) {
+            (Some(Ok(part)), Source::Arrives(arrival)) => return Ok(then(&arrival.bytes[part])),
+            (Some(Err(why)), _) => {
+                self.source = Source::Over(self.taken());
+                return Err(why);
+            }
+            _ => self.source = Source::Over(self.taken()),
+        }
+        Ok(then(&[]))
+    }
+
+    /// Gives the next bytes that are made here to `then`, as [`Stream::with_part`] does.
+    fn with_made<R>(&mut self, most: usize, then: impl FnOnce(&[u8]) -> R) -> Result<R, E> {
+        if self.rest.is_empty() {
+            let next = self.find(|item| item.as_ref().map_or(true, |chunk| !chunk.is_empty()));
+            self.rest = next.unwrap_or(Ok(Bytes::new()))?;
+        }
+        let part = self.rest.split_to(self.rest.len().min(most));
+        Ok(then(&part))
+    }
+}
+
 #[cfg(feature = "futures")]
 impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> futures_core::Stream for Stream<T, E> {
     type Item = Result<T, E>;
@@ -295,9 +325,11 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Iterator for Stream<T, E> {
 struct Arrival {
     exchanges: Arc<dyn Exchanges>,
     exchange: u32,
-    /// Bytes that were taken. The items before `at` have been decoded.
+    /// Bytes that were taken. Those before `at` have been decoded.
     bytes: Vec<u8>,
     at: usize,
+    /// How many bytes are to come of an item of which a part was taken: of its content, and of its padding.
+    begun: (usize, usize),
     /// All bytes have been taken.
     ended: bool,
     /// The call has ended or was given up, perhaps before all bytes had arrived.
@@ -310,7 +342,7 @@ struct Arrival {
 impl Arrival {
     fn new(exchanges: Arc<dyn Exchanges>, exchange: u32, call: Option<Box<dyn OpenCall>>) -> Arrival {
         let bytes = Vec::new();
-        Arrival { exchanges, exchange, bytes, at: 0, ended: false, cut: false, taken: 0, call }
+        Arrival { exchanges, exchange, bytes, at: 0, begun: (0, 0), ended: false, cut: false, taken: 0, call }
     }
 
     fn next<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(&mut self) -> Option<Result<T, E>> {
@@ -344,15 +376,76 @@ impl Arrival {
         }
     }
 
+    /// Returns where the next bytes are of a stream of bytes, at most `most`, and waits for them. They may be
+    /// a part of an item.
+    fn part<E: for<'a> Decode<'a>>(&mut self, most: usize) -> Option<Result<Range<usize>, E>> {
+        loop {
+            match self.next_part(most) {
+                Ok(Some(part)) => return Some(Ok(part)),
+                Ok(None) if self.ended => return self.end(),
+                Ok(None) => {}
+                Err(why) => return Some(Err(why.into())),
+            }
+            if let Err(why) = self.take() {
+                return Some(Err(why.into()));
+            }
+        }
+    }
+
+    /// Returns where the next bytes are, if some have been taken.
+    fn next_part(&mut self, most: usize) -> std::result::Result<Option<Range<usize>>, CallFailed> {
+        let bad = || {
+            let why = "an item of a stream of bytes that does not consist of bytes";
+            CallFailed::new(Kind::BadResult, Ran::Yes).because(why)
+        };
+        loop {
+            let (rest, (content, padding)) = (&self.bytes[self.at..], self.begun);
+            if content > 0 {
+                let len = content.min(most).min(rest.len());
+                self.begun.0 -= len;
+                self.at += len;
+                return Ok((len > 0).then(|| self.at - len..self.at));
+            }
+            if padding > 0 {
+                let Some(zeros) = rest.get(..padding) else { return Ok(None) };
+                if zeros.iter().any(|byte| *byte != 0) {
+                    return Err(bad());
+                }
+                self.begun.1 = 0;
+                self.at += padding;
+                continue;
+            }
+            let Some((head, rest)) = rest.split_first_chunk() else { return Ok(None) };
+            let len = item_len(*head)?;
+            let Some(head) = rest.first_chunk() else { return Ok(None) };
+            let content = u32::from_be_bytes(*head) as usize;
+            let padding = content.wrapping_neg() & 3;
+            if content.checked_add(4 + padding) != Some(len) {
+                return Err(bad());
+            }
+            self.begun = (content, padding);
+            self.at += 8;
+            self.taken += 1;
+        }
+    }
+
+    /// Skips the rest of an item of which a part was taken. Returns whether all of it has arrived.
+    fn skip_begun(&mut self) -> bool {
+        let (content, padding) = self.begun;
+        let skipped = (content + padding).min(self.bytes.len() - self.at);
+        self.at += skipped;
+        self.begun = (content.saturating_sub(skipped), padding.min(content + padding - skipped));
+        self.begun == (0, 0)
+    }
+
     /// Decodes the next item, if all of it has been taken.
     fn decode<T: for<'a> Decode<'a>>(&mut self) -> std::result::Result<Option<T>, CallFailed> {
         let bad = |why| CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why);
-        let Some((head, rest)) = self.bytes[self.at..].split_first_chunk::<4>() else { return Ok(None) };
-        let len = u32::from_be_bytes(*head) as usize;
-        if len > MAX_MESSAGE {
-            let why = format!("an item of {len} bytes");
-            return Err(CallFailed::new(Kind::TooLarge, Ran::Yes).because(why));
+        if !self.skip_begun() {
+            return Ok(None);
         }
+        let Some((head, rest)) = self.bytes[self.at..].split_first_chunk() else { return Ok(None) };
+        let len = item_len(*head)?;
         let Some(item) = rest.get(..len) else { return Ok(None) };
         let value = xdr::from_slice(item).map_err(bad)?;
         self.at += 4 + len;
@@ -437,8 +530,18 @@ impl Arrival {
     /// Returns the failure of a stream that has ended within an item.
     fn torn(&self, kind: Kind) -> Option<CallFailed> {
         let why = || CallFailed::new(kind, Ran::Yes).because("a stream ends within an item");
-        (self.at < self.bytes.len()).then(why)
+        (self.at < self.bytes.len() || self.begun != (0, 0)).then(why)
     }
+}
+
+/// Reads how many bytes an item has.
+fn item_len(head: [u8; 4]) -> std::result::Result<usize, CallFailed> {
+    let len = u32::from_be_bytes(head) as usize;
+    if len > MAX_MESSAGE {
+        let why = format!("an item of {len} bytes");
+        return Err(CallFailed::new(Kind::TooLarge, Ran::Yes).because(why));
+    }
+    Ok(len)
 }
 
 impl Drop for Arrival {

@@ -1,10 +1,9 @@
 //! A direction of an exchange at its receiver: what has arrived, what the user has taken, and how far the
 //! sender may go.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use farcall_base::take_front;
-
+use super::ready::Ready;
 use crate::transfer::INITIAL_WINDOW;
 use crate::wire::{Data, END_LEN, Extent};
 use crate::{Mutant, Rule};
@@ -22,7 +21,7 @@ const WORTH_TELLING: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Inflow {
     /// Bytes that arrived in order and that the user has not taken.
-    ready: VecDeque<u8>,
+    ready: Ready,
     taken: u64,
     /// Bytes that arrived ahead of a gap, by where they begin. No byte is there twice.
     ahead: BTreeMap<u64, Vec<u8>>,
@@ -56,7 +55,7 @@ impl Default for Inflow {
     fn default() -> Inflow {
         let limit = INITIAL_WINDOW.into();
         Inflow {
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             taken: 0,
             ahead: BTreeMap::new(),
             ahead_memory: 0,
@@ -205,11 +204,10 @@ impl Inflow {
 
     /// Moves at most `most` bytes that have arrived in order to the end of `into`.
     pub fn take(&mut self, into: &mut Vec<u8>, most: usize) -> usize {
-        let len = self.ready.len().min(most);
-        take_front(&mut self.ready, len, into);
+        let len = self.ready.take(into, most);
         self.taken += len as u64;
         if self.ready.is_empty() {
-            self.ready = VecDeque::new();
+            self.ready = Ready::default();
             self.noticed = false;
         }
         len
@@ -232,7 +230,7 @@ impl Inflow {
     /// Drops what the user has not taken.
     fn forget(&mut self) {
         self.taken = self.through();
-        self.ready = VecDeque::new();
+        self.ready = Ready::default();
         self.ahead.clear();
         self.ahead_memory = 0;
     }
@@ -325,11 +323,11 @@ impl Inflow {
 
     /// Bytes of memory that it holds.
     pub fn memory(&self) -> usize {
-        self.ready.capacity() + self.ahead_memory
+        self.ready.memory() + self.ahead_memory
     }
 }
 
 /// Where the bytes in order end.
-fn reached(taken: u64, ready: &VecDeque<u8>) -> u64 {
+fn reached(taken: u64, ready: &Ready) -> u64 {
     taken + ready.len() as u64
 }

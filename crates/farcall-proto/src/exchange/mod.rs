@@ -4,6 +4,7 @@
 //! | file | job |
 //! |---|---|
 //! | `inflow.rs` | a direction at its receiver |
+//! | `ready.rs` | the bytes of such a direction that wait for the user |
 //! | `outflow.rs` | a direction at its sender |
 //! | `kept.rs` | the bytes of such a direction that have not arrived |
 //! | `idle.rs` | what is kept while nothing passes |
@@ -12,6 +13,7 @@ mod idle;
 mod inflow;
 mod kept;
 mod outflow;
+mod ready;
 
 use bytes::Bytes;
 

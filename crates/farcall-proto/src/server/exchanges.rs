@@ -49,7 +49,8 @@ impl Server {
         self.send_long_in(call, exchange, (bytes, &Bytes::new()), tail)
     }
 
-    /// Sends bytes, and `long` behind them, as [`Server::send_in`] does. `long` is not copied if it is long.
+    /// Sends bytes, and `long` behind them, as [`Server::send_in`] does. `long` is not copied if it is long, and
+    /// then dropped by the method that learns that it has arrived.
     pub fn send_long_in(
         &mut self,
         call: CallKey,
