@@ -58,6 +58,9 @@ const FEW: u64 = 1 << 20;
 /// How many buffers a sender keeps of bytes that are at hand: about as many as hold what is under way.
 const MOST_BUFFERS: usize = 16;
 
+/// How many buffers it keeps of which nothing is under way.
+const MOST_SPARE: usize = 2;
+
 /// How far a copy got, and why it went no further.
 #[derive(Debug)]
 #[must_use = "a copy may have failed"]
@@ -278,6 +281,12 @@ impl Buffers {
         let free = self.lent.iter().rposition(|Buffer(lent)| Arc::strong_count(lent) == 1);
         let free = free.and_then(|place| self.lent.remove(place));
         let free = free.and_then(|Buffer(lent)| Arc::try_unwrap(lent).ok());
+        // Of what was under way and has arrived, little is kept for the next items.
+        let mut spare = 0;
+        self.lent.retain(|Buffer(lent)| {
+            spare += usize::from(Arc::strong_count(lent) == 1);
+            Arc::strong_count(lent) > 1 || spare <= MOST_SPARE
+        });
         free.filter(|free| free.len() == len).unwrap_or_else(|| vec![0; len].into())
     }
 
