@@ -736,3 +736,82 @@ fn conclude<T, E: Encode>(mut sending: Sending<T, E>, encoder: &mut Encoder<'_>)
         Some(why) => reply::<(), E>(encoder, Err(why)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+    use crate::Bulk;
+    use crate::exchange::{Tail, pair};
+
+    /// Returns a stream of bytes of which these have arrived, and then its end.
+    fn arrived(bytes: &[u8]) -> Bulk {
+        let (near, far) = pair();
+        let exchange = near.open().unwrap();
+        assert_eq!(near.send(exchange, bytes, Tail::End), Some(bytes.len()));
+        Stream::from(Source::Arrives(Box::new(Arrival::new(Arc::new(far), exchange, None))))
+    }
+
+    fn items(contents: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for content in contents {
+            let item = xdr::to_vec(&Bytes::copy_from_slice(content)).unwrap();
+            bytes.extend_from_slice(&(item.len() as u32).to_be_bytes());
+            bytes.extend_from_slice(&item);
+        }
+        bytes
+    }
+
+    /// Returns what was written of the bytes that have arrived, and why not more.
+    fn written(bytes: &[u8]) -> (Vec<u8>, Option<Kind>) {
+        let mut written = Vec::new();
+        let copied = arrived(bytes).copy_to(&mut written, u64::MAX);
+        assert_eq!(copied.bytes, written.len() as u64);
+        let kind = copied.failed.map(|why| why.call_failed().expect("no exception is declared").kind());
+        (written, kind)
+    }
+
+    #[test]
+    fn items_of_bytes_are_read_in_parts() {
+        let bytes = items(&[b"hello", b"", b"worlds", b"all!"]);
+        assert_eq!(written(&bytes), (b"helloworldsall!".to_vec(), None));
+        let (mut stream, mut read, mut buffer) = (arrived(&bytes), Vec::new(), [0; 4]);
+        loop {
+            match stream.read(&mut buffer).unwrap() {
+                0 => break,
+                len => read.push(buffer[..len].to_vec()),
+            }
+        }
+        let parts: [&[u8]; 5] = [b"hell", b"o", b"worl", b"ds", b"all!"];
+        assert_eq!((read, stream.taken()), (parts.map(<[u8]>::to_vec).to_vec(), 4));
+    }
+
+    #[test]
+    fn an_iterator_skips_the_rest_of_an_item_that_was_read_in_part() {
+        let mut stream = arrived(&items(&[b"hello", b"world"]));
+        assert_eq!(stream.read(&mut [0; 2]).unwrap(), 2);
+        assert_eq!(stream.next(), Some(Ok(Bytes::from("world"))));
+        assert_eq!(stream.next(), None);
+    }
+
+    #[test]
+    fn an_item_that_is_not_of_bytes_or_is_torn_fails_the_transfer() {
+        let bytes = items(&[b"good", b"hello"]);
+        let changed = |at: usize, byte: u8| {
+            let mut bytes = bytes.clone();
+            bytes[at] = byte;
+            written(&bytes)
+        };
+        assert_eq!(
+            changed(27, 1),
+            (b"goodhello".to_vec(), Some(Kind::BadResult)),
+            "a padding that is not zero"
+        );
+        assert_eq!(changed(19, 9), (b"good".to_vec(), Some(Kind::BadResult)), "a length beyond the item");
+        assert_eq!(changed(15, 16), (b"good".to_vec(), Some(Kind::BadResult)), "a longer item");
+        assert_eq!(changed(12, 9), (b"good".to_vec(), Some(Kind::TooLarge)));
+        assert_eq!(written(&bytes[..24]), (b"goodhell".to_vec(), Some(Kind::BadArguments)), "torn");
+        assert_eq!(written(&bytes[..16]), (b"good".to_vec(), Some(Kind::BadArguments)), "torn in its head");
+    }
+}
