@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, TryLockError};
 use std::task::{Context, Poll, Waker};
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 
 use super::items::Items;
 use crate::env::Env;
@@ -152,10 +152,10 @@ pub(crate) struct Sending<T, E> {
     exchange: u32,
     /// Encoded items.
     bytes: Vec<u8>,
-    /// The end of the last item, if that is long and need not be copied to `bytes`.
-    long: Bytes,
-    /// How many bytes of these have been sent.
+    /// How many of them have been sent.
     sent: usize,
+    /// What is to be sent behind them: the content of the last item, if that is long and need not be copied.
+    long: Bytes,
     /// There are no more items.
     ended: bool,
     /// The error that ended the stream.
@@ -192,8 +192,8 @@ impl<T: Encode, E> Sending<T, E> {
             items: Some(items),
             exchange,
             bytes: head,
-            long: Bytes::new(),
             sent: 0,
+            long: Bytes::new(),
             ended: false,
             error: None,
             cut: false,
@@ -250,17 +250,21 @@ impl<T: Encode, E> Sending<T, E> {
                 }
             }
             let ends = ends && !self.holds_end;
-            let (rest, long) = self.rest();
-            if ends || !rest.is_empty() || !long.is_empty() {
+            let rest = self.bytes.get(self.sent..).unwrap_or_default();
+            if ends || !rest.is_empty() || !self.long.is_empty() {
                 let sent = match ends {
-                    false if !long.is_empty() => exchanges.send_long(self.exchange, rest, &long),
+                    false if !self.long.is_empty() => exchanges.send_long(self.exchange, rest, &self.long),
                     false => exchanges.send(self.exchange, rest, Tail::More),
                     true if self.exchange == ARGUMENT => exchanges.send(self.exchange, rest, Tail::End),
                     true => exchanges.send_before_result(self.exchange, rest),
                 };
                 let Some(sent) = sent else { return self.cut() };
-                self.sent += sent;
-                if self.sent < self.bytes.len() + self.long.len() {
+                let of_long = sent.saturating_sub(rest.len());
+                self.sent += sent - of_long;
+                if of_long > 0 {
+                    self.long.advance(of_long);
+                }
+                if self.sent < self.bytes.len() || !self.long.is_empty() {
                     return Sent::Part;
                 }
                 self.told_end = ends;
@@ -274,19 +278,10 @@ impl<T: Encode, E> Sending<T, E> {
         }
     }
 
-    /// Returns the bytes that have not been sent.
-    fn rest(&self) -> (&[u8], Bytes) {
-        match self.sent.checked_sub(self.bytes.len()) {
-            Some(sent) => (&[], self.long.slice(sent..)),
-            None => (&self.bytes[self.sent..], self.long.clone()),
-        }
-    }
-
     /// Encodes the next item in place of those that were sent. Returns false if there is no item yet.
     fn next_item(&mut self, context: &mut Context<'_>) -> bool {
         self.sent = 0;
         self.bytes.clear();
-        self.long.clear();
         let is_there = self.encode_next(context, true);
         if !is_there {
             // It may take days until there is an item.
@@ -307,7 +302,11 @@ impl<T: Encode, E> Sending<T, E> {
         match next {
             None => self.ended = true,
             Some(Ok(item)) => {
-                if let Err(why) = encode_item(&item, &mut self.bytes, &mut self.long, own && alone) {
+                let encoded = match own && alone {
+                    true => encode_bytes(&item, &mut self.bytes, &mut self.long),
+                    false => encode_item(&item, &mut self.bytes),
+                };
+                if let Err(why) = encoded {
                     self.bytes.truncate(before);
                     let kind = if self.exchange == ARGUMENT { Kind::BadArguments } else { Kind::BadResult };
                     (self.error, self.ended) =
@@ -325,20 +324,25 @@ impl<T: Encode, E> Sending<T, E> {
     }
 }
 
-/// Encodes an item to the end of `bytes`. If it `is_bytes`, long ones are not copied, but put into `long`.
-fn encode_item<T: Encode>(
+fn encode_item<T: Encode>(item: &T, bytes: &mut Vec<u8>) -> std::result::Result<(), xdr::Error> {
+    let begin = bytes.len();
+    bytes.extend_from_slice(&[0; 4]);
+    item.encode(&mut Encoder::new(bytes))?;
+    let len = (bytes.len() - begin - 4) as u32;
+    bytes[begin..begin + 4].copy_from_slice(&len.to_be_bytes());
+    Ok(())
+}
+
+/// Encodes an item that consists of bytes. Many are put into `long` instead of being copied.
+#[inline(never)]
+fn encode_bytes<T: Encode>(
     item: &T,
     bytes: &mut Vec<u8>,
     long: &mut Bytes,
-    is_bytes: bool,
 ) -> std::result::Result<(), xdr::Error> {
     let begin = bytes.len();
     bytes.extend_from_slice(&[0; 4]);
-    let mut spill = Long(long);
-    item.encode(&mut match is_bytes {
-        true => Encoder::with_spill(bytes, &mut spill),
-        false => Encoder::new(bytes),
-    })?;
+    item.encode(&mut Encoder::with_spill(bytes, &mut Long(long)))?;
     let len = (bytes.len() + long.len() - begin - 4) as u32;
     bytes[begin..begin + 4].copy_from_slice(&len.to_be_bytes());
     Ok(())
