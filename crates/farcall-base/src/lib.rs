@@ -16,7 +16,7 @@ mod trace;
 
 pub use address::canonical;
 pub use call_key::CallKey;
-pub use exchange::{Tail, take_front};
+pub use exchange::Tail;
 pub use failure::{Failure, Kind, Ran};
 pub use locked::lock;
 pub use time::{Time, nanos};

@@ -7,6 +7,7 @@ mod watchers;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
+use bytes::Bytes;
 pub use farcall_base::Tail;
 pub(crate) use local::{LocalExchanges, pair};
 pub use watchers::Watchers;
@@ -26,6 +27,16 @@ pub trait Exchanges: Send + Sync {
     /// Sends bytes, a multiple of four, in an exchange: as many as there is room for. Returns how many.
     /// `tail` counts if it was all.
     fn send(&self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize>;
+
+    /// Sends `bytes` and then `long`, as [`Exchanges::send`] does. The carrier may keep `long` without a copy,
+    /// and drop it while it holds locks.
+    fn send_long(&self, exchange: u32, bytes: &[u8], long: &Bytes) -> Option<usize> {
+        let sent = self.send(exchange, bytes, Tail::More)?;
+        if sent < bytes.len() {
+            return Some(sent);
+        }
+        Some(sent + self.send(exchange, long, Tail::More)?)
+    }
 
     /// Sends the last bytes of an exchange, and ends it, as [`Exchanges::send`] does. The call's result
     /// follows at once, and may share their datagram.

@@ -19,6 +19,7 @@ pub mod dump;
 mod exchange;
 #[doc(hidden)]
 pub mod fuzzing;
+mod insert;
 pub mod mutant;
 mod path;
 mod scheme;

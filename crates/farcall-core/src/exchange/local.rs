@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use farcall_base::take_front;
-
 use super::{Exchanges, Tail, Watchers};
 use crate::{CallFailed, lock, serving};
 
@@ -183,6 +181,16 @@ impl Exchanges for LocalExchanges {
     fn nudge(&self) -> Waker {
         Waker::from(Arc::new(Nudge { shared: self.shared.clone(), end: self.end }))
     }
+}
+
+/// Moves the first `len` bytes to the end of `into`, by two copies of memory. (Draining them one by one took
+/// a fifth of the time of a bulk transfer.)
+fn take_front(from: &mut VecDeque<u8>, len: usize, into: &mut Vec<u8>) {
+    let (first, second) = from.as_slices();
+    let split = len.min(first.len());
+    into.extend_from_slice(&first[..split]);
+    into.extend_from_slice(&second[..len - split]);
+    from.drain(..len);
 }
 
 /// Ends the waits at one end.

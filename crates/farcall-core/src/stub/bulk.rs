@@ -1,5 +1,6 @@
 //! Bulk: bytes of a file, as a stream (RPC2's side effects; Satyanarayanan & Siegel 1990, section IV).
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 
+use super::items::Items;
 use super::stream::{AtEnd, Stream, Until};
 use crate::xdr::Decode;
 use crate::{CallFailed, Error, Kind, Never, Ran};
@@ -47,8 +49,17 @@ use crate::{CallFailed, Error, Kind, Never, Ran};
 /// ```
 pub type Bulk<E = Never> = Stream<Bytes, E>;
 
-/// How many bytes an item has, at most.
+/// How many bytes an item has, at most. Once more than a few bytes were read that are at hand, an item has
+/// more, so that the sender is woken less often.
 const CHUNK: usize = 48 << 10;
+const LONG_CHUNK: usize = 256 << 10;
+const FEW: u64 = 1 << 20;
+
+/// How many buffers a sender keeps of bytes that are at hand: about as many as hold what is under way.
+const MOST_BUFFERS: usize = 16;
+
+/// How many buffers it keeps of which nothing is under way.
+const MOST_SPARE: usize = 2;
 
 /// How far a copy got, and why it went no further.
 #[derive(Debug)]
@@ -76,7 +87,7 @@ impl<E> Copied<E> {
 impl<E: 'static> Stream<Bytes, E> {
     /// Returns what a reader gives, until its end. If the reader fails, the transfer fails.
     pub fn from_reader(reader: impl Read + Send + 'static) -> Bulk<E> {
-        Stream::new(chunks(reader))
+        Stream::made(Items::Read(Box::new(chunks(reader, 1, CHUNK))))
     }
 
     /// Returns the bytes of a file from `offset` on, at most `quota` of them.
@@ -85,16 +96,18 @@ impl<E: 'static> Stream<Bytes, E> {
     /// When the file cannot be positioned.
     pub fn from_file(mut file: File, offset: u64, quota: u64) -> io::Result<Bulk<E>> {
         file.seek(SeekFrom::Start(offset))?;
-        Ok(Stream::at_hand(chunks(file.take(quota))))
+        let chunks = chunks(file.take(quota), MOST_BUFFERS, LONG_CHUNK);
+        Ok(Stream::made(Items::AtHand(Box::new(chunks))))
     }
 
     /// Returns bytes of memory.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Bulk<E> {
         let mut bytes = bytes.into();
-        Stream::at_hand(std::iter::from_fn(move || {
-            let len = bytes.len().min(CHUNK);
-            (len > 0).then(|| Ok(bytes.split_to(len)))
-        }))
+        // The copies are this library's own, while the drop of `bytes` may be code of the user's.
+        Stream::made(Items::AtHand(Box::new(std::iter::from_fn(move || {
+            let len = bytes.len().min(LONG_CHUNK);
+            (len > 0).then(|| Ok(Bytes::copy_from_slice(&bytes.split_to(len))))
+        }))))
     }
 
     /// Tells `progress` how many bytes have been handed over to be sent, whenever some are.
@@ -182,69 +195,113 @@ impl<E: 'static> Stream<Bytes, E> {
     {
         let mut bytes = 0;
         loop {
-            let chunk = match self.chunk() {
-                Ok(chunk) if chunk.is_empty() => return Copied { bytes, failed: None },
-                Ok(chunk) => chunk,
+            let left = usize::try_from(quota - bytes).unwrap_or(usize::MAX);
+            let written = self.with_part(usize::MAX, |part| {
+                let allowed = &part[..part.len().min(left)];
+                let written = writer.write_all(allowed);
+                written.map(|()| (allowed.len(), part.len()))
+            });
+            let (written, came) = match written {
+                Ok(Ok((_, 0))) => return Copied { bytes, failed: None },
+                Ok(Ok(written)) => written,
+                Ok(Err(why)) => return Copied { bytes, failed: Some(local("writing", why).into()) },
                 Err(why) => return Copied { bytes, failed: Some(why) },
             };
-            let allowed =
-                chunk.slice(..chunk.len().min(usize::try_from(quota - bytes).unwrap_or(usize::MAX)));
-            if let Err(why) = writer.write_all(&allowed) {
-                return Copied { bytes, failed: Some(local("writing", why).into()) };
-            }
-            bytes += allowed.len() as u64;
+            bytes += written as u64;
             progress(bytes);
-            if allowed.len() < chunk.len() {
+            if written < came {
                 let why = format!("more than {quota} bytes");
                 let failed = Some(CallFailed::new(Kind::TooLarge, Ran::Yes).because(why).into());
                 return Copied { bytes, failed };
             }
         }
     }
-
-    /// Takes the next bytes; none if there are no more.
-    fn chunk(&mut self) -> crate::Result<Bytes, E>
-    where
-        E: for<'a> Decode<'a>,
-    {
-        if !self.rest.is_empty() {
-            return Ok(std::mem::take(&mut self.rest));
-        }
-        // Nobody sends an item of no bytes, but a peer may.
-        self.find(|item| item.as_ref().map_or(true, |chunk| !chunk.is_empty())).unwrap_or(Ok(Bytes::new()))
-    }
 }
 
 /// Blocks until bytes arrive.
 impl<E: for<'a> Decode<'a> + std::fmt::Debug + Send + Sync + 'static> Read for Stream<Bytes, E> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut chunk = self.chunk().map_err(io::Error::other)?;
-        let len = chunk.len().min(buffer.len());
-        buffer[..len].copy_from_slice(&chunk.split_to(len));
-        self.rest = chunk;
-        Ok(len)
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let read = self.with_part(buffer.len(), |part| {
+            buffer[..part.len()].copy_from_slice(part);
+            part.len()
+        });
+        read.map_err(io::Error::other)
     }
 }
 
 /// Returns what a reader gives, part by part. A failure is the last item.
-fn chunks<E>(mut reader: impl Read) -> impl Iterator<Item = crate::Result<Bytes, E>> {
-    let mut over = false;
+fn chunks<E>(
+    mut reader: impl Read,
+    most_buffers: usize,
+    longest: usize,
+) -> impl Iterator<Item = crate::Result<Bytes, E>> {
+    let (mut over, mut read) = (false, 0);
+    let mut buffers = Buffers { lent: VecDeque::new(), most: most_buffers };
     std::iter::from_fn(move || {
         if over {
             return None;
         }
-        let mut chunk = vec![0; CHUNK];
-        let item = match read_some(&mut reader, &mut chunk) {
+        let mut buffer = buffers.take(if read < FEW { CHUNK } else { longest });
+        let item = match read_some(&mut reader, &mut buffer) {
             Ok(0) => None,
             Ok(len) => {
-                chunk.truncate(len);
-                Some(Ok(chunk.into()))
+                read += len as u64;
+                Some(Ok(buffers.lend(buffer, len)))
             }
             Err(why) => Some(Err(local("reading", why).into())),
         };
         over = !matches!(item, Some(Ok(_)));
         item
     })
+}
+
+/// The buffers of a reader's items. One whose item has arrived is used again.
+struct Buffers {
+    lent: VecDeque<Buffer>,
+    most: usize,
+}
+
+/// A buffer that items share.
+#[derive(Clone)]
+struct Buffer(Arc<Box<[u8]>>);
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Buffers {
+    /// Returns a buffer of so many bytes that no item shares.
+    fn take(&mut self, len: usize) -> Box<[u8]> {
+        // What was used last is most likely still in the processor's cache.
+        let free = self.lent.iter().rposition(|Buffer(lent)| Arc::strong_count(lent) == 1);
+        let free = free.and_then(|place| self.lent.remove(place));
+        let free = free.and_then(|Buffer(lent)| Arc::try_unwrap(lent).ok());
+        // Of what was under way and has arrived, little is kept for the next items.
+        let mut spare = 0;
+        self.lent.retain(|Buffer(lent)| {
+            spare += usize::from(Arc::strong_count(lent) == 1);
+            Arc::strong_count(lent) > 1 || spare <= MOST_SPARE
+        });
+        free.filter(|free| free.len() == len).unwrap_or_else(|| vec![0; len].into())
+    }
+
+    /// Returns the first bytes of a buffer as an item.
+    fn lend(&mut self, buffer: Box<[u8]>, len: usize) -> Bytes {
+        let few = len < buffer.len() / 2;
+        let copied = few.then(|| Bytes::copy_from_slice(&buffer[..len]));
+        let buffer = Buffer(Arc::new(buffer));
+        if self.lent.len() == self.most {
+            self.lent.pop_front();
+        }
+        self.lent.push_back(buffer.clone());
+        // An item of few bytes does not keep the whole buffer.
+        copied.unwrap_or_else(|| Bytes::from_owner(buffer).slice(..len))
+    }
 }
 
 /// Reads once, however often that is interrupted.

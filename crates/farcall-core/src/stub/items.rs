@@ -11,7 +11,9 @@ use crate::{Result, System};
 pub(super) enum Items<T, E> {
     /// `next` may block.
     Iterated(Box<dyn Iterator<Item = Result<T, E>> + Send>),
-    /// `next` never blocks for long, as for the bytes of a file. The first items can share a datagram.
+    /// `next` may block. The items are bytes of this library, so that their drop runs no code of the user's.
+    Read(Box<dyn Iterator<Item = Result<T, E>> + Send>),
+    /// As `Read`, but `next` never blocks for long, as for the bytes of a file. The first items can share a datagram.
     AtHand(Box<dyn Iterator<Item = Result<T, E>> + Send>),
     /// A poll does not block.
     Polled(Box<Poller<T, E>>),
@@ -31,6 +33,11 @@ impl<T, E> Items<T, E> {
         matches!(self, Items::AtHand(_))
     }
 
+    /// Whether the items are bytes whose drop runs no code of the user's.
+    pub fn are_own_bytes(&self) -> bool {
+        matches!(self, Items::Read(_) | Items::AtHand(_))
+    }
+
     /// Has a function see each item.
     pub fn seen_by(self, mut see: impl FnMut(&T) + Send + 'static) -> Items<T, E>
     where
@@ -40,6 +47,7 @@ impl<T, E> Items<T, E> {
         let mut see = move |item: &Result<T, E>| item.iter().for_each(&mut see);
         match self {
             Items::Iterated(items) => Items::Iterated(Box::new(items.inspect(see))),
+            Items::Read(items) => Items::Read(Box::new(items.inspect(see))),
             Items::AtHand(items) => Items::AtHand(Box::new(items.inspect(see))),
             Items::Polled(mut poll) => Items::Polled(Box::new(move |context| {
                 let polled = poll(context);
@@ -55,7 +63,7 @@ impl<T, E> Items<T, E> {
     /// be one.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<T, E>>> {
         match self {
-            Items::Iterated(items) | Items::AtHand(items) => Poll::Ready(items.next()),
+            Items::Iterated(items) | Items::Read(items) | Items::AtHand(items) => Poll::Ready(items.next()),
             Items::Polled(poll) => poll(context),
         }
     }
@@ -63,7 +71,7 @@ impl<T, E> Items<T, E> {
     /// Blocks until there is an item.
     pub fn next(&mut self) -> Option<Result<T, E>> {
         let poll = match self {
-            Items::Iterated(items) | Items::AtHand(items) => return items.next(),
+            Items::Iterated(items) | Items::Read(items) | Items::AtHand(items) => return items.next(),
             Items::Polled(poll) => poll,
         };
         let event = System.event();

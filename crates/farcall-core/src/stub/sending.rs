@@ -3,10 +3,12 @@
 use std::sync::{Arc, Mutex, TryLockError};
 use std::task::{Context, Poll, Waker};
 
+use bytes::{Buf as _, Bytes};
+
 use super::items::Items;
 use crate::env::Env;
 use crate::exchange::{Exchanges, Tail};
-use crate::xdr::{self, Encode, Encoder};
+use crate::xdr::{self, Encode, Encoder, Spill};
 use crate::{CallFailed, Error, Kind, Ran, lock};
 
 /// The exchange of a call's one argument that is a stream: the first that a client opens.
@@ -148,9 +150,12 @@ pub(crate) struct Sending<T, E> {
     /// `None` once nothing more is to be sent of an argument.
     items: Option<Items<T, E>>,
     exchange: u32,
-    /// Encoded items, of which those before `sent` have been sent.
+    /// Encoded items.
     bytes: Vec<u8>,
+    /// How many of them have been sent.
     sent: usize,
+    /// What is to be sent behind them: the content of the last item, if that is long and need not be copied.
+    long: Bytes,
     /// There are no more items.
     ended: bool,
     /// The error that ended the stream.
@@ -188,6 +193,7 @@ impl<T: Encode, E> Sending<T, E> {
             exchange,
             bytes: head,
             sent: 0,
+            long: Bytes::new(),
             ended: false,
             error: None,
             cut: false,
@@ -204,7 +210,7 @@ impl<T: Encode, E> Sending<T, E> {
             return;
         }
         let mut context = Context::from_waker(Waker::noop());
-        while !self.ended && self.bytes.len() < MAX_GATHERED && self.encode_next(&mut context) {}
+        while !self.ended && self.bytes.len() < MAX_GATHERED && self.encode_next(&mut context, false) {}
     }
 
     /// Returns the exchange in which the stream is sent.
@@ -244,16 +250,21 @@ impl<T: Encode, E> Sending<T, E> {
                 }
             }
             let ends = ends && !self.holds_end;
-            let rest = &self.bytes[self.sent..];
-            if ends || !rest.is_empty() {
+            let rest = self.bytes.get(self.sent..).unwrap_or_default();
+            if ends || !rest.is_empty() || !self.long.is_empty() {
                 let sent = match ends {
+                    false if !self.long.is_empty() => exchanges.send_long(self.exchange, rest, &self.long),
                     false => exchanges.send(self.exchange, rest, Tail::More),
                     true if self.exchange == ARGUMENT => exchanges.send(self.exchange, rest, Tail::End),
                     true => exchanges.send_before_result(self.exchange, rest),
                 };
                 let Some(sent) = sent else { return self.cut() };
-                self.sent += sent;
-                if self.sent < self.bytes.len() {
+                let of_long = sent.saturating_sub(rest.len());
+                self.sent += sent - of_long;
+                if of_long > 0 {
+                    self.long.advance(of_long);
+                }
+                if self.sent < self.bytes.len() || !self.long.is_empty() {
                     return Sent::Part;
                 }
                 self.told_end = ends;
@@ -271,7 +282,7 @@ impl<T: Encode, E> Sending<T, E> {
     fn next_item(&mut self, context: &mut Context<'_>) -> bool {
         self.sent = 0;
         self.bytes.clear();
-        let is_there = self.encode_next(context);
+        let is_there = self.encode_next(context, true);
         if !is_there {
             // It may take days until there is an item.
             self.bytes = Vec::new();
@@ -280,18 +291,22 @@ impl<T: Encode, E> Sending<T, E> {
     }
 
     /// Encodes the next item behind those that are encoded, or notes that there are no more. Returns false if
-    /// there is no item yet.
-    fn encode_next(&mut self, context: &mut Context<'_>) -> bool {
-        let polled = match &mut self.items {
-            Some(items) => items.poll(context),
-            None => Poll::Ready(None),
+    /// there is no item yet. `alone` says that no other item is encoded before that one is sent.
+    fn encode_next(&mut self, context: &mut Context<'_>, alone: bool) -> bool {
+        let (polled, own) = match &mut self.items {
+            Some(items) => (items.poll(context), items.are_own_bytes()),
+            None => (Poll::Ready(None), false),
         };
         let Poll::Ready(next) = polled else { return false };
         let before = self.bytes.len();
         match next {
             None => self.ended = true,
             Some(Ok(item)) => {
-                if let Err(why) = encode_item(&item, &mut self.bytes) {
+                let encoded = match own && alone {
+                    true => encode_bytes(&item, &mut self.bytes, &mut self.long),
+                    false => encode_item(&item, &mut self.bytes),
+                };
+                if let Err(why) = encoded {
                     self.bytes.truncate(before);
                     let kind = if self.exchange == ARGUMENT { Kind::BadArguments } else { Kind::BadResult };
                     (self.error, self.ended) =
@@ -316,6 +331,39 @@ fn encode_item<T: Encode>(item: &T, bytes: &mut Vec<u8>) -> std::result::Result<
     let len = (bytes.len() - begin - 4) as u32;
     bytes[begin..begin + 4].copy_from_slice(&len.to_be_bytes());
     Ok(())
+}
+
+/// Encodes an item that consists of bytes. Many are put into `long` instead of being copied.
+#[inline(never)]
+fn encode_bytes<T: Encode>(
+    item: &T,
+    bytes: &mut Vec<u8>,
+    long: &mut Bytes,
+) -> std::result::Result<(), xdr::Error> {
+    let begin = bytes.len();
+    bytes.extend_from_slice(&[0; 4]);
+    item.encode(&mut Encoder::with_spill(bytes, &mut Long(long)))?;
+    let len = (bytes.len() + long.len() - begin - 4) as u32;
+    bytes[begin..begin + 4].copy_from_slice(&len.to_be_bytes());
+    Ok(())
+}
+
+/// Takes the long bytes of an item that consists of bytes.
+struct Long<'a>(&'a mut Bytes);
+
+impl Spill for Long<'_> {
+    fn take(&mut self, _before: &[u8], _bytes: &[u8], _more: usize) -> Option<usize> {
+        None
+    }
+
+    fn keep(&mut self, _at: usize, bytes: &Bytes) -> bool {
+        // What would be behind them is padding.
+        let is_last = bytes.len().is_multiple_of(4);
+        if is_last {
+            self.0.clone_from(bytes);
+        }
+        is_last
+    }
 }
 
 /// Has a thread send the argument of a call that is a stream, while the caller does something else.

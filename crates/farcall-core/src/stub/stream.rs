@@ -1,5 +1,7 @@
 //! Streams: a result or an argument that consists of items, which arrive one after the other.
 
+mod parts;
+
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use crate::xdr::schema::{Type, Types};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder, ErrorKind, Schema};
 use crate::{CallFailed, Error, Kind, Never, Ran, Result};
 
-/// How many bytes are taken at once.
+/// How many bytes are taken at once. With as many, those that came over UDP are not copied.
 const CHUNK: usize = 64 << 10;
 
 /// The longest buffer, in bytes, that a stream keeps while a task waits for its next item.
@@ -72,8 +74,8 @@ const MAX_ITEMS_IN_A_ROW: usize = 128;
 #[must_use = "the items of a stream are sent while its receiver iterates over it"]
 pub struct Stream<T, E = Never> {
     source: Source<T, E>,
-    /// What is left of the last item of a [`Bulk`](super::bulk::Bulk) that was read in part.
-    pub(super) rest: Bytes,
+    /// What is left of the last item of a [`Bulk`](super::bulk::Bulk) that is made here and was read in part.
+    rest: Bytes,
     /// What is to run when the stream has been sent as a result.
     end: Option<AtEnd<E>>,
 }
@@ -120,7 +122,7 @@ enum Source<T, E> {
 impl<T, E> Stream<T, E> {
     /// Returns a stream of the items of an iterator. An error ends it.
     pub fn new(items: impl IntoIterator<Item = Result<T, E>, IntoIter: Send + 'static>) -> Stream<T, E> {
-        Stream::from(Source::Made(Items::Iterated(Box::new(items.into_iter()))))
+        Stream::made(Items::Iterated(Box::new(items.into_iter())))
     }
 
     /// Returns a stream of items that are polled, so that no thread waits for the next one. `poll` returns
@@ -135,7 +137,7 @@ impl<T, E> Stream<T, E> {
     pub fn polled(
         poll: impl FnMut(&mut Context<'_>) -> Poll<Option<Result<T, E>>> + Send + 'static,
     ) -> Stream<T, E> {
-        Stream::from(Source::Made(Items::Polled(Box::new(poll))))
+        Stream::made(Items::Polled(Box::new(poll)))
     }
 
     /// Returns a stream of the items of an asynchronous one. An error ends it.
@@ -147,11 +149,9 @@ impl<T, E> Stream<T, E> {
         Stream::polled(move |context| items.as_mut().poll_next(context))
     }
 
-    /// Returns a stream of the items of an iterator that never waits for long.
-    pub(super) fn at_hand(
-        items: impl IntoIterator<Item = Result<T, E>, IntoIter: Send + 'static>,
-    ) -> Stream<T, E> {
-        Stream::from(Source::Made(Items::AtHand(Box::new(items.into_iter()))))
+    /// Returns a stream of items that are made here.
+    pub(super) fn made(items: Items<T, E>) -> Stream<T, E> {
+        Stream::from(Source::Made(items))
     }
 
     /// Has a function see each item before it is sent.
@@ -161,7 +161,7 @@ impl<T, E> Stream<T, E> {
         E: for<'a> Decode<'a> + 'static,
     {
         let end = self.end.take();
-        Stream { end, ..Stream::from(Source::Made(self.into_items().seen_by(see))) }
+        Stream { end, ..Stream::made(self.into_items().seen_by(see)) }
     }
 
     /// Returns the stream with what is to run when it has been sent as a result.
@@ -297,9 +297,11 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Iterator for Stream<T, E> {
 struct Arrival {
     exchanges: Arc<dyn Exchanges>,
     exchange: u32,
-    /// Bytes that were taken. The items before `at` have been decoded.
+    /// Bytes that were taken. Those before `at` have been decoded.
     bytes: Vec<u8>,
     at: usize,
+    /// How many bytes are to come of an item of which a part was taken: of its content, and of its padding.
+    begun: (usize, usize),
     /// All bytes have been taken.
     ended: bool,
     /// The call has ended or was given up, perhaps before all bytes had arrived.
@@ -312,7 +314,7 @@ struct Arrival {
 impl Arrival {
     fn new(exchanges: Arc<dyn Exchanges>, exchange: u32, call: Option<Box<dyn OpenCall>>) -> Arrival {
         let bytes = Vec::new();
-        Arrival { exchanges, exchange, bytes, at: 0, ended: false, cut: false, taken: 0, call }
+        Arrival { exchanges, exchange, bytes, at: 0, begun: (0, 0), ended: false, cut: false, taken: 0, call }
     }
 
     fn next<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(&mut self) -> Option<Result<T, E>> {
@@ -349,12 +351,11 @@ impl Arrival {
     /// Decodes the next item, if all of it has been taken.
     fn decode<T: for<'a> Decode<'a>>(&mut self) -> std::result::Result<Option<T>, CallFailed> {
         let bad = |why| CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why);
-        let Some((head, rest)) = self.bytes[self.at..].split_first_chunk::<4>() else { return Ok(None) };
-        let len = u32::from_be_bytes(*head) as usize;
-        if len > MAX_MESSAGE {
-            let why = format!("an item of {len} bytes");
-            return Err(CallFailed::new(Kind::TooLarge, Ran::Yes).because(why));
+        if self.begun != (0, 0) && !self.skip_begun() {
+            return Ok(None);
         }
+        let Some((head, rest)) = self.bytes[self.at..].split_first_chunk() else { return Ok(None) };
+        let len = item_len(*head)?;
         let Some(item) = rest.get(..len) else { return Ok(None) };
         let value = xdr::from_slice(item).map_err(bad)?;
         self.at += 4 + len;
@@ -439,8 +440,19 @@ impl Arrival {
     /// Returns the failure of a stream that has ended within an item.
     fn torn(&self, kind: Kind) -> Option<CallFailed> {
         let why = || CallFailed::new(kind, Ran::Yes).because("a stream ends within an item");
-        (self.at < self.bytes.len()).then(why)
+        (self.at < self.bytes.len() || self.begun != (0, 0)).then(why)
     }
+}
+
+/// Reads how many bytes an item has.
+#[inline(always)]
+fn item_len(head: [u8; 4]) -> std::result::Result<usize, CallFailed> {
+    let len = u32::from_be_bytes(head) as usize;
+    if len > MAX_MESSAGE {
+        let why = format!("an item of {len} bytes");
+        return Err(CallFailed::new(Kind::TooLarge, Ran::Yes).because(why));
+    }
+    Ok(len)
 }
 
 impl Drop for Arrival {

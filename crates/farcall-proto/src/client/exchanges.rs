@@ -1,5 +1,7 @@
 //! The exchanges of calls, at the client (docs/protocol.md, section 5.7).
 
+use bytes::Bytes;
+
 use super::inside::Inside;
 use super::receive::outcome;
 use super::send::Written;
@@ -33,9 +35,21 @@ impl Conversation {
     /// given up, if the exchange is not open, or if its direction has ended, perhaps because the server takes
     /// no more.
     pub fn send_in(&mut self, id: CallId, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
+        self.send_long_in(id, exchange, (bytes, &Bytes::new()), tail)
+    }
+
+    /// Sends bytes, and `long` behind them, as [`Conversation::send_in`] does. `long` is copied only into
+    /// datagrams if it is long.
+    pub fn send_long_in(
+        &mut self,
+        id: CallId,
+        exchange: u32,
+        (bytes, long): (&[u8], &Bytes),
+        tail: Tail,
+    ) -> Option<usize> {
         let window = self.widest_window();
         let inside = self.slots.find(id)?.inside.as_deref_mut()?;
-        let added = inside.exchanges.add(exchange, bytes, tail, window)?;
+        let added = inside.exchanges.add(exchange, (bytes, long), tail, window)?;
         self.want(id.activity, Want::DATA);
         Some(added)
     }
@@ -111,7 +125,8 @@ impl Conversation {
         let (window, patience, number) = (self.window(now), self.patience(), self.numbers.next());
         let inside = self.slots.at_mut(activity).inside.as_deref_mut()?;
         let (path, datagram) = (&mut self.path, self.mtu.datagram);
-        let mut way = Way { path, number, datagram, window, patience, again: 0 };
+        let mut way =
+            Way { path, number, datagram, window, patience, again: 0, inserts: false, insert: None };
         let done = act(&mut inside.exchanges, &mut way);
         self.stats.retransmitted += way.again;
         Some(done)

@@ -1,10 +1,9 @@
 //! A direction of an exchange, at the end that receives it: which bytes have arrived, which of them the user
 //! has taken, and how far the sender may go.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use farcall_base::take_front;
-
+use super::ready::Ready;
 use crate::transfer::INITIAL_WINDOW;
 use crate::wire::{Data, END_LEN, Extent};
 use crate::{Mutant, Rule};
@@ -24,7 +23,7 @@ const CREDIT_STEP_DIVISOR: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Inflow {
     /// Bytes that arrived in order and that the user has not taken.
-    ready: VecDeque<u8>,
+    ready: Ready,
     /// The number of bytes that the user has taken.
     taken: u64,
     /// Pieces that arrived ahead of a gap, by the position of their first byte. They do not overlap.
@@ -63,7 +62,7 @@ impl Default for Inflow {
     fn default() -> Inflow {
         let limit = INITIAL_WINDOW.into();
         Inflow {
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             taken: 0,
             ahead: BTreeMap::new(),
             ahead_memory: 0,
@@ -217,11 +216,10 @@ impl Inflow {
 
     /// Moves at most `most` bytes that have arrived in order to the end of `into`. Returns how many.
     pub fn take(&mut self, into: &mut Vec<u8>, most: usize) -> usize {
-        let len = self.ready.len().min(most);
-        take_front(&mut self.ready, len, into);
+        let len = self.ready.take(into, most);
         self.taken += len as u64;
         if self.ready.is_empty() {
-            self.ready = VecDeque::new();
+            self.ready = Ready::default();
             self.noticed = false;
         }
         len
@@ -244,7 +242,7 @@ impl Inflow {
     /// Drops what the user has not taken.
     fn forget(&mut self) {
         self.taken = self.through();
-        self.ready = VecDeque::new();
+        self.ready = Ready::default();
         self.ahead.clear();
         self.ahead_memory = 0;
     }
@@ -338,11 +336,11 @@ impl Inflow {
 
     /// Returns the memory that the direction holds, in bytes.
     pub fn memory(&self) -> usize {
-        self.ready.capacity() + self.ahead_memory
+        self.ready.memory() + self.ahead_memory
     }
 }
 
 /// Returns the position after the bytes that have arrived in order.
-fn reached(taken: u64, ready: &VecDeque<u8>) -> u64 {
+fn reached(taken: u64, ready: &Ready) -> u64 {
     taken + ready.len() as u64
 }

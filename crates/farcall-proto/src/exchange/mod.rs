@@ -4,13 +4,20 @@
 //! | file | job |
 //! |---|---|
 //! | `inflow.rs` | a direction, at the end that receives it |
+//! | `ready.rs` | the bytes of such a direction that wait for the user |
 //! | `outflow.rs` | a direction, at the end that sends it |
+//! | `kept.rs` | the bytes of such a direction that have not arrived |
 //! | `idle.rs` | the small form of exchanges in which nothing passes |
 
 mod idle;
 mod inflow;
+mod kept;
 mod outflow;
+mod ready;
 
+use bytes::Bytes;
+
+use crate::insert::Insert;
 use crate::path::Path;
 use crate::transfer::INITIAL_WINDOW;
 use crate::wire::{Credit, Data, Malformed, Position, Writer};
@@ -65,6 +72,10 @@ pub(crate) struct Way<'p> {
     pub patience: u64,
     /// The number of fragments that were sent again.
     pub again: u64,
+    /// Whether long bytes may be inserted into the datagram when it is sent, instead of being copied into it.
+    pub inserts: bool,
+    /// The bytes that are to be inserted.
+    pub insert: Option<Insert>,
 }
 
 /// How much of a call's exchanges was written into a datagram.
@@ -165,12 +176,19 @@ impl Exchanges {
         Some(number)
     }
 
-    /// Adds as many of the bytes to this end's direction as there is room for, and returns how many. `tail`
-    /// says what follows the bytes. It applies only if all of them were added. Returns `None` if the exchange
-    /// is not open, or if the direction has ended, perhaps because the other end takes no more.
-    pub fn add(&mut self, number: u32, bytes: &[u8], tail: Tail, window: u32) -> Option<usize> {
+    /// Adds as many bytes of `bytes`, and then of `long`, to this end's direction as there is room for, and
+    /// returns how many. `tail` says what follows the bytes. It applies only if all of them were added. Returns
+    /// `None` if the exchange is not open, or if the direction has ended, perhaps because the other end takes no
+    /// more.
+    pub fn add(
+        &mut self,
+        number: u32,
+        (bytes, long): (&[u8], &Bytes),
+        tail: Tail,
+        window: u32,
+    ) -> Option<usize> {
         let (added, begins) = self.act(number, |exchange| {
-            let added = exchange.outflow.add(bytes, tail, window.into())?;
+            let added = exchange.outflow.add(bytes, long, tail, window.into())?;
             let begins = exchange.outflow.is_begun() && !std::mem::replace(&mut exchange.begun, true);
             Some((added, begins))
         })??;

@@ -1,10 +1,13 @@
 //! A direction of an exchange, at the end that sends it: keeps bytes until they are acknowledged, and decides
 //! when to send them again.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
+use bytes::Bytes;
+
+use super::kept::{Kept, Piece};
 use super::{Tail, Way};
+use crate::insert::Insert;
 use crate::transfer::{IdleOutgoing, Next, Outgoing};
 use crate::wire::{Credit, Data, Position, Writer};
 use crate::{Mutant, Rule, Time};
@@ -22,6 +25,9 @@ const MIN_SPLIT_BYTES: usize = 256;
 /// The maximum number of bytes in a full datagram besides the bytes of its DATA.
 const MAX_OVERHEAD_BYTES: usize = 128;
 
+/// The least bytes that are inserted into a datagram when it is sent. Fewer are copied into it.
+const MIN_INSERTED_BYTES: usize = 8 << 10;
+
 /// How much of an exchange was written into a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
@@ -36,10 +42,8 @@ pub(super) enum Written {
 /// The state of a direction at the end that sends it.
 #[derive(Debug)]
 pub(super) struct Outflow {
-    /// The bytes from position `base` on.
-    kept: VecDeque<u8>,
-    /// All bytes before this position have arrived.
-    base: u64,
+    /// The bytes that have not arrived, as far as is known.
+    kept: Kept,
     sending: Outgoing,
     /// Whether the direction has ended, so that the user can add no more.
     ended: bool,
@@ -64,8 +68,7 @@ pub(super) struct Outflow {
 impl Default for Outflow {
     fn default() -> Outflow {
         Outflow {
-            kept: VecDeque::new(),
-            base: 0,
+            kept: Kept::default(),
             sending: Outgoing::stream(),
             ended: false,
             cut: false,
@@ -97,7 +100,7 @@ impl Outflow {
     /// Restores the direction from its small form.
     pub fn resume(idle: IdleOutgoing, mutant: Mutant) -> Outflow {
         let sending = Outgoing::resume(idle);
-        Outflow { base: sending.added(), sending, ..Outflow::new(mutant) }
+        Outflow { kept: Kept::from(sending.added()), sending, ..Outflow::new(mutant) }
     }
 
     /// Returns how many bytes the user may add. The receiver's limit bounds them, and `window` bounds the
@@ -107,22 +110,27 @@ impl Outflow {
             return 0;
         }
         let granted = if self.mutant.breaks(Rule::CreditIgnored) { u64::MAX } else { self.sending.limit() };
-        let limit = granted.min(self.base + window) & !3;
+        let limit = granted.min(self.kept.base() + window) & !3;
         limit.saturating_sub(self.sending.added()) as usize
     }
 
-    /// Adds as many of the bytes as there is room for, and returns how many. If all of them were added, and
-    /// `tail` says so, ends the direction behind them. Returns `None` if the direction has ended, perhaps
-    /// because the receiver takes no more.
-    pub fn add(&mut self, bytes: &[u8], tail: Tail, window: u64) -> Option<usize> {
-        debug_assert!(bytes.len().is_multiple_of(4), "the user adds a multiple of four bytes");
+    /// Adds as many bytes of `bytes`, and then of `long`, as there is room for, and returns how many. If all of
+    /// them were added, and `tail` says so, ends the direction behind them. Returns `None` if the direction has
+    /// ended, perhaps because the receiver takes no more.
+    pub fn add(&mut self, bytes: &[u8], long: &Bytes, tail: Tail, window: u64) -> Option<usize> {
+        let len = bytes.len() + long.len();
+        debug_assert!(len.is_multiple_of(4), "the user adds a multiple of four bytes");
         if self.ended {
             return None;
         }
-        let added = bytes.len().min(self.room(window)) & !3;
-        self.kept.extend(&bytes[..added]);
+        let added = len.min(self.room(window)) & !3;
+        let copied = added.min(bytes.len());
+        self.kept.copy(&bytes[..copied]);
+        if added > copied {
+            self.kept.share(long.slice(..added - copied));
+        }
         self.sending.extend(added);
-        self.wants_room = added < bytes.len();
+        self.wants_room = added < len;
         if !self.wants_room && tail != Tail::More {
             self.end(tail == Tail::Question);
         }
@@ -146,7 +154,7 @@ impl Outflow {
         (self.cut, self.ended, self.wants_room) = (true, true, false);
         way.path.in_flight -= self.sending.in_flight;
         self.sending.cut();
-        self.release(self.sending.added());
+        self.kept.release(self.sending.added());
         true
     }
 
@@ -155,7 +163,7 @@ impl Outflow {
         way.path.in_flight -= self.sending.in_flight;
         self.sending.finish();
         (self.ended, self.due, self.wants_room) = (true, None, false);
-        self.release(self.sending.added());
+        self.kept.release(self.sending.added());
     }
 
     /// Acts on a CREDIT.
@@ -172,7 +180,7 @@ impl Outflow {
         }
         self.vain = if heard.arrived > 0 { 0 } else { self.vain };
         if through <= self.sending.total() && through.is_multiple_of(4) {
-            self.release(through.min(self.sending.added()));
+            self.kept.release(through.min(self.sending.added()));
         }
         if credit.all {
             return self.finish(way);
@@ -180,16 +188,6 @@ impl Outflow {
         if heard.arrived > 0 || heard.lost_since.is_some() || self.sending.limit() > limit {
             self.due = None;
             self.arm(now, way.patience);
-        }
-    }
-
-    /// Drops the bytes before `through`, which have arrived.
-    fn release(&mut self, through: u64) {
-        let arrived = through.saturating_sub(self.base) as usize;
-        self.kept.drain(..arrived.min(self.kept.len()));
-        self.base = self.base.max(through);
-        if self.kept.is_empty() {
-            self.kept = VecDeque::new();
         }
     }
 
@@ -251,7 +249,8 @@ impl Outflow {
             }
             self.asks = false;
             let offset = self.sending.sent_through();
-            writer.data(position, Data { offset, bytes: &[], end: false, has_all, ask: true }, &[]);
+            let data = Data { offset, bytes: &[], end: false, has_all, ask: true };
+            writer.data(position, data, std::iter::empty(), None);
         }
         loop {
             let room = writer.data_room().map_or(0, |room| room & !3);
@@ -270,10 +269,36 @@ impl Outflow {
             };
             way.again += u64::from(again);
             self.arm(now, way.patience);
-            let added = self.sending.added();
-            let (first, second) = self.bytes(start, end.min(added));
-            let data = Data { offset: start, bytes: first, end: end > added, has_all, ask };
-            writer.data(position, data, second);
+            let data = Data { offset: start, bytes: &[], end: end > self.sending.added(), has_all, ask };
+            self.write_data(position, data, end, writer, way);
+        }
+    }
+
+    /// Writes a DATA whose bytes end before `end`. If some of them are long, and may be inserted into the
+    /// datagram when it is sent, they are not copied.
+    fn write_data(
+        &self,
+        position: Position,
+        data: Data<'_>,
+        end: u64,
+        writer: &mut Writer<'_>,
+        way: &mut Way<'_>,
+    ) {
+        let pieces = self.kept.pieces(data.offset, end);
+        let mut longest = (None, Bytes::new());
+        if way.inserts && way.insert.is_none() {
+            for (index, piece) in pieces.clone().enumerate() {
+                if let Piece::Shared(bytes, range) = piece
+                    && range.len() >= MIN_INSERTED_BYTES.max(longest.1.len())
+                {
+                    longest = (Some(index), bytes.slice(range));
+                }
+            }
+        }
+        let (apart, bytes) = longest;
+        let at = writer.data(position, data, pieces.map(|piece| piece.bytes()), apart);
+        if apart.is_some() {
+            way.insert = Some(Insert { at, bytes });
         }
     }
 
@@ -284,17 +309,6 @@ impl Outflow {
             && !self.sending.has_lost()
             && self.sending.in_flight > 0
             && wanted < way.datagram - MAX_OVERHEAD_BYTES
-    }
-
-    /// Returns the bytes of a range, in two slices.
-    fn bytes(&self, start: u64, end: u64) -> (&[u8], &[u8]) {
-        let (from, to) = (start.saturating_sub(self.base) as usize, end.saturating_sub(self.base) as usize);
-        let (first, second) = self.kept.as_slices();
-        let split = first.len();
-        (
-            first.get(from.min(split)..to.min(split)).unwrap_or_default(),
-            second.get(from.max(split) - split..to.max(split) - split).unwrap_or_default(),
-        )
     }
 
     /// Returns whether the user has added bytes to the direction, or the direction has ended.
@@ -319,6 +333,6 @@ impl Outflow {
 
     /// Returns the memory that the direction holds, in bytes.
     pub fn memory(&self) -> usize {
-        self.kept.capacity()
+        self.kept.memory()
     }
 }

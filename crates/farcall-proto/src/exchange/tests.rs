@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::scheme::{Direction, Scheme, Seal};
-use crate::wire::{Frame, Frames, Target};
+use crate::wire::{Frame, Frames, HEADER, Target};
 
 const CALL: Position = Position { activity: 3, exchange: 0, sequence: 9 };
 const WINDOW: u32 = 100_000;
@@ -46,6 +46,8 @@ struct User {
 }
 
 struct Side {
+    /// The largest datagram that it sends.
+    datagram: usize,
     exchanges: Exchanges,
     path: Path,
     number: u64,
@@ -53,8 +55,9 @@ struct Side {
 }
 
 impl Side {
-    fn new(lowest: u32) -> Side {
+    fn new(lowest: u32, datagram: usize) -> Side {
         Side {
+            datagram,
             exchanges: Exchanges::new(lowest, Mutant::NONE),
             path: Path::default(),
             number: 1,
@@ -64,17 +67,23 @@ impl Side {
 
     fn split(&mut self) -> (&mut Exchanges, Way<'_>) {
         let (path, number) = (&mut self.path, self.number);
-        let way = Way { path, number, datagram: 1200, window: WINDOW, patience: PATIENCE, again: 0 };
+        let (datagram, window, patience) = (self.datagram, WINDOW, PATIENCE);
+        let way = Way { path, number, datagram, window, patience, again: 0, inserts: true, insert: None };
         (&mut self.exchanges, way)
     }
 
     fn write(&mut self, now: Time) -> Option<(u64, Vec<u8>)> {
-        let mut out = vec![0; 1200];
-        let seal = Seal::without_key(Scheme::Open, Direction::ToClient);
-        let mut writer = Writer::new(&mut out, 1200, Target { conversation: 1, seal });
+        let mut out = vec![0; self.datagram];
+        let seal = Seal::without_key(Scheme::Local, Direction::ToClient);
+        let mut writer = Writer::new(&mut out, self.datagram, Target { conversation: 1, seal });
         let (exchanges, mut way) = self.split();
         exchanges.write(now, CALL, &mut writer, &mut way);
-        let frames = writer.written().to_vec();
+        let (mut frames, insert) = (writer.written().to_vec(), way.insert.take());
+        if let Some(Insert { at, bytes }) = insert {
+            assert!(bytes.len() >= 8 << 10);
+            frames.splice(at - HEADER..at - HEADER, bytes);
+        }
+        assert!(frames.len() <= self.datagram - HEADER - seal.scheme.tag());
         self.number += 1;
         (!frames.is_empty()).then_some((self.number - 1, frames))
     }
@@ -112,13 +121,16 @@ impl Side {
         let len = 4 * random.below(most);
         if !user.ended && !finishing && random.below(2) == 0 {
             let bytes: Vec<u8> = (user.sent..user.sent + len).map(|at| byte(lowest, number, at)).collect();
+            let long = Bytes::from(bytes);
+            let short = if random.below(2) == 0 { long.clone() } else { long.slice(..8.min(long.len())) };
+            let parts = (&short[..], &long.slice(short.len()..));
             let tail = if random.below(12) == 0 { Tail::End } else { Tail::More };
-            let added = self.exchanges.add(number, &bytes, tail, WINDOW).expect("it is open");
+            let added = self.exchanges.add(number, parts, tail, WINDOW).expect("it is open");
             user.sent += added as u64;
-            user.ended = tail == Tail::End && added == bytes.len();
+            user.ended = tail == Tail::End && added == long.len();
         } else if finishing && !user.ended {
             user.ended = true;
-            assert_eq!(self.exchanges.add(number, &[], Tail::End, WINDOW), Some(0));
+            assert_eq!(self.exchanges.add(number, (&[], &Bytes::new()), Tail::End, WINDOW), Some(0));
         }
         if !user.stops && !user.all && !finishing && random.below(60) == 0 {
             user.stops = true;
@@ -140,7 +152,9 @@ impl Side {
 
 fn run(seed: u64) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut sides = [Side::new(1), Side::new(2)];
+    // Into the larger ones bytes are inserted.
+    let datagram = [1200, 64_000, 9_000, 20_000][seed as usize % 4];
+    let mut sides = [Side::new(1, datagram), Side::new(2, datagram)];
     let mut queue: Vec<(u64, usize, u64, Vec<u8>)> = Vec::new();
     let mut now = 1_000_000_000;
     let loss = [0, 5, 25][seed as usize % 3];
@@ -211,7 +225,7 @@ fn however_a_direction_is_cut_it_keeps_no_more_than_its_pieces() {
 fn a_frame_without_news_costs_no_more_with_many_open_exchanges() {
     // A datagram of 64 KiB has so many DATA without bytes.
     const FRAMES: u64 = 2_300;
-    let mut side = Side::new(2);
+    let mut side = Side::new(2, 1200);
     let (exchanges, mut way) = side.split();
     let mut comes = |number, exchange, bytes| {
         let data = Data { offset: 0, bytes, end: false, has_all: false, ask: false };

@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::hosts::Kept;
 use super::inside::Inside;
 use super::receive::{Visit, is_sound};
@@ -51,12 +53,25 @@ impl Server {
     /// call, if the exchange is not open, or if its direction has ended, perhaps because the client takes no
     /// more.
     pub fn send_in(&mut self, call: CallKey, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
+        self.send_long_in(call, exchange, (bytes, &Bytes::new()), tail)
+    }
+
+    /// Sends bytes, and `long` behind them, as [`Server::send_in`] does. `long` is not copied if it is long, and
+    /// then dropped by the method that learns that it has arrived.
+    pub fn send_long_in(
+        &mut self,
+        call: CallKey,
+        exchange: u32,
+        (bytes, long): (&[u8], &Bytes),
+        tail: Tail,
+    ) -> Option<usize> {
         let place = self.executing(call)?;
         // While memory is short, a direction to a host that holds much of it keeps to the initial window.
         let short = self.most_held(place) <= BASE_DATAGRAM;
         let window = if short { crate::transfer::INITIAL_WINDOW } else { self.window(place) };
-        let added = self
-            .inside(place, call.activity, false, |exchanges, _| exchanges.add(exchange, bytes, tail, window));
+        let added = self.inside(place, call.activity, false, |exchanges, _| {
+            exchanges.add(exchange, (bytes, long), tail, window)
+        });
         self.queue(place, call.activity);
         added?
     }
@@ -168,7 +183,16 @@ impl Server {
             work.marks |= EXCHANGES;
         }
         let inside = work.inside.as_deref_mut()?;
-        let mut way = Way { path: &mut more.path, number, datagram, window, patience, again: 0 };
+        let mut way = Way {
+            path: &mut more.path,
+            number,
+            datagram,
+            window,
+            patience,
+            again: 0,
+            inserts: false,
+            insert: None,
+        };
         let active = inside.activate(self.config.mutant);
         let done = act(&mut active.exchanges, &mut way);
         self.stats.retransmitted += way.again;
@@ -370,8 +394,10 @@ impl Server {
         let mut writer = Writer::new(out, datagram, target);
         let begins = writer.len();
         let call = work.position;
-        let wrote = self
-            .inside(place, activity, false, |exchanges, way| exchanges.write(now, call, &mut writer, way))?;
+        let (wrote, insert) = self.inside(place, activity, false, |exchanges, way| {
+            way.inserts = target.seal.closes_around();
+            (exchanges.write(now, call, &mut writer, way), way.insert.take())
+        })?;
         let more = self.table.at_mut(place).more.as_deref_mut()?;
         let work = more.activities.work_mut(activity)?;
         if wrote == Wrote::Waits {
@@ -391,7 +417,7 @@ impl Server {
             self.queue(place, activity);
         }
         self.forget_if_over(place, activity);
-        Some(self.count_sent(to, writer, None))
+        Some(self.count_sent(to, writer, insert))
     }
 
     /// Has bytes sent again that were not acknowledged in time.

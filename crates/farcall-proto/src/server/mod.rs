@@ -49,6 +49,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 
+pub use crate::insert::Insert;
 use crate::scheme::Key;
 use crate::ticket::{Holder, Issuer};
 use crate::wire::{Numbers, Position};
@@ -149,7 +150,7 @@ pub struct Transmit {
     /// The number of bytes that were written.
     pub len: usize,
     /// Bytes to insert into what was written. Only datagrams to clients on this machine have them, and only
-    /// for results of [`Server::finish_around`].
+    /// for results of [`Server::finish_around`] and bytes of [`Server::send_long_in`].
     pub insert: Option<Insert>,
 }
 
@@ -193,15 +194,6 @@ pub struct Stats {
     pub paid: Option<SocketAddr>,
     /// The number of calls that the protocol refused, by the code of the failure's [`crate::Kind`].
     pub refused: [u64; 24],
-}
-
-/// Bytes within a result or a datagram that are sent from where they are, without a copy.
-#[derive(Clone, Debug)]
-pub struct Insert {
-    /// The offset, in the rest of the result or datagram, at which the bytes are inserted.
-    pub at: usize,
-    /// The bytes to insert.
-    pub bytes: Bytes,
 }
 
 /// The serving end of every conversation of one socket.

@@ -1,6 +1,7 @@
 //! DATA: bytes of a direction of an exchange. An exchange is a signal or a stream within a call; a direction
 //! is what one end sends in it.
 
+use super::datagram::FRAME_HEAD;
 use super::kinds::DATA;
 use super::position::POSITION;
 use super::{Malformed, Position, Reader, Writer};
@@ -48,12 +49,31 @@ impl Writer<'_> {
         self.fits(DATA_HEAD).then(|| self.room() - DATA_HEAD)
     }
 
-    /// Writes a DATA whose bytes are those of `data` and then `more`. There must be
-    /// [room](Writer::data_room).
-    pub fn data(&mut self, position: Position, data: Data<'_>, more: &[u8]) {
+    /// Writes a DATA with the bytes of `pieces` in place of those of `data`. There must be
+    /// [room](Writer::data_room). The piece of the index `apart` is left out, though its room is taken; it
+    /// belongs at the returned offset in the datagram.
+    pub fn data<'b>(
+        &mut self,
+        position: Position,
+        data: Data<'_>,
+        pieces: impl Iterator<Item = &'b [u8]> + Clone,
+        apart: Option<usize>,
+    ) -> usize {
         let flags = [(data.end, END), (data.has_all, HAS_ALL), (data.ask, ASK)];
         let flags = flags.into_iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag);
-        let len = 8 + data.bytes.len() + more.len();
-        self.position(DATA, flags, position, len).u64(data.offset).bytes(data.bytes).bytes(more);
+        let len: usize = pieces.clone().map(<[u8]>::len).sum();
+        let inserted = apart.and_then(|apart| pieces.clone().nth(apart)).map_or(0, <[u8]>::len);
+        let mut at = self.len() + FRAME_HEAD + DATA_HEAD;
+        let (first, mut body) = self.frame_after::<POSITION>(DATA, flags, DATA_HEAD + len, inserted);
+        position.write(first);
+        body.u64(data.offset);
+        for (index, piece) in pieces.enumerate() {
+            if apart.is_none_or(|apart| index != apart) {
+                body.bytes(piece);
+            }
+            at += if apart.is_some_and(|apart| index < apart) { piece.len() } else { 0 };
+        }
+        self.take_room(inserted);
+        at
     }
 }

@@ -254,6 +254,13 @@ impl<'a> Writer<'a> {
         (first, Body::new(rest))
     }
 
+    /// Leaves so many bytes of the datagram to what is sent from another buffer.
+    pub(super) fn take_room(&mut self, bytes: usize) {
+        let out = std::mem::take(&mut self.out);
+        let len = out.len() - bytes;
+        self.out = &mut out[..len];
+    }
+
     /// Seals the datagram, and returns its length. Takes the `Number` by value, so that no second datagram
     /// can use it.
     #[inline(always)]

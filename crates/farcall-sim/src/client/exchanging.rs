@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use farcall::Bytes;
 use farcall_proto::client::{CallId, Conversation, Event as Told, Outcome};
 use farcall_proto::{News, Tail};
 
 use super::{ClientNode, Talk, end};
-use crate::exchange_user::{User, Verbs};
+use crate::exchange_user::{HEAD, User, Verbs};
 use crate::exchanging::{End, Habits, RETRY};
 use crate::ground::{Event, Ground};
 use crate::net::{Nanos, SECS};
@@ -46,7 +47,8 @@ impl Verbs for AtClient<'_> {
     const END: End = End::Client;
 
     fn send_in(&mut self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
-        self.core.send_in(self.id, exchange, bytes, tail)
+        let (head, long) = bytes.split_at(bytes.len().min(HEAD));
+        self.core.send_long_in(self.id, exchange, (head, &Bytes::copy_from_slice(long)), tail)
     }
 
     fn take_from(&mut self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool> {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use farcall::Bytes;
 use farcall_proto::server::{CallKey, Server};
 use farcall_proto::{Failure, Kind, News, Ran, Tail};
 
 use super::{Job, ServerNode};
-use crate::exchange_user::{User, Verbs};
+use crate::exchange_user::{HEAD, User, Verbs};
 use crate::exchanging::{End, Habits, RETRY, unwinds};
 use crate::ground::{Event, Ground};
 use crate::net::{MILLIS, Nanos, SECS};
@@ -39,7 +40,8 @@ impl Verbs for AtServer<'_> {
     const END: End = End::Server;
 
     fn send_in(&mut self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
-        self.core.send_in(self.key, exchange, bytes, tail)
+        let (head, long) = bytes.split_at(bytes.len().min(HEAD));
+        self.core.send_long_in(self.key, exchange, (head, &Bytes::copy_from_slice(long)), tail)
     }
 
     fn take_from(&mut self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool> {

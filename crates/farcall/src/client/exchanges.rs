@@ -17,7 +17,7 @@ use super::{Endpoint, Peer};
 use crate::env::Env;
 use crate::exchange::Exchanges;
 use crate::wait::Parker;
-use crate::{CallFailed, Ran};
+use crate::{Bytes, CallFailed, Ran};
 
 /// The caller's end of the exchanges of a started call.
 pub(crate) struct CallExchanges {
@@ -85,6 +85,12 @@ impl Exchanges for CallExchanges {
 
     fn send(&self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
         self.act(|_, conversation, _| conversation.send_in(self.started.id, exchange, bytes, tail))
+    }
+
+    fn send_long(&self, exchange: u32, bytes: &[u8], long: &Bytes) -> Option<usize> {
+        self.act(|_, conversation, _| {
+            conversation.send_long_in(self.started.id, exchange, (bytes, long), Tail::More)
+        })
     }
 
     fn take(&self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool> {

@@ -19,7 +19,7 @@ use crate::depart;
 use crate::env::Event;
 use crate::exchange::{Exchanges, Watchers};
 use crate::notice::Notice;
-use crate::{CallFailed, lock, serving};
+use crate::{Bytes, CallFailed, lock, serving};
 
 /// The calls whose procedures have asked for their exchanges, by their keys.
 pub(super) type Exchanging = HashSet<ByKey>;
@@ -196,15 +196,22 @@ impl Core {
             let Some(ByKey(news)) = self.exchanging.get(&key) else { continue };
             let waits = lock(&news.waiting).outbox().is_some_and(|outbox| outbox.exchange == exchange);
             if waits {
-                self.send_in(key, exchange, &[], Tail::More);
+                self.send_in(key, exchange, (&[], &Bytes::new()), Tail::More);
             }
             self.tell(key);
         }
     }
 
-    /// Sends what waits in the outbox of an exchange, and then `bytes`. Returns how many of `bytes` were
-    /// sent: none while anything waits. `None` if the receiver takes no more; nothing waits then.
-    fn send_in(&mut self, key: CallKey, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
+    /// Sends what waits in the outbox of an exchange, then `bytes`, and then `long`. Returns how many bytes of
+    /// these two were sent: none while anything waits. `None` if the receiver takes no more; nothing waits
+    /// then.
+    fn send_in(
+        &mut self,
+        key: CallKey,
+        exchange: u32,
+        (bytes, long): (&[u8], &Bytes),
+        tail: Tail,
+    ) -> Option<usize> {
         let ByKey(news) = self.exchanging.get(&key)?;
         let mut waiting = lock(&news.waiting);
         let outbox = &mut waiting.more().outbox;
@@ -217,7 +224,10 @@ impl Core {
             outbox.bytes.drain(..sent);
         }
         let waits = is_its && !outbox.bytes.is_empty();
-        let sent = if waits { Some(0) } else { self.protocol.send_in(key, exchange, bytes, tail) };
+        let sent = match waits {
+            true => Some(0),
+            false => self.protocol.send_long_in(key, exchange, (bytes, long), tail),
+        };
         let Some(sent) = sent else {
             if is_its {
                 *outbox = Outbox::default();
@@ -415,11 +425,15 @@ impl Exchanges for ServedExchanges {
         if tail == Tail::More && !self.is_over() && self.put_in_outbox(exchange, bytes) {
             return Some(bytes.len());
         }
-        self.act(|core| core.send_in(self.key, exchange, bytes, tail))
+        self.act(|core| core.send_in(self.key, exchange, (bytes, &Bytes::new()), tail))
+    }
+
+    fn send_long(&self, exchange: u32, bytes: &[u8], long: &Bytes) -> Option<usize> {
+        self.act(|core| core.send_in(self.key, exchange, (bytes, long), Tail::More))
     }
 
     fn send_before_result(&self, exchange: u32, bytes: &[u8]) -> Option<usize> {
-        let send = |core: &mut Core| core.send_in(self.key, exchange, bytes, Tail::End);
+        let send = |core: &mut Core| core.send_in(self.key, exchange, (bytes, &Bytes::new()), Tail::End);
         // All that fits few datagrams waits for the result, which is there in a moment.
         let waits = |sent: &Option<usize>| *sent == Some(bytes.len()) && bytes.len() <= BASE_DATAGRAM;
         self.act_and_flush(send, |sent| !waits(sent))
@@ -427,7 +441,7 @@ impl Exchanges for ServedExchanges {
 
     fn flush(&self, exchange: u32) -> Option<bool> {
         if self.has_outbox(exchange) {
-            self.act(|core| core.send_in(self.key, exchange, &[], Tail::More))?;
+            self.act(|core| core.send_in(self.key, exchange, (&[], &Bytes::new()), Tail::More))?;
         }
         Some(!self.has_outbox(exchange))
     }

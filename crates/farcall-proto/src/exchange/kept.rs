@@ -1,0 +1,182 @@
+//! The bytes of a direction that its sender keeps until they have arrived.
+
+use std::collections::VecDeque;
+use std::iter::from_fn;
+use std::ops::Range;
+
+use bytes::{Buf as _, Bytes};
+
+/// Fewer bytes than this are copied, which is cheaper than to remember where they are.
+const LEAST_SHARED: usize = 8 << 10;
+
+/// Short bytes are copied into one buffer. Long ones stay where they are.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Where the first byte is in the direction.
+    base: u64,
+    /// Bytes that were copied.
+    copied: VecDeque<u8>,
+    /// Bytes that were not, by where they are in the direction. The copied ones are before, between and
+    /// behind them.
+    shared: VecDeque<(u64, Bytes)>,
+    /// How many bytes were not copied.
+    shared_len: usize,
+}
+
+/// Bytes that follow each other in a direction and in memory.
+#[derive(Clone, Debug)]
+pub(super) enum Piece<'a> {
+    Copied(&'a [u8]),
+    Shared(&'a Bytes, Range<usize>),
+}
+
+impl<'a> Piece<'a> {
+    pub fn bytes(&self) -> &'a [u8] {
+        match self {
+            Piece::Copied(bytes) => bytes,
+            Piece::Shared(bytes, range) => &bytes[range.clone()],
+        }
+    }
+}
+
+impl Kept {
+    /// Nothing is kept of the bytes before this one.
+    pub fn from(base: u64) -> Kept {
+        Kept { base, ..Kept::default() }
+    }
+
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.copied.is_empty() && self.shared.is_empty()
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn memory(&self) -> usize {
+        self.copied.capacity() + self.shared_len + self.shared.capacity() * size_of::<(u64, Bytes)>()
+    }
+
+    /// Adds a copy of bytes.
+    pub fn copy(&mut self, bytes: &[u8]) {
+        self.copied.extend(bytes);
+    }
+
+    /// Adds bytes, without a copy if they are many.
+    pub fn share(&mut self, bytes: Bytes) {
+        if bytes.len() < LEAST_SHARED {
+            return self.copy(&bytes);
+        }
+        let place = self.end();
+        self.shared_len += bytes.len();
+        self.shared.push_back((place, bytes));
+    }
+
+    /// Forgets the bytes before this one.
+    pub fn release(&mut self, through: u64) {
+        let mut released = (through.saturating_sub(self.base) as usize).min(self.len());
+        self.base = self.base.max(through);
+        while let Some((place, bytes)) = self.shared.front_mut()
+            && *place < through
+        {
+            let len = bytes.len().min((through - *place) as usize);
+            released -= len;
+            self.shared_len -= len;
+            if len == bytes.len() {
+                self.shared.pop_front();
+            } else {
+                bytes.advance(len);
+                *place = through;
+            }
+        }
+        self.copied.drain(..released);
+        if self.copied.is_empty() {
+            self.copied = VecDeque::new();
+        }
+        if self.shared.is_empty() {
+            self.shared = VecDeque::new();
+        }
+    }
+
+    /// Returns the bytes of a range, piece by piece.
+    pub fn pieces(&self, start: u64, end: u64) -> impl Iterator<Item = Piece<'_>> + Clone {
+        let (mut at, end) = (start.max(self.base), end.min(self.end()));
+        let mut shared = self.shared.iter().peekable();
+        // How many of the bytes before `at` were not copied.
+        let mut before = 0;
+        from_fn(move || {
+            while let Some((_, passed)) = shared.next_if(|(place, bytes)| place + bytes.len() as u64 <= at) {
+                before += passed.len() as u64;
+            }
+            if at >= end {
+                return None;
+            }
+            let piece = match shared.peek() {
+                Some((place, bytes)) if *place <= at => {
+                    let stop = (end - place).min(bytes.len() as u64);
+                    Piece::Shared(bytes, (at - place) as usize..stop as usize)
+                }
+                next => {
+                    let stop = next.map_or(end, |(place, _)| end.min(*place));
+                    let from = (at - self.base - before) as usize;
+                    Piece::Copied(self.copied_slice(from, (stop - at) as usize))
+                }
+            };
+            at += piece.bytes().len() as u64;
+            Some(piece)
+        })
+    }
+
+    /// Returns copied bytes from an index on: at most `len`, and fewer where they go on elsewhere in memory.
+    fn copied_slice(&self, from: usize, len: usize) -> &[u8] {
+        let (first, second) = self.copied.as_slices();
+        let rest = match first.get(from..) {
+            Some(rest) if !rest.is_empty() => rest,
+            _ => &second[from - first.len()..],
+        };
+        &rest[..len.min(rest.len())]
+    }
+
+    fn len(&self) -> usize {
+        self.copied.len() + self.shared_len
+    }
+
+    fn end(&self) -> u64 {
+        self.base + self.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copied_and_shared_bytes_stay_in_order_whatever_is_released() {
+        let mut seed = 1u64;
+        let mut below = |most: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % most
+        };
+        let (mut kept, mut all, mut base) = (Kept::default(), Vec::new(), 0);
+        for _ in 0..500 {
+            let bytes: Vec<u8> = (0..below(20_000)).map(|_| below(256) as u8).collect();
+            all.extend_from_slice(&bytes);
+            match below(2) {
+                0 => kept.copy(&bytes),
+                _ => kept.share(bytes.into()),
+            }
+            base += below((all.len() as u64 - base).min(30_000) + 1);
+            kept.release(base);
+            assert_eq!((kept.base(), kept.is_empty()), (base, base == all.len() as u64));
+            let start = base + below(all.len() as u64 - base + 1);
+            let end = start + below(all.len() as u64 - start + 1);
+            let pieces = kept.pieces(start, end);
+            assert!(pieces.clone().all(|piece| !piece.bytes().is_empty()));
+            let found: Vec<u8> = pieces.flat_map(|piece| piece.bytes().to_vec()).collect();
+            assert_eq!(found, all[start as usize..end as usize]);
+        }
+        kept.release(all.len() as u64);
+        assert_eq!(kept.memory(), 0);
+    }
+}
