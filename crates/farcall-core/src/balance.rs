@@ -33,16 +33,17 @@ const MEMBERS_KNOWN_FOR: Duration = Duration::from_millis(100);
 
 /// Chooses a member of a group for each call, by what its earlier calls have shown of the members.
 ///
-/// [`Group::balancer`](crate::Group::balancer) makes one. Its stubs share what they learn. Clones are the same
-/// balancer.
+/// [`Group::balancer`](crate::Group::balancer) makes one. Its stubs share what they learn. Clones are the
+/// same balancer.
 ///
 /// - The latency of a member is a moving average that follows rises at once and falls slowly ("peak EWMA"). A
 ///   call goes to the better one of two members that are drawn by chance: the one whose latency times (its
-///   outstanding calls + 1) is less. A member that answers nothing counts as being as slow as it has been silent.
+///   outstanding calls + 1) is less. A member that answers nothing counts as being as slow as it has been
+///   silent.
 /// - A failure for which the member is to blame counts as a long latency, so that a server that refuses fast
-///   attracts nobody. A member that fails five times in a row, or much more often than the others, is taken out
-///   for some seconds, and longer each time; then one call tries it. At most half of the members are out.
-/// - A call that did not run goes to another member, twice at most, and for no more than a tenth of all calls.
+///   attracts nobody. A member that fails five times in a row, or much more often than the others, is taken
+///   out for some seconds, and longer each time; then one call tries it. At most half of the members are out.
+/// - A call that did not run goes to another member, twice at most. About a tenth of all calls may do so.
 /// - A member that joins gets its share over ten seconds.
 ///
 /// ```
@@ -89,7 +90,8 @@ pub struct MemberState {
     pub outstanding: u32,
     /// The average of its latency; `None` if it is not known yet.
     pub latency: Option<Duration>,
-    /// How long it is out yet, and how often it was taken out since it last was in for long; `None` if it is in.
+    /// How long it is out yet, and how often it was taken out since it last was in for long; `None` if it is
+    /// in.
     pub out: Option<(Duration, u32)>,
 }
 
@@ -161,8 +163,8 @@ impl<C: Client> Balancer<C> {
     }
 
     /// Returns a stub whose calls go to the member of a key, as long as that member is not out. When a member
-    /// joins or leaves, only its own keys move (rendezvous hashing). Processes agree on the member of a key if
-    /// they see the same members.
+    /// joins or leaves, only its own keys move (rendezvous hashing). Processes agree on the member of a key
+    /// if they see the same members.
     pub fn sticky(&self, key: impl AsRef<[u8]>) -> C {
         self.stub_by(Policy::Sticky(picker::hash(key.as_ref())))
     }
@@ -213,8 +215,8 @@ impl Shared {
             }
             state.asking = true;
         }
-        // Asking may take long and runs the user's registry, so no lock is held. Other calls go to the members
-        // that are known.
+        // Asking may take long and runs the user's registry, so no lock is held. Other calls go to the
+        // members that are known.
         match guard::run(|| self.roster.members()) {
             // The time counts from now, because asking may have taken longer than members are taken as known.
             Ok(members) => self.renew(&members, self.env.now(), true),
@@ -226,7 +228,8 @@ impl Shared {
         }
     }
 
-    /// Notes the present members of the group. One that was not known begins `slowly`, or with its whole share.
+    /// Notes the present members of the group. One that was not known begins `slowly`, or with its whole
+    /// share.
     fn renew(&self, members: &[Member], now: Time, slowly: bool) -> Arc<[Choice]> {
         let mut state = lock(&self.state);
         state.asking = false;
@@ -253,14 +256,6 @@ impl Shared {
         let choices: Arc<[Choice]> = members.iter().map(choice).collect();
         (state.choices, state.known) = (choices.clone(), known);
         choices
-    }
-
-    /// Chooses a member for a call, not one of those that the call has met already.
-    fn pick(&self, policy: Policy, now: Time, met: &[usize]) -> Option<(Arc<[Choice]>, usize)> {
-        let choices = self.choices(now);
-        self.ejections.look(&choices, now);
-        let which = self.picker.pick(&choices, policy, now, met)?;
-        Some((choices, which))
     }
 }
 

@@ -28,8 +28,8 @@ pub trait Exchanges: Send + Sync {
     /// `tail` counts if it was all.
     fn send(&self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize>;
 
-    /// Sends `bytes` and then `long`, as [`Exchanges::send`] does. The carrier may keep `long` without a copy,
-    /// and drop it while it holds locks.
+    /// Sends `bytes` and then `long`, as [`Exchanges::send`] does. The carrier may keep `long` without a
+    /// copy, and drop it while it holds locks.
     fn send_long(&self, exchange: u32, bytes: &[u8], long: &Bytes) -> Option<usize> {
         let sent = self.send(exchange, bytes, Tail::More)?;
         if sent < bytes.len() {

@@ -31,11 +31,11 @@ const MAX_LEASE_TIME: Duration = Duration::from_secs(3600);
 
 /// A registry in etcd (version 3.4 or newer), by its JSON gateway.
 ///
-/// Entries are keys that people can read, `farcall/v1/TYPE/INSTANCE`, with documents that other tools can write
-/// (`docs/names.md`). Entries of one process have a lease, which a thread keeps alive: when the process dies,
-/// its entries go within the lease's time. If the lease is lost while the process lives, the entries come back
-/// by themselves as soon as etcd is in reach. If a program follows a group, a second thread watches the
-/// registry; following then costs etcd nothing, and goes on with what is known while etcd is away.
+/// Entries are keys that people can read, `farcall/v1/TYPE/INSTANCE`, with documents that other tools can
+/// write (`docs/names.md`). Entries of one process have a lease, which a thread keeps alive: when the process
+/// dies, its entries go within the lease's time. If the lease is lost while the process lives, the entries
+/// come back by themselves as soon as etcd is in reach. If a program follows a group, a second thread watches
+/// the registry; following then costs etcd nothing, and goes on with what is known while etcd is away.
 ///
 /// Clones share one connection. Nothing is sent before the first use. When the last clone and the last
 /// registration are dropped, the lease is revoked.
@@ -128,7 +128,9 @@ impl Registry for Etcd {
         let lease = number(&kv["lease"]);
         if lease != 0 && !exports.is_own(lease) {
             let entry = parsed(type_name, instance, &key, kv)?;
-            return Err(entry.taken());
+            if !exports::is_dead_here(&entry.owner) {
+                return Err(entry.taken());
+            }
         }
         exports.remove(&key, number(&kv["mod_revision"]))
     }

@@ -10,8 +10,8 @@
 //!   `udp://10.0.0.7:7000/FileAccess`, `udp://ebbets.example.org:7000/FileAccess`.
 //! - [`Registry`] is the trait of registries: exporters publish to a registry, importers ask it.
 //! - [`Memory`] is a registry for a single process, and for tests. [`File`] is a registry that all processes
-//!   of a user on a machine share, with nothing to install. `Etcd` (feature `etcd`) is a registry that machines
-//!   share.
+//!   of a user on a machine share, with nothing to install. `Etcd` (feature `etcd`) is a registry that
+//!   machines share.
 //!
 //! ```
 //! use farcall_names::{Entry, Memory, Name, Registry};

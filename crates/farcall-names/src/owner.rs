@@ -8,8 +8,9 @@ use std::io::{self, Read};
 /// Identifies a process, and distinguishes it from earlier and later processes with the same number.
 ///
 /// The system reuses process numbers, so an owner also has the process's start time. The process number and
-/// the start time have a meaning only within one boot and one process namespace, so an owner has these too. On
-/// systems other than Linux, and where `/proc` is not mounted, only the number is known. Unknown fields are 0.
+/// the start time have a meaning only within one boot and one process namespace, so an owner has these too.
+/// On systems other than Linux, and where `/proc` is not mounted, only the number is known. Unknown fields
+/// are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Owner {

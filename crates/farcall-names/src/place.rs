@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::{File, Memory, PlaceError, Registry};
 
 /// Opens the registry at a place, as `FARCALL_REGISTRY` names it: `memory`, a directory, or
-/// `etcd://HOST[:PORT][,HOST…][/PREFIX]` (feature `etcd`). `setting` looks up further settings by their names:
-/// `FARCALL_ETCD_USER` and `FARCALL_ETCD_PASSWORD`.
+/// `etcd://HOST[:PORT][,HOST…][/PREFIX]` (feature `etcd`). `setting` looks up further settings by their
+/// names: `FARCALL_ETCD_USER` and `FARCALL_ETCD_PASSWORD`.
 ///
 /// Nothing is asked before the first use of the registry.
 ///

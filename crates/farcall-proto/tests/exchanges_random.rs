@@ -22,8 +22,8 @@ use farcall_proto::{ClientConfig, Failure, Kind, Mutant, News, Ran, ServerConfig
 /// How many seeds are run.
 const RUNS: u64 = 80;
 
-/// The most datagrams of both ends in a run, as a mean. Correct ends need about 590; ends that resend what has
-/// already arrived need more than 800.
+/// The most datagrams of both ends in a run, as a mean. Correct ends need about 590; ends that resend what
+/// has already arrived need more than 800.
 const MAX_MEAN_DATAGRAMS: usize = 800;
 
 /// A run's calls have ended after so long, and all that the server kept of them is gone after that long more.

@@ -9,8 +9,8 @@ use crate::oracle::Oracle;
 /// The reason that a user gives for taking no more of an exchange.
 const STOPS: u32 = 0x5a5a;
 
-/// How many bytes are copied of those that are added to a direction at once. The others are added as long ones,
-/// which an end need not copy.
+/// How many bytes are copied of those that are added to a direction at once. The others are added as long
+/// ones, which an end need not copy.
 pub const HEAD: usize = 8;
 
 /// What the user of one end does with its end of the call.

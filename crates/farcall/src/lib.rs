@@ -7,10 +7,10 @@
 //! **An interface** is a trait with [`#[farcall::interface]`](interface). Its arguments and results are
 //! types that cross: those of the standard library, and yours with [`#[derive(farcall::Xdr)]`](Xdr).
 //!
-//! **A server** implements the trait. [`export`] offers it under a type (`"Store"`), or a type and an instance
-//! (`"Store/ebbets"`), until the [`Export`] is dropped. Several threads execute its procedures at the same
-//! time, even with one worker ([`Builder::workers`] says why). [`context()`] tells a procedure who calls, how
-//! long the caller will wait, and whether it still waits.
+//! **A server** implements the trait. [`export`] offers it under a type (`"Store"`), or a type and an
+//! instance (`"Store/ebbets"`), until the [`Export`] is dropped. Several threads execute its procedures at
+//! the same time, even with one worker ([`Builder::workers`] says why). [`context()`] tells a procedure who
+//! calls, how long the caller will wait, and whether it still waits.
 //!
 //! **A client** calls [`import`], which returns the *user-stub*, here `StoreClient`. It implements the trait,
 //! and is `Clone + Send + Sync`. Clones share a binding, which is renewed when a server is gone.
@@ -28,14 +28,15 @@
 //!
 //! **A call that goes wrong** returns an [`Error`]: `Declared`, the exception that the interface names, or
 //! [`CallFailed`]. Its [`kind()`](CallFailed::kind) says why the call failed, and its
-//! [`ran()`](CallFailed::ran) whether the procedure ran: no (and it never will), maybe, or yes. Farcall repeats
-//! a call that did not run, if that may help. It repeats a call that may have run only if the procedure is
-//! `#[idempotent]`.
+//! [`ran()`](CallFailed::ran) whether the procedure ran: no (and it never will), maybe, or yes. Farcall
+//! repeats a call that did not run, if that may help. It repeats a call that may have run only if the
+//! procedure is `#[idempotent]`.
 //!
 //! A program can make a [`Runtime`] with its own settings (address, workers, bounds, interceptors). The
-//! functions of this module use a default runtime. The `FARCALL_*` environment variables override the settings
-//! ([`Builder`] names them). [`stub::local`] binds a stub to a server without a network, [`dynamic`] calls
-//! without an interface's source, [`stats`] has the counters, and [`env`](mod@env) is the seam for simulators.
+//! functions of this module use a default runtime. The `FARCALL_*` environment variables override the
+//! settings ([`Builder`] names them). [`stub::local`] binds a stub to a server without a network, [`dynamic`]
+//! calls without an interface's source, [`stats`] has the counters, and [`env`](mod@env) is the seam for
+//! simulators.
 
 #![forbid(unsafe_code)]
 

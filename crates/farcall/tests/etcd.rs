@@ -1,5 +1,5 @@
-//! Exports and imports by names in etcd, with a real member of it. Without `etcd-server` the tests say that they
-//! are skipped.
+//! Exports and imports by names in etcd, with a real member of it. Without `etcd-server` the tests say that
+//! they are skipped.
 #![cfg(target_os = "linux")]
 
 #[path = "../../farcall-names/tests/etcd/cluster.rs"]

@@ -35,8 +35,8 @@ pub struct Names {
 /// How often a watch looks whether the registry has changed. A look at a registry in etcd asks nobody.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// After this many looks a watch reads the entries even if the registry has not changed: when a process dies, the
-/// registry in a file changes only with its next writer.
+/// After this many looks a watch reads the entries even if the registry has not changed: when a process dies,
+/// the registry in a file changes only with its next writer.
 const LOOKS_PER_READING: u32 = 20;
 
 impl Names {

@@ -1,11 +1,11 @@
-//! The channel of a balanced stub: each call goes to a member that is chosen when it is made, and what becomes of
-//! it is noted.
+//! The channel of a balanced stub: each call goes to a member that is chosen when it is made, and what
+//! becomes of it is noted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
-use super::health::{Health, is_to_blame};
+use super::health::Verdict;
 use super::{Choice, Policy, Shared};
 use crate::env::{Env, Time};
 use crate::stub::{Call, CarriedBy, Channel, PendingCall, Reply, Sink};
@@ -20,19 +20,21 @@ pub(super) struct Balanced {
     pub(super) policy: Policy,
 }
 
-/// Bounds the calls that are made again at another member: otherwise, when all members are overloaded, each of
-/// them would get several times as many calls.
+/// Bounds the calls that are made again at another member. Without it, members that are all overloaded would
+/// each get several times as many calls.
 #[derive(Debug)]
 pub(super) struct RetryBudget(AtomicI64);
 
 impl RetryBudget {
-    /// What each call adds, and what each further attempt takes.
+    /// What each call adds to the budget, and what each further attempt takes from it.
     const PER_CALL: i64 = 1;
     const PER_RETRY: i64 = 10;
-    const MOST: i64 = 1000;
+    /// The budget at first, and at most.
+    const FIRST: i64 = 100;
+    const MAX: i64 = 1000;
 
     fn add_call(&self) {
-        if self.0.load(Relaxed) < RetryBudget::MOST {
+        if self.0.load(Relaxed) < RetryBudget::MAX {
             self.0.fetch_add(RetryBudget::PER_CALL, Relaxed);
         }
     }
@@ -44,9 +46,8 @@ impl RetryBudget {
 }
 
 impl Default for RetryBudget {
-    /// The first calls may be made again, too.
     fn default() -> RetryBudget {
-        RetryBudget(AtomicI64::new(RetryBudget::MOST / 10))
+        RetryBudget(AtomicI64::new(RetryBudget::FIRST))
     }
 }
 
@@ -60,64 +61,32 @@ struct Attempt {
 }
 
 impl Balanced {
-    /// Gives a call to a member.
-    fn begin(&self, now: Time, met: &[usize]) -> Result<Attempt, CallFailed> {
-        let Some((choices, which)) = self.shared.pick(self.policy, now, met) else {
-            return Err(no_members());
-        };
-        choices[which].health.begin(now);
-        Ok(Attempt { shared: self.shared.clone(), choices, which, begun: now, ended: false })
-    }
-
-    /// Makes a call at one of these members, or of those that the group has by now.
-    #[inline]
-    fn call_one_of(&self, mut choices: Arc<[Choice]>, call: &Call<'_>, sink: Sink<'_>) {
-        let shared = &*self.shared;
-        shared.retries.add_call();
+    /// Gives a call to one of these members, or of those that the group has by now. `met` has the members
+    /// that the call has met already.
+    fn begin(&self, mut choices: Arc<[Choice]>, met: &[usize]) -> Result<Attempt, CallFailed> {
+        let shared = &self.shared;
         let begun = shared.env.now();
         if shared.is_due_at(begun) {
             choices = shared.choices(begun);
-            shared.ejections.look(&choices, begun);
         }
-        let Some(which) = shared.picker.pick(&choices, self.policy, begun, &[]) else {
-            return sink(Reply::Failed(no_members()));
+        shared.ejections.look(&choices, begun);
+        let Some(which) = shared.picker.pick(&choices, self.policy, begun, met) else {
+            let why = "the group has no members";
+            return Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why));
         };
-        let health = &choices[which].health;
-        health.begin(begun);
-        let mut outstanding = Outstanding { health, ended: false };
-        let mut failed = None;
-        let channel = choices[which].member.binding().channel();
-        channel.call(Call { ..*call }, &mut |reply| {
-            outstanding.ended = true;
-            match reply {
-                Reply::Failed(why) => {
-                    let now = shared.env.now();
-                    health.end(begun, now, Some(&why));
-                    shared.ejections.note_failure(&choices, which, now);
-                    failed = Some(why);
-                }
-                reply => {
-                    health.end(begun, shared.env.now(), None);
-                    sink(reply);
-                }
-            }
-        });
-        if let Some(why) = failed {
-            self.call_another(call, (which, why), sink);
-        }
+        choices[which].health.begin(begun);
+        Ok(Attempt { shared: shared.clone(), choices, which, begun, ended: false })
     }
 
-    /// Makes a call that has failed at a member at others, if it did not run and the budget allows it.
-    #[cold]
-    fn call_another(&self, call: &Call<'_>, (which, mut why): (usize, CallFailed), sink: Sink<'_>) {
-        let mut met = vec![which];
-        while met.len() < MAX_MEMBERS_PER_CALL {
-            // The items of a stream are sent once.
-            let may_go_on = why.ran() == Ran::No && is_to_blame(&why) && call.sending.is_none();
-            if !may_go_on || !self.shared.retries.take_retry() {
-                break;
-            }
-            let Ok(mut attempt) = self.begin(self.shared.env.now(), &met) else { break };
+    /// Makes a call. If it did not run for a reason that lies with the member, it goes to another one.
+    fn call_one_of(&self, mut choices: Arc<[Choice]>, call: &Call<'_>, sink: Sink<'_>) {
+        self.shared.retries.add_call();
+        let (mut met, mut failure) = (Vec::new(), None);
+        loop {
+            let mut attempt = match self.begin(choices, &met) {
+                Ok(attempt) => attempt,
+                Err(why) => return sink(Reply::Failed(failure.unwrap_or(why))),
+            };
             let mut failed = None;
             let channel = attempt.channel().clone();
             channel.call(Call { ..*call }, &mut |reply| {
@@ -127,19 +96,24 @@ impl Balanced {
                     reply => sink(reply),
                 }
             });
-            match failed {
-                None => return,
-                Some(other) => why = other,
-            }
+            let Some(why) = failed else { return };
             met.push(attempt.which);
+            choices = attempt.choices.clone();
+            // The items of a stream are sent once.
+            let may_go_on = met.len() < MAX_MEMBERS_PER_CALL.min(choices.len())
+                && why.ran() == Ran::No
+                && Verdict::of(&why) == Verdict::Fails
+                && call.sending.is_none();
+            if !may_go_on || !self.shared.retries.take_retry() {
+                return sink(Reply::Failed(why));
+            }
+            failure = Some(why);
         }
-        sink(Reply::Failed(why));
     }
 
-    /// Returns a member, for what does not depend on the member.
+    /// Returns the channel of a member, for what does not depend on the member.
     fn any(&self) -> Option<Arc<dyn Channel>> {
-        let choices = self.shared.choices(self.shared.env.now());
-        choices.first().map(|choice| choice.member.binding().channel().clone())
+        self.shared.known().first().map(|choice| choice.member.binding().channel().clone())
     }
 }
 
@@ -170,26 +144,6 @@ impl Drop for Attempt {
     }
 }
 
-/// Counts a call of a member as ended when it is dropped, if that was not done, for example because a thread
-/// panicked.
-struct Outstanding<'h> {
-    health: &'h Health,
-    ended: bool,
-}
-
-impl Drop for Outstanding<'_> {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.health.leave();
-        }
-    }
-}
-
-#[cold]
-fn no_members() -> CallFailed {
-    CallFailed::new(Kind::NoSuchName, Ran::No).because("the group has no members")
-}
-
 fn failure_in<'a>(reply: &'a Reply<'_>) -> Option<&'a CallFailed> {
     match reply {
         Reply::Failed(why) => Some(why),
@@ -218,7 +172,7 @@ impl Channel for Balanced {
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
         self.shared.retries.add_call();
-        match self.begin(self.shared.env.now(), &[]) {
+        match self.begin(self.shared.known(), &[]) {
             Ok(attempt) => Box::new(Started { pending: Some(attempt.channel().start(call)), attempt }),
             Err(why) => Box::new(why),
         }
@@ -232,7 +186,7 @@ impl Channel for Balanced {
         member: u32,
     ) -> Box<dyn PendingCall> {
         self.shared.retries.add_call();
-        match self.begin(self.shared.env.now(), &[]) {
+        match self.begin(self.shared.known(), &[]) {
             Ok(attempt) => {
                 let pending = attempt.channel().start_at(call, wait_point, ready, member);
                 Box::new(Started { pending: Some(pending), attempt })
@@ -253,9 +207,9 @@ impl Channel for Balanced {
     }
 
     fn carried_by(&self) -> CarriedBy {
-        // Asking the group for its members may block. Only members that all execute the calls in the caller's
-        // thread need no batches: a server must be told which calls come first.
-        let choices = self.shared.choices(self.shared.env.now());
+        // Starting a batch may ask the group for its members, which may block. Only members that all execute
+        // the calls in the caller's thread need no batches: a server must be told which calls come first.
+        let choices = self.shared.known();
         let is_local = |choice: &Choice| choice.member.binding().channel().carried_by() == CarriedBy::Caller;
         match !choices.is_empty() && choices.iter().all(is_local) {
             true => CarriedBy::Caller,
@@ -278,12 +232,6 @@ struct Started {
     attempt: Attempt,
 }
 
-impl Started {
-    fn take(&mut self) -> Option<Box<dyn PendingCall>> {
-        self.pending.take()
-    }
-}
-
 /// Notes how a call ended, and passes its reply on.
 fn noting<'a>(attempt: &'a mut Attempt, sink: Sink<'a>) -> impl FnMut(Reply<'_>) + 'a {
     move |reply| {
@@ -294,7 +242,7 @@ fn noting<'a>(attempt: &'a mut Attempt, sink: Sink<'a>) -> impl FnMut(Reply<'_>)
 
 impl PendingCall for Started {
     fn wait(mut self: Box<Self>, sink: Sink<'_>) {
-        if let Some(pending) = self.take() {
+        if let Some(pending) = self.pending.take() {
             pending.wait(&mut noting(&mut self.attempt, sink));
         }
     }
@@ -330,13 +278,13 @@ impl PendingCall for Started {
     }
 
     fn detach(mut self: Box<Self>) {
-        if let Some(pending) = self.take() {
+        if let Some(pending) = self.pending.take() {
             pending.detach();
         }
     }
 
     fn detach_later(mut self: Box<Self>) {
-        if let Some(pending) = self.take() {
+        if let Some(pending) = self.pending.take() {
             pending.detach_later();
         }
     }

@@ -13,7 +13,8 @@ use crate::lock;
 /// How often the success rates of members are compared.
 const COMPARE_EVERY: Duration = Duration::from_secs(10);
 
-/// The least calls of a member in that time, and the least members with so many, for their rates to be compared.
+/// The least calls of a member in that time, and the least members with so many, for their rates to be
+/// compared.
 const MIN_CALLS: u64 = 100;
 const MIN_MEMBERS: usize = 5;
 

@@ -62,6 +62,9 @@ pub(super) struct Health {
     /// How often it was taken out since it last succeeded for long.
     times_out: AtomicU32,
     /// 0 if the member is in, its last call has not failed, and it is not to get its share slowly.
+    ///
+    /// SeqCst, as the fields that it sums up: a failure is counted and then marked here, and a success clears
+    /// the mark and then the count. So no count stays without the mark.
     troubled: AtomicU32,
     /// When it joined, if it is to get its share slowly; otherwise 0.
     joined: AtomicU64,
@@ -99,23 +102,24 @@ impl Health {
 
     /// Notes how a call ended that began at `begun`.
     pub fn end(&self, begun: Time, now: Time, failure: Option<&CallFailed>) {
-        self.outstanding.fetch_sub(1, Relaxed);
-        self.heard.store(now.as_nanos(), Relaxed);
+        self.leave();
         let took = now.since(begun).as_nanos() as u64;
-        match failure.filter(|why| is_to_blame(why)) {
-            None => {
+        match failure.map_or(Verdict::Works, Verdict::of) {
+            Verdict::Nothing => return,
+            Verdict::Works => {
                 self.note_latency(took.max(1), now);
                 if self.troubled.load(Relaxed) != 0 {
                     self.recover();
                 }
             }
-            Some(_) => {
+            Verdict::Fails => {
                 self.note_latency(took.max(FAILURE_NANOS), now);
                 self.failures.fetch_add(1, Relaxed);
                 self.failures_in_a_row.fetch_add(1, SeqCst);
                 self.troubled.store(1, SeqCst);
             }
         }
+        self.heard.store(now.as_nanos(), Relaxed);
     }
 
     /// Follows rises at once, and falls slowly: the longer ago the last note is, the more a new one counts.
@@ -125,7 +129,7 @@ impl Health {
         let former = decayed(self.latency.load(Relaxed), passed);
         let latency = match took >= former {
             true => took,
-            // Both factors are in bounds, so their product is: less than 2^40, and than 2^23.
+            // The factors are less than 2^36 and than 2^27, so their product does not overflow.
             false => {
                 let (old, new) = (HALF_LIFE_NANOS >> 10, passed.max(took).min(HALF_LIFE_NANOS << 4) >> 10);
                 former - ((former - took) >> 4) * new / (old + new) * 16
@@ -134,8 +138,8 @@ impl Health {
         self.latency.store(latency.min(MAX_LATENCY_NANOS), Relaxed);
     }
 
-    /// Returns how bad it is to send a call to the member: its latency times its outstanding calls and this one.
-    /// `usual` stands for a latency that is not known.
+    /// Returns how bad it is to send a call to the member: its latency times its outstanding calls and this
+    /// one. `usual` stands for a latency that is not known.
     pub fn cost(&self, now: Time, usual: u64) -> u64 {
         let outstanding = self.outstanding.load(Relaxed);
         let mut latency = match self.latency.load(Relaxed) {
@@ -182,7 +186,8 @@ impl Health {
     }
 
     /// Returns whether a call may go to the member. One that has calls and is silent for much longer than it
-    /// usually takes is as good as out, except for a call that tries it. After a failure one call tries the member.
+    /// usually takes is as good as out, except for a call that tries it. After a failure one call tries the
+    /// member.
     #[inline]
     pub fn standing(&self, now: Time) -> Standing {
         match self.out_until.load(Relaxed) {
@@ -209,8 +214,9 @@ impl Health {
             && silent() > SILENT_NANOS.max(SILENT_LATENCIES.saturating_mul(self.latency.load(Relaxed)))
     }
 
-    /// Returns whether the next call may try a member that is on trial: none is outstanding, or those that are
-    /// have been silent for long. A call may last for as long as it likes, and the member serves others meanwhile.
+    /// Returns whether the next call may try a member that is on trial: none is outstanding, or those that
+    /// are have been silent for long. A call may last for as long as it likes, and the member serves others
+    /// meanwhile.
     pub fn may_be_tried(&self, now: Time) -> bool {
         if self.outstanding.load(Relaxed) == 0 {
             return true;
@@ -221,8 +227,8 @@ impl Health {
             && now.as_nanos().saturating_sub(heard) >= SILENT_TRIAL_NANOS.max(tried.saturating_mul(2))
     }
 
-    /// Returns whether the member has failed so often in a row that it must be taken out. The calls that it had
-    /// when it was taken out say nothing new when they fail, too.
+    /// Returns whether the member has failed so often in a row that it must be taken out. The calls that it
+    /// had when it was taken out say nothing new when they fail, too.
     pub fn fails_in_a_row(&self, now: Time) -> bool {
         let most = match self.out_until.load(Relaxed) {
             0 => MAX_FAILURES,
@@ -252,8 +258,6 @@ impl Health {
     /// Takes the member in again if it was out, because a call has succeeded. It then gets its share slowly.
     #[cold]
     fn recover(&self) {
-        // First: a failure at this moment marks the member again after it was counted. If the mark were cleared
-        // last, the failure could stay without it, and no success would clear the failure.
         self.troubled.store(0, SeqCst);
         self.failures_in_a_row.store(0, SeqCst);
         let until = self.out_until.swap(0, SeqCst);
@@ -274,15 +278,14 @@ impl Health {
 
     pub fn state(&self, name: Arc<str>, now: Time) -> MemberState {
         let latency = Some(self.latency()).filter(|latency| *latency > 0).map(Duration::from_nanos);
-        let until = Time::from_nanos(self.out_until.load(Relaxed));
-        let is_in = self.out_until.load(Relaxed) == 0;
+        let until = self.out_until.load(Relaxed);
         MemberState {
             name,
             calls: self.calls.load(Relaxed),
             failures: self.failures.load(Relaxed),
             outstanding: self.outstanding.load(Relaxed),
             latency,
-            out: (!is_in).then(|| (until.since(now), self.times_out.load(Relaxed))),
+            out: (until != 0).then(|| (Time::from_nanos(until).since(now), self.times_out.load(Relaxed))),
         }
     }
 }
@@ -301,11 +304,20 @@ fn decayed_by_much(latency: u64, passed: u64) -> u64 {
     latency - latency / 2 * ((passed % HALF_LIFE_NANOS) >> 10) / (HALF_LIFE_NANOS >> 10)
 }
 
-/// Returns whether a failure tells something of the member, not of the call or of its caller.
-pub(super) fn is_to_blame(why: &CallFailed) -> bool {
-    matches!(
-        why.kind(),
-        Kind::Unreachable
+/// What the end of a call tells of its member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The member has answered as it should.
+    Works,
+    Fails,
+    /// The call ended at its caller.
+    Nothing,
+}
+
+impl Verdict {
+    pub fn of(failure: &CallFailed) -> Verdict {
+        match failure.kind() {
+            Kind::Unreachable
             | Kind::ServerRestarted
             | Kind::NotExported
             | Kind::NoSuchName
@@ -313,8 +325,13 @@ pub(super) fn is_to_blame(why: &CallFailed) -> bool {
             | Kind::Deadline
             | Kind::Draining
             | Kind::Panicked
-            | Kind::ResultLost
-    )
+            | Kind::ResultLost => Verdict::Fails,
+            Kind::Cancelled | Kind::Forked | Kind::Local | Kind::Registry | Kind::Stopped | Kind::Unwound => {
+                Verdict::Nothing
+            }
+            _ => Verdict::Works,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -360,6 +377,19 @@ mod tests {
         other.begin(at(1));
         other.end(at(1), at(3), Some(&own));
         assert_eq!((latency(&other), other.state("a".into(), at(3)).failures), (2, 0));
+    }
+
+    #[test]
+    fn a_call_that_ended_at_its_caller_tells_nothing() {
+        let health = Health::new(at(0), false);
+        let (refused, local) =
+            (CallFailed::new(Kind::Overloaded, Ran::No), CallFailed::new(Kind::Local, Ran::No));
+        for failure in [&refused, &local] {
+            health.begin(at(1));
+            health.end(at(1), at(1), Some(failure));
+        }
+        assert_eq!(latency(&health), FAILURE_NANOS / 1_000_000);
+        assert_eq!((health.standing(at(2)), health.state("a".into(), at(2)).outstanding), (Standing::Out, 0));
     }
 
     #[test]

@@ -23,8 +23,8 @@ impl Picker {
         Picker { random: seed.into(), next: AtomicUsize::new(seed as usize) }
     }
 
-    /// Returns the index of a member for a call, not one of those in `met`. A member that is on trial gets the
-    /// call if none tries it. If all members are out, the call goes to one of them: trying is better than
+    /// Returns the index of a member for a call, not one of those in `met`. A member that is on trial gets
+    /// the call if none tries it. If all members are out, the call goes to one of them: trying is better than
     /// failing. `None` if there are no others.
     #[inline]
     pub fn pick(&self, choices: &[Choice], policy: Policy, now: Time, met: &[usize]) -> Option<usize> {
@@ -110,8 +110,8 @@ fn better(choices: &[Choice], one: usize, other: usize, now: Time) -> usize {
     if first.cost(now, usual) <= second.cost(now, usual) { one } else { other }
 }
 
-/// Returns the member of a key: the one with the highest hash of both among those that are not out (Thaler and
-/// Ravishankar 1998, rendezvous hashing).
+/// Returns the member of a key: the one with the highest hash of both among those that are not out (Thaler
+/// and Ravishankar 1998, rendezvous hashing).
 fn of_key(choices: &[Choice], key: u64, now: Time, met: &[usize]) -> Option<usize> {
     let others = || (0..choices.len()).filter(|which| !met.contains(which));
     let highest = |which: &usize| mix(choices[*which].hash ^ key);

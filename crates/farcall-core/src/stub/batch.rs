@@ -1,9 +1,9 @@
 //! The wire form of one-way calls, and their execution: a batch of them is the arguments of one ordinary
 //! call.
 //!
-//! A batch says which calls it has: their order, which is that of one stub, and the number of the first of them
-//! in it. So a server that still has an earlier batch, which its client has given up, executes no later one
-//! before it.
+//! A batch says which calls it has: their order, which is that of one stub, and the number of the first of
+//! them in it. So a server that still has an earlier batch, which its client has given up, executes no later
+//! one before it.
 
 use std::future::{Future, poll_fn};
 use std::task::Poll;
@@ -63,10 +63,10 @@ pub(super) fn append(batch: &mut Vec<u8>, procedure: u32, arguments: &[u8]) {
     batch.extend_from_slice(arguments);
 }
 
-/// Executes the calls of a batch in order, by `execute`, once `begin` lets the batch begin. What `begin` returns
-/// is dropped when the batch has ended. A call that panics ends none of the others. Nobody answers signals in
-/// them. `ended` hears of each call how it ended; what it replied is dropped. A malformed batch executes none of
-/// its calls.
+/// Executes the calls of a batch in order, by `execute`, once `begin` lets the batch begin. What `begin`
+/// returns is dropped when the batch has ended. A call that panics ends none of the others. Nobody answers
+/// signals in them. `ended` hears of each call how it ended; what it replied is dropped. A malformed batch
+/// executes none of its calls.
 pub fn execute_each<G>(
     batch: &mut Decoder<'_>,
     begin: impl FnOnce(BatchPlace) -> Result<G, CallFailed>,
@@ -142,7 +142,8 @@ pub fn execute_each_later<G: Send + 'static, B: Future<Output = Result<G, CallFa
     })
 }
 
-/// Passes calls without the head of a batch to `pass`, in order: the number of each one's procedure, and its arguments.
+/// Passes calls without the head of a batch to `pass`, in order: the number of each one's procedure, and its
+/// arguments.
 pub(super) fn each<'a>(batch: &'a [u8], mut pass: impl FnMut(u32, &'a [u8])) {
     let mut batch = Decoder::new(batch);
     while let Ok((procedure, arguments)) = next(&mut batch) {

@@ -49,17 +49,19 @@ use crate::{CallFailed, Error, Kind, Never, Ran};
 /// ```
 pub type Bulk<E = Never> = Stream<Bytes, E>;
 
-/// How many bytes an item has, at most. Once more than a few bytes were read that are at hand, an item has
-/// more, so that the sender is woken less often.
-const CHUNK: usize = 48 << 10;
-const LONG_CHUNK: usize = 256 << 10;
-const FEW: u64 = 1 << 20;
+/// The most bytes of an item.
+const ITEM_BYTES: usize = 48 << 10;
 
-/// How many buffers a sender keeps of bytes that are at hand: about as many as hold what is under way.
-const MOST_BUFFERS: usize = 16;
+/// The most bytes of an item of a file, or of memory, after its first bytes. Longer items wake the sender
+/// less often, but the first ones are to leave soon.
+const LONG_ITEM_BYTES: usize = 256 << 10;
+const BYTES_BEFORE_LONG_ITEMS: u64 = 1 << 20;
 
-/// How many buffers it keeps of which nothing is under way.
-const MOST_SPARE: usize = 2;
+/// The most buffers that a sender of a file keeps, about as many as hold what is under way.
+const MAX_BUFFERS: usize = 16;
+
+/// The most of these buffers of which nothing is under way.
+const MAX_SPARE_BUFFERS: usize = 2;
 
 /// How far a copy got, and why it went no further.
 #[derive(Debug)]
@@ -87,7 +89,7 @@ impl<E> Copied<E> {
 impl<E: 'static> Stream<Bytes, E> {
     /// Returns what a reader gives, until its end. If the reader fails, the transfer fails.
     pub fn from_reader(reader: impl Read + Send + 'static) -> Bulk<E> {
-        Stream::made(Items::Read(Box::new(chunks(reader, 1, CHUNK))))
+        Stream::made(Items::Read(Box::new(chunks(reader, 1, ITEM_BYTES))))
     }
 
     /// Returns the bytes of a file from `offset` on, at most `quota` of them.
@@ -96,7 +98,7 @@ impl<E: 'static> Stream<Bytes, E> {
     /// When the file cannot be positioned.
     pub fn from_file(mut file: File, offset: u64, quota: u64) -> io::Result<Bulk<E>> {
         file.seek(SeekFrom::Start(offset))?;
-        let chunks = chunks(file.take(quota), MOST_BUFFERS, LONG_CHUNK);
+        let chunks = chunks(file.take(quota), MAX_BUFFERS, LONG_ITEM_BYTES);
         Ok(Stream::made(Items::AtHand(Box::new(chunks))))
     }
 
@@ -105,7 +107,7 @@ impl<E: 'static> Stream<Bytes, E> {
         let mut bytes = bytes.into();
         // The copies are this library's own, while the drop of `bytes` may be code of the user's.
         Stream::made(Items::AtHand(Box::new(std::iter::from_fn(move || {
-            let len = bytes.len().min(LONG_CHUNK);
+            let len = bytes.len().min(LONG_ITEM_BYTES);
             (len > 0).then(|| Ok(Bytes::copy_from_slice(&bytes.split_to(len))))
         }))))
     }
@@ -244,7 +246,7 @@ fn chunks<E>(
         if over {
             return None;
         }
-        let mut buffer = buffers.take(if read < FEW { CHUNK } else { longest });
+        let mut buffer = buffers.take(if read < BYTES_BEFORE_LONG_ITEMS { ITEM_BYTES } else { longest });
         let item = match read_some(&mut reader, &mut buffer) {
             Ok(0) => None,
             Ok(len) => {
@@ -285,7 +287,7 @@ impl Buffers {
         let mut spare = 0;
         self.lent.retain(|Buffer(lent)| {
             spare += usize::from(Arc::strong_count(lent) == 1);
-            Arc::strong_count(lent) > 1 || spare <= MOST_SPARE
+            Arc::strong_count(lent) > 1 || spare <= MAX_SPARE_BUFFERS
         });
         free.filter(|free| free.len() == len).unwrap_or_else(|| vec![0; len].into())
     }

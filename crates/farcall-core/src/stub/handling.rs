@@ -94,8 +94,8 @@ impl Handling {
         self.sends
     }
 
-    /// Takes over the argument that is a stream, if a thread is to send it and not whoever waits for the
-    /// call.
+    /// Returns the argument that is a stream, if a thread of its own must send it. Otherwise the caller who
+    /// waits for the call sends it.
     pub fn take_for_thread(&mut self) -> Option<Arc<dyn SendStream>> {
         let taken = self.argument.as_ref().filter(|argument| self.sends && argument.needs_thread()).cloned();
         if taken.is_some() {

@@ -13,7 +13,8 @@ pub(super) enum Items<T, E> {
     Iterated(Box<dyn Iterator<Item = Result<T, E>> + Send>),
     /// `next` may block. The items are bytes of this library, so that their drop runs no code of the user's.
     Read(Box<dyn Iterator<Item = Result<T, E>> + Send>),
-    /// As `Read`, but `next` never blocks for long, as for the bytes of a file. The first items can share a datagram.
+    /// As `Read`, but `next` never blocks for long, as for the bytes of a file. The first items can share a
+    /// datagram.
     AtHand(Box<dyn Iterator<Item = Result<T, E>> + Send>),
     /// A poll does not block.
     Polled(Box<Poller<T, E>>),

@@ -48,8 +48,8 @@ impl Keys {
     }
 }
 
-/// Returns the fields of a request for all keys with a prefix. The end of the range is the prefix with its last
-/// byte, which is `/`, plus one.
+/// Returns the fields of a request for all keys with a prefix. The end of the range is the prefix with its
+/// last byte, which is `/`, plus one.
 fn range(prefix: &str) -> Map<String, Value> {
     let end = [&prefix.as_bytes()[..prefix.len() - 1], b"0"].concat();
     let fields = [("key", encoded(prefix)), ("range_end", encoded(end))];

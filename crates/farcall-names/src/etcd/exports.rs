@@ -21,7 +21,8 @@ const NOT_FOUND: i64 = 5;
 /// The longest time of a lease that etcd grants, in seconds: an hour, and what it adds for an election.
 const MAX_GRANTED: u64 = 2 * 3600;
 
-/// How many times an entry is tried to be put in the place of one that changes meanwhile, or with a new lease.
+/// How many times an entry is tried to be put in the place of one that changes meanwhile, or with a new
+/// lease.
 const MAX_TRIES: usize = 4;
 
 pub(super) struct Exports {
@@ -152,7 +153,8 @@ impl Exports {
         })
     }
 
-    /// Has the thread withdraw an entry. The lease is kept alive for other entries, and would keep this one too.
+    /// Has the thread withdraw an entry. The lease is kept alive for other entries, and would keep this one
+    /// too.
     fn leave(&self, key: &str) {
         lock(&self.state).leaving.insert(key.to_owned());
         self.changed.notify_all();
@@ -410,9 +412,9 @@ fn granted(answer: &Value) -> Duration {
     Duration::from_secs(number(&answer["TTL"]).clamp(1, MAX_GRANTED))
 }
 
-/// Returns whether an owner is a process of this machine that has ended. An owner on another machine may live,
-/// whatever this machine knows.
-fn is_dead_here(owner: &Owner) -> bool {
+/// Returns whether an owner is a process of this machine that has ended. An owner on another machine may
+/// live, whatever this machine knows.
+pub(super) fn is_dead_here(owner: &Owner) -> bool {
     let here = Owner::current();
     let same = owner.boot != 0 && owner.boot == here.boot && owner.namespace == here.namespace;
     same && owner.liveness() == Liveness::Dead

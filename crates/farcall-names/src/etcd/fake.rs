@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::gateway::Gateway;
 
-/// Returns a gateway to a server that answers with what `answer` returns for a path and a request: a status and
-/// a body. It answers one request after the other, and then closes the connection.
+/// Returns a gateway to a server that answers with what `answer` returns for a path and a request: a status
+/// and a body. It answers one request after the other, and then closes the connection.
 pub(super) fn gateway(mut answer: impl FnMut(&str, &Value) -> (u16, Value) + Send + 'static) -> Arc<Gateway> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let place = format!("etcd://{}/test", listener.local_addr().unwrap());

@@ -126,8 +126,7 @@ impl Mirror {
         if state.revision > read.revision {
             return false;
         }
-        let copied: usize = state.types.values().map(BTreeMap::len).sum();
-        if copied + read.entries.len() <= MAX_COPIED {
+        if state.copied() + read.entries.len() <= MAX_COPIED {
             let entries = read.entries.iter().map(|entry| (entry.instance.clone(), entry.clone()));
             state.types.insert(type_name.clone(), entries.collect());
         }
@@ -159,8 +158,8 @@ impl Mirror {
             self.gateway.avoid_current();
             return false;
         };
-        // Either this member is behind, or etcd was restored from a backup. Then its revisions begin anew, and
-        // the watch would wait in silence until they reach the one that is known.
+        // Either this member is behind, or etcd was restored from a backup. Then its revisions begin anew,
+        // and the watch would wait in silence until they reach the one that is known.
         if number(&created["result"]["header"]["revision"]) < known && !self.read_again() {
             return false;
         }
@@ -192,7 +191,8 @@ impl Mirror {
         true
     }
 
-    /// Applies a change of a key to the copy. If the line is not the whole, its last revision is not known yet.
+    /// Applies a change of a key to the copy. If the line is not the whole, its last revision is not known
+    /// yet.
     fn apply(&self, state: &mut State, event: &Value, is_whole: bool) {
         let kv = &event["kv"];
         let revision = number(&kv["mod_revision"]).saturating_sub(u64::from(!is_whole));
@@ -206,6 +206,9 @@ impl Mirror {
             Some(entry) => entries.insert(instance, entry),
             None => entries.remove(&instance),
         };
+        if state.copied() > MAX_COPIED {
+            state.types.remove(&type_name);
+        }
     }
 
     /// Reads all copied types anew. Returns false if etcd is out of reach.
@@ -224,8 +227,15 @@ impl Mirror {
     }
 }
 
-/// Reads the entries of a range, by ascending name. Keys and documents that are not those of entries are passed
-/// over.
+impl State {
+    /// Returns how many entries are copied.
+    fn copied(&self) -> usize {
+        self.types.values().map(BTreeMap::len).sum()
+    }
+}
+
+/// Reads the entries of a range, by ascending name. Keys and documents that are not those of entries are
+/// passed over.
 pub(super) fn read(gateway: &Gateway, keys: &Keys, request: Map<String, Value>) -> Result<Read> {
     let mut read = read_pages(gateway, keys, request.clone());
     for _ in 1..MAX_READS {
@@ -321,6 +331,20 @@ mod tests {
         assert_eq!(state.revision, 8);
         mirror.apply(&mut state, &event("c", 9), true);
         assert_eq!(state.revision, 9);
+    }
+
+    #[test]
+    fn a_copy_that_grows_beyond_the_bound_is_given_up() {
+        let mirror = mirror(|_, _| (200, json!({})));
+        let mut state = lock(&mirror.state);
+        let (type_name, entry) =
+            ("Store".parse::<Label>().unwrap(), entry_of(&mirror.keys, &event("a", 1)["kv"]).unwrap());
+        let entries = (0..MAX_COPIED).map(|which| (format!("i{which}").parse().unwrap(), entry.clone()));
+        state.types.insert(type_name.clone(), entries.collect());
+        mirror.apply(&mut state, &event("i0", 2), true);
+        assert!(state.types.contains_key(&type_name), "an entry that changes takes no more");
+        mirror.apply(&mut state, &event("another", 3), true);
+        assert!(!state.types.contains_key(&type_name));
     }
 
     #[test]

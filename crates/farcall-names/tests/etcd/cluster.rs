@@ -177,6 +177,12 @@ impl Cluster {
         counts.sum()
     }
 
+    /// Returns how many leases there are.
+    pub fn leases(&self) -> usize {
+        // The first line says how many were found.
+        self.etcdctl(&["lease", "list"]).lines().skip(1).count()
+    }
+
     /// Returns the value of a key below the registry's prefix, as etcd has it.
     pub fn value(&self, key: &str) -> String {
         self.etcdctl(&["get", "--print-value-only", &format!("test/v1/{key}")])

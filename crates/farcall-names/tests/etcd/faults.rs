@@ -31,11 +31,13 @@ fn exports_and_followers_outlive_an_etcd_that_is_away() {
     let _a = exporter.publish(&entry("a")).unwrap();
     let version = importer.version().unwrap();
     until("the copy", || {
+        let before = cluster.reads();
         importer.instances(&label("Store")).unwrap();
-        Some(())
+        (cluster.reads() == before).then_some(())
     });
     cluster.kill(0);
     assert_eq!(importer.version().unwrap(), version);
+    assert_eq!(names(&importer.instances(&label("Store")).unwrap()), ["a"]);
     let refused = exporter.publish(&entry("b")).unwrap_err();
     assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
     cluster.restart(0);
@@ -60,17 +62,23 @@ fn an_export_whose_lease_was_lost_comes_back_by_itself() {
 #[test]
 fn a_name_that_was_taken_while_its_lease_was_lost_stays_with_the_other() {
     let Some(cluster) = cluster(1) else { return };
-    let (first, second) = (cluster.registry(), cluster.registry());
-    let registration = first.publish(&entry("a")).unwrap();
-    let lease = cluster.etcdctl(&["lease", "list"]).lines().nth(1).unwrap().to_owned();
-    let mut taken = entry("a");
-    taken.export = 7;
-    // The second exporter tries until the name is free, and may come after the first one's return.
-    cluster.etcdctl(&["lease", "revoke", &lease]);
-    let other = second.publish(&taken);
-    let found = second.lookup(&label("Store"), &label("a")).unwrap().unwrap();
-    assert_eq!(found.export, if other.is_ok() { 7 } else { 0x5eed });
-    assert_eq!(registration.withdraw().unwrap(), other.is_err());
+    let registry = cluster.registry();
+    let lookup = || registry.lookup(&label("Store"), &label("child")).unwrap();
+    let mut process = child(&cluster.place());
+    until("the child's entry", lookup);
+    signal(process.id(), "STOP");
+    until("the end of the entry", || lookup().is_none().then_some(()));
+    let mut other = entry("child");
+    other.export = 7;
+    let registration = registry.publish(&other).unwrap();
+    // The child notices that its lease is lost, and takes a new one to publish its entry with.
+    signal(process.id(), "CONT");
+    until("the child's new lease", || (cluster.leases() == 2).then_some(()));
+    assert_eq!(lookup().map(|entry| entry.export), Some(7));
+    assert!(registration.withdraw().unwrap());
+    until("the child's entry again", || lookup().filter(|entry| entry.export != 7));
+    process.kill().unwrap();
+    process.wait().unwrap();
 }
 
 #[test]
@@ -141,6 +149,19 @@ fn an_exporter_that_starts_again_on_its_machine_need_not_wait_for_the_lease() {
     process.wait().unwrap();
     let registration = registry.publish(&entry("child")).unwrap();
     assert!(registration.withdraw().unwrap());
+}
+
+#[test]
+fn the_entry_of_a_dead_exporter_of_this_machine_can_be_withdrawn() {
+    let Some(cluster) = cluster(1) else { return };
+    let registry = cluster.registry();
+    let withdraw = || registry.withdraw(&label("Store"), &label("child"));
+    let mut process = child(&cluster.place());
+    until("the child's entry", || registry.lookup(&label("Store"), &label("child")).unwrap());
+    assert!(matches!(withdraw(), Err(Error::Taken { .. })));
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert!(withdraw().unwrap());
 }
 
 #[test]

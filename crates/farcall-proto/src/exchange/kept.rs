@@ -6,20 +6,21 @@ use std::ops::Range;
 
 use bytes::{Buf as _, Bytes};
 
-/// Fewer bytes than this are copied, which is cheaper than to remember where they are.
-const LEAST_SHARED: usize = 8 << 10;
+/// The least bytes that are shared. To copy fewer is cheaper than to remember where they are.
+const MIN_SHARED_BYTES: usize = 8 << 10;
 
-/// Short bytes are copied into one buffer. Long ones stay where they are.
+/// The bytes that the sender keeps. Short ones are copied into one buffer; long ones are shared with their
+/// owner.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// Where the first byte is in the direction.
+    /// The position of the first byte in the direction.
     base: u64,
-    /// Bytes that were copied.
+    /// The copied bytes, in order.
     copied: VecDeque<u8>,
-    /// Bytes that were not, by where they are in the direction. The copied ones are before, between and
-    /// behind them.
+    /// The shared bytes, each with its position in the direction. Copied bytes fill the positions between
+    /// them.
     shared: VecDeque<(u64, Bytes)>,
-    /// How many bytes were not copied.
+    /// The number of shared bytes.
     shared_len: usize,
 }
 
@@ -40,7 +41,7 @@ impl<'a> Piece<'a> {
 }
 
 impl Kept {
-    /// Nothing is kept of the bytes before this one.
+    /// Returns an empty value whose first byte will have this position.
     pub fn from(base: u64) -> Kept {
         Kept { base, ..Kept::default() }
     }
@@ -53,7 +54,7 @@ impl Kept {
         self.copied.is_empty() && self.shared.is_empty()
     }
 
-    /// Bytes of memory that it holds.
+    /// Returns the memory that the bytes take, in bytes.
     pub fn memory(&self) -> usize {
         self.copied.capacity() + self.shared_len + self.shared.capacity() * size_of::<(u64, Bytes)>()
     }
@@ -65,7 +66,7 @@ impl Kept {
 
     /// Adds bytes, without a copy if they are many.
     pub fn share(&mut self, bytes: Bytes) {
-        if bytes.len() < LEAST_SHARED {
+        if bytes.len() < MIN_SHARED_BYTES {
             return self.copy(&bytes);
         }
         let place = self.end();
@@ -73,7 +74,7 @@ impl Kept {
         self.shared.push_back((place, bytes));
     }
 
-    /// Forgets the bytes before this one.
+    /// Drops the bytes before the position `through`.
     pub fn release(&mut self, through: u64) {
         let mut released = (through.saturating_sub(self.base) as usize).min(self.len());
         self.base = self.base.max(through);

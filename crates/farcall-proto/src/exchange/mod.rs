@@ -177,9 +177,9 @@ impl Exchanges {
     }
 
     /// Adds as many bytes of `bytes`, and then of `long`, to this end's direction as there is room for, and
-    /// returns how many. `tail` says what follows the bytes. It applies only if all of them were added. Returns
-    /// `None` if the exchange is not open, or if the direction has ended, perhaps because the other end takes no
-    /// more.
+    /// returns how many. `tail` says what follows the bytes. It applies only if all of them were added.
+    /// Returns `None` if the exchange is not open, or if the direction has ended, perhaps because the other
+    /// end takes no more.
     pub fn add(
         &mut self,
         number: u32,

@@ -114,9 +114,9 @@ impl Outflow {
         limit.saturating_sub(self.sending.added()) as usize
     }
 
-    /// Adds as many bytes of `bytes`, and then of `long`, as there is room for, and returns how many. If all of
-    /// them were added, and `tail` says so, ends the direction behind them. Returns `None` if the direction has
-    /// ended, perhaps because the receiver takes no more.
+    /// Adds as many bytes of `bytes`, and then of `long`, as there is room for, and returns how many. If all
+    /// of them were added, and `tail` says so, ends the direction behind them. Returns `None` if the
+    /// direction has ended, perhaps because the receiver takes no more.
     pub fn add(&mut self, bytes: &[u8], long: &Bytes, tail: Tail, window: u64) -> Option<usize> {
         let len = bytes.len() + long.len();
         debug_assert!(len.is_multiple_of(4), "the user adds a multiple of four bytes");

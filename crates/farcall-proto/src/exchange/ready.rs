@@ -2,21 +2,21 @@
 
 use std::collections::VecDeque;
 
-/// How many bytes a piece has at most, and all have but the last.
-const PIECE: usize = 64 << 10;
+/// The bytes of each piece but the last, which may have fewer.
+const PIECE_BYTES: usize = 64 << 10;
 
-/// They are in pieces, so that a user who takes as much as a piece has gets it without a copy.
+/// The bytes that wait for the user, in pieces. A user who takes a whole piece gets it without a copy.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
     pieces: VecDeque<Vec<u8>>,
-    /// How many bytes of the first piece were taken.
+    /// The number of bytes of the first piece that the user has taken.
     taken: usize,
     len: usize,
     memory: usize,
 }
 
 impl Ready {
-    /// How many bytes there are.
+    /// Returns the number of bytes that wait.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -25,7 +25,7 @@ impl Ready {
         self.len == 0
     }
 
-    /// Bytes of memory that they take.
+    /// Returns the memory that the pieces take, in bytes.
     pub fn memory(&self) -> usize {
         self.memory
     }
@@ -34,14 +34,14 @@ impl Ready {
     pub fn extend(&mut self, mut bytes: &[u8]) {
         self.len += bytes.len();
         while !bytes.is_empty() {
-            if self.pieces.back().is_none_or(|last| last.len() >= PIECE) {
+            if self.pieces.back().is_none_or(|last| last.len() >= PIECE_BYTES) {
                 self.pieces.push_back(Vec::new());
             }
             let Some(last) = self.pieces.back_mut() else { return };
-            let (some, rest) = bytes.split_at(bytes.len().min(PIECE - last.len()));
+            let (some, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES - last.len()));
             let (len, before) = (last.len() + some.len(), last.capacity());
             if len > before {
-                let room = if len < PIECE / 2 { len.max(2 * before) } else { PIECE };
+                let room = if len < PIECE_BYTES / 2 { len.max(2 * before) } else { PIECE_BYTES };
                 last.reserve_exact(room - last.len());
             }
             last.extend_from_slice(some);
@@ -93,7 +93,7 @@ mod tests {
             let bytes: Vec<u8> = (0..below(70_000)).map(|at| (came.len() + at) as u8).collect();
             came.extend_from_slice(&bytes);
             ready.extend(&bytes);
-            assert!(ready.memory() <= 2 * ready.len() + PIECE);
+            assert!(ready.memory() <= 2 * ready.len() + PIECE_BYTES);
             let (most, had) = (below(140_000), ready.len());
             let mut into = vec![9; below(2)];
             let begin = into.len();
@@ -103,8 +103,8 @@ mod tests {
         }
         ready.take(&mut taken, usize::MAX);
         assert!(taken == came && ready.memory() == 0);
-        ready.extend(&came[..PIECE + 8]);
+        ready.extend(&came[..PIECE_BYTES + 8]);
         let (whole, mut into) = (ready.pieces[0].as_ptr(), Vec::new());
-        assert_eq!((ready.take(&mut into, PIECE), into.as_ptr()), (PIECE, whole));
+        assert_eq!((ready.take(&mut into, PIECE_BYTES), into.as_ptr()), (PIECE_BYTES, whole));
     }
 }

@@ -1,5 +1,5 @@
-//! Tests the choice of a member for each call: ten servers, of which one is ten times slower, one refuses every
-//! call at once, and one answers nothing.
+//! Tests the choice of a member for each call: ten servers, of which one is ten times slower, one refuses
+//! every call at once, and one answers nothing.
 //!
 //! With these three, the calls of a balanced stub must be about as fast and as many as without them.
 
@@ -56,8 +56,8 @@ struct Seen {
     failed: u64,
 }
 
-/// Runs calls to the servers. With `bad`, three of them are as the head of this file says; otherwise there are
-/// only the others.
+/// Runs calls to the servers. With `bad`, three of them are as the head of this file says; otherwise there
+/// are only the others.
 fn run(sim: &Sim, by: By, bad: bool, seen: &Arc<Mutex<Seen>>) {
     let serve = |name: usize, time: Duration, refuses: bool| {
         sim.server(&format!("server {name}"), move || {

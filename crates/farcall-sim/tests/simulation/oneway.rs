@@ -137,8 +137,8 @@ fn one_way_calls_are_executed_in_order_and_at_most_once_whatever_happens() {
     check(60, |sim| run(sim, false));
 }
 
-/// Under these seeds a server is stopped while it executes a batch, for longer than its client waits. The client
-/// gives the batch up, and sends the next one to the same server.
+/// Under these seeds a server is stopped while it executes a batch, for longer than its client waits. The
+/// client gives the batch up, and sends the next one to the same server.
 #[test]
 fn a_batch_that_its_client_has_given_up_is_not_overtaken() {
     for seed in [118, 524] {

@@ -1,9 +1,9 @@
 //! Executes the batches of one-way calls of one stub one after the other, in the order of their calls.
 //!
 //! A client sends a batch when the one before has ended. But a client that has heard nothing for its patience
-//! gives a batch up, and goes on with the next. If the server was merely stopped, or the datagrams were late, it
-//! then has both. The later batch waits until the earlier one has ended; and if the earlier one comes to its
-//! turn after the later one, it is refused, because it is too late for it.
+//! gives a batch up, and goes on with the next. If the server was merely stopped, or the datagrams were late,
+//! it then has both. The later batch waits until the earlier one has ended; and if the earlier one comes to
+//! its turn after the later one, it is refused, because it is too late for it.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -20,10 +20,13 @@ use crate::{CallFailed, Kind, Ran, guard, lock, serving};
 /// How long an order is known after its last batch. A batch that comes later is not one that was overtaken.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// When this many orders are known, those that were not in use for longest are forgotten.
+/// When this many orders are known, those that were not in use for longest are forgotten, down to the second
+/// number. So a client that makes many orders does not have all of them looked at for each.
 const MAX_ORDERS: usize = 16_384;
+const KEPT_ORDERS: usize = MAX_ORDERS / 4 * 3;
 
-/// The most batches of one order that wait for an earlier one. A client has one, and a few that it has given up.
+/// The most batches of one order that wait for an earlier one. A client has one, and a few that it has given
+/// up.
 const MAX_WAITING: usize = 8;
 
 /// The orders of one-way calls at an export.
@@ -108,8 +111,8 @@ impl Orders {
 }
 
 impl Arrived {
-    /// Lets the batch begin, or refuses it. Returns `None` if it waits for an earlier one; `waker` is then woken
-    /// when it is its turn.
+    /// Lets the batch begin, or refuses it. Returns `None` if it waits for an earlier one; `waker` is then
+    /// woken when it is its turn.
     fn try_begin(&mut self, waker: &Waker) -> Option<Result<Turn, CallFailed>> {
         // Cloning and dropping wakers run the user's code, so both happen without the lock.
         let mut waker = Some(waker.clone());
@@ -193,11 +196,11 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-/// Forgets orders whose batches have ended: those that are older than [`KEPT`], or else as many of the others as
-/// makes room.
+/// Forgets orders whose batches have ended: those that are older than [`KEPT`], or else as many of the others
+/// as makes room.
 fn forget(orders: &mut HashMap<u64, Order>, now: Time) {
     let mut kept = KEPT;
-    while orders.len() >= MAX_ORDERS {
+    while orders.len() > KEPT_ORDERS {
         orders
             .retain(|_, order| order.executes || !order.waiting.is_empty() || now.since(order.since) < kept);
         if kept.is_zero() {
