@@ -1,5 +1,7 @@
 //! The entries of a registry.
 
+use std::net::SocketAddr;
+
 use crate::{Address, Error, Label, MAX_EXPORT, Owner, Result};
 
 /// The maximum number of fingerprints of an entry, which has one for each procedure of its interface.
@@ -7,6 +9,9 @@ pub const MAX_FINGERPRINTS: usize = 4096;
 
 /// The maximum length of a public key in bytes.
 pub const MAX_PUBLIC_KEY: usize = 1024;
+
+/// The maximum number of addresses of an entry.
+pub const MAX_ADDRESSES: usize = 8;
 
 /// A registry's entry for one instance of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +23,9 @@ pub struct Entry {
     pub instance: Label,
     /// The address at which callers reach the instance (Grapevine calls this the connect-site).
     pub address: Address,
+    /// Further addresses at which callers reach the instance, if its host has several; in the order in which
+    /// to try them. At most [`MAX_ADDRESSES`], together with the first.
+    pub other_addresses: Vec<Address>,
     /// The export's identifier. It is random, and each call checks it, so a restart breaks every binding
     /// (Birrell & Nelson 1984, section 2.3).
     pub export: u64,
@@ -48,6 +56,7 @@ impl Entry {
             type_name,
             instance,
             address,
+            other_addresses: Vec::new(),
             export,
             fingerprints: Vec::new(),
             public_key: Vec::new(),
@@ -58,6 +67,31 @@ impl Entry {
     /// Returns the entry's name, as in `FileAccess/ebbets`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.type_name, self.instance)
+    }
+
+    /// Returns all addresses, the first one to try first.
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+        std::iter::once(&self.address).chain(&self.other_addresses)
+    }
+
+    /// Returns the sockets of all addresses that are written as numbers, the first one to try first.
+    pub fn sockets(&self) -> impl Iterator<Item = SocketAddr> {
+        self.addresses().filter_map(Address::socket)
+    }
+
+    /// Returns the sockets at which this process may reach the instance, the most specific one first: those of
+    /// this machine's own (loopback), through which memory can be shared, and then those of networks. If the
+    /// owner is on another machine, a loopback address is left out, unless there is no other.
+    pub fn sockets_from_here(&self) -> Vec<SocketAddr> {
+        let mut sockets: Vec<SocketAddr> = self.sockets().collect();
+        let is_local = |socket: &SocketAddr| socket.ip().is_loopback();
+        if sockets.len() > 1 && sockets.iter().any(is_local) {
+            sockets.sort_by_key(|socket| !is_local(socket));
+            if self.owner.is_elsewhere() && !sockets.iter().all(is_local) {
+                sockets.retain(|socket| !is_local(socket));
+            }
+        }
+        sockets
     }
 
     /// Returns the error for a second entry of the same name.
@@ -73,6 +107,7 @@ impl Entry {
     pub fn check(&self) -> Result<()> {
         let bounds = [
             ("bytes of type and instance", self.name().len(), MAX_EXPORT),
+            ("addresses", self.addresses().count(), MAX_ADDRESSES),
             ("fingerprints", self.fingerprints.len(), MAX_FINGERPRINTS),
             ("bytes of public key", self.public_key.len(), MAX_PUBLIC_KEY),
         ];

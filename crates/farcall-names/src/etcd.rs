@@ -154,9 +154,9 @@ impl Registry for Etcd {
         self.0.mirror.version()
     }
 
-    /// Returns the first of etcd's hosts that is written as an address.
-    fn route(&self) -> Option<IpAddr> {
-        self.0.gateway.location().addresses().next()
+    /// Returns those of etcd's hosts that are written as addresses.
+    fn routes(&self) -> Vec<IpAddr> {
+        self.0.gateway.location().addresses().collect()
     }
 }
 

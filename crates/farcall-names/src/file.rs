@@ -153,8 +153,8 @@ impl Registry for File {
     }
 
     /// Returns a loopback address: all clients are on this machine.
-    fn route(&self) -> Option<IpAddr> {
-        Some(Ipv4Addr::LOCALHOST.into())
+    fn routes(&self) -> Vec<IpAddr> {
+        vec![Ipv4Addr::LOCALHOST.into()]
     }
 }
 

@@ -14,7 +14,7 @@
 use std::fmt::Write as _;
 use std::str::FromStr;
 
-use crate::entry::{MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
+use crate::entry::{MAX_ADDRESSES, MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
 use crate::table::{Held, Table};
 use crate::{Address, Entry, Fingerprint, Label, Owner};
 
@@ -45,7 +45,11 @@ pub(crate) fn render(table: &Table) -> String {
 
 fn render_entry(text: &mut String, Held { entry, revision }: &Held) {
     let Owner { pid, started, boot, namespace } = entry.owner;
-    push(text, format_args!("{} {} export={:016x}", entry.name(), entry.address, entry.export));
+    push(text, format_args!("{} {}", entry.name(), entry.address));
+    for address in &entry.other_addresses {
+        push(text, format_args!(",{address}"));
+    }
+    push(text, format_args!(" export={:016x}", entry.export));
     push(text, format_args!(" owner={pid},{started},{boot:016x},{namespace} revision={revision}"));
     for (i, Fingerprint { number, types, name }) in entry.fingerprints.iter().enumerate() {
         let before = if i == 0 { " fingerprints=" } else { "," };
@@ -141,7 +145,13 @@ fn parse_entry(line: &str) -> Result<Held, String> {
     let (type_name, instance) = name.split_once('/').ok_or("an entry begins with TYPE/INSTANCE")?;
     let type_name: Label = parse_name(type_name)?;
     let instance: Label = parse_name(instance)?;
-    let address: Address = parse_name(words.next().ok_or("the address is missing")?)?;
+    let mut addresses = words.next().ok_or("the address is missing")?.split(',');
+    let address = parse_name(addresses.next().unwrap_or_default())?;
+    let other_addresses: Vec<Address> =
+        addresses.by_ref().take(MAX_ADDRESSES - 1).map(parse_name).collect::<Result<_, _>>()?;
+    if addresses.next().is_some() {
+        return Err(format!("it has more than {MAX_ADDRESSES} addresses"));
+    }
 
     let mut fields = Fields::default();
     for word in words {
@@ -151,6 +161,7 @@ fn parse_entry(line: &str) -> Result<Held, String> {
         type_name,
         instance,
         address,
+        other_addresses,
         export: fields.export.ok_or("the field \"export\" is missing")?,
         fingerprints: fields.fingerprints.unwrap_or_default(),
         public_key: fields.key.unwrap_or_default(),

@@ -52,7 +52,7 @@ mod place;
 mod registry;
 mod table;
 
-pub use entry::{Entry, Fingerprint, MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
+pub use entry::{Entry, Fingerprint, MAX_ADDRESSES, MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
 pub use error::{Distrust, Error, PlaceError, Result};
 #[cfg(feature = "etcd")]
 pub use etcd::{Etcd, EtcdBuilder};

@@ -61,7 +61,7 @@ impl Registry for Memory {
     }
 
     /// Returns a loopback address: all clients are on this machine.
-    fn route(&self) -> Option<IpAddr> {
-        Some(Ipv4Addr::LOCALHOST.into())
+    fn routes(&self) -> Vec<IpAddr> {
+        vec![Ipv4Addr::LOCALHOST.into()]
     }
 }

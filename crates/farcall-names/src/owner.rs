@@ -61,15 +61,20 @@ impl Owner {
         self.seen_from(&Self::current())
     }
 
+    /// Returns whether the owner is known to be on another machine, or in a container of its own on this one.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        let here = Self::current();
+        are_different(self.boot, here.boot) || are_different(self.namespace, here.namespace)
+    }
+
     fn seen_from(&self, here: &Self) -> Liveness {
         if self == here {
             return Liveness::Alive;
         }
-        let differ = |a: u64, b: u64| a != 0 && b != 0 && a != b;
-        if differ(self.boot, here.boot) {
+        if are_different(self.boot, here.boot) {
             return Liveness::Dead;
         }
-        if differ(self.namespace, here.namespace) {
+        if are_different(self.namespace, here.namespace) {
             return Liveness::Unknown;
         }
         if self.started == 0 || here.started == 0 {
@@ -126,6 +131,11 @@ impl Judge {
         // Two live processes of one namespace have different numbers.
         self.liveness(owner) == Liveness::Alive && owner.pid != this.pid
     }
+}
+
+/// Returns whether two numbers are known, and differ.
+fn are_different(one: u64, other: u64) -> bool {
+    one != 0 && other != 0 && one != other
 }
 
 /// Returns the state and the start time in the text of `/proc/PID/stat` (fields 3 and 22 of

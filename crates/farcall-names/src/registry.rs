@@ -8,7 +8,7 @@ use crate::{Entry, Label, Result};
 
 /// A registry of names: exporters publish to it, importers ask it.
 ///
-/// The rest of farcall holds it as an `Arc<dyn Registry>`. Every method except [`Registry::route`] can block
+/// The rest of farcall holds it as an `Arc<dyn Registry>`. Every method except [`Registry::routes`] can block
 /// for as long as the registry's medium does (a lock on a file, a round trip to a server). So farcall asks a
 /// registry when it binds, and never during a call.
 ///
@@ -69,14 +69,14 @@ pub trait Registry: Send + Sync {
     /// An error of the registry's medium.
     fn version(&self) -> Result<u64>;
 
-    /// Returns an address of the registry. A server that is bound to all addresses of its host (`0.0.0.0`)
-    /// must choose one to publish. It publishes the address from which its host sends to the registry,
-    /// because the registry's clients can be expected to reach that address too. A loopback address says that
-    /// all clients are on this machine. Does not block.
+    /// Returns addresses of the registry. A server that is bound to all addresses of its host (`0.0.0.0`)
+    /// must choose which to publish. It publishes the addresses from which its host sends to these, because
+    /// the registry's clients can be expected to reach those too. A loopback address says that all clients
+    /// are on this machine. Does not block.
     ///
-    /// The default is `None`: then such a server must be told which address to publish.
-    fn route(&self) -> Option<IpAddr> {
-        None
+    /// The default is none: then such a server must be told which addresses to publish.
+    fn routes(&self) -> Vec<IpAddr> {
+        Vec::new()
     }
 }
 
@@ -178,7 +178,7 @@ impl<R: Registry + ?Sized> Registry for Arc<R> {
         (**self).version()
     }
 
-    fn route(&self) -> Option<IpAddr> {
-        (**self).route()
+    fn routes(&self) -> Vec<IpAddr> {
+        (**self).routes()
     }
 }

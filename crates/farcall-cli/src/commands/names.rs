@@ -107,7 +107,8 @@ fn remove(runtime: &Runtime, name: &str) -> Outcome {
 }
 
 fn as_text(entry: &Entry, width: usize) -> String {
-    format!("{:width$}  {}  {}", entry.name(), entry.address, entry.owner)
+    let addresses: Vec<String> = entry.addresses().map(ToString::to_string).collect();
+    format!("{:width$}  {}  {}", entry.name(), addresses.join(","), entry.owner)
 }
 
 /// Describes a change as a program reads it.
@@ -123,6 +124,7 @@ fn describe(entry: &Entry) -> Value {
         "type": entry.type_name.as_str(),
         "instance": entry.instance.as_str(),
         "address": entry.address.to_string(),
+        "addresses": entry.addresses().map(ToString::to_string).collect::<Vec<_>>(),
         "url": format!("{}/{}", entry.address, entry.name()),
         "export": format!("{:016x}", entry.export),
         "procedures": entry.fingerprints.len(),

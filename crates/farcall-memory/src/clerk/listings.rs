@@ -36,7 +36,7 @@ pub(super) fn exported(registry: &dyn Registry, machine: IpAddr) -> Vec<(SocketA
 pub(super) fn is_listed(registry: &dyn Registry, entry: &Entry, machine: IpAddr) -> bool {
     let Some((kind, instance)) = labels(&instance(&entry.name, machine)) else { return false };
     match registry.lookup(&kind, &instance) {
-        Ok(listed) => listed.is_some_and(|listed| listed.address == entry.address.into()),
+        Ok(listed) => listed.is_some_and(|listed| listed.sockets().any(|at| at == entry.address)),
         Err(_) => true,
     }
 }

@@ -5,13 +5,13 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::gateway::{encoded, number};
-use crate::{Address, Entry, Fingerprint, Label, MAX_FINGERPRINTS, MAX_PUBLIC_KEY, Owner};
+use crate::{Address, Entry, Fingerprint, Label, MAX_ADDRESSES, MAX_FINGERPRINTS, MAX_PUBLIC_KEY, Owner};
 
 /// The longest document that is read, in bytes. An entry with all its fingerprints has about 200 KiB.
 pub(super) const MAX_DOCUMENT: usize = 256 << 10;
 
-/// The most addresses of a document.
-const MAX_ADDRESSES: usize = 64;
+/// The most addresses of a document that are looked at.
+const MAX_ADDRESSES_READ: usize = 64;
 
 /// The names of entries in a store.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ fn range(prefix: &str) -> Map<String, Value> {
 /// Returns the document of an entry.
 pub(super) fn render(entry: &Entry) -> String {
     let mut document = json!({
-        "addresses": [entry.address.to_string()],
+        "addresses": entry.addresses().map(Address::to_string).collect::<Vec<_>>(),
         "export": hex(entry.export),
         "owner": {
             "pid": entry.owner.pid,
@@ -89,11 +89,12 @@ pub(super) fn parse(type_name: Label, instance: Label, text: &[u8]) -> Result<En
     let document: Value = serde_json::from_slice(text).map_err(|why| format!("it is not JSON: {why}"))?;
     let addresses = document["addresses"].as_array().ok_or("it has no list \"addresses\"")?;
     // Addresses of carriers that this version does not know are passed over.
-    let address =
-        addresses.iter().take(MAX_ADDRESSES).find_map(|address| address.as_str()?.parse::<Address>().ok());
-    let address = address.ok_or("\"addresses\" has none that this version can call")?;
+    let known = |address: &Value| address.as_str()?.parse::<Address>().ok();
+    let mut addresses = addresses.iter().take(MAX_ADDRESSES_READ).filter_map(known);
+    let address = addresses.next().ok_or("\"addresses\" has none that this version can call")?;
     let export = optional_hex(&document["export"]).ok_or("\"export\" is not a hexadecimal number")?;
     let mut entry = Entry::new(type_name, instance, address, export);
+    entry.other_addresses = addresses.take(MAX_ADDRESSES - 1).collect();
     entry.owner = owner(&document["owner"]).ok_or("\"owner\" is not a process")?;
     if let Some(prints) = document["fingerprints"].as_array() {
         if prints.len() > MAX_FINGERPRINTS {
@@ -160,6 +161,7 @@ mod tests {
         let (type_name, instance) = labels();
         let address = "udp://[fd00::7]:7000".parse().unwrap();
         let mut entry = Entry::new(type_name.clone(), instance.clone(), address, u64::MAX);
+        entry.other_addresses = vec!["udp://10.0.0.7:7000".parse().unwrap()];
         entry.fingerprints = vec![Fingerprint { number: 3, types: 1, name: 0xabc }];
         entry.public_key = vec![1, 2, 3];
         assert_eq!(parse(type_name, instance, render(&entry).as_bytes()), Ok(entry));

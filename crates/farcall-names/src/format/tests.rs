@@ -100,7 +100,11 @@ fn an_entry_at_its_bounds_is_read_and_one_beyond_is_not() {
     let mut entry =
         Entry::new("A".parse().unwrap(), "b".parse().unwrap(), "udp://[::1]:1".parse().unwrap(), 1);
     let fingerprint = Fingerprint { number: u32::MAX, types: u64::MAX, name: u64::MAX };
-    for (fingerprints, bytes, reads) in [(0, 0, true), (1, 0, false), (0, 1, false)] {
+    let address = entry.address;
+    for (addresses, fingerprints, bytes, reads) in
+        [(0, 0, 0, true), (1, 0, 0, false), (0, 1, 0, false), (0, 0, 1, false)]
+    {
+        entry.other_addresses = vec![address; MAX_ADDRESSES - 1 + addresses];
         entry.fingerprints = vec![fingerprint; MAX_FINGERPRINTS + fingerprints];
         entry.public_key = vec![0xff; MAX_PUBLIC_KEY + bytes];
         assert_eq!(entry.check().is_ok(), reads);
@@ -114,7 +118,8 @@ prop_compose! {
     fn any_entry()(
         type_name in "[A-Za-z0-9_][A-Za-z0-9._-]{0,127}",
         instance in "[A-Za-z0-9_][A-Za-z0-9._-]{0,127}",
-        ip: std::net::IpAddr,
+        (ip, other_ips) in any::<(std::net::IpAddr, [std::net::IpAddr; 2])>(),
+        others in 0usize..3,
         port in 1u16..,
         export: u64,
         fingerprints in vec(any::<(u32, u64, u64)>(), 0..6),
@@ -125,6 +130,7 @@ prop_compose! {
             type_name: type_name.parse().unwrap(),
             instance: instance.parse().unwrap(),
             address: Address::Udp((ip, port).into()),
+            other_addresses: other_ips.iter().take(others).map(|&ip| Address::Udp((ip, port).into())).collect(),
             export,
             fingerprints: fingerprints.into_iter().map(|(number, types, name)| Fingerprint { number, types, name }).collect(),
             public_key,

@@ -147,7 +147,9 @@ fn an_entry_at_a_bound_is_published_and_one_beyond_it_is_refused() {
 
 #[test]
 fn a_registry_of_this_machine_is_reached_by_loopback() {
-    with_each(|registry| assert_eq!(registry.route(), Some(std::net::Ipv4Addr::LOCALHOST.into())));
+    with_each(|registry| {
+        assert_eq!(registry.routes(), [std::net::IpAddr::from(std::net::Ipv4Addr::LOCALHOST)])
+    });
 }
 
 #[test]

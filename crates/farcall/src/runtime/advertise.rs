@@ -1,41 +1,56 @@
-//! Chooses the address to publish for a server. Callers must be able to use this address, even if the server
-//! is bound to all addresses of its host.
+//! Chooses the addresses to publish for a server. Callers must be able to use these addresses, even if the
+//! server is bound to all addresses of its host.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use farcall_names::MAX_ADDRESSES;
 
 use super::Inner;
 use crate::{CallFailed, Kind, Ran};
 
 impl Inner {
-    /// Returns the address to publish for a server that is bound to `bound`.
+    /// Returns the addresses to publish for a server that is bound to `bound`, at least one and at most
+    /// [`MAX_ADDRESSES`].
     ///
     /// # Errors
-    /// When the server is bound to all addresses of its host, no setting names the address to publish, and
+    /// When the server is bound to all addresses of its host, no setting names the addresses to publish, and
     /// none can be guessed.
-    pub(super) fn advertised(&self, bound: SocketAddr) -> Result<SocketAddr, CallFailed> {
-        if let Some(mut address) = self.settings.advertise {
-            if address.port() == 0 {
-                address.set_port(bound.port());
-            }
-            return Ok(address);
+    pub(super) fn advertised(&self, bound: SocketAddr) -> Result<Vec<SocketAddr>, CallFailed> {
+        if !self.settings.advertise.is_empty() {
+            let at_port = |address: &SocketAddr| match address.port() {
+                0 => SocketAddr::new(address.ip(), bound.port()),
+                _ => *address,
+            };
+            return Ok(self.settings.advertise.iter().map(at_port).collect());
         }
         if !bound.ip().is_unspecified() {
-            return Ok(bound);
+            return Ok(vec![bound]);
         }
-        let guessed = self.guess(bound.ip()).ok_or_else(|| {
+        let guessed = self.guess(bound.ip());
+        if guessed.is_empty() {
             let why = format!(
                 "the server listens at all addresses of its host ({bound}), but callers need one of \
                  them, and none can be guessed: name one by the builder's `advertise()`, or FARCALL_ADVERTISE"
             );
-            CallFailed::new(Kind::Local, Ran::No).because(why)
-        })?;
-        Ok(SocketAddr::new(guessed, bound.port()))
+            return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
+        }
+        Ok(guessed.into_iter().map(|ip| SocketAddr::new(ip, bound.port())).collect())
     }
 
-    /// Returns the address from which this machine sends to the registry. Callers that use this registry can
-    /// probably reach the server at that address.
-    fn guess(&self, wildcard: IpAddr) -> Option<IpAddr> {
-        let route = self.registry.route()?.to_canonical();
+    /// Returns the addresses from which this machine sends to the registry. Callers that use this registry
+    /// can probably reach the server at these.
+    fn guess(&self, wildcard: IpAddr) -> Vec<IpAddr> {
+        let mut sources = Vec::new();
+        for route in self.registry.routes() {
+            let source = self.source_towards(route.to_canonical(), wildcard);
+            sources.extend(source.filter(|source| !sources.contains(source)));
+        }
+        sources.truncate(MAX_ADDRESSES);
+        sources
+    }
+
+    /// Returns the address from which this machine sends to an address of the registry.
+    fn source_towards(&self, route: IpAddr, wildcard: IpAddr) -> Option<IpAddr> {
         let (loopback_v4, loopback_v6) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
         // An IPv6 socket also receives IPv4 datagrams. An IPv4 socket receives no IPv6 datagrams.
         let routes = match (route.is_loopback(), wildcard.is_ipv6()) {

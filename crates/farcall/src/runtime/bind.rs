@@ -1,5 +1,6 @@
 //! Binds a name to an export: asks the servers that may export the name, and takes the first good answer.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -214,29 +215,40 @@ impl Inner {
         (poll, later)
     }
 
-    /// Binds several instances at once, each at its address. Returns `None` for an instance that has not
-    /// answered by the deadline.
+    /// Binds several instances at once, each at the first of its addresses that answers. Returns `None` for an
+    /// instance that has not answered by the deadline.
     pub(super) fn bind_each(
         &self,
-        instances: &[(SocketAddr, String)],
+        instances: &[(Vec<SocketAddr>, String)],
         interface: &idl::Interface,
         deadline: Time,
     ) -> Result<Vec<Option<Target>>, CallFailed> {
         self.check_process()?;
         let mut targets: Vec<Option<Target>> = instances.iter().map(|_| None).collect();
-        let mut left: Vec<usize> = (0..instances.len()).collect();
-        while let Some(&first) = left.first() {
-            let from = crate::client::bind_address(instances[first].0);
-            let endpoint = self.endpoint(instances[first].0)?;
+        let at_each = |(which, (addresses, _)): (usize, &(Vec<SocketAddr>, String))| {
+            addresses.iter().map(move |&address| (which, address)).collect::<Vec<_>>()
+        };
+        let mut left: Vec<(usize, SocketAddr)> = instances.iter().enumerate().flat_map(at_each).collect();
+        while let Some(&(_, first)) = left.first() {
+            let from = crate::client::bind_address(first);
+            let endpoint = self.endpoint(first)?;
             let (now, later): (Vec<_>, Vec<_>) =
-                left.into_iter().partition(|which| crate::client::bind_address(instances[*which].0) == from);
-            let peer = |which: &usize| (endpoint.peer(instances[*which].0), instances[*which].1.clone());
+                left.into_iter().partition(|(_, address)| crate::client::bind_address(*address) == from);
+            let peer = |(which, address): &(usize, SocketAddr)| {
+                (endpoint.peer(*address), instances[*which].1.clone())
+            };
             let peers: Vec<(Arc<Peer>, String)> = now.iter().map(peer).collect();
+            let mut unbound = BTreeSet::from_iter(now.iter().map(|(which, _)| *which));
             endpoint.bind(&peers, Some(deadline), &mut |place, answer| {
-                targets[now[place]] = self.judge(&endpoint, &peers[place].0, answer, interface).ok();
-                false
+                let which = now[place].0;
+                if let Ok(target) = self.judge(&endpoint, &peers[place].0, answer, interface) {
+                    targets[which].get_or_insert(target);
+                    unbound.remove(&which);
+                }
+                unbound.is_empty()
             })?;
             left = later;
+            left.retain(|(which, _)| targets[*which].is_none());
         }
         Ok(targets)
     }
@@ -314,11 +326,10 @@ impl Inner {
                 return Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why));
             }
         };
-        let candidate = |entry: &farcall_names::Entry| {
-            let name = full_name(&entry.type_name, Some(&entry.instance));
-            Some(Candidate { address: entry.address.socket()?, name })
+        let candidates = |entry: &farcall_names::Entry| {
+            Candidate::at_each(&entry.sockets_from_here(), &entry.type_name, Some(&entry.instance))
         };
-        Ok(entries.iter().filter_map(candidate).collect())
+        Ok(entries.iter().flat_map(candidates).collect())
     }
 
     /// Turns a server's answer into a target.

@@ -23,8 +23,8 @@ pub struct Export {
     runtime: Runtime,
     registration: Option<Registration>,
     server: Arc<Server>,
-    /// The address that is published.
-    address: SocketAddr,
+    /// The addresses that are published, at least one.
+    addresses: Vec<SocketAddr>,
     exported: Arc<Exported>,
     name: String,
     /// The entry for the registry.
@@ -74,7 +74,7 @@ fn offer<T: ?Sized + Interface>(
     inner.check_process()?;
     let (type_name, instance) = inner.name_of_export(name)?;
     let server = inner.server()?;
-    let address = inner.advertised(server.address())?;
+    let addresses = inner.advertised(server.address())?;
     let id = inner.random();
     let described = inner.settings.describe.then(T::interface);
     let executor = watched(&inner.serving, T::NAME, T::PROCEDURES, &inner.env, executor);
@@ -94,10 +94,11 @@ fn offer<T: ?Sized + Interface>(
     };
     server.export(offer, exported.clone());
     let name = format!("{type_name}/{instance}");
-    let mut entry = Entry::new(type_name, instance, address.into(), id);
+    let mut entry = Entry::new(type_name, instance, addresses[0].into(), id);
+    entry.other_addresses = addresses[1..].iter().copied().map(Into::into).collect();
     entry.fingerprints = fingerprints.iter().map(listed).collect();
     let (runtime, ended) = (runtime.clone(), inner.env.event());
-    Ok(Export { runtime, registration: None, server, address, exported, name, entry, ended })
+    Ok(Export { runtime, registration: None, server, addresses, exported, name, entry, ended })
 }
 
 impl Inner {
@@ -157,10 +158,15 @@ impl Export {
         self.server.wait_idle(Some(self.exported.id), time, |time| self.exported.wait_idle(env, time))
     }
 
-    /// Returns the address at which the export can be called: the one that is published
-    /// ([`Builder::advertise`](crate::Builder::advertise)).
+    /// Returns the address at which the export can be called: the first one that is published.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses[0]
+    }
+
+    /// Returns the addresses that are published ([`Builder::advertise`](crate::Builder::advertise)), the one
+    /// to try first before the others.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     /// Returns the answer of this server to a process that connects to it for shared memory and sends

@@ -56,7 +56,7 @@ pub(super) fn import_each<T: ?Sized + Interface>(
 ) -> Result<Group<T::Client, Fixed>, CallFailed> {
     let inner = &runtime.0;
     let parsed = names.iter().map(|name| parse(name)).collect::<Result<Vec<_>, _>>()?;
-    let known: Vec<(usize, (SocketAddr, String))> = parsed
+    let known: Vec<(usize, (Vec<SocketAddr>, String))> = parsed
         .iter()
         .enumerate()
         .filter_map(|(which, name)| Some((which, inner.whereabouts(name)?)))
@@ -75,16 +75,16 @@ pub(super) fn import_each<T: ?Sized + Interface>(
 }
 
 impl Inner {
-    /// Returns the address of an instance and its name there, if both are known without asking the instance.
-    fn whereabouts(&self, name: &Name) -> Option<(SocketAddr, String)> {
+    /// Returns the addresses of an instance and its name there, if both are known without asking the instance.
+    fn whereabouts(&self, name: &Name) -> Option<(Vec<SocketAddr>, String)> {
         match name {
             Name::Instance { type_name, instance } => {
                 let entry = self.registry.lookup(type_name, instance).ok().flatten()?;
-                Some((entry.address.socket()?, name.to_string()))
+                Some((entry.sockets_from_here(), name.to_string()))
             }
             // A name that asks for shared memory is bound by its first call.
             Name::At { address: address @ Address::Udp(_), type_name, instance: Some(instance) } => {
-                Some((address.socket()?, format!("{type_name}/{instance}")))
+                Some((vec![address.socket()?], format!("{type_name}/{instance}")))
             }
             _ => None,
         }
@@ -148,9 +148,9 @@ impl Follower {
         let known: HashMap<&str, &Member> = known.iter().map(|member| (member.name(), member)).collect();
         let joining = |entry: &Entry| {
             let name = Some(entry.name()).filter(|name| !known.contains_key(&name[..]))?;
-            Some((entry.address.socket()?, name))
+            Some((entry.sockets_from_here(), name))
         };
-        let joining: Vec<(SocketAddr, String)> = entries.iter().filter_map(joining).collect();
+        let joining: Vec<(Vec<SocketAddr>, String)> = entries.iter().filter_map(joining).collect();
         let mut targets = HashMap::new();
         if !joining.is_empty() {
             let bound = self.inner.bind_each(&joining, &self.interface, self.inner.bound_by())?;

@@ -423,7 +423,7 @@ impl Importer {
     fn has_other(&self, address: SocketAddr) -> bool {
         let Name::Type(type_name) = &self.name else { return false };
         let entries = self.inner.registry.instances(type_name).unwrap_or_default();
-        entries.iter().any(|entry| entry.address != address.into())
+        entries.iter().any(|entry| entry.sockets().all(|other| other != address))
     }
 }
 

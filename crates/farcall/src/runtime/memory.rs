@@ -63,13 +63,13 @@ impl ClerkRuntime for Runtime {
 
     fn machine(&self) -> Result<IpAddr, CallFailed> {
         if let Some(address) = self.address() {
-            return Ok(self.0.advertised(address)?.ip());
+            return Ok(self.0.advertised(address)?[0].ip());
         }
         // Only the address by which other machines reach this one matters, not a port.
         let anywhere = SocketAddr::new(self.0.settings.address.ip(), 0);
         let socket = self.0.env.bind(anywhere, &self.0.socket_options());
         let socket = socket.map_err(|why| CallFailed::local(&format!("binding {anywhere}"), why))?;
-        Ok(self.0.advertised(socket.local_address())?.ip())
+        Ok(self.0.advertised(socket.local_address())?[0].ip())
     }
 
     fn spin(&self) -> Duration {

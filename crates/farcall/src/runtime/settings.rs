@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_names::{File, Registry, canonical};
+use farcall_names::{File, MAX_ADDRESSES, Registry, canonical};
 
 use super::advertise::names_one_host;
 use super::{CURRENT, Runtime};
@@ -20,7 +20,7 @@ use crate::{CallFailed, Kind, Ran};
 pub(super) struct Settings {
     pub(super) address: SocketAddr,
     /// The address to publish instead of `address`. Port 0 stands for the port at which exports listen.
-    pub(super) advertise: Option<SocketAddr>,
+    pub(super) advertise: Vec<SocketAddr>,
     /// Whether `address` may be one that other machines can reach.
     pub(super) open: bool,
     /// How long a thread that waits for a datagram polls before it blocks.
@@ -54,7 +54,7 @@ impl Builder {
     pub(super) fn new() -> Builder {
         let settings = Settings {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            advertise: None,
+            advertise: Vec::new(),
             open: false,
             spin: Duration::ZERO,
             limits: Limits {
@@ -84,14 +84,16 @@ impl Builder {
         self
     }
 
-    /// Sets the address that exports publish, if callers need another address than the one at which exports
+    /// Adds an address that exports publish, if callers need another address than the one at which exports
     /// [listen](Builder::address): behind a forwarded port, or on a host of several addresses. Port 0 stands
-    /// for the port at which exports listen. By default exports publish the address at which they listen. If
-    /// that is a wildcard (`0.0.0.0`, `[::]`), they publish the address from which this machine sends to the
-    /// registry ([`Registry::route`]). `FARCALL_ADVERTISE`: `ADDRESS` or `ADDRESS:PORT`.
+    /// for the port at which exports listen. Up to [`MAX_ADDRESSES`](crate::names::MAX_ADDRESSES) may be added,
+    /// the one to try first before the others. By default exports publish the address at which they listen. If
+    /// that is a wildcard (`0.0.0.0`, `[::]`), they publish the addresses from which this machine sends to the
+    /// registry ([`Registry::routes`]). `FARCALL_ADVERTISE`: `ADDRESS` or `ADDRESS:PORT`, several with commas
+    /// between them.
     #[must_use]
     pub fn advertise(mut self, address: SocketAddr) -> Builder {
-        self.settings.advertise = Some(address);
+        self.settings.advertise.push(address);
         self
     }
 
@@ -294,7 +296,9 @@ impl Settings {
         read("FARCALL_ADDRESS").set(&mut self.address)?;
         let mut advertise = None;
         read("FARCALL_ADVERTISE").set_some(&mut advertise)?;
-        self.advertise = advertise.map(|Advertised(address)| address).or(self.advertise);
+        if let Some(Advertised(addresses)) = advertise {
+            self.advertise = addresses;
+        }
         read("FARCALL_THREADS").set(&mut self.limits.threads)?;
         read("FARCALL_QUEUE").set(&mut self.limits.queue)?;
         read("FARCALL_QUEUE_BYTES").set(&mut self.limits.queue_bytes)?;
@@ -321,30 +325,37 @@ impl Settings {
         Ok(())
     }
 
-    /// Checks that the address to publish names one host.
+    /// Checks that the addresses to publish name one host each, and that there are not too many.
     fn check_advertised(&mut self) -> Result<(), CallFailed> {
-        self.advertise = self.advertise.map(canonical);
-        let Some(address) = self.advertise.filter(|address| !names_one_host(address.ip())) else {
-            return Ok(());
+        self.advertise.iter_mut().for_each(|address| *address = canonical(*address));
+        let wrong = self.advertise.iter().find(|address| !names_one_host(address.ip()));
+        let why = match wrong {
+            Some(address) => format!(
+                "callers cannot use the advertised address {} (the builder's `advertise()`, or \
+                 FARCALL_ADVERTISE): it must name one host, and must not be link-local",
+                address.ip()
+            ),
+            None if self.advertise.len() > MAX_ADDRESSES => format!(
+                "{} addresses are advertised (the builder's `advertise()`, or FARCALL_ADVERTISE); at most \
+                 {MAX_ADDRESSES} are allowed",
+                self.advertise.len()
+            ),
+            None => return Ok(()),
         };
-        let why = format!(
-            "callers cannot use the advertised address {} (the builder's `advertise()`, or FARCALL_ADVERTISE): \
-             it must name one host, and must not be link-local",
-            address.ip()
-        );
         Err(CallFailed::new(Kind::Local, Ran::No).because(why))
     }
 }
 
-/// An address to publish, written with or without a port.
-struct Advertised(SocketAddr);
+/// Addresses to publish, written with or without a port, with commas between them.
+struct Advertised(Vec<SocketAddr>);
 
 impl FromStr for Advertised {
     type Err = AddrParseError;
 
     fn from_str(text: &str) -> Result<Advertised, AddrParseError> {
         let of_any_port = |ip: IpAddr| SocketAddr::new(ip, 0);
-        text.parse().or_else(|_| text.parse().map(of_any_port)).map(Advertised)
+        let address = |text: &str| text.parse().or_else(|_| text.parse().map(of_any_port));
+        text.split(',').map(address).collect::<Result<_, _>>().map(Advertised)
     }
 }
 
@@ -421,12 +432,16 @@ mod tests {
 
     #[test]
     fn an_advertised_address_must_name_one_host() {
-        let advertised =
-            |value| overridden("FARCALL_ADVERTISE", value).unwrap().advertise.unwrap().to_string();
+        let advertised = |value| {
+            let addresses = overridden("FARCALL_ADVERTISE", value).unwrap().advertise;
+            addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" ")
+        };
         assert_eq!(
-            ["10.0.0.7", "10.0.0.7:7000", "fd00::7"].map(advertised),
-            ["10.0.0.7:0", "10.0.0.7:7000", "[fd00::7]:0"]
+            ["10.0.0.7", "10.0.0.7:7000,10.1.0.7", "fd00::7"].map(advertised),
+            ["10.0.0.7:0", "10.0.0.7:7000 10.1.0.7:0", "[fd00::7]:0"]
         );
+        let many = ["10.0.0.7"; MAX_ADDRESSES + 1].join(",");
+        assert!(overridden("FARCALL_ADVERTISE", &many).unwrap().check_advertised().is_err());
         assert!(overridden("FARCALL_ADVERTISE", "ebbets").is_err());
         for wrong in [
             "0.0.0.0:7000",

@@ -21,9 +21,9 @@ impl Echo for Server {
     }
 }
 
-/// A registry that several machines share, with its address if that is known.
+/// A registry that several machines share, with its addresses if those are known.
 #[derive(Clone)]
-struct Shared(Memory, Option<IpAddr>);
+struct Shared(Memory, Vec<IpAddr>);
 
 impl Registry for Shared {
     fn publish(&self, entry: &Entry) -> farcall::names::Result<Registration> {
@@ -44,8 +44,8 @@ impl Registry for Shared {
     fn version(&self) -> farcall::names::Result<u64> {
         self.0.version()
     }
-    fn route(&self) -> Option<IpAddr> {
-        self.1
+    fn routes(&self) -> Vec<IpAddr> {
+        self.1.clone()
     }
 }
 
@@ -102,7 +102,7 @@ fn a_server_at_all_addresses_refuses_to_export_if_it_cannot_know_its_address() {
     // The registry's address is unknown, is of another family, or is no host's address.
     for route in [None, Some("fd00::7"), Some("::")] {
         let names = Memory::new();
-        let route = route.map(|ip| ip.parse().unwrap());
+        let route = route.into_iter().map(|ip| ip.parse().unwrap()).collect();
         let runtime = at_all("0.0.0.0:0", Shared(names.clone(), route));
         let why = runtime.export::<dyn Echo>("Echo", Arc::new(Server)).unwrap_err();
         let farcall::Error::CallFailed(why) = why;
@@ -118,7 +118,7 @@ fn a_server_publishes_the_address_of_its_route_to_a_shared_registry() {
     let names = Memory::new();
     let other: IpAddr = "127.0.0.9".parse().unwrap();
     let export =
-        at_all("0.0.0.0:0", Shared(names.clone(), Some(other))).export::<dyn Echo>("Echo", Arc::new(Server));
+        at_all("0.0.0.0:0", Shared(names.clone(), vec![other])).export::<dyn Echo>("Echo", Arc::new(Server));
     assert_eq!(export.unwrap().address().ip().to_string(), "127.0.0.1");
     // For a registry on another host, the server publishes the address from which this machine would send to
     // that host, if there is a route. The test sends nothing there.
@@ -129,9 +129,30 @@ fn a_server_publishes_the_address_of_its_route_to_a_shared_registry() {
         socket.local_addr()
     };
     let Ok(source) = towards() else { return skip("this machine has no route to other machines") };
-    let export =
-        at_all("0.0.0.0:0", Shared(names, Some(far))).export::<dyn Echo>("Echo", Arc::new(Server)).unwrap();
+    let export = at_all("0.0.0.0:0", Shared(names, vec![far, far, other]))
+        .export::<dyn Echo>("Echo", Arc::new(Server))
+        .unwrap();
     assert_eq!(export.address().ip(), source.ip());
+    let all: Vec<IpAddr> = export.addresses().iter().map(|address| address.ip()).collect();
+    assert_eq!(all, [source.ip(), "127.0.0.1".parse().unwrap()]);
+}
+
+#[test]
+fn an_instance_is_bound_at_the_address_that_answers() {
+    let names = Memory::new();
+    let dead = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let runtime = builder().registry(names.clone()).advertise(dead.local_addr().unwrap());
+    // The server's own address is known only once it is bound.
+    let port = UdpSocket::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
+    let runtime = runtime.address(port).advertise(port).build().unwrap();
+    let export = runtime.export::<dyn Echo>("Echo/a", Arc::new(Server)).unwrap();
+    assert_eq!(export.addresses(), [dead.local_addr().unwrap(), port]);
+    let caller = builder().registry(names).build().unwrap();
+    for name in ["Echo", "Echo/a"] {
+        assert_eq!(caller.import::<dyn Echo>(name).unwrap().echo(7).unwrap(), 7, "{name}");
+    }
+    let group = caller.import_all::<dyn Echo>("Echo").unwrap();
+    assert_eq!(group.multi().echo(8).all().results().count(), 1);
 }
 
 #[test]
