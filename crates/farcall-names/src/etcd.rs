@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::clock::Clock;
 use crate::{Entry, Error, Label, Listing, PlaceError, Registration, Registry, Result};
 use document::Keys;
 use exports::Exports;
@@ -105,7 +106,8 @@ impl EtcdBuilder {
     pub fn build(self) -> Etcd {
         let keys = Keys::new(&self.location.prefix);
         let gateway = Arc::new(Gateway::new(self.location, self.credentials));
-        let exports = Arc::new(Exports::new(gateway.clone(), keys.clone(), self.lease_time));
+        let exports =
+            Arc::new(Exports::new(gateway.clone(), keys.clone(), self.lease_time, Clock::default()));
         let mirror = Arc::new(Mirror::new(gateway.clone(), keys.clone()));
         Etcd(Arc::new(Cluster { gateway, keys, exports, mirror }))
     }
@@ -114,9 +116,7 @@ impl EtcdBuilder {
 impl Registry for Etcd {
     fn publish(&self, entry: &Entry) -> Result<Registration> {
         entry.check()?;
-        let serial = self.0.exports.publish(entry)?;
-        let (etcd, key) = (self.clone(), self.0.keys.of(&entry.type_name, &entry.instance));
-        Ok(Registration::new(entry.name(), move || etcd.0.exports.withdraw(&key, serial)))
+        self.0.exports.publish(entry, self.clone())
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {

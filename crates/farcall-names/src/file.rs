@@ -9,7 +9,7 @@ use crate::format::{self, Fault, MAX_FILE};
 use crate::own::{self, Own};
 use crate::owner::Judge;
 use crate::table::{Held, Table};
-use crate::{Entry, Error, Label, Listing, Owner, Registration, Registry, Result};
+use crate::{Entry, Error, Label, Listing, Owner, Ownership, Registration, Registry, Result};
 
 /// The name of the registry's file in its directory.
 const NAMES: &str = "names";
@@ -123,9 +123,11 @@ impl Registry for File {
             Ok(Own::new(entry, table.put(entry.clone())))
         })?;
         let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
+        let ownership = Ownership::lasting(own.revision());
         Ok(Registration::new(entry.name(), move || {
             registry.remove(|table, _| Ok(table.remove_revision(&type_name, &instance, own.revision())))
-        }))
+        })
+        .owning(ownership))
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {

@@ -37,6 +37,7 @@
 
 #![forbid(unsafe_code)]
 
+mod clock;
 mod directory;
 mod entry;
 mod error;
@@ -48,6 +49,7 @@ mod memory;
 mod name;
 mod own;
 mod owner;
+mod ownership;
 mod place;
 mod registry;
 mod table;
@@ -62,6 +64,7 @@ pub use format::MAX_FILE;
 pub use memory::Memory;
 pub use name::{Address, Fault, Host, Label, MAX_EXPORT, MAX_LABEL, MAX_NAME, Name, NameError};
 pub use owner::{Liveness, Owner};
+pub use ownership::Ownership;
 pub use place::open;
 pub use registry::{Listing, Registration, Registry};
 

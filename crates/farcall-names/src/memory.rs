@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 
 use crate::table::Table;
-use crate::{Entry, Label, Listing, Registration, Registry, Result};
+use crate::{Entry, Label, Listing, Ownership, Registration, Registry, Result};
 use farcall_base::lock;
 
 /// A registry within one process: for programs that are their own servers, and for tests.
@@ -36,7 +36,8 @@ impl Registry for Memory {
         let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
         Ok(Registration::new(entry.name(), move || {
             Ok(lock(&registry.table).remove_revision(&type_name, &instance, revision))
-        }))
+        })
+        .owning(Ownership::lasting(revision)))
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::{Entry, Label, Result};
+use crate::{Entry, Label, Ownership, Result};
 
 /// A registry of names: exporters publish to it, importers ask it.
 ///
@@ -106,6 +106,7 @@ impl Listing {
 pub struct Registration {
     name: String,
     process: u32,
+    ownership: Option<Ownership>,
     undo: Option<Undo>,
 }
 
@@ -115,7 +116,21 @@ impl Registration {
     /// Returns a registration of `name` that `undo` withdraws. `undo` runs at most once, and returns whether
     /// the entry was still there. For implementations of [`Registry`].
     pub fn new(name: impl fmt::Display, undo: impl FnOnce() -> Result<bool> + Send + Sync + 'static) -> Self {
-        Self { name: name.to_string(), process: std::process::id(), undo: Some(Box::new(undo)) }
+        let (name, process) = (name.to_string(), std::process::id());
+        Self { name, process, ownership: None, undo: Some(Box::new(undo)) }
+    }
+
+    /// Adds that this process owns the name as long as `ownership` lasts. For implementations of [`Registry`]
+    /// that never let two processes own one name at the same time. [`Ownership::end`] is called before the
+    /// entry is withdrawn.
+    pub fn owning(mut self, ownership: Ownership) -> Self {
+        self.ownership = Some(ownership);
+        self
+    }
+
+    /// Returns the ownership of the name, if the registry keeps others from owning it at the same time.
+    pub fn ownership(&self) -> Option<&Ownership> {
+        self.ownership.as_ref()
     }
 
     /// Withdraws the entry. Returns whether it was still there.
@@ -134,6 +149,9 @@ impl Registration {
         // After `fork` the child holds a copy of its parent's registration.
         if self.process != std::process::id() {
             return Ok(false);
+        }
+        if let Some(ownership) = &self.ownership {
+            ownership.end();
         }
         undo()
     }

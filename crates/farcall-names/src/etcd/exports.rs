@@ -6,14 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use farcall_base::lock;
 use serde_json::{Value, json};
 
 use super::document::{self, Keys};
 use super::gateway::{Gateway, decoded, encoded, jittered, number};
-use crate::{Entry, Error, Liveness, Owner, Result};
+use crate::clock::Clock;
+use crate::{Entry, Error, Liveness, Owner, Ownership, Registration, Result};
 
 /// The code of etcd's answer that a lease is unknown.
 const NOT_FOUND: i64 = 5;
@@ -25,11 +26,34 @@ const MAX_GRANTED: u64 = 2 * 3600;
 /// lease.
 const MAX_TRIES: usize = 4;
 
+/// The part of a lease that is not counted on, because the clocks of this machine and of etcd's may go at
+/// different speeds.
+const CLOCK_MARGIN: u32 = 32;
+
+/// Where requests go: a cluster, or a model of one.
+pub(super) trait Cluster: Send + Sync {
+    /// Makes a request, as [`Gateway::call`] does.
+    fn call(&self, path: &str, request: &Value) -> Result<Value>;
+    /// Returns the registry's place.
+    fn place(&self) -> String;
+}
+
+impl Cluster for Gateway {
+    fn call(&self, path: &str, request: &Value) -> Result<Value> {
+        Gateway::call(self, path, request)
+    }
+
+    fn place(&self) -> String {
+        self.location().to_string()
+    }
+}
+
 pub(super) struct Exports {
-    gateway: Arc<Gateway>,
+    cluster: Arc<dyn Cluster>,
     keys: Keys,
     /// How long entries stay after this process has gone.
     lease_time: Duration,
+    clock: Clock,
     /// The process that has the thread. A forked child has a copy of this without the thread.
     process: u32,
     state: Mutex<State>,
@@ -57,7 +81,19 @@ struct Lease {
     id: u64,
     time: Duration,
     /// When the last request was sent that etcd has answered by prolonging the lease.
-    renewed: Instant,
+    renewed: Duration,
+}
+
+impl Lease {
+    /// Returns until when the lease surely lasts.
+    fn until(&self) -> Duration {
+        self.renewed + self.counted()
+    }
+
+    /// Returns for how long the lease surely lasts.
+    fn counted(&self) -> Duration {
+        self.time - self.time / CLOCK_MARGIN
+    }
 }
 
 #[derive(Clone)]
@@ -65,24 +101,29 @@ struct Published {
     entry: Entry,
     /// The lease with which the entry was put last. The entry is there while that is the present lease.
     lease: u64,
+    /// The revision at which it was put last.
+    revision: u64,
+    /// Lasts while the entry is there.
+    ownership: Ownership,
     /// Which publication of the key by this process it is.
     serial: u64,
 }
 
 /// What became of an attempt to put an entry.
 enum Put {
-    /// The entry is there, with this lease.
-    Done(u64),
+    /// The entry is there since this revision, with this lease.
+    Done { lease: u64, revision: u64 },
     /// This entry has the key.
     Taken(Box<Entry>),
 }
 
 impl Exports {
-    pub(super) fn new(gateway: Arc<Gateway>, keys: Keys, lease_time: Duration) -> Exports {
+    pub(super) fn new(cluster: Arc<dyn Cluster>, keys: Keys, lease_time: Duration, clock: Clock) -> Exports {
         Exports {
-            gateway,
+            cluster,
             keys,
             lease_time,
+            clock,
             process: std::process::id(),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -90,8 +131,12 @@ impl Exports {
         }
     }
 
-    /// Publishes an entry. Returns the serial number by which it is withdrawn.
-    pub(super) fn publish(self: &Arc<Self>, entry: &Entry) -> Result<u64> {
+    /// Publishes an entry. `keep` is held by the registration that is returned.
+    pub(super) fn publish<K: Send + Sync + 'static>(
+        self: &Arc<Self>,
+        entry: &Entry,
+        keep: K,
+    ) -> Result<Registration> {
         if self.process != std::process::id() {
             let why =
                 "this process was forked from the one that keeps the lease; it needs a registry of its own";
@@ -106,8 +151,8 @@ impl Exports {
         if lock(&self.state).leaving.contains(&key) {
             self.withdraw_left(&key)?;
         }
-        let lease = match self.put(&key, entry) {
-            Ok(Put::Done(lease)) => lease,
+        let (lease, revision) = match self.put(&key, entry) {
+            Ok(Put::Done { lease, revision }) => (lease, revision),
             Ok(Put::Taken(found)) => return Err(found.taken()),
             Err(why) => {
                 if let Error::Unavailable { .. } = why {
@@ -117,37 +162,53 @@ impl Exports {
                 return Err(why);
             }
         };
+        let ownership = Ownership::none(self.clock.clone());
         let mut state = lock(&self.state);
         state.publications += 1;
         let serial = state.publications;
-        state.published.insert(key, Published { entry: entry.clone(), lease, serial });
+        let published =
+            Published { entry: entry.clone(), lease, revision, ownership: ownership.clone(), serial };
+        state.published.insert(key.clone(), published);
+        state.begin(&key, lease, revision);
         drop(state);
         self.changed.notify_all();
         self.start();
-        Ok(serial)
+        let exports = self.clone();
+        let undo = move || {
+            let _keep = keep;
+            exports.withdraw(&key, serial)
+        };
+        Ok(Registration::new(entry.name(), undo).owning(ownership))
     }
 
     /// Withdraws the entry of a publication. Returns whether it was still there.
-    pub(super) fn withdraw(&self, key: &str, serial: u64) -> Result<bool> {
+    fn withdraw(&self, key: &str, serial: u64) -> Result<bool> {
         let _writing = lock(&self.writing);
-        {
+        let (published, lease) = {
             let mut state = lock(&self.state);
             if state.published.get(key).is_none_or(|published| published.serial != serial) {
                 return Ok(false);
             }
-            state.published.remove(key);
-        }
-        self.delete(key).inspect_err(|_| self.leave(key))
+            (state.published.remove(key), state.lease.as_ref().map(|lease| lease.id))
+        };
+        let deleted = match published {
+            Some(Published { lease: own, revision, .. }) if Some(own) == lease => self.delete(key, revision),
+            // It went with a lost lease. An attempt to put it again may have succeeded without an answer.
+            _ => self.delete_own(key),
+        };
+        deleted.inspect_err(|_| self.leave(key))
     }
 
     /// Removes an entry that was put last at this revision, whether this process has published it or a tool.
     /// Returns whether it was there.
     pub(super) fn remove(&self, key: &str, revision: u64) -> Result<bool> {
         let _writing = lock(&self.writing);
-        let was_own = lock(&self.state).published.remove(key).is_some();
-        let condition = json!({"key": encoded(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision.to_string()});
-        self.delete_if(key, &condition).inspect_err(|_| {
-            if was_own {
+        let own = lock(&self.state).published.remove(key);
+        if let Some(own) = &own {
+            own.ownership.end();
+        }
+        self.delete(key, revision).inspect_err(|_| {
+            if own.is_some() {
                 self.leave(key);
             }
         })
@@ -161,7 +222,7 @@ impl Exports {
     }
 
     fn unavailable(&self, why: impl Into<String>) -> Error {
-        Error::Unavailable { registry: self.gateway.location().to_string(), why: why.into() }
+        Error::Unavailable { registry: self.cluster.place(), why: why.into() }
     }
 
     /// Returns whether an entry with this lease is one of this process.
@@ -179,12 +240,13 @@ impl Exports {
         let lease = {
             let mut state = lock(&self.state);
             state.stopped = true;
+            state.published.values().for_each(|published| published.ownership.end());
             state.lease.take()
         };
         self.changed.notify_all();
         if let Some(lease) = lease {
             // If it fails, the lease ends by itself.
-            let _ = self.gateway.call("lease/revoke", &json!({"ID": lease.id.to_string()}));
+            let _ = self.cluster.call("lease/revoke", &json!({"ID": lease.id.to_string()}));
         }
     }
 
@@ -201,7 +263,7 @@ impl Exports {
                 "success": [{"request_put": {"key": encoded(key), "value": encoded(&text), "lease": lease.to_string()}}],
                 "failure": [{"request_range": {"key": encoded(key)}}],
             });
-            let answer = match self.gateway.call("kv/txn", &request) {
+            let answer = match self.cluster.call("kv/txn", &request) {
                 Err(Error::Refused { code: NOT_FOUND, .. }) => {
                     self.lose_lease(lease);
                     continue;
@@ -209,7 +271,8 @@ impl Exports {
                 answer => answer?,
             };
             if answer["succeeded"].as_bool() == Some(true) {
-                return Ok(Put::Done(lease));
+                let revision = number(&answer["header"]["revision"]);
+                return Ok(Put::Done { lease, revision });
             }
             let found = &answer["responses"][0]["response_range"]["kvs"][0];
             expected = number(&found["mod_revision"]);
@@ -220,7 +283,7 @@ impl Exports {
             let value = decoded(&found["value"]).unwrap_or_default();
             // The answer to an earlier try of this request may have been lost.
             if number(&found["lease"]) == lease && value == text.as_bytes() {
-                return Ok(Put::Done(lease));
+                return Ok(Put::Done { lease, revision: expected });
             }
             let other = document::parse(entry.type_name.clone(), entry.instance.clone(), &value);
             match other {
@@ -235,20 +298,26 @@ impl Exports {
         }
     }
 
-    /// Deletes a key with the present lease. Returns whether it was there. Without a lease there is none.
-    fn delete(&self, key: &str) -> Result<bool> {
+    /// Deletes a key that has the present lease. Returns whether there was one.
+    fn delete_own(&self, key: &str) -> Result<bool> {
         let Some(lease) = lock(&self.state).lease.as_ref().map(|lease| lease.id) else { return Ok(false) };
-        let condition =
-            json!({"key": encoded(key), "target": "LEASE", "result": "EQUAL", "lease": lease.to_string()});
-        self.delete_if(key, &condition)
+        let answer = self.cluster.call("kv/range", &json!({"key": encoded(key)}))?;
+        let found = &answer["kvs"][0];
+        if number(&found["lease"]) != lease {
+            return Ok(false);
+        }
+        self.delete(key, number(&found["mod_revision"]))
     }
 
-    fn delete_if(&self, key: &str, condition: &Value) -> Result<bool> {
+    /// Deletes a key that was put last at this revision. Returns whether it was there. A request that etcd
+    /// executes late, long after its answer was given up, cannot delete what was put meanwhile.
+    fn delete(&self, key: &str, revision: u64) -> Result<bool> {
+        let revision = revision.to_string();
         let request = json!({
-            "compare": [condition],
+            "compare": [{"key": encoded(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision}],
             "success": [{"request_delete_range": {"key": encoded(key)}}],
         });
-        Ok(self.gateway.call("kv/txn", &request)?["succeeded"].as_bool() == Some(true))
+        Ok(self.cluster.call("kv/txn", &request)?["succeeded"].as_bool() == Some(true))
     }
 
     /// Returns the identifier of the lease. Takes one if there is none.
@@ -256,9 +325,9 @@ impl Exports {
         if let Some(lease) = &lock(&self.state).lease {
             return Ok(lease.id);
         }
-        let renewed = Instant::now();
+        let renewed = self.clock.now();
         let request = json!({"TTL": self.lease_time.as_secs().max(1).to_string()});
-        let answer = self.gateway.call("lease/grant", &request)?;
+        let answer = self.cluster.call("lease/grant", &request)?;
         let lease = Lease { id: number(&answer["ID"]), time: granted(&answer), renewed };
         let id = lease.id;
         lock(&self.state).lease = Some(lease);
@@ -271,6 +340,7 @@ impl Exports {
         if state.lease.as_ref().is_some_and(|lease| lease.id == id) {
             state.lease = None;
             state.leaving.clear();
+            state.published.values().for_each(|published| published.ownership.end());
         }
     }
 
@@ -288,13 +358,18 @@ impl Exports {
     /// Keeps the lease alive until this is stopped.
     fn run(&self) {
         while let Some(()) = self.wait_until_due() {
-            let kept = self.keep_alive();
-            let withdrawn = kept && self.withdraw_the_rest();
-            let restored = kept && self.restore();
-            if !withdrawn || !restored {
+            if !self.work() {
                 self.pause();
             }
         }
+    }
+
+    /// Prolongs the lease, withdraws what is to go, and publishes what was lost. Returns whether all is done.
+    fn work(&self) -> bool {
+        let kept = self.keep_alive();
+        let withdrawn = kept && self.withdraw_the_rest();
+        let restored = kept && self.restore();
+        withdrawn && restored
     }
 
     /// Waits until the lease must be prolonged, or there is something else to do. Returns `None` once this is
@@ -307,7 +382,7 @@ impl Exports {
             }
             let has_work = !state.leaving.is_empty() || state.lost().next().is_some();
             let due = state.lease.as_ref().map(|lease| lease.renewed + lease.time / 3);
-            let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+            let left = due.map(|due| due.saturating_sub(self.clock.now()));
             if has_work || left == Some(Duration::ZERO) {
                 return Some(());
             }
@@ -320,13 +395,11 @@ impl Exports {
     /// Prolongs the lease. Returns false if etcd is out of reach.
     fn keep_alive(&self) -> bool {
         let Some(lease) = lock(&self.state).lease.clone() else { return true };
-        let sent = Instant::now();
-        let answer = self.gateway.call("lease/keepalive", &json!({"ID": lease.id.to_string()}));
+        let sent = self.clock.now();
+        let answer = self.cluster.call("lease/keepalive", &json!({"ID": lease.id.to_string()}));
         match answer {
             Ok(answer) if number(&answer["result"]["TTL"]) > 0 => {
-                if let Some(lease) = lock(&self.state).lease.as_mut().filter(|own| own.id == lease.id) {
-                    lease.renewed = sent;
-                }
+                lock(&self.state).prolong(lease.id, sent);
                 true
             }
             Ok(_) | Err(Error::Refused { code: NOT_FOUND, .. }) => {
@@ -339,7 +412,7 @@ impl Exports {
 
     /// Prolongs the lease if it is time to, in the course of work that may take longer than the lease.
     fn keep_alive_meanwhile(&self) {
-        let is_due = |lease: &Lease| lease.renewed.elapsed() >= lease.time / 3;
+        let is_due = |lease: &Lease| lease.renewed + lease.time / 3 <= self.clock.now();
         let is_due = lock(&self.state).lease.as_ref().is_some_and(is_due);
         if is_due {
             self.keep_alive();
@@ -362,7 +435,7 @@ impl Exports {
     }
 
     fn withdraw_left(&self, key: &str) -> Result<()> {
-        self.delete(key)?;
+        self.delete_own(key)?;
         lock(&self.state).leaving.remove(key);
         Ok(())
     }
@@ -378,12 +451,9 @@ impl Exports {
             let entry =
                 lock(&self.state).lost().find(|(lost, _)| **lost == key).map(|(_, lost)| lost.entry.clone());
             let Some(entry) = entry else { continue };
-            let Ok(Put::Done(lease)) = self.put(&key, &entry) else {
-                all = false;
-                continue;
-            };
-            if let Some(published) = lock(&self.state).published.get_mut(&key) {
-                published.lease = lease;
+            match self.put(&key, &entry) {
+                Ok(Put::Done { lease, revision }) => lock(&self.state).begin(&key, lease, revision),
+                _ => all = false,
             }
         }
         all
@@ -400,6 +470,26 @@ impl Exports {
 }
 
 impl State {
+    /// Notes that an entry is there since this revision, with this lease.
+    fn begin(&mut self, key: &str, lease: u64, revision: u64) {
+        let Some(published) = self.published.get_mut(key) else { return };
+        (published.lease, published.revision) = (lease, revision);
+        // If the lease was lost meanwhile, the entry has gone with it.
+        if let Some(own) = self.lease.as_ref().filter(|own| own.id == lease) {
+            published.ownership.begin(revision, own.until());
+        }
+    }
+
+    /// Notes that etcd has prolonged a lease, by a request that was sent at `sent`.
+    fn prolong(&mut self, lease: u64, sent: Duration) {
+        let Some(own) = self.lease.as_mut().filter(|own| own.id == lease) else { return };
+        own.renewed = sent;
+        let (sent, time) = (own.renewed, own.counted());
+        for published in self.published.values().filter(|published| published.lease == lease) {
+            published.ownership.prolong(sent, time);
+        }
+    }
+
     /// Returns the entries that have gone with a lost lease.
     fn lost(&self) -> impl Iterator<Item = (&String, &Published)> {
         let lease = self.lease.as_ref().map(|lease| lease.id);
@@ -421,111 +511,4 @@ pub(super) fn is_dead_here(owner: &Owner) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::fake;
-    use super::*;
-    use std::sync::OnceLock;
-
-    fn entry(instance: &str) -> Entry {
-        let address = "udp://127.0.0.1:7000".parse().unwrap();
-        Entry::new("Store".parse().unwrap(), instance.parse().unwrap(), address, 7)
-    }
-
-    /// Returns exports whose thread does not run, so that a test does its work.
-    fn exports(gateway: Arc<Gateway>) -> Arc<Exports> {
-        let exports = Exports::new(gateway, Keys::new("test"), Duration::from_secs(10));
-        lock(&exports.state).runs = true;
-        Arc::new(exports)
-    }
-
-    fn refused() -> (u16, Value) {
-        (429, json!({"code": 8, "message": "refused"}))
-    }
-
-    /// Returns what a request does: the last part of its path, or what a transaction does if it succeeds.
-    fn action(path: &str, request: &Value) -> &'static str {
-        match path {
-            "kv/txn" if !request["success"][0]["request_put"].is_null() => "put",
-            "kv/txn" => "delete",
-            "lease/grant" => "grant",
-            "lease/keepalive" => "keep alive",
-            _ => "other",
-        }
-    }
-
-    #[test]
-    fn a_lease_of_an_absurd_time_is_bounded() {
-        let time = granted(&json!({"TTL": u64::MAX.to_string()}));
-        assert!(Instant::now().checked_add(time).is_some());
-    }
-
-    #[test]
-    fn an_entry_that_has_not_left_yet_leaves_before_it_is_published_again() {
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (log, mut deletes) = (seen.clone(), 0);
-        let exports = exports(fake::gateway(move |path, request| {
-            let action = action(path, request);
-            lock(&log).push(action);
-            if action == "delete" {
-                deletes += 1;
-                if deletes == 1 {
-                    return refused();
-                }
-            }
-            (200, json!({"succeeded": true, "ID": "5", "TTL": "10"}))
-        }));
-        let serial = exports.publish(&entry("a")).unwrap();
-        exports.withdraw("test/v1/Store/a", serial).unwrap_err();
-        let _serial = exports.publish(&entry("a")).unwrap();
-        assert!(exports.withdraw_the_rest());
-        assert_eq!(lock(&seen)[..], ["grant", "put", "delete", "delete", "put"]);
-    }
-
-    #[test]
-    fn an_entry_whose_lease_is_lost_while_it_is_put_comes_back() {
-        let own = Arc::new(OnceLock::<Arc<Exports>>::new());
-        let (them, mut leases) = (own.clone(), 0);
-        let exports = exports(fake::gateway(move |path, request| {
-            if action(path, request) == "put" && leases == 1 {
-                them.get().unwrap().lose_lease(1);
-            }
-            leases += u64::from(path == "lease/grant");
-            (200, json!({"succeeded": true, "ID": leases.to_string(), "TTL": "10"}))
-        }));
-        let _ = own.set(exports.clone());
-        exports.publish(&entry("a")).unwrap();
-        assert_eq!(lock(&exports.state).lost().count(), 1);
-        assert!(exports.restore());
-        assert_eq!(lock(&exports.state).lost().count(), 0);
-    }
-
-    #[test]
-    fn an_entry_whose_removal_failed_is_removed_later() {
-        let mut deletes = 0;
-        let exports = exports(fake::gateway(move |path, request| {
-            if action(path, request) == "delete" {
-                deletes += 1;
-                if deletes == 1 {
-                    return refused();
-                }
-            }
-            (200, json!({"succeeded": true, "ID": "5", "TTL": "10"}))
-        }));
-        exports.publish(&entry("a")).unwrap();
-        exports.remove("test/v1/Store/a", 3).unwrap_err();
-        assert_eq!(lock(&exports.state).leaving.len(), 1);
-        assert!(exports.withdraw_the_rest());
-        assert_eq!(lock(&exports.state).leaving.len(), 0);
-    }
-
-    #[test]
-    fn a_forked_child_neither_publishes_with_the_lease_of_its_parent_nor_owns_it() {
-        let gateway = fake::gateway(|_, _| (200, json!({"succeeded": true, "ID": "5", "TTL": "10"})));
-        let mut child = Exports::new(gateway, Keys::new("test"), Duration::from_secs(10));
-        child.process = 0;
-        let child = Arc::new(child);
-        child.lease().unwrap();
-        assert!(matches!(child.publish(&entry("a")), Err(Error::Unavailable { .. })));
-        assert!(!child.is_own(5));
-    }
-}
+mod tests;
