@@ -79,6 +79,8 @@ pub struct Incoming {
     /// Whether the operating system says that the caller is the same user. It can say so only of calls
     /// through shared memory.
     pub same_user: bool,
+    /// The fence under which an exclusive export has admitted the call; 0 for other exports.
+    pub fence: u64,
 }
 
 impl Incoming {
@@ -157,6 +159,30 @@ impl Context {
     /// Returns the trace that the call is part of. Calls that the procedure makes inherit it.
     pub fn trace(&self) -> Option<Trace> {
         self.here()?.1.trace
+    }
+
+    /// Returns the fence under which an exclusive export has admitted the call. It is greater than those of
+    /// all earlier owners of the name. A resource that the procedure writes to can remember the greatest fence
+    /// that it has seen, and refuse writes with a lesser one, which come from a former owner. `None` if the
+    /// export is not exclusive.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+    ///
+    /// static NEWEST: AtomicU64 = AtomicU64::new(0);
+    ///
+    /// /// Writes, unless a later owner has written already.
+    /// fn write(fence: u64) -> Result<(), &'static str> {
+    ///     if NEWEST.fetch_max(fence, SeqCst) > fence { Err("another process owns the name now") } else { Ok(()) }
+    /// }
+    ///
+    /// # let procedure = || {
+    /// write(farcall::context().fence().unwrap_or(0))
+    /// # };
+    /// # procedure().unwrap();
+    /// ```
+    pub fn fence(&self) -> Option<u64> {
+        Some(self.here()?.1.fence).filter(|fence| *fence != 0)
     }
 
     /// Makes this thread serve the call, as a task, until the guard is dropped.

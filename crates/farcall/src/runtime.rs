@@ -45,6 +45,7 @@ use std::time::Duration;
 use farcall_names::Registry;
 use farcall_proto::{ClientConfig, ServerConfig};
 
+use export::Terms;
 pub use export::{Export, Stopper};
 pub use settings::Builder;
 
@@ -274,7 +275,69 @@ impl Runtime {
     /// # Errors
     /// Those of [`export`](crate::export).
     pub fn export<T: ?Sized + stub::Interface>(&self, name: &str, server: Arc<T>) -> crate::Result<Export> {
-        Ok(export::export(self, name, server)?)
+        Ok(export::export(self, name, server, Terms::Usual)?)
+    }
+
+    /// Exports an instance that has one owner at a time among all processes that share the registry. The name
+    /// must have an instance (`"Store/main"`).
+    ///
+    /// The export admits calls only while this process surely owns the name: with etcd, until the lease ends,
+    /// counted from when the last request to prolong it was sent that was answered. After that calls are
+    /// refused as not exported, `Ran::No`, until etcd has given the process the name again. Whoever was
+    /// stopped for long or was cut off thus refuses calls before another process can own the name. Other exports of
+    /// the process go on.
+    ///
+    /// A call that was admitted in time may still run when the lease has ended. So a procedure passes
+    /// [`context().fence()`](crate::Context::fence) to the resource that it writes to, and the resource refuses
+    /// what comes with a lesser number than it has seen.
+    ///
+    /// In the registry of one machine the operating system says whether the owner lives, and the ownership
+    /// lasts as long as the process and the export.
+    ///
+    /// ```no_run
+    /// # use std::{sync::Arc, thread, time::Duration};
+    /// # #[farcall::interface]
+    /// # pub trait Store { fn get(&self, key: &str) -> farcall::Result<u64>; }
+    /// # struct Server;
+    /// # impl Store for Server { fn get(&self, _: &str) -> farcall::Result<u64> { Ok(1) } }
+    /// # fn main() -> farcall::Result<()> {
+    /// # let runtime = farcall::Runtime::builder().build()?;
+    /// # let server = Arc::new(Server);
+    /// // A process that stands by until the present owner is gone.
+    /// let export = loop {
+    ///     match runtime.export_exclusive::<dyn Store>("Store/main", server.clone()) {
+    ///         Ok(export) => break export,
+    ///         Err(taken) => eprintln!("standing by: {taken}"),
+    ///     }
+    ///     thread::sleep(Duration::from_secs(1));
+    /// };
+    /// export.wait()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`export`](crate::export); [`Kind::Registry`] while another process owns the name, or if the
+    /// registry cannot keep two processes from owning it.
+    pub fn export_exclusive<T: ?Sized + stub::Interface>(
+        &self,
+        name: &str,
+        server: Arc<T>,
+    ) -> crate::Result<Export> {
+        Ok(export::export(self, name, server, Terms::Exclusive)?)
+    }
+
+    /// Exports an instance as [`export_exclusive`](Runtime::export_exclusive) does, with procedures that are
+    /// `async fn`s, which `executor` runs as in [`export_async_on`](Runtime::export_async_on).
+    ///
+    /// # Errors
+    /// Those of [`export_exclusive`](Runtime::export_exclusive).
+    pub fn export_exclusive_async_on<S: AsyncServer>(
+        &self,
+        name: &str,
+        server: S,
+        executor: impl Fn(Task) + Send + Sync + 'static,
+    ) -> crate::Result<Export> {
+        Ok(export::export_async(self, name, server, executor, Terms::Exclusive)?)
     }
 
     /// Exports an interface whose procedures are `async fn`s. Each call becomes a future. `executor` gets the
@@ -293,7 +356,7 @@ impl Runtime {
         server: S,
         executor: impl Fn(Task) + Send + Sync + 'static,
     ) -> crate::Result<Export> {
-        Ok(export::export_async(self, name, server, executor)?)
+        Ok(export::export_async(self, name, server, executor, Terms::Usual)?)
     }
 
     /// Exports an interface whose calls are taken from a queue, in whatever order the program chooses. A call

@@ -468,6 +468,7 @@ mod tests {
             deadline,
             trace: None,
             same_user: false,
+            fence: 0,
         };
         let _serves = context::enter(foreign);
         assert_eq!(context::inherited().0, deadline);

@@ -32,12 +32,22 @@ pub struct Export {
     ended: Arc<dyn Event>,
 }
 
+/// How an interface is exported.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Terms {
+    /// Calls are admitted as long as the export lasts.
+    Usual,
+    /// Calls are admitted only while this process surely owns the name.
+    Exclusive,
+}
+
 pub(super) fn export<T: ?Sized + Interface>(
     runtime: &Runtime,
     name: &str,
     server: Arc<T>,
+    terms: Terms,
 ) -> Result<Export, CallFailed> {
-    let mut export = offer::<T>(runtime, name, Executor::Here(Box::new(Direct(server))), None)?;
+    let mut export = offer::<T>(runtime, name, Executor::Here(Box::new(Direct(server))), None, terms)?;
     export.list()?;
     Ok(export)
 }
@@ -49,7 +59,7 @@ pub(super) fn export_unlisted<T: ?Sized + Interface>(
     server: Arc<T>,
     handler: Option<Arc<dyn AccessHandler>>,
 ) -> Result<Export, CallFailed> {
-    offer::<T>(runtime, name, Executor::Here(Box::new(Direct(server))), handler)
+    offer::<T>(runtime, name, Executor::Here(Box::new(Direct(server))), handler, Terms::Usual)
 }
 
 pub(super) fn export_async<S: AsyncServer>(
@@ -57,9 +67,11 @@ pub(super) fn export_async<S: AsyncServer>(
     name: &str,
     server: S,
     executor: impl Fn(Task) + Send + Sync + 'static,
+    terms: Terms,
 ) -> Result<Export, CallFailed> {
     let spawned = Spawned { server: Arc::new(server), executor };
-    let mut export = offer::<S::Interface>(runtime, name, Executor::Elsewhere(Box::new(spawned)), None)?;
+    let executor = Executor::Elsewhere(Box::new(spawned));
+    let mut export = offer::<S::Interface>(runtime, name, executor, None, terms)?;
     export.list()?;
     Ok(export)
 }
@@ -69,10 +81,11 @@ fn offer<T: ?Sized + Interface>(
     name: &str,
     executor: Executor,
     handler: Option<Arc<dyn AccessHandler>>,
+    terms: Terms,
 ) -> Result<Export, CallFailed> {
     let inner = &runtime.0;
     inner.check_process()?;
-    let (type_name, instance) = inner.name_of_export(name)?;
+    let (type_name, instance) = inner.name_of_export(name, terms)?;
     let server = inner.server()?;
     let addresses = inner.advertised(server.address())?;
     let id = inner.random();
@@ -80,7 +93,7 @@ fn offer<T: ?Sized + Interface>(
     let executor = watched(&inner.serving, T::NAME, T::PROCEDURES, &inner.env, executor);
     let procedures = (T::PROCEDURES, T::interface().has_oneway());
     let exported = Exported::new(id, procedures, described, executor, &inner.env).with_memory(handler);
-    let exported = Arc::new(exported);
+    let exported = Arc::new(exported.exclusively(terms == Terms::Exclusive));
     let fingerprints = T::interface().fingerprints();
     let on_wire =
         |&idl::Fingerprint { number, types, name }: &_| farcall_proto::Fingerprint { number, types, name };
@@ -103,8 +116,13 @@ fn offer<T: ?Sized + Interface>(
 
 impl Inner {
     /// Returns the type and the instance of a name. Makes up a unique instance if the name has none.
-    fn name_of_export(&self, name: &str) -> Result<(Label, Label), CallFailed> {
+    fn name_of_export(&self, name: &str, terms: Terms) -> Result<(Label, Label), CallFailed> {
         match super::bind::parse(name)? {
+            Name::Type(_) if terms == Terms::Exclusive => {
+                let why =
+                    format!("{name:?} names no instance, and an exclusive export owns one: {name}/main");
+                Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why))
+            }
             Name::Type(type_name) => Ok((type_name, self.unique_instance())),
             Name::Instance { type_name, instance } => Ok((type_name, instance)),
             _ => {
@@ -192,6 +210,13 @@ impl Export {
         self.exported.id
     }
 
+    /// Returns the fence of an [exclusive](Runtime::export_exclusive) export, if this process surely owns the
+    /// name now: a number that is greater than those of all earlier owners. Procedures read the fence under
+    /// which their call was admitted by [`Context::fence`](crate::Context::fence).
+    pub fn fence(&self) -> Option<u64> {
+        self.exported.fence()
+    }
+
     /// Returns the export's type and instance, as in `Store/ebbets`.
     pub fn name(&self) -> &str {
         &self.name
@@ -205,7 +230,16 @@ impl Export {
     /// Publishes the export. This is the last step, so that the server serves every caller that finds the
     /// name. If it fails, the drop of the export withdraws the export.
     fn list(&mut self) -> Result<(), CallFailed> {
-        self.registration = Some(self.publish(&self.entry)?);
+        let registration = self.publish(&self.entry)?;
+        if self.exported.is_exclusive() {
+            let ownership = registration.ownership().ok_or_else(|| {
+                let why = "this registry does not keep two processes from owning one name, so it has no \
+                           exclusive exports";
+                CallFailed::new(Kind::Registry, Ran::No).because(why)
+            })?;
+            self.exported.owned(ownership);
+        }
+        self.registration = Some(registration);
         Ok(())
     }
 

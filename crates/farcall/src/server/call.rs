@@ -74,6 +74,7 @@ impl Work {
                 deadline,
                 trace,
                 same_user: false,
+                fence: 0,
             },
             which: exported.procedure(incoming.procedure),
             exported: exported.clone(),
@@ -213,6 +214,12 @@ impl Work {
         if self.call.deadline.is_some_and(|deadline| deadline <= *now) {
             return Some(Failure::new(Kind::Deadline, Ran::No).into());
         }
+        if known.is_some() && self.exported.is_exclusive() {
+            match self.exported.fence() {
+                Some(fence) => self.call.fence = fence,
+                None => return Some(not_owned()),
+            }
+        }
         let arguments = match &self.arguments {
             Arguments::Received(range) => &buffer[range.clone()],
             Arguments::Shared(buffer, range) => &buffer[range.clone()],
@@ -299,4 +306,11 @@ impl Work {
             let _ = writeln!(std::io::stderr(), "{line}");
         }
     }
+}
+
+/// Returns the refusal of a call of an exclusive export that may have another owner by now.
+#[cold]
+fn not_owned() -> Finish {
+    let why = "the exporter's lease of the name has ended, and another process may own the name";
+    Failure::new(Kind::NotExported, Ran::No).with_detail(why.to_owned()).into()
 }

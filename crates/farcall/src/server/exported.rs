@@ -2,8 +2,8 @@
 //! how long its procedures take.
 
 use std::future::ready;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::executor::{Dispatch, Executor, Spawn};
@@ -15,12 +15,15 @@ use crate::workers::{Pace, UsualTime};
 use crate::xdr::{Decoder, Encoder};
 use crate::{builtin, guard, idl};
 use farcall_memory::{AccessHandler, Accessor};
+use farcall_names::Ownership;
 
 /// An exported interface.
 pub(crate) struct Exported {
     pub(crate) id: u64,
     env: Arc<dyn Env>,
     executor: Executor,
+    /// If the export is exclusive, the ownership of its name, once it is published.
+    exclusive: Option<OnceLock<Ownership>>,
     /// Executes accesses to the memory that is exported beside the interface.
     memory: Option<Arc<dyn AccessHandler>>,
     /// How often that memory was accessed.
@@ -163,6 +166,7 @@ impl Exported {
             id,
             env: env.clone(),
             executor,
+            exclusive: None,
             memory: None,
             accessed: AtomicU64::new(0),
             described,
@@ -179,6 +183,29 @@ impl Exported {
     pub(crate) fn with_memory(mut self, handler: Option<Arc<dyn AccessHandler>>) -> Exported {
         self.memory = handler;
         self
+    }
+
+    /// Makes the export admit calls only while this process owns its name.
+    pub(crate) fn exclusively(mut self, exclusive: bool) -> Exported {
+        self.exclusive = exclusive.then(OnceLock::new);
+        self
+    }
+
+    /// Notes that the export is published, and until when this process owns its name.
+    pub(crate) fn owned(&self, ownership: &Ownership) {
+        if let Some(exclusive) = &self.exclusive {
+            let _ = exclusive.set(ownership.clone());
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.exclusive.is_some()
+    }
+
+    /// Returns the fence of an exclusive export, if this process surely owns its name now.
+    pub(crate) fn fence(&self) -> Option<u64> {
+        self.exclusive.as_ref()?.get()?.fence()
     }
 
     /// Returns the memory that is exported beside the interface.
