@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::acl::{self, Acl, Action, MAX_ACL};
 use crate::directory::Directory;
 use crate::format::{self, Fault, MAX_FILE};
 use crate::own::{self, Own};
@@ -13,6 +14,9 @@ use crate::{Entry, Error, Label, Listing, Owner, Ownership, Registration, Regist
 
 /// The name of the registry's file in its directory.
 const NAMES: &str = "names";
+
+/// The name of the document that says who may export and import what.
+const ACL: &str = "acl";
 
 /// The longest time that a writer waits for its turn. A turn lasts milliseconds, unless the process that has
 /// it is stopped meanwhile.
@@ -29,6 +33,10 @@ const TURN_PATIENCE: Duration = Duration::from_secs(10);
 /// as it is. It also stays as it is when the disk is full.
 ///
 /// # Access control
+///
+/// A document `acl` in the directory may say which programs may export and import what (`docs/names.md`). What
+/// it does not allow fails with [`Error::NotPermitted`], which names the rule. Without the document everything
+/// is allowed.
 ///
 /// The directory is created with mode 0700. Readers and writers refuse it if another user owns it, if its
 /// mode lets others in, or if it is a symbolic link: otherwise a user who created it first in `/tmp` could
@@ -67,6 +75,51 @@ impl File {
             Fault::Version(found) => Error::Format { path, found },
             Fault::Line(line, why) => Error::Corrupt { path, line, why },
         })
+    }
+
+    /// Checks that the rules of the document `acl`, if there is one, let this program do something with an
+    /// instance.
+    fn check(
+        &self,
+        directory: &Directory,
+        action: Action,
+        type_name: &Label,
+        instance: &Label,
+    ) -> Result<()> {
+        let Some(acl) = self.acl(directory)? else { return Ok(()) };
+        let checked = acl.check(action, type_name, instance, acl::program());
+        checked.map_err(|why| self.not_permitted(why))
+    }
+
+    fn not_permitted(&self, why: String) -> Error {
+        Error::NotPermitted { registry: self.path.join(ACL).display().to_string(), why }
+    }
+
+    /// Reads the document `acl`.
+    fn acl(&self, directory: &Directory) -> Result<Option<Acl>> {
+        let Some(bytes) = directory.read(ACL, MAX_ACL)? else { return Ok(None) };
+        let acl = Acl::parse(&bytes);
+        acl.map(Some).map_err(|(line, why)| Error::Corrupt { path: self.path.join(ACL), line, why })
+    }
+
+    /// Returns the entries that this program may import.
+    ///
+    /// # Errors
+    /// If there are some, and it may import none of them.
+    fn importable(&self, entries: Vec<Entry>) -> Result<Vec<Entry>> {
+        let Some(directory) = Directory::open(&self.path)? else { return Ok(entries) };
+        let Some(acl) = self.acl(&directory)? else { return Ok(entries) };
+        let (mut permitted, mut denied) = (Vec::with_capacity(entries.len()), None);
+        for entry in entries {
+            match acl.check(Action::Import, &entry.type_name, &entry.instance, acl::program()) {
+                Ok(()) => permitted.push(entry),
+                Err(why) => denied = denied.or(Some(why)),
+            }
+        }
+        match denied {
+            Some(why) if permitted.is_empty() => Err(self.not_permitted(why)),
+            _ => Ok(permitted),
+        }
     }
 
     /// Reads the entries for which `wanted` returns true and whose owners are not dead.
@@ -116,6 +169,7 @@ impl Registry for File {
     fn publish(&self, entry: &Entry) -> Result<Registration> {
         entry.check()?;
         let directory = Directory::create(&self.path)?;
+        self.check(&directory, Action::Export, &entry.type_name, &entry.instance)?;
         let own = self.update(&directory, |table, judge| {
             let found = table.get(&entry.type_name, &entry.instance);
             refuse_own(found, &entry.owner)?;
@@ -138,12 +192,12 @@ impl Registry for File {
     }
 
     fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {
-        Ok(self.living(|e| e.type_name == *type_name)?.entries)
+        self.importable(self.living(|e| e.type_name == *type_name)?.entries)
     }
 
     fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>> {
         let found = self.living(|e| e.type_name == *type_name && e.instance == *instance)?;
-        Ok(found.entries.into_iter().next())
+        Ok(self.importable(found.entries)?.into_iter().next())
     }
 
     fn list(&self) -> Result<Listing> {

@@ -31,12 +31,13 @@
 //! # Who may export a name
 //!
 //! A process that can write to a registry can claim to be any server in it, so a registry's access control
-//! decides who may export a name (section 2.3). The registries of this crate leave that to the operating
-//! system: [`Memory`] belongs to one process, and [`File`] requires a directory that only its user can enter.
-//! Neither distinguishes two programs of the same user.
+//! decides who may export a name (section 2.3). [`Memory`] belongs to one process. [`File`] requires a directory
+//! that only its user can enter, in which a document may say which programs may export and import what. In
+//! etcd its roles decide.
 
 #![forbid(unsafe_code)]
 
+mod acl;
 mod clock;
 mod directory;
 mod entry;
@@ -68,10 +69,11 @@ pub use ownership::Ownership;
 pub use place::open;
 pub use registry::{Listing, Registration, Registry};
 
-/// Parses the text of a registry file, and checks that a parsed table survives rendering. For the fuzz
+/// Parses the text as that of a registry file and as rules for one, and checks that a parsed table survives rendering. For the fuzz
 /// target.
 #[doc(hidden)]
 pub fn fuzz_file(text: &[u8]) {
+    let _ = acl::Acl::parse(text);
     if let Ok(table) = format::parse(text) {
         let again = format::render(&table);
         assert_eq!(format::parse(again.as_bytes()).ok(), Some(table));

@@ -347,3 +347,39 @@ fn an_entry_of_another_namespace_is_listed_and_may_be_replaced() {
     assert_eq!(registry.list().unwrap().entries, [ours]);
     assert!(!first.withdraw().unwrap());
 }
+
+#[test]
+fn the_document_of_rules_says_who_may_export_and_import() {
+    let scratch = Scratch::new();
+    let registry = File::at(scratch.join("registry"));
+    let _ebbets = registry.publish(&entry("ebbets")).unwrap();
+    let _fenway = registry.publish(&entry("fenway")).unwrap();
+    let program = std::env::current_exe().unwrap();
+    let program = program.file_name().unwrap().to_str().unwrap();
+    let rules = |rules: &str| fs::write(scratch.join("registry").join("acl"), rules).unwrap();
+    let ty = label("FileAccess");
+    let denied = |result: Result<()>, rule: &str| match result {
+        Err(why @ Error::NotPermitted { .. }) => assert!(why.to_string().contains(rule), "{why}"),
+        other => panic!("{other:?}"),
+    };
+
+    rules(&format!(
+        "allow export FileAccess/new by {program}\nallow import FileAccess/e*\ndeny import FileAccess\n"
+    ));
+    drop(registry.publish(&entry("new")).unwrap());
+    denied(registry.publish(&entry("other")).map(drop), "no rule lets");
+    assert_eq!(instances(&registry.instances(&ty).unwrap()), ["ebbets"]);
+    assert!(registry.lookup(&ty, &label("ebbets")).unwrap().is_some());
+    denied(registry.lookup(&ty, &label("fenway")).map(drop), "line 3: deny import FileAccess");
+    assert!(registry.lookup(&ty, &label("nobody")).unwrap().is_none());
+    assert_eq!(registry.list().unwrap().entries.len(), 2);
+
+    rules("allow export * by another\ndeny import *");
+    denied(registry.publish(&entry("new")).map(drop), "no rule lets");
+    denied(registry.instances(&ty).map(drop), "line 2");
+
+    rules("allow import *\nallow nothing");
+    for result in [registry.publish(&entry("new")).map(drop), registry.instances(&ty).map(drop)] {
+        assert!(matches!(result, Err(Error::Corrupt { line: 2, .. })), "{result:?}");
+    }
+}
