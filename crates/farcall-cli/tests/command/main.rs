@@ -4,6 +4,8 @@
 mod calls;
 mod common;
 mod demo;
+#[cfg(all(target_os = "linux", feature = "etcd"))]
+mod documented_deployment;
 #[cfg(target_os = "linux")]
 mod documented_tour;
 mod dump;
