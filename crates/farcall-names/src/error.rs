@@ -13,11 +13,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A live process exports this name already. It can be the calling process.
+    /// A live process exports this name already, which can be the calling process; or it was added by hand.
     Taken {
         /// The name, as in `FileAccess/ebbets`.
         name: String,
-        /// The process that exports it.
+        /// The process that exports it, or [`Owner::NONE`].
         owner: Owner,
         /// The address at which it is exported.
         address: Address,
@@ -122,6 +122,9 @@ pub enum Distrust {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Taken { name, owner: Owner::NONE, address } => {
+                write!(f, "{name} was added by hand, at {address}, and stays until it is removed")
+            }
             Self::Taken { name, owner, address } => {
                 write!(f, "{name} is already exported by {owner} at {address}")
             }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::clock::Clock;
-use crate::{Entry, Error, Label, Listing, PlaceError, Registration, Registry, Result};
+use crate::{Entry, Error, Label, Listing, Owner, PlaceError, Registration, Registry, Result};
 use document::Keys;
 use exports::Exports;
 use gateway::{Gateway, decoded, encoded, number};
@@ -117,6 +117,25 @@ impl Registry for Etcd {
     fn publish(&self, entry: &Entry) -> Result<Registration> {
         entry.check()?;
         self.0.exports.publish(entry, self.clone())
+    }
+
+    fn add(&self, entry: &Entry) -> Result<()> {
+        entry.check()?;
+        let key = self.0.keys.of(&entry.type_name, &entry.instance);
+        let text = document::render(&Entry { owner: Owner::NONE, ..entry.clone() });
+        let request = json!({
+            "compare": [{"key": encoded(&key), "target": "MOD", "result": "EQUAL", "mod_revision": "0"}],
+            "success": [{"request_put": {"key": encoded(&key), "value": encoded(&text)}}],
+            "failure": [{"request_range": {"key": encoded(&key)}}],
+        });
+        let answer = self.0.gateway.call("kv/txn", &request)?;
+        let found = &answer["responses"][0]["response_range"]["kvs"][0];
+        // The answer to an earlier try may have been lost.
+        let is_there = decoded(&found["value"]).is_some_and(|value| value == text.as_bytes());
+        match answer["succeeded"].as_bool() == Some(true) || is_there {
+            true => Ok(()),
+            false => Err(parsed(&entry.type_name, &entry.instance, &key, found)?.taken()),
+        }
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {

@@ -173,6 +173,9 @@ impl Registry for File {
         let own = self.update(&directory, |table, judge| {
             let found = table.get(&entry.type_name, &entry.instance);
             refuse_own(found, &entry.owner)?;
+            if let Some(added) = found.filter(|held| held.entry.owner == Owner::NONE) {
+                return Err(added.entry.taken());
+            }
             refuse_taken(found.map(|held| &held.entry), &entry.owner, judge)?;
             Ok(Own::new(entry, table.put(entry.clone())))
         })?;
@@ -182,6 +185,19 @@ impl Registry for File {
             registry.remove(|table, _| Ok(table.remove_revision(&type_name, &instance, own.revision())))
         })
         .owning(ownership))
+    }
+
+    fn add(&self, entry: &Entry) -> Result<()> {
+        entry.check()?;
+        let directory = Directory::create(&self.path)?;
+        self.check(&directory, Action::Export, &entry.type_name, &entry.instance)?;
+        self.update(&directory, |table, _| {
+            if let Some(found) = table.find(&entry.type_name, &entry.instance) {
+                return Err(found.taken());
+            }
+            table.put(Entry { owner: Owner::NONE, ..entry.clone() });
+            Ok(())
+        })
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 
 use crate::table::Table;
-use crate::{Entry, Label, Listing, Ownership, Registration, Registry, Result};
+use crate::{Entry, Label, Listing, Owner, Ownership, Registration, Registry, Result};
 use farcall_base::lock;
 
 /// A registry within one process: for programs that are their own servers, and for tests.
@@ -38,6 +38,16 @@ impl Registry for Memory {
             Ok(lock(&registry.table).remove_revision(&type_name, &instance, revision))
         })
         .owning(Ownership::lasting(revision)))
+    }
+
+    fn add(&self, entry: &Entry) -> Result<()> {
+        entry.check()?;
+        let mut table = lock(&self.table);
+        if let Some(found) = table.find(&entry.type_name, &entry.instance) {
+            return Err(found.taken());
+        }
+        table.put(Entry { owner: Owner::NONE, ..entry.clone() });
+        Ok(())
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {

@@ -32,12 +32,15 @@ pub enum Liveness {
     /// The process has exited, or the machine was booted in the meantime.
     Dead,
     /// The process belongs to another process namespace, such as a container's, or the system does not reveal
-    /// whether the process runs.
+    /// whether the process runs, or there is no process.
     /// Its entries are listed, but a process that exports the same name replaces them.
     Unknown,
 }
 
 impl Owner {
+    /// No process: a person or a tool has written the entry.
+    pub const NONE: Owner = Owner { pid: 0, started: 0, boot: 0, namespace: 0 };
+
     /// Returns the calling process.
     pub fn current() -> Self {
         let pid = std::process::id();
@@ -71,6 +74,9 @@ impl Owner {
         if self == here {
             return Liveness::Alive;
         }
+        if *self == Self::NONE {
+            return Liveness::Unknown;
+        }
         if are_different(self.boot, here.boot) {
             return Liveness::Dead;
         }
@@ -103,7 +109,7 @@ impl Owner {
 
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "process {}", self.pid)
+        if *self == Self::NONE { f.write_str("no process") } else { write!(f, "process {}", self.pid) }
     }
 }
 

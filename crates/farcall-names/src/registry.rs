@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::{Entry, Label, Ownership, Result};
+use crate::{Entry, Error, Label, Ownership, Result};
 
 /// A registry of names: exporters publish to it, importers ask it.
 ///
@@ -27,8 +27,24 @@ pub trait Registry: Send + Sync {
     /// registry's medium. An error leaves the registry unchanged.
     fn publish(&self, entry: &Entry) -> Result<Registration>;
 
-    /// Withdraws the entry of this name, if this process or a dead one owns it. Returns whether there was
-    /// one.
+    /// Adds an entry that no process owns. It stays until it is withdrawn. For servers that cannot publish
+    /// their entries.
+    ///
+    /// The default is to refuse.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Taken`](crate::Error::Taken) if the registry has an entry of that name that is not void;
+    /// [`Error::TooLarge`](crate::Error::TooLarge) if the entry exceeds a bound;
+    /// [`Error::NotPermitted`](crate::Error::NotPermitted) if this registry adds none; otherwise an error of
+    /// the registry's medium.
+    fn add(&self, entry: &Entry) -> Result<()> {
+        let why = format!("{} cannot be added by hand", entry.name());
+        Err(Error::NotPermitted { registry: "in use".to_owned(), why })
+    }
+
+    /// Withdraws the entry of this name, if this process, a dead one or none owns it. Returns whether there
+    /// was one.
     ///
     /// # Errors
     ///
@@ -174,6 +190,10 @@ impl fmt::Debug for Registration {
 impl<R: Registry + ?Sized> Registry for Arc<R> {
     fn publish(&self, entry: &Entry) -> Result<Registration> {
         (**self).publish(entry)
+    }
+
+    fn add(&self, entry: &Entry) -> Result<()> {
+        (**self).add(entry)
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {

@@ -1,4 +1,4 @@
-//! `farcall names`: lists, watches and removes the entries of the registry.
+//! `farcall names`: lists, watches, adds and removes the entries of the registry.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stdout};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use farcall::Runtime;
-use farcall::names::{Entry, Error, Name};
+use farcall::names::{Address, Entry, Error, Label, Name};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
@@ -27,9 +27,17 @@ pub struct Names {
     #[arg(long, conflicts_with = "remove")]
     watch: bool,
 
-    /// Remove the entry TYPE/INSTANCE, if its process is dead or a tool has written it
+    /// Remove the entry TYPE/INSTANCE, if its process is dead or none owns it
     #[arg(long, value_name = "NAME", conflicts_with = "type_name")]
     remove: Option<String>,
+
+    /// Add an entry TYPE/INSTANCE that stays until it is removed, for a server that cannot publish its own
+    #[arg(long, value_name = "NAME", requires = "at", conflicts_with_all = ["type_name", "watch", "remove"])]
+    add: Option<String>,
+
+    /// The addresses of the added entry, as udp://10.0.0.7:7000, the one to try first before the others
+    #[arg(long, value_name = "ADDRESS", requires = "add", value_delimiter = ',')]
+    at: Vec<String>,
 }
 
 /// How often a watch looks whether the registry has changed. A look at a registry in etcd asks nobody.
@@ -44,6 +52,9 @@ impl Names {
         let runtime = runtime()?;
         if let Some(name) = &self.remove {
             return remove(&runtime, name);
+        }
+        if let Some(name) = &self.add {
+            return add(&runtime, name, &self.at);
         }
         // A change after this is noticed.
         let version = if self.watch { runtime.registry().version()? } else { 0 };
@@ -89,12 +100,20 @@ impl Names {
     }
 }
 
+/// Adds an entry that no process owns.
+fn add(runtime: &Runtime, name: &str, addresses: &[String]) -> Outcome {
+    let (type_name, instance) = labels(name)?;
+    let address = |text: &String| text.parse::<Address>().map_err(|why| Failure::usage(why.to_string()));
+    let mut addresses = addresses.iter().map(address);
+    let first = addresses.next().unwrap_or_else(|| Err(Failure::usage("--at has no address")))?;
+    let mut entry = Entry::new(type_name, instance, first, 0);
+    entry.other_addresses = addresses.collect::<Result<_, _>>()?;
+    Ok(runtime.registry().add(&entry)?)
+}
+
 /// Removes an entry.
 fn remove(runtime: &Runtime, name: &str) -> Outcome {
-    let parsed = name.parse().map_err(|why: farcall::names::NameError| Failure::usage(why.to_string()))?;
-    let Name::Instance { type_name, instance } = parsed else {
-        return Err(Failure::usage(format!("{name} is not a name as TYPE/INSTANCE")));
-    };
+    let (type_name, instance) = labels(name)?;
     match runtime.registry().withdraw(&type_name, &instance) {
         Ok(true) => Ok(()),
         Ok(false) => Err(Failure::new(format!("the registry has no entry {name}"))),
@@ -103,6 +122,15 @@ fn remove(runtime: &Runtime, name: &str) -> Outcome {
             Err(Failure::new(why).hint("an entry goes when its process ends; stop that process"))
         }
         Err(why) => Err(why.into()),
+    }
+}
+
+/// Returns the type and the instance of an entry's name.
+fn labels(name: &str) -> Result<(Label, Label), Failure> {
+    match name.parse() {
+        Ok(Name::Instance { type_name, instance }) => Ok((type_name, instance)),
+        Ok(_) => Err(Failure::usage(format!("{name} is not a name as TYPE/INSTANCE"))),
+        Err(why) => Err(Failure::usage(why.to_string())),
     }
 }
 

@@ -262,6 +262,34 @@ fn names_are_watched_and_removed() {
 }
 
 #[test]
+fn an_entry_is_added_by_hand_and_stays_until_it_is_removed() {
+    let place = Place::new();
+    let own = Runtime::builder().registry(farcall::names::Memory::new()).build().unwrap();
+    let server = own.export::<dyn Store>("Store/far", Arc::new(Server)).unwrap();
+    let at = format!("udp://127.0.0.1:9,udp://{}", server.address());
+    assert_eq!(place.run(&["names", "--add", "Store/far", "--at", &at]).code, 0);
+    let listed = &place.run(&["--json", "names"]).json()[0];
+    assert_eq!(
+        (&listed["owner"], &listed["addresses"][0]),
+        (&"no process".into(), &"udp://127.0.0.1:9".into())
+    );
+    assert_eq!(place.run(&["ping", "Store/far", "-c", "1"]).code, 0);
+    let again = place.run(&["names", "--add", "Store/far", "--at", &at]);
+    assert!(again.code == 1 && again.err.contains("added by hand"), "{again:?}");
+    let here = Runtime::builder().registry(farcall::names::File::at(place.registry())).build().unwrap();
+    assert!(here.export::<dyn Store>("Store/far", Arc::new(Server)).is_err());
+    assert_eq!(place.run(&["names", "--remove", "Store/far"]).code, 0);
+    let _export = here.export::<dyn Store>("Store/far", Arc::new(Server)).unwrap();
+    for wrong in [
+        &["names", "--add", "Store", "--at", &at][..],
+        &["names", "--add", "Store/x"],
+        &["names", "--add", "Store/x", "--at", "x"],
+    ] {
+        assert_eq!(place.run(wrong).code, 2, "{wrong:?}");
+    }
+}
+
+#[test]
 fn top_follows_servers_that_come_and_go() {
     let place = Place::new();
     let runtime = || Runtime::builder().registry(farcall::names::File::at(place.registry())).build().unwrap();

@@ -61,13 +61,12 @@ pub(super) fn render(entry: &Entry) -> String {
     let mut document = json!({
         "addresses": entry.addresses().map(Address::to_string).collect::<Vec<_>>(),
         "export": hex(entry.export),
-        "owner": {
-            "pid": entry.owner.pid,
-            "started": entry.owner.started,
-            "boot": hex(entry.owner.boot),
-            "namespace": entry.owner.namespace,
-        },
     });
+    let Owner { pid, started, boot, namespace } = entry.owner;
+    if entry.owner != Owner::NONE {
+        document["owner"] =
+            json!({"pid": pid, "started": started, "boot": hex(boot), "namespace": namespace});
+    }
     if !entry.fingerprints.is_empty() {
         let print = |print: &Fingerprint| json!([print.number, hex(print.types), hex(print.name)]);
         document["fingerprints"] = entry.fingerprints.iter().map(print).collect();
@@ -128,7 +127,7 @@ fn fingerprint(value: &Value) -> Option<Fingerprint> {
 /// Reads the owner. A tool that writes entries need not name one.
 fn owner(value: &Value) -> Option<Owner> {
     if value.is_null() {
-        return Some(Owner { pid: 0, started: 0, boot: 0, namespace: 0 });
+        return Some(Owner::NONE);
     }
     let pid = u32::try_from(value["pid"].as_u64()?).ok()?;
     let boot = optional_hex(&value["boot"])?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use farcall_names::{Error, Fingerprint, Registry};
+use farcall_names::{Error, Fingerprint, Owner, Registry};
 
 use crate::cluster::{cluster, entry, label, names, until};
 
@@ -116,4 +116,22 @@ fn thousands_of_entries_come_in_pages_and_are_followed() {
     assert!(entries.len() == COUNT + 1 && entries.is_sorted_by_key(|entry| entry.instance.clone()));
     // Each would be withdrawn by a request of its own; the lease takes all at once.
     registrations.into_iter().for_each(std::mem::forget);
+}
+
+#[test]
+fn an_entry_that_was_added_by_hand_has_no_lease_and_stays_until_it_is_withdrawn() {
+    let Some(cluster) = cluster(1) else { return };
+    let registry = cluster.registry();
+    registry.add(&entry("a")).unwrap();
+    assert_eq!(cluster.leases(), 0);
+    assert!(!cluster.value("Store/a").contains("owner"));
+    assert_eq!(registry.lookup(&label("Store"), &label("a")).unwrap().unwrap().owner, Owner::NONE);
+    registry.add(&entry("a")).unwrap();
+    let mut other = entry("a");
+    other.export = 7;
+    for refused in [registry.add(&other), registry.publish(&entry("a")).map(drop)] {
+        assert!(refused.unwrap_err().to_string().contains("added by hand"));
+    }
+    assert!(registry.withdraw(&label("Store"), &label("a")).unwrap());
+    assert!(!registry.withdraw(&label("Store"), &label("a")).unwrap());
 }
