@@ -60,8 +60,9 @@ impl Entry {
         format!("{}/{}", self.type_name, self.instance)
     }
 
-    /// Returns the error for a second entry of the same name.
-    pub(crate) fn taken(&self) -> Error {
+    /// Returns the error for a second entry of the same name. For implementations of
+    /// [`Registry`](crate::Registry).
+    pub fn taken(&self) -> Error {
         Error::Taken { name: self.name(), owner: self.owner, address: self.address }
     }
 

@@ -50,6 +50,7 @@ mod own;
 mod owner;
 mod place;
 mod registry;
+pub mod suite;
 mod table;
 
 pub use entry::{Entry, Fingerprint, MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
