@@ -11,7 +11,8 @@
 //! - [`Registry`] is the trait of registries: exporters publish to a registry, importers ask it.
 //! - [`Memory`] is a registry for a single process, and for tests. [`File`] is a registry that all processes
 //!   of a user on a machine share, with nothing to install. `Etcd` (feature `etcd`) is a registry that
-//!   machines share.
+//!   machines share. [`StaticFile`] can only be read: a text file that people write.
+//! - [`suite`] checks implementations of [`Registry`].
 //!
 //! ```
 //! use farcall_names::{Entry, Memory, Name, Registry};
@@ -50,6 +51,7 @@ mod own;
 mod owner;
 mod place;
 mod registry;
+mod static_file;
 pub mod suite;
 mod table;
 
@@ -65,6 +67,7 @@ pub use name::{Address, Fault, Host, Label, MAX_EXPORT, MAX_LABEL, MAX_NAME, Nam
 pub use owner::{Liveness, Owner};
 pub use place::open;
 pub use registry::{Listing, Registration, Registry};
+pub use static_file::StaticFile;
 
 /// Parses the text of a registry file, and checks that a parsed table survives rendering. For the fuzz
 /// target.

@@ -38,6 +38,9 @@ pub enum Liveness {
 }
 
 impl Owner {
+    /// The owner of an entry that no known process exports, such as one that people write.
+    pub const UNKNOWN: Owner = Owner { pid: 0, started: 0, boot: 0, namespace: 0 };
+
     /// Returns the calling process.
     pub fn current() -> Self {
         let pid = std::process::id();
@@ -98,7 +101,10 @@ impl Owner {
 
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "process {}", self.pid)
+        match self.pid {
+            0 => f.write_str("an unknown process"),
+            pid => write!(f, "process {pid}"),
+        }
     }
 }
 

@@ -127,7 +127,7 @@ fn fingerprint(value: &Value) -> Option<Fingerprint> {
 /// Reads the owner. A tool that writes entries need not name one.
 fn owner(value: &Value) -> Option<Owner> {
     if value.is_null() {
-        return Some(Owner { pid: 0, started: 0, boot: 0, namespace: 0 });
+        return Some(Owner::UNKNOWN);
     }
     let pid = u32::try_from(value["pid"].as_u64()?).ok()?;
     let boot = optional_hex(&value["boot"])?;

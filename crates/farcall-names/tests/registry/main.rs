@@ -5,5 +5,6 @@ mod common;
 mod file;
 #[cfg(unix)]
 mod processes;
+mod static_file;
 mod suite;
 mod syntax;
