@@ -11,7 +11,8 @@
 //! - [`Registry`] is the trait of registries: exporters publish to a registry, importers ask it.
 //! - [`Memory`] is a registry for a single process, and for tests. [`File`] is a registry that all processes
 //!   of a user on a machine share, with nothing to install. `Etcd` (feature `etcd`) is a registry that
-//!   machines share. [`StaticFile`] can only be read: a text file that people write.
+//!   machines share. [`StaticFile`] can only be read: a text file that people write. So can `Dns`
+//!   (feature `dns`): SRV records.
 //! - [`suite`] checks implementations of [`Registry`].
 //!
 //! ```
@@ -39,6 +40,8 @@
 #![forbid(unsafe_code)]
 
 mod directory;
+#[cfg(feature = "dns")]
+mod dns;
 mod entry;
 mod error;
 #[cfg(feature = "etcd")]
@@ -55,6 +58,8 @@ mod static_file;
 pub mod suite;
 mod table;
 
+#[cfg(feature = "dns")]
+pub use dns::Dns;
 pub use entry::{Entry, Fingerprint, MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
 pub use error::{Distrust, Error, PlaceError, Result};
 #[cfg(feature = "etcd")]

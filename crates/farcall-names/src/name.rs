@@ -344,7 +344,7 @@ impl Host {
         &self.0
     }
 
-    fn parse(text: &str) -> Option<Host> {
+    pub(crate) fn parse(text: &str) -> Option<Host> {
         let is_part = |part: &str| {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
             (1..=63).contains(&part.len())

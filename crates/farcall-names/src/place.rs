@@ -6,7 +6,7 @@ use crate::{File, Memory, PlaceError, Registry, StaticFile};
 
 /// Opens the registry at a place, as `FARCALL_REGISTRY` names it: `memory`, a directory,
 /// `etcd://HOST[:PORT][,HOST…][/PREFIX]` (feature `etcd`), or one that can only be read:
-/// `file:///PATH` ([`StaticFile`]). `setting` looks up further settings by their names: `FARCALL_ETCD_USER`
+/// `file:///PATH` ([`StaticFile`]), or `dns://DOMAIN[?server=IP[:PORT],…]` (feature `dns`). `setting` looks up further settings by their names: `FARCALL_ETCD_USER`
 /// and `FARCALL_ETCD_PASSWORD`.
 ///
 /// Nothing is asked before the first use of the registry.
@@ -27,11 +27,12 @@ pub fn open(
         None if place == "memory" => Ok(Arc::new(Memory::new())),
         None => Ok(Arc::new(File::at(place))),
         Some(("etcd", _)) => etcd(place, setting),
+        Some(("dns", _)) => dns(place),
         Some(("file", path)) => static_file(place, path),
         Some((scheme, _)) => Err(PlaceError {
             place: place.to_owned(),
             why: format!(
-                "no registry has the scheme {scheme:?}; `memory`, a directory, file:///PATH or etcd://… names one"
+                "no registry has the scheme {scheme:?}; `memory`, a directory, file:///PATH, dns://… or etcd://… names one"
             ),
         }),
     }
@@ -65,5 +66,16 @@ fn etcd(
 #[cfg(not(feature = "etcd"))]
 fn etcd(place: &str, _: impl Fn(&'static str) -> Option<String>) -> Result<Arc<dyn Registry>, PlaceError> {
     let why = "this build has no etcd (the feature `etcd`)";
+    Err(PlaceError { place: place.to_owned(), why: why.to_owned() })
+}
+
+#[cfg(feature = "dns")]
+fn dns(place: &str) -> Result<Arc<dyn Registry>, PlaceError> {
+    Ok(Arc::new(crate::Dns::at(place)?))
+}
+
+#[cfg(not(feature = "dns"))]
+fn dns(place: &str) -> Result<Arc<dyn Registry>, PlaceError> {
+    let why = "this build has no DNS (the feature `dns`)";
     Err(PlaceError { place: place.to_owned(), why: why.to_owned() })
 }

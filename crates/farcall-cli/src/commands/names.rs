@@ -123,7 +123,7 @@ fn describe(entry: &Entry) -> Value {
         "type": entry.type_name.as_str(),
         "instance": entry.instance.as_str(),
         "address": entry.address.to_string(),
-        "url": format!("{}/{}", entry.address, entry.name()),
+        "url": format!("{}/{}", entry.address, entry.asked_name()),
         "export": format!("{:016x}", entry.export),
         "procedures": entry.fingerprints.len(),
         "owner": entry.owner.to_string(),

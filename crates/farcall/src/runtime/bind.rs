@@ -315,8 +315,7 @@ impl Inner {
             }
         };
         let candidate = |entry: &farcall_names::Entry| {
-            let name = full_name(&entry.type_name, Some(&entry.instance));
-            Some(Candidate { address: entry.address.socket()?, name })
+            Some(Candidate { address: entry.address.socket()?, name: entry.asked_name() })
         };
         Ok(entries.iter().filter_map(candidate).collect())
     }
