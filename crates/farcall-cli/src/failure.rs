@@ -278,4 +278,5 @@ impl From<farcall::names::Error> for Failure {
     }
 }
 
-const REGISTRY_HINT: &str = "FARCALL_REGISTRY names the registry: a directory, file:///PATH, dns://DOMAIN, or etcd://HOST[,HOST…][/PREFIX]";
+const REGISTRY_HINT: &str =
+    "FARCALL_REGISTRY names the registry: a directory, file:///PATH, dns://DOMAIN or etcd://HOST";

@@ -8,20 +8,21 @@ mod place;
 mod resolver;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::{Entry, Error, Label, Listing, PlaceError, Registration, Registry, Result};
+use crate::{Entry, Error, Host, Label, Listing, PlaceError, Registration, Registry, Result};
 use cache::Cache;
 use lookup::Service;
-use place::Place;
+use place::{Place, Servers};
 use resolver::Resolver;
 
 /// A registry in DNS, which can only be read: SRV records name the exporters of a type.
 ///
 /// The instances of the type `Store` are the targets of `_store._udp.example.org`. The type is in lower case
-/// there; a type that has a `.` or more than 62 letters is not in DNS. An instance is called as the first part
-/// of the target's host: `ebbets.example.org` is `Store/ebbets`, or `Store/ebbets-7000` if several ports of
-/// that host are targets. That name is made up, so the exporter is asked for the type alone
+/// there; a type that has a `.` or more than 62 letters is not in DNS. An instance is called as the first
+/// part of the target's host: `ebbets.example.org` is `Store/ebbets`, or `Store/ebbets-7000` if several ports
+/// of that host are targets. That name is made up, so the exporter is asked for the type alone
 /// ([`Entry::by_type`]), and may export it under any name.
 ///
 /// Of several priorities, only the targets with the lowest number count, as RFC 2782 demands: others are
@@ -29,9 +30,9 @@ use resolver::Resolver;
 /// measures how fast each server answers.
 ///
 /// An answer is kept until its time to live has ended (at least a second, at most an hour; if a name does not
-/// exist, as long as its zone says, or 5 s). [`Registry::version`] never waits for DNS: if an answer has ended,
-/// a thread asks anew. If DNS is away, the last answer stays. [`Registry::list`] has only what has been asked
-/// for, because DNS cannot be listed.
+/// exist, as long as its zone says, or 5 s). [`Registry::version`] never waits for DNS: if an answer has
+/// ended, a thread asks anew. If DNS is away, the last answer stays. [`Registry::list`] has only what has
+/// been asked for, because DNS cannot be listed.
 ///
 /// Publishing and withdrawing fail with [`Error::NotPermitted`]. Clones share one cache.
 ///
@@ -74,6 +75,23 @@ impl Dns {
     fn refuse<T>(&self) -> Result<T> {
         let why = "it is read-only: change the SRV records of the domain".to_owned();
         Err(Error::NotPermitted { registry: self.0.place.to_string(), why })
+    }
+}
+
+/// Returns the addresses of the targets of a service. Blocks for up to 5 s.
+///
+/// # Errors
+/// A text that says why there are none.
+pub(crate) fn resolve(service: &Host, servers: Option<&str>) -> std::result::Result<Vec<SocketAddr>, String> {
+    let servers = match servers {
+        Some(servers) => servers.parse().map_err(|why| format!("the servers of DNS: {why}"))?,
+        None => Servers::OfSystem,
+    };
+    let service = Service::named(service).ok_or("it is no service")?;
+    let found = lookup::look_up(&Resolver::new(servers), &service)?;
+    match found.unresolved.into_values().next() {
+        Some(why) if found.entries.is_empty() => Err(why),
+        _ => Ok(found.entries.iter().filter_map(|entry| entry.address.socket()).collect()),
     }
 }
 

@@ -27,9 +27,9 @@ pub struct Entry {
     pub public_key: Vec<u8>,
     /// The process that exports the instance. When that process is dead, the entry is void.
     pub owner: Owner,
-    /// Whether the instance's name is made up, because the registry knows addresses only. The exporter may use
-    /// another name, so it is asked for the type alone. Only registries that cannot be published to have such
-    /// entries; the others do not keep this.
+    /// Whether the instance's name is made up, because the registry knows addresses only. The exporter may
+    /// use another name, so it is asked for the type alone. Only registries that cannot be published to have
+    /// such entries; the others do not keep this.
     pub by_type: bool,
 }
 
@@ -65,8 +65,8 @@ impl Entry {
         format!("{}/{}", self.type_name, self.instance)
     }
 
-    /// Returns the name for which the exporter is asked: `FileAccess/ebbets`, or `FileAccess` if the instance's
-    /// name is made up ([`Entry::by_type`]).
+    /// Returns the name for which the exporter is asked: `FileAccess/ebbets`, or `FileAccess` if the
+    /// instance's name is made up ([`Entry::by_type`]).
     pub fn asked_name(&self) -> String {
         if self.by_type { self.type_name.to_string() } else { self.name() }
     }

@@ -7,7 +7,8 @@
 //! identifier, the fingerprints of its procedures and its public key.
 //!
 //! - [`Name`] is what a user writes: `FileAccess`, `FileAccess/ebbets`,
-//!   `udp://10.0.0.7:7000/FileAccess`, `udp://ebbets.example.org:7000/FileAccess`.
+//!   `udp://10.0.0.7:7000/FileAccess`, `udp://ebbets.example.org:7000/FileAccess`,
+//!   `farcall://_fileaccess._udp.example.org/FileAccess`.
 //! - [`Registry`] is the trait of registries: exporters publish to a registry, importers ask it.
 //! - [`Memory`] is a registry for a single process, and for tests. [`File`] is a registry that all processes
 //!   of a user on a machine share, with nothing to install. `Etcd` (feature `etcd`) is a registry that
@@ -54,6 +55,7 @@ mod own;
 mod owner;
 mod place;
 mod registry;
+mod service;
 mod static_file;
 pub mod suite;
 mod table;
@@ -72,6 +74,7 @@ pub use name::{Address, Fault, Host, Label, MAX_EXPORT, MAX_LABEL, MAX_NAME, Nam
 pub use owner::{Liveness, Owner};
 pub use place::open;
 pub use registry::{Listing, Registration, Registry};
+pub use service::resolve_service;
 pub use static_file::StaticFile;
 
 /// Parses the text of a registry file, and checks that a parsed table survives rendering. For the fuzz

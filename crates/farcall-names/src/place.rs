@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::{File, Memory, PlaceError, Registry, StaticFile};
 
 /// Opens the registry at a place, as `FARCALL_REGISTRY` names it: `memory`, a directory,
-/// `etcd://HOST[:PORT][,HOST…][/PREFIX]` (feature `etcd`), or one that can only be read:
-/// `file:///PATH` ([`StaticFile`]), or `dns://DOMAIN[?server=IP[:PORT],…]` (feature `dns`). `setting` looks up further settings by their names: `FARCALL_ETCD_USER`
-/// and `FARCALL_ETCD_PASSWORD`.
+/// `etcd://HOST[:PORT][,HOST…][/PREFIX]` (feature `etcd`), or one that can only be read: `file:///PATH`
+/// ([`StaticFile`]), or `dns://DOMAIN[?server=IP[:PORT],…]` (feature `dns`). `setting` looks up further
+/// settings by their names: `FARCALL_ETCD_USER`, `FARCALL_ETCD_PASSWORD` and `FARCALL_DNS_SERVER`.
 ///
 /// Nothing is asked before the first use of the registry.
 ///
@@ -27,12 +27,12 @@ pub fn open(
         None if place == "memory" => Ok(Arc::new(Memory::new())),
         None => Ok(Arc::new(File::at(place))),
         Some(("etcd", _)) => etcd(place, setting),
-        Some(("dns", _)) => dns(place),
+        Some(("dns", _)) => dns(place, setting),
         Some(("file", path)) => static_file(place, path),
         Some((scheme, _)) => Err(PlaceError {
             place: place.to_owned(),
             why: format!(
-                "no registry has the scheme {scheme:?}; `memory`, a directory, file:///PATH, dns://… or etcd://… names one"
+                "no registry has the scheme {scheme:?}; write memory, a directory, file://…, dns://… or etcd://…"
             ),
         }),
     }
@@ -70,12 +70,17 @@ fn etcd(place: &str, _: impl Fn(&'static str) -> Option<String>) -> Result<Arc<d
 }
 
 #[cfg(feature = "dns")]
-fn dns(place: &str) -> Result<Arc<dyn Registry>, PlaceError> {
-    Ok(Arc::new(crate::Dns::at(place)?))
+fn dns(
+    place: &str,
+    setting: impl Fn(&'static str) -> Option<String>,
+) -> Result<Arc<dyn Registry>, PlaceError> {
+    let servers = setting("FARCALL_DNS_SERVER").filter(|_| !place.contains('?'));
+    let place = servers.map_or_else(|| place.to_owned(), |servers| format!("{place}?server={servers}"));
+    Ok(Arc::new(crate::Dns::at(&place)?))
 }
 
 #[cfg(not(feature = "dns"))]
-fn dns(place: &str) -> Result<Arc<dyn Registry>, PlaceError> {
+fn dns(place: &str, _: impl Fn(&'static str) -> Option<String>) -> Result<Arc<dyn Registry>, PlaceError> {
     let why = "this build has no DNS (the feature `dns`)";
     Err(PlaceError { place: place.to_owned(), why: why.to_owned() })
 }

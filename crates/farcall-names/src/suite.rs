@@ -1,7 +1,8 @@
 //! A test suite for registries: checks an implementation of [`Registry`] against the rules of that trait.
 //!
-//! Who writes a registry runs [`check`] on it in a test. A registry that can only be read, because its entries
-//! are made elsewhere, is for [`check_read_only`]. Both panic with a message that names the broken rule.
+//! Who writes a registry runs [`check`] on it in a test. A registry that can only be read, because its
+//! entries are made elsewhere, is for [`check_read_only`]. Both panic with a message that names the broken
+//! rule.
 //!
 //! ```
 //! use std::collections::BTreeMap;
@@ -16,7 +17,8 @@
 //! impl Registry for Shelf {
 //!     fn publish(&self, entry: &Entry) -> Result<Registration> {
 //!         entry.check()?;
-//!         let (mut shelf, key) = (self.0.lock().unwrap(), (entry.type_name.clone(), entry.instance.clone()));
+//!         let key = (entry.type_name.clone(), entry.instance.clone());
+//!         let mut shelf = self.0.lock().unwrap();
 //!         if let Some((_, found)) = shelf.1.get(&key) {
 //!             return Err(found.taken());
 //!         }
@@ -78,8 +80,8 @@ pub fn check<R: Registry>(fresh: impl FnMut() -> R) {
     check_within(Duration::ZERO, fresh);
 }
 
-/// Checks a registry whose readers may see a change late, by up to `patience`. It is otherwise like [`check`].
-/// A registry that fails takes that long to do so.
+/// Checks a registry whose readers may see a change late, by up to `patience`. It is otherwise like
+/// [`check`]. A registry that fails takes that long to do so.
 ///
 /// # Panics
 /// If the registry breaks a rule of [`Registry`]. The message names the rule.

@@ -3,9 +3,13 @@
 
 #[path = "../../farcall-names/tests/dns/server.rs"]
 mod server;
+#[macro_use]
+#[path = "common/system.rs"]
+mod system;
 
 use std::sync::Arc;
 
+use farcall::env::Env;
 use farcall::names::Memory;
 use farcall::{Error, Kind, Runtime};
 use server::{Record, Server, address, srv, until};
@@ -82,4 +86,39 @@ fn a_group_follows_the_targets() {
     until("the end of the first member", || (numbers() == [2]).then_some(()));
     server.behave(|_| Vec::new());
     assert_eq!(numbers(), [2], "a server that is away changes nothing");
+}
+
+/// The operating system, with another DNS server.
+struct Asking(Server);
+
+impl Env for Asking {
+    system_does! { now, bind, spawn, event, entropy }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        (name == "FARCALL_DNS_SERVER").then(|| self.0.address.to_string())
+    }
+}
+
+#[test]
+fn a_name_with_a_service_is_bound_without_a_registry() {
+    let exporter = Exporter::new("Store/whatever", 7);
+    let asking = Arc::new(Asking(Server::of(exporter.records("ebbets.example.org").into())));
+    let importer = || Runtime::builder().env(asking.clone()).registry(Memory::new()).build().unwrap();
+    let (name, importer) = ("farcall://_store._udp.example.org/Store", importer());
+    assert_eq!(importer.import::<dyn Store>(name).unwrap().number().unwrap(), 7);
+    let later = importer.import_each::<dyn Store>(&[name]).unwrap().stubs().next().unwrap().1;
+    assert_eq!(later.start().number().wait().unwrap(), 7, "a task resolves the name");
+    let whatever = importer.import::<dyn Store>(&format!("{name}/whatever")).unwrap();
+    assert_eq!(whatever.number().unwrap(), 7);
+    for (name, kind, said) in [
+        (
+            "farcall://_store._udp.example.org/Store/other",
+            Kind::NotExported,
+            "the service _store._udp.example.org",
+        ),
+        ("farcall://_mail._udp.example.org/Store", Kind::NoSuchName, "it has no address that can be called"),
+    ] {
+        let Err(Error::CallFailed(failed)) = importer.import::<dyn Store>(name) else { panic!("{name}") };
+        assert!(failed.kind() == kind && failed.to_string().contains(said), "{failed}");
+    }
 }

@@ -8,8 +8,8 @@ use crate::name::Host;
 /// The longest part of a name, between its dots.
 const MAX_PART: usize = 63;
 
-/// A name in DNS that consists of letters, digits, `_` and `-`, in lower case, because DNS ignores case. It has
-/// no dot at its end.
+/// A name in DNS that consists of letters, digits, `_` and `-`, in lower case, because DNS ignores case. It
+/// has no dot at its end.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Domain(Box<str>);
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::domain::Domain;
 use super::message::{Answer, Data, Kind, Question, Record};
 use super::resolver::Resolver;
-use crate::{Address, Entry, Label, Owner};
+use crate::{Address, Entry, Host, Label, Owner};
 
 /// How long all questions of a lookup may take together.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -59,6 +59,11 @@ struct Hosts {
 }
 
 impl Service {
+    /// Returns the service that a name names, for whichever type.
+    pub(super) fn named(host: &Host) -> Option<Service> {
+        Some(Service { type_name: "Any".parse().ok()?, name: Domain::parse(host.as_str())? })
+    }
+
     /// Returns the service of a type in a domain. `None` if DNS cannot hold the type's name.
     pub(super) fn of_type(type_name: &Label, domain: &Domain) -> Option<Service> {
         let name = Domain::of_service(type_name, domain)?;
@@ -221,8 +226,8 @@ fn found(type_name: &Label, targets: &BTreeSet<Target>, hosts: &Hosts, ttl: Dura
     Found { entries: entries.into_values().collect(), unresolved, ttl }
 }
 
-/// Returns the name of the instance at a target: the first part of its host, unless another host begins alike,
-/// and its port if other ports of that host are targets.
+/// Returns the name of the instance at a target: the first part of its host, unless another host begins
+/// alike, and its port if other ports of that host are targets.
 fn instance(target: &Target, all: &[&Target]) -> Option<Label> {
     let short = target.host.first_part();
     let is_alone = all.iter().all(|other| other.host == target.host || other.host.first_part() != short);

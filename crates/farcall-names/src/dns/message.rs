@@ -118,7 +118,8 @@ impl Question {
     }
 }
 
-/// Returns whether a message is as long as the counts in its header demand. The parser allocates by the counts.
+/// Returns whether a message is as long as the counts in its header demand. The parser allocates by the
+/// counts.
 fn has_room(bytes: &[u8]) -> bool {
     let count = |at: usize| usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
     let records = count(6) + count(8) + count(10);

@@ -52,17 +52,8 @@ impl FromStr for Place {
         let servers = match query.map(|query| query.strip_prefix("server=")) {
             None => Servers::OfSystem,
             Some(None) => return Err(wrong("only \"server=\" may follow the question mark")),
-            Some(Some(servers)) => {
-                let servers = servers.split(',').map(|server| {
-                    parse_server(server)
-                        .ok_or_else(|| wrong(&format!("{server:?} is no IP address of a server")))
-                });
-                Servers::Given(servers.collect::<Result<_, _>>()?)
-            }
+            Some(Some(servers)) => servers.parse().map_err(|why: String| wrong(&why))?,
         };
-        if matches!(&servers, Servers::Given(servers) if servers.len() > MAX_SERVERS) {
-            return Err(wrong("it has more than three servers"));
-        }
         Ok(Place { domain, servers, text: text.to_owned() })
     }
 }
@@ -70,6 +61,22 @@ impl FromStr for Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl FromStr for Servers {
+    /// What is wrong with the text.
+    type Err = String;
+
+    /// Parses `IP[:PORT][,IP[:PORT]…]`.
+    fn from_str(text: &str) -> Result<Servers, String> {
+        let server =
+            |text| parse_server(text).ok_or_else(|| format!("{text:?} is no IP address of a server"));
+        let servers = text.split(',').map(server).collect::<Result<Vec<_>, _>>()?;
+        if servers.len() > MAX_SERVERS {
+            return Err("it has more than three servers".to_owned());
+        }
+        Ok(Servers::Given(servers))
     }
 }
 

@@ -140,6 +140,8 @@ fn dns_keeps_the_rules_of_a_registry_that_is_read_only() {
     suite::check_read_only(server.registry(), &entries);
     let place = format!("dns://example.org?server={}", server.address);
     suite::check_read_only(open(&place, |_| None).unwrap(), &entries);
+    let given = |name| (name == "FARCALL_DNS_SERVER").then(|| server.address.to_string());
+    suite::check_read_only(open("dns://example.org", given).unwrap(), &entries);
     let refused = server.registry().publish(&entries[0]).unwrap_err();
     assert!(matches!(refused, Error::NotPermitted { registry, .. } if registry == place));
 }
