@@ -36,7 +36,8 @@ Exit codes:
   `multi` and `call --batch` exit with the greatest code of a member or of a line.
 
 Environment:
-  FARCALL_REGISTRY        where processes publish their names: a directory, `memory`, or etcd://HOST[,HOST]
+  FARCALL_REGISTRY        where processes publish their names: a directory, `memory`, or etcd://HOST[,HOST];
+                          or where names can only be read: file:///PATH, dns://DOMAIN
   FARCALL_ADDRESS         the address on which exports listen [default: a free port of 127.0.0.1]
   FARCALL_ADVERTISE       the ADDRESS or ADDRESS:PORT that exports publish [default: where they
                           listen; for 0.0.0.0 and [::], this machine's address]

@@ -279,4 +279,4 @@ impl From<farcall::names::Error> for Failure {
 }
 
 const REGISTRY_HINT: &str =
-    "FARCALL_REGISTRY names the registry: a directory, or etcd://HOST[,HOST…][/PREFIX]";
+    "FARCALL_REGISTRY names the registry: a directory, file:///PATH, dns://DOMAIN or etcd://HOST";

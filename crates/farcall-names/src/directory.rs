@@ -38,7 +38,7 @@ impl Directory {
 }
 
 /// Reads up to `limit + 1` bytes, so that the caller notices if the file has more than `limit`.
-fn read_bounded(file: File, limit: usize) -> io::Result<Vec<u8>> {
+pub(crate) fn read_bounded(file: File, limit: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     file.take(most).read_to_end(&mut bytes)?;

@@ -35,6 +35,10 @@ pub struct Entry {
     pub public_key: Vec<u8>,
     /// The process that exports the instance. When that process is dead, the entry is void.
     pub owner: Owner,
+    /// Whether the instance's name is made up, because the registry knows addresses only. The exporter may
+    /// use another name, so it is asked for the type alone. Only registries that cannot be published to have
+    /// such entries; the others do not keep this.
+    pub by_type: bool,
 }
 
 /// The part of a procedure's description that a binding compares.
@@ -61,6 +65,7 @@ impl Entry {
             fingerprints: Vec::new(),
             public_key: Vec::new(),
             owner: Owner::current(),
+            by_type: false,
         }
     }
 
@@ -94,8 +99,15 @@ impl Entry {
         sockets
     }
 
-    /// Returns the error for a second entry of the same name.
-    pub(crate) fn taken(&self) -> Error {
+    /// Returns the name for which the exporter is asked: `FileAccess/ebbets`, or `FileAccess` if the
+    /// instance's name is made up ([`Entry::by_type`]).
+    pub fn asked_name(&self) -> String {
+        if self.by_type { self.type_name.to_string() } else { self.name() }
+    }
+
+    /// Returns the error for a second entry of the same name. For implementations of
+    /// [`Registry`](crate::Registry).
+    pub fn taken(&self) -> Error {
         Error::Taken { name: self.name(), owner: self.owner, address: self.address }
     }
 

@@ -166,6 +166,7 @@ fn parse_entry(line: &str) -> Result<Held, String> {
         fingerprints: fields.fingerprints.unwrap_or_default(),
         public_key: fields.key.unwrap_or_default(),
         owner: fields.owner.ok_or("the field \"owner\" is missing")?,
+        by_type: false,
     };
     Ok(Held { entry, revision: fields.revision.ok_or("the field \"revision\" is missing")? })
 }

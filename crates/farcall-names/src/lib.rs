@@ -7,11 +7,14 @@
 //! identifier, the fingerprints of its procedures and its public key.
 //!
 //! - [`Name`] is what a user writes: `FileAccess`, `FileAccess/ebbets`,
-//!   `udp://10.0.0.7:7000/FileAccess`, `udp://ebbets.example.org:7000/FileAccess`.
+//!   `udp://10.0.0.7:7000/FileAccess`, `udp://ebbets.example.org:7000/FileAccess`,
+//!   `farcall://_fileaccess._udp.example.org/FileAccess`.
 //! - [`Registry`] is the trait of registries: exporters publish to a registry, importers ask it.
 //! - [`Memory`] is a registry for a single process, and for tests. [`File`] is a registry that all processes
 //!   of a user on a machine share, with nothing to install. `Etcd` (feature `etcd`) is a registry that
-//!   machines share.
+//!   machines share. [`StaticFile`] can only be read: a text file that people write. So can `Dns`
+//!   (feature `dns`): SRV records.
+//! - [`suite`] checks implementations of [`Registry`].
 //!
 //! ```
 //! use farcall_names::{Entry, Memory, Name, Registry};
@@ -40,6 +43,8 @@
 mod acl;
 mod clock;
 mod directory;
+#[cfg(feature = "dns")]
+mod dns;
 mod entry;
 mod error;
 #[cfg(feature = "etcd")]
@@ -53,8 +58,13 @@ mod owner;
 mod ownership;
 mod place;
 mod registry;
+mod service;
+mod static_file;
+pub mod suite;
 mod table;
 
+#[cfg(feature = "dns")]
+pub use dns::Dns;
 pub use entry::{Entry, Fingerprint, MAX_ADDRESSES, MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
 pub use error::{Distrust, Error, PlaceError, Result};
 #[cfg(feature = "etcd")]
@@ -68,9 +78,11 @@ pub use owner::{Liveness, Owner};
 pub use ownership::Ownership;
 pub use place::open;
 pub use registry::{Listing, Registration, Registry};
+pub use service::resolve_service;
+pub use static_file::StaticFile;
 
-/// Parses the text as that of a registry file and as rules for one, and checks that a parsed table survives rendering. For the fuzz
-/// target.
+/// Parses the text as that of a registry file and as rules for one, and checks that a parsed table survives
+/// rendering. For the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_file(text: &[u8]) {
     let _ = acl::Acl::parse(text);

@@ -69,6 +69,16 @@ pub enum Name {
         /// The instance, if the name has one; otherwise any instance at that address.
         instance: Option<Label>,
     },
+    /// `farcall://_store._udp.example.org/Store`: the export at one of the targets that these SRV records of
+    /// DNS have when the name is bound; no registry is asked.
+    AtService {
+        /// The name of the SRV records: a service, the protocol `_udp`, and a domain.
+        service: Host,
+        /// The type.
+        type_name: Label,
+        /// The instance, if the name has one; otherwise any instance at that address.
+        instance: Option<Label>,
+    },
 }
 
 /// The address of an export and the carrier of its calls: a URL's scheme and authority.
@@ -150,7 +160,12 @@ pub enum Fault {
     NoPort,
     /// The port is 0, at which no server can be reached.
     PortZero,
+    /// It is not the name of SRV records.
+    Service,
 }
+
+/// The scheme of names that are bound by SRV records.
+const SERVICE_SCHEME: &str = "farcall";
 
 /// The schemes of future carriers. A name with one of them gets an error of its own.
 const RESERVED: [&str; 2] = ["tcp", "inproc"];
@@ -186,6 +201,9 @@ fn name(text: &str) -> Found<Name> {
             None => Name::Type(type_name),
         });
     }
+    if let (Part { text: SERVICE_SCHEME, .. }, Some(rest)) = whole.split(':') {
+        return at_service(rest);
+    }
     let (scheme, authority) = authority(whole)?;
     let (socket, rest) = authority.split('/');
     let place = place(scheme, text.starts_with("udp:"), socket)?;
@@ -194,6 +212,25 @@ fn name(text: &str) -> Found<Name> {
         Place::Address(address) => Name::At { address, type_name, instance },
         Place::Host(host, port) => Name::AtHost { host, port, type_name, instance },
     })
+}
+
+/// Parses the part of a name after `farcall:`.
+fn at_service(rest: Part<'_>) -> Found<Name> {
+    let Some(text) = rest.text.strip_prefix("//") else {
+        return Err((rest.at, Fault::NoSlashes));
+    };
+    let (service, rest) = Part { text, at: rest.at + 2 }.split('/');
+    let is_service = |host: &Host| {
+        let mut parts = host.as_str().split('.');
+        let is_service = parts.next().is_some_and(|part| part.len() > 1 && part.starts_with('_'));
+        let is_udp = parts.next().is_some_and(|part| part.eq_ignore_ascii_case("_udp"));
+        is_service && is_udp && parts.next().is_some()
+    };
+    let Some(host) = Host::parse(service.text).filter(is_service) else {
+        return Err((service.at, Fault::Service));
+    };
+    let (type_name, instance) = interface(rest.unwrap_or(service.end()))?;
+    Ok(Name::AtService { service: host, type_name, instance })
 }
 
 /// Returns whether a name has a scheme. A colon before the first slash can only end a scheme, because labels
@@ -344,7 +381,7 @@ impl Host {
         &self.0
     }
 
-    fn parse(text: &str) -> Option<Host> {
+    pub(crate) fn parse(text: &str) -> Option<Host> {
         let is_part = |part: &str| {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
             (1..=63).contains(&part.len())
@@ -406,6 +443,10 @@ impl fmt::Display for Name {
             Self::Instance { type_name, instance } => write!(f, "{type_name}/{instance}"),
             Self::AtHost { host, port, type_name, instance } => {
                 write!(f, "udp://{host}:{port}/{type_name}")?;
+                instance.as_ref().map_or(Ok(()), |instance| write!(f, "/{instance}"))
+            }
+            Self::AtService { service, type_name, instance } => {
+                write!(f, "{SERVICE_SCHEME}://{service}/{type_name}")?;
                 instance.as_ref().map_or(Ok(()), |instance| write!(f, "/{instance}"))
             }
             Self::At { address, type_name, instance: None } => write!(f, "{address}/{type_name}"),
@@ -485,6 +526,9 @@ impl fmt::Display for Fault {
             ),
             Self::NoPort => f.write_str("the port is missing, as in 10.0.0.7:7000 or [::1]:7000"),
             Self::PortZero => f.write_str("no server can be reached at port 0"),
+            Self::Service => f.write_str(
+                "the name of SRV records is expected, without a port, such as _store._udp.example.org",
+            ),
         }
     }
 }

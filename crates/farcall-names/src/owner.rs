@@ -38,7 +38,7 @@ pub enum Liveness {
 }
 
 impl Owner {
-    /// No process: a person or a tool has written the entry.
+    /// No known process: a person or a tool has written the entry.
     pub const NONE: Owner = Owner { pid: 0, started: 0, boot: 0, namespace: 0 };
 
     /// Returns the calling process.
@@ -109,7 +109,10 @@ impl Owner {
 
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::NONE { f.write_str("no process") } else { write!(f, "process {}", self.pid) }
+        match self.pid {
+            0 => f.write_str("no known process"),
+            pid => write!(f, "process {pid}"),
+        }
     }
 }
 

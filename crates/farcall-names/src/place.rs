@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::{File, Memory, PlaceError, Registry};
+use crate::{File, Memory, PlaceError, Registry, StaticFile};
 
-/// Opens the registry at a place, as `FARCALL_REGISTRY` names it: `memory`, a directory, or
-/// `etcd://HOST[:PORT][,HOST…][/PREFIX]` (feature `etcd`). `setting` looks up further settings by their
-/// names: `FARCALL_ETCD_USER` and `FARCALL_ETCD_PASSWORD`.
+/// Opens the registry at a place, as `FARCALL_REGISTRY` names it: `memory`, a directory,
+/// `etcd://HOST[:PORT][,HOST…][/PREFIX]` (feature `etcd`), or one that can only be read: `file:///PATH`
+/// ([`StaticFile`]), or `dns://DOMAIN[?server=IP[:PORT],…]` (feature `dns`). `setting` looks up further
+/// settings by their names: `FARCALL_ETCD_USER`, `FARCALL_ETCD_PASSWORD` and `FARCALL_DNS_SERVER`.
 ///
 /// Nothing is asked before the first use of the registry.
 ///
@@ -26,13 +27,23 @@ pub fn open(
         None if place == "memory" => Ok(Arc::new(Memory::new())),
         None => Ok(Arc::new(File::at(place))),
         Some(("etcd", _)) => etcd(place, setting),
+        Some(("dns", _)) => dns(place, setting),
+        Some(("file", path)) => static_file(place, path),
         Some((scheme, _)) => Err(PlaceError {
             place: place.to_owned(),
             why: format!(
-                "no registry has the scheme {scheme:?}; `memory`, a directory or etcd://… names one"
+                "no registry has the scheme {scheme:?}; write memory, a directory, file://…, dns://… or etcd://…"
             ),
         }),
     }
+}
+
+fn static_file(place: &str, path: &str) -> Result<Arc<dyn Registry>, PlaceError> {
+    if !path.starts_with('/') {
+        let why = "a third slash is missing before the path, as in file:///etc/farcall/names";
+        return Err(PlaceError { place: place.to_owned(), why: why.to_owned() });
+    }
+    Ok(Arc::new(StaticFile::at(path)))
 }
 
 #[cfg(feature = "etcd")]
@@ -55,5 +66,21 @@ fn etcd(
 #[cfg(not(feature = "etcd"))]
 fn etcd(place: &str, _: impl Fn(&'static str) -> Option<String>) -> Result<Arc<dyn Registry>, PlaceError> {
     let why = "this build has no etcd (the feature `etcd`)";
+    Err(PlaceError { place: place.to_owned(), why: why.to_owned() })
+}
+
+#[cfg(feature = "dns")]
+fn dns(
+    place: &str,
+    setting: impl Fn(&'static str) -> Option<String>,
+) -> Result<Arc<dyn Registry>, PlaceError> {
+    let servers = setting("FARCALL_DNS_SERVER").filter(|_| !place.contains('?'));
+    let place = servers.map_or_else(|| place.to_owned(), |servers| format!("{place}?server={servers}"));
+    Ok(Arc::new(crate::Dns::at(&place)?))
+}
+
+#[cfg(not(feature = "dns"))]
+fn dns(place: &str, _: impl Fn(&'static str) -> Option<String>) -> Result<Arc<dyn Registry>, PlaceError> {
+    let why = "this build has no DNS (the feature `dns`)";
     Err(PlaceError { place: place.to_owned(), why: why.to_owned() })
 }

@@ -25,6 +25,7 @@ mod export;
 mod group;
 mod import;
 mod memory;
+mod place;
 mod question;
 mod resolve;
 mod restarts;

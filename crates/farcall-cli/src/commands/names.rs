@@ -153,7 +153,7 @@ fn describe(entry: &Entry) -> Value {
         "instance": entry.instance.as_str(),
         "address": entry.address.to_string(),
         "addresses": entry.addresses().map(ToString::to_string).collect::<Vec<_>>(),
-        "url": format!("{}/{}", entry.address, entry.name()),
+        "url": format!("{}/{}", entry.address, entry.asked_name()),
         "export": format!("{:016x}", entry.export),
         "procedures": entry.fingerprints.len(),
         "owner": entry.owner.to_string(),

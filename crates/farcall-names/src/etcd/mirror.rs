@@ -243,7 +243,12 @@ pub(super) fn read(gateway: &Gateway, keys: &Keys, request: Map<String, Value>) 
         let Err(Error::Refused { code: OUT_OF_RANGE, .. }) = read else { break };
         read = read_pages(gateway, keys, request.clone());
     }
-    read
+    // etcd sorts keys as texts, in which `/` stands between `-` and digits.
+    let by_name = |a: &Entry, b: &Entry| (&a.type_name, &a.instance).cmp(&(&b.type_name, &b.instance));
+    read.map(|mut read| {
+        read.entries.sort_by(by_name);
+        read
+    })
 }
 
 /// Reads the entries of a range in pages of one revision.

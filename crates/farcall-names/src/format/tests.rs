@@ -135,6 +135,7 @@ prop_compose! {
             fingerprints: fingerprints.into_iter().map(|(number, types, name)| Fingerprint { number, types, name }).collect(),
             public_key,
             owner: Owner { pid, started, boot, namespace },
+            by_type: false,
         }
     }
 }

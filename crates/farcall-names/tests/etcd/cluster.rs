@@ -4,13 +4,13 @@
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use farcall_names::{Entry, Etcd, EtcdBuilder, Label};
 
 /// The longest time that a test waits for what it expects.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Some etcd members that form a cluster.
 pub struct Cluster {
@@ -136,6 +136,12 @@ impl Cluster {
     pub fn place(&self) -> String {
         let hosts: Vec<String> = self.members.iter().map(|member| member.host.to_string()).collect();
         format!("etcd://{}/test", hosts.join(","))
+    }
+
+    /// Returns the place of a registry that has no entries yet.
+    pub fn new_place(&self) -> String {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        format!("{}/{}", self.place(), LAST.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Returns a new connection to the registry, whose entries stay for 2 s.

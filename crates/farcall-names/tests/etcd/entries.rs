@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use farcall_names::{Error, Fingerprint, Owner, Registry};
+use farcall_names::{Error, Etcd, Fingerprint, Owner, Registry, suite};
 
-use crate::cluster::{cluster, entry, label, names, until};
+use crate::cluster::{PATIENCE, cluster, entry, label, names, until};
 
 #[test]
 fn an_entry_is_found_by_others_until_its_registration_is_dropped() {
@@ -19,6 +19,12 @@ fn an_entry_is_found_by_others_until_its_registration_is_dropped() {
     assert!(importer.instances(&label("Stor")).unwrap().is_empty());
     assert!(registration.withdraw().unwrap());
     assert_eq!(importer.lookup(&label("Store"), &label("a")).unwrap(), None);
+}
+
+#[test]
+fn the_registry_in_etcd_keeps_the_rules() {
+    let Some(cluster) = cluster(1) else { return };
+    suite::check_within(PATIENCE, || Etcd::at(&cluster.new_place()).unwrap());
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! Tests the registry: names, and the tables in memory and in a file.
+//! Tests registries: names, the suite for registries, and the registry in a file.
 
 mod common;
 #[cfg(unix)]
 mod file;
 #[cfg(unix)]
 mod processes;
+mod static_file;
+mod suite;
 mod syntax;
-mod tables;

@@ -42,6 +42,20 @@ fn a_type_an_instance_and_an_address() {
 }
 
 #[test]
+fn a_service_of_dns() {
+    for (text, instance) in [
+        ("farcall://_store._udp.example.org/Store", None),
+        ("farcall://_store-2._UDP.org/Store/ebbets", Some(label("ebbets"))),
+    ] {
+        let name: Name = text.parse().unwrap();
+        assert_eq!(name.to_string(), text);
+        let Name::AtService { type_name, instance: found, .. } = name else { panic!("{name:?}") };
+        assert_eq!((type_name, found), (label("Store"), instance));
+    }
+    assert!("farcall://_store._udp.example.org".parse::<Address>().is_err());
+}
+
+#[test]
 fn a_fault_says_what_is_wrong_and_where() {
     let ty = "a type";
     let instance = "an instance";
@@ -91,6 +105,15 @@ fn a_fault_says_what_is_wrong_and_where() {
         ("udp://10.0.0.7:7000/", 20, Fault::Empty { part: ty }),
         ("udp://10.0.0.7:7000/A/", 22, Fault::Empty { part: instance }),
         ("udp://10.0.0.7:7000/A/b/c", 23, Fault::TooManyParts),
+        ("farcall:_store._udp.example.org/A", 8, Fault::NoSlashes),
+        ("farcall://", 10, Fault::Service),
+        ("farcall://_store._udp/A", 10, Fault::Service),
+        ("farcall://_store._tcp.example.org/A", 10, Fault::Service),
+        ("farcall://_._udp.example.org/A", 10, Fault::Service),
+        ("farcall://store.example.org/A", 10, Fault::Service),
+        ("farcall://_store._udp.example.org:7000/A", 10, Fault::Service),
+        ("farcall://_store._udp.example.org", 33, Fault::Empty { part: ty }),
+        ("farcall://_store._udp.example.org/A/b/c", 37, Fault::TooManyParts),
     ];
     for (text, at, fault) in cases {
         let error = text.parse::<Name>().expect_err(text);

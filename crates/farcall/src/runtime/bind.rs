@@ -8,6 +8,7 @@ use farcall_names::{Address, Label, Name, NameError};
 use farcall_proto::Failure;
 use farcall_proto::client::Bound;
 
+use super::place::Place;
 use super::tasks::Tasks;
 use super::{Inner, registry_failed, say};
 use crate::client::{Asking, Endpoint, Peer};
@@ -161,12 +162,12 @@ impl Inner {
         over: &impl Fn() -> Result<(), CallFailed>,
     ) -> Result<Vec<Candidate>, CallFailed> {
         self.check_process()?;
-        let candidates = match name {
-            Name::At { .. } => self.candidates(name)?,
-            Name::AtHost { host, port, type_name, instance } => {
-                let addresses = self.resolve_later((host, *port), over).await?;
-                Candidate::at_each(&addresses, type_name, instance.as_ref())
+        let candidates = match (Place::in_name(name), name) {
+            (Some((place, type_name, instance)), _) => {
+                let addresses = self.resolve_later(&place, over).await?;
+                Candidate::at_each(&addresses, type_name, instance)
             }
+            (None, Name::At { .. }) => self.candidates(name)?,
             _ => Tasks::run_blocking(self, || self.candidates(name))?,
         };
         without_avoided(name, candidates, avoid)
@@ -180,12 +181,12 @@ impl Inner {
         deadline: Option<Time>,
     ) -> Result<Vec<Candidate>, CallFailed> {
         self.check_process()?;
-        let candidates = match name {
-            Name::AtHost { host, port, type_name, instance } => {
-                let addresses = self.resolve(name, (host, *port), deadline)?;
-                Candidate::at_each(&addresses, type_name, instance.as_ref())
+        let candidates = match Place::in_name(name) {
+            Some((place, type_name, instance)) => {
+                let addresses = self.resolve(name, &place, deadline)?;
+                Candidate::at_each(&addresses, type_name, instance)
             }
-            _ => self.candidates(name)?,
+            None => self.candidates(name)?,
         };
         without_avoided(name, candidates, avoid)
     }
@@ -311,7 +312,7 @@ impl Inner {
         line
     }
 
-    /// Returns the candidates for a name that contains no name of a host.
+    /// Returns the candidates for a name that contains no name of a host or a service.
     fn candidates(&self, name: &Name) -> Result<Vec<Candidate>, CallFailed> {
         let entries = match name {
             Name::At { address, type_name, instance } => {
@@ -327,7 +328,8 @@ impl Inner {
             }
         };
         let candidates = |entry: &farcall_names::Entry| {
-            Candidate::at_each(&entry.sockets_from_here(), &entry.type_name, Some(&entry.instance))
+            let at = |address| Candidate { address, name: entry.asked_name() };
+            entry.sockets_from_here().into_iter().map(at).collect::<Vec<_>>()
         };
         Ok(entries.iter().flat_map(candidates).collect())
     }
@@ -472,14 +474,16 @@ impl Failures {
 
     #[cold]
     fn of(self, name: &Name) -> CallFailed {
-        match (name, self.asked.or(self.no_socket)) {
-            (_, None) => no_answer(name),
-            // The reason may name only an address, so the host's name is added.
-            (Name::AtHost { host, .. }, Some(why)) if !why.detail().contains(host.as_str()) => {
-                let detail = format!("the host {host}: {}", why.detail());
-                why.because(detail)
-            }
-            (_, Some(why)) => why,
+        match self.asked.or(self.no_socket) {
+            None => no_answer(name),
+            Some(why) => match Place::in_name(name) {
+                // The reason may name only an address, so the host's name is added.
+                Some((place, ..)) if !why.detail().contains(place.host().as_str()) => {
+                    let detail = format!("{place}: {}", why.detail());
+                    why.because(detail)
+                }
+                _ => why,
+            },
         }
     }
 }

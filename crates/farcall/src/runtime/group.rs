@@ -80,7 +80,7 @@ impl Inner {
         match name {
             Name::Instance { type_name, instance } => {
                 let entry = self.registry.lookup(type_name, instance).ok().flatten()?;
-                Some((entry.sockets_from_here(), name.to_string()))
+                Some((entry.sockets_from_here(), entry.asked_name()))
             }
             // A name that asks for shared memory is bound by its first call.
             Name::At { address: address @ Address::Udp(_), type_name, instance: Some(instance) } => {
@@ -148,13 +148,13 @@ impl Follower {
         let known: HashMap<&str, &Member> = known.iter().map(|member| (member.name(), member)).collect();
         let joining = |entry: &Entry| {
             let name = Some(entry.name()).filter(|name| !known.contains_key(&name[..]))?;
-            Some((entry.sockets_from_here(), name))
+            Some((name, (entry.sockets_from_here(), entry.asked_name())))
         };
-        let joining: Vec<(Vec<SocketAddr>, String)> = entries.iter().filter_map(joining).collect();
+        let (joining, asked): (Vec<String>, Vec<_>) = entries.iter().filter_map(joining).unzip();
         let mut targets = HashMap::new();
         if !joining.is_empty() {
-            let bound = self.inner.bind_each(&joining, &self.interface, self.inner.bound_by())?;
-            targets.extend(joining.into_iter().map(|(_, name)| name).zip(bound));
+            let bound = self.inner.bind_each(&asked, &self.interface, self.inner.bound_by())?;
+            targets.extend(joining.into_iter().zip(bound));
         }
         let member = |entry: &Entry| {
             let name = entry.name();

@@ -1,14 +1,15 @@
-//! Resolves names of hosts, each in a thread of its own, because the system's resolver takes no deadline and
-//! cannot be interrupted.
+//! Resolves names of hosts and services, each in a thread of its own, because the system's resolver takes no
+//! deadline and cannot be interrupted.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use farcall_names::{Host, Name, canonical};
+use farcall_names::{Name, canonical, resolve_service};
 
 use super::advertise::names_one_host;
+use super::place::Place;
 use super::question::{Answering, Question};
 use super::{Inner, bind};
 use crate::context::Set;
@@ -23,18 +24,18 @@ const MAX_ADDRESSES: usize = 16;
 
 /// The names of hosts that are being resolved.
 #[derive(Default)]
-pub(super) struct Resolver(Mutex<HashMap<(Host, u16), Resolution>>);
+pub(super) struct Resolver(Mutex<HashMap<Place, Resolution>>);
 
 type Resolution = Arc<Question<Vec<SocketAddr>>>;
 type Answer = super::question::Answer<Vec<SocketAddr>>;
 
 impl Inner {
-    /// Returns the addresses of a host, in the order in which to try them. Waits until the deadline, or for
-    /// the whole patience if there is none.
-    pub(super) fn resolve(&self, name: &Name, host: (&Host, u16), deadline: Option<Time>) -> Answer {
+    /// Returns the addresses of a host or a service, in the order in which to try them. Waits until the
+    /// deadline, or for the whole patience if there is none.
+    pub(super) fn resolve(&self, name: &Name, place: &Place, deadline: Option<Time>) -> Answer {
         crate::client::may_wait(&self.env)?;
         let _waiting = crate::serving::wait_guard();
-        let question = self.question(host)?;
+        let question = self.question(place)?;
         let asker = question.ask();
         let event = self.env.event();
         let waker = Waker::from(Arc::new(Set(event.clone())));
@@ -45,49 +46,54 @@ impl Inner {
             }
             let left = until.since(self.env.now());
             if left.is_zero() {
-                return Err(if deadline.is_some() { bind::too_late(name) } else { unresolved(host.0) });
+                return Err(if deadline.is_some() { bind::too_late(name) } else { unresolved(place) });
             }
             event.wait(Some(left));
         }
     }
 
-    /// Returns the addresses of a host, on behalf of a task, which waits without blocking a thread. Gives up
-    /// when `over` returns an error.
+    /// Returns the addresses of a host or a service, on behalf of a task, which waits without blocking a
+    /// thread. Gives up when `over` returns an error.
     pub(super) async fn resolve_later(
         &self,
-        host: (&Host, u16),
+        place: &Place,
         over: &impl Fn() -> Result<(), CallFailed>,
     ) -> Answer {
-        self.question(host)?.wait(over).await
+        self.question(place)?.wait(over).await
     }
 
-    /// Returns the question for a host that is under way, or starts one.
-    fn question(&self, (host, port): (&Host, u16)) -> Result<Resolution, CallFailed> {
-        let (key, question) = ((host.clone(), port), Resolution::default());
+    /// Returns the question for a host or a service that is under way, or starts one.
+    fn question(&self, place: &Place) -> Result<Resolution, CallFailed> {
+        let question = Resolution::default();
         {
             let mut questions = lock(&self.resolver.0);
-            if let Some(question) = questions.get(&key) {
+            if let Some(question) = questions.get(place) {
                 return Ok(question.clone());
             }
             if questions.len() >= MAX_QUESTIONS {
                 let why = format!(
-                    "{MAX_QUESTIONS} other names of hosts are being resolved: try {host} again later"
+                    "{MAX_QUESTIONS} other names of hosts are being resolved: try {place} again later"
                 );
                 return Err(CallFailed::new(Kind::Overloaded, Ran::No).because(why));
             }
-            questions.insert(key.clone(), question.clone());
+            questions.insert(place.clone(), question.clone());
         }
-        let (resolver, asked) = (self.resolver.clone(), key.clone());
+        let (resolver, asked) = (self.resolver.clone(), place.clone());
         let forget = move || drop(lock(&resolver.0).remove(&asked));
-        let mut answering = Answering::new(&question, unresolved(host), forget);
-        let env = self.env.clone();
+        let mut answering = Answering::new(&question, unresolved(place), forget);
+        let (env, place) = (self.env.clone(), place.clone());
         // If no thread can be started, `answering` is dropped, which answers the question.
         let spawned = self.env.spawn(
             "farcall-resolve",
             Box::new(move || {
-                let (host, port) = &key;
-                if let Ok(found) = guard::run(|| env.resolve(host.as_str(), *port)) {
-                    answering.find(usable(host, found));
+                let found = guard::run(|| match &place {
+                    Place::Host(host, port) => env.resolve(host.as_str(), *port),
+                    Place::Service(service) => {
+                        resolve_service(service, env.variable("FARCALL_DNS_SERVER").as_deref())
+                    }
+                });
+                if let Ok(found) = found {
+                    answering.find(usable(&place, found));
                 }
             }),
         );
@@ -97,9 +103,8 @@ impl Inner {
 }
 
 /// Returns the resolved addresses, except addresses that no server can have.
-fn usable(host: &Host, found: std::io::Result<Vec<SocketAddr>>) -> Answer {
-    let unknown =
-        |why: &str| CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("the host {host}: {why}"));
+fn usable(place: &Place, found: std::io::Result<Vec<SocketAddr>>) -> Answer {
+    let unknown = |why: &str| CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("{place}: {why}"));
     let found = found.map_err(|why| unknown(&why.to_string()).caused_by(why))?;
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for address in found.into_iter().map(canonical) {
@@ -121,7 +126,6 @@ fn is_scoped(address: &SocketAddr) -> bool {
 }
 
 #[cold]
-fn unresolved(host: &Host) -> CallFailed {
-    CallFailed::new(Kind::Unreachable, Ran::No)
-        .because(format!("the name of the host {host} is not resolved so far"))
+fn unresolved(place: &Place) -> CallFailed {
+    CallFailed::new(Kind::Unreachable, Ran::No).because(format!("the name of {place} is not resolved so far"))
 }

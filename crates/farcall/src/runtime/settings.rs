@@ -107,8 +107,10 @@ impl Builder {
 
     /// Sets the registry in which names are published and looked up. The default is the registry of the
     /// thread's current runtime, or else a file that the processes of this user on this machine share.
-    /// `FARCALL_REGISTRY`: `memory`, a directory, or `etcd://HOST[:PORT][,HOST…][/PREFIX]` with the feature
-    /// `etcd` (and `FARCALL_ETCD_USER`, `FARCALL_ETCD_PASSWORD`).
+    /// `FARCALL_REGISTRY`: `memory`, a directory, `etcd://HOST[:PORT][,HOST…][/PREFIX]` with the feature
+    /// `etcd` (and `FARCALL_ETCD_USER`, `FARCALL_ETCD_PASSWORD`), or one that can only be read:
+    /// `file:///PATH`, or `dns://DOMAIN[?server=IP[:PORT],…]` with the feature `dns` (and
+    /// `FARCALL_DNS_SERVER`).
     #[must_use]
     pub fn registry(mut self, registry: impl Registry + 'static) -> Builder {
         self.registry = Some(Arc::new(registry));

@@ -1,0 +1,235 @@
+//! Finds the instances of a type: SRV records, and the addresses of their targets.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use super::domain::Domain;
+use super::message::{Answer, Data, Kind, Question, Record};
+use super::resolver::Resolver;
+use crate::{Address, Entry, Host, Label, MAX_ADDRESSES, Owner};
+
+/// How long all questions of a lookup may take together.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The shortest and the longest time for which an answer is kept.
+const MIN_TTL: Duration = Duration::from_secs(1);
+const MAX_TTL: Duration = Duration::from_secs(3600);
+
+/// How long it is kept that there are no records, if no server says how long.
+const NEGATIVE_TTL: u32 = 5;
+
+/// The most aliases (CNAME records) between a name and its records.
+const MAX_ALIASES: usize = 8;
+
+/// A type, and the name of its SRV records.
+pub(super) struct Service {
+    type_name: Label,
+    name: Domain,
+}
+
+/// What a lookup has found, and for how long it is good.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    /// The instances, by ascending name.
+    pub(super) entries: Vec<Entry>,
+    /// The instances that exist, but whose addresses could not be found, and why.
+    pub(super) unresolved: BTreeMap<Label, String>,
+    pub(super) ttl: Duration,
+}
+
+/// The target of an SRV record.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Target {
+    priority: u16,
+    host: Domain,
+    port: u16,
+}
+
+/// The addresses of hosts.
+struct Hosts {
+    addresses: BTreeMap<Domain, BTreeSet<IpAddr>>,
+    /// Why no server has told the addresses of a host.
+    failed: BTreeMap<Domain, String>,
+    /// The shortest time for which all of this is good, in seconds.
+    ttl: u32,
+}
+
+impl Service {
+    /// Returns the service that a name names, for whichever type.
+    pub(super) fn named(host: &Host) -> Option<Service> {
+        Some(Service { type_name: "Any".parse().ok()?, name: Domain::parse(host.as_str())? })
+    }
+
+    /// Returns the service of a type in a domain. `None` if DNS cannot hold the type's name.
+    pub(super) fn of_type(type_name: &Label, domain: &Domain) -> Option<Service> {
+        let name = Domain::of_service(type_name, domain)?;
+        Some(Service { type_name: type_name.clone(), name })
+    }
+}
+
+impl Found {
+    /// Returns that nothing was found, which stays so.
+    pub(super) fn nothing() -> Found {
+        Found { ttl: MAX_TTL, ..Found::default() }
+    }
+}
+
+/// Returns the instances of a service. Blocks until DNS has answered, up to 5 s.
+///
+/// # Errors
+/// A text that says why a question has got no answer.
+pub(super) fn look_up(resolver: &Resolver, service: &Service) -> Result<Found, String> {
+    let deadline = Instant::now() + PATIENCE;
+    let (answer, name, mut ttl) = follow(resolver, &service.name, deadline)?;
+    let mut targets = BTreeSet::new();
+    for record in of(&answer.records, &name, Kind::Service) {
+        let Data::Target { priority, port, host } = &record.data else { continue };
+        ttl = ttl.min(record.ttl);
+        if *port != 0 {
+            targets.insert(Target { priority: *priority, host: host.clone(), port: *port });
+        }
+    }
+    if targets.is_empty() {
+        ttl = ttl.min(answer.negative_ttl.unwrap_or(NEGATIVE_TTL));
+    }
+    let hosts = Hosts::of(resolver, &targets, &answer, deadline);
+    let ttl = Duration::from_secs(ttl.min(hosts.ttl).into()).clamp(MIN_TTL, MAX_TTL);
+    Ok(found(&service.type_name, &targets, &hosts, ttl))
+}
+
+/// Asks for the SRV records of a name, and follows its aliases. Returns the last answer, the name of the
+/// records in it, and the shortest time for which an alias is good.
+fn follow(resolver: &Resolver, name: &Domain, deadline: Instant) -> Result<(Answer, Domain, u32), String> {
+    let (mut name, mut ttl) = (name.clone(), u32::MAX);
+    // Each answer brings the name at least one alias further, or is the last.
+    for _ in 0..=MAX_ALIASES {
+        let question = Question { name: name.clone(), kind: Kind::Service };
+        let answer = resolver.ask(&[question], deadline).pop().unwrap_or_else(|| Err(String::new()))?;
+        let (last, alias_ttl) = resolve_aliases(&answer, &name)?;
+        ttl = ttl.min(alias_ttl);
+        if last == name || of(&answer.records, &last, Kind::Service).next().is_some() {
+            return Ok((answer, last, ttl));
+        }
+        name = last;
+    }
+    Err(too_many_aliases(&name))
+}
+
+/// Returns the last of the aliases that an answer has for a name, which can be the name itself, and the
+/// shortest time for which an alias is good.
+fn resolve_aliases(answer: &Answer, name: &Domain) -> Result<(Domain, u32), String> {
+    let (mut last, mut ttl) = (name, u32::MAX);
+    for _ in 0..=MAX_ALIASES {
+        let alias = answer.records.iter().find_map(|record| match &record.data {
+            Data::Alias(alias) if record.name == *last => Some((alias, record.ttl)),
+            _ => None,
+        });
+        let Some((alias, alias_ttl)) = alias else { return Ok((last.clone(), ttl)) };
+        (last, ttl) = (alias, ttl.min(alias_ttl));
+    }
+    Err(too_many_aliases(name))
+}
+
+fn too_many_aliases(name: &Domain) -> String {
+    format!("{name} has more than {MAX_ALIASES} aliases")
+}
+
+/// Returns the records of a name and a type. Other records are not used, whatever they say.
+fn of<'a>(records: &'a [Record], name: &'a Domain, kind: Kind) -> impl Iterator<Item = &'a Record> {
+    records.iter().filter(move |record| record.name == *name && record.data.is(kind))
+}
+
+impl Hosts {
+    /// Returns the addresses of the hosts of all targets: those that came with the answer, or else those that
+    /// DNS knows.
+    fn of(resolver: &Resolver, targets: &BTreeSet<Target>, answer: &Answer, deadline: Instant) -> Hosts {
+        let names = targets.iter().map(|target| (target.host.clone(), BTreeSet::new()));
+        let mut hosts = Hosts { addresses: names.collect(), failed: BTreeMap::new(), ttl: u32::MAX };
+        for record in &answer.additional {
+            hosts.add(&record.name, record);
+        }
+        let unknown = hosts.addresses.iter().filter(|(_, addresses)| addresses.is_empty());
+        let questions: Vec<Question> = unknown
+            .flat_map(|(name, _)| [Kind::Ipv4, Kind::Ipv6].map(|kind| Question { name: name.clone(), kind }))
+            .collect();
+        let mut negative_ttl = u32::MAX;
+        for (question, answer) in questions.iter().zip(resolver.ask(&questions, deadline)) {
+            let resolved = answer.and_then(|answer| {
+                let (name, alias_ttl) = resolve_aliases(&answer, &question.name)?;
+                Ok((answer, name, alias_ttl))
+            });
+            match resolved {
+                Ok((answer, name, alias_ttl)) => {
+                    let records = of(&answer.records, &name, question.kind);
+                    records.for_each(|record| hosts.add(&question.name, record));
+                    hosts.ttl = hosts.ttl.min(alias_ttl);
+                    negative_ttl = negative_ttl.min(answer.negative_ttl.unwrap_or(NEGATIVE_TTL));
+                }
+                Err(why) => {
+                    hosts.failed.insert(question.name.clone(), why);
+                }
+            }
+        }
+        // A host may have addresses of one family only.
+        let Hosts { addresses, failed, ttl } = &mut hosts;
+        failed.retain(|host, _| addresses.get(host).is_none_or(BTreeSet::is_empty));
+        if addresses.values().any(BTreeSet::is_empty) {
+            *ttl = (*ttl).min(negative_ttl);
+        }
+        hosts
+    }
+
+    /// Adds the address of a record to a host, if it is one that was asked for.
+    fn add(&mut self, host: &Domain, record: &Record) {
+        let (Some(addresses), Data::Address(ip)) = (self.addresses.get_mut(host), &record.data) else {
+            return;
+        };
+        // An address of one link needs the name of a network interface, which DNS does not have.
+        let is_of_one_link = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        let is_of_many = ip.is_unspecified() || ip.is_multicast() || *ip == Ipv4Addr::BROADCAST;
+        if !is_of_one_link && !is_of_many && addresses.len() < MAX_ADDRESSES {
+            addresses.insert(*ip);
+            self.ttl = self.ttl.min(record.ttl);
+        }
+    }
+}
+
+/// Returns the targets of the lowest priority whose hosts have addresses, or may have some.
+fn found(type_name: &Label, targets: &BTreeSet<Target>, hosts: &Hosts, ttl: Duration) -> Found {
+    let addresses = |target: &Target| hosts.addresses.get(&target.host).into_iter().flatten();
+    let is_usable =
+        |target: &&Target| addresses(target).next().is_some() || hosts.failed.contains_key(&target.host);
+    let lowest = targets.iter().find(is_usable).map(|target| target.priority);
+    let usable: Vec<&Target> =
+        targets.iter().filter(is_usable).filter(|target| Some(target.priority) == lowest).collect();
+    let (mut entries, mut unresolved) = (BTreeMap::new(), BTreeMap::new());
+    for target in &usable {
+        let Some(instance) = instance(target, &usable) else { continue };
+        let mut sockets = addresses(target).map(|ip| Address::Udp(SocketAddr::new(*ip, target.port)));
+        let Some(first) = sockets.next() else {
+            let why = hosts.failed.get(&target.host).map_or("", String::as_str);
+            unresolved.insert(instance, format!("{}: {why}", target.host));
+            continue;
+        };
+        let mut entry = Entry::new(type_name.clone(), instance.clone(), first, 0);
+        entry.other_addresses = sockets.take(MAX_ADDRESSES - 1).collect();
+        entry.owner = Owner::NONE;
+        entry.by_type = true;
+        if entry.check().is_ok() {
+            entries.entry(instance).or_insert(entry);
+        }
+    }
+    Found { entries: entries.into_values().collect(), unresolved, ttl }
+}
+
+/// Returns the name of the instance at a target: the first part of its host, unless another host begins
+/// alike, and its port if other ports of that host are targets.
+fn instance(target: &Target, all: &[&Target]) -> Option<Label> {
+    let short = target.host.first_part();
+    let is_alone = all.iter().all(|other| other.host == target.host || other.host.first_part() != short);
+    let host = if is_alone { short } else { target.host.as_str() };
+    let has_other_ports = all.iter().any(|other| other.host == target.host && other.port != target.port);
+    let name = if has_other_ports { format!("{host}-{}", target.port) } else { host.to_owned() };
+    name.parse().ok()
+}

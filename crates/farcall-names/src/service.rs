@@ -1,0 +1,43 @@
+//! Resolves the SRV records that a name names.
+
+use std::io;
+use std::net::SocketAddr;
+
+use crate::Host;
+
+/// Returns the addresses of the targets of a service's SRV records, as [`Name::AtService`](crate::Name) names
+/// them: those of the lowest priority that has addresses. Blocks for up to 5 s. `servers` names the servers
+/// of DNS, as in `10.0.0.53,[::1]:5353`; without it, the system's are asked.
+///
+/// # Errors
+/// DNS does not answer, or `servers` is written wrongly. [`io::ErrorKind::Unsupported`] if this build has no
+/// DNS (the feature `dns`).
+#[cfg(feature = "dns")]
+pub fn resolve_service(service: &Host, servers: Option<&str>) -> io::Result<Vec<SocketAddr>> {
+    crate::dns::resolve(service, servers).map_err(io::Error::other)
+}
+
+/// Fails with [`io::ErrorKind::Unsupported`], because this build has no DNS (the feature `dns`).
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "dns"))]
+pub fn resolve_service(_: &Host, _: Option<&str>) -> io::Result<Vec<SocketAddr>> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this build has no DNS (the feature `dns`)"))
+}
+
+#[cfg(all(test, not(feature = "dns")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_dns_says_so() {
+        let service = Host::parse("_store._udp.example.org").unwrap();
+        let refused = resolve_service(&service, None).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
+        let place = crate::open("dns://example.org", |_| None).err().unwrap();
+        for said in [refused.to_string(), place.to_string()] {
+            assert!(said.contains("the feature `dns`"), "{said}");
+        }
+    }
+}
