@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
-use super::settings::{Credentials, Location};
+use super::settings::{Access, Credentials, Location};
 use crate::{Error, Result};
 
 /// How long a request may take, from its first try at the first endpoint to its last at the last one.
@@ -24,6 +24,9 @@ const ENDPOINT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long to wait for the connection to an endpoint.
 const CONNECT_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long to wait for the connection and TLS's handshake.
+const SECURE_CONNECT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A watch that has brought nothing for this long is opened anew, because its connection may be dead.
 const WATCH_PATIENCE: Duration = Duration::from_secs(20);
@@ -65,12 +68,16 @@ enum Failed {
 }
 
 impl Gateway {
-    pub(super) fn new(location: Location, credentials: Option<Credentials>) -> Gateway {
+    pub(super) fn new(location: Location, access: &Access) -> Gateway {
+        let connect = if location.is_secure() { SECURE_CONNECT_PATIENCE } else { CONNECT_PATIENCE };
         let builder = || {
-            Agent::config_builder()
+            let builder = Agent::config_builder()
                 .http_status_as_error(false)
                 .max_redirects(0)
-                .timeout_connect(Some(CONNECT_PATIENCE))
+                .timeout_connect(Some(connect));
+            #[cfg(feature = "etcd-tls")]
+            let builder = builder.tls_config(super::tls::config(access.tls.as_ref()));
+            builder
         };
         let agent = builder().timeout_global(Some(ENDPOINT_PATIENCE)).build().into();
         let watcher = builder()
@@ -80,7 +87,8 @@ impl Gateway {
             .build()
             .into();
         let current = AtomicUsize::new(random(location.endpoints.len() as u64) as usize);
-        let (token, process) = (Mutex::default(), std::process::id());
+        let (credentials, token, process) =
+            (access.credentials.clone(), Mutex::default(), std::process::id());
         Gateway { location, credentials, agent, watcher, current, token, process }
     }
 
@@ -166,7 +174,7 @@ impl Gateway {
     fn try_call(&self, path: &str, request: &Value) -> std::result::Result<Value, Failed> {
         let mut response = self.send(&self.agent, path, request)?;
         let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
-        let body = body.map_err(|why| self.again(&why))?;
+        let body = body.map_err(|why| self.failed(&why))?;
         serde_json::from_slice(&body).map_err(|why| self.again(&why))
     }
 
@@ -194,7 +202,7 @@ impl Gateway {
         if let Some(token) = token {
             post = post.header("Authorization", token);
         }
-        let response = post.send(request.to_string()).map_err(|why| self.again(&why))?;
+        let response = post.send(request.to_string()).map_err(|why| self.failed(&why))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -245,6 +253,15 @@ impl Gateway {
             Some(code) if status < 500 && code != 0 => Failed::Refused { code, why },
             _ => Failed::Again(why),
         }
+    }
+
+    /// Says why there is no answer.
+    fn failed(&self, why: &ureq::Error) -> Failed {
+        #[cfg(feature = "etcd-tls")]
+        if let Some(explained) = super::tls::explained(why).filter(|_| self.location.is_secure()) {
+            return self.again(&explained);
+        }
+        self.again(why)
     }
 
     fn again(&self, why: &dyn std::fmt::Display) -> Failed {

@@ -107,7 +107,7 @@ fn a_watch_goes_on_after_a_compaction() {
 #[test]
 #[ignore = "run by the tests of killed exporters, as a process of its own"]
 fn exporting_child() {
-    let place = std::env::var("FARCALL_TEST_ETCD").unwrap();
+    let place = std::env::var("FARCALL_TEST_PLACE").unwrap();
     let registry = Etcd::builder(&place).unwrap().lease_time(Duration::from_secs(2)).build();
     let _registration = registry.publish(&entry("child")).unwrap();
     loop {
@@ -118,7 +118,7 @@ fn exporting_child() {
 fn child(place: &str) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "faults::exporting_child", "--ignored"])
-        .env("FARCALL_TEST_ETCD", place)
+        .env("FARCALL_TEST_PLACE", place)
         .stdout(Stdio::null())
         .spawn()
         .unwrap()

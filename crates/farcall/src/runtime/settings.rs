@@ -106,7 +106,8 @@ impl Builder {
     /// Sets the registry in which names are published and looked up. The default is the registry of the
     /// thread's current runtime, or else a file that the processes of this user on this machine share.
     /// `FARCALL_REGISTRY`: `memory`, a directory, or `etcd://HOST[:PORT][,HOST…][/PREFIX]` with the feature
-    /// `etcd` (and `FARCALL_ETCD_USER`, `FARCALL_ETCD_PASSWORD`).
+    /// `etcd` (and `FARCALL_ETCD_USER`, `FARCALL_ETCD_PASSWORD`), or `etcds://…` with the feature `etcd-tls`
+    /// (and `FARCALL_ETCD_CA`, `FARCALL_ETCD_CERT`, `FARCALL_ETCD_KEY`).
     #[must_use]
     pub fn registry(mut self, registry: impl Registry + 'static) -> Builder {
         self.registry = Some(Arc::new(registry));
