@@ -127,17 +127,36 @@ impl Exports {
         Ok(serial)
     }
 
-    /// Withdraws the entry of a publication. Returns whether it was still there.
+    /// Withdraws the entry of a publication. Returns whether it was still there. While etcd is away, this leaves
+    /// the entry to the thread at once, so that withdrawing many takes no longer than withdrawing one.
     pub(super) fn withdraw(&self, key: &str, serial: u64) -> Result<bool> {
+        if let Some(left) = self.withdraw_later(key, serial) {
+            return left;
+        }
         let _writing = lock(&self.writing);
-        {
-            let mut state = lock(&self.state);
-            if state.published.get(key).is_none_or(|published| published.serial != serial) {
-                return Ok(false);
-            }
-            state.published.remove(key);
+        // etcd may have been found to be away meanwhile.
+        if let Some(left) = self.withdraw_later(key, serial) {
+            return left;
+        }
+        if !lock(&self.state).forget(key, serial) {
+            return Ok(false);
         }
         self.delete(key).inspect_err(|_| self.leave(key))
+    }
+
+    /// Leaves the entry of a publication to the thread, if etcd is away.
+    fn withdraw_later(&self, key: &str, serial: u64) -> Option<Result<bool>> {
+        let mut state = lock(&self.state);
+        if !state.runs || !self.gateway.is_away() {
+            return None;
+        }
+        if !state.forget(key, serial) {
+            return Some(Ok(false));
+        }
+        state.leaving.insert(key.to_owned());
+        drop(state);
+        self.changed.notify_all();
+        Some(Err(self.unavailable("it has not answered before; the entry goes as soon as it answers again")))
     }
 
     /// Removes an entry that was put last at this revision, whether this process has published it or a tool.
@@ -183,8 +202,12 @@ impl Exports {
         };
         self.changed.notify_all();
         if let Some(lease) = lease {
+            let request = json!({"ID": lease.id.to_string()});
             // If it fails, the lease ends by itself.
-            let _ = self.gateway.call("lease/revoke", &json!({"ID": lease.id.to_string()}));
+            let _ = match self.gateway.is_away() {
+                true => self.gateway.call_once("lease/revoke", &request),
+                false => self.gateway.call("lease/revoke", &request),
+            };
         }
     }
 
@@ -382,8 +405,11 @@ impl Exports {
                 all = false;
                 continue;
             };
-            if let Some(published) = lock(&self.state).published.get_mut(&key) {
-                published.lease = lease;
+            let mut state = lock(&self.state);
+            match state.published.get_mut(&key) {
+                Some(published) => published.lease = lease,
+                // It was withdrawn meanwhile.
+                None => drop(state.leaving.insert(key)),
             }
         }
         all
@@ -400,6 +426,12 @@ impl Exports {
 }
 
 impl State {
+    /// Forgets the entry of a publication. Returns whether it was known.
+    fn forget(&mut self, key: &str, serial: u64) -> bool {
+        let is_known = self.published.get(key).is_some_and(|published| published.serial == serial);
+        is_known && self.published.remove(key).is_some()
+    }
+
     /// Returns the entries that have gone with a lost lease.
     fn lost(&self) -> impl Iterator<Item = (&String, &Published)> {
         let lease = self.lease.as_ref().map(|lease| lease.id);
@@ -425,6 +457,7 @@ mod tests {
     use super::super::fake;
     use super::*;
     use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     fn entry(instance: &str) -> Entry {
         let address = "udp://127.0.0.1:7000".parse().unwrap();
@@ -479,6 +512,53 @@ mod tests {
         let _serial = exports.publish(&entry("a")).unwrap();
         assert!(exports.withdraw_the_rest());
         assert_eq!(lock(&seen)[..], ["grant", "put", "delete", "delete", "put"]);
+    }
+
+    #[test]
+    fn an_entry_that_is_withdrawn_while_it_comes_back_leaves_again() {
+        let own = Arc::new(OnceLock::<Arc<Exports>>::new());
+        let (them, mut puts) = (own.clone(), 0);
+        let exports = exports(fake::gateway(move |path, request| {
+            if action(path, request) == "put" {
+                puts += 1;
+                if puts == 2 {
+                    assert!(lock(&them.get().unwrap().state).forget("test/v1/Store/a", 1));
+                }
+            }
+            (200, json!({"succeeded": true, "ID": "5", "TTL": "10"}))
+        }));
+        let _ = own.set(exports.clone());
+        exports.publish(&entry("a")).unwrap();
+        exports.lose_lease(5);
+        assert!(exports.restore());
+        assert_eq!(lock(&exports.state).leaving.len(), 1);
+        assert!(exports.withdraw_the_rest());
+        assert_eq!(lock(&exports.state).leaving.len(), 0);
+    }
+
+    #[test]
+    fn while_etcd_is_away_withdrawing_waits_for_it_once() {
+        let (mut is_away, mut asked) = (false, 0);
+        let requests = Arc::new(AtomicUsize::new(0));
+        let count = requests.clone();
+        let exports = exports(fake::gateway(move |path, request| {
+            is_away |= action(path, request) == "delete";
+            asked += usize::from(is_away);
+            count.store(asked, Relaxed);
+            let status = if is_away { 503 } else { 200 };
+            (status, json!({"succeeded": true, "ID": "5", "TTL": "10"}))
+        }));
+        let serials = ["a", "b", "c"].map(|name| (name, exports.publish(&entry(name)).unwrap()));
+        for (name, serial) in serials {
+            let before = requests.load(Relaxed);
+            let left = exports.withdraw(&format!("test/v1/Store/{name}"), serial).unwrap_err();
+            assert!(matches!(left, Error::Unavailable { .. }), "{left}");
+            assert_eq!(requests.load(Relaxed) > before, name == "a");
+        }
+        assert_eq!(lock(&exports.state).leaving.len(), 3);
+        let before = requests.load(Relaxed);
+        exports.stop();
+        assert_eq!(requests.load(Relaxed), before + 1, "the lease is tried to be revoked once");
     }
 
     #[test]

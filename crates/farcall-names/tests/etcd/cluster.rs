@@ -149,6 +149,11 @@ impl Cluster {
         format!("{scheme}://{}:2379", self.members[which].host)
     }
 
+    /// Returns the address of a member.
+    pub fn host(&self, which: usize) -> Ipv4Addr {
+        self.members[which].host
+    }
+
     /// Kills a member.
     pub fn kill(&mut self, which: usize) {
         let mut process = self.members[which].process.take().unwrap();
@@ -224,6 +229,13 @@ impl Cluster {
     pub fn leases(&self) -> usize {
         // The first line says how many were found.
         self.etcdctl(&["lease", "list"]).lines().skip(1).count()
+    }
+
+    /// Returns the present revision.
+    pub fn revision(&self) -> String {
+        let said = self.etcdctl(&["get", "unrelated", "--write-out=json"]);
+        let revision = said.split("\"revision\":").nth(1).unwrap();
+        revision.split(|c: char| !c.is_ascii_digit()).next().unwrap().to_owned()
     }
 
     /// Returns the value of a key below the registry's prefix, as etcd has it.

@@ -8,5 +8,6 @@ mod certificates;
 mod cluster;
 mod entries;
 mod faults;
+mod many;
 #[cfg(feature = "etcd-tls")]
 mod tls;
