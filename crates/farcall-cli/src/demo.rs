@@ -11,6 +11,8 @@
 //! however that ended.
 
 mod client;
+#[cfg(feature = "etcd")]
+mod etcd;
 mod files;
 mod forward;
 mod interface;
@@ -25,7 +27,7 @@ mod signal;
 
 use std::ffi::OsString;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -55,6 +57,11 @@ pub struct Demo {
     /// Repeat the losses of an earlier run [default: a random number]
     #[arg(long)]
     seed: Option<u64>,
+
+    /// Show names in etcd instead: kill its leader, and then a server, while calls are made
+    #[cfg(feature = "etcd")]
+    #[arg(long, conflicts_with_all = ["dir", "seed"])]
+    etcd: bool,
 }
 
 /// Runs one of the demo's processes.
@@ -68,6 +75,10 @@ pub struct Role {
 enum Process {
     Client(client::Client),
     Server(server::Server),
+    #[cfg(feature = "etcd")]
+    Etcd(etcd::Client),
+    #[cfg(feature = "etcd")]
+    Member(etcd::Member),
 }
 
 impl Demo {
@@ -75,10 +86,8 @@ impl Demo {
     pub fn run(&self, output: &Output) -> Outcome {
         let scratch = tempfile::Builder::new().prefix("farcall-demo-").tempdir()?;
         let mut command = this_program()?;
-        command.arg("client").arg(&self.dir).arg("--seed").arg(self.seed().to_string());
+        self.set_client(&mut command, scratch.path())?;
         command.args(output.is_json().then_some("--json"));
-        // The registry creates its own directory, which only this user can enter.
-        command.env("FARCALL_REGISTRY", scratch.path().join("registry"));
         let interruption = Interruption::expect()?;
         let mut child = command.stdin(Stdio::piped()).spawn()?;
         interruption.ends(child.stdin.take());
@@ -90,6 +99,18 @@ impl Demo {
             Some(code) if code != INTERRUPTED => Err(Failure::told(code)),
             _ => Err(Failure::new("interrupted")),
         }
+    }
+
+    /// Adds the arguments of the demonstration's client to a command, and names the registry that it uses.
+    fn set_client(&self, command: &mut Command, scratch: &Path) -> Outcome {
+        #[cfg(feature = "etcd")]
+        if self.etcd {
+            return etcd::set_client(command, scratch);
+        }
+        command.arg("client").arg(&self.dir).arg("--seed").arg(self.seed().to_string());
+        // The registry creates its own directory, which only this user can enter.
+        command.env("FARCALL_REGISTRY", scratch.join("registry"));
+        Ok(())
     }
 
     fn seed(&self) -> u64 {
@@ -149,8 +170,20 @@ impl Role {
         match &self.process {
             Process::Client(client) => client.run(output),
             Process::Server(server) => server.run(),
+            #[cfg(feature = "etcd")]
+            Process::Etcd(client) => client.run(output),
+            #[cfg(feature = "etcd")]
+            Process::Member(member) => member.run(),
         }
     }
+}
+
+/// Ends this process when its parent has ended, or wants it to end.
+fn end_with_parent() {
+    std::thread::spawn(|| {
+        wait_for_end();
+        std::process::exit(INTERRUPTED);
+    });
 }
 
 /// Blocks until the parent process closes this process's standard input, or ends.

@@ -7,6 +7,8 @@ mod fake;
 mod gateway;
 mod mirror;
 mod settings;
+#[cfg(feature = "etcd-tls")]
+mod tls;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -21,7 +23,9 @@ use document::Keys;
 use exports::Exports;
 use gateway::{Gateway, decoded, encoded, number};
 use mirror::Mirror;
-use settings::{Credentials, Location};
+use settings::{Access, Credentials, Location};
+#[cfg(feature = "etcd-tls")]
+pub use tls::{EtcdTls, EtcdTlsError};
 
 /// How long an entry stays after its exporter has gone, if no other time is set.
 const LEASE_TIME: Duration = Duration::from_secs(10);
@@ -63,7 +67,7 @@ struct Cluster {
 #[derive(Clone)]
 pub struct EtcdBuilder {
     location: Location,
-    credentials: Option<Credentials>,
+    access: Access,
     lease_time: Duration,
 }
 
@@ -72,17 +76,23 @@ impl Etcd {
     /// `farcall` if they are not written. The hosts are members of one cluster; each is tried if others fail.
     ///
     /// # Errors
-    /// If the place is not written like that.
+    /// If the place is not written like that. A place `etcds://…` needs a [builder](Etcd::builder), because
+    /// TLS needs authorities to trust.
     pub fn at(place: &str) -> std::result::Result<Etcd, PlaceError> {
-        Ok(Etcd::builder(place)?.build())
+        let builder = Etcd::builder(place)?;
+        if builder.location.is_secure() {
+            return Err(builder.location.wrong("TLS needs authorities to trust: EtcdBuilder::tls sets them"));
+        }
+        Ok(builder.build())
     }
 
-    /// Returns a builder with more settings.
+    /// Returns a builder with more settings. The place can also be `etcds://…`, which means TLS, with the
+    /// feature `etcd-tls`.
     ///
     /// # Errors
     /// If the place is not written as [`Etcd::at`] says.
     pub fn builder(place: &str) -> std::result::Result<EtcdBuilder, PlaceError> {
-        Ok(EtcdBuilder { location: place.parse()?, credentials: None, lease_time: LEASE_TIME })
+        Ok(EtcdBuilder { location: place.parse()?, access: Access::default(), lease_time: LEASE_TIME })
     }
 }
 
@@ -90,12 +100,28 @@ impl EtcdBuilder {
     /// Sets etcd's user and password. A cluster without users ignores them.
     #[must_use]
     pub fn user(mut self, user: impl Into<String>, password: impl Into<String>) -> EtcdBuilder {
-        self.credentials = Some(Credentials { user: user.into(), password: password.into() });
+        self.access.credentials = Some(Credentials { user: user.into(), password: password.into() });
         self
     }
 
+    /// Sets how to speak by TLS, for a place `etcds://…`. Without this such a registry trusts no member of
+    /// etcd, so all requests fail. etcd's gateway does not take the user's name from a certificate: etcd's
+    /// roles count for the [user](EtcdBuilder::user) with the password.
+    ///
+    /// # Errors
+    /// If the place is `etcd://…`, which is without TLS.
+    #[cfg(feature = "etcd-tls")]
+    pub fn tls(mut self, tls: EtcdTls) -> std::result::Result<EtcdBuilder, PlaceError> {
+        if !self.location.is_secure() {
+            return Err(self.location.wrong("it is without TLS, and TLS was set; write etcds://…"));
+        }
+        self.access.tls = Some(tls);
+        Ok(self)
+    }
+
     /// Sets how long entries stay after their exporter has gone, from 2 s to an hour, in whole seconds. The
-    /// default is 10 s. etcd may grant more. After an election of etcd's the time counts anew.
+    /// default is 10 s. etcd may grant more. After an election of etcd's the time counts anew. A member of etcd
+    /// that is silent may cost a lease of less than 4 s; then the entries go, and come back by themselves.
     #[must_use]
     pub fn lease_time(mut self, time: Duration) -> EtcdBuilder {
         self.lease_time = time.clamp(MIN_LEASE_TIME, MAX_LEASE_TIME);
@@ -105,7 +131,7 @@ impl EtcdBuilder {
     /// Returns the registry.
     pub fn build(self) -> Etcd {
         let keys = Keys::new(&self.location.prefix);
-        let gateway = Arc::new(Gateway::new(self.location, self.credentials));
+        let gateway = Arc::new(Gateway::new(self.location, &self.access));
         let exports =
             Arc::new(Exports::new(gateway.clone(), keys.clone(), self.lease_time, Clock::default()));
         let mirror = Arc::new(Mirror::new(gateway.clone(), keys.clone()));
@@ -194,7 +220,7 @@ impl fmt::Debug for Etcd {
 
 impl fmt::Debug for EtcdBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let EtcdBuilder { location, credentials: _, lease_time } = self;
+        let EtcdBuilder { location, access: _, lease_time } = self;
         f.debug_struct("EtcdBuilder")
             .field("location", &location.to_string())
             .field("lease_time", lease_time)

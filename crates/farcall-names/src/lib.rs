@@ -69,6 +69,8 @@ pub use entry::{Entry, Fingerprint, MAX_ADDRESSES, MAX_FINGERPRINTS, MAX_PUBLIC_
 pub use error::{Distrust, Error, PlaceError, Result};
 #[cfg(feature = "etcd")]
 pub use etcd::{Etcd, EtcdBuilder};
+#[cfg(feature = "etcd-tls")]
+pub use etcd::{EtcdTls, EtcdTlsError};
 pub use farcall_base::canonical;
 pub use file::File;
 pub use format::MAX_FILE;

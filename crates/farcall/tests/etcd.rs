@@ -4,6 +4,8 @@
 
 #[path = "../../farcall-names/tests/etcd/cluster.rs"]
 mod cluster;
+#[path = "etcd/faults.rs"]
+mod faults;
 
 use std::sync::Arc;
 

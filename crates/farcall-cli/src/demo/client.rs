@@ -34,11 +34,7 @@ const MAIN: &str = "Demo/main";
 
 impl Client {
     pub fn run(&self, output: &Output) -> Outcome {
-        // The parent process has ended, or wants this one to end.
-        std::thread::spawn(|| {
-            super::wait_for_end();
-            std::process::exit(super::INTERRUPTED);
-        });
+        super::end_with_parent();
         let start = Instant::now();
         let mut report = Report::begin(*output, self.seed, &self.dir)?;
         let runtime = Runtime::builder().patience(PATIENCE).build()?;

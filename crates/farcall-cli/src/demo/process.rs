@@ -51,6 +51,13 @@ impl Process {
         }
     }
 
+    /// Closes the process's standard input, upon which it ends, and waits for that.
+    #[cfg(feature = "etcd")]
+    pub fn end(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+
     /// Kills the process (SIGKILL on Unix).
     pub fn kill(&mut self) -> Outcome {
         self.child.kill()?;

@@ -1,5 +1,8 @@
 //! Tests the demo as a user runs it.
 
+#[cfg(feature = "etcd")]
+use std::io::Write as _;
+
 use crate::common::{Place, names_in};
 
 #[test]
@@ -59,4 +62,36 @@ fn what_is_no_directory_is_refused() {
     let place = Place::new();
     let said = place.run(&["demo", "nothing"]);
     assert_eq!((said.code, said.err.as_str()), (2, "farcall: nothing is not a directory\n"));
+}
+
+#[cfg(feature = "etcd")]
+#[test]
+fn names_in_etcd_outlive_its_leader_and_those_of_the_dead_go() {
+    let place = Place::new();
+    if std::process::Command::new("etcd").arg("--version").output().is_err() {
+        // Not `eprintln`, whose output is shown only for failing tests.
+        let _ = writeln!(std::io::stderr(), "skipped: etcd is not installed");
+        return;
+    }
+    std::fs::create_dir(place.path("tmp")).unwrap();
+    let output =
+        place.command(&["demo", "--etcd", "--json"]).env("TMPDIR", place.path("tmp")).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{told}{said}");
+    let facts: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(facts["leader_killed"]["failed"], 0);
+    assert_eq!(facts["server_killed"]["name"], "Demo/one");
+    assert!(facts["after"]["answered_by"]["Demo/two"].is_u64() && facts["faults"] == serde_json::json!([]));
+    assert!(names_in(&place.path("tmp")).is_empty());
+}
+
+#[cfg(feature = "etcd")]
+#[test]
+fn without_etcd_the_demo_says_where_to_have_it_from() {
+    let place = Place::new();
+    let output = place.command(&["demo", "--etcd"]).env("PATH", place.path("nothing")).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("etcd is not installed") && said.contains("etcd-server"), "{said}");
 }

@@ -34,6 +34,10 @@ const CLOCK_MARGIN: u32 = 32;
 pub(super) trait Cluster: Send + Sync {
     /// Makes a request, as [`Gateway::call`] does.
     fn call(&self, path: &str, request: &Value) -> Result<Value>;
+    /// Makes a request, as [`Gateway::call_once`] does.
+    fn call_once(&self, path: &str, request: &Value) -> Result<Value>;
+    /// Returns whether the last request found nobody.
+    fn is_away(&self) -> bool;
     /// Returns the registry's place.
     fn place(&self) -> String;
 }
@@ -41,6 +45,14 @@ pub(super) trait Cluster: Send + Sync {
 impl Cluster for Gateway {
     fn call(&self, path: &str, request: &Value) -> Result<Value> {
         Gateway::call(self, path, request)
+    }
+
+    fn call_once(&self, path: &str, request: &Value) -> Result<Value> {
+        Gateway::call_once(self, path, request)
+    }
+
+    fn is_away(&self) -> bool {
+        Gateway::is_away(self)
     }
 
     fn place(&self) -> String {
@@ -181,22 +193,43 @@ impl Exports {
         Ok(Registration::new(entry.name(), undo).owning(ownership))
     }
 
-    /// Withdraws the entry of a publication. Returns whether it was still there.
+    /// Withdraws the entry of a publication. Returns whether it was still there. While etcd is away, this leaves
+    /// the entry to the thread at once, so that withdrawing many takes no longer than withdrawing one.
     fn withdraw(&self, key: &str, serial: u64) -> Result<bool> {
+        if let Some(left) = self.withdraw_later(key, serial) {
+            return left;
+        }
         let _writing = lock(&self.writing);
+        // etcd may have been found to be away meanwhile.
+        if let Some(left) = self.withdraw_later(key, serial) {
+            return left;
+        }
         let (published, lease) = {
             let mut state = lock(&self.state);
-            if state.published.get(key).is_none_or(|published| published.serial != serial) {
-                return Ok(false);
-            }
-            (state.published.remove(key), state.lease.as_ref().map(|lease| lease.id))
+            let Some(published) = state.forget(key, serial) else { return Ok(false) };
+            (published, state.lease.as_ref().map(|lease| lease.id))
         };
-        let deleted = match published {
-            Some(Published { lease: own, revision, .. }) if Some(own) == lease => self.delete(key, revision),
+        let deleted = match Some(published.lease) == lease {
+            true => self.delete(key, published.revision),
             // It went with a lost lease. An attempt to put it again may have succeeded without an answer.
-            _ => self.delete_own(key),
+            false => self.delete_own(key),
         };
         deleted.inspect_err(|_| self.leave(key))
+    }
+
+    /// Leaves the entry of a publication to the thread, if etcd is away.
+    fn withdraw_later(&self, key: &str, serial: u64) -> Option<Result<bool>> {
+        let mut state = lock(&self.state);
+        if !state.runs || !self.cluster.is_away() {
+            return None;
+        }
+        if state.forget(key, serial).is_none() {
+            return Some(Ok(false));
+        }
+        state.leaving.insert(key.to_owned());
+        drop(state);
+        self.changed.notify_all();
+        Some(Err(self.unavailable("it has not answered before; the entry goes as soon as it answers again")))
     }
 
     /// Removes an entry that was put last at this revision, whether this process has published it or a tool.
@@ -245,8 +278,12 @@ impl Exports {
         };
         self.changed.notify_all();
         if let Some(lease) = lease {
+            let request = json!({"ID": lease.id.to_string()});
             // If it fails, the lease ends by itself.
-            let _ = self.cluster.call("lease/revoke", &json!({"ID": lease.id.to_string()}));
+            let _ = match self.cluster.is_away() {
+                true => self.cluster.call_once("lease/revoke", &request),
+                false => self.cluster.call("lease/revoke", &request),
+            };
         }
     }
 
@@ -452,7 +489,13 @@ impl Exports {
                 lock(&self.state).lost().find(|(lost, _)| **lost == key).map(|(_, lost)| lost.entry.clone());
             let Some(entry) = entry else { continue };
             match self.put(&key, &entry) {
-                Ok(Put::Done { lease, revision }) => lock(&self.state).begin(&key, lease, revision),
+                Ok(Put::Done { lease, revision }) => {
+                    let mut state = lock(&self.state);
+                    if !state.begin(&key, lease, revision) {
+                        // It was withdrawn meanwhile.
+                        state.leaving.insert(key);
+                    }
+                }
                 _ => all = false,
             }
         }
@@ -470,14 +513,15 @@ impl Exports {
 }
 
 impl State {
-    /// Notes that an entry is there since this revision, with this lease.
-    fn begin(&mut self, key: &str, lease: u64, revision: u64) {
-        let Some(published) = self.published.get_mut(key) else { return };
+    /// Notes that an entry is there since this revision, with this lease. Returns whether it is published.
+    fn begin(&mut self, key: &str, lease: u64, revision: u64) -> bool {
+        let Some(published) = self.published.get_mut(key) else { return false };
         (published.lease, published.revision) = (lease, revision);
         // If the lease was lost meanwhile, the entry has gone with it.
         if let Some(own) = self.lease.as_ref().filter(|own| own.id == lease) {
             published.ownership.begin(revision, own.until());
         }
+        true
     }
 
     /// Notes that etcd has prolonged a lease, by a request that was sent at `sent`.
@@ -488,6 +532,12 @@ impl State {
         for published in self.published.values().filter(|published| published.lease == lease) {
             published.ownership.prolong(sent, time);
         }
+    }
+
+    /// Forgets the entry of a publication. Returns what was known of it.
+    fn forget(&mut self, key: &str, serial: u64) -> Option<Published> {
+        self.published.get(key).filter(|published| published.serial == serial)?;
+        self.published.remove(key)
     }
 
     /// Returns the entries that have gone with a lost lease.

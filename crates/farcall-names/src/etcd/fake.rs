@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::gateway::Gateway;
+use super::settings::Access;
 
 /// Returns a gateway to a server that answers with what `answer` returns for a path and a request: a status
 /// and a body. It answers one request after the other, and then closes the connection.
@@ -37,5 +38,5 @@ pub(super) fn gateway(mut answer: impl FnMut(&str, &Value) -> (u16, Value) + Sen
             let _ = connection.get_mut().write_all(format!("{head}{body}").as_bytes());
         }
     });
-    Arc::new(Gateway::new(place.parse().unwrap(), None))
+    Arc::new(Gateway::new(place.parse().unwrap(), &Access::default()))
 }

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{BufRead, BufReader, Read};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
-use super::settings::{Credentials, Location};
+use super::settings::{Access, Credentials, Location};
 use crate::{Error, Result};
 
 /// How long a request may take, from its first try at the first endpoint to its last at the last one.
@@ -25,6 +25,9 @@ const ENDPOINT_PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait for the connection to an endpoint.
 const CONNECT_PATIENCE: Duration = Duration::from_millis(500);
 
+/// How long to wait for the connection and TLS's handshake.
+const SECURE_CONNECT_PATIENCE: Duration = Duration::from_secs(1);
+
 /// A watch that has brought nothing for this long is opened anew, because its connection may be dead.
 const WATCH_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -32,8 +35,11 @@ const WATCH_PATIENCE: Duration = Duration::from_secs(20);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// The most bytes of an answer, and of a line of a watch.
-const MAX_ANSWER: u64 = 64 << 20;
+/// The most bytes of an answer.
+const MAX_ANSWER: u64 = 16 << 20;
+
+/// The most bytes of a line of a watch.
+const MAX_LINE: u64 = 64 << 20;
 
 /// The codes of gRPC errors that the gateway passes on.
 const INVALID_ARGUMENT: i64 = 3;
@@ -49,6 +55,8 @@ pub(super) struct Gateway {
     watcher: Agent,
     /// The index of the endpoint that answered last.
     current: AtomicUsize,
+    /// Whether no endpoint has answered the last request within its patience.
+    away: AtomicBool,
     token: Mutex<Option<Arc<str>>>,
     /// The process whose connections the agents keep open.
     process: u32,
@@ -62,15 +70,21 @@ enum Failed {
     NotAuthenticated(String),
     /// etcd refuses.
     Refused { code: i64, why: String },
+    /// The answer has more bytes than an answer may have.
+    TooLarge,
 }
 
 impl Gateway {
-    pub(super) fn new(location: Location, credentials: Option<Credentials>) -> Gateway {
+    pub(super) fn new(location: Location, access: &Access) -> Gateway {
+        let connect = if location.is_secure() { SECURE_CONNECT_PATIENCE } else { CONNECT_PATIENCE };
         let builder = || {
-            Agent::config_builder()
+            let builder = Agent::config_builder()
                 .http_status_as_error(false)
                 .max_redirects(0)
-                .timeout_connect(Some(CONNECT_PATIENCE))
+                .timeout_connect(Some(connect));
+            #[cfg(feature = "etcd-tls")]
+            let builder = builder.tls_config(super::tls::config(access.tls.as_ref()));
+            builder
         };
         let agent = builder().timeout_global(Some(ENDPOINT_PATIENCE)).build().into();
         let watcher = builder()
@@ -80,22 +94,50 @@ impl Gateway {
             .build()
             .into();
         let current = AtomicUsize::new(random(location.endpoints.len() as u64) as usize);
-        let (token, process) = (Mutex::default(), std::process::id());
-        Gateway { location, credentials, agent, watcher, current, token, process }
+        let (credentials, token, process) =
+            (access.credentials.clone(), Mutex::default(), std::process::id());
+        Gateway {
+            location,
+            credentials,
+            agent,
+            watcher,
+            current,
+            away: AtomicBool::new(false),
+            token,
+            process,
+        }
     }
 
     pub(super) fn location(&self) -> &Location {
         &self.location
     }
 
+    /// Returns whether no endpoint has answered the last request.
+    pub(super) fn is_away(&self) -> bool {
+        self.away.load(Ordering::Relaxed)
+    }
+
     /// Sends a request to the endpoints in turn until one answers, and returns the answer.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if no endpoint answers in time; [`Error::NotPermitted`] if etcd's rules forbid
-    /// the request; [`Error::Refused`] for another refusal. A request that failed as unavailable may have been
-    /// executed.
+    /// the request; [`Error::TooLarge`] if the answer is longer than [`MAX_ANSWER`]; [`Error::Refused`] for
+    /// another refusal. A request that failed as unavailable may have been executed.
     pub(super) fn call(&self, path: &str, request: &Value) -> Result<Value> {
-        let deadline = Instant::now() + PATIENCE;
+        let answer = self.repeat(PATIENCE, path, request);
+        self.away.store(matches!(answer, Err(Error::Unavailable { .. })), Ordering::Relaxed);
+        answer
+    }
+
+    /// Sends a request to one endpoint, once. If that fails, the next request goes to another endpoint. Errors
+    /// are those of [`Gateway::call`].
+    pub(super) fn call_once(&self, path: &str, request: &Value) -> Result<Value> {
+        self.repeat(Duration::ZERO, path, request)
+    }
+
+    /// Sends a request until an endpoint answers, or for as long as the patience lasts.
+    fn repeat(&self, patience: Duration, path: &str, request: &Value) -> Result<Value> {
+        let deadline = Instant::now() + patience;
         let mut pause = FIRST_PAUSE;
         let mut may_authenticate = true;
         loop {
@@ -116,6 +158,7 @@ impl Gateway {
                     Failed::Refused { code, why } => {
                         return Err(Error::Refused { registry: self.location.to_string(), code, why });
                     }
+                    Failed::TooLarge => return Err(too_large()),
                     Failed::Again(why) => last = why,
                 }
                 self.current.fetch_add(1, Ordering::Relaxed);
@@ -149,8 +192,17 @@ impl Gateway {
                 Err(match failed {
                     Failed::Again(why) => Error::Unavailable { registry: self.location.to_string(), why },
                     Failed::NotAuthenticated(why) | Failed::Refused { why, .. } => self.not_permitted(why),
+                    Failed::TooLarge => too_large(),
                 })
             }
+        }
+    }
+
+    /// Closes the watches of this process, and lets no more be opened.
+    pub(super) fn end_watches(&self) {
+        // A forked child has its parent's connections, which the parent goes on using.
+        if self.process == std::process::id() {
+            self.watcher.clone().shutdown();
         }
     }
 
@@ -166,7 +218,7 @@ impl Gateway {
     fn try_call(&self, path: &str, request: &Value) -> std::result::Result<Value, Failed> {
         let mut response = self.send(&self.agent, path, request)?;
         let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
-        let body = body.map_err(|why| self.again(&why))?;
+        let body = body.map_err(|why| self.failed(&why))?;
         serde_json::from_slice(&body).map_err(|why| self.again(&why))
     }
 
@@ -194,7 +246,7 @@ impl Gateway {
         if let Some(token) = token {
             post = post.header("Authorization", token);
         }
-        let response = post.send(request.to_string()).map_err(|why| self.again(&why))?;
+        let response = post.send(request.to_string()).map_err(|why| self.failed(&why))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -247,6 +299,18 @@ impl Gateway {
         }
     }
 
+    /// Says why there is no answer.
+    fn failed(&self, why: &ureq::Error) -> Failed {
+        if let ureq::Error::BodyExceedsLimit(_) = why {
+            return Failed::TooLarge;
+        }
+        #[cfg(feature = "etcd-tls")]
+        if let Some(explained) = super::tls::explained(why).filter(|_| self.location.is_secure()) {
+            return self.again(&explained);
+        }
+        self.again(why)
+    }
+
     fn again(&self, why: &dyn std::fmt::Display) -> Failed {
         Failed::Again(format!("{}: {why}", self.endpoint()))
     }
@@ -264,7 +328,7 @@ impl Lines {
     /// Blocks until there is a line. Returns `None` if the watch has ended or brings nothing any more.
     pub(super) fn next(&mut self) -> Option<Value> {
         let mut line = Vec::new();
-        let len = (&mut self.0).take(MAX_ANSWER).read_until(b'\n', &mut line).ok()?;
+        let len = (&mut self.0).take(MAX_LINE).read_until(b'\n', &mut line).ok()?;
         if len == 0 { None } else { serde_json::from_slice(&line).ok() }
     }
 }
@@ -292,6 +356,11 @@ pub(super) fn jittered(time: Duration) -> Duration {
 /// Returns a number below `bound`, which is not 0.
 fn random(bound: u64) -> u64 {
     RandomState::new().hash_one(0) % bound
+}
+
+fn too_large() -> Error {
+    let limit = MAX_ANSWER as usize;
+    Error::TooLarge { what: "bytes or more in an answer of etcd", size: limit + 1, limit }
 }
 
 fn shortened(text: &str) -> String {

@@ -4,18 +4,24 @@
 //! group. A type is copied when it is first asked for after that.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use farcall_base::lock;
 use serde_json::{Map, Value, json};
 
-use super::document::{self, Keys};
+use super::document::{self, Keys, MAX_DOCUMENT};
 use super::gateway::{Gateway, Lines, decoded, jittered, number};
 use crate::{Entry, Error, Label, Result};
 
-/// The most entries that one answer brings, so that an answer has a bounded size.
+/// How many entries the first answer brings at most. The number doubles up to the second one: etcd 3.4 looks at
+/// all the rest for each answer.
 const PAGE: usize = 1000;
+const MAX_PAGE: usize = 16_000;
+
+/// How many entries are asked for if an answer with more is too large or takes too long, because somebody has put
+/// large values there.
+const SMALL_PAGE: usize = 16;
 
 /// The most entries that are copied, of all types together. Types beyond that are read from etcd each time.
 const MAX_COPIED: usize = 200_000;
@@ -39,6 +45,8 @@ pub(super) struct Mirror {
     /// The process that has the thread. A forked child has a copy of this without the thread.
     process: u32,
     state: Mutex<State>,
+    /// Wakes the thread when it is to end.
+    stopping: Condvar,
 }
 
 #[derive(Default)]
@@ -60,7 +68,13 @@ pub(super) struct Read {
 
 impl Mirror {
     pub(super) fn new(gateway: Arc<Gateway>, keys: Keys) -> Mirror {
-        Mirror { gateway, keys, process: std::process::id(), state: Mutex::default() }
+        Mirror {
+            gateway,
+            keys,
+            process: std::process::id(),
+            state: Mutex::default(),
+            stopping: Condvar::new(),
+        }
     }
 
     /// Returns the latest revision that is known. Opens the watch if there is none.
@@ -103,9 +117,11 @@ impl Mirror {
         Ok(read(&self.gateway, &self.keys, self.keys.of_type(type_name))?.entries)
     }
 
-    /// Ends the watch's thread when it next wakes.
+    /// Ends the watch and its thread.
     pub(super) fn stop(&self) {
         lock(&self.state).stopped = true;
+        self.stopping.notify_all();
+        self.gateway.end_watches();
     }
 
     /// Returns the copy of a type's entries, if there is one. With `live`, only if the watch is open.
@@ -141,8 +157,15 @@ impl Mirror {
             lock(&self.state).live = false;
             // A watch that is opened and ends at once must not be opened again without end.
             pause = if heard { FIRST_PAUSE } else { (2 * pause).min(MAX_PAUSE) };
-            std::thread::sleep(jittered(pause));
+            self.wait(jittered(pause));
         }
+    }
+
+    /// Waits for that long, or until this is stopped.
+    fn wait(&self, time: Duration) {
+        let state = lock(&self.state);
+        let stopped = self.stopping.wait_timeout_while(state, time, |state| !state.stopped);
+        drop(stopped.unwrap_or_else(|why| why.into_inner()));
     }
 
     /// Opens a watch, and follows it to its end. Returns whether it was open.
@@ -253,10 +276,29 @@ pub(super) fn read(gateway: &Gateway, keys: &Keys, request: Map<String, Value>) 
 
 /// Reads the entries of a range in pages of one revision.
 fn read_pages(gateway: &Gateway, keys: &Keys, mut request: Map<String, Value>) -> Result<Read> {
-    let (mut all, mut read_keys) = (Read { revision: 0, entries: Vec::new() }, 0);
-    request.insert("limit".into(), PAGE.to_string().into());
+    let (mut all, mut read_keys, mut page) = (Read { revision: 0, entries: Vec::new() }, 0, PAGE);
     loop {
-        let answer = gateway.call("kv/range", &Value::Object(request.clone()))?;
+        request.insert("limit".into(), page.to_string().into());
+        let asked = Value::Object(request.clone());
+        let answer = if page > SMALL_PAGE {
+            gateway.call_once("kv/range", &asked)
+        } else {
+            gateway.call("kv/range", &asked)
+        };
+        let answer = match answer {
+            Err(Error::TooLarge { .. } | Error::Unavailable { .. }) if page > SMALL_PAGE => {
+                page = SMALL_PAGE;
+                continue;
+            }
+            Err(Error::TooLarge { .. }) if page > 1 => {
+                page /= 2;
+                continue;
+            }
+            // No document is as large as this value, so only its key is needed.
+            Err(Error::TooLarge { .. }) => read_key(gateway, request.clone())?,
+            answer => answer?,
+        };
+        page = (2 * page).min(MAX_PAGE);
         if all.revision == 0 {
             all.revision = number(&answer["header"]["revision"]);
             request.insert("revision".into(), all.revision.to_string().into());
@@ -275,17 +317,30 @@ fn read_pages(gateway: &Gateway, keys: &Keys, mut request: Map<String, Value>) -
     }
 }
 
+/// Reads the key that a request would read, without its value.
+fn read_key(gateway: &Gateway, mut request: Map<String, Value>) -> Result<Value> {
+    request.insert("keys_only".into(), true.into());
+    gateway.call("kv/range", &request.into())
+}
+
 /// Returns the entry of a key and its value, if they are those of an entry.
 pub(super) fn entry_of(keys: &Keys, kv: &Value) -> Option<Entry> {
     let (type_name, instance) = keys.parse(&decoded(&kv["key"])?)?;
+    if kv["value"].as_str().is_some_and(|value| value.len() > 2 * MAX_DOCUMENT) {
+        // In base64 a document takes a third more.
+        return None;
+    }
     document::parse(type_name, instance, &decoded(&kv["value"])?).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::fake;
+    use super::super::settings::Access;
     use super::*;
     use serde_json::json;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
     use std::sync::mpsc;
 
     fn mirror(answer: impl FnMut(&str, &Value) -> (u16, Value) + Send + 'static) -> Arc<Mirror> {
@@ -373,6 +428,27 @@ mod tests {
             mirror(|_, _| (200, json!({"header": at(9), "kvs": vec![json!({}); PAGE], "more": true})));
         let why = read(&mirror.gateway, &mirror.keys, mirror.keys.all()).err().unwrap();
         assert!(matches!(why, Error::TooLarge { .. }), "{why}");
+    }
+
+    #[test]
+    fn a_mirror_that_is_stopped_closes_its_watch_at_once() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let place = format!("etcd://{}/test", listener.local_addr().unwrap());
+        let gateway = Arc::new(Gateway::new(place.parse().unwrap(), &Access::default()));
+        let mirror = Arc::new(Mirror::new(gateway, Keys::new("test")));
+        let followed = mirror.clone();
+        let following = std::thread::spawn(move || followed.follow());
+        let mut etcd = listener.accept().unwrap().0;
+        let created = json!({"result": {"header": at(1), "created": true}});
+        etcd.write_all(format!("HTTP/1.1 200 OK\r\n\r\n{created}\n").as_bytes()).unwrap();
+        while !lock(&mirror.state).live {
+            std::thread::yield_now();
+        }
+        mirror.stop();
+        // The request is read, and then the end. Without a stop the watch would stay open for 20 s.
+        etcd.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        etcd.read_to_end(&mut Vec::new()).unwrap();
+        assert!(following.join().unwrap());
     }
 
     #[test]

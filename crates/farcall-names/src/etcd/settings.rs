@@ -15,7 +15,7 @@ const PREFIX: &str = "farcall";
 /// The most endpoints of a place.
 const MAX_ENDPOINTS: usize = 32;
 
-/// The place of a registry in etcd: `etcd://HOST[:PORT][,HOST[:PORT]…][/PREFIX]`.
+/// The place of a registry in etcd: `etcd://HOST[:PORT][,HOST[:PORT]…][/PREFIX]`, or `etcds://…` for TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Location {
     /// The base of each endpoint's URLs, as in `http://10.0.0.1:2379`.
@@ -24,6 +24,14 @@ pub(super) struct Location {
     pub(super) prefix: String,
     /// The place as it was written.
     text: String,
+}
+
+/// By what etcd admits this client.
+#[derive(Clone, Default)]
+pub(super) struct Access {
+    pub(super) credentials: Option<Credentials>,
+    #[cfg(feature = "etcd-tls")]
+    pub(super) tls: Option<super::tls::EtcdTls>,
 }
 
 /// A user of etcd.
@@ -38,16 +46,25 @@ impl FromStr for Location {
 
     fn from_str(text: &str) -> Result<Location, PlaceError> {
         let wrong = |why: String| {
-            let why = format!("{why}; write etcd://HOST[:PORT][,HOST…][/PREFIX]");
+            let why = format!("{why}; write etcd://HOST[:PORT][,HOST…][/PREFIX], or etcds://… for TLS");
             PlaceError { place: text.to_owned(), why }
         };
-        let rest = text.strip_prefix("etcd://").ok_or_else(|| wrong("it has another scheme".into()))?;
+        let (scheme, rest) = match text.split_once("://") {
+            Some(("etcd", rest)) => ("http", rest),
+            Some(("etcds", rest)) if cfg!(feature = "etcd-tls") => ("https", rest),
+            Some(("etcds", _)) => {
+                let why = "this build has no TLS to etcd (the feature `etcd-tls`)".to_owned();
+                return Err(PlaceError { place: text.to_owned(), why });
+            }
+            _ => return Err(wrong("it has another scheme".into())),
+        };
         let (hosts, prefix) = rest.split_once('/').unwrap_or((rest, PREFIX));
         let prefix = if prefix.is_empty() { PREFIX } else { prefix };
         for part in prefix.split('/') {
             part.parse::<Label>().map_err(|why| wrong(format!("its prefix: {why}")))?;
         }
-        let endpoints = hosts.split(',').map(endpoint).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+        let endpoints = hosts.split(',').map(|host| Ok(format!("{scheme}://{}", authority(host)?)));
+        let endpoints = endpoints.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
         if endpoints.len() > MAX_ENDPOINTS {
             return Err(wrong(format!(
                 "it has {} hosts; at most {MAX_ENDPOINTS} are allowed",
@@ -62,9 +79,19 @@ impl Location {
     /// Returns the addresses of the hosts that are written as addresses.
     pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.endpoints.iter().filter_map(|endpoint| {
-            let socket: std::net::SocketAddr = endpoint.strip_prefix("http://")?.parse().ok()?;
+            let socket: std::net::SocketAddr = endpoint.split_once("://")?.1.parse().ok()?;
             Some(socket.ip())
         })
+    }
+
+    /// Returns whether the place asks for TLS.
+    pub(super) fn is_secure(&self) -> bool {
+        self.text.starts_with("etcds:")
+    }
+
+    /// Returns the error that something is wrong with the place.
+    pub(super) fn wrong(&self, why: &str) -> PlaceError {
+        PlaceError { place: self.text.clone(), why: why.to_owned() }
     }
 }
 
@@ -74,8 +101,8 @@ impl fmt::Display for Location {
     }
 }
 
-/// Returns the base of the URLs of a host and port.
-fn endpoint(text: &str) -> Result<String, String> {
+/// Returns the host and port as a URL has them.
+fn authority(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err("it names no host".to_owned());
     }
@@ -98,7 +125,7 @@ fn endpoint(text: &str) -> Result<String, String> {
     if !is_host {
         return Err(format!("{host:?} is no host"));
     }
-    Ok(format!("http://{host}:{port}"))
+    Ok(format!("{host}:{port}"))
 }
 
 #[cfg(test)]
@@ -116,9 +143,22 @@ mod tests {
     }
 
     #[test]
+    fn a_place_with_tls_needs_the_feature() {
+        let place = "etcds://10.0.0.1/team".parse::<Location>();
+        if cfg!(feature = "etcd-tls") {
+            let place = place.unwrap();
+            assert_eq!(place.endpoints, ["https://10.0.0.1:2379"]);
+            assert!(place.is_secure() && place.addresses().count() == 1);
+        } else {
+            assert!(place.unwrap_err().to_string().contains("etcd-tls"));
+        }
+    }
+
+    #[test]
     fn what_is_wrong_in_a_place_is_said() {
         for (place, why) in [
             ("http://a", "another scheme"),
+            ("etcdss://a", "another scheme"),
             ("etcd://", "names no host"),
             ("etcd://a,,b", "names no host"),
             ("etcd://a:70000", "no port"),

@@ -3,6 +3,7 @@
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -16,6 +17,18 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Cluster {
     directory: tempfile::TempDir,
     members: Vec<Member>,
+    settings: Settings,
+}
+
+/// Further settings of a cluster.
+#[derive(Default)]
+pub struct Settings {
+    /// Arguments of each member.
+    pub members: Vec<String>,
+    /// Arguments of etcdctl.
+    pub etcdctl: Vec<String>,
+    /// Whether clients speak TLS to the members.
+    pub is_secure: bool,
 }
 
 struct Member {
@@ -25,12 +38,31 @@ struct Member {
 
 /// Returns a running cluster of this many members, or says why the test is skipped.
 pub fn cluster(members: usize) -> Option<Cluster> {
-    if Command::new("etcd").arg("--version").output().is_err() {
-        // Not `eprintln`, whose output is shown only for failing tests.
-        let _ = writeln!(std::io::stderr(), "skipped: etcd is not installed");
+    cluster_with(members, |_, _| Settings::default())
+}
+
+/// Returns a running cluster with the settings that a function makes. The function is given a directory, which
+/// goes with the cluster, and the addresses of the members.
+pub fn cluster_with(
+    members: usize,
+    settings: impl FnOnce(&Path, &[Ipv4Addr]) -> Settings,
+) -> Option<Cluster> {
+    if Command::new(program()).arg("--version").output().is_err() {
+        skipped(&format!("{} is not installed", program().display()));
         return None;
     }
-    Some(Cluster::start(members))
+    Some(Cluster::start(members, settings))
+}
+
+/// Returns the etcd that runs as a member: the one in PATH, unless FARCALL_TEST_ETCD names another.
+fn program() -> PathBuf {
+    std::env::var_os("FARCALL_TEST_ETCD").unwrap_or_else(|| "etcd".into()).into()
+}
+
+/// Says that a test is skipped, and why.
+pub fn skipped(why: &str) {
+    // Not `eprintln`, whose output is shown only for failing tests.
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
 /// Waits until `attempt` returns a value.
@@ -60,13 +92,16 @@ pub fn names(entries: &[Entry]) -> Vec<&str> {
 }
 
 impl Cluster {
-    fn start(members: usize) -> Cluster {
+    fn start(members: usize, settings: impl FnOnce(&Path, &[Ipv4Addr]) -> Settings) -> Cluster {
         // Each member has an address of its own, so that no other program can have its ports.
         static LAST: AtomicU8 = AtomicU8::new(0);
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let host = || Ipv4Addr::new(127, 64 | high & 63, low, LAST.fetch_add(1, Ordering::Relaxed) + 1);
-        let members = (0..members).map(|_| Member { host: host(), process: None }).collect();
-        let mut cluster = Cluster { directory: tempfile::tempdir().unwrap(), members };
+        let hosts: Vec<Ipv4Addr> = (0..members).map(|_| host()).collect();
+        let directory = tempfile::tempdir().unwrap();
+        let settings = settings(directory.path(), &hosts);
+        let members = hosts.into_iter().map(|host| Member { host, process: None }).collect();
+        let mut cluster = Cluster { directory, members, settings };
         let mut ready = Vec::new();
         for which in 0..cluster.members.len() {
             ready.push(cluster.spawn(which));
@@ -90,14 +125,15 @@ impl Cluster {
             .map(|(which, member)| format!("m{which}={}", peer(member)))
             .collect();
         let member = &self.members[which];
-        let client = format!("http://{}:2379", member.host);
-        let mut process = Command::new("etcd")
+        let client = self.url(which);
+        let mut process = Command::new(program())
             .args(["--name", &format!("m{which}")])
             .args(["--data-dir", &self.directory.path().join(format!("m{which}")).display().to_string()])
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer(member), "--initial-advertise-peer-urls", &peer(member)])
             .args(["--initial-cluster", &all.join(",")])
             .args(["--heartbeat-interval", "50", "--election-timeout", "500"])
+            .args(&self.settings.members)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -105,6 +141,17 @@ impl Cluster {
         let output = BufReader::new(process.stderr.take().unwrap());
         self.members[which].process = Some(process);
         output
+    }
+
+    /// Returns the URL at which a member serves clients.
+    fn url(&self, which: usize) -> String {
+        let scheme = if self.settings.is_secure { "https" } else { "http" };
+        format!("{scheme}://{}:2379", self.members[which].host)
+    }
+
+    /// Returns the address of a member.
+    pub fn host(&self, which: usize) -> Ipv4Addr {
+        self.members[which].host
     }
 
     /// Kills a member.
@@ -135,7 +182,8 @@ impl Cluster {
     /// Returns the place of the registry.
     pub fn place(&self) -> String {
         let hosts: Vec<String> = self.members.iter().map(|member| member.host.to_string()).collect();
-        format!("etcd://{}/test", hosts.join(","))
+        let scheme = if self.settings.is_secure { "etcds" } else { "etcd" };
+        format!("{scheme}://{}/test", hosts.join(","))
     }
 
     /// Returns the place of a registry that has no entries yet.
@@ -160,10 +208,10 @@ impl Cluster {
     }
 
     fn etcdctl_at(&self, which: usize, arguments: &[&str]) -> String {
-        let endpoint = format!("http://{}:2379", self.members[which].host);
         let output = Command::new("etcdctl")
             .env("ETCDCTL_API", "3")
-            .args(["--endpoints", &endpoint])
+            .args(["--endpoints", &self.url(which)])
+            .args(&self.settings.etcdctl)
             .args(arguments)
             .output()
             .unwrap();
@@ -187,6 +235,13 @@ impl Cluster {
     pub fn leases(&self) -> usize {
         // The first line says how many were found.
         self.etcdctl(&["lease", "list"]).lines().skip(1).count()
+    }
+
+    /// Returns the present revision.
+    pub fn revision(&self) -> String {
+        let said = self.etcdctl(&["get", "unrelated", "--write-out=json"]);
+        let revision = said.split("\"revision\":").nth(1).unwrap();
+        revision.split(|c: char| !c.is_ascii_digit()).next().unwrap().to_owned()
     }
 
     /// Returns the value of a key below the registry's prefix, as etcd has it.

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use farcall_names::{Error, Etcd, Registry};
 
-use crate::cluster::{cluster, entry, label, names, signal, until};
+use crate::cluster::{Settings, cluster, cluster_with, entry, label, names, signal, until};
 
 #[test]
 fn a_member_that_is_lost_or_silent_is_passed_over() {
     let Some(mut cluster) = cluster(3) else { return };
-    let registry = cluster.registry();
+    // A member is silent for as long as the shortest lease lasts.
+    let registry = cluster.builder().lease_time(Duration::from_secs(10)).build();
     let _a = registry.publish(&entry("a")).unwrap();
     let leader = cluster.leader();
     cluster.kill(leader);
@@ -44,6 +45,57 @@ fn exports_and_followers_outlive_an_etcd_that_is_away() {
     let _b = exporter.publish(&entry("b")).unwrap();
     until("both entries", || (importer.instances(&label("Store")).unwrap().len() == 2).then_some(()));
     until("the change", || (importer.version().unwrap() != version).then_some(()));
+}
+
+#[test]
+fn entries_that_are_withdrawn_while_etcd_is_away_go_when_it_is_back() {
+    let Some(mut cluster) = cluster(1) else { return };
+    let registry = cluster.builder().lease_time(Duration::from_secs(600)).build();
+    let registrations = ["a", "b", "c", "d"].map(|name| registry.publish(&entry(name)).unwrap());
+    let _stays = registry.publish(&entry("stays")).unwrap();
+    cluster.kill(0);
+    let began = Instant::now();
+    for registration in registrations {
+        let left = registration.withdraw().unwrap_err();
+        assert!(matches!(left, Error::Unavailable { .. }), "{left}");
+    }
+    println!("four entries were left to the thread in {:?}", began.elapsed());
+    cluster.restart(0);
+    until("the end", || (names(&registry.list().unwrap().entries) == ["stays"]).then_some(()));
+}
+
+#[test]
+fn an_etcd_without_room_is_said_to_be_and_goes_on_when_it_has_some() {
+    let quota = |_: &_, _: &_| Settings {
+        members: vec!["--quota-backend-bytes=2000000".into()],
+        ..Settings::default()
+    };
+    let Some(cluster) = cluster_with(1, quota) else { return };
+    let registry = cluster.registry();
+    let a = registry.publish(&entry("a")).unwrap();
+    let mut process = child(&cluster.place());
+    until("the child's entry", || registry.lookup(&label("Store"), &label("child")).unwrap());
+    let filler = "x".repeat(100_000);
+    until("the alarm", || {
+        cluster.etcdctl(&["put", "filler", &filler]);
+        cluster.etcdctl(&["alarm", "list"]).contains("NOSPACE").then_some(())
+    });
+    let refused = registry.publish(&entry("b")).unwrap_err();
+    assert!(matches!(refused, Error::Refused { ref why, .. } if why.contains("space exceeded")), "{refused}");
+    assert_eq!(names(&registry.list().unwrap().entries), ["a", "child"]);
+    // By the time that the lease of a killed process has ended, this one would have, too.
+    process.kill().unwrap();
+    process.wait().unwrap();
+    until("the end of the child's entry", || {
+        (names(&registry.list().unwrap().entries) == ["a"]).then_some(())
+    });
+
+    let revision = cluster.revision();
+    for command in [&["compact", &revision][..], &["defrag"], &["alarm", "disarm"]] {
+        cluster.etcdctl(command);
+    }
+    let b = registry.publish(&entry("b")).unwrap();
+    assert!(a.withdraw().unwrap() && b.withdraw().unwrap());
 }
 
 #[test]
@@ -95,10 +147,7 @@ fn a_watch_goes_on_after_a_compaction() {
     for _ in 0..10 {
         cluster.etcdctl(&["put", "unrelated", "x"]);
     }
-    let revision = cluster.etcdctl(&["get", "unrelated", "--write-out=json"]);
-    let revision = revision.split("\"revision\":").nth(1).unwrap();
-    let revision = revision.split(|c: char| !c.is_ascii_digit()).next().unwrap();
-    cluster.etcdctl(&["compact", revision]);
+    cluster.etcdctl(&["compact", &cluster.revision()]);
     let _c = exporter.publish(&entry("c")).unwrap();
     until("all entries", || (importer.instances(&label("Store")).unwrap().len() == 3).then_some(()));
 }
@@ -107,7 +156,7 @@ fn a_watch_goes_on_after_a_compaction() {
 #[test]
 #[ignore = "run by the tests of killed exporters, as a process of its own"]
 fn exporting_child() {
-    let place = std::env::var("FARCALL_TEST_ETCD").unwrap();
+    let place = std::env::var("FARCALL_TEST_PLACE").unwrap();
     let registry = Etcd::builder(&place).unwrap().lease_time(Duration::from_secs(2)).build();
     let _registration = registry.publish(&entry("child")).unwrap();
     loop {
@@ -118,7 +167,7 @@ fn exporting_child() {
 fn child(place: &str) -> std::process::Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "faults::exporting_child", "--ignored"])
-        .env("FARCALL_TEST_ETCD", place)
+        .env("FARCALL_TEST_PLACE", place)
         .stdout(Stdio::null())
         .spawn()
         .unwrap()

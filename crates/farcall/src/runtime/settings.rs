@@ -108,7 +108,8 @@ impl Builder {
     /// Sets the registry in which names are published and looked up. The default is the registry of the
     /// thread's current runtime, or else a file that the processes of this user on this machine share.
     /// `FARCALL_REGISTRY`: `memory`, a directory, `etcd://HOST[:PORT][,HOST…][/PREFIX]` with the feature
-    /// `etcd` (and `FARCALL_ETCD_USER`, `FARCALL_ETCD_PASSWORD`), or one that can only be read:
+    /// `etcd` (and `FARCALL_ETCD_USER`, `FARCALL_ETCD_PASSWORD`), `etcds://…` with the feature `etcd-tls`
+    /// (and `FARCALL_ETCD_CA`, `FARCALL_ETCD_CERT`, `FARCALL_ETCD_KEY`), or one that can only be read:
     /// `file:///PATH`, or `dns://DOMAIN[?server=IP[:PORT],…]` with the feature `dns` (and
     /// `FARCALL_DNS_SERVER`).
     #[must_use]

@@ -4,6 +4,7 @@
 mod rules;
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::super::fake;
 use super::super::gateway::Gateway;
@@ -68,6 +69,52 @@ fn an_entry_that_has_not_left_yet_leaves_before_it_is_published_again() {
     let _registration = exports.publish(&entry("a"), ()).unwrap();
     assert!(exports.withdraw_the_rest());
     assert_eq!(lock(&seen)[..], ["grant", "put", "delete", "read", "delete", "put"]);
+}
+
+#[test]
+fn an_entry_that_is_withdrawn_while_it_comes_back_leaves_again() {
+    let own = Arc::new(OnceLock::<Arc<Exports>>::new());
+    let (them, mut puts) = (own.clone(), 0);
+    let exports = exports(fake::gateway(move |path, request| {
+        if action(path, request) == "put" {
+            puts += 1;
+            if puts == 2 {
+                assert!(lock(&them.get().unwrap().state).forget("test/v1/Store/a", 1).is_some());
+            }
+        }
+        done()
+    }));
+    let _ = own.set(exports.clone());
+    let _registration = exports.publish(&entry("a"), ()).unwrap();
+    exports.lose_lease(5);
+    assert!(exports.restore());
+    assert_eq!(lock(&exports.state).leaving.len(), 1);
+    assert!(exports.withdraw_the_rest());
+    assert_eq!(lock(&exports.state).leaving.len(), 0);
+}
+
+#[test]
+fn while_etcd_is_away_withdrawing_waits_for_it_once() {
+    let (mut is_away, mut asked) = (false, 0);
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = requests.clone();
+    let exports = exports(fake::gateway(move |path, request| {
+        is_away |= action(path, request) == "delete";
+        asked += usize::from(is_away);
+        count.store(asked, Relaxed);
+        if is_away { (503, json!({})) } else { done() }
+    }));
+    let registrations = ["a", "b", "c"].map(|name| (name, exports.publish(&entry(name), ()).unwrap()));
+    for (name, registration) in registrations {
+        let before = requests.load(Relaxed);
+        let left = registration.withdraw().unwrap_err();
+        assert!(matches!(left, Error::Unavailable { .. }), "{left}");
+        assert_eq!(requests.load(Relaxed) > before, name == "a");
+    }
+    assert_eq!(lock(&exports.state).leaving.len(), 3);
+    let before = requests.load(Relaxed);
+    exports.stop();
+    assert_eq!(requests.load(Relaxed), before + 1, "the lease is tried to be revoked once");
 }
 
 #[test]

@@ -314,6 +314,14 @@ impl Cluster for Link {
         answer
     }
 
+    fn call_once(&self, path: &str, request: &Value) -> Result<Value> {
+        self.call(path, request)
+    }
+
+    fn is_away(&self) -> bool {
+        false
+    }
+
     fn place(&self) -> String {
         "model".to_owned()
     }
