@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::executor::{Dispatch, Executor, Spawn};
 use super::oneway_orders::Orders;
+use crate::balancers::Balancers;
 use crate::env::{Env, Event, Time};
 use crate::stats::{self, Counters};
 use crate::stub::{AsyncDispatched, BATCH, Dispatched, Procedure, execute_each, execute_each_later};
@@ -25,6 +26,8 @@ pub(crate) struct Exported {
     memory: Option<Arc<dyn AccessHandler>>,
     /// How often that memory was accessed.
     accessed: AtomicU64,
+    /// The balancers that are shown to clients that ask for them.
+    balancers: Option<Arc<Balancers>>,
     /// The description of the interface, for clients that ask for it.
     described: Option<&'static idl::Interface>,
     since: Time,
@@ -165,6 +168,7 @@ impl Exported {
             executor,
             memory: None,
             accessed: AtomicU64::new(0),
+            balancers: None,
             described,
             since: env.now(),
             procedures: procedures.iter().chain(&batch).map(known).collect(),
@@ -178,6 +182,12 @@ impl Exported {
     /// Makes the export offer memory too.
     pub(crate) fn with_memory(mut self, handler: Option<Arc<dyn AccessHandler>>) -> Exported {
         self.memory = handler;
+        self
+    }
+
+    /// Makes the export show balancers.
+    pub(super) fn with_balancers(mut self, balancers: Arc<Balancers>) -> Exported {
+        self.balancers = Some(balancers);
         self
     }
 
@@ -291,7 +301,8 @@ impl Exported {
             by.wake();
             return ended;
         }
-        builtin::dispatch(number, self.described, || self.health(now), arguments, reply)
+        let balancers = self.balancers.as_deref();
+        builtin::dispatch(number, self.described, balancers, || self.health(now), arguments, reply)
     }
 
     fn health(&self, now: Time) -> builtin::Health {
