@@ -17,6 +17,9 @@ use crate::xdr::Encoder;
 /// to another member.
 const MAX_KEPT_BYTES: usize = 64 << 10;
 
+/// Room for the arguments of most calls, in bytes, so that encoding them seldom moves them.
+const USUAL_BYTES: usize = 128;
+
 /// A started call.
 pub(super) struct Started {
     /// `None` once the call was waited for or let go.
@@ -56,7 +59,7 @@ impl Kept {
         if call.sending.is_some() {
             return None;
         }
-        let mut arguments = Vec::new();
+        let mut arguments = Vec::with_capacity(USUAL_BYTES);
         (call.encode)(&mut Encoder::with_limit(&mut arguments, MAX_KEPT_BYTES)).ok()?;
         Some(Kept {
             policy,
