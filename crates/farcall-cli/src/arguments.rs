@@ -3,7 +3,8 @@
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    call, cat, check, completions, describe, dump, r#gen, get, list, ls, multi, names, ping, put, serve, top,
+    call, cat, check, completions, debug, describe, dump, r#gen, get, list, ls, multi, names, ping, put,
+    serve, top,
 };
 use crate::demo;
 use crate::failure::Outcome;
@@ -61,6 +62,7 @@ Examples:
   farcall describe FileAccess                         what can be called, and how
   farcall call FileAccess stat '{\"path\": \"todo.txt\"}'
   farcall top --once                                  what this user's servers do now
+  farcall debug Store/ebbets                          how a process sees the servers that it calls
   farcall gen phone.x -o src/phone.rs                 make Rust of an ONC RPC protocol
   farcall list 10.0.0.7                               the ONC RPC programs of a host
   farcall call 10.0.0.7 mount MOUNTPROC3_EXPORT       call one, by its .x file or a known name
@@ -81,6 +83,7 @@ pub enum Command {
     Ping(ping::Ping),
     Names(names::Names),
     Top(top::Top),
+    Debug(debug::Debug),
     Check(check::Check),
     Dump(dump::Dump),
     Gen(r#gen::Gen),
@@ -106,6 +109,7 @@ impl Command {
             Command::Ping(command) => command.run(output),
             Command::Names(command) => command.run(output),
             Command::Top(command) => command.run(output),
+            Command::Debug(command) => command.run(output),
             Command::Check(command) => command.run(output),
             Command::Dump(command) => command.run(output),
             Command::Gen(command) => command.run(output),

@@ -4,6 +4,7 @@ pub mod call;
 pub mod cat;
 pub mod check;
 pub mod completions;
+pub mod debug;
 pub mod describe;
 pub mod dump;
 pub mod r#gen;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod balancing;
 mod commands;
 mod demo;
 mod failure;

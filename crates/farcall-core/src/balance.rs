@@ -5,31 +5,48 @@
 //! | `health.rs` | what is known of a member: its latency, its outstanding calls, its failures |
 //! | `picker.rs` | chooses a member |
 //! | `ejection.rs` | takes members out that fail more than the others |
+//! | `list.rs` | holds the members that calls go to |
 //! | `channel.rs` | carries the calls of a balanced stub |
+//! | `attempts.rs` | bounds the attempts of a call, each at another member |
+//! | `started.rs` | started calls |
+//! | `watched.rs` | notes the calls of a member that a group call makes |
 
+mod attempts;
 mod channel;
 mod ejection;
 mod health;
+mod list;
 mod picker;
+mod started;
+mod watched;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use crate::env::{Env, Time};
-use crate::{guard, lock};
+use crate::stub::{Binding, Channel, Client, Member, Members, Roster, hash};
+use crate::{CallFailed, Kind, Ran, guard, lock};
 
-use crate::stub::{Binding, Client, Member, Roster};
-
+use attempts::RetryBudget;
 use channel::Balanced;
 use ejection::Ejections;
 use health::Health;
+use list::List;
 use picker::Picker;
+use watched::Watched;
+
+#[doc(hidden)]
+pub use crate::member_state::ShowMembers;
+pub use crate::member_state::{MemberState, Out, WhyOut};
 
 /// How long the members of a group are taken as known. Then the group is asked for them again.
 const MEMBERS_KNOWN_FOR: Duration = Duration::from_millis(100);
+
+/// How many members of a group a balancer uses if the program does not say.
+pub(crate) const MAX_MEMBERS: usize = 100;
 
 /// Chooses a member of a group for each call, by what its earlier calls have shown of the members.
 ///
@@ -45,6 +62,10 @@ const MEMBERS_KNOWN_FOR: Duration = Duration::from_millis(100);
 ///   out for some seconds, and longer each time; then one call tries it. At most half of the members are out.
 /// - A call that did not run goes to another member, twice at most. About a tenth of all calls may do so.
 /// - A member that joins gets its share over ten seconds.
+/// - Of a group of more than 100 members, 100 get calls: those on this machine first, then the ones with the
+///   highest hashes of their names and a random number. So the clients of a large group spread over it, and
+///   each has few connections. [`Group::balancer_of_at_most`](crate::Group::balancer_of_at_most) sets another
+///   bound.
 ///
 /// ```
 /// # #[farcall::interface]
@@ -70,47 +91,33 @@ pub struct Balancer<C> {
 enum Policy {
     /// The better one of two by chance.
     PowerOfTwo,
+    /// The better one of two by chance of those on this machine, as long as one of these is not out.
+    LocalFirst,
     /// One after the other.
     RoundRobin,
     /// The one with the highest hash of its name and this key.
     Sticky(u64),
 }
 
-/// The state of a member, for people and tests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct MemberState {
-    /// The member's name.
-    pub name: Arc<str>,
-    /// How many calls it got.
-    pub calls: u64,
-    /// How many of them failed for which it is to blame.
-    pub failures: u64,
-    /// How many of them have not ended.
-    pub outstanding: u32,
-    /// The average of its latency; `None` if it is not known yet.
-    pub latency: Option<Duration>,
-    /// How long it is out yet, and how often it was taken out since it last was in for long; `None` if it is
-    /// in.
-    pub out: Option<(Duration, u32)>,
-}
-
 /// What the stubs of a balancer share.
 struct Shared {
     roster: Arc<dyn Roster>,
+    /// How many members are used at most, and the number on which it depends which ones.
+    subset: (usize, u64),
     env: Arc<dyn Env>,
     picker: Picker,
     ejections: Ejections,
-    retries: channel::RetryBudget,
+    retries: RetryBudget,
     /// Calls that were made while there was one member.
     unlooked: AtomicU32,
     /// When the group is asked for its members again, in nanoseconds.
     due: AtomicU64,
+    /// The members that are known. Only a thread that holds `state` sets them.
+    list: List,
     state: Mutex<State>,
 }
 
 struct State {
-    choices: Arc<[Choice]>,
     /// Whether a thread asks the group.
     asking: bool,
     /// What is known of members by their names.
@@ -127,29 +134,9 @@ struct Choice {
 }
 
 impl<C: Client> Balancer<C> {
-    /// Returns a balancer of a group's members.
-    pub(crate) fn new(roster: Arc<dyn Roster>) -> Balancer<C> {
-        let members = roster.members();
-        let env = members.first().map_or_else(
-            || Arc::new(crate::System) as Arc<dyn Env>,
-            |member| member.binding().channel().env(),
-        );
-        let mut seed = [0; 8];
-        env.entropy(&mut seed);
-        let now = env.now();
-        let shared = Shared {
-            picker: Picker::new(u64::from_ne_bytes(seed)),
-            ejections: Ejections::new(now),
-            retries: channel::RetryBudget::default(),
-            unlooked: AtomicU32::new(1),
-            due: AtomicU64::default(),
-            state: Mutex::new(State { choices: Arc::new([]), asking: false, known: HashMap::new() }),
-            roster,
-            env,
-        };
-        // The first members begin with their whole share.
-        shared.renew(&members, now, false);
-        Balancer { shared: Arc::new(shared), client: std::marker::PhantomData }
+    /// Returns a balancer of at most `most` of a group's members, and at least one.
+    pub(crate) fn new(roster: Arc<dyn Roster>, most: usize) -> Balancer<C> {
+        Balancer { shared: Shared::new(roster, most.max(1)), client: std::marker::PhantomData }
     }
 
     /// Returns a stub whose calls go to the better one of two members by chance.
@@ -166,14 +153,42 @@ impl<C: Client> Balancer<C> {
     /// joins or leaves, only its own keys move (rendezvous hashing). Processes agree on the member of a key
     /// if they see the same members.
     pub fn sticky(&self, key: impl AsRef<[u8]>) -> C {
-        self.stub_by(Policy::Sticky(picker::hash(key.as_ref())))
+        self.stub_by(Policy::Sticky(hash(key.as_ref())))
+    }
+
+    /// Returns a stub whose calls go to the members on this machine, as long as one of them is not out, and
+    /// otherwise to the others; each time to the better one of two by chance. A member is known to be on this
+    /// machine if it is in this process, if its address is a loopback address, or if the registry says that
+    /// its process runs here.
+    ///
+    /// ```no_run
+    /// # #[farcall::interface]
+    /// # pub trait Store { fn get(&self, key: &str) -> farcall::Result<u64>; }
+    /// # fn main() -> farcall::Result<()> {
+    /// let store = farcall::import_all::<dyn Store>("Store")?.balancer().local_first();
+    /// store.get("answer")?; // to an instance on this machine, if there is one
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn local_first(&self) -> C {
+        self.stub_by(Policy::LocalFirst)
+    }
+
+    /// Returns the `count` members that are best for a call now, the best first. Their calls are noted.
+    pub(crate) fn best(&self, count: usize) -> Members {
+        let shared = &self.shared;
+        let now = shared.env.now();
+        let choices = shared.choices(now);
+        shared.ejections.look(&choices, now);
+        let best = shared.picker.best(&choices, count, now);
+        Members::new(best.into_iter().map(|which| Watched::member(shared, &choices, which)).collect())
     }
 
     /// Returns the state of each member.
     pub fn members(&self) -> Vec<MemberState> {
-        let now = self.shared.env.now();
-        let choices = self.shared.choices(now);
-        choices.iter().map(|choice| choice.health.state(choice.member.shared_name(), now)).collect()
+        let shared = &self.shared;
+        let now = shared.env.now();
+        states(&shared.choices(now), now)
     }
 
     fn stub_by(&self, policy: Policy) -> C {
@@ -181,11 +196,96 @@ impl<C: Client> Balancer<C> {
     }
 }
 
-impl Shared {
-    /// Returns the members that were known last.
+fn states(choices: &[Choice], now: Time) -> Vec<MemberState> {
+    let all: u64 = choices.iter().map(|choice| choice.health.counts().0).sum();
+    let state = |choice: &Choice| {
+        let (calls, failures, outstanding) = choice.health.counts();
+        // The calls of the only member are not counted.
+        let share = match (calls, choices.len()) {
+            (_, 1) => 1.0,
+            (0, _) => 0.0,
+            (calls, _) => calls as f64 / all as f64,
+        };
+        MemberState {
+            name: choice.member.shared_name(),
+            on_this_machine: choice.member.is_on_this_machine(),
+            calls,
+            share,
+            failures,
+            outstanding,
+            latency: choice.health.average(),
+            out: choice.health.why_out(now),
+        }
+    };
+    choices.iter().map(state).collect()
+}
+
+impl Choice {
     #[inline]
-    fn known(&self) -> Arc<[Choice]> {
-        lock(&self.state).choices.clone()
+    fn channel(&self) -> &Arc<dyn Channel> {
+        self.member.binding().channel()
+    }
+}
+
+impl Shared {
+    fn new(roster: Arc<dyn Roster>, most: usize) -> Arc<Shared> {
+        let env = roster.env();
+        let random = || {
+            let mut number = [0; 8];
+            env.entropy(&mut number);
+            u64::from_ne_bytes(number)
+        };
+        let subset = (most, random());
+        let members = roster.at_most(subset.0, subset.1);
+        let now = env.now();
+        let shared = Arc::new(Shared {
+            subset,
+            picker: Picker::new(random()),
+            ejections: Ejections::new(now),
+            retries: RetryBudget::default(),
+            unlooked: AtomicU32::new(1),
+            due: AtomicU64::default(),
+            list: List::new(),
+            state: Mutex::new(State { asking: false, known: HashMap::new() }),
+            roster,
+            env,
+        });
+        // The first members begin with their whole share.
+        shared.renew(&members, now, false);
+        let shown: Weak<Shared> = Arc::downgrade(&shared);
+        shared.roster.note_balancer(shown);
+        shared
+    }
+
+    /// Returns the index of a member for a call among these choices, or among those that the group has by now.
+    /// The call has `met` the members with these states already.
+    fn choose(
+        &self,
+        choices: &mut Arc<[Choice]>,
+        policy: Policy,
+        now: Time,
+        met: &[Arc<Health>],
+    ) -> Result<usize, CallFailed> {
+        if self.is_due_at(now) {
+            *choices = self.choices(now);
+        }
+        self.ejections.look(choices, now);
+        self.picker.pick(choices, policy, now, met).ok_or_else(no_members)
+    }
+
+    /// Returns the index of a member for a call that reads no clock, if the call needs none.
+    #[inline(always)]
+    fn pick_untimed(&self, policy: Policy, choices: &[Choice]) -> Option<usize> {
+        if policy == Policy::PowerOfTwo { self.picker.pick_untimed(choices) } else { None }
+    }
+
+    /// Notes how a call ended that went to a member at `begun`.
+    fn note(&self, choices: &[Choice], which: usize, begun: Time, failure: Option<&CallFailed>) {
+        let now = self.env.now();
+        choices[which].health.end(begun, now, failure);
+        if failure.is_some() {
+            self.ejections.note_failure(choices, which, now);
+        }
     }
 
     /// Returns whether it may be time to ask for the members. The clock is read for one call in 32.
@@ -211,19 +311,19 @@ impl Shared {
         {
             let mut state = lock(&self.state);
             if !self.is_due_at(now) || state.asking {
-                return state.choices.clone();
+                return self.list.get();
             }
             state.asking = true;
         }
         // Asking may take long and runs the user's registry, so no lock is held. Other calls go to the
         // members that are known.
-        match guard::run(|| self.roster.members()) {
+        match guard::run(|| self.roster.at_most(self.subset.0, self.subset.1)) {
             // The time counts from now, because asking may have taken longer than members are taken as known.
             Ok(members) => self.renew(&members, self.env.now(), true),
             Err(_) => {
                 lock(&self.state).asking = false;
                 self.due.store((self.env.now() + MEMBERS_KNOWN_FOR).as_nanos(), Relaxed);
-                self.known()
+                self.list.get()
             }
         }
     }
@@ -234,16 +334,15 @@ impl Shared {
         let mut state = lock(&self.state);
         state.asking = false;
         self.due.store((now + MEMBERS_KNOWN_FOR).as_nanos(), Relaxed);
-        let same = state.choices.len() == members.len()
-            && state
-                .choices
-                .iter()
-                .zip(members)
-                .all(|(choice, member)| choice.member.name() == member.name());
-        if same {
-            return state.choices.clone();
+        let former = self.list.get();
+        let is_same = |(choice, member): (&Choice, &Member)| {
+            choice.member.name() == member.name()
+                && choice.member.is_on_this_machine() == member.is_on_this_machine()
+        };
+        if !former.is_empty() && former.len() == members.len() && former.iter().zip(members).all(is_same) {
+            return former;
         }
-        let begins = slowly && !state.choices.is_empty();
+        let begins = slowly && !former.is_empty();
         let mut known = HashMap::with_capacity(members.len());
         let choice = |member: &Member| {
             let health = match state.known.get(member.name()) {
@@ -251,11 +350,23 @@ impl Shared {
                 None => Arc::new(Health::new(now, begins)),
             };
             known.insert(member.shared_name(), health.clone());
-            Choice { member: member.clone(), health, hash: picker::hash(member.name().as_bytes()) }
+            Choice { member: member.clone(), health, hash: hash(member.name().as_bytes()) }
         };
         let choices: Arc<[Choice]> = members.iter().map(choice).collect();
-        (state.choices, state.known) = (choices.clone(), known);
+        state.known = known;
+        self.list.set(choices.clone());
         choices
+    }
+}
+
+#[cold]
+fn no_members() -> CallFailed {
+    CallFailed::new(Kind::NoSuchName, Ran::No).because("the group has no members")
+}
+
+impl ShowMembers for Shared {
+    fn show_members(&self) -> Vec<MemberState> {
+        states(&self.list.get(), self.env.now())
     }
 }
 

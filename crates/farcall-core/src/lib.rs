@@ -36,6 +36,7 @@ mod given_up;
 #[doc(hidden)]
 pub mod guard;
 pub mod intercept;
+mod member_state;
 pub mod multi;
 #[doc(hidden)]
 pub mod notice;

@@ -40,6 +40,7 @@ mod scope;
 mod sending;
 mod signal;
 mod stream;
+mod subset;
 
 pub use arguments::EncodeArguments;
 #[doc(hidden)]
@@ -78,3 +79,6 @@ pub use signal::{UNCAUGHT, raise, raise_later};
 pub use stream::{Stream, Until};
 #[doc(hidden)]
 pub use stream::{serve_stream, serve_stream_later};
+#[doc(hidden)]
+pub use subset::subset;
+pub(crate) use subset::{hash, mix};

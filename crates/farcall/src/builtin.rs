@@ -1,11 +1,12 @@
 //! The procedures that every export has in addition to those of its interface. They return its health and its
-//! description.
+//! description. The export of a server's counters also returns the state of the process's balancers.
 //!
 //! Their numbers are ones that no interface can have. They do not slow the interface's procedures down,
 //! because a number is looked up here only if the interface does not have it.
 
 use std::time::Duration;
 
+use crate::balancers::Balancers;
 use crate::idl::Interface;
 use crate::stub::{BATCH, Dispatched, Procedure};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
@@ -26,6 +27,17 @@ pub(crate) static HEALTH: Procedure = Procedure {
 pub(crate) static DESCRIBE: Procedure = Procedure {
     number: 0xffff_0000,
     name: "describe",
+    idempotent: true,
+    blocking: false,
+    uncancelled: false,
+    exchanges: false,
+    deadline: None,
+};
+
+/// Takes no arguments and returns a list of [`Balancing`](crate::balancers::Balancing).
+pub(crate) static BALANCERS: Procedure = Procedure {
+    number: 0xffff_0002,
+    name: "balancers",
     idempotent: true,
     blocking: false,
     uncancelled: false,
@@ -79,21 +91,29 @@ pub struct Description {
 pub(crate) fn dispatch(
     number: u32,
     described: Option<&'static Interface>,
+    balancers: Option<&Balancers>,
     health: impl FnOnce() -> Health,
     arguments: &mut Decoder<'_>,
     reply: &mut Encoder<'_>,
 ) -> Dispatched {
-    let interface = match (number, described) {
-        (number, _) if number == HEALTH.number => None,
-        (number, Some(interface)) if number == DESCRIBE.number => Some(interface),
+    enum Asked<'a> {
+        Health,
+        Description(&'static Interface),
+        Balancers(&'a Balancers),
+    }
+    let asked = match (number, described, balancers) {
+        (number, ..) if number == HEALTH.number => Asked::Health,
+        (number, Some(interface), _) if number == DESCRIBE.number => Asked::Description(interface),
+        (number, _, Some(balancers)) if number == BALANCERS.number => Asked::Balancers(balancers),
         _ => return Dispatched::NoSuchProcedure,
     };
     if let Err(why) = crate::stub::arguments(arguments, |_| Ok(())) {
         return Dispatched::BadArguments(why);
     }
-    let encoded = match interface {
-        None => health().encode(reply),
-        Some(interface) => describe(interface, reply),
+    let encoded = match asked {
+        Asked::Health => health().encode(reply),
+        Asked::Description(interface) => describe(interface, reply),
+        Asked::Balancers(balancers) => balancers.show().encode(reply),
     };
     encoded.map_or_else(Dispatched::BadResult, |()| Dispatched::Result)
 }

@@ -3,10 +3,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::builtin::{DESCRIBE, HEALTH};
+use farcall_memory::TYPE;
+use farcall_memory::clerk::COUNTERS;
+
+use crate::builtin::{BALANCERS, DESCRIBE, HEALTH};
 
 use crate::idl::{self, Interface};
 use crate::multi::{Members, Multi, Prepared, Roster};
@@ -15,6 +19,7 @@ use crate::stub::{self, Binding, Handled, Handler, Procedure, SignalId, bad_argu
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
 use crate::{Answer, CallFailed, Error, Kind, Ran, Stream};
 
+pub use crate::balancers::Balancing;
 pub use crate::builtin::{Description, Health};
 
 /// A binding to an export, with the exporter's description of it.
@@ -321,6 +326,19 @@ fn stub_procedure(interface: &Interface, procedure: &idl::Procedure) -> Procedur
 /// [`Kind::NoSuchProcedure`] if the exporter does not describe itself.
 pub fn describe(runtime: &Runtime, name: &str) -> crate::Result<Description> {
     runtime.binding(name, Cow::Owned(Interface::new("")))?.call(&DESCRIBE, &|_| Ok(()))
+}
+
+/// Asks the server at an address for the balancers of its process: those of the groups that the server's
+/// runtime follows in the registry. At most 64 of them are shown, and at most 1,000 members of all of them
+/// together. The call takes at most `within`.
+///
+/// # Errors
+/// When no server answers there, or the server does not describe itself. The error is
+/// [`Kind::NoSuchProcedure`] if the server is of an older version.
+pub fn balancers(runtime: &Runtime, address: SocketAddr, within: Duration) -> crate::Result<Vec<Balancing>> {
+    let name = format!("udp://{address}/{TYPE}/{COUNTERS}");
+    let binding = runtime.binding(&name, Cow::Owned(Interface::new("")))?;
+    binding.within(within).call(&BALANCERS, &|_| Ok(()))
 }
 
 /// A binding for asking an exporter repeatedly whether it is alive.

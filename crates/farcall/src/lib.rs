@@ -43,6 +43,7 @@
 // Code that farcall's macros generate refers to `::farcall`. With this line it works in this crate too.
 extern crate self as farcall;
 
+mod balancers;
 mod builtin;
 mod client;
 mod depart;

@@ -50,6 +50,7 @@ use export::Terms;
 pub use export::{Export, Stopper};
 pub use settings::Builder;
 
+use crate::balancers::Balancers;
 use crate::client::{Endpoint, bind_address};
 use crate::env::{Env, SocketOptions};
 use crate::idl::Interface;
@@ -99,6 +100,8 @@ pub(crate) struct Inner {
     tasks: Tasks,
     /// Segments that may be mapped.
     offers: Arc<Offers>,
+    /// The balancers of the groups that this runtime follows.
+    balancers: Arc<Balancers>,
     /// Names of hosts that are being resolved.
     resolver: Arc<Resolver>,
     /// The address of this machine's clerk.
@@ -231,6 +234,7 @@ impl Runtime {
             serving,
             generation: fork::generation(),
             offers: Arc::default(),
+            balancers: Arc::default(),
             resolver: Arc::default(),
             locator: Mutex::default(),
             state: Mutex::default(),
@@ -567,7 +571,7 @@ impl Inner {
             Server::new(self.env.clone(), socket, ServerConfig::default(), self.settings.limits, inside);
         let server = server.map_err(|why| CallFailed::local("starting a thread", why))?;
         if self.settings.describe {
-            server.export_counters(self.random(), self.random());
+            server.export_counters(self.random(), self.random(), &self.balancers);
         }
         if self.settings.shared_memory && self.env.shares_memory() {
             // If this fails, callers on this machine call by UDP.

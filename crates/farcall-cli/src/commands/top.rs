@@ -14,6 +14,7 @@ use farcall::stats::{Export, Procedure, Serving};
 use farcall::{Kind, Runtime};
 use serde_json::{Map, Value, json};
 
+use crate::balancing::{balancers_json, balancers_of, balancers_table};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, say, say_json};
 use crate::remote::{runtime, seconds};
@@ -61,7 +62,7 @@ impl Top {
         self.follow(&mut servers)?;
         if servers.is_empty() {
             // Without this check the command would run for ever and show nothing.
-            return Err(self.nobody());
+            return Err(nobody(self.host.as_deref()));
         }
         // Reads use packets only, because to map the server's memory would need the help of its threads.
         let runtime = Runtime::builder().shared_memory(false).build()?;
@@ -90,7 +91,7 @@ impl Top {
 
     /// Updates the list of servers: new ones are added, and ended ones are removed.
     fn follow(&self, servers: &mut Servers) -> Outcome {
-        let there = self.addresses()?;
+        let there = addresses(self.host.as_deref())?;
         for address in &there {
             servers.entry(*address).or_default().gone = 0;
         }
@@ -100,40 +101,42 @@ impl Top {
         servers.retain(|_, server| server.gone <= GONE_READINGS);
         Ok(())
     }
+}
 
-    fn nobody(&self) -> Failure {
-        match &self.host {
-            None => Failure::new("no process of this user exports anything"),
-            Some(host) => {
-                Failure::new(format!("nobody exports {host}")).hint("`farcall names` lists what is exported")
-            }
+/// Returns the failure of a command that has found no servers.
+pub fn nobody(host: Option<&str>) -> Failure {
+    match host {
+        None => Failure::new("no process of this user exports anything"),
+        Some(host) => {
+            Failure::new(format!("nobody exports {host}")).hint("`farcall names` lists what is exported")
         }
     }
+}
 
-    /// Returns the addresses of the servers.
-    fn addresses(&self) -> Outcome<BTreeSet<SocketAddr>> {
-        let socket = |entry: Entry| entry.address.socket();
-        let Some(host) = &self.host else {
-            return Ok(runtime()?.registry().list()?.entries.into_iter().filter_map(socket).collect());
-        };
-        if let Ok(address) = host.trim_start_matches("udp://").parse() {
-            return Ok(BTreeSet::from([address]));
-        }
-        let entries = match host.parse() {
-            Ok(Name::At { address, .. }) => return Ok(address.socket().into_iter().collect()),
-            Ok(Name::Type(kind)) => runtime()?.registry().instances(&kind)?,
-            Ok(Name::Instance { type_name, instance }) => {
-                runtime()?.registry().lookup(&type_name, &instance)?.into_iter().collect()
-            }
-            Ok(_) => {
-                return Err(Failure::usage(format!(
-                    "{host:?} is not the address, the type or the instance of a server"
-                )));
-            }
-            Err(why) => return Err(Failure::usage(why.to_string())),
-        };
-        Ok(entries.into_iter().filter_map(socket).collect())
+/// Returns the addresses of the servers that `host` stands for: an address, a type, or a type and an instance;
+/// `None` stands for all servers of this user.
+pub fn addresses(host: Option<&str>) -> Outcome<BTreeSet<SocketAddr>> {
+    let socket = |entry: Entry| entry.address.socket();
+    let Some(host) = host else {
+        return Ok(runtime()?.registry().list()?.entries.into_iter().filter_map(socket).collect());
+    };
+    if let Ok(address) = host.trim_start_matches("udp://").parse() {
+        return Ok(BTreeSet::from([address]));
     }
+    let entries = match host.parse() {
+        Ok(Name::At { address, .. }) => return Ok(address.socket().into_iter().collect()),
+        Ok(Name::Type(kind)) => runtime()?.registry().instances(&kind)?,
+        Ok(Name::Instance { type_name, instance }) => {
+            runtime()?.registry().lookup(&type_name, &instance)?.into_iter().collect()
+        }
+        Ok(_) => {
+            return Err(Failure::usage(format!(
+                "{host:?} is not the address, the type or the instance of a server"
+            )));
+        }
+        Err(why) => return Err(Failure::usage(why.to_string())),
+    };
+    Ok(entries.into_iter().filter_map(socket).collect())
 }
 
 /// Reads the counters of all servers. Returns the text of a page and the last failure. Prints JSON at once.
@@ -148,8 +151,18 @@ fn look(servers: &mut Servers, runtime: &Runtime, output: &Output) -> Outcome<(S
             continue;
         }
         match server.look(address, runtime) {
-            Ok((serving, since)) if output.is_json() => say_json(&to_json(address, &serving, since))?,
-            Ok((serving, since)) => page += &table(address, &serving, since),
+            Ok((serving, since)) => {
+                // A server whose threads are all stuck does not say it.
+                let balancers = balancers_of(runtime, address).unwrap_or_default();
+                match output.is_json() {
+                    true => {
+                        let mut all = to_json(address, &serving, since);
+                        all["balancers"] = balancers_json(&balancers);
+                        say_json(&all)?;
+                    }
+                    false => page += &(table(address, &serving, since) + &balancers_table(&balancers) + "\n"),
+                }
+            }
             Err(why) => failed = Some(why.at(address)),
         }
     }
@@ -186,7 +199,7 @@ impl Since {
 }
 
 /// Returns the number of ended calls of a procedure.
-fn ended(procedure: &Procedure) -> u64 {
+pub fn ended(procedure: &Procedure) -> u64 {
     total([procedure.results, procedure.exceptions, procedure.failures])
 }
 
@@ -260,7 +273,7 @@ fn table(address: SocketAddr, serving: &Serving, since: Option<Since>) -> String
     if serving.untold > 0 {
         line(format!("{} more exports, for which the server's counters have no space", serving.untold));
     }
-    page + "\n"
+    page
 }
 
 fn to_json(address: SocketAddr, serving: &Serving, since: Option<Since>) -> Value {

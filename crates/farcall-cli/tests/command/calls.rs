@@ -311,6 +311,45 @@ fn top_follows_servers_that_come_and_go() {
 }
 
 #[test]
+fn debug_and_top_show_the_members_of_a_process_s_balancers() {
+    let place = Place::new();
+    let runtime = || Runtime::builder().registry(farcall::names::File::at(place.registry())).build().unwrap();
+    let first = runtime().export::<dyn Store>("Store/first", Arc::new(Server)).unwrap();
+    let _second = runtime().export::<dyn Store>("Store/second", Arc::new(Server)).unwrap();
+    let caller = runtime();
+    let own = caller.export::<dyn Store>("Other", Arc::new(Server)).unwrap();
+    let balancer = caller.import_all::<dyn Store>("Store").unwrap().balancer();
+    let stub = balancer.round_robin();
+    for _ in 0..4 {
+        stub.get("answer").unwrap();
+    }
+    drop(first);
+    drop(stub.get("answer"));
+    let address = own.address().to_string();
+    let shown = place.run(&["--json", "debug", &address]).json();
+    let [process] = &shown[..] else { panic!("{shown:?}") };
+    assert_eq!((&process["address"], &process["exports"][0]["calls"]), (&address.clone().into(), &0.into()));
+    let group = &process["balancers"][0];
+    assert_eq!((&group["group"], &group["untold"]), (&"Store".into(), &0.into()));
+    let members = group["members"].as_array().unwrap();
+    assert_eq!(members.len(), 2, "{members:?}");
+    for member in members {
+        assert!(member["calls"].as_u64() >= Some(2) && member["latency_us"].as_f64() > Some(0.0), "{member}");
+        assert_eq!(member["on_its_machine"], true);
+    }
+    let shown = place.run(&["debug", "Other"]).ok();
+    assert!(shown.contains("balances Store  2 members") && shown.contains("Store/second"), "{shown}");
+    let shown = place.run(&["top", "--once", "Other"]).ok();
+    assert!(shown.contains("balances Store  2 members"), "{shown}");
+    let shown = place.run(&["--json", "top", "--once", &address]).json();
+    assert_eq!(shown[0]["balancers"][0]["group"], "Store");
+    let shown = place.run(&["debug", "Store/second"]).ok();
+    assert!(shown.contains("no balancers"), "{shown}");
+    let said = place.run(&["debug", "Nothing"]);
+    assert!(said.code == 1 && said.err.contains("nobody exports Nothing"), "{said:?}");
+}
+
+#[test]
 fn top_shows_what_a_server_counts() {
     let place = Place::new();
     let export = export(&place, "Store/ebbets");

@@ -2,7 +2,7 @@
 
 use crate::common::Place;
 
-const SUBCOMMANDS: [&str; 14] = [
+const SUBCOMMANDS: [&str; 15] = [
     "demo",
     "serve",
     "ls",
@@ -13,6 +13,7 @@ const SUBCOMMANDS: [&str; 14] = [
     "ping",
     "names",
     "top",
+    "debug",
     "check",
     "dump",
     "gen",

@@ -64,7 +64,7 @@ impl Ejections {
         let _alone = lock(&self.taking_out);
         // Another thread may have taken it out meanwhile.
         if health.fails_in_a_row(now) && may_take_out(choices, which, now) {
-            health.take_out(now);
+            health.take_out(now, false);
         }
     }
 }
@@ -89,7 +89,7 @@ fn compare(choices: &[Choice], now: Time) {
     let least = (mean - MAX_DEVIATIONS * variance.sqrt()).min(mean - LEAST_DIFFERENCE);
     for (which, rate) in rates {
         if rate < least && may_take_out(choices, which, now) {
-            choices[which].health.take_out(now);
+            choices[which].health.take_out(now, true);
         }
     }
 }

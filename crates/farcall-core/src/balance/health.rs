@@ -2,13 +2,14 @@
 //!
 //! Calls of many threads write this without a lock. A value that is a call out of date does no harm: it only
 //! makes a choice a little worse.
+//!
+//! Most calls to members with which nothing is the matter read no clock. Their latency is not noted.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
-use super::MemberState;
 use crate::env::Time;
+use crate::member_state::{Out, WhyOut};
 use crate::{CallFailed, Kind};
 
 /// The time after which a latency that was noted counts half. So a member that was slow once is tried again.
@@ -47,7 +48,8 @@ pub(super) struct Health {
     latency: AtomicU64,
     /// When the latency was last noted.
     noted: AtomicU64,
-    /// When the member last ended a call, or got one while it had none.
+    /// When the member last ended a call, or got one while it had none; 0 if that was a call that read no
+    /// clock. Whoever asks first then takes it to have been at that time.
     heard: AtomicU64,
     /// When it last got a call.
     tried: AtomicU64,
@@ -61,6 +63,8 @@ pub(super) struct Health {
     out_until: AtomicU64,
     /// How often it was taken out since it last succeeded for long.
     times_out: AtomicU32,
+    /// Whether it was taken out for its success rate, and not for failures in a row.
+    fails_often: AtomicBool,
     /// 0 if the member is in, its last call has not failed, and it is not to get its share slowly.
     ///
     /// SeqCst, as the fields that it sums up: a failure is counted and then marked here, and a success clears
@@ -68,6 +72,15 @@ pub(super) struct Health {
     troubled: AtomicU32,
     /// When it joined, if it is to get its share slowly; otherwise 0.
     joined: AtomicU64,
+}
+
+/// Guard: while it exists, the member has the call that it stands for.
+pub(super) struct UnderWay<'a>(&'a Health);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
 }
 
 /// Whether a call may go to a member.
@@ -95,14 +108,38 @@ impl Health {
         }
     }
 
-    /// Notes that a call ended without saying anything of the member: its caller gave it up.
+    /// Notes that a call goes to the member that reads no clock.
+    #[inline]
+    pub fn begin_untimed(&self) {
+        self.calls.fetch_add(1, Relaxed);
+        self.outstanding.fetch_add(1, Relaxed);
+        self.heard.store(0, Relaxed);
+    }
+
+    /// Notes that a call has ended well that read no clock.
+    #[inline]
+    pub fn end_untimed(&self) {
+        self.heard.store(0, Relaxed);
+        if self.troubled.load(Relaxed) != 0 {
+            self.recover();
+        }
+    }
+
+    /// Returns a guard of a call that the member has got. Its drop notes that the call is not outstanding any
+    /// more.
+    #[inline]
+    pub fn under_way(&self) -> UnderWay<'_> {
+        UnderWay(self)
+    }
+
+    /// Notes that a call is not outstanding any more.
+    #[inline]
     pub fn leave(&self) {
         self.outstanding.fetch_sub(1, Relaxed);
     }
 
     /// Notes how a call ended that began at `begun`.
     pub fn end(&self, begun: Time, now: Time, failure: Option<&CallFailed>) {
-        self.leave();
         let took = now.since(begun).as_nanos() as u64;
         match failure.map_or(Verdict::Works, Verdict::of) {
             Verdict::Nothing => return,
@@ -147,8 +184,7 @@ impl Health {
             latency => decayed(latency, now.as_nanos().saturating_sub(self.noted.load(Relaxed))),
         };
         if outstanding > 0 {
-            let silent = now.as_nanos().saturating_sub(self.heard.load(Relaxed));
-            latency = latency.max(silent);
+            latency = latency.max(self.silence(now));
         }
         let joined = self.joined.load(Relaxed);
         if joined != 0 {
@@ -173,11 +209,41 @@ impl Health {
     #[inline]
     pub fn usual_cost(&self, now: Time) -> Option<u64> {
         let (latency, outstanding) = (self.latency.load(Relaxed), self.outstanding.load(Relaxed));
-        let passed = now.as_nanos().saturating_sub(self.heard.load(Relaxed));
+        let passed = self.silence(now);
         let is_usual = self.troubled.load(Relaxed) == 0 && latency != 0 && passed < HALF_LIFE_NANOS >> 7;
         // A call that takes long counts as the time for which its member was silent.
         let latency = if outstanding > 0 { latency.max(passed) } else { latency };
         is_usual.then(|| latency.saturating_mul(u64::from(outstanding) + 1))
+    }
+
+    /// Returns the latency in nanoseconds if it is known, nothing is the matter with the member and it has no
+    /// calls. The latency may have been noted long ago.
+    #[inline]
+    pub fn idle_latency(&self) -> Option<u64> {
+        let latency = self.latency.load(Relaxed);
+        let is_idle = self.troubled.load(Relaxed) | self.outstanding.load(Relaxed) == 0 && latency != 0;
+        is_idle.then_some(latency)
+    }
+
+    /// Returns for how long the member has ended no call, in nanoseconds. It may have been silent for longer,
+    /// because not all calls read the clock.
+    #[inline]
+    fn silence(&self, now: Time) -> u64 {
+        now.as_nanos().saturating_sub(self.heard(now))
+    }
+
+    #[inline]
+    fn heard(&self, now: Time) -> u64 {
+        match self.heard.load(Relaxed) {
+            0 => self.note_heard(now),
+            heard => heard,
+        }
+    }
+
+    #[inline(never)]
+    fn note_heard(&self, now: Time) -> u64 {
+        let now = now.as_nanos().max(1);
+        self.heard.compare_exchange(0, now, Relaxed, Relaxed).map_or_else(|heard| heard.max(1), |_| now)
     }
 
     /// Returns the latency in nanoseconds, or 0 if it is not known.
@@ -202,16 +268,20 @@ impl Health {
 
     #[cold]
     fn standing_after_failure(&self, now: Time) -> Standing {
+        if now.as_nanos() < self.paused_until() { Standing::Out } else { Standing::OnTrial }
+    }
+
+    /// Returns until when the member gets no calls after a failure, in nanoseconds.
+    fn paused_until(&self) -> u64 {
         let failures = self.failures_in_a_row.load(Relaxed).clamp(1, MAX_FAILURES);
-        let until = self.noted.load(Relaxed) + (PAUSE_NANOS << (failures - 1));
-        if now.as_nanos() < until { Standing::Out } else { Standing::OnTrial }
+        self.noted.load(Relaxed) + (PAUSE_NANOS << (failures - 1))
     }
 
     #[inline]
     fn is_silent(&self, now: Time) -> bool {
-        let silent = || now.as_nanos().saturating_sub(self.heard.load(Relaxed));
         self.outstanding.load(Relaxed) > 0
-            && silent() > SILENT_NANOS.max(SILENT_LATENCIES.saturating_mul(self.latency.load(Relaxed)))
+            && self.silence(now)
+                > SILENT_NANOS.max(SILENT_LATENCIES.saturating_mul(self.latency.load(Relaxed)))
     }
 
     /// Returns whether the next call may try a member that is on trial: none is outstanding, or those that
@@ -221,7 +291,7 @@ impl Health {
         if self.outstanding.load(Relaxed) == 0 {
             return true;
         }
-        let heard = self.heard.load(Relaxed);
+        let heard = self.heard(now);
         let tried = self.tried.load(Relaxed).saturating_sub(heard);
         self.is_silent(now)
             && now.as_nanos().saturating_sub(heard) >= SILENT_TRIAL_NANOS.max(tried.saturating_mul(2))
@@ -245,9 +315,11 @@ impl Health {
         (calls - former.0.min(calls), failures - former.1.min(failures))
     }
 
-    /// Takes the member out, for longer each time.
+    /// Takes the member out, for longer each time. `fails_often` says that it is for its success rate, and
+    /// not for failures in a row.
     #[cold]
-    pub fn take_out(&self, now: Time) {
+    pub fn take_out(&self, now: Time, fails_often: bool) {
+        self.fails_often.store(fails_often, Relaxed);
         let times = self.times_out.fetch_add(1, Relaxed) + 1;
         let time = (FIRST_OUT * times.min(1000)).min(LONGEST_OUT);
         self.out_until.store((now + time).as_nanos().max(1), SeqCst);
@@ -276,17 +348,30 @@ impl Health {
         }
     }
 
-    pub fn state(&self, name: Arc<str>, now: Time) -> MemberState {
-        let latency = Some(self.latency()).filter(|latency| *latency > 0).map(Duration::from_nanos);
+    /// Returns why the member gets no calls; `None` if it gets calls.
+    pub fn why_out(&self, now: Time) -> Option<Out> {
+        let fails_often = self.fails_often.load(Relaxed);
         let until = self.out_until.load(Relaxed);
-        MemberState {
-            name,
-            calls: self.calls.load(Relaxed),
-            failures: self.failures.load(Relaxed),
-            outstanding: self.outstanding.load(Relaxed),
-            latency,
-            out: (until != 0).then(|| (Time::from_nanos(until).since(now), self.times_out.load(Relaxed))),
-        }
+        let (why, until) = match self.failures_in_a_row.load(Relaxed) {
+            _ if until != 0 && fails_often => (WhyOut::SuccessRate, until),
+            _ if until != 0 => (WhyOut::FailuresInARow, until),
+            0 if self.is_silent(now) => (WhyOut::Silent, 0),
+            0 => return None,
+            _ => (WhyOut::Pause, self.paused_until()),
+        };
+        let left = Time::from_nanos(until).since(now);
+        Some(Out { why, left, times: self.times_out.load(Relaxed) })
+    }
+
+    /// Returns the average latency; `None` if it is not known.
+    pub fn average(&self) -> Option<Duration> {
+        Some(self.latency()).filter(|latency| *latency > 0).map(Duration::from_nanos)
+    }
+
+    /// Returns how many calls the member got, how many of them failed for which it is to blame, and how many
+    /// have not ended.
+    pub fn counts(&self) -> (u64, u64, u32) {
+        (self.calls.load(Relaxed), self.failures.load(Relaxed), self.outstanding.load(Relaxed))
     }
 }
 
@@ -347,21 +432,26 @@ mod tests {
         health.latency() / 1_000_000
     }
 
+    fn end(health: &Health, begun: Time, now: Time, failure: Option<&CallFailed>) {
+        health.leave();
+        health.end(begun, now, failure);
+    }
+
     #[test]
     fn latency_rises_at_once_and_falls_slowly() {
         let health = Health::new(at(0), false);
         for (begun, ended) in [(1, 2), (2, 102)] {
             health.begin(at(begun));
-            health.end(at(begun), at(ended), None);
+            end(&health, at(begun), at(ended), None);
         }
         assert_eq!(latency(&health), 100);
         health.begin(at(110));
-        health.end(at(110), at(111), None);
+        end(&health, at(110), at(111), None);
         assert!((98..=100).contains(&latency(&health)), "{}", latency(&health));
         assert!(health.cost(at(111 + 5_000), 1) < 51_000_000);
         for second in 1..=100 {
             health.begin(at(1000 * second));
-            health.end(at(1000 * second), at(1000 * second + 1), None);
+            end(&health, at(1000 * second), at(1000 * second + 1), None);
         }
         assert!(latency(&health) < 3, "{}", latency(&health));
     }
@@ -371,12 +461,12 @@ mod tests {
         let health = Health::new(at(0), false);
         let refused = CallFailed::new(Kind::Overloaded, Ran::No);
         health.begin(at(1));
-        health.end(at(1), at(1), Some(&refused));
+        end(&health, at(1), at(1), Some(&refused));
         assert_eq!(latency(&health), FAILURE_NANOS / 1_000_000);
         let (other, own) = (Health::new(at(0), false), CallFailed::new(Kind::BadArguments, Ran::No));
         other.begin(at(1));
-        other.end(at(1), at(3), Some(&own));
-        assert_eq!((latency(&other), other.state("a".into(), at(3)).failures), (2, 0));
+        end(&other, at(1), at(3), Some(&own));
+        assert_eq!((latency(&other), other.counts().1), (2, 0));
     }
 
     #[test]
@@ -386,10 +476,10 @@ mod tests {
             (CallFailed::new(Kind::Overloaded, Ran::No), CallFailed::new(Kind::Local, Ran::No));
         for failure in [&refused, &local] {
             health.begin(at(1));
-            health.end(at(1), at(1), Some(failure));
+            end(&health, at(1), at(1), Some(failure));
         }
         assert_eq!(latency(&health), FAILURE_NANOS / 1_000_000);
-        assert_eq!((health.standing(at(2)), health.state("a".into(), at(2)).outstanding), (Standing::Out, 0));
+        assert_eq!((health.standing(at(2)), health.counts().2), (Standing::Out, 0));
     }
 
     #[test]
@@ -400,6 +490,33 @@ mod tests {
         assert_eq!(health.cost(at(1010), 2_000_000), 2 * 1_000_000_000);
         health.leave();
         assert_eq!(health.cost(at(1010), 2_000_000), 2_000_000);
+    }
+
+    #[test]
+    fn a_member_is_silent_from_when_a_clock_was_first_read_after_a_call_that_read_none() {
+        let health = Health::new(at(0), false);
+        health.begin_untimed();
+        assert_eq!(health.standing(at(5_000)), Standing::In);
+        assert_eq!(health.standing(at(5_200)), Standing::Out);
+        assert_eq!(health.why_out(at(5_200)).map(|out| out.why), Some(WhyOut::Silent));
+        health.leave();
+        health.end_untimed();
+        assert_eq!(health.standing(at(9_000)), Standing::In);
+    }
+
+    #[test]
+    fn a_member_tells_why_it_is_out() {
+        let health = Health::new(at(0), false);
+        let refused = CallFailed::new(Kind::Unreachable, Ran::No);
+        let why = |now| health.why_out(now).map(|out| (out.why, out.left.as_millis(), out.times));
+        assert_eq!(why(at(1)), None);
+        health.begin(at(1));
+        end(&health, at(1), at(1), Some(&refused));
+        assert_eq!(why(at(11)), Some((WhyOut::Pause, 40, 0)));
+        health.take_out(at(11), false);
+        assert_eq!(why(at(1_011)), Some((WhyOut::FailuresInARow, 4_000, 1)));
+        health.take_out(at(11), true);
+        assert_eq!(why(at(20_000)), Some((WhyOut::SuccessRate, 0, 2)));
     }
 
     #[test]
@@ -417,19 +534,19 @@ mod tests {
         for _ in 0..MAX_FAILURES {
             assert!(!health.fails_in_a_row(at(1)));
             health.begin(at(1));
-            health.end(at(1), at(1), Some(&refused));
+            end(&health, at(1), at(1), Some(&refused));
         }
         assert!(health.fails_in_a_row(at(1)));
-        health.take_out(at(1));
+        health.take_out(at(1), false);
         assert_eq!((health.standing(at(2)), health.standing(at(5_001))), (Standing::Out, Standing::OnTrial));
         health.begin(at(5_001));
         assert!(!health.may_be_tried(at(5_001)));
-        health.end(at(5_001), at(5_002), Some(&refused));
+        end(&health, at(5_001), at(5_002), Some(&refused));
         assert!(health.fails_in_a_row(at(5_002)));
-        health.take_out(at(5_002));
+        health.take_out(at(5_002), false);
         assert_eq!(health.standing(at(10_003)), Standing::Out);
         health.begin(at(15_003));
-        health.end(at(15_003), at(15_004), None);
+        end(&health, at(15_003), at(15_004), None);
         assert_eq!(health.standing(at(15_004)), Standing::In);
     }
 
@@ -443,7 +560,7 @@ mod tests {
         assert_eq!(health.standing(at(1999)), Standing::Out, "one call tries it");
         assert_eq!(health.standing(at(2001)), Standing::OnTrial);
         health.begin(at(2001));
-        health.end(at(2001), at(2002), None);
+        end(&health, at(2001), at(2002), None);
         assert_eq!(health.standing(at(2003)), Standing::In);
     }
 
@@ -453,19 +570,19 @@ mod tests {
         for _ in 0..2_000 {
             let health = Health::new(at(0), false);
             let start = std::sync::Barrier::new(2);
-            let end = |failure: Option<&CallFailed>| {
+            let run = |failure: Option<&CallFailed>| {
                 start.wait();
                 for _ in 0..20 {
                     health.begin(at(1));
-                    health.end(at(1), at(2), failure);
+                    end(&health, at(1), at(2), failure);
                 }
             };
             std::thread::scope(|scope| {
-                scope.spawn(|| end(Some(&failure)));
-                end(None);
+                scope.spawn(|| run(Some(&failure)));
+                run(None);
             });
             health.begin(at(3));
-            health.end(at(3), at(4), None);
+            end(&health, at(3), at(4), None);
             assert_eq!(health.standing(at(5)), Standing::In);
         }
     }

@@ -129,12 +129,17 @@ impl Group {
     }
 
     fn balancer(&self) -> Balancer<Stub> {
-        Balancer::new(Arc::new(self.clone()))
+        Balancer::new(Arc::new(self.clone()), MAX_MEMBERS)
     }
 }
 
 fn calls(servers: &[Arc<Server>]) -> Vec<u32> {
     servers.iter().map(|server| server.calls.load(Ordering::Relaxed)).collect()
+}
+
+/// Returns how long a member is out yet, and how often it was taken out, if it was taken out.
+fn out(choice: &Choice, now: Time) -> Option<(Duration, u32)> {
+    choice.health.why_out(now).filter(|out| out.times > 0).map(|out| (out.left, out.times))
 }
 
 #[test]
@@ -183,8 +188,8 @@ fn a_key_has_one_member_and_few_keys_move() {
     let (group, _) = Group::of(10);
     let balancer = group.balancer();
     let member_of = |key: u32| {
-        let choices = balancer.shared.known();
-        let policy = Policy::Sticky(picker::hash(&key.to_be_bytes()));
+        let choices = balancer.shared.list.get();
+        let policy = Policy::Sticky(hash(&key.to_be_bytes()));
         let which = balancer.shared.picker.pick(&choices, policy, balancer.shared.env.now(), &[]).unwrap();
         choices[which].member.name().to_owned()
     };
@@ -242,7 +247,7 @@ fn at_most_half_of_the_members_are_out() {
     let balancer = group.balancer();
     let stub = balancer.round_robin();
     (0..1000).for_each(|_| drop(stub.call()));
-    let out = balancer.members().iter().filter(|member| member.out.is_some()).count();
+    let out = balancer.members().iter().filter_map(|member| member.out).filter(|out| out.times > 0).count();
     assert!(out <= 3, "{out} of 6 members are out");
     servers.iter().for_each(|server| server.fails.store(false, Ordering::Relaxed));
     stub.call().unwrap();
@@ -252,13 +257,14 @@ fn at_most_half_of_the_members_are_out() {
 fn a_member_that_fails_more_often_than_the_others_is_taken_out() {
     let (group, _) = Group::of(8);
     let balancer = group.balancer();
-    let choices = balancer.shared.known();
+    let choices = balancer.shared.list.get();
     let mut now = balancer.shared.env.now();
     let refused = CallFailed::new(Kind::Overloaded, Ran::No);
     for number in 0..200 {
         for (which, choice) in choices.iter().enumerate() {
             let failure = (which == 3 && number % 4 == 0).then_some(&refused);
             choice.health.begin(now);
+            choice.health.leave();
             choice.health.end(now, now, failure);
         }
     }
@@ -273,20 +279,21 @@ fn a_member_that_fails_more_often_than_the_others_is_taken_out() {
 fn calls_that_fail_together_take_a_member_out_once() {
     let (group, _) = Group::of(2);
     let balancer = group.balancer();
-    let (choices, now) = (balancer.shared.known(), balancer.shared.env.now());
+    let (choices, now) = (balancer.shared.list.get(), balancer.shared.env.now());
     let lost = CallFailed::new(Kind::Unreachable, Ran::Maybe);
     (0..100).for_each(|_| choices[0].health.begin(now));
     for _ in 0..100 {
+        choices[0].health.leave();
         choices[0].health.end(now, now, Some(&lost));
         balancer.shared.ejections.note_failure(&choices, 0, now);
     }
-    let state = choices[0].health.state("m00".into(), now);
-    assert_eq!(state.out, Some((Duration::from_secs(5), 1)));
+    assert_eq!(out(&choices[0], now), Some((Duration::from_secs(5), 1)));
     let later = now + Duration::from_secs(5);
     choices[0].health.begin(later);
+    choices[0].health.leave();
     choices[0].health.end(later, later, Some(&lost));
     balancer.shared.ejections.note_failure(&choices, 0, later);
-    assert_eq!(choices[0].health.state("m00".into(), later).out, Some((Duration::from_secs(10), 2)));
+    assert_eq!(out(&choices[0], later), Some((Duration::from_secs(10), 2)));
 }
 
 #[test]
@@ -295,12 +302,13 @@ fn threads_that_fail_together_take_out_half_of_the_members() {
     for _ in 0..2_000 {
         let (group, _) = Group::of(2);
         let balancer = group.balancer();
-        let (choices, now) = (balancer.shared.known(), balancer.shared.env.now());
+        let (choices, now) = (balancer.shared.list.get(), balancer.shared.env.now());
         let start = std::sync::Barrier::new(2);
         let fail = |which: usize| {
             start.wait();
             for _ in 0..10 {
                 choices[which].health.begin(now);
+                choices[which].health.leave();
                 choices[which].health.end(now, now, Some(&failure));
                 balancer.shared.ejections.note_failure(&choices, which, now);
             }
@@ -309,7 +317,7 @@ fn threads_that_fail_together_take_out_half_of_the_members() {
             scope.spawn(|| fail(0));
             fail(1);
         });
-        let out = choices.iter().filter(|choice| choice.health.state("m".into(), now).out.is_some()).count();
+        let out = choices.iter().filter(|choice| out(choice, now).is_some()).count();
         assert!(out <= 1, "{out} of 2 members are out");
     }
 }
@@ -319,16 +327,17 @@ fn members_of_one_name_are_out_together() {
     let failure = CallFailed::new(Kind::Unreachable, Ran::No);
     let balancer = Group::of(2).0.balancer();
     let now = balancer.shared.env.now();
-    let [one, other] = &balancer.shared.known()[..] else { panic!("two members") };
-    for (choices, out) in
+    let [one, other] = &balancer.shared.list.get()[..] else { panic!("two members") };
+    for (choices, is_out) in
         [(vec![one.clone(), one.clone(), other.clone()], false), (vec![one.clone(), other.clone()], true)]
     {
         for _ in 0..10 {
             one.health.begin(now);
+            one.health.leave();
             one.health.end(now, now, Some(&failure));
             balancer.shared.ejections.note_failure(&choices, 0, now);
         }
-        assert_eq!(one.health.state("m".into(), now).out.is_some(), out);
+        assert_eq!(out(one, now).is_some(), is_out);
     }
 }
 
@@ -368,10 +377,172 @@ fn one_way_calls_leave_in_batches_unless_all_members_are_local() {
         }
     }
     let carried_by = |members: Vec<Member>| {
-        let balancer = Balancer::<Stub>::new(Arc::new(Fixed(Members::new(members))));
+        let balancer = Balancer::<Stub>::new(Arc::new(Fixed(Members::new(members))), MAX_MEMBERS);
         balancer.stub().channel().carried_by()
     };
     assert_eq!(carried_by(vec![local(), remote()]), CarriedBy::Blocking);
     assert_eq!(carried_by(vec![local(), local()]), CarriedBy::Caller);
     assert_eq!(carried_by(vec![]), CarriedBy::Blocking);
+}
+
+#[test]
+fn a_started_call_that_did_not_run_goes_to_another_member() {
+    let (group, servers) = Group::of(3);
+    servers[1].fails.store(true, Ordering::Relaxed);
+    let balancer = group.balancer();
+    let stub = balancer.stub();
+    let start = || with_call(|call| stub.channel().start(call));
+    let ended = |reply: Reply<'_>| decode_reply::<(), crate::Never>(reply).unwrap();
+    for _ in 0..100 {
+        start().wait(&mut |reply| ended(reply));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(start().poll(&mut context, &mut |reply| ended(reply)).is_ready());
+    }
+    let state = &balancer.members()[1];
+    assert!(state.failures > 0 && state.failures == state.calls && state.outstanding == 0, "{state}");
+    servers.iter().for_each(|server| server.fails.store(true, Ordering::Relaxed));
+    servers.iter().for_each(|server| server.ran.store(true, Ordering::Relaxed));
+    let made = calls(&servers).iter().sum::<u32>();
+    start().wait(&mut |reply| drop(decode_reply::<(), crate::Never>(reply).unwrap_err()));
+    assert_eq!(calls(&servers).iter().sum::<u32>(), made + 1, "a call that may have run is not made again");
+}
+
+#[test]
+fn a_cancelled_call_and_one_with_long_arguments_stay_with_their_member() {
+    let (group, servers) = Group::of(3);
+    servers.iter().for_each(|server| server.fails.store(true, Ordering::Relaxed));
+    let stub = group.balancer().stub();
+    let mut cancelled = with_call(|call| stub.channel().start(call));
+    cancelled.cancel();
+    let mut failed = |reply: Reply<'_>| drop(decode_reply::<(), crate::Never>(reply).unwrap_err());
+    cancelled.wait(&mut failed);
+    assert_eq!(calls(&servers).iter().sum::<u32>(), 1);
+    let long = |e: &mut Encoder<'_>| e.opaque(&vec![0; 100 << 10]);
+    let long = with_call(|call| stub.channel().start(Call { encode: &long, ..call }));
+    long.wait(&mut failed);
+    assert_eq!(calls(&servers).iter().sum::<u32>(), 2);
+}
+
+#[test]
+fn members_on_this_machine_get_the_calls_while_one_of_them_is_in() {
+    let servers: Vec<_> = (0..5).map(|_| Arc::<Server>::default()).collect();
+    let member = |(which, server): (usize, &Arc<Server>)| {
+        let binding = Binding::new(Arc::new(To(server.clone())));
+        Member::new(format!("m{which}"), binding).on_this_machine(which < 2)
+    };
+    let members = Members::new(servers.iter().enumerate().map(member).collect());
+    let balancer = Balancer::<Stub>::new(Arc::new(members), MAX_MEMBERS);
+    let stub = balancer.local_first();
+    (0..200).for_each(|_| stub.call().unwrap());
+    let made = calls(&servers);
+    assert!(made[0] > 0 && made[1] > 0 && made[2..] == [0, 0, 0], "{made:?}");
+    servers[0].fails.store(true, Ordering::Relaxed);
+    (0..200).for_each(|_| stub.call().unwrap());
+    assert_eq!(calls(&servers)[2..], [0, 0, 0]);
+    servers[1].fails.store(true, Ordering::Relaxed);
+    (0..200).for_each(|_| stub.call().unwrap());
+    assert!(calls(&servers)[2..].iter().sum::<u32>() >= 190, "{:?}", calls(&servers));
+}
+
+#[test]
+fn the_best_members_are_called_at_once_and_the_others_only_if_these_are_too_few() {
+    let (group, servers) = Group::of(5);
+    servers[2].fails.store(true, Ordering::Relaxed);
+    let balancer = group.balancer();
+    let stub = balancer.round_robin();
+    (0..100).for_each(|_| stub.call().unwrap());
+    let best = |count: usize| {
+        let (shared, now) = (&balancer.shared, balancer.shared.env.now());
+        let choices = shared.list.get();
+        let best = shared.picker.best(&choices, count, now);
+        best.into_iter().map(|which| Watched::member(shared, &choices, which)).collect::<Vec<_>>()
+    };
+    assert!(best(4).iter().all(|member| member.name() != "m02"));
+    assert_eq!(best(9).last().map(|member| member.name().to_owned()).as_deref(), Some("m02"));
+    let before = balancer.members();
+    for member in best(4) {
+        let started = with_call(|call| member.binding().channel().start(call));
+        started.wait(&mut |reply| decode_reply::<(), crate::Never>(reply).unwrap());
+        with_call(|call| member.binding().channel().call(call, &mut |reply| drop(reply)));
+    }
+    let more: Vec<u64> =
+        balancer.members().iter().zip(&before).map(|(now, before)| now.calls - before.calls).collect();
+    assert_eq!(more, [2, 2, 0, 2, 2]);
+}
+
+#[test]
+fn a_balancer_uses_at_most_so_many_members() {
+    let (group, _) = Group::of(300);
+    assert_eq!(group.balancer().members().len(), 100);
+    let few = Balancer::<Stub>::new(Arc::new(group.clone()), 3);
+    let stub = few.stub();
+    (0..50).for_each(|_| stub.call().unwrap());
+    assert_eq!(few.members().len(), 3);
+    assert_eq!(few.members().iter().map(|member| member.calls).sum::<u64>(), 50);
+    let shares = few.members().iter().map(|member| member.share).sum::<f64>();
+    assert!((0.99..1.01).contains(&shares), "{shares}");
+}
+
+#[test]
+fn members_that_change_often_still_get_calls() {
+    let (group, _) = Group::of(2);
+    let balancer = group.balancer();
+    let stub = balancer.stub();
+    for number in 0..40 {
+        lock(&group.0).clear();
+        let present = [group.add(&format!("a{number}")), group.add(&format!("b{number}"))];
+        balancer.shared.renew(&group.members(), balancer.shared.env.now(), true);
+        (0..20).for_each(|_| stub.call().unwrap());
+        assert_eq!(calls(&present).iter().sum::<u32>(), 20);
+    }
+}
+
+#[test]
+fn a_deadline_holds_for_all_attempts_together() {
+    /// Fails after the time that the call may take.
+    struct Late(Mutex<Vec<Duration>>);
+    impl Channel for Late {
+        fn call(&self, call: Call<'_>, sink: Sink<'_>) {
+            let within = call.within.unwrap();
+            lock(&self.0).push(within);
+            let until = std::time::Instant::now() + within / 2;
+            while std::time::Instant::now() < until {
+                std::thread::yield_now();
+            }
+            sink(Reply::Failed(CallFailed::new(Kind::Unreachable, Ran::No)));
+        }
+        fn start(&self, _: Call<'_>) -> Box<dyn PendingCall> {
+            Box::new(CallFailed::new(Kind::Local, Ran::No))
+        }
+    }
+    let late = Arc::new(Late(Mutex::default()));
+    let member = |which: usize| Member::new(format!("m{which}"), Binding::new(late.clone()));
+    let stub =
+        Balancer::<Stub>::new(Arc::new(Members::new((0..3).map(member).collect())), MAX_MEMBERS).stub();
+    with_call(|call| {
+        let call = Call { within: Some(Duration::from_millis(20)), ..call };
+        stub.channel().call(call, &mut |reply| drop(decode_reply::<(), crate::Never>(reply).unwrap_err()));
+    });
+    let times = lock(&late.0);
+    assert!(times.len() > 1 && times.is_sorted_by(|one, next| next <= &(*one / 2)), "{times:?}");
+}
+
+#[test]
+fn all_members_must_lack_a_procedure() {
+    struct Lacks(bool);
+    impl Channel for Lacks {
+        fn call(&self, _: Call<'_>, _: Sink<'_>) {}
+        fn start(&self, _: Call<'_>) -> Box<dyn PendingCall> {
+            Box::new(CallFailed::new(Kind::Local, Ran::No))
+        }
+        fn lacks(&self, _: u32) -> bool {
+            self.0
+        }
+    }
+    let lacks = |all: &[bool]| {
+        let member = |lacks: &bool| Member::new("m", Binding::new(Arc::new(Lacks(*lacks))));
+        let members = Members::new(all.iter().map(member).collect());
+        Balancer::<Stub>::new(Arc::new(members), MAX_MEMBERS).stub().channel().lacks(7)
+    };
+    assert!(lacks(&[true, true]) && !lacks(&[true, false]) && !lacks(&[]));
 }

@@ -8,7 +8,7 @@ use super::call::Multi;
 use super::inline_vec::InlineVec;
 use super::membership::{Fixed, Living};
 use super::prepared::Prepared;
-use crate::balance::Balancer;
+use crate::balance::{Balancer, MAX_MEMBERS};
 use crate::stub::{Client, Member, Members, Roster};
 
 /// A set of user-stubs of one interface that a program calls all at once.
@@ -111,7 +111,24 @@ impl<C: Client, M> Group<C, M> {
 
     /// Returns a [`Balancer`], whose stubs share what their calls show of the members.
     pub fn balancer(&self) -> Balancer<C> {
-        Balancer::new(self.roster.clone())
+        self.balancer_of_at_most(MAX_MEMBERS)
+    }
+
+    /// Returns a [`Balancer`] that uses at most this many of the members, and at least one. One that
+    /// [`Group::balancer`] returns uses 100.
+    ///
+    /// ```no_run
+    /// # #[farcall::interface]
+    /// # pub trait Store { fn get(&self, key: &str) -> farcall::Result<u64>; }
+    /// # fn main() -> farcall::Result<()> {
+    /// // Binds ten of the instances.
+    /// let few = farcall::import_all::<dyn Store>("Store")?.balancer_of_at_most(10);
+    /// few.stub().get("answer")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn balancer_of_at_most(&self, members: usize) -> Balancer<C> {
+        Balancer::new(self.roster.clone(), members)
     }
 
     /// Returns the present members.
@@ -137,6 +154,30 @@ impl<C: Client, M> Group<C, M> {
     /// Returns whether the group has no members at present.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl<C: Client> Balancer<C> {
+    /// Returns the stub whose methods call the `count` members at once that are best for a call now: a quorum
+    /// of *k* of *n*, for example. A member that is out is called only if too few others are in. The best one
+    /// is called first. The balancer learns from these calls, too.
+    ///
+    /// If there are fewer members, all of them are called.
+    ///
+    /// ```
+    /// # #[farcall::interface]
+    /// # pub trait Echo { fn echo(&self, text: &str) -> farcall::Result<String>; }
+    /// # struct Server;
+    /// # impl Echo for Server { fn echo(&self, text: &str) -> farcall::Result<String> { Ok(text.to_owned()) } }
+    /// # use std::sync::Arc;
+    /// # use farcall::Group;
+    /// # let one = || farcall::stub::local::<dyn Echo>(Arc::new(Server));
+    /// let balancer = Group::of([("a", one()), ("b", one()), ("c", one())]).balancer();
+    /// let read = balancer.multi(2).echo("to two of three").quorum(2).unwrap();
+    /// assert_eq!(read.results().count(), 2);
+    /// ```
+    pub fn multi(&self, count: usize) -> C::Multi<Living> {
+        C::multi(self.best(count))
     }
 }
 

@@ -50,6 +50,11 @@ impl Binding {
         Binding { handlers, oneway: self.oneway.continued(), ..self.clone() }
     }
 
+    /// Returns a binding over another channel, with the same deadline and handlers.
+    pub(crate) fn over(&self, channel: Arc<dyn Channel>) -> Binding {
+        Binding { channel, ..self.clone() }
+    }
+
     /// Has every call of the import, from all clones and threads, fail as
     /// [`Kind::ServerRestarted`](crate::Kind::ServerRestarted) once another server has taken the place of the
     /// present one, until the application accepts that by [`Restart::accept`]. The failure says truly whether

@@ -103,6 +103,13 @@ pub trait Channel: Send + Sync + 'static {
     /// result.
     fn call(&self, call: Call<'_>, sink: Sink<'_>);
 
+    /// Carries the call as [`Channel::call`] does, for a channel that has been called itself. Saves the copy of
+    /// the call.
+    #[doc(hidden)]
+    fn pass_on(&self, call: &Call<'_>, sink: Sink<'_>) {
+        self.call(*call, sink);
+    }
+
     /// Carries a call by a fast path, if the channel has one and can take it now, and blocks until the call
     /// has ended. The call has short arguments, which are encoded already, and no deadline of its own.
     ///

@@ -2,10 +2,15 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use super::binding::Binding;
+use super::channel::{CarriedBy, Channel};
 use super::handlers::Handler;
+use super::subset::subset;
+use crate::System;
+use crate::env::Env;
+use crate::member_state::ShowMembers;
 
 /// The members of a group at one time, in order.
 #[derive(Clone)]
@@ -16,12 +21,35 @@ pub struct Members(Arc<[Member]>);
 pub struct Member {
     name: Arc<str>,
     binding: Binding,
+    on_this_machine: bool,
 }
 
 /// Knows the members of a group.
 pub trait Roster: Send + Sync {
     /// Returns the present members.
     fn members(&self) -> Members;
+
+    /// Returns at most `most` of the present members, for a balancer. Which ones depends on their names and
+    /// on `number`, so that balancers with other numbers use others. A group that binds its members binds
+    /// only these.
+    fn at_most(&self, most: usize, number: u64) -> Members {
+        let members = self.members();
+        if members.len() <= most {
+            return members;
+        }
+        let known = members.iter().map(|member| (member.name(), member.is_on_this_machine()));
+        Members::new(subset(known, most, number).into_iter().map(|which| members[which].clone()).collect())
+    }
+
+    /// Returns the environment in which the members are called.
+    fn env(&self) -> Arc<dyn Env> {
+        let first = |members: Members| members.first().map(|member| member.binding().channel().env());
+        first(self.members()).unwrap_or_else(|| Arc::new(System))
+    }
+
+    /// Notes a balancer that has been made of the group, so that its members can be shown.
+    #[doc(hidden)]
+    fn note_balancer(&self, _balancer: Weak<dyn ShowMembers>) {}
 }
 
 impl Roster for Members {
@@ -33,12 +61,31 @@ impl Roster for Members {
 impl Member {
     /// Returns a member. Outcomes of group calls show its name.
     pub fn new(name: impl Into<Arc<str>>, binding: Binding) -> Member {
-        Member { name: name.into(), binding }
+        let on_this_machine = binding.channel().carried_by() == CarriedBy::Caller;
+        Member { name: name.into(), binding, on_this_machine }
+    }
+
+    /// Returns the member with this knowledge of whether it is on this machine. Of a new member that is known
+    /// only if it is in this process.
+    #[must_use]
+    pub fn on_this_machine(self, is: bool) -> Member {
+        Member { on_this_machine: is, ..self }
+    }
+
+    /// Returns whether the member is known to be on this machine.
+    #[inline]
+    pub fn is_on_this_machine(&self) -> bool {
+        self.on_this_machine
     }
 
     /// Returns the member's name. In a group from the registry it is `Type/instance`.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the member with another channel, which carries its calls to the same server.
+    pub(crate) fn over(&self, channel: Arc<dyn Channel>) -> Member {
+        Member { binding: self.binding.over(channel), ..self.clone() }
     }
 
     /// Returns the member's name without copying it.
@@ -67,6 +114,7 @@ impl Members {
         let catching = |member: &Member| Member {
             name: member.name.clone(),
             binding: member.binding.catching(handler(&member.name)),
+            on_this_machine: member.on_this_machine,
         };
         Members(self.iter().map(catching).collect())
     }

@@ -1,19 +1,20 @@
 //! The instances of a type as a group. The group follows the registry.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use farcall_names::{Address, Entry, Label, Name};
+use farcall_names::{Address, Entry, Label, Name, Owner};
 
 use super::bind::{Target, parse};
 use super::import::{binding, binding_to};
 use super::{Inner, Runtime, registry_failed};
-use crate::env::Time;
+use crate::balance::ShowMembers;
+use crate::env::{Env, Time};
 use crate::multi::{Fixed, Group, Member, Members, Roster};
-use crate::stub::Interface;
+use crate::stub::{Interface, subset};
 use crate::{CallFailed, Kind, Ran, context, idl, lock};
 
 /// How long to wait for members that do not answer while the members of a group are bound. A member that has
@@ -42,6 +43,7 @@ pub(super) fn roster(
     };
     let (inner, type_name) = (runtime.0.clone(), type_name.clone());
     let follower = Follower { inner, type_name, interface, known: Mutex::default() };
+    // The members are bound when they are first called: one of them for a call, or all for a group call.
     if follower.follow()?.is_empty() {
         return Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("nobody exports {name}")));
     }
@@ -67,8 +69,10 @@ pub(super) fn import_each<T: ?Sized + Interface>(
         let bound = inner.bind_each(&instances, T::interface(), inner.bound_by())?;
         places.into_iter().zip(bound).for_each(|(place, target)| targets[place] = target);
     }
-    let member = |((name, parsed), target): ((&&str, Name), _)| {
+    let member = |((name, parsed), target): ((&&str, Name), Option<Target>)| {
+        let is_near = target.as_ref().is_some_and(|target| target.address.ip().is_loopback());
         Member::new(*name, binding_to(inner, parsed, Cow::Borrowed(T::interface()), target))
+            .on_this_machine(is_near)
     };
     let members = names.iter().zip(parsed).zip(targets).map(member).collect();
     Ok(Group::known(Members::new(members)))
@@ -105,67 +109,133 @@ struct Follower {
     known: Mutex<Known>,
 }
 
-/// The members of the group, as of one version of the registry.
+/// What is known of the group, as of one version of the registry.
+#[derive(Default)]
 struct Known {
     version: Option<u64>,
-    members: Members,
-}
-
-impl Default for Known {
-    fn default() -> Known {
-        Known { version: None, members: Members::new(Vec::new()) }
-    }
+    entries: Arc<[Entry]>,
+    /// The members that have been bound, by name.
+    bound: HashMap<String, Member>,
+    /// The members that were returned for this version: all, or a subset of at most so many by a number.
+    all: Option<Members>,
+    subset: Option<((usize, u64), Members)>,
 }
 
 impl Roster for Follower {
     /// Returns the members. If the registry fails, returns the members that it knew last.
     fn members(&self) -> Members {
-        self.follow().unwrap_or_else(|_| lock(&self.known).members.clone())
+        let entries = self.present();
+        if let Some(members) = &lock(&self.known).all {
+            return members.clone();
+        }
+        let members = self.bind(entries.iter());
+        self.keep(&entries, &members, |known| known.all = Some(members.clone()));
+        members
+    }
+
+    fn at_most(&self, most: usize, number: u64) -> Members {
+        let entries = self.present();
+        if entries.len() <= most {
+            return self.members();
+        }
+        if let Some((_, members)) = lock(&self.known).subset.as_ref().filter(|(by, _)| *by == (most, number))
+        {
+            return members.clone();
+        }
+        let here = Owner::current();
+        let names: Vec<String> = entries.iter().map(Entry::name).collect();
+        let near = names.iter().zip(&entries[..]).map(|(name, entry)| (&name[..], is_near(entry, &here)));
+        let chosen = subset(near, most, number);
+        let members = self.bind(chosen.iter().map(|&which| &entries[which]));
+        self.keep(&entries, &members, |known| known.subset = Some(((most, number), members.clone())));
+        members
+    }
+
+    fn env(&self) -> Arc<dyn Env> {
+        self.inner.env.clone()
+    }
+
+    fn note_balancer(&self, balancer: Weak<dyn ShowMembers>) {
+        self.inner.balancers.add(self.type_name.to_string(), balancer);
     }
 }
 
 impl Follower {
-    /// Returns the members that the registry knows now.
-    fn follow(&self) -> Result<Members, CallFailed> {
+    /// Returns the entries that the registry has now. If it fails, returns those that it had last.
+    fn present(&self) -> Arc<[Entry]> {
+        self.follow().unwrap_or_else(|_| lock(&self.known).entries.clone())
+    }
+
+    fn follow(&self) -> Result<Arc<[Entry]>, CallFailed> {
         let registry = &self.inner.registry;
         let version = registry.version().map_err(registry_failed)?;
-        let known = {
+        {
             let known = lock(&self.known);
             if known.version == Some(version) {
-                return Ok(known.members.clone());
+                return Ok(known.entries.clone());
             }
-            known.members.clone()
+        }
+        let entries: Arc<[Entry]> = registry.instances(&self.type_name).map_err(registry_failed)?.into();
+        let mut known = lock(&self.known);
+        let names: HashSet<String> = entries.iter().map(Entry::name).collect();
+        known.bound.retain(|name, _| names.contains(name));
+        *known = Known {
+            version: Some(version),
+            entries: entries.clone(),
+            bound: std::mem::take(&mut known.bound),
+            ..Known::default()
         };
-        let entries = registry.instances(&self.type_name).map_err(registry_failed)?;
-        let members = self.renew(&known, &entries)?;
-        *lock(&self.known) = Known { version: Some(version), members: members.clone() };
-        Ok(members)
+        Ok(entries)
+    }
+
+    /// Keeps members that have been bound for these entries, unless the registry has changed meanwhile.
+    fn keep(&self, entries: &Arc<[Entry]>, members: &Members, note: impl FnOnce(&mut Known)) {
+        let mut known = lock(&self.known);
+        known.bound.extend(members.iter().map(|member| (member.name().to_owned(), member.clone())));
+        if Arc::ptr_eq(&known.entries, entries) {
+            note(&mut known);
+        }
     }
 
     /// Returns the members for these entries. Known members stay as they are. The others are bound, all at
-    /// once.
-    fn renew(&self, known: &Members, entries: &[Entry]) -> Result<Members, CallFailed> {
-        let known: HashMap<&str, &Member> = known.iter().map(|member| (member.name(), member)).collect();
-        let joining = |entry: &Entry| {
-            let name = Some(entry.name()).filter(|name| !known.contains_key(&name[..]))?;
-            Some((name, (entry.sockets_from_here(), entry.asked_name())))
-        };
-        let (joining, asked): (Vec<String>, Vec<_>) = entries.iter().filter_map(joining).unzip();
+    /// once. One that cannot be bound now is bound by its first call.
+    fn bind<'a>(&self, entries: impl Iterator<Item = &'a Entry>) -> Members {
+        let here = Owner::current();
+        let (mut members, mut joining) = (Vec::new(), Vec::new());
+        {
+            let known = lock(&self.known);
+            for entry in entries {
+                let name = entry.name();
+                let member = known.bound.get(&name).cloned();
+                if member.is_none() {
+                    joining.push((name.clone(), (entry.sockets_from_here(), entry.asked_name())));
+                }
+                members.push((entry, name, member));
+            }
+        }
         let mut targets = HashMap::new();
         if !joining.is_empty() {
-            let bound = self.inner.bind_each(&asked, &self.interface, self.inner.bound_by())?;
-            targets.extend(joining.into_iter().zip(bound));
+            let (joining, asked): (Vec<String>, Vec<_>) = joining.into_iter().unzip();
+            let bound = self.inner.bind_each(&asked, &self.interface, self.inner.bound_by());
+            targets.extend(joining.into_iter().zip(bound.unwrap_or_default()));
         }
-        let member = |entry: &Entry| {
-            let name = entry.name();
-            if let Some(&member) = known.get(&name[..]) {
-                return member.clone();
-            }
-            let target = targets.remove(&name).flatten();
-            let instance =
-                Name::Instance { type_name: entry.type_name.clone(), instance: entry.instance.clone() };
-            Member::new(name, binding_to(&self.inner, instance, self.interface.clone(), target))
+        let member = |(entry, name, member): (&Entry, String, Option<Member>)| {
+            let member = member.unwrap_or_else(|| {
+                let target = targets.remove(&name).flatten();
+                let instance =
+                    Name::Instance { type_name: entry.type_name.clone(), instance: entry.instance.clone() };
+                Member::new(name, binding_to(&self.inner, instance, self.interface.clone(), target))
+            });
+            member.on_this_machine(is_near(entry, &here))
         };
-        Ok(Members::new(entries.iter().map(member).collect()))
+        Members::new(members.into_iter().map(member).collect())
+    }
+}
+
+/// Returns whether an entry's process is known to run on this machine.
+fn is_near(entry: &Entry, here: &Owner) -> bool {
+    match entry.owner.boot {
+        0 => entry.sockets().any(|socket| socket.ip().is_loopback()),
+        boot => boot == here.boot,
     }
 }

@@ -102,6 +102,10 @@ impl Channel for Shared {
         self.0.call(&self.0.request(&call), sink);
     }
 
+    fn pass_on(&self, call: &Call<'_>, sink: Sink<'_>) {
+        self.0.call(&self.0.request(call), sink);
+    }
+
     fn call_briefly(
         &self,
         procedure: &Procedure,
@@ -181,6 +185,8 @@ impl Importer {
     }
 
     /// Makes a call. If it fails and may be repeated, repeats it, perhaps at another server.
+    // Inlined into both ways in, because each call takes one of them.
+    #[inline(always)]
     pub(super) fn call(&self, request: &CallRequest<'_>, sink: Sink<'_>) {
         let Some(target) = self.bound.first() else { return self.call_bound(request, sink) };
         match self.call_once(target, request, sink) {

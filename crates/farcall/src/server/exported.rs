@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::executor::{Dispatch, Executor, Spawn};
 use super::oneway_orders::Orders;
+use crate::balancers::Balancers;
 use crate::env::{Env, Event, Time};
 use crate::stats::{self, Counters};
 use crate::stub::{AsyncDispatched, BATCH, Dispatched, Procedure, execute_each, execute_each_later};
@@ -28,6 +29,8 @@ pub(crate) struct Exported {
     memory: Option<Arc<dyn AccessHandler>>,
     /// How often that memory was accessed.
     accessed: AtomicU64,
+    /// The balancers that are shown to clients that ask for them.
+    balancers: Option<Arc<Balancers>>,
     /// The description of the interface, for clients that ask for it.
     described: Option<&'static idl::Interface>,
     since: Time,
@@ -169,6 +172,7 @@ impl Exported {
             exclusive: None,
             memory: None,
             accessed: AtomicU64::new(0),
+            balancers: None,
             described,
             since: env.now(),
             procedures: procedures.iter().chain(&batch).map(known).collect(),
@@ -206,6 +210,12 @@ impl Exported {
     /// Returns the fence of an exclusive export, if this process surely owns its name now.
     pub(crate) fn fence(&self) -> Option<u64> {
         self.exclusive.as_ref()?.get()?.fence()
+    }
+
+    /// Makes the export show balancers.
+    pub(super) fn with_balancers(mut self, balancers: Arc<Balancers>) -> Exported {
+        self.balancers = Some(balancers);
+        self
     }
 
     /// Returns the memory that is exported beside the interface.
@@ -318,7 +328,8 @@ impl Exported {
             by.wake();
             return ended;
         }
-        builtin::dispatch(number, self.described, || self.health(now), arguments, reply)
+        let balancers = self.balancers.as_deref();
+        builtin::dispatch(number, self.described, balancers, || self.health(now), arguments, reply)
     }
 
     fn health(&self, now: Time) -> builtin::Health {

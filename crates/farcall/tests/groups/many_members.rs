@@ -1,11 +1,13 @@
 //! One call to very many members over real sockets, and stopping early, over and over.
 
 use crate::common;
+use std::collections::BTreeSet;
+use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use farcall::multi::{Next, Outcome, Rest};
-use farcall::names::Memory;
+use farcall::names::{Entry, Memory, Registry};
 use farcall::{Export, Runtime};
 
 #[farcall::interface]
@@ -111,4 +113,39 @@ fn to_stop_after_two_of_five_leaves_every_member_usable_at_once() {
             assert_eq!(member.add(1).unwrap(), number as u64 + 1, "round {round}");
         }
     }
+}
+
+/// Returns the names that servers at this socket were asked for.
+fn asked(socket: &UdpSocket) -> BTreeSet<String> {
+    let (mut asked, mut datagram) = (BTreeSet::new(), [0; 2048]);
+    while let Ok(len) = socket.recv(&mut datagram) {
+        let text = String::from_utf8_lossy(&datagram[..len]);
+        let names =
+            text.match_indices("Member/m").filter_map(|(at, _)| text.get(at..at + "Member/m00000".len()));
+        asked.extend(names.map(str::to_owned));
+    }
+    asked
+}
+
+#[test]
+fn an_import_binds_nobody_and_a_balancer_of_ten_thousand_binds_a_hundred() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let registry = Memory::new();
+    let publish = |number: u32| {
+        let name = format!("m{number:05}");
+        let address = socket.local_addr().unwrap().into();
+        let entry = Entry::new("Member".parse().unwrap(), name.parse().unwrap(), address, u64::from(number));
+        registry.publish(&entry).unwrap()
+    };
+    let _published: Vec<_> = (0..10_000).map(publish).collect();
+    let client = Runtime::builder().registry(registry).shared_memory(false).build().unwrap();
+    let group = client.import_all::<dyn Member>("Member").unwrap();
+    assert_eq!(asked(&socket), BTreeSet::new(), "an import reads the registry only");
+    let balancer = group.balancer();
+    assert_eq!(balancer.members().len(), 100);
+    let names: BTreeSet<String> = balancer.members().iter().map(|member| member.name.to_string()).collect();
+    let bound = asked(&socket);
+    assert!(!bound.is_empty() && bound.is_subset(&names), "{} were asked", bound.len());
+    assert!(balancer.members().iter().all(|member| member.on_this_machine));
 }

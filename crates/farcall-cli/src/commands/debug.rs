@@ -1,0 +1,75 @@
+//! `farcall debug`: shows what a process exports, and to which members its balancers send calls.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use clap::Args;
+use farcall::Runtime;
+use farcall::dynamic::Balancing;
+use farcall::memory::Counters;
+use farcall::stats::Serving;
+use serde_json::{Value, json};
+
+use super::top::{addresses, ended, nobody};
+use crate::balancing::{balancers_json, balancers_of, balancers_table};
+use crate::failure::Outcome;
+use crate::output::Output;
+use crate::text::{count, counted, duration, printable, rounded, total};
+
+/// Show what a process exports, and how its balancers see the servers that it calls
+///
+/// Of each member of a balanced group it shows the state, the latency, the share of the calls, and why it gets
+/// no calls. The process is asked at its server, so it must export something. A program that only calls others
+/// can show `Balancer::members()` itself.
+#[derive(Debug, Args)]
+pub struct Debug {
+    /// The process: the address (10.0.0.7:7000), the type, or the type and the instance of one of its exports
+    #[arg(value_name = "TARGET")]
+    target: String,
+}
+
+impl Debug {
+    pub fn run(&self, output: &Output) -> Outcome {
+        let addresses = addresses(Some(&self.target))?;
+        if addresses.is_empty() {
+            return Err(nobody(Some(&self.target)));
+        }
+        // Reads use packets only, because to map the server's memory would need the help of its threads.
+        let runtime = Runtime::builder().shared_memory(false).build()?;
+        for address in addresses {
+            let serving = Counters::import(&runtime, address)?.read()?;
+            let balancers = balancers_of(&runtime, address)?;
+            output
+                .page(|| to_json(address, &serving, &balancers), || table(address, &serving, &balancers))?;
+        }
+        Ok(())
+    }
+}
+
+fn table(address: SocketAddr, serving: &Serving, balancers: &[Balancing]) -> String {
+    let mut page = format!("{address}  process {}, up {}\n", serving.process, duration(serving.up));
+    for export in &serving.exports {
+        let calls = counted(total(export.procedures.iter().map(ended)), "call");
+        let running = count(export.running as u64);
+        let _ =
+            writeln!(page, "{}", printable(&format!("exports {}  {calls}, {running} running", export.name)));
+    }
+    if balancers.is_empty() {
+        page += "no balancers\n";
+    }
+    page + &balancers_table(balancers)
+}
+
+fn to_json(address: SocketAddr, serving: &Serving, balancers: &[Balancing]) -> Value {
+    let exports = serving.exports.iter().map(|export| {
+        json!({
+            "name": export.name, "calls": total(export.procedures.iter().map(ended)),
+            "running": export.running,
+        })
+    });
+    json!({
+        "address": address.to_string(), "process": serving.process,
+        "up_s": rounded(serving.up.as_secs_f64(), 3), "exports": exports.collect::<Vec<_>>(),
+        "balancers": balancers_json(balancers),
+    })
+}

@@ -1,0 +1,308 @@
+//! Started calls of a balanced stub. One that did not run is started again at another member.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::attempts::Attempts;
+use super::{Choice, Policy, Shared};
+use crate::CallFailed;
+use crate::context::{self, context, outside};
+use crate::env::Time;
+use crate::stub::{Call, Channel, Handlers, PendingCall, Procedure, Reply, Sink};
+use crate::wait::{ReadyList, WaitPoint};
+use crate::xdr::Encoder;
+
+/// The longest arguments of which a started call keeps a copy, in bytes. A call with longer ones does not go
+/// to another member.
+const MAX_KEPT_BYTES: usize = 64 << 10;
+
+/// Room for the arguments of most calls, in bytes, so that encoding them seldom moves them.
+const USUAL_BYTES: usize = 128;
+
+/// A started call.
+pub(super) struct Started {
+    /// `None` once the call was waited for or let go.
+    pending: Option<Box<dyn PendingCall>>,
+    attempt: Attempt,
+    /// What another attempt takes, if there may be one.
+    kept: Option<Kept>,
+}
+
+/// An attempt that has not ended.
+struct Attempt {
+    shared: Arc<Shared>,
+    choices: Arc<[Choice]>,
+    which: usize,
+    /// When it began; `None` if the clock was not read.
+    begun: Option<Time>,
+    ended: bool,
+}
+
+/// What is kept of a call so that it can be started again.
+struct Kept {
+    policy: Policy,
+    procedure: Procedure,
+    within: Option<Duration>,
+    arguments: Vec<u8>,
+    handlers: Handlers,
+    carries: Vec<u32>,
+    /// The call that the caller's thread serves, from which this one inherits.
+    context: context::Context,
+    attempts: Attempts,
+}
+
+impl Kept {
+    /// Returns a copy of a call; `None` if its arguments are too long or cannot be encoded, or if it sends a
+    /// stream, whose items are sent once.
+    fn of(policy: Policy, call: &Call<'_>) -> Option<Kept> {
+        if call.sending.is_some() {
+            return None;
+        }
+        let mut arguments = Vec::with_capacity(USUAL_BYTES);
+        (call.encode)(&mut Encoder::with_limit(&mut arguments, MAX_KEPT_BYTES)).ok()?;
+        Some(Kept {
+            policy,
+            procedure: *call.procedure,
+            within: call.within,
+            arguments,
+            handlers: call.handlers.clone(),
+            carries: call.carries.to_vec(),
+            context: context(),
+            attempts: Attempts::default(),
+        })
+    }
+
+    /// Starts the call at a member.
+    fn start(&self, within: Option<Duration>, start: impl FnOnce(Call<'_>) -> Pending) -> Pending {
+        // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
+        let encode = |e: &mut Encoder<'_>| e.opaque(&self.arguments);
+        let Kept { procedure, handlers, carries, .. } = self;
+        start(Call { procedure, within, encode: &encode, handlers, sending: None, carries })
+    }
+}
+
+type Pending = Box<dyn PendingCall>;
+
+impl Attempt {
+    /// Begins an attempt of a call at a member that is chosen now.
+    fn begin((shared, policy): (&Arc<Shared>, Policy), call: &Call<'_>) -> Result<Attempt, CallFailed> {
+        let mut choices = shared.list.get();
+        let untimed = match choices.len() {
+            1 if !shared.is_due() => Some(0),
+            _ => shared.pick_untimed(policy, &choices),
+        };
+        if let Some(which) = untimed {
+            choices[which].health.begin_untimed();
+            let begun = call.within.map(|_| shared.env.now());
+            return Ok(Attempt { shared: shared.clone(), choices, which, begun, ended: false });
+        }
+        let now = shared.env.now();
+        let which = shared.choose(&mut choices, policy, now, &[])?;
+        Ok(Attempt::at(shared, &choices, which, now))
+    }
+
+    /// Begins an attempt of a call at the member `which`.
+    fn at(shared: &Arc<Shared>, choices: &Arc<[Choice]>, which: usize, now: Time) -> Attempt {
+        choices[which].health.begin(now);
+        let (shared, choices) = (shared.clone(), choices.clone());
+        Attempt { shared, choices, which, begun: Some(now), ended: false }
+    }
+
+    fn channel(&self) -> &Arc<dyn Channel> {
+        self.choices[self.which].channel()
+    }
+
+    /// Notes how the attempt ended.
+    fn end(&mut self, failure: Option<&CallFailed>) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        let Attempt { shared, choices, which, begun, .. } = self;
+        let health = &choices[*which].health;
+        health.leave();
+        if begun.is_none() && failure.is_none() {
+            return health.end_untimed();
+        }
+        if failure.is_some() && choices.len() == 1 {
+            // Another member may have taken its place.
+            shared.look_at_next_call();
+        }
+        shared.note(choices, *which, begun.unwrap_or_else(|| shared.env.now()), failure);
+    }
+}
+
+/// Notes a call that was given up.
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.choices[self.which].health.leave();
+        }
+    }
+}
+
+impl Started {
+    /// Starts a call at a member that is chosen now.
+    ///
+    /// # Errors
+    /// When there are no members.
+    pub fn start(
+        (shared, policy): (&Arc<Shared>, Policy),
+        call: &Call<'_>,
+        start: impl FnOnce(&dyn Channel, Call<'_>) -> Pending,
+    ) -> Result<Started, CallFailed> {
+        shared.retries.add_call();
+        let attempt = Attempt::begin((shared, policy), call)?;
+        let kept = if attempt.choices.len() > 1 { Kept::of(policy, call) } else { None };
+        let channel = &**attempt.channel();
+        let pending = match &kept {
+            Some(kept) => kept.start(call.within, |call| start(channel, call)),
+            None => start(channel, *call),
+        };
+        Ok(Started { pending: Some(pending), attempt, kept })
+    }
+
+    /// Starts a call at this member, which it stays with.
+    pub fn start_at_member(
+        (shared, choices, which): (&Arc<Shared>, &Arc<[Choice]>, usize),
+        start: impl FnOnce(&dyn Channel) -> Pending,
+    ) -> Started {
+        let attempt = Attempt::at(shared, choices, which, shared.env.now());
+        Started { pending: Some(start(&**attempt.channel())), attempt, kept: None }
+    }
+
+    /// Notes how an attempt ended. Starts the call again at another member by `start`, if it has failed and
+    /// may go on. Otherwise returns how it has failed.
+    fn end(
+        &mut self,
+        failure: Option<CallFailed>,
+        start: impl FnOnce(&dyn Channel, Call<'_>) -> Pending,
+    ) -> Ended {
+        self.attempt.end(failure.as_ref());
+        let Some(why) = failure else { return Ended::Well };
+        match self.start_again(&why, start) {
+            Some(()) => Ended::GoesOn,
+            None => Ended::Failed(why),
+        }
+    }
+
+    #[cold]
+    fn start_again(
+        &mut self,
+        why: &CallFailed,
+        start: impl FnOnce(&dyn Channel, Call<'_>) -> Pending,
+    ) -> Option<()> {
+        let kept = self.kept.as_mut()?;
+        let Attempt { shared, choices, which, begun, .. } = &self.attempt;
+        let begun = begun.unwrap_or_else(|| shared.env.now());
+        if !kept.attempts.may_go_on(shared, (choices, *which), why, (begun, kept.within)) {
+            return None;
+        }
+        // The group is not asked for its members here, because that may block.
+        let now = shared.env.now();
+        let which = shared.picker.pick(choices, kept.policy, now, &kept.attempts.met)?;
+        self.attempt = Attempt::at(shared, choices, which, now);
+        let within = kept.attempts.within(kept.within, now);
+        // The thread that polls the call may serve another one, or none.
+        let _outside = outside();
+        let _inherits = kept.context.enter();
+        let channel = &**self.attempt.channel();
+        self.pending = Some(kept.start(within, |call| start(channel, call)));
+        Some(())
+    }
+}
+
+/// What the end of an attempt means for its call.
+enum Ended {
+    /// The sink has the reply.
+    Well,
+    /// The call was started again.
+    GoesOn,
+    Failed(CallFailed),
+}
+
+/// Passes replies on, except failures.
+fn but_failures<'a>(failed: &'a mut Option<CallFailed>, sink: Sink<'a>) -> impl FnMut(Reply<'_>) + 'a {
+    move |reply| match reply {
+        Reply::Failed(why) => *failed = Some(why),
+        reply => sink(reply),
+    }
+}
+
+impl PendingCall for Started {
+    fn wait(mut self: Box<Self>, sink: Sink<'_>) {
+        while let Some(pending) = self.pending.take() {
+            let mut failed = None;
+            pending.wait(&mut but_failures(&mut failed, sink));
+            if let Ended::Failed(why) = self.end(failed, |channel, call| channel.start(call)) {
+                sink(Reply::Failed(why));
+            }
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        loop {
+            let Some(pending) = &mut self.pending else { return Poll::Pending };
+            let mut failed = None;
+            if pending.poll(context, &mut but_failures(&mut failed, sink)).is_pending() {
+                return Poll::Pending;
+            }
+            match self.end(failed, |channel, call| channel.start(call)) {
+                Ended::Well => return Poll::Ready(()),
+                Ended::GoesOn => {}
+                Ended::Failed(why) => {
+                    sink(Reply::Failed(why));
+                    return Poll::Ready(());
+                }
+            }
+        }
+    }
+
+    fn wait_point(&self) -> Option<Arc<dyn WaitPoint>> {
+        self.pending.as_ref()?.wait_point()
+    }
+
+    fn poll_at(
+        &mut self,
+        wait_point: &Arc<dyn WaitPoint>,
+        ready: &ReadyList,
+        member: u32,
+        sink: Sink<'_>,
+    ) -> Poll<()> {
+        let Some(pending) = &mut self.pending else { return Poll::Pending };
+        let mut failed = None;
+        if pending.poll_at(wait_point, ready, member, &mut but_failures(&mut failed, sink)).is_pending() {
+            return Poll::Pending;
+        }
+        match self.end(failed, |channel, call| channel.start_at(call, wait_point, ready, member)) {
+            Ended::Well => {}
+            // The call is marked as ready when it is to be polled.
+            Ended::GoesOn => return Poll::Pending,
+            Ended::Failed(why) => sink(Reply::Failed(why)),
+        }
+        Poll::Ready(())
+    }
+
+    fn waits_for_itself(&self) -> bool {
+        self.pending.as_ref().is_some_and(|pending| pending.waits_for_itself())
+    }
+
+    fn cancel(&mut self) {
+        self.kept = None;
+        if let Some(pending) = &mut self.pending {
+            pending.cancel();
+        }
+    }
+
+    fn detach(mut self: Box<Self>) {
+        if let Some(pending) = self.pending.take() {
+            pending.detach();
+        }
+    }
+
+    fn detach_later(mut self: Box<Self>) {
+        if let Some(pending) = self.pending.take() {
+            pending.detach_later();
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The channel of a member that a group call makes: notes what becomes of its calls.
+
+use std::sync::Arc;
+
+use super::started::Started;
+use super::{Choice, Shared};
+use crate::CallFailed;
+use crate::env::Env;
+use crate::stub::{Call, CarriedBy, Channel, Member, PendingCall, Reply, RestartHook, Sink};
+use crate::wait::{ReadyList, WaitPoint};
+
+pub(super) struct Watched {
+    shared: Arc<Shared>,
+    choices: Arc<[Choice]>,
+    which: usize,
+}
+
+impl Watched {
+    /// Returns a member whose calls are noted.
+    pub fn member(shared: &Arc<Shared>, choices: &Arc<[Choice]>, which: usize) -> Member {
+        let watched = Watched { shared: shared.clone(), choices: choices.clone(), which };
+        choices[which].member.over(Arc::new(watched))
+    }
+
+    fn channel(&self) -> &Arc<dyn Channel> {
+        self.choices[self.which].channel()
+    }
+
+    fn started(&self, start: impl FnOnce(&dyn Channel) -> Box<dyn PendingCall>) -> Box<dyn PendingCall> {
+        Box::new(Started::start_at_member((&self.shared, &self.choices, self.which), start))
+    }
+}
+
+impl Channel for Watched {
+    fn call(&self, call: Call<'_>, sink: Sink<'_>) {
+        let (health, begun) = (&self.choices[self.which].health, self.shared.env.now());
+        health.begin(begun);
+        let under_way = health.under_way();
+        let mut failed = None;
+        self.channel().pass_on(&call, &mut |reply| {
+            if let Reply::Failed(why) = &reply {
+                failed = Some(why.clone());
+            }
+            sink(reply);
+        });
+        drop(under_way);
+        self.shared.note(&self.choices, self.which, begun, failed.as_ref());
+    }
+
+    fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
+        self.started(|channel| channel.start(call))
+    }
+
+    fn start_at(
+        &self,
+        call: Call<'_>,
+        wait_point: &Arc<dyn WaitPoint>,
+        ready: &ReadyList,
+        member: u32,
+    ) -> Box<dyn PendingCall> {
+        self.started(|channel| channel.start_at(call, wait_point, ready, member))
+    }
+
+    fn on_restart(&self, hook: RestartHook) -> Result<(), CallFailed> {
+        self.channel().on_restart(hook)
+    }
+
+    fn post(&self, bytes: &[u8]) -> bool {
+        self.channel().post(bytes)
+    }
+
+    fn lacks(&self, procedure: u32) -> bool {
+        self.channel().lacks(procedure)
+    }
+
+    fn env(&self) -> Arc<dyn Env> {
+        self.channel().env()
+    }
+
+    fn may_wait(&self) -> Result<(), CallFailed> {
+        self.channel().may_wait()
+    }
+
+    fn carried_by(&self) -> CarriedBy {
+        self.channel().carried_by()
+    }
+
+    fn wait_point(&self) -> Arc<dyn WaitPoint> {
+        self.channel().wait_point()
+    }
+}
