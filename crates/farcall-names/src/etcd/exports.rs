@@ -191,6 +191,10 @@ impl Exports {
             }
             (state.published.remove(key), state.lease.as_ref().map(|lease| lease.id))
         };
+        // The registration has ended it before. The thread may have put the entry once more since then.
+        if let Some(published) = &published {
+            published.ownership.end();
+        }
         let deleted = match published {
             Some(Published { lease: own, revision, .. }) if Some(own) == lease => self.delete(key, revision),
             // It went with a lost lease. An attempt to put it again may have succeeded without an answer.
@@ -281,9 +285,13 @@ impl Exports {
                 continue;
             }
             let value = decoded(&found["value"]).unwrap_or_default();
-            // The answer to an earlier try of this request may have been lost.
-            if number(&found["lease"]) == lease && value == text.as_bytes() {
-                return Ok(Put::Done { lease, revision: expected });
+            if number(&found["lease"]) == lease {
+                // The answer to an earlier try of this request may have been lost.
+                if value == text.as_bytes() {
+                    return Ok(Put::Done { lease, revision: expected });
+                }
+                // etcd has executed a request of an earlier publication after it was given up.
+                continue;
             }
             let other = document::parse(entry.type_name.clone(), entry.instance.clone(), &value);
             match other {
