@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 
+use crate::own::{self, Own};
 use crate::table::Table;
-use crate::{Entry, Label, Listing, Ownership, Registration, Registry, Result};
+use crate::{Entry, Label, Listing, Registration, Registry, Result};
 use farcall_base::lock;
 
 /// A registry within one process: for programs that are their own servers, and for tests.
@@ -26,22 +27,25 @@ impl Memory {
 impl Registry for Memory {
     fn publish(&self, entry: &Entry) -> Result<Registration> {
         entry.check()?;
-        let revision = {
+        let own = {
             let mut table = lock(&self.table);
             if let Some(found) = table.find(&entry.type_name, &entry.instance) {
                 return Err(found.taken());
             }
-            table.put(entry.clone())
+            Own::new(entry, table.put(entry.clone()))
         };
         let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
+        let ownership = own.ownership().clone();
         Ok(Registration::new(entry.name(), move || {
-            Ok(lock(&registry.table).remove_revision(&type_name, &instance, revision))
+            Ok(lock(&registry.table).remove_revision(&type_name, &instance, own.revision()))
         })
-        .owning(Ownership::lasting(revision)))
+        .owning(ownership))
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {
-        Ok(lock(&self.table).remove(type_name, instance))
+        let mut table = lock(&self.table);
+        table.get(type_name, instance).into_iter().for_each(own::end);
+        Ok(table.remove(type_name, instance))
     }
 
     fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {

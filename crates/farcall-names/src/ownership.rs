@@ -77,6 +77,11 @@ impl Ownership {
         *lock(&self.held) = None;
     }
 
+    /// Returns whether the two are clones of one ownership.
+    pub(crate) fn is(&self, other: &Ownership) -> bool {
+        Arc::ptr_eq(&self.held, &other.held)
+    }
+
     /// Begins the ownership, or begins it anew with another fence.
     pub(crate) fn begin(&self, fence: u64, until: Duration) {
         *lock(&self.held) = Some(Held { fence, until: Some(until) });

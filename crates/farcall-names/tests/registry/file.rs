@@ -88,6 +88,32 @@ fn the_current_owner_is_what_proc_says_of_this_process() {
 }
 
 #[test]
+fn a_file_that_was_lost_begins_anew_with_greater_fences() {
+    let scratch = Scratch::new();
+    let registry = File::at(scratch.join("registry"));
+    let fence = || registry.publish(&entry("ebbets")).unwrap().ownership().unwrap().fence().unwrap();
+    let former = [fence(), fence(), fence()];
+    fs::remove_dir_all(scratch.join("registry")).unwrap();
+    assert!(fence() > former[2]);
+}
+
+#[test]
+fn the_greatest_version_is_followed_by_no_lesser_one() {
+    let scratch = Scratch::new();
+    let registry = File::at(scratch.join("registry"));
+    drop(registry.publish(&entry("ebbets")).unwrap());
+    let at = |version: u64| {
+        fs::write(scratch.join("registry/names"), format!("farcall-names 1 {version}\nend 0\n")).unwrap();
+    };
+    at(u64::MAX / 2);
+    let full = registry.publish(&entry("ebbets")).unwrap_err();
+    assert!(matches!(full, Error::Corrupt { line: 1, .. }), "{full:?}");
+    assert_eq!(registry.list().unwrap().entries, []);
+    at(u64::MAX);
+    refused(&registry, |why| matches!(why, Error::Corrupt { line: 1, .. }));
+}
+
+#[test]
 fn asking_makes_nothing() {
     let scratch = Scratch::new();
     let directory = scratch.join("registry");
@@ -230,7 +256,8 @@ fn a_registry_file_grows_to_the_largest_size_that_is_read_and_no_further() {
     let names = directory.join("names");
     let one = fs::read_to_string(&names).unwrap();
     let line = one.lines().nth(1).unwrap();
-    let added = line.replace("revision=1", "revision=1000001").len() + 1;
+    let revision = format!("revision={}", registry.version().unwrap());
+    let added = line.replace(&revision, "revision=1000001").len() + 1;
 
     // The file is filled with entries of this process until one more entry just fits, or is one byte too
     // long.

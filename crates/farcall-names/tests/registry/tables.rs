@@ -97,6 +97,19 @@ fn a_registration_withdraws_nothing_that_was_published_after_it() {
 }
 
 #[test]
+fn an_entry_that_is_withdrawn_by_its_name_is_owned_no_more() {
+    with_each(|registry| {
+        let registration = registry.publish(&entry("ebbets")).unwrap();
+        let Some(former) = registration.ownership().unwrap().fence() else { panic!("it is not owned") };
+        assert!(registry.withdraw(&label("FileAccess"), &label("ebbets")).unwrap());
+        assert_eq!(registration.ownership().unwrap().fence(), None);
+        let next = registry.publish(&entry("ebbets")).unwrap();
+        assert!(next.ownership().unwrap().fence() > Some(former));
+        assert!(!registration.withdraw().unwrap());
+    });
+}
+
+#[test]
 fn every_change_changes_the_version() {
     with_each(|registry| {
         let mut seen = vec![registry.version().unwrap()];
