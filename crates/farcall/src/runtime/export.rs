@@ -212,9 +212,10 @@ impl Export {
 
     /// Returns the fence of an [exclusive](Runtime::export_exclusive) export, if this process surely owns the
     /// name now: a number that is greater than those of all earlier owners. Procedures read the fence under
-    /// which their call was admitted by [`Context::fence`](crate::Context::fence).
+    /// which their call was admitted by [`Context::fence`](crate::Context::fence). A forked child owns nothing.
     pub fn fence(&self) -> Option<u64> {
-        self.exported.fence()
+        let is_forked = self.runtime.0.generation != fork::generation();
+        self.exported.fence().filter(|_| !is_forked)
     }
 
     /// Returns the export's type and instance, as in `Store/ebbets`.
