@@ -243,7 +243,10 @@ impl Inner {
             };
             let peers: Vec<(Arc<Peer>, String)> = now.iter().map(peer).collect();
             let mut unbound = BTreeSet::from_iter(now.iter().map(|(which, _)| *which));
-            endpoint.bind(&peers, Some(deadline), &mut |place, answer| {
+            // Half of the time is left for the addresses of the other family.
+            let asked_at = self.env.now();
+            let by = if later.is_empty() { deadline } else { asked_at + deadline.since(asked_at) / 2 };
+            endpoint.bind(&peers, Some(by), &mut |place, answer| {
                 let which = now[place].0;
                 if let Ok(target) = self.judge(&endpoint, &peers[place].0, answer, interface) {
                     targets[which].get_or_insert(target);
