@@ -10,7 +10,7 @@ use crate::format::{self, Fault, MAX_FILE};
 use crate::own::{self, Own};
 use crate::owner::Judge;
 use crate::table::{Held, MAX_VERSION, Table};
-use crate::{Entry, Error, Label, Listing, Owner, Registration, Registry, Result};
+use crate::{Entry, Error, Label, Listing, Liveness, Owner, Registration, Registry, Result};
 
 /// The name of the registry's file in its directory.
 const NAMES: &str = "names";
@@ -161,6 +161,33 @@ impl File {
         Ok(result)
     }
 
+    /// Publishes an entry, unless a live process has the name, or an owner of whom `may_own` says that it may.
+    fn publish_unless(
+        &self,
+        entry: &Entry,
+        may_own: impl FnOnce(&Owner, &mut Judge) -> bool,
+    ) -> Result<Registration> {
+        entry.check()?;
+        let directory = Directory::create(&self.path)?;
+        self.check(&directory, Action::Export, &entry.type_name, &entry.instance)?;
+        let own = self.update(&directory, |table, judge| {
+            let found = table.get(&entry.type_name, &entry.instance);
+            refuse_own(found, &entry.owner)?;
+            let found = found.map(|held| &held.entry);
+            refuse_taken(found, &entry.owner, judge)?;
+            if let Some(found) = found.filter(|found| may_own(&found.owner, judge)) {
+                return Err(found.taken());
+            }
+            Ok(Own::new(entry, table.put(entry.clone())))
+        })?;
+        let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
+        let ownership = own.ownership().clone();
+        Ok(Registration::new(entry.name(), move || {
+            registry.remove(|table, _| Ok(table.remove_revision(&type_name, &instance, own.revision())))
+        })
+        .owning(ownership))
+    }
+
     /// Lets `remove` take an entry out, if there is a registry. Returns whether an entry was taken out.
     fn remove(&self, remove: impl FnOnce(&mut Table, &mut Judge) -> Result<bool>) -> Result<bool> {
         match Directory::open(&self.path)? {
@@ -172,21 +199,11 @@ impl File {
 
 impl Registry for File {
     fn publish(&self, entry: &Entry) -> Result<Registration> {
-        entry.check()?;
-        let directory = Directory::create(&self.path)?;
-        self.check(&directory, Action::Export, &entry.type_name, &entry.instance)?;
-        let own = self.update(&directory, |table, judge| {
-            let found = table.get(&entry.type_name, &entry.instance);
-            refuse_own(found, &entry.owner)?;
-            refuse_taken(found.map(|held| &held.entry), &entry.owner, judge)?;
-            Ok(Own::new(entry, table.put(entry.clone())))
-        })?;
-        let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
-        let ownership = own.ownership().clone();
-        Ok(Registration::new(entry.name(), move || {
-            registry.remove(|table, _| Ok(table.remove_revision(&type_name, &instance, own.revision())))
-        })
-        .owning(ownership))
+        self.publish_unless(entry, |_, _| false)
+    }
+
+    fn publish_exclusively(&self, entry: &Entry) -> Result<Registration> {
+        self.publish_unless(entry, |owner, judge| judge.liveness(owner) == Liveness::Unknown)
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {

@@ -88,6 +88,24 @@ fn the_current_owner_is_what_proc_says_of_this_process() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn an_exclusive_entry_replaces_none_whose_owner_may_live() {
+    let scratch = Scratch::new();
+    let registry = File::at(scratch.join("registry"));
+    let mut hidden = entry("ebbets");
+    if hidden.owner.namespace == 0 {
+        return common::skip("there is no /proc here");
+    }
+    (hidden.owner.pid, hidden.owner.namespace) = (hidden.owner.pid + 1, hidden.owner.namespace + 1);
+    let _hidden = registry.publish(&hidden).unwrap();
+    let refused = registry.publish_exclusively(&entry("ebbets")).unwrap_err();
+    assert!(matches!(refused, Error::Taken { owner, .. } if owner == hidden.owner), "{refused:?}");
+    let usual = registry.publish(&entry("ebbets")).unwrap();
+    drop(usual);
+    assert!(registry.publish_exclusively(&entry("ebbets")).is_ok());
+}
+
+#[test]
 fn a_file_that_was_lost_begins_anew_with_greater_fences() {
     let scratch = Scratch::new();
     let registry = File::at(scratch.join("registry"));
