@@ -407,7 +407,11 @@ impl Exports {
         let answer = self.cluster.call("lease/keepalive", &json!({"ID": lease.id.to_string()}));
         match answer {
             Ok(answer) if number(&answer["result"]["TTL"]) > 0 => {
-                lock(&self.state).prolong(lease.id, sent);
+                if self.clock.now() < lease.until() {
+                    lock(&self.state).prolong(lease.id, sent);
+                } else {
+                    self.revoke_doubtful(lease.id);
+                }
                 true
             }
             Ok(_) | Err(Error::Refused { code: NOT_FOUND, .. }) => {
@@ -416,6 +420,14 @@ impl Exports {
             }
             Err(_) => false,
         }
+    }
+
+    /// Takes a lease back that may have ended before etcd prolonged it. etcd also answers so while it deletes
+    /// the keys of a lease that has ended (etcd issue 14758).
+    fn revoke_doubtful(&self, id: u64) {
+        self.lose_lease(id);
+        // If it fails, the lease ends by itself.
+        let _ = self.cluster.call("lease/revoke", &json!({"ID": id.to_string()}));
     }
 
     /// Prolongs the lease if it is time to, in the course of work that may take longer than the lease.
