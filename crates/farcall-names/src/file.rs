@@ -2,15 +2,15 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::acl::{self, Acl, Action, MAX_ACL};
 use crate::directory::Directory;
 use crate::format::{self, Fault, MAX_FILE};
 use crate::own::{self, Own};
 use crate::owner::Judge;
-use crate::table::{Held, Table};
-use crate::{Entry, Error, Label, Listing, Owner, Ownership, Registration, Registry, Result};
+use crate::table::{Held, MAX_VERSION, Table};
+use crate::{Entry, Error, Label, Listing, Liveness, Owner, Registration, Registry, Result};
 
 /// The name of the registry's file in its directory.
 const NAMES: &str = "names";
@@ -142,11 +142,16 @@ impl File {
     ) -> Result<T> {
         let _turn = directory.turn(TURN_PATIENCE)?;
         let mut table = self.load(directory)?;
+        table.begin(first_version());
         let before = table.version();
         let mut judge = Judge::new();
         table.retain(|entry| !judge.is_dead(&entry.owner));
         let result = change(&mut table, &mut judge)?;
         if table.version() != before {
+            if table.version() > MAX_VERSION {
+                let why = "the version is the greatest one".to_owned();
+                return Err(Error::Corrupt { path: self.path.join(NAMES), line: 1, why });
+            }
             let text = format::render(&table);
             if text.len() > MAX_FILE {
                 return Err(Error::TooLarge { what: "bytes of registry", size: text.len(), limit: MAX_FILE });
@@ -154,6 +159,36 @@ impl File {
             directory.replace(NAMES, text.as_bytes())?;
         }
         Ok(result)
+    }
+
+    /// Publishes an entry, unless a live process has the name, or an owner of whom `may_own` says that it may.
+    fn publish_unless(
+        &self,
+        entry: &Entry,
+        may_own: impl FnOnce(&Owner, &mut Judge) -> bool,
+    ) -> Result<Registration> {
+        entry.check()?;
+        let directory = Directory::create(&self.path)?;
+        self.check(&directory, Action::Export, &entry.type_name, &entry.instance)?;
+        let own = self.update(&directory, |table, judge| {
+            let found = table.get(&entry.type_name, &entry.instance);
+            refuse_own(found, &entry.owner)?;
+            if let Some(added) = found.filter(|held| held.entry.owner == Owner::NONE) {
+                return Err(added.entry.taken());
+            }
+            let found = found.map(|held| &held.entry);
+            refuse_taken(found, &entry.owner, judge)?;
+            if let Some(found) = found.filter(|found| may_own(&found.owner, judge)) {
+                return Err(found.taken());
+            }
+            Ok(Own::new(entry, table.put(entry.clone())))
+        })?;
+        let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
+        let ownership = own.ownership().clone();
+        Ok(Registration::new(entry.name(), move || {
+            registry.remove(|table, _| Ok(table.remove_revision(&type_name, &instance, own.revision())))
+        })
+        .owning(ownership))
     }
 
     /// Lets `remove` take an entry out, if there is a registry. Returns whether an entry was taken out.
@@ -167,24 +202,11 @@ impl File {
 
 impl Registry for File {
     fn publish(&self, entry: &Entry) -> Result<Registration> {
-        entry.check()?;
-        let directory = Directory::create(&self.path)?;
-        self.check(&directory, Action::Export, &entry.type_name, &entry.instance)?;
-        let own = self.update(&directory, |table, judge| {
-            let found = table.get(&entry.type_name, &entry.instance);
-            refuse_own(found, &entry.owner)?;
-            if let Some(added) = found.filter(|held| held.entry.owner == Owner::NONE) {
-                return Err(added.entry.taken());
-            }
-            refuse_taken(found.map(|held| &held.entry), &entry.owner, judge)?;
-            Ok(Own::new(entry, table.put(entry.clone())))
-        })?;
-        let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
-        let ownership = Ownership::lasting(own.revision());
-        Ok(Registration::new(entry.name(), move || {
-            registry.remove(|table, _| Ok(table.remove_revision(&type_name, &instance, own.revision())))
-        })
-        .owning(ownership))
+        self.publish_unless(entry, |_, _| false)
+    }
+
+    fn publish_exclusively(&self, entry: &Entry) -> Result<Registration> {
+        self.publish_unless(entry, |owner, judge| judge.liveness(owner) == Liveness::Unknown)
     }
 
     fn add(&self, entry: &Entry) -> Result<()> {
@@ -203,6 +225,7 @@ impl Registry for File {
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {
         self.remove(|table, judge| {
             refuse_taken(table.find(type_name, instance), &Owner::current(), judge)?;
+            table.get(type_name, instance).into_iter().for_each(own::end);
             Ok(table.remove(type_name, instance))
         })
     }
@@ -228,6 +251,13 @@ impl Registry for File {
     fn routes(&self) -> Vec<IpAddr> {
         vec![Ipv4Addr::LOCALHOST.into()]
     }
+}
+
+/// Returns the version at which a new file begins: the microseconds since 1970. So the revisions in a file that
+/// was lost, as at a boot, are followed by greater ones, unless the clock was set back.
+fn first_version() -> u64 {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(time.as_micros()).unwrap_or(0)
 }
 
 /// Refuses a name that the running program keeps published.

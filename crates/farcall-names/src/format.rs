@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use std::str::FromStr;
 
 use crate::entry::{MAX_ADDRESSES, MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
-use crate::table::{Held, Table};
+use crate::table::{Held, MAX_VERSION, Table};
 use crate::{Address, Entry, Fingerprint, Label, Owner};
 
 /// The maximum size of a registry's file in bytes.
@@ -112,7 +112,8 @@ fn parse_first(line: &str) -> Result<u64, Fault> {
         None => return Err(fault()),
     }
     match (words.next().and_then(decimal), words.next()) {
-        (Some(version), None) => Ok(version),
+        (Some(version), None) if version <= MAX_VERSION => Ok(version),
+        (Some(_), None) => Err(Fault::Line(1, format!("the version is greater than {MAX_VERSION}"))),
         _ => Err(fault()),
     }
 }

@@ -1,8 +1,10 @@
 //! A registry within one process.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 
+use crate::clock::Clock;
 use crate::table::Table;
 use crate::{Entry, Label, Listing, Owner, Ownership, Registration, Registry, Result};
 use farcall_base::lock;
@@ -13,7 +15,14 @@ use farcall_base::lock;
 /// stays taken until its registration is dropped or withdrawn.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    table: Arc<Mutex<Table>>,
+    kept: Arc<Mutex<Kept>>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    table: Table,
+    /// The ownerships of the entries, by their revisions.
+    ownerships: BTreeMap<u64, Ownership>,
 }
 
 impl Memory {
@@ -21,54 +30,75 @@ impl Memory {
     pub fn new() -> Self {
         Self::default()
     }
+
+    /// Removes the entry of this name and ends its ownership, if `has` returns true for the ownership. Returns
+    /// whether there was such an entry.
+    fn remove(
+        &self,
+        type_name: &Label,
+        instance: &Label,
+        has: impl FnOnce(&Ownership) -> bool,
+    ) -> Result<bool> {
+        let Kept { table, ownerships } = &mut *lock(&self.kept);
+        let Some(revision) = table.get(type_name, instance).map(|held| held.revision) else {
+            return Ok(false);
+        };
+        if !ownerships.get(&revision).is_some_and(has) {
+            return Ok(false);
+        }
+        ownerships.remove(&revision).iter().for_each(Ownership::end);
+        Ok(table.remove(type_name, instance))
+    }
 }
 
 impl Registry for Memory {
     fn publish(&self, entry: &Entry) -> Result<Registration> {
         entry.check()?;
-        let revision = {
-            let mut table = lock(&self.table);
+        let ownership = {
+            let Kept { table, ownerships } = &mut *lock(&self.kept);
             if let Some(found) = table.find(&entry.type_name, &entry.instance) {
                 return Err(found.taken());
             }
-            table.put(entry.clone())
+            let ownership = Ownership::lasting(table.put(entry.clone()));
+            ownerships.insert(table.version(), ownership.clone());
+            ownership
         };
-        let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
-        Ok(Registration::new(entry.name(), move || {
-            Ok(lock(&registry.table).remove_revision(&type_name, &instance, revision))
-        })
-        .owning(Ownership::lasting(revision)))
+        let (registry, own) = (self.clone(), ownership.clone());
+        let (type_name, instance) = (entry.type_name.clone(), entry.instance.clone());
+        let undo = move || registry.remove(&type_name, &instance, |kept| own.is(kept));
+        Ok(Registration::new(entry.name(), undo).owning(ownership))
     }
 
     fn add(&self, entry: &Entry) -> Result<()> {
         entry.check()?;
-        let mut table = lock(&self.table);
+        let Kept { table, ownerships } = &mut *lock(&self.kept);
         if let Some(found) = table.find(&entry.type_name, &entry.instance) {
             return Err(found.taken());
         }
         table.put(Entry { owner: Owner::NONE, ..entry.clone() });
+        ownerships.insert(table.version(), Ownership::none(Clock::default()));
         Ok(())
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {
-        Ok(lock(&self.table).remove(type_name, instance))
+        self.remove(type_name, instance, |_| true)
     }
 
     fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {
-        Ok(lock(&self.table).entries().filter(|e| e.type_name == *type_name).cloned().collect())
+        Ok(lock(&self.kept).table.entries().filter(|e| e.type_name == *type_name).cloned().collect())
     }
 
     fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>> {
-        Ok(lock(&self.table).find(type_name, instance).cloned())
+        Ok(lock(&self.kept).table.find(type_name, instance).cloned())
     }
 
     fn list(&self) -> Result<Listing> {
-        let table = lock(&self.table);
+        let Kept { table, .. } = &*lock(&self.kept);
         Ok(Listing::new(table.version(), table.entries().cloned().collect()))
     }
 
     fn version(&self) -> Result<u64> {
-        Ok(lock(&self.table).version())
+        Ok(lock(&self.kept).table.version())
     }
 
     /// Returns a loopback address: all clients are on this machine.

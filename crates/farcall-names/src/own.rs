@@ -8,38 +8,44 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use crate::Entry;
 use crate::table::Held;
+use crate::{Entry, Ownership};
 use farcall_base::lock;
 
 /// Identifies a published entry: its name, the export's identifier, and the revision.
 type Mark = (String, u64, u64);
 
-/// The number of the running program's registrations with each mark. Several registrations have the same mark
-/// only if they are in different directories.
-static OWN: Mutex<BTreeMap<Mark, usize>> = Mutex::new(BTreeMap::new());
+/// The ownerships of the running program's registrations with each mark. Several registrations have the same
+/// mark only if they are in different directories.
+static OWN: Mutex<BTreeMap<Mark, Vec<Ownership>>> = Mutex::new(BTreeMap::new());
 
 /// Records that the running program keeps an entry published, until this value is dropped.
-pub(crate) struct Own(Mark);
+pub(crate) struct Own(Mark, Ownership);
 
 impl Own {
     pub(crate) fn new(entry: &Entry, revision: u64) -> Self {
         let mark = mark(entry, revision);
-        *lock(&OWN).entry(mark.clone()).or_default() += 1;
-        Self(mark)
+        let ownership = Ownership::lasting(revision);
+        lock(&OWN).entry(mark.clone()).or_default().push(ownership.clone());
+        Self(mark, ownership)
     }
 
     pub(crate) fn revision(&self) -> u64 {
         self.0.2
+    }
+
+    /// Returns the ownership of the name, which lasts until it is ended.
+    pub(crate) fn ownership(&self) -> &Ownership {
+        &self.1
     }
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
         let mut own = lock(&OWN);
-        let Some(count) = own.get_mut(&self.0) else { return };
-        *count -= 1;
-        if *count == 0 {
+        let Some(ownerships) = own.get_mut(&self.0) else { return };
+        ownerships.retain(|ownership| !ownership.is(&self.1));
+        if ownerships.is_empty() {
             own.remove(&self.0);
         }
     }
@@ -48,6 +54,13 @@ impl Drop for Own {
 /// Returns whether the running program keeps the entry published.
 pub(crate) fn has(held: &Held) -> bool {
     lock(&OWN).contains_key(&mark(&held.entry, held.revision))
+}
+
+/// Ends the ownership of the entry, if the running program keeps it published.
+pub(crate) fn end(held: &Held) {
+    if let Some(ownerships) = lock(&OWN).get(&mark(&held.entry, held.revision)) {
+        ownerships.iter().for_each(Ownership::end);
+    }
 }
 
 fn mark(entry: &Entry, revision: u64) -> Mark {

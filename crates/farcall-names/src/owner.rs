@@ -53,7 +53,7 @@ impl Owner {
         };
         Self {
             pid,
-            started: parse_stat(&stat).map_or(0, |(_, started)| started),
+            started: parse_stat(&stat).map_or(0, |stat| stat.started),
             boot: boot().unwrap_or(0),
             namespace: namespace().unwrap_or(0),
         }
@@ -90,14 +90,11 @@ impl Owner {
         self.judged(stat.as_deref().and_then(parse_stat), || runs(self.pid))
     }
 
-    /// Returns whether the owner is alive. `stat` is the state and the start time of the process that has the
-    /// owner's number now, if they can be read. `runs` says whether any process has that number.
-    fn judged(&self, stat: Option<(char, u64)>, runs: impl FnOnce() -> Liveness) -> Liveness {
+    /// Returns whether the owner is alive. `stat` describes the process that has the owner's number now, if it
+    /// can be read. `runs` says whether any process has that number.
+    fn judged(&self, stat: Option<Stat>, runs: impl FnOnce() -> Liveness) -> Liveness {
         match stat {
-            // A zombie has exited, but its parent has not asked for its exit status.
-            Some((state, started)) if started != self.started || matches!(state, 'Z' | 'X' | 'x') => {
-                Liveness::Dead
-            }
+            Some(stat) if stat.started != self.started || stat.has_exited() => Liveness::Dead,
             Some(_) => Liveness::Alive,
             // That the state cannot be read does not prove that the process is dead: it can be hidden from
             // this one (proc_pid(5), hidepid), or this process can lack a free descriptor.
@@ -147,15 +144,33 @@ fn are_different(one: u64, other: u64) -> bool {
     one != 0 && other != 0 && one != other
 }
 
-/// Returns the state and the start time in the text of `/proc/PID/stat` (fields 3 and 22 of
-/// proc_pid_stat(5)).
-fn parse_stat(stat: &str) -> Option<(char, u64)> {
+/// What `/proc/PID/stat` says about a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    /// The state of its first thread.
+    state: char,
+    threads: u64,
+    started: u64,
+}
+
+impl Stat {
+    /// Returns whether the process has exited, although its parent has not asked for its exit status. While a
+    /// process ends, or if only its first thread has ended, other threads may still run.
+    fn has_exited(self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x') && self.threads <= 1
+    }
+}
+
+/// Returns the state, the number of threads, and the start time in the text of `/proc/PID/stat` (fields 3, 20
+/// and 22 of proc_pid_stat(5)).
+fn parse_stat(stat: &str) -> Option<Stat> {
     // The second field is the program's name in parentheses, which may itself hold spaces and parentheses.
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ');
     let state = fields.next()?.chars().next()?;
-    let started = fields.nth(22 - 4)?.parse().ok()?;
-    Some((state, started))
+    let threads = fields.nth(20 - 4)?.parse().ok()?;
+    let started = fields.nth(22 - 21)?.parse().ok()?;
+    Some(Stat { state, threads, started })
 }
 
 fn boot() -> Option<u64> {
@@ -210,7 +225,7 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_does_not_mislead() {
         let stat = "7 (a) Z 9 (b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 424242 20 21";
-        assert_eq!(parse_stat(stat), Some(('S', 424242)));
+        assert_eq!(parse_stat(stat), Some(Stat { state: 'S', threads: 17, started: 424242 }));
         assert_eq!(parse_stat("7 (a) S 1 2"), None);
         assert_eq!(parse_stat(""), None);
     }
@@ -240,15 +255,18 @@ mod tests {
     fn a_hidden_process_is_unknown_and_a_zombie_is_dead() {
         let owner = Owner { pid: 1, started: 2, boot: 3, namespace: 4 };
         let cases = [
-            (Some(('S', 2)), Liveness::Unknown, Liveness::Alive),
-            (Some(('R', 3)), Liveness::Alive, Liveness::Dead),
-            (Some(('Z', 2)), Liveness::Alive, Liveness::Dead),
-            (Some(('X', 2)), Liveness::Alive, Liveness::Dead),
+            (Some(('S', 1, 2)), Liveness::Unknown, Liveness::Alive),
+            (Some(('R', 1, 3)), Liveness::Alive, Liveness::Dead),
+            (Some(('Z', 1, 2)), Liveness::Alive, Liveness::Dead),
+            (Some(('X', 0, 2)), Liveness::Alive, Liveness::Dead),
+            // Its first thread has ended, and others run.
+            (Some(('Z', 2, 2)), Liveness::Alive, Liveness::Alive),
             (None, Liveness::Alive, Liveness::Unknown),
             (None, Liveness::Unknown, Liveness::Unknown),
             (None, Liveness::Dead, Liveness::Dead),
         ];
         for (stat, runs, expected) in cases {
+            let stat = stat.map(|(state, threads, started)| Stat { state, threads, started });
             assert_eq!(owner.judged(stat, || runs), expected, "{stat:?} {runs:?}");
         }
     }

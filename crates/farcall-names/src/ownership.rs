@@ -40,7 +40,7 @@ impl Ownership {
     /// answered, because nobody knows when the registry got it.
     pub fn leased(fence: u64, since: Duration, time: Duration) -> Ownership {
         let ownership = Ownership::none(Clock::default());
-        ownership.begin(fence, since + time);
+        ownership.begin(fence, since.saturating_add(time));
         ownership
     }
 
@@ -56,25 +56,31 @@ impl Ownership {
 
     /// Returns the fence, if this process surely owns the name now. A fence is a number that is greater than
     /// those of all earlier owners of the name. A resource that remembers the greatest fence that it has seen,
-    /// and refuses what comes with a lesser one, is safe from former owners.
+    /// and refuses what comes with a lesser one, is safe from former owners. 0 is no fence: a registry that
+    /// says 0 has not said that this process owns the name.
     pub fn fence(&self) -> Option<u64> {
         let held = lock(&self.held);
         let held = held.as_ref()?;
         let lasts = held.until.is_none_or(|until| self.clock.now() < until);
-        lasts.then_some(held.fence)
+        lasts.then_some(held.fence).filter(|fence| *fence != 0)
     }
 
     /// Notes that the registry has prolonged the lease: it lasts for `time` from `since`, which is the time
     /// before the request was sent.
     pub fn prolong(&self, since: Duration, time: Duration) {
         if let Some(until) = lock(&self.held).as_mut().and_then(|held| held.until.as_mut()) {
-            *until = (*until).max(since + time);
+            *until = (*until).max(since.saturating_add(time));
         }
     }
 
     /// Ends the ownership. Whoever withdraws an entry ends its ownership first.
     pub fn end(&self) {
         *lock(&self.held) = None;
+    }
+
+    /// Returns whether the two are clones of one ownership.
+    pub(crate) fn is(&self, other: &Ownership) -> bool {
+        Arc::ptr_eq(&self.held, &other.held)
     }
 
     /// Begins the ownership, or begins it anew with another fence.
@@ -123,5 +129,7 @@ mod tests {
         assert_eq!(copy.fence(), Some(3));
         ownership.end();
         assert_eq!(copy.fence(), None);
+        assert_eq!(Ownership::lasting(0).fence(), None);
+        assert_eq!(Ownership::leased(3, Ownership::now(), Duration::MAX).fence(), Some(3));
     }
 }

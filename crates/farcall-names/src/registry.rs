@@ -27,6 +27,19 @@ pub trait Registry: Send + Sync {
     /// registry's medium. An error leaves the registry unchanged.
     fn publish(&self, entry: &Entry) -> Result<Registration>;
 
+    /// Publishes `entry` as [`Registry::publish`] does, for an exporter that must be the only owner of the name.
+    /// It does not replace an entry whose owner may live, as far as this process can tell
+    /// ([`Liveness::Unknown`](crate::Liveness::Unknown)).
+    ///
+    /// The default is [`Registry::publish`], for registries that never replace such an entry.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Registry::publish`]; [`Error::Taken`](crate::Error::Taken) also if the owner may live.
+    fn publish_exclusively(&self, entry: &Entry) -> Result<Registration> {
+        self.publish(entry)
+    }
+
     /// Adds an entry that no process owns. It stays until it is withdrawn. For servers that cannot publish
     /// their entries.
     ///
@@ -190,6 +203,10 @@ impl fmt::Debug for Registration {
 impl<R: Registry + ?Sized> Registry for Arc<R> {
     fn publish(&self, entry: &Entry) -> Result<Registration> {
         (**self).publish(entry)
+    }
+
+    fn publish_exclusively(&self, entry: &Entry) -> Result<Registration> {
+        (**self).publish_exclusively(entry)
     }
 
     fn add(&self, entry: &Entry) -> Result<()> {

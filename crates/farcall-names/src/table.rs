@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::{Entry, Label};
 
+/// The greatest version that a file may have, so that its successors are greater for ever.
+pub(crate) const MAX_VERSION: u64 = u64::MAX / 2;
+
 /// The entries of a registry, by type and instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Table {
@@ -24,6 +27,13 @@ impl Table {
     /// Returns an empty table with this version.
     pub(crate) fn at_version(version: u64) -> Self {
         Self { version, ..Self::default() }
+    }
+
+    /// Gives a table that has never changed this version.
+    pub(crate) fn begin(&mut self, version: u64) {
+        if self.version == 0 {
+            self.version = version.min(MAX_VERSION);
+        }
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -82,8 +92,7 @@ impl Table {
     }
 
     fn changed(&mut self) -> u64 {
-        // The version wraps, because a file may give the greatest number as its version.
-        self.version = self.version.wrapping_add(1);
+        self.version += 1;
         self.version
     }
 }

@@ -296,6 +296,9 @@ impl Runtime {
     /// [`context().fence()`](crate::Context::fence) to the resource that it writes to, and the resource refuses
     /// what comes with a lesser number than it has seen.
     ///
+    /// All exporters of the name must export it exclusively. A usual [export](Runtime::export) has no fence, and
+    /// admits calls although it has lost the name.
+    ///
     /// In the registry of one machine the operating system says whether the owner lives, and the ownership
     /// lasts as long as the process and the export.
     ///

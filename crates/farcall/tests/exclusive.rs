@@ -143,6 +143,26 @@ fn calls_are_refused_when_the_lease_has_ended_and_other_exports_go_on() {
 }
 
 #[test]
+fn a_call_that_waits_in_an_executor_until_the_lease_has_ended_does_not_begin() {
+    let ownership = Ownership::leased(7, Ownership::now(), Duration::from_secs(3600));
+    let runtime = runtime(Leased(Memory::new(), Some(ownership.clone())));
+    let (requests, server) = farcall::Requests::<dyn Counter>::new();
+    let (tasks, waiting) = std::sync::mpsc::channel();
+    let tasks = Mutex::new(tasks);
+    let _export = runtime
+        .export_exclusive_async_on("Counter/main", server, move |task| drop(tasks.lock().unwrap().send(task)))
+        .unwrap();
+    let counter = runtime.import::<dyn Counter>("Counter/main").unwrap();
+    let call = std::thread::spawn(move || CallFailed::from(counter.write().unwrap_err()));
+    let task = waiting.recv().unwrap();
+    ownership.end();
+    poll(task);
+    let refused = call.join().unwrap();
+    assert_eq!((refused.kind(), refused.ran()), (Kind::NotExported, Ran::No));
+    assert_eq!(requests.waiting(), 0);
+}
+
+#[test]
 fn a_registry_that_cannot_tell_who_owns_a_name_has_no_exclusive_exports() {
     let names = Memory::new();
     let runtime = runtime(Leased(names.clone(), None));

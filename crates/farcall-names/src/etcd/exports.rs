@@ -318,9 +318,13 @@ impl Exports {
                 continue;
             }
             let value = decoded(&found["value"]).unwrap_or_default();
-            // The answer to an earlier try of this request may have been lost.
-            if number(&found["lease"]) == lease && value == text.as_bytes() {
-                return Ok(Put::Done { lease, revision: expected });
+            if number(&found["lease"]) == lease {
+                // The answer to an earlier try of this request may have been lost.
+                if value == text.as_bytes() {
+                    return Ok(Put::Done { lease, revision: expected });
+                }
+                // etcd has executed a request of an earlier publication after it was given up.
+                continue;
             }
             let other = document::parse(entry.type_name.clone(), entry.instance.clone(), &value);
             match other {
@@ -436,7 +440,11 @@ impl Exports {
         let answer = self.cluster.call("lease/keepalive", &json!({"ID": lease.id.to_string()}));
         match answer {
             Ok(answer) if number(&answer["result"]["TTL"]) > 0 => {
-                lock(&self.state).prolong(lease.id, sent);
+                if self.clock.now() < lease.until() {
+                    lock(&self.state).prolong(lease.id, sent);
+                } else {
+                    self.revoke_doubtful(lease.id);
+                }
                 true
             }
             Ok(_) | Err(Error::Refused { code: NOT_FOUND, .. }) => {
@@ -445,6 +453,14 @@ impl Exports {
             }
             Err(_) => false,
         }
+    }
+
+    /// Takes a lease back that may have ended before etcd prolonged it. etcd also answers so while it deletes
+    /// the keys of a lease that has ended (etcd issue 14758).
+    fn revoke_doubtful(&self, id: u64) {
+        self.lose_lease(id);
+        // If it fails, the lease ends by itself.
+        let _ = self.cluster.call("lease/revoke", &json!({"ID": id.to_string()}));
     }
 
     /// Prolongs the lease if it is time to, in the course of work that may take longer than the lease.
@@ -537,7 +553,10 @@ impl State {
     /// Forgets the entry of a publication. Returns what was known of it.
     fn forget(&mut self, key: &str, serial: u64) -> Option<Published> {
         self.published.get(key).filter(|published| published.serial == serial)?;
-        self.published.remove(key)
+        let published = self.published.remove(key)?;
+        // The registration has ended it before. The thread may have put the entry once more since then.
+        published.ownership.end();
+        Some(published)
     }
 
     /// Returns the entries that have gone with a lost lease.

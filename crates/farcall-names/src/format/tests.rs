@@ -141,7 +141,7 @@ prop_compose! {
 }
 
 fn any_table() -> impl Strategy<Value = Table> {
-    (any::<u64>(), vec(any_entry(), 0..5)).prop_map(|(version, entries)| {
+    (0..=MAX_VERSION, vec(any_entry(), 0..5)).prop_map(|(version, entries)| {
         let mut table = Table::at_version(version);
         for entry in entries {
             table.put(entry);

@@ -279,6 +279,13 @@ fn owners(subject: &Subject<'_>) {
         require("an ownership ends before another begins", !still, || "the former one lasts".to_owned());
         subject.expect_withdrawn(registration);
     }
+    let (registry, published) = (subject.registry, entry("Store", "ebbets"));
+    let registration = subject.publish(&published);
+    expect("a process can withdraw its own entry by its name", true, || {
+        registry.withdraw(&published.type_name, &published.instance)
+    });
+    let still = registration.ownership().is_some_and(|ownership| ownership.fence().is_some());
+    require("an entry that is withdrawn by its name is owned no more", !still, || "it lasts".to_owned());
 }
 
 fn the_routes(subject: &Subject<'_>) {

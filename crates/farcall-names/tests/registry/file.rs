@@ -88,6 +88,50 @@ fn the_current_owner_is_what_proc_says_of_this_process() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn an_exclusive_entry_replaces_none_whose_owner_may_live() {
+    let scratch = Scratch::new();
+    let registry = File::at(scratch.join("registry"));
+    let mut hidden = entry("ebbets");
+    if hidden.owner.namespace == 0 {
+        return common::skip("there is no /proc here");
+    }
+    (hidden.owner.pid, hidden.owner.namespace) = (hidden.owner.pid + 1, hidden.owner.namespace + 1);
+    let _hidden = registry.publish(&hidden).unwrap();
+    let refused = registry.publish_exclusively(&entry("ebbets")).unwrap_err();
+    assert!(matches!(refused, Error::Taken { owner, .. } if owner == hidden.owner), "{refused:?}");
+    let usual = registry.publish(&entry("ebbets")).unwrap();
+    drop(usual);
+    assert!(registry.publish_exclusively(&entry("ebbets")).is_ok());
+}
+
+#[test]
+fn a_file_that_was_lost_begins_anew_with_greater_fences() {
+    let scratch = Scratch::new();
+    let registry = File::at(scratch.join("registry"));
+    let fence = || registry.publish(&entry("ebbets")).unwrap().ownership().unwrap().fence().unwrap();
+    let former = [fence(), fence(), fence()];
+    fs::remove_dir_all(scratch.join("registry")).unwrap();
+    assert!(fence() > former[2]);
+}
+
+#[test]
+fn the_greatest_version_is_followed_by_no_lesser_one() {
+    let scratch = Scratch::new();
+    let registry = File::at(scratch.join("registry"));
+    drop(registry.publish(&entry("ebbets")).unwrap());
+    let at = |version: u64| {
+        fs::write(scratch.join("registry/names"), format!("farcall-names 1 {version}\nend 0\n")).unwrap();
+    };
+    at(u64::MAX / 2);
+    let full = registry.publish(&entry("ebbets")).unwrap_err();
+    assert!(matches!(full, Error::Corrupt { line: 1, .. }), "{full:?}");
+    assert_eq!(registry.list().unwrap().entries, []);
+    at(u64::MAX);
+    refused(&registry, |why| matches!(why, Error::Corrupt { line: 1, .. }));
+}
+
+#[test]
 fn asking_makes_nothing() {
     let scratch = Scratch::new();
     let directory = scratch.join("registry");
@@ -230,7 +274,8 @@ fn a_registry_file_grows_to_the_largest_size_that_is_read_and_no_further() {
     let names = directory.join("names");
     let one = fs::read_to_string(&names).unwrap();
     let line = one.lines().nth(1).unwrap();
-    let added = line.replace("revision=1", "revision=1000001").len() + 1;
+    let revision = format!("revision={}", registry.version().unwrap());
+    let added = line.replace(&revision, "revision=1000001").len() + 1;
 
     // The file is filled with entries of this process until one more entry just fits, or is one byte too
     // long.

@@ -232,15 +232,22 @@ impl Inner {
         let mut left: Vec<(usize, SocketAddr)> = instances.iter().enumerate().flat_map(at_each).collect();
         while let Some(&(_, first)) = left.first() {
             let from = crate::client::bind_address(first);
-            let endpoint = self.endpoint(first)?;
             let (now, later): (Vec<_>, Vec<_>) =
                 left.into_iter().partition(|(_, address)| crate::client::bind_address(*address) == from);
+            // Without a socket for IPv6, say, these addresses are out of reach, and others may do.
+            let Ok(endpoint) = self.endpoint(first) else {
+                left = later;
+                continue;
+            };
             let peer = |(which, address): &(usize, SocketAddr)| {
                 (endpoint.peer(*address), instances[*which].1.clone())
             };
             let peers: Vec<(Arc<Peer>, String)> = now.iter().map(peer).collect();
             let mut unbound = BTreeSet::from_iter(now.iter().map(|(which, _)| *which));
-            endpoint.bind(&peers, Some(deadline), &mut |place, answer| {
+            // Half of the time is left for the addresses of the other family.
+            let asked_at = self.env.now();
+            let by = if later.is_empty() { deadline } else { asked_at + deadline.since(asked_at) / 2 };
+            endpoint.bind(&peers, Some(by), &mut |place, answer| {
                 let which = now[place].0;
                 if let Ok(target) = self.judge(&endpoint, &peers[place].0, answer, interface) {
                     targets[which].get_or_insert(target);
@@ -440,7 +447,8 @@ fn full_name(type_name: &Label, instance: Option<&Label>) -> String {
     }
 }
 
-/// Returns the candidates without those to avoid, or all of them if there are no others.
+/// Returns the candidates without those to avoid, or all of them if there are no others. Prefers those under
+/// other names to further addresses of an instance that is to be avoided at one of them.
 ///
 /// # Errors
 /// When there are no candidates.
@@ -453,8 +461,16 @@ fn without_avoided(
         let why = format!("nobody exports {name}");
         return Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why));
     }
-    if candidates.iter().any(|candidate| !avoid.contains(&candidate.address)) {
-        candidates.retain(|candidate| !avoid.contains(&candidate.address));
+    if avoid.is_empty() {
+        return Ok(candidates);
+    }
+    let is_avoided = |candidate: &Candidate| avoid.contains(&candidate.address);
+    let avoided = candidates.iter().filter(|candidate| is_avoided(candidate));
+    let names = BTreeSet::from_iter(avoided.map(|candidate| candidate.name.clone()));
+    if candidates.iter().any(|candidate| !names.contains(&candidate.name)) {
+        candidates.retain(|candidate| !names.contains(&candidate.name));
+    } else if !candidates.iter().all(is_avoided) {
+        candidates.retain(|candidate| !is_avoided(candidate));
     }
     Ok(candidates)
 }
@@ -514,5 +530,32 @@ fn more_telling(former: Option<CallFailed>, now: CallFailed) -> CallFailed {
     match former {
         Some(former) if former.kind() != Kind::Unreachable => former,
         _ => now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the ports of the candidates that are left. Candidates are an instance and a port.
+    fn left(candidates: &[(&str, u16)], avoid: &[u16]) -> Vec<u16> {
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let candidate = |&(name, port): &(&str, u16)| Candidate { address: at(port), name: name.to_owned() };
+        let avoid: Vec<SocketAddr> = avoid.iter().copied().map(at).collect();
+        let name = parse("Store").unwrap();
+        let left = without_avoided(&name, candidates.iter().map(candidate).collect(), &avoid).unwrap();
+        left.iter().map(|candidate| candidate.address.port()).collect()
+    }
+
+    #[test]
+    fn an_instance_to_avoid_is_asked_at_its_other_addresses_only_if_there_is_no_other_instance() {
+        let two = [("Store/a", 1), ("Store/a", 2), ("Store/b", 3), ("Store/b", 4)];
+        assert_eq!(left(&two, &[]), [1, 2, 3, 4]);
+        assert_eq!(left(&two, &[1]), [3, 4]);
+        assert_eq!(left(&two, &[1, 4]), [2, 3]);
+        assert_eq!(left(&two, &[1, 2, 3, 4]), [1, 2, 3, 4]);
+        assert_eq!(left(&two[..2], &[2]), [1]);
+        // Two instances of one server.
+        assert_eq!(left(&[("Store/a", 1), ("Store/b", 1), ("Store/c", 2)], &[1]), [2]);
     }
 }

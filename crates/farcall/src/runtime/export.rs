@@ -212,9 +212,10 @@ impl Export {
 
     /// Returns the fence of an [exclusive](Runtime::export_exclusive) export, if this process surely owns the
     /// name now: a number that is greater than those of all earlier owners. Procedures read the fence under
-    /// which their call was admitted by [`Context::fence`](crate::Context::fence).
+    /// which their call was admitted by [`Context::fence`](crate::Context::fence). A forked child owns nothing.
     pub fn fence(&self) -> Option<u64> {
-        self.exported.fence()
+        let is_forked = self.runtime.0.generation != fork::generation();
+        self.exported.fence().filter(|_| !is_forked)
     }
 
     /// Returns the export's type and instance, as in `Store/ebbets`.
@@ -230,15 +231,18 @@ impl Export {
     /// Publishes the export. This is the last step, so that the server serves every caller that finds the
     /// name. If it fails, the drop of the export withdraws the export.
     fn list(&mut self) -> Result<(), CallFailed> {
-        let registration = self.publish(&self.entry)?;
-        if self.exported.is_exclusive() {
-            let ownership = registration.ownership().ok_or_else(|| {
-                let why = "this registry does not keep two processes from owning one name, so it has no \
-                           exclusive exports";
-                CallFailed::new(Kind::Registry, Ran::No).because(why)
-            })?;
-            self.exported.owned(ownership);
+        if !self.exported.is_exclusive() {
+            self.registration = Some(self.publish(&self.entry)?);
+            return Ok(());
         }
+        let published = self.runtime.0.registry.publish_exclusively(&self.entry);
+        let registration = published.map_err(registry_failed)?;
+        let ownership = registration.ownership().ok_or_else(|| {
+            let why = "this registry does not keep two processes from owning one name, so it has no \
+                       exclusive exports";
+            CallFailed::new(Kind::Registry, Ran::No).because(why)
+        })?;
+        self.exported.owned(ownership);
         self.registration = Some(registration);
         Ok(())
     }

@@ -11,7 +11,7 @@ use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::Server;
 use super::executor::Spawn;
-use super::exported::{Exported, Known};
+use super::exported::{Exported, Known, not_owned};
 use super::finish::{finish, unless_late};
 use super::reply_to::{Back, Outlet};
 use super::task::{Serving, Teller};
@@ -217,7 +217,7 @@ impl Work {
         if known.is_some() && self.exported.is_exclusive() {
             match self.exported.fence() {
                 Some(fence) => self.call.fence = fence,
-                None => return Some(not_owned()),
+                None => return Some(finish(Dispatched::Failed(not_owned()))),
             }
         }
         let arguments = match &self.arguments {
@@ -279,7 +279,7 @@ impl Work {
         // Making a future runs the user's code. A panic in it must not end this thread, which may be the
         // receiver.
         let future = match guard::run(|| match self.procedure == BATCH.number {
-            true => self.exported.begin_each(arguments),
+            true => self.exported.begin_each(arguments, self.call.fence),
             false => spawn.begin(self.procedure, arguments),
         }) {
             Ok(future) => future,
@@ -287,8 +287,17 @@ impl Work {
         };
         let back = self.back.clone();
         let (server, future) = (server.clone(), Some(future));
-        let serving =
-            Serving { server, exported, which, call, since: now, future, back, teller: Teller::Nothing };
+        let serving = Serving {
+            server,
+            exported,
+            which,
+            call,
+            since: now,
+            begun: false,
+            future,
+            back,
+            teller: Teller::Nothing,
+        };
         // If `spawn` panics, it drops the task, and that drop answers the caller.
         guard::run_alone("an executor", || spawn.spawn(Box::pin(serving)));
         None
@@ -306,11 +315,4 @@ impl Work {
             let _ = writeln!(std::io::stderr(), "{line}");
         }
     }
-}
-
-/// Returns the refusal of a call of an exclusive export that may have another owner by now.
-#[cold]
-fn not_owned() -> Finish {
-    let why = "the exporter's lease of the name has ended, and another process may own the name";
-    Failure::new(Kind::NotExported, Ran::No).with_detail(why.to_owned()).into()
 }

@@ -14,7 +14,7 @@ use crate::stats::{self, Counters};
 use crate::stub::{AsyncDispatched, BATCH, Dispatched, Procedure, execute_each, execute_each_later};
 use crate::workers::{Pace, UsualTime};
 use crate::xdr::{Decoder, Encoder};
-use crate::{builtin, guard, idl};
+use crate::{CallFailed, Kind, Ran, builtin, guard, idl};
 use farcall_memory::{AccessHandler, Accessor};
 use farcall_names::Ownership;
 
@@ -149,6 +149,13 @@ impl Known {
     }
 }
 
+/// Returns the refusal of a call of an exclusive export that may have another owner by now.
+#[cold]
+pub(super) fn not_owned() -> CallFailed {
+    let why = "the exporter's lease of the name has ended, and another process may own the name";
+    CallFailed::new(Kind::NotExported, Ran::No).because(why)
+}
+
 impl Exported {
     pub(crate) fn new(
         id: u64,
@@ -252,6 +259,14 @@ impl Exported {
         &self.procedures[which]
     }
 
+    /// Checks that a call that was admitted under a fence may still begin. It has waited since then.
+    pub(super) fn check_admits(&self, fence: u64) -> Result<(), CallFailed> {
+        match self.is_exclusive() && self.fence() != Some(fence) {
+            true => Err(not_owned()),
+            false => Ok(()),
+        }
+    }
+
     /// Executes a call. `which` is the index of the procedure, if the interface has a procedure with this
     /// number.
     #[inline]
@@ -275,17 +290,21 @@ impl Exported {
     /// Executes a batch of one-way calls.
     #[inline(never)]
     fn dispatch_each(&self, server: &dyn Dispatch, batch: &mut Decoder<'_>) -> Dispatched {
+        let fence = crate::context().fence().unwrap_or(0);
         let dispatch = |number, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>| {
             server.dispatch(number, arguments, reply)
         };
-        let begin = |place| self.orders.begin(place);
+        let begin = |place| {
+            let turn = self.orders.begin(place)?;
+            self.check_admits(fence).map(|()| turn)
+        };
         execute_each(batch, begin, dispatch, |number, dispatched| self.count_oneway(number, &dispatched))
     }
 
     /// Makes the future that executes a batch of one-way calls in the executor of the export.
-    pub(super) fn begin_each(self: &Arc<Self>, batch: Vec<u8>) -> AsyncDispatched {
+    pub(super) fn begin_each(self: &Arc<Self>, batch: Vec<u8>, fence: u64) -> AsyncDispatched {
         let (executing, counting) = (self.clone(), self.clone());
-        let orders = self.orders.clone();
+        let (orders, owning) = (self.orders.clone(), self.clone());
         let start = move |number, arguments| match executing.elsewhere() {
             Some(spawn) => spawn.begin(number, arguments),
             // Only an export that has an executor executes batches as futures.
@@ -293,7 +312,10 @@ impl Exported {
         };
         execute_each_later(
             batch,
-            |place| orders.begin_later(place),
+            move |place| async move {
+                let turn = orders.begin_later(place).await?;
+                owning.check_admits(fence).map(|()| turn)
+            },
             start,
             move |number, dispatched| {
                 counting.count_oneway(number, &dispatched);

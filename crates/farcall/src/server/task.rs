@@ -28,6 +28,8 @@ pub(super) struct Serving {
     pub(super) which: usize,
     pub(super) call: Incoming,
     pub(super) since: Time,
+    /// Whether the future was polled.
+    pub(super) begun: bool,
     /// `None` once the call has ended.
     pub(super) future: Option<AsyncDispatched>,
     /// Where the outcome goes, if the call did not come by the socket.
@@ -63,6 +65,14 @@ impl Future for Serving {
         let Some(mut future) = self.future.take() else { return Poll::Ready(()) };
         if self.teller.is_told() {
             self.give_up(future);
+            return Poll::Ready(());
+        }
+        // The executor may have let the call wait.
+        if !std::mem::replace(&mut self.begun, true)
+            && let Err(why) = self.exported.check_admits(self.call.fence)
+        {
+            self.end(Dispatched::Failed(why), Vec::new());
+            self.drop_future(future);
             return Poll::Ready(());
         }
         let polled = {

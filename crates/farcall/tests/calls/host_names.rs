@@ -129,6 +129,21 @@ fn all_addresses_of_a_host_are_tried() {
 }
 
 #[test]
+fn a_group_of_two_families_is_called_from_a_machine_of_one() {
+    let names = farcall::names::Memory::new();
+    let member = builder().registry(names.clone()).address("127.0.0.1:0".parse().unwrap()).build().unwrap();
+    let _b = member.export::<dyn Member>("Member/b", Arc::new(Server)).unwrap();
+    let (type_name, instance) = ("Member".parse().unwrap(), "a".parse().unwrap());
+    let entry = farcall::names::Entry::new(type_name, instance, "udp://[::1]:7".parse().unwrap(), 7);
+    let _a = farcall::names::Registry::publish(&names, &entry).unwrap();
+    let hosts = Arc::new(Hosts { without_v6: true, ..Hosts::default() });
+    let client = builder().registry(names).env(hosts).build().unwrap();
+    let group = client.import_all::<dyn Member>("Member").unwrap();
+    let sums = group.stubs().map(|(name, stub)| (name.to_string(), stub.add(1).ok()));
+    assert_eq!(Vec::from_iter(sums), [("Member/a".to_owned(), None), ("Member/b".to_owned(), Some(2))]);
+}
+
+#[test]
 fn a_host_of_two_families_is_called_from_a_machine_of_one() {
     let export = serve("127.0.0.1:0");
     let hosts = Arc::new(Hosts { without_v6: true, ..Hosts::default() });

@@ -136,6 +136,40 @@ fn an_entry_whose_lease_is_lost_while_it_is_put_comes_back() {
 }
 
 #[test]
+fn an_ownership_that_begins_anew_while_its_entry_is_withdrawn_ends() {
+    let mut revision = 0;
+    let exports = exports(fake::gateway(move |_, _| {
+        revision += 1;
+        let (lease, revision) = (revision.to_string(), revision.to_string());
+        (200, json!({"succeeded": true, "ID": lease, "TTL": "10", "header": {"revision": revision}}))
+    }));
+    let registration = exports.publish(&entry("a"), ()).unwrap();
+    let ownership = registration.ownership().unwrap().clone();
+    exports.lose_lease(1);
+    // A registration ends its ownership, and then waits for the thread, which is putting the entry again.
+    ownership.end();
+    assert!(exports.restore());
+    assert!(ownership.fence().is_some());
+    exports.withdraw("test/v1/Store/a", 1).unwrap();
+    assert_eq!(ownership.fence(), None);
+}
+
+#[test]
+fn a_put_that_was_executed_after_it_was_given_up_does_not_keep_the_name_from_its_process() {
+    let former = document::render(&Entry { export: 8, ..entry("a") });
+    let exports = exports(fake::gateway(move |path, request| {
+        let expected = &request["compare"][0]["mod_revision"];
+        if action(path, request) == "put" && expected == "0" {
+            let kv = json!({"lease": "5", "mod_revision": "3", "value": encoded(&former)});
+            return (200, json!({"responses": [{"response_range": {"kvs": [kv]}}]}));
+        }
+        (200, json!({"succeeded": true, "ID": "5", "TTL": "10", "header": {"revision": "4"}}))
+    }));
+    let registration = exports.publish(&entry("a"), ()).unwrap();
+    assert_eq!(registration.ownership().unwrap().fence(), Some(4));
+}
+
+#[test]
 fn an_entry_whose_removal_failed_is_removed_later() {
     let mut deletes = 0;
     let exports = exports(fake::gateway(move |path, request| {
