@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use farcall::memory::Refused;
-use farcall::names::NameError;
+use farcall::names::{NameError, Owner};
 use farcall::{CallFailed, Error, Kind, Never, Ran};
 use farcall_file_access::FileError;
 use serde_json::{Value, json};
@@ -197,7 +197,11 @@ impl From<CallFailed> for Failure {
         };
         let facts =
             vec![("kind", format!("{:?}", why.kind()).into()), ("ran", format!("{:?}", why.ran()).into())];
-        let hint = hint(why.kind()).map(str::to_owned);
+        let registry = why.source().and_then(|source| source.downcast_ref::<farcall::names::Error>());
+        let hint = match registry {
+            Some(why) => Some(registry_hint(why)),
+            None => hint(why.kind()).map(str::to_owned),
+        };
         Failure { code, message, hint, facts, unreadable: false }
     }
 }
@@ -211,7 +215,7 @@ fn hint(kind: Kind) -> Option<&'static str> {
     Some(match kind {
         Kind::NoSuchName => NAMES,
         Kind::Unreachable => {
-            "is the server running, and may packets reach it? `farcall names` lists what this user's processes export"
+            "is the server running, and may packets reach it? `farcall names` lists what is exported"
         }
         Kind::NotExported => {
             "the server runs, but no longer offers this; `farcall names` lists what is exported"
@@ -274,7 +278,20 @@ impl From<io::Error> for Failure {
 
 impl From<farcall::names::Error> for Failure {
     fn from(why: farcall::names::Error) -> Failure {
-        Failure::new(why.to_string()).hint(REGISTRY_HINT)
+        Failure::new(why.to_string()).hint(registry_hint(&why))
+    }
+}
+
+/// Returns advice on a failure of the registry.
+fn registry_hint(why: &farcall::names::Error) -> String {
+    match why {
+        farcall::names::Error::Taken { name, owner: Owner::NONE, .. } => {
+            format!("`farcall names --remove {name}` removes it")
+        }
+        farcall::names::Error::Taken { .. } => {
+            "choose another instance, or stop that process; an entry goes when its process ends".to_owned()
+        }
+        _ => REGISTRY_HINT.to_owned(),
     }
 }
 

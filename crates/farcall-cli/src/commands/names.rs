@@ -31,11 +31,13 @@ pub struct Names {
     #[arg(long, value_name = "NAME", conflicts_with = "type_name")]
     remove: Option<String>,
 
-    /// Add an entry TYPE/INSTANCE that stays until it is removed, for a server that cannot publish its own
+    /// Add an entry TYPE/INSTANCE that stays until it is removed, for a server that exports this name and
+    /// cannot publish its own
     #[arg(long, value_name = "NAME", requires = "at", conflicts_with_all = ["type_name", "watch", "remove"])]
     add: Option<String>,
 
-    /// The addresses of the added entry, as udp://10.0.0.7:7000, the one to try first before the others
+    /// The addresses of the added entry, as udp://10.0.0.7:7000, with commas between them, the one to try
+    /// first before the others
     #[arg(long, value_name = "ADDRESS", requires = "add", value_delimiter = ',')]
     at: Vec<String>,
 }
@@ -60,7 +62,8 @@ impl Names {
         let version = if self.watch { runtime.registry().version()? } else { 0 };
         let entries = self.entries(&runtime)?;
         if entries.is_empty() && !output.is_json() && stdout().is_terminal() {
-            eprintln!("nobody exports {}", self.type_name.as_deref().unwrap_or("anything"));
+            let what = self.type_name.as_deref().unwrap_or("anything");
+            eprintln!("nobody exports {what} in {}", place());
         }
         let width = entries.iter().map(|entry| entry.name().len()).max().unwrap_or(0);
         for entry in &entries {
@@ -80,15 +83,26 @@ impl Names {
         let by_name = |entries: Vec<Entry>| -> BTreeMap<String, Entry> {
             entries.into_iter().map(|entry| (entry.name(), entry)).collect()
         };
-        let (mut version, mut known, mut looks) = (seen.0, by_name(seen.1), 0_u32);
+        let (mut version, mut known, mut looks, mut away) = (seen.0, by_name(seen.1), 0_u32, false);
         loop {
             thread::sleep(LOOK_EVERY);
-            let latest = runtime.registry().version()?;
+            let latest = match runtime.registry().version() {
+                Ok(latest) => latest,
+                // It may come back; a group that is followed goes on, too.
+                Err(why) => {
+                    if !std::mem::replace(&mut away, true) {
+                        eprintln!("farcall: {why}");
+                    }
+                    continue;
+                }
+            };
+            away = false;
             looks = looks.wrapping_add(1);
             if latest == version && !looks.is_multiple_of(LOOKS_PER_READING) {
                 continue;
             }
-            let now = by_name(self.entries(runtime)?);
+            let Ok(entries) = self.entries(runtime) else { continue };
+            let now = by_name(entries);
             for (gone, entry) in known.iter().filter(|(name, entry)| now.get(*name) != Some(entry)) {
                 output.line(|| change("gone", entry), || format!("- {gone}"))?;
             }
@@ -103,7 +117,10 @@ impl Names {
 /// Adds an entry that no process owns.
 fn add(runtime: &Runtime, name: &str, addresses: &[String]) -> Outcome {
     let (type_name, instance) = labels(name)?;
-    let address = |text: &String| text.parse::<Address>().map_err(|why| Failure::usage(why.to_string()));
+    let address = |text: &String| {
+        let wrong = || Failure::usage(format!("{text:?} is not a numeric address, as udp://10.0.0.7:7000"));
+        text.parse::<Address>().map_err(|_| wrong())
+    };
     let mut addresses = addresses.iter().map(address);
     let first = addresses.next().unwrap_or_else(|| Err(Failure::usage("--at has no address")))?;
     let mut entry = Entry::new(type_name, instance, first, 0);
@@ -123,6 +140,12 @@ fn remove(runtime: &Runtime, name: &str) -> Outcome {
         }
         Err(why) => Err(why.into()),
     }
+}
+
+/// Returns the place of the registry, for people.
+fn place() -> String {
+    let place = std::env::var("FARCALL_REGISTRY").ok().filter(|place| !place.is_empty());
+    place.unwrap_or_else(|| "the registry of this user (FARCALL_REGISTRY is not set)".to_owned())
 }
 
 /// Returns the type and the instance of an entry's name.

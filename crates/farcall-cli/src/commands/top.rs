@@ -27,7 +27,7 @@ use crate::text::{count, counted, duration, printable, rounded, size, total};
 /// for a while.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// The servers: an address (10.0.0.7:7000), a type, or a type and an instance [default: all servers of
+    /// The servers: an address (10.0.0.7:7000), a type, or a type and an instance [default: all servers in
     /// this user]
     #[arg(value_name = "HOST")]
     host: Option<String>,

@@ -271,7 +271,7 @@ fn an_entry_is_added_by_hand_and_stays_until_it_is_removed() {
     let listed = &place.run(&["--json", "names"]).json()[0];
     assert_eq!(
         (&listed["owner"], &listed["addresses"][0]),
-        (&"no process".into(), &"udp://127.0.0.1:9".into())
+        (&"no known process".into(), &"udp://127.0.0.1:9".into())
     );
     assert_eq!(place.run(&["ping", "Store/far", "-c", "1"]).code, 0);
     let again = place.run(&["names", "--add", "Store/far", "--at", &at]);

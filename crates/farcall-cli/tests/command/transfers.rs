@@ -326,7 +326,8 @@ fn memory_does_not_grow_with_the_file() {
         gate.open(LARGE - LARGE / 8);
         gate.wait_until_passed(LARGE - LARGE / 8);
         let after = [server.pid(), client.id()].map(peak_memory);
-        let grown = [after[0] - before[0], after[1] - before[1]];
+        // The system's count may be a few pages behind.
+        let grown = [0, 1].map(|end| after[end].saturating_sub(before[end]));
         assert!(grown.iter().all(|grown| *grown <= MAX_GROWTH), "{arguments:?}: {before:?} {after:?}");
         client.kill().unwrap();
         client.wait().unwrap();

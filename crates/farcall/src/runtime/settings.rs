@@ -278,7 +278,7 @@ impl Builder {
         let setting = |name| env.variable(name).filter(|value| !value.is_empty());
         let registry: Arc<dyn Registry> = match setting("FARCALL_REGISTRY") {
             Some(place) => farcall_names::open(&place, setting).map_err(|why| {
-                CallFailed::new(Kind::Local, Ran::No).because("FARCALL_REGISTRY").caused_by(why)
+                CallFailed::new(Kind::Local, Ran::No).because(format!("FARCALL_REGISTRY: {why}"))
             })?,
             None => registry.unwrap_or_else(|| Arc::new(File::of_user())),
         };
