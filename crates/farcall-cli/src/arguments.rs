@@ -40,8 +40,8 @@ Environment:
   FARCALL_REGISTRY        where processes publish their names: a directory, `memory`, or etcd://HOST[,HOST];
                           or where names can only be read: file:///PATH, dns://DOMAIN
   FARCALL_ADDRESS         the address on which exports listen [default: a free port of 127.0.0.1]
-  FARCALL_ADVERTISE       the ADDRESS or ADDRESS:PORT that exports publish [default: where they
-                          listen; for 0.0.0.0 and [::], this machine's address]
+  FARCALL_ADVERTISE       the ADDRESS[:PORT][,ADDRESS[:PORT]…] that exports publish [default: where they
+                          listen; for 0.0.0.0 and [::], this machine's addresses]
   FARCALL_OPEN            1: other machines may call, without keys
   FARCALL_PATIENCE_MS     how long a server may be silent before a call fails [default: 10000]
   FARCALL_WORKERS         the most procedures that execute at once; waiting ones do not count

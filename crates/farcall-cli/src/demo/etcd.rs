@@ -1,4 +1,5 @@
-//! `farcall demo --etcd`: names in a cluster of etcd, whose leader is killed, and then a server.
+//! `farcall demo --etcd`: names in a cluster of etcd, whose leader is killed, then a server, and then most of
+//! the cluster.
 
 mod calls;
 mod cluster;
@@ -86,6 +87,7 @@ impl Client {
         let before = calls.so_far();
         std::thread::sleep(CALLING);
         report.after(&calls.so_far().since(&before))?;
+        report.majority(&lost_majority(&mut cluster, &self.scratch, &runtime, &calls)?)?;
         report.end(&calls.end(), start.elapsed())
     }
 }
@@ -112,6 +114,35 @@ fn killed_server(server: &mut Process, place: &str, calls: &Calls) -> Outcome<De
     server.kill()?;
     until("the name of the killed server stays", || is_gone(&registry, &type_name, &instance))?;
     Ok(Death { victim: SERVERS[0].to_owned(), time: kill.elapsed(), calls: calls.so_far().since(&before) })
+}
+
+/// What happened while most members of etcd were away.
+pub struct Outage {
+    /// The calls that ended meanwhile.
+    pub calls: Tally,
+    /// Why a new import failed; `None` if it did not.
+    pub import: Option<String>,
+    /// From the restart of a member until names could be asked for again.
+    pub time: Duration,
+}
+
+/// Kills another member, so that the rest has no majority, tries to import, and starts the member again.
+fn lost_majority(
+    cluster: &mut Cluster,
+    scratch: &Path,
+    runtime: &Runtime,
+    calls: &Calls,
+) -> Outcome<Outage> {
+    let (leader, before) = (until("etcd has no leader", || Ok(cluster.leader()))?, calls.so_far());
+    cluster.kill(leader);
+    std::thread::sleep(CALLING);
+    let import = runtime.import::<dyn Demo>(SERVERS[1]).err().map(|why| why.to_string());
+    let lost = calls.so_far().since(&before);
+    let restart = Instant::now();
+    cluster.restart(leader, scratch)?;
+    let asked = || Ok(runtime.import::<dyn Demo>(SERVERS[1]).ok().map(drop));
+    until("the name of the other server cannot be asked for", asked)?;
+    Ok(Outage { calls: lost, import, time: restart.elapsed() })
 }
 
 fn is_gone(registry: &Arc<dyn Registry>, type_name: &Label, instance: &Label) -> Outcome<Option<()>> {

@@ -42,14 +42,10 @@ impl Balanced {
 
     #[inline(always)]
     fn call_only(&self, only: &Choice, call: &Call<'_>, sink: Sink<'_>) {
-        let shared = &*self.shared;
-        only.channel().pass_on(call, &mut |reply| {
-            if let Reply::Failed(_) = &reply {
-                // Another member may have taken its place.
-                shared.look_at_next_call();
-            }
-            sink(reply);
-        });
+        if !only.channel().pass_on(call, sink) {
+            // Another member may have taken its place.
+            self.shared.look_at_next_call();
+        }
     }
 
     /// Makes a call without reading the clock, unless the call has a deadline or fails.

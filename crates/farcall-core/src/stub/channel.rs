@@ -104,10 +104,15 @@ pub trait Channel: Send + Sync + 'static {
     fn call(&self, call: Call<'_>, sink: Sink<'_>);
 
     /// Carries the call as [`Channel::call`] does, for a channel that has been called itself. Saves the copy of
-    /// the call.
+    /// the call. Returns whether all went well: false if the call failed, was made again, or was the first.
     #[doc(hidden)]
-    fn pass_on(&self, call: &Call<'_>, sink: Sink<'_>) {
-        self.call(*call, sink);
+    fn pass_on(&self, call: &Call<'_>, sink: Sink<'_>) -> bool {
+        let mut well = true;
+        self.call(*call, &mut |reply| {
+            well &= !matches!(reply, Reply::Failed(_));
+            sink(reply);
+        });
+        well
     }
 
     /// Carries a call by a fast path, if the channel has one and can take it now, and blocks until the call

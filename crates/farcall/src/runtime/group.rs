@@ -21,6 +21,9 @@ use crate::{CallFailed, Kind, Ran, context, idl, lock};
 /// not answered is bound by its first call, which delays no other member.
 const BIND_PATIENCE: Duration = Duration::from_secs(1);
 
+/// The most members that are bound when a group is imported, so that its first call need not wait for any.
+const MAX_BOUND_AT_IMPORT: usize = 100;
+
 /// Imports all instances of a type. If the name is that of an instance, or an address, the group has one
 /// member.
 pub(super) fn import_all<T: ?Sized + Interface>(
@@ -43,9 +46,13 @@ pub(super) fn roster(
     };
     let (inner, type_name) = (runtime.0.clone(), type_name.clone());
     let follower = Follower { inner, type_name, interface, known: Mutex::default() };
-    // The members are bound when they are first called: one of them for a call, or all for a group call.
-    if follower.follow()?.is_empty() {
+    let entries = follower.follow()?;
+    if entries.is_empty() {
         return Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("nobody exports {name}")));
+    }
+    // The members of a large group are bound by the first group call, or as a balancer chooses them.
+    if entries.len() <= MAX_BOUND_AT_IMPORT {
+        follower.members();
     }
     Ok(Arc::new(follower))
 }

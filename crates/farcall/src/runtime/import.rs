@@ -102,8 +102,8 @@ impl Channel for Shared {
         self.0.call(&self.0.request(&call), sink);
     }
 
-    fn pass_on(&self, call: &Call<'_>, sink: Sink<'_>) {
-        self.0.call(&self.0.request(call), sink);
+    fn pass_on(&self, call: &Call<'_>, sink: Sink<'_>) -> bool {
+        self.0.call(&self.0.request(call), sink)
     }
 
     fn call_briefly(
@@ -184,16 +184,21 @@ impl Importer {
         CallRequest { call, deadline, trace }
     }
 
-    /// Makes a call. If it fails and may be repeated, repeats it, perhaps at another server.
+    /// Makes a call. If it fails and may be repeated, repeats it, perhaps at another server. Returns whether the
+    /// first attempt was good.
     // Inlined into both ways in, because each call takes one of them.
     #[inline(always)]
-    pub(super) fn call(&self, request: &CallRequest<'_>, sink: Sink<'_>) {
-        let Some(target) = self.bound.first() else { return self.call_bound(request, sink) };
+    pub(super) fn call(&self, request: &CallRequest<'_>, sink: Sink<'_>) -> bool {
+        let Some(target) = self.bound.first() else {
+            self.call_bound(request, sink);
+            return false;
+        };
         match self.call_once(target, request, sink) {
-            Ok(None) => {}
+            Ok(None) => return true,
             Ok(Some(failure)) => self.repeat(target.clone(), failure, request, sink),
             Err(why) => sink(Reply::Failed(why)),
         }
+        false
     }
 
     /// Makes a call as [`Importer::call`] does, but binds first if there is no binding.

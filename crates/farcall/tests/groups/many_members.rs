@@ -128,7 +128,7 @@ fn asked(socket: &UdpSocket) -> BTreeSet<String> {
 }
 
 #[test]
-fn an_import_binds_nobody_and_a_balancer_of_ten_thousand_binds_a_hundred() {
+fn an_import_of_ten_thousand_binds_nobody_and_a_balancer_of_them_binds_a_hundred() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_nonblocking(true).unwrap();
     let registry = Memory::new();

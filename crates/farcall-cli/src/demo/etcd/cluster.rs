@@ -115,13 +115,7 @@ impl Member {
 impl Cluster {
     /// Starts the members, and waits until they serve.
     pub fn start(scratch: &Path, ports: &[u16]) -> Outcome<Cluster> {
-        let start = |which: usize| {
-            let mut arguments =
-                vec!["member".into(), which.to_string().into(), scratch.as_os_str().to_owned()];
-            arguments.extend(ports.iter().map(|port| port.to_string().into()));
-            let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_os_str()).collect();
-            Process::start(&arguments)
-        };
+        let start = |which| start(which, scratch, ports);
         // None of them serves before most of them run.
         let members = std::thread::scope(|scope| {
             let members: Vec<_> = (0..MEMBERS).map(|which| scope.spawn(move || start(which))).collect();
@@ -140,12 +134,26 @@ impl Cluster {
         running.find(|which| status(self.ports[*which]).is_some_and(|status| is_leader(&status)))
     }
 
+    /// Starts a member that was killed, and waits until it serves.
+    pub fn restart(&mut self, which: usize, scratch: &Path) -> Outcome {
+        self.members[which] = Some(start(which, scratch, &self.ports)?);
+        Ok(())
+    }
+
     /// Kills a member (SIGKILL on Unix).
     pub fn kill(&mut self, which: usize) {
         if let Some(mut member) = self.members[which].take() {
             member.end();
         }
     }
+}
+
+/// Starts a member, and waits until it serves.
+fn start(which: usize, scratch: &Path, ports: &[u16]) -> Outcome<Process> {
+    let mut arguments = vec!["member".into(), which.to_string().into(), scratch.as_os_str().to_owned()];
+    arguments.extend(ports.iter().map(|port| port.to_string().into()));
+    let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_os_str()).collect();
+    Process::start(&arguments)
 }
 
 impl Drop for Cluster {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::calls::Tally;
-use super::{Death, SERVERS};
+use super::{Death, Outage, SERVERS};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, say, say_json};
 use crate::text::{count, counted, duration, printable, rounded};
@@ -78,6 +78,20 @@ impl Report {
         self.expect(!is_called, || format!("{} was called after its death", SERVERS[0]));
         self.facts["after"] = facts(calls);
         self.tell(&format!("after     {}", told(calls)))
+    }
+
+    pub fn majority(&mut self, outage: &Outage) -> Outcome {
+        let Outage { calls, import, time } = outage;
+        self.none_failed(calls, "while most members of etcd were away");
+        self.expect(import.is_some(), || "a name was found while most members of etcd were away".to_owned());
+        self.facts["majority_lost"] = facts(calls);
+        self.facts["majority_lost"]["names_again_s"] = rounded(time.as_secs_f64(), 2).into();
+        self.tell("majority  A second member is killed, so etcd answers nobody. Clients that are bound go on:")?;
+        self.more(&told(calls))?;
+        if let Some(why) = import {
+            self.more(&format!("A new import fails: {why}"))?;
+        }
+        self.more(&format!("The member is started again. Names can be asked for after {}", duration(*time)))
     }
 
     /// Prints the outcome.
