@@ -127,12 +127,7 @@ pub struct Outage {
 }
 
 /// Kills another member, so that the rest has no majority, tries to import, and starts the member again.
-fn lost_majority(
-    cluster: &mut Cluster,
-    scratch: &Path,
-    runtime: &Runtime,
-    calls: &Calls,
-) -> Outcome<Outage> {
+fn lost_majority(cluster: &mut Cluster, scratch: &Path, runtime: &Runtime, calls: &Calls) -> Outcome<Outage> {
     let (leader, before) = (until("etcd has no leader", || Ok(cluster.leader()))?, calls.so_far());
     cluster.kill(leader);
     std::thread::sleep(CALLING);

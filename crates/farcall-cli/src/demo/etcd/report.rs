@@ -86,7 +86,9 @@ impl Report {
         self.expect(import.is_some(), || "a name was found while most members of etcd were away".to_owned());
         self.facts["majority_lost"] = facts(calls);
         self.facts["majority_lost"]["names_again_s"] = rounded(time.as_secs_f64(), 2).into();
-        self.tell("majority  A second member is killed, so etcd answers nobody. Clients that are bound go on:")?;
+        self.tell(
+            "majority  A second member is killed, so etcd answers nobody. Clients that are bound go on:",
+        )?;
         self.more(&told(calls))?;
         if let Some(why) = import {
             self.more(&format!("A new import fails: {why}"))?;
