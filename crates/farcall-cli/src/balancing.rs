@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::text::{count, counted, duration, printable, rounded};
 
-/// How long to wait for the state of a process's balancers. It is asked for by an ordinary call, which a server
-/// cannot answer while all of its threads are stuck.
+/// How long to wait for the state of a process's balancers. It is asked for by an ordinary call, which a
+/// server cannot answer while all of its threads are stuck.
 const WITHIN: Duration = Duration::from_secs(1);
 
 /// Returns the balancers of the process at an address; none if it is of a version that shows none.

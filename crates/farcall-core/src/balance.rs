@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use crate::env::{Env, Time};
-use crate::stub::{Binding, Channel, Client, Member, Members, Roster, hash};
+use crate::stub::{Binding, Call, Channel, Client, Member, Members, Reply, Roster, Sink, hash};
 use crate::{CallFailed, Kind, Ran, guard, lock};
 
 use attempts::RetryBudget;
@@ -257,8 +257,8 @@ impl Shared {
         shared
     }
 
-    /// Returns the index of a member for a call among these choices, or among those that the group has by now.
-    /// The call has `met` the members with these states already.
+    /// Returns the index of a member for a call among these choices, or among those that the group has by
+    /// now. The call has `met` the members with these states already.
     fn choose(
         &self,
         choices: &mut Arc<[Choice]>,
@@ -277,6 +277,29 @@ impl Shared {
     #[inline(always)]
     fn pick_untimed(&self, policy: Policy, choices: &[Choice]) -> Option<usize> {
         if policy == Policy::PowerOfTwo { self.picker.pick_untimed(choices) } else { None }
+    }
+
+    /// Makes a call at a member, and notes how it ends. Returns how it has failed; the sink gets other
+    /// replies.
+    fn call_at(
+        &self,
+        (choices, which): (&[Choice], usize),
+        begun: Time,
+        call: &Call<'_>,
+        sink: Sink<'_>,
+    ) -> Option<CallFailed> {
+        let Choice { health, .. } = &choices[which];
+        health.begin(begun);
+        // The user's code in the sink may panic.
+        let under_way = health.under_way();
+        let mut failed = None;
+        choices[which].channel().pass_on(call, &mut |reply| match reply {
+            Reply::Failed(why) => failed = Some(why),
+            reply => sink(reply),
+        });
+        drop(under_way);
+        self.note(choices, which, begun, failed.as_ref());
+        failed
     }
 
     /// Notes how a call ended that went to a member at `begun`.

@@ -162,9 +162,9 @@ impl Context {
     }
 
     /// Returns the fence under which an exclusive export has admitted the call. It is greater than those of
-    /// all earlier owners of the name. A resource that the procedure writes to can remember the greatest fence
-    /// that it has seen, and refuse writes with a lesser one, which come from a former owner. `None` if the
-    /// export is not exclusive.
+    /// all earlier owners of the name. A resource that the procedure writes to can remember the greatest
+    /// fence that it has seen, and refuse writes with a lesser one, which come from a former owner. `None` if
+    /// the export is not exclusive.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

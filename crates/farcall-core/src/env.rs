@@ -87,6 +87,12 @@ pub trait Env: Send + Sync + 'static {
         Ok((host, port).to_socket_addrs()?.collect())
     }
 
+    /// Returns whether services (SRV records) may be looked up in DNS. A simulation has no DNS, and must not
+    /// ask the real one.
+    fn has_dns(&self) -> bool {
+        true
+    }
+
     /// Returns how many threads can run at the same time, at least 1.
     fn processors(&self) -> usize {
         std::thread::available_parallelism().map_or(1, usize::from)

@@ -61,13 +61,7 @@ impl Acl {
     /// # Errors
     /// The line, counted from 1, and what is wrong there.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Acl, (usize, String)> {
-        if bytes.len() > MAX_ACL {
-            return Err((1, format!("the file has more than {MAX_ACL} bytes")));
-        }
-        let text = str::from_utf8(bytes).map_err(|why| {
-            let line = 1 + bytes[..why.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
-            (line, "it is not UTF-8 text".to_owned())
-        })?;
+        let text = crate::format::text(bytes, MAX_ACL)?;
         let mut rules = Vec::new();
         for (line, number) in text.lines().zip(1..) {
             let rule = line.split('#').next().unwrap_or_default().trim();

@@ -84,9 +84,9 @@ impl Entry {
         self.addresses().filter_map(Address::socket)
     }
 
-    /// Returns the sockets at which this process may reach the instance, the most specific one first: those of
-    /// this machine's own (loopback), through which memory can be shared, and then those of networks. If the
-    /// owner is on another machine, a loopback address is left out, unless there is no other.
+    /// Returns the sockets at which this process may reach the instance, the most specific one first: those
+    /// of this machine's own (loopback), through which memory can be shared, and then those of networks. If
+    /// the owner is on another machine, a loopback address is left out, unless there is no other.
     pub fn sockets_from_here(&self) -> Vec<SocketAddr> {
         let mut sockets: Vec<SocketAddr> = self.sockets().collect();
         let is_local = |socket: &SocketAddr| socket.ip().is_loopback();

@@ -120,8 +120,9 @@ impl EtcdBuilder {
     }
 
     /// Sets how long entries stay after their exporter has gone, from 2 s to an hour, in whole seconds. The
-    /// default is 10 s. etcd may grant more. After an election of etcd's the time counts anew. A member of etcd
-    /// that is silent may cost a lease of less than 4 s; then the entries go, and come back by themselves.
+    /// default is 10 s. etcd may grant more. After an election of etcd's the time counts anew. A member of
+    /// etcd that is silent may cost a lease of less than 4 s; then the entries go, and come back by
+    /// themselves.
     #[must_use]
     pub fn lease_time(mut self, time: Duration) -> EtcdBuilder {
         self.lease_time = time.clamp(MIN_LEASE_TIME, MAX_LEASE_TIME);

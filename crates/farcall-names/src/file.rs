@@ -34,9 +34,9 @@ const TURN_PATIENCE: Duration = Duration::from_secs(10);
 ///
 /// # Access control
 ///
-/// A document `acl` in the directory may say which programs may export and import what (`docs/names.md`). What
-/// it does not allow fails with [`Error::NotPermitted`], which names the rule. Without the document everything
-/// is allowed.
+/// A document `acl` in the directory may say which programs may export and import what (`docs/names.md`).
+/// What it does not allow fails with [`Error::NotPermitted`], which names the rule. Without the document
+/// everything is allowed.
 ///
 /// The directory is created with mode 0700. Readers and writers refuse it if another user owns it, if its
 /// mode lets others in, or if it is a symbolic link: otherwise a user who created it first in `/tmp` could
@@ -161,11 +161,11 @@ impl File {
         Ok(result)
     }
 
-    /// Publishes an entry, unless a live process has the name, or an owner of whom `may_own` says that it may.
+    /// Publishes an entry, unless a live process has the name, or `keeps` says that its owner keeps it.
     fn publish_unless(
         &self,
         entry: &Entry,
-        may_own: impl FnOnce(&Owner, &mut Judge) -> bool,
+        keeps: impl FnOnce(&Owner, &mut Judge) -> bool,
     ) -> Result<Registration> {
         entry.check()?;
         let directory = Directory::create(&self.path)?;
@@ -178,7 +178,7 @@ impl File {
             }
             let found = found.map(|held| &held.entry);
             refuse_taken(found, &entry.owner, judge)?;
-            if let Some(found) = found.filter(|found| may_own(&found.owner, judge)) {
+            if let Some(found) = found.filter(|found| keeps(&found.owner, judge)) {
                 return Err(found.taken());
             }
             Ok(Own::new(entry, table.put(entry.clone())))
@@ -253,8 +253,8 @@ impl Registry for File {
     }
 }
 
-/// Returns the version at which a new file begins: the microseconds since 1970. So the revisions in a file that
-/// was lost, as at a boot, are followed by greater ones, unless the clock was set back.
+/// Returns the version at which a new file begins: the microseconds since 1970. So the revisions in a file
+/// that was lost, as at a boot, are followed by greater ones, unless the clock was set back.
 fn first_version() -> u64 {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(time.as_micros()).unwrap_or(0)

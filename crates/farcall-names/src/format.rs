@@ -69,13 +69,7 @@ fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
 
 /// Parses the text of a table.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Table, Fault> {
-    if bytes.len() > MAX_FILE {
-        return Err(Fault::Line(1, format!("the file has more than {MAX_FILE} bytes")));
-    }
-    let text = str::from_utf8(bytes).map_err(|e| {
-        let line = 1 + bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count();
-        Fault::Line(line, "it is not UTF-8 text".to_owned())
-    })?;
+    let text = text(bytes, MAX_FILE).map_err(|(line, why)| Fault::Line(line, why))?;
     let mut lines = text.split_inclusive('\n').zip(1..);
 
     let (first, _) = lines.next().unwrap_or(("", 1));
@@ -97,6 +91,20 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Table, Fault> {
     }
     let number = text.split_inclusive('\n').count() + 1;
     Err(Fault::Line(number, "the line \"end\" is missing; the file is truncated".to_owned()))
+}
+
+/// Returns the text of a file of at most `limit` bytes.
+///
+/// # Errors
+/// The line, counted from 1, and what is wrong there.
+pub(crate) fn text(bytes: &[u8], limit: usize) -> Result<&str, (usize, String)> {
+    if bytes.len() > limit {
+        return Err((1, format!("the file has more than {limit} bytes")));
+    }
+    str::from_utf8(bytes).map_err(|why| {
+        let line = 1 + bytes[..why.valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        (line, "it is not UTF-8 text".to_owned())
+    })
 }
 
 /// Parses the first line. Returns the registry's version.

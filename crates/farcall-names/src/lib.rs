@@ -34,9 +34,9 @@
 //! # Who may export a name
 //!
 //! A process that can write to a registry can claim to be any server in it, so a registry's access control
-//! decides who may export a name (section 2.3). [`Memory`] belongs to one process. [`File`] requires a directory
-//! that only its user can enter, in which a document may say which programs may export and import what. In
-//! etcd its roles decide.
+//! decides who may export a name (section 2.3). [`Memory`] belongs to one process. [`File`] requires a
+//! directory that only its user can enter, in which a document may say which programs may export and import
+//! what. In etcd its roles decide.
 
 #![forbid(unsafe_code)]
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 
-use crate::clock::Clock;
 use crate::table::Table;
 use crate::{Entry, Label, Listing, Owner, Ownership, Registration, Registry, Result};
 use farcall_base::lock;
@@ -21,7 +20,7 @@ pub struct Memory {
 #[derive(Debug, Default)]
 struct Kept {
     table: Table,
-    /// The ownerships of the entries, by their revisions.
+    /// The ownerships of the entries that processes have published, by their revisions.
     ownerships: BTreeMap<u64, Ownership>,
 }
 
@@ -31,19 +30,15 @@ impl Memory {
         Self::default()
     }
 
-    /// Removes the entry of this name and ends its ownership, if `has` returns true for the ownership. Returns
-    /// whether there was such an entry.
-    fn remove(
-        &self,
-        type_name: &Label,
-        instance: &Label,
-        has: impl FnOnce(&Ownership) -> bool,
-    ) -> Result<bool> {
+    /// Removes the entry of this name and ends its ownership. If `own` is given, only an entry with that
+    /// ownership. Returns whether there was such an entry.
+    fn remove(&self, type_name: &Label, instance: &Label, own: Option<&Ownership>) -> Result<bool> {
         let Kept { table, ownerships } = &mut *lock(&self.kept);
         let Some(revision) = table.get(type_name, instance).map(|held| held.revision) else {
             return Ok(false);
         };
-        if !ownerships.get(&revision).is_some_and(has) {
+        let is_another = |own: &Ownership| !ownerships.get(&revision).is_some_and(|kept| own.is(kept));
+        if own.is_some_and(is_another) {
             return Ok(false);
         }
         ownerships.remove(&revision).iter().for_each(Ownership::end);
@@ -65,23 +60,22 @@ impl Registry for Memory {
         };
         let (registry, own) = (self.clone(), ownership.clone());
         let (type_name, instance) = (entry.type_name.clone(), entry.instance.clone());
-        let undo = move || registry.remove(&type_name, &instance, |kept| own.is(kept));
+        let undo = move || registry.remove(&type_name, &instance, Some(&own));
         Ok(Registration::new(entry.name(), undo).owning(ownership))
     }
 
     fn add(&self, entry: &Entry) -> Result<()> {
         entry.check()?;
-        let Kept { table, ownerships } = &mut *lock(&self.kept);
+        let Kept { table, .. } = &mut *lock(&self.kept);
         if let Some(found) = table.find(&entry.type_name, &entry.instance) {
             return Err(found.taken());
         }
         table.put(Entry { owner: Owner::NONE, ..entry.clone() });
-        ownerships.insert(table.version(), Ownership::none(Clock::default()));
         Ok(())
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {
-        self.remove(type_name, instance, |_| true)
+        self.remove(type_name, instance, None)
     }
 
     fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {

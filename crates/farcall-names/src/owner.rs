@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io::{self, Read};
+use std::sync::OnceLock;
 
 /// Identifies a process, and distinguishes it from earlier and later processes with the same number.
 ///
@@ -66,8 +67,13 @@ impl Owner {
 
     /// Returns whether the owner is known to be on another machine, or in a container of its own on this one.
     pub(crate) fn is_elsewhere(&self) -> bool {
-        let here = Self::current();
-        are_different(self.boot, here.boot) || are_different(self.namespace, here.namespace)
+        // Neither changes while the process runs.
+        static HERE: OnceLock<(u64, u64)> = OnceLock::new();
+        let (boot, namespace) = HERE.get_or_init(|| {
+            let here = Self::current();
+            (here.boot, here.namespace)
+        });
+        are_different(self.boot, *boot) || are_different(self.namespace, *namespace)
     }
 
     fn seen_from(&self, here: &Self) -> Liveness {
@@ -90,8 +96,8 @@ impl Owner {
         self.judged(stat.as_deref().and_then(parse_stat), || runs(self.pid))
     }
 
-    /// Returns whether the owner is alive. `stat` describes the process that has the owner's number now, if it
-    /// can be read. `runs` says whether any process has that number.
+    /// Returns whether the owner is alive. `stat` describes the process that has the owner's number now, if
+    /// it can be read. `runs` says whether any process has that number.
     fn judged(&self, stat: Option<Stat>, runs: impl FnOnce() -> Liveness) -> Liveness {
         match stat {
             Some(stat) if stat.started != self.started || stat.has_exited() => Liveness::Dead,

@@ -55,9 +55,9 @@ impl Ownership {
     }
 
     /// Returns the fence, if this process surely owns the name now. A fence is a number that is greater than
-    /// those of all earlier owners of the name. A resource that remembers the greatest fence that it has seen,
-    /// and refuses what comes with a lesser one, is safe from former owners. 0 is no fence: a registry that
-    /// says 0 has not said that this process owns the name.
+    /// those of all earlier owners of the name. A resource that remembers the greatest fence that it has
+    /// seen, and refuses what comes with a lesser one, is safe from former owners. 0 is no fence: a registry
+    /// that says 0 has not said that this process owns the name.
     pub fn fence(&self) -> Option<u64> {
         let held = lock(&self.held);
         let held = held.as_ref()?;
@@ -73,7 +73,7 @@ impl Ownership {
         }
     }
 
-    /// Ends the ownership. Whoever withdraws an entry ends its ownership first.
+    /// Ends the ownership. A registry ends it before it withdraws the entry.
     pub fn end(&self) {
         *lock(&self.held) = None;
     }

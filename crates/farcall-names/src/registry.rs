@@ -27,8 +27,8 @@ pub trait Registry: Send + Sync {
     /// registry's medium. An error leaves the registry unchanged.
     fn publish(&self, entry: &Entry) -> Result<Registration>;
 
-    /// Publishes `entry` as [`Registry::publish`] does, for an exporter that must be the only owner of the name.
-    /// It does not replace an entry whose owner may live, as far as this process can tell
+    /// Publishes `entry` as [`Registry::publish`] does, for an exporter that must be the only owner of the
+    /// name. It does not replace an entry whose owner may live, as far as this process can tell
     /// ([`Liveness::Unknown`](crate::Liveness::Unknown)).
     ///
     /// The default is [`Registry::publish`], for registries that never replace such an entry.

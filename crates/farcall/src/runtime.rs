@@ -288,16 +288,16 @@ impl Runtime {
     ///
     /// The export admits calls only while this process surely owns the name: with etcd, until the lease ends,
     /// counted from when the last request to prolong it was sent that was answered. After that calls are
-    /// refused as not exported, `Ran::No`, until etcd has given the process the name again. Whoever was
-    /// stopped for long or was cut off thus refuses calls before another process can own the name. Other exports of
-    /// the process go on.
+    /// refused as not exported, `Ran::No`, until etcd has given the process the name again. So a process that
+    /// was stopped for long, or was cut off, refuses calls before another process can own the name. Other
+    /// exports of the process go on.
     ///
     /// A call that was admitted in time may still run when the lease has ended. So a procedure passes
-    /// [`context().fence()`](crate::Context::fence) to the resource that it writes to, and the resource refuses
-    /// what comes with a lesser number than it has seen.
+    /// [`context().fence()`](crate::Context::fence) to the resource that it writes to, and the resource
+    /// refuses what comes with a lesser number than it has seen.
     ///
-    /// All exporters of the name must export it exclusively. A usual [export](Runtime::export) has no fence, and
-    /// admits calls although it has lost the name.
+    /// All exporters of the name must export it exclusively. A usual [export](Runtime::export) has no fence,
+    /// and admits calls although it has lost the name.
     ///
     /// In the registry of one machine the operating system says whether the owner lives, and the ownership
     /// lasts as long as the process and the export.

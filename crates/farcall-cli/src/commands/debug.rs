@@ -18,9 +18,9 @@ use crate::text::{count, counted, duration, printable, rounded, total};
 
 /// Show what a process exports, and how its balancers see the servers that it calls
 ///
-/// Of each member of a balanced group it shows the state, the latency, the share of the calls, and why it gets
-/// no calls. The process is asked at its server, so it must export something. A program that only calls others
-/// can show `Balancer::members()` itself.
+/// Of each member of a balanced group it shows the state, the latency, the share of the calls, and why it
+/// gets no calls. The process is asked at its server, so it must export something. A program that only calls
+/// others can show `Balancer::members()` itself.
 #[derive(Debug, Args)]
 pub struct Debug {
     /// The process: the address (10.0.0.7:7000), the type, or the type and the instance of one of its exports

@@ -113,8 +113,8 @@ pub fn nobody(host: Option<&str>) -> Failure {
     }
 }
 
-/// Returns the addresses of the servers that `host` stands for: an address, a type, or a type and an instance;
-/// `None` stands for all servers of this user.
+/// Returns the addresses of the servers that `host` stands for: an address, a type, or a type and an
+/// instance; `None` stands for all servers in the registry.
 pub fn addresses(host: Option<&str>) -> Outcome<BTreeSet<SocketAddr>> {
     let socket = |entry: Entry| entry.address.socket();
     let Some(host) = host else {

@@ -54,11 +54,11 @@ impl Balanced {
         self.shared.retries.add_call();
         // A deadline holds for all attempts together.
         let begun = call.within.map(|_| self.shared.env.now());
-        let Choice { member, health, .. } = &choices[which];
+        let Choice { health, .. } = &choices[which];
         health.begin_untimed();
         let under_way = health.under_way();
         let mut failed = None;
-        member.binding().channel().pass_on(call, &mut |reply| match reply {
+        choices[which].channel().pass_on(call, &mut |reply| match reply {
             Reply::Failed(why) => failed = Some(why),
             reply => sink(reply),
         });
@@ -131,16 +131,7 @@ impl Balanced {
         let begun = shared.env.now();
         let which = shared.choose(&mut choices, self.policy, begun, &attempts.met)?;
         let within = attempts.within(call.within, begun);
-        let Choice { member, health, .. } = &choices[which];
-        health.begin(begun);
-        let under_way = health.under_way();
-        let mut failed = None;
-        member.binding().channel().pass_on(&Call { within, ..*call }, &mut |reply| match reply {
-            Reply::Failed(why) => failed = Some(why),
-            reply => sink(reply),
-        });
-        shared.note(&choices, which, begun, failed.as_ref());
-        drop(under_way);
+        let failed = shared.call_at((&choices, which), begun, &Call { within, ..*call }, sink);
         Ok(failed.map(|why| ((choices, which, begun), why)))
     }
 

@@ -49,7 +49,7 @@ pub(super) struct Health {
     /// When the latency was last noted.
     noted: AtomicU64,
     /// When the member last ended a call, or got one while it had none; 0 if that was a call that read no
-    /// clock. Whoever asks first then takes it to have been at that time.
+    /// clock. The next call that reads the clock then takes it to have been at that time.
     heard: AtomicU64,
     /// When it last got a call.
     tried: AtomicU64,

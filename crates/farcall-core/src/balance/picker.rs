@@ -30,8 +30,8 @@ impl Picker {
         Picker { random: seed.into(), next: AtomicUsize::new(seed as usize) }
     }
 
-    /// Returns the index of a member for a call that reads no clock: the faster one of two by chance. `None` if
-    /// something is the matter with one of these, if one has calls, or if it is time to read the clock.
+    /// Returns the index of a member for a call that reads no clock: the faster one of two by chance. `None`
+    /// if something is the matter with one of these, if one has calls, or if it is time to read the clock.
     #[inline]
     pub fn pick_untimed(&self, choices: &[Choice]) -> Option<usize> {
         if choices.len() < 2 {
@@ -46,9 +46,9 @@ impl Picker {
         Some(if first <= second { one } else { other })
     }
 
-    /// Returns the index of a member for a call, not one whose state is in `met`. A member that is on trial gets
-    /// the call if none tries it. If all members are out, the call goes to one of them: trying is better than
-    /// failing. `None` if there are no others.
+    /// Returns the index of a member for a call, not one whose state is in `met`. A member that is on trial
+    /// gets the call if none tries it. If all members are out, the call goes to one of them: trying is better
+    /// than failing. `None` if there are no others.
     #[inline]
     pub fn pick(&self, choices: &[Choice], policy: Policy, now: Time, met: &[Arc<Health>]) -> Option<usize> {
         if choices.len() == 1 && met.is_empty() {

@@ -33,18 +33,10 @@ impl Watched {
 
 impl Channel for Watched {
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
-        let (health, begun) = (&self.choices[self.which].health, self.shared.env.now());
-        health.begin(begun);
-        let under_way = health.under_way();
-        let mut failed = None;
-        self.channel().pass_on(&call, &mut |reply| {
-            if let Reply::Failed(why) = &reply {
-                failed = Some(why.clone());
-            }
-            sink(reply);
-        });
-        drop(under_way);
-        self.shared.note(&self.choices, self.which, begun, failed.as_ref());
+        let begun = self.shared.env.now();
+        if let Some(why) = self.shared.call_at((&self.choices, self.which), begun, &call, sink) {
+            sink(Reply::Failed(why));
+        }
     }
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {

@@ -103,8 +103,9 @@ pub trait Channel: Send + Sync + 'static {
     /// result.
     fn call(&self, call: Call<'_>, sink: Sink<'_>);
 
-    /// Carries the call as [`Channel::call`] does, for a channel that has been called itself. Saves the copy of
-    /// the call. Returns whether all went well: false if the call failed, was made again, or was the first.
+    /// Carries the call as [`Channel::call`] does, for a channel that has been called itself. Saves the copy
+    /// of the call. Returns whether all went well: false if the call failed, was made again, or was the
+    /// first.
     #[doc(hidden)]
     fn pass_on(&self, call: &Call<'_>, sink: Sink<'_>) -> bool {
         let mut well = true;

@@ -193,8 +193,8 @@ impl Exports {
         Ok(Registration::new(entry.name(), undo).owning(ownership))
     }
 
-    /// Withdraws the entry of a publication. Returns whether it was still there. While etcd is away, this leaves
-    /// the entry to the thread at once, so that withdrawing many takes no longer than withdrawing one.
+    /// Withdraws the entry of a publication. Returns whether it was still there. While etcd is away, this
+    /// leaves the entry to the thread at once, so that withdrawing many takes no longer than withdrawing one.
     fn withdraw(&self, key: &str, serial: u64) -> Result<bool> {
         if let Some(left) = self.withdraw_later(key, serial) {
             return left;

@@ -129,8 +129,8 @@ impl Gateway {
         answer
     }
 
-    /// Sends a request to one endpoint, once. If that fails, the next request goes to another endpoint. Errors
-    /// are those of [`Gateway::call`].
+    /// Sends a request to one endpoint, once. If that fails, the next request goes to another endpoint.
+    /// Errors are those of [`Gateway::call`].
     pub(super) fn call_once(&self, path: &str, request: &Value) -> Result<Value> {
         self.repeat(Duration::ZERO, path, request)
     }
@@ -240,7 +240,8 @@ impl Gateway {
         request: &Value,
         token: Option<&str>,
     ) -> std::result::Result<Response<Body>, Failed> {
-        // Two processes that used one connection would get each other's answers, so a forked child opens its own.
+        // Two processes that used one connection would get each other's answers, so a forked child opens its
+        // own.
         let own = (self.process != std::process::id()).then(|| agent.config().clone().new_agent());
         let mut post = own.as_ref().unwrap_or(agent).post(format!("{}/v3/{path}", self.endpoint()));
         if let Some(token) = token {
@@ -279,8 +280,8 @@ impl Gateway {
         Ok(Some(token))
     }
 
-    /// Says what an endpoint's answer of failure means (etcd's gateway: `{"error": .., "code": ..}`; since 3.7
-    /// `{"message": .., "code": ..}`).
+    /// Says what an endpoint's answer of failure means (etcd's gateway: `{"error": .., "code": ..}`; since
+    /// 3.7 `{"message": .., "code": ..}`).
     fn refusal(&self, status: u16, body: &str) -> Failed {
         let answer: Value = serde_json::from_str(body).unwrap_or_default();
         let code = answer["code"].as_i64();

@@ -14,13 +14,13 @@ use super::document::{self, Keys, MAX_DOCUMENT};
 use super::gateway::{Gateway, Lines, decoded, jittered, number};
 use crate::{Entry, Error, Label, Result};
 
-/// How many entries the first answer brings at most. The number doubles up to the second one: etcd 3.4 looks at
-/// all the rest for each answer.
+/// How many entries the first answer brings at most. The number doubles up to the second one: etcd 3.4 looks
+/// at all the rest for each answer.
 const PAGE: usize = 1000;
 const MAX_PAGE: usize = 16_000;
 
-/// How many entries are asked for if an answer with more is too large or takes too long, because somebody has put
-/// large values there.
+/// How many entries are asked for if an answer with more is too large or takes too long, because somebody has
+/// put large values there.
 const SMALL_PAGE: usize = 16;
 
 /// The most entries that are copied, of all types together. Types beyond that are read from etcd each time.

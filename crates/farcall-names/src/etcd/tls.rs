@@ -18,8 +18,8 @@ const MAX_FILE: u64 = 1 << 20;
 /// How to speak to etcd by TLS: whose certificates of etcd's members are trusted, and the certificate of this
 /// client, if etcd asks for one.
 ///
-/// The files are read once, when they are named. Only the authorities that are named are trusted, not those of
-/// the operating system.
+/// The files are read once, when they are named. Only the authorities that are named are trusted, not those
+/// of the operating system.
 ///
 /// ```no_run
 /// use farcall_names::{Etcd, EtcdTls};
@@ -42,8 +42,8 @@ pub struct EtcdTlsError {
 }
 
 impl EtcdTls {
-    /// Trusts the authorities whose certificates a PEM file holds, at least one and in at most 1 MiB. A member
-    /// of etcd must have a certificate of one of them for the host that the registry's place names.
+    /// Trusts the authorities whose certificates a PEM file holds, at least one and in at most 1 MiB. A
+    /// member of etcd must have a certificate of one of them for the host that the registry's place names.
     ///
     /// # Errors
     /// If the file cannot be read, or holds no certificate or a bad one.
@@ -57,8 +57,8 @@ impl EtcdTls {
         Ok(EtcdTls { authorities, client: None })
     }
 
-    /// Shows etcd this certificate, which a PEM file holds with those of the authorities between, if there are
-    /// any. Another PEM file holds its private key, without a passphrase.
+    /// Shows etcd this certificate, which a PEM file holds with those of the authorities between, if there
+    /// are any. Another PEM file holds its private key, without a passphrase.
     ///
     /// # Errors
     /// If a file cannot be read or holds something else, or if the key is not that of the certificate.

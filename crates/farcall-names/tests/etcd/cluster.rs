@@ -41,8 +41,8 @@ pub fn cluster(members: usize) -> Option<Cluster> {
     cluster_with(members, |_, _| Settings::default())
 }
 
-/// Returns a running cluster with the settings that a function makes. The function is given a directory, which
-/// goes with the cluster, and the addresses of the members.
+/// Returns a running cluster with the settings that a function makes. The function is given a directory,
+/// which goes with the cluster, and the addresses of the members.
 pub fn cluster_with(
     members: usize,
     settings: impl FnOnce(&Path, &[Ipv4Addr]) -> Settings,

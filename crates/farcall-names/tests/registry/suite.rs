@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-use farcall_names::{Entry, File, Label, Listing, Memory, Registration, Registry, Result, suite};
+use farcall_names::{Entry, File, Label, Listing, Memory, Ownership, Registration, Registry, Result, suite};
 
 use crate::common::{Scratch, entry};
 
@@ -59,6 +59,8 @@ enum Break {
     ForgetsBeyondSome,
     NamesNoOwner,
     IsNoHost,
+    RepeatsAFence,
+    OwnsWhatIsWithdrawn,
 }
 
 /// A registry that breaks a rule.
@@ -117,7 +119,7 @@ impl Registry for Broken {
         table.serial += 1;
         let (serial, name, this) = (table.serial, entry.name(), self.clone());
         table.entries.insert(key.clone(), (serial, entry));
-        Ok(Registration::new(name, move || {
+        let registration = Registration::new(name, move || {
             let is_same =
                 this.table.lock().unwrap().entries.get(&key).is_some_and(|(found, _)| *found == serial);
             match this.breaks {
@@ -126,7 +128,12 @@ impl Registry for Broken {
                 _ if is_same => this.withdraw(&key.0, &key.1),
                 _ => Ok(false),
             }
-        }))
+        });
+        Ok(match self.breaks {
+            Break::RepeatsAFence => registration.owning(Ownership::lasting(7)),
+            Break::OwnsWhatIsWithdrawn => registration.owning(Ownership::lasting(serial)),
+            _ => registration,
+        })
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {
@@ -191,6 +198,8 @@ fn broken_rules_are_found_and_named() {
         (Break::ForgetsBeyondSome, "all of many entries"),
         (Break::NamesNoOwner, "refused as taken"),
         (Break::IsNoHost, "that of one host"),
+        (Break::RepeatsAFence, "fence is greater"),
+        (Break::OwnsWhatIsWithdrawn, "owned no more"),
     ] {
         let said = panic_of(|| suite::check(|| Broken::new(breaks)));
         assert!(

@@ -137,6 +137,10 @@ impl Env for Outside {
         Err(io::Error::new(io::ErrorKind::NotFound, "no host has a name in the simulation"))
     }
 
+    fn has_dns(&self) -> bool {
+        false
+    }
+
     fn process_id(&self) -> u32 {
         number(self.process, self.life)
     }

@@ -216,8 +216,8 @@ impl Inner {
         (poll, later)
     }
 
-    /// Binds several instances at once, each at the first of its addresses that answers. Returns `None` for an
-    /// instance that has not answered by the deadline.
+    /// Binds several instances at once, each at the first of its addresses that answers. Returns `None` for
+    /// an instance that has not answered by the deadline.
     pub(super) fn bind_each(
         &self,
         instances: &[(Vec<SocketAddr>, String)],

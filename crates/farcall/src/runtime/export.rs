@@ -212,7 +212,8 @@ impl Export {
 
     /// Returns the fence of an [exclusive](Runtime::export_exclusive) export, if this process surely owns the
     /// name now: a number that is greater than those of all earlier owners. Procedures read the fence under
-    /// which their call was admitted by [`Context::fence`](crate::Context::fence). A forked child owns nothing.
+    /// which their call was admitted by [`Context::fence`](crate::Context::fence). A forked child owns
+    /// nothing.
     pub fn fence(&self) -> Option<u64> {
         let is_forked = self.runtime.0.generation != fork::generation();
         self.exported.fence().filter(|_| !is_forked)

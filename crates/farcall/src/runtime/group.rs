@@ -86,7 +86,8 @@ pub(super) fn import_each<T: ?Sized + Interface>(
 }
 
 impl Inner {
-    /// Returns the addresses of an instance and its name there, if both are known without asking the instance.
+    /// Returns the addresses of an instance and its name there, if both are known without asking the
+    /// instance.
     fn whereabouts(&self, name: &Name) -> Option<(Vec<SocketAddr>, String)> {
         match name {
             Name::Instance { type_name, instance } => {

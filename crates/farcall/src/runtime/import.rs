@@ -184,8 +184,8 @@ impl Importer {
         CallRequest { call, deadline, trace }
     }
 
-    /// Makes a call. If it fails and may be repeated, repeats it, perhaps at another server. Returns whether the
-    /// first attempt was good.
+    /// Makes a call. If it fails and may be repeated, repeats it, perhaps at another server. Returns whether
+    /// the first attempt was good.
     // Inlined into both ways in, because each call takes one of them.
     #[inline(always)]
     pub(super) fn call(&self, request: &CallRequest<'_>, sink: Sink<'_>) -> bool {

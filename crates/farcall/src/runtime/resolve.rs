@@ -2,6 +2,7 @@
 //! deadline and cannot be interrupted.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -88,6 +89,9 @@ impl Inner {
             Box::new(move || {
                 let found = guard::run(|| match &place {
                     Place::Host(host, port) => env.resolve(host.as_str(), *port),
+                    Place::Service(_) if !env.has_dns() => {
+                        Err(io::Error::new(io::ErrorKind::NotFound, "there is no DNS in the simulation"))
+                    }
                     Place::Service(service) => {
                         resolve_service(service, env.variable("FARCALL_DNS_SERVER").as_deref())
                     }

@@ -86,11 +86,11 @@ impl Builder {
 
     /// Adds an address that exports publish, if callers need another address than the one at which exports
     /// [listen](Builder::address): behind a forwarded port, or on a host of several addresses. Port 0 stands
-    /// for the port at which exports listen. Up to [`MAX_ADDRESSES`](crate::names::MAX_ADDRESSES) may be added,
-    /// the one to try first before the others. By default exports publish the address at which they listen. If
-    /// that is a wildcard (`0.0.0.0`, `[::]`), they publish the addresses from which this machine sends to the
-    /// registry ([`Registry::routes`]). `FARCALL_ADVERTISE`: `ADDRESS` or `ADDRESS:PORT`, several with commas
-    /// between them.
+    /// for the port at which exports listen. Up to [`MAX_ADDRESSES`](crate::names::MAX_ADDRESSES) may be
+    /// added, the one to try first before the others. By default exports publish the address at which they
+    /// listen. If that is a wildcard (`0.0.0.0`, `[::]`), they publish the addresses from which this machine
+    /// sends to the registry ([`Registry::routes`]). `FARCALL_ADVERTISE`: `ADDRESS` or `ADDRESS:PORT`,
+    /// several with commas between them.
     #[must_use]
     pub fn advertise(mut self, address: SocketAddr) -> Builder {
         self.settings.advertise.push(address);

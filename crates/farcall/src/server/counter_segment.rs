@@ -71,8 +71,8 @@ impl Core {
 }
 
 impl Server {
-    /// Exports the counters as memory, and the state of these balancers. The caller chooses an identifier and a
-    /// generation that no other export has.
+    /// Exports the counters as memory, and the state of these balancers. The caller chooses an identifier and
+    /// a generation that no other export has.
     pub(crate) fn export_counters(&self, export: u64, generation: u64, balancers: &Arc<Balancers>) {
         let words: Arc<[AtomicU64]> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         let memory = readable_words(words.clone(), generation, &*self.env);

@@ -3,6 +3,9 @@
 
 #[cfg(target_os = "linux")]
 mod clerk_deaths;
+#[cfg(target_os = "linux")]
+#[path = "../common/commands.rs"]
+mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(unix)]

@@ -1,5 +1,6 @@
 //! A real network: server and client in network namespaces of their own, lost packets, a slow link.
 
+use crate::commands::output;
 use crate::common;
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -361,14 +362,4 @@ impl Drop for Player {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Returns a program's output if it succeeds, and otherwise its complaint.
-fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program).args(arguments).output().map_err(|why| format!("{program}: {why}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    if !output.status.success() {
-        return Err(format!("{program}: {}", text(&output.stderr)));
-    }
-    Ok(text(&output.stdout))
 }

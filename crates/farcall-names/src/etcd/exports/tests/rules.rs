@@ -334,8 +334,8 @@ impl Link {
 }
 
 impl World {
-    /// Lets time pass while a request or an answer is on its way. Other exporters may act meanwhile, and calls
-    /// come.
+    /// Lets time pass while a request or an answer is on its way. Other exporters may act meanwhile, and
+    /// calls come.
     fn wait_meanwhile(&self) {
         let others_act = {
             let mut state = self.state();
