@@ -1,0 +1,114 @@
+//! Seals and opens the datagrams of a conversation.
+//!
+//! A cipher never changes, so threads can share it and use it without a lock. When the conversation goes on
+//! to another phase, a new cipher takes its place.
+
+use std::sync::Arc;
+
+use crate::Level;
+use crate::suite::{Key, TAG};
+
+/// After this many datagrams in a phase, an end goes on to the next phase. RFC 9001, section 6.6, allows
+/// 2^23 datagrams under one key of AES-GCM; this is half of them, so that both ends together stay below.
+pub const MAX_PER_PHASE: u32 = 1 << 22;
+
+/// The expanded keys of one end of a conversation, in one phase.
+pub struct Cipher {
+    level: Level,
+    phase: u64,
+    seal: Key,
+    /// The keys by which the other end's datagrams of the phase before, of this phase, and of the next one
+    /// open.
+    before: Option<Arc<Key>>,
+    current: Arc<Key>,
+    next: Key,
+}
+
+impl std::fmt::Debug for Cipher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cipher").field("phase", &self.phase).finish_non_exhaustive()
+    }
+}
+
+/// The phase in which a datagram was sealed that has been opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// The cipher's phase or the one before.
+    Now,
+    /// The next phase: the other end has gone on, and this end must follow.
+    Next,
+}
+
+impl Cipher {
+    pub(crate) fn new(
+        level: Level,
+        phase: u64,
+        seal: Key,
+        before: Option<&Cipher>,
+        current: Key,
+        next: Key,
+    ) -> Cipher {
+        let before = before.filter(|before| before.phase.wrapping_add(1) == phase);
+        let before = before.map(|before| before.current.clone());
+        Cipher { level, phase, seal, before, current: Arc::new(current), next }
+    }
+
+    /// The number of the phase. A datagram has its 15 lowest bits.
+    pub fn phase(&self) -> u64 {
+        self.phase
+    }
+
+    /// Seals the datagram of this number in place. The last [`TAG`] bytes are for the tag. The first `clear`
+    /// bytes are never encrypted. A number must be used only once in each direction of a conversation.
+    #[inline]
+    pub fn seal(&self, number: u64, datagram: &mut [u8], clear: usize) {
+        self.seal.seal(number, datagram, self.clear(datagram.len(), clear));
+    }
+
+    /// Opens the datagram of this number in place. `phase` are the 15 lowest bits of its phase. Returns
+    /// `None` if it does not open; then the bytes beyond `clear` have no meaning.
+    #[inline]
+    pub fn open(&self, phase: u16, number: u64, datagram: &mut [u8], clear: usize) -> Option<Opened> {
+        let clear = self.clear(datagram.len(), clear);
+        let ahead = phase.wrapping_sub(self.phase as u16) & PHASE_BITS;
+        let (key, opened) = match ahead {
+            0 => (&*self.current, Opened::Now),
+            1 => (&self.next, Opened::Next),
+            PHASE_BITS => (self.before.as_deref()?, Opened::Now),
+            _ => return None,
+        };
+        key.open(number, datagram, clear).then_some(opened)
+    }
+
+    fn clear(&self, len: usize, clear: usize) -> usize {
+        match self.level {
+            Level::Authenticated => len.saturating_sub(TAG),
+            Level::Secure => clear,
+        }
+    }
+}
+
+/// The bits of a phase's number that a datagram has.
+const PHASE_BITS: u16 = 0x7fff;
+
+/// The key that seals answers to one question. Nothing of them is encrypted.
+pub struct Answering(pub(crate) Key);
+
+impl std::fmt::Debug for Answering {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Answering")
+    }
+}
+
+impl Answering {
+    /// Seals the datagram of this number in place. Its last [`TAG`] bytes are for the tag.
+    pub fn seal(&self, number: u64, datagram: &mut [u8]) {
+        self.0.seal(number, datagram, datagram.len().saturating_sub(TAG));
+    }
+
+    /// Returns whether the datagram of this number was sealed by this key.
+    pub fn open(&self, number: u64, datagram: &mut [u8]) -> bool {
+        let clear = datagram.len().saturating_sub(TAG);
+        self.0.open(number, datagram, clear)
+    }
+}

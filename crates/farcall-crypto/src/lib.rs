@@ -1,0 +1,31 @@
+//! The keys of farcall's conversations: the handshake, the key schedule, and the seals of datagrams and of
+//! tickets (docs/protocol.md, section 11).
+//!
+//! Nothing here is cryptography of our own: the handshake is Noise IK by `snow`, authenticated encryption
+//! (AEAD) and key derivation (HKDF) are by `ring`, and the Diffie-Hellman function is by `curve25519-dalek`.
+//! This crate has no sockets, no threads, no clock and no randomness: entropy is an argument.
+//!
+//! | module | job |
+//! |---|---|
+//! | `suite` | which AEAD, and how a datagram is laid out for it |
+//! | `handshake` | the two messages by which two ends agree on a secret |
+//! | `secrets` | the secrets of a conversation, and what is derived from them |
+//! | `cipher` | seals and opens datagrams |
+//! | `window` | which datagrams have come already |
+//! | `ticket` | the keys by which a server seals secrets into tickets |
+
+#![forbid(unsafe_code)]
+
+mod cipher;
+mod handshake;
+mod secrets;
+mod suite;
+mod ticket;
+mod window;
+
+pub use cipher::{Answering, Cipher, MAX_PER_PHASE, Opened};
+pub use handshake::{Initiator, MESSAGE_1, MESSAGE_2, Responder, public_key};
+pub use secrets::{End, Resumption, Secrets};
+pub use suite::{Level, Suite, Suites, TAG};
+pub use ticket::TicketKeys;
+pub use window::Window;

@@ -1,0 +1,253 @@
+//! The secrets of a conversation, and what is derived from them by HKDF with SHA-256 (RFC 5869).
+//!
+//! A *root* comes out of the handshake, or of a resumption. From it follow two secrets: the *base*, which
+//! stays, and the first secret of a *chain*. Each member of the chain gives the keys of one *phase*, one for
+//! each direction, and the next member. Old members are erased, so somebody who steals the secrets later
+//! cannot read datagrams of earlier phases (forward secrecy within the conversation).
+
+use ring::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+use zeroize::Zeroizing;
+
+use crate::cipher::{Answering, Cipher};
+use crate::suite::Key;
+use crate::{Level, Suite};
+
+/// A secret of 32 bytes, which is overwritten when it is dropped.
+pub(crate) type Secret = Zeroizing<[u8; 32]>;
+
+/// Which end of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The end that calls.
+    Client,
+    /// The end that serves.
+    Server,
+}
+
+/// What both ends of a conversation know, and nobody else. It takes 76 bytes.
+pub struct Secrets {
+    base: Secret,
+    /// The secret of the current phase.
+    chain: Secret,
+    phase: u64,
+    level: Level,
+    suite: Suite,
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secrets").field("phase", &self.phase).finish_non_exhaustive()
+    }
+}
+
+/// The new randomness of both ends from which, and from an earlier conversation's secrets, the root of a
+/// resumed conversation follows.
+#[derive(Clone, Copy, Debug)]
+pub struct Resumption<'r> {
+    /// The client's 32 random bytes.
+    pub client: &'r [u8; 32],
+    /// The server's 32 random bytes.
+    pub server: &'r [u8; 32],
+    /// What both ends know beforehand, as for a handshake.
+    pub prologue: &'r [u8],
+}
+
+impl Secrets {
+    /// The length in bytes of [`Secrets::to_bytes`].
+    pub const BYTES: usize = 2 + 32 + 32;
+
+    /// Derives a root from the outcome of a handshake.
+    pub(crate) fn root(salt: &[u8], material: &[u8]) -> Secret {
+        derive(&Salt::new(HKDF_SHA256, salt).extract(material), &[b"farcall root"])
+    }
+
+    /// Makes the secrets that follow from a root, in the first phase.
+    pub fn new(root: Secret, level: Level, suite: Suite) -> Secrets {
+        let prk = prk(&root);
+        let (base, chain) = (derive(&prk, &[b"farcall base"]), derive(&prk, &[b"farcall chain"]));
+        Secrets { base, chain, phase: 0, level, suite }
+    }
+
+    /// Returns the secrets of a new conversation that continues this one: they follow from this one's secrets
+    /// and from new random bytes of both ends. So no key is ever made twice, even by a server that forgets
+    /// which conversations it has resumed.
+    #[must_use]
+    pub fn resume(&self, resumption: &Resumption<'_>) -> Secrets {
+        let Resumption { client, server, prologue } = resumption;
+        let secret = derive(&prk(&self.base), &[b"farcall resume"]);
+        let salt = [&client[..], &server[..]].concat();
+        let prk = Salt::new(HKDF_SHA256, &salt).extract(&*secret);
+        Secrets::new(derive(&prk, &[b"farcall resumed", prologue]), self.level, self.suite)
+    }
+
+    /// Returns a copy, for another place that is overwritten too when it is dropped.
+    #[must_use]
+    pub fn copy(&self) -> Secrets {
+        let Secrets { base, chain, phase, level, suite } = self;
+        Secrets { base: base.clone(), chain: chain.clone(), phase: *phase, level: *level, suite: *suite }
+    }
+
+    /// How much the conversation's seals protect.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// The number of the current phase, from 0.
+    pub fn phase(&self) -> u64 {
+        self.phase
+    }
+
+    /// Goes on to the next phase, and erases the secret of the current one.
+    pub fn advance(&mut self) {
+        self.chain = next(&self.chain);
+        self.phase += 1;
+    }
+
+    /// Expands the keys of the current phase at one end, and the next phase's key by which the other end's
+    /// datagrams open. `before` is the cipher of the phase before, if its key is to open datagrams that were
+    /// overtaken.
+    pub fn cipher(&self, end: End, before: Option<&Cipher>) -> Cipher {
+        let (ours, theirs) = match end {
+            End::Client => (TO_SERVER, TO_CLIENT),
+            End::Server => (TO_CLIENT, TO_SERVER),
+        };
+        let key = |chain: &Secret, label| Key::new(self.suite, |out| fill(&prk(chain), &[label], out));
+        let (current, following) = (key(&self.chain, theirs), key(&next(&self.chain), theirs));
+        Cipher::new(self.level, self.phase, key(&self.chain, ours), before, current, following)
+    }
+
+    /// Returns the key that seals an answer to the question with these bytes, and no other.
+    pub fn answering(&self, question: &[u8]) -> Answering {
+        Answering(Key::new(self.suite, |out| fill(&prk(&self.base), &[b"farcall answer", question], out)))
+    }
+
+    /// Returns what a ticket keeps of these secrets, in the first phase: from it [`Secrets::from_bytes`] makes
+    /// them again.
+    pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        let kind = [self.level as u8, self.suite as u8];
+        Zeroizing::new([&kind[..], &self.base[..], &self.chain[..]].concat())
+    }
+
+    /// Reads what [`Secrets::to_bytes`] wrote. Returns `None` for anything else.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Secrets> {
+        let ([level, suite], rest) = bytes.split_first_chunk()?;
+        let (base, rest) = rest.split_first_chunk()?;
+        let level = [Level::Authenticated, Level::Secure].into_iter().find(|known| *known as u8 == *level)?;
+        Some(Secrets {
+            base: Zeroizing::new(*base),
+            chain: Zeroizing::new(rest.try_into().ok()?),
+            phase: 0,
+            level,
+            suite: Suite::of(*suite)?,
+        })
+    }
+}
+
+const TO_SERVER: &[u8] = b"farcall to server";
+const TO_CLIENT: &[u8] = b"farcall to client";
+
+fn next(chain: &Secret) -> Secret {
+    derive(&prk(chain), &[b"farcall next"])
+}
+
+fn prk(secret: &Secret) -> Prk {
+    Prk::new_less_safe(HKDF_SHA256, &**secret)
+}
+
+fn derive(prk: &Prk, info: &[&[u8]]) -> Secret {
+    let mut secret = Zeroizing::new([0; 32]);
+    fill(prk, info, &mut *secret);
+    secret
+}
+
+/// Fills `out`, which has less than 8,160 bytes, with key material.
+fn fill(prk: &Prk, info: &[&[u8]], out: &mut [u8]) {
+    let okm = prk.expand(info, Length(out.len())).expect("less than 255 blocks");
+    okm.fill(out).expect("the same length");
+}
+
+struct Length(usize);
+
+impl KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secrets(root: u8) -> Secrets {
+        Secrets::new(Zeroizing::new([root; 32]), Level::Secure, Suite::ChaCha20Poly1305)
+    }
+
+    /// Seals a datagram by one end's cipher and opens it by the other's.
+    fn passes(from: &Cipher, to: &Cipher) -> bool {
+        let mut datagram = [7; 64];
+        from.seal(9, &mut datagram, 20);
+        to.open(from.phase() as u16, 9, &mut datagram, 20).is_some()
+    }
+
+    #[test]
+    fn the_two_directions_have_keys_of_their_own() {
+        let (client, server) = (secrets(1).cipher(End::Client, None), secrets(1).cipher(End::Server, None));
+        assert!(passes(&client, &server) && passes(&server, &client));
+        assert!(!passes(&client, &client) && !passes(&server, &server), "nothing can be reflected");
+        assert!(!passes(&client, &secrets(2).cipher(End::Server, None)));
+    }
+
+    #[test]
+    fn an_end_opens_datagrams_of_the_phase_before_and_of_the_next_one() {
+        let (mut ours, mut theirs) = (secrets(1), secrets(1));
+        let first = ours.cipher(End::Client, None);
+        theirs.advance();
+        let second = theirs.cipher(End::Server, None);
+        assert!(passes(&second, &first), "the other end has gone on first");
+        ours.advance();
+        let ours_now = ours.cipher(End::Client, Some(&first));
+        assert!(passes(&second, &ours_now));
+        let old = secrets(1).cipher(End::Server, None);
+        assert!(passes(&old, &ours_now), "a datagram of the phase before was overtaken");
+        ours.advance();
+        assert!(!passes(&old, &ours.cipher(End::Client, Some(&ours_now))));
+    }
+
+    #[test]
+    fn a_ticket_keeps_the_secrets() {
+        let secrets = secrets(1);
+        let bytes = secrets.to_bytes();
+        assert_eq!(bytes.len(), Secrets::BYTES);
+        let again = Secrets::from_bytes(&bytes).unwrap();
+        assert!(passes(&secrets.cipher(End::Client, None), &again.cipher(End::Server, None)));
+        assert!((0..bytes.len()).all(|len| Secrets::from_bytes(&bytes[..len]).is_none()));
+        assert!(Secrets::from_bytes(&[&bytes[..], &[0]].concat()).is_none());
+    }
+
+    #[test]
+    fn a_resumed_conversation_has_other_keys_which_both_ends_have_chosen() {
+        let (client, server) = ([1; 32], [2; 32]);
+        let resumption = Resumption { client: &client, server: &server, prologue: b"prologue" };
+        let resumed = |resumption: &Resumption<'_>| secrets(1).resume(resumption).cipher(End::Client, None);
+        let same = secrets(1).resume(&resumption).cipher(End::Server, None);
+        assert!(passes(&resumed(&resumption), &same));
+        for other in [
+            Resumption { client: &server, ..resumption },
+            Resumption { server: &client, ..resumption },
+            Resumption { prologue: b"other", ..resumption },
+        ] {
+            assert!(!passes(&resumed(&other), &same));
+        }
+        assert!(!passes(&secrets(1).cipher(End::Client, None), &same));
+    }
+
+    #[test]
+    fn an_answer_answers_one_question() {
+        let mut answer = [7; 64];
+        secrets(1).answering(b"question").seal(3, &mut answer);
+        assert!(secrets(1).answering(b"question").open(3, &mut answer.clone()));
+        assert!(!secrets(1).answering(b"another").open(3, &mut answer.clone()));
+        assert!(!secrets(1).answering(b"question").open(4, &mut answer.clone()));
+        assert!(!secrets(2).answering(b"question").open(3, &mut answer));
+    }
+}
