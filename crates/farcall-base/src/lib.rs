@@ -11,6 +11,7 @@ mod call_key;
 mod exchange;
 mod failure;
 mod locked;
+mod principal;
 mod time;
 mod trace;
 
@@ -19,5 +20,6 @@ pub use call_key::CallKey;
 pub use exchange::Tail;
 pub use failure::{Failure, Kind, Ran};
 pub use locked::lock;
+pub use principal::Principal;
 pub use time::{Time, nanos};
 pub use trace::Trace;

@@ -15,7 +15,7 @@ pub const MAX_PER_PHASE: u32 = 1 << 22;
 /// The expanded keys of one end of a conversation, in one phase.
 pub struct Cipher {
     level: Level,
-    phase: u64,
+    phase: u32,
     seal: Key,
     /// The keys by which the other end's datagrams of the phase before, of this phase, and of the next one
     /// open.
@@ -30,19 +30,10 @@ impl std::fmt::Debug for Cipher {
     }
 }
 
-/// The phase in which a datagram was sealed that has been opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opened {
-    /// The cipher's phase or the one before.
-    Now,
-    /// The next phase: the other end has gone on, and this end must follow.
-    Next,
-}
-
 impl Cipher {
     pub(crate) fn new(
         level: Level,
-        phase: u64,
+        phase: u32,
         seal: Key,
         before: Option<&Cipher>,
         current: Key,
@@ -53,8 +44,8 @@ impl Cipher {
         Cipher { level, phase, seal, before, current: Arc::new(current), next }
     }
 
-    /// The number of the phase. A datagram has its 15 lowest bits.
-    pub fn phase(&self) -> u64 {
+    /// The number of the phase. A datagram has its 14 lowest bits.
+    pub fn phase(&self) -> u32 {
         self.phase
     }
 
@@ -65,16 +56,17 @@ impl Cipher {
         self.seal.seal(number, datagram, self.clear(datagram.len(), clear));
     }
 
-    /// Opens the datagram of this number in place. `phase` are the 15 lowest bits of its phase. Returns
-    /// `None` if it does not open; then the bytes beyond `clear` have no meaning.
+    /// Opens the datagram of this number in place. `phase` are the 14 lowest bits of its phase. Returns
+    /// the phase, which is this cipher's, the one before, or the next one. Returns `None` if the datagram does
+    /// not open; then the bytes beyond `clear` have no meaning.
     #[inline]
-    pub fn open(&self, phase: u16, number: u64, datagram: &mut [u8], clear: usize) -> Option<Opened> {
+    pub fn open(&self, phase: u16, number: u64, datagram: &mut [u8], clear: usize) -> Option<u32> {
         let clear = self.clear(datagram.len(), clear);
         let ahead = phase.wrapping_sub(self.phase as u16) & PHASE_BITS;
         let (key, opened) = match ahead {
-            0 => (&*self.current, Opened::Now),
-            1 => (&self.next, Opened::Next),
-            PHASE_BITS => (self.before.as_deref()?, Opened::Now),
+            0 => (&*self.current, self.phase),
+            1 => (&self.next, self.phase.wrapping_add(1)),
+            PHASE_BITS => (self.before.as_deref()?, self.phase.wrapping_sub(1)),
             _ => return None,
         };
         key.open(number, datagram, clear).then_some(opened)
@@ -89,7 +81,7 @@ impl Cipher {
 }
 
 /// The bits of a phase's number that a datagram has.
-const PHASE_BITS: u16 = 0x7fff;
+const PHASE_BITS: u16 = 0x3fff;
 
 /// The key that seals answers to one question. Nothing of them is encrypted.
 pub struct Answering(pub(crate) Key);

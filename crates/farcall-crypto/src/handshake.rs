@@ -61,7 +61,7 @@ impl Initiator {
     /// Takes the server's message in, and returns the secrets and the message's payload. Returns `None` if
     /// the message is not from the server that was asked, or was changed. The handshake cannot go on then: a
     /// client that may get another answer keeps the first message, and begins again.
-    pub fn end(mut self, message: &[u8], level: Level, suite: Suite) -> Option<(Secrets, Vec<u8>)> {
+    pub fn end(&mut self, message: &[u8], level: Level, suite: Suite) -> Option<(Secrets, Vec<u8>)> {
         let mut payload = vec![0; message.len().min(MAX_MESSAGE)];
         let len = self.0.read_message(message, &mut payload).ok()?;
         payload.truncate(len);

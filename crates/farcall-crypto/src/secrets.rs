@@ -24,12 +24,12 @@ pub enum End {
     Server,
 }
 
-/// What both ends of a conversation know, and nobody else. It takes 76 bytes.
+/// What both ends of a conversation know, and nobody else. It takes 72 bytes.
 pub struct Secrets {
     base: Secret,
     /// The secret of the current phase.
     chain: Secret,
-    phase: u64,
+    phase: u32,
     level: Level,
     suite: Suite,
 }
@@ -93,14 +93,14 @@ impl Secrets {
     }
 
     /// The number of the current phase, from 0.
-    pub fn phase(&self) -> u64 {
+    pub fn phase(&self) -> u32 {
         self.phase
     }
 
     /// Goes on to the next phase, and erases the secret of the current one.
     pub fn advance(&mut self) {
         self.chain = next(&self.chain);
-        self.phase += 1;
+        self.phase = self.phase.wrapping_add(1);
     }
 
     /// Expands the keys of the current phase at one end, and the next phase's key by which the other end's

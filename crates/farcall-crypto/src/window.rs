@@ -1,9 +1,9 @@
 //! Which of the latest datagrams have come already (RFC 4303, section 3.4.3).
 
 /// The number of datagrams, up to the one with the greatest number, of which is known whether they came.
-const WIDTH: u64 = 256;
+const WIDTH: u64 = 128;
 
-/// The numbers of the datagrams that have been opened. It takes 40 bytes.
+/// The numbers of the datagrams that have been opened. It takes 24 bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
     greatest: u64,

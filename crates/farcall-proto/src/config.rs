@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use crate::Spares;
 use crate::mutant::Mutant;
+#[cfg(feature = "secure")]
+use crate::secure::{Level, Trust};
 
 /// The largest datagram that is sent before a larger one is known to arrive, in bytes.
 pub const BASE_DATAGRAM: usize = 1200;
@@ -71,10 +73,13 @@ pub struct ClientConfig {
     pub max_datagram: usize,
     /// Long empty buffers for reuse. All conversations with clones of this configuration share them.
     pub spares: Arc<Spares>,
-    /// A secret that is shared with the server. If there is one, everything is sealed in the scheme for
-    /// tests, and nothing else is accepted.
-    #[cfg(feature = "test-scheme")]
-    pub secret: Option<[u8; 16]>,
+    /// The keys of this end. If there are any, both ends must know one another, and nothing is sent or
+    /// accepted without a seal.
+    #[cfg(feature = "secure")]
+    pub trust: Option<Arc<dyn Trust>>,
+    /// How much seals are to protect at least.
+    #[cfg(feature = "secure")]
+    pub level: Level,
     /// A deliberate fault, for the simulator.
     pub mutant: Mutant,
 }
@@ -96,8 +101,10 @@ impl Default for ClientConfig {
             loopback: false,
             max_datagram: 64_000,
             spares: Arc::default(),
-            #[cfg(feature = "test-scheme")]
-            secret: None,
+            #[cfg(feature = "secure")]
+            trust: None,
+            #[cfg(feature = "secure")]
+            level: Level::Secure,
             mutant: Mutant::NONE,
         }
     }
@@ -130,10 +137,13 @@ pub struct ServerConfig {
     pub local_window: u32,
     /// The largest datagram that is sent or echoed.
     pub max_datagram: usize,
-    /// A secret that is shared with the clients. If there is one, everything is sealed in the scheme for
-    /// tests, and nothing else is accepted.
-    #[cfg(feature = "test-scheme")]
-    pub secret: Option<[u8; 16]>,
+    /// The keys of this end. If there are any, both ends must know one another, and nothing is sent or
+    /// accepted without a seal.
+    #[cfg(feature = "secure")]
+    pub trust: Option<Arc<dyn Trust>>,
+    /// How much seals are to protect at least.
+    #[cfg(feature = "secure")]
+    pub level: Level,
     /// A deliberate fault, for the simulator.
     pub mutant: Mutant,
 }
@@ -151,8 +161,10 @@ impl Default for ServerConfig {
             window: 4 << 20,
             local_window: LOCAL_WINDOW,
             max_datagram: 64_000,
-            #[cfg(feature = "test-scheme")]
-            secret: None,
+            #[cfg(feature = "secure")]
+            trust: None,
+            #[cfg(feature = "secure")]
+            level: Level::Secure,
             mutant: Mutant::NONE,
         }
     }

@@ -12,7 +12,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::scheme::{Direction, Scheme};
+use crate::scheme::Scheme;
 use crate::wire::{
     self, Bind, Credit, Data, Ended, Frame, Frames, Handshake, Header, Position, Ticket, Welcome,
 };
@@ -54,8 +54,7 @@ pub fn dump(datagram: &[u8]) -> Result<Dump, NotOurs> {
     if Scheme::of(datagram[1]).is_none_or(Scheme::has_secrets) {
         return Err(NotOurs(format!("security scheme {}, which needs keys", datagram[1])));
     }
-    // In schemes without secrets the tag does not depend on the direction, so either one will do.
-    let Ok((header, body)) = wire::open(datagram, Direction::ToServer, |_| None, true) else {
+    let Ok((header, body)) = wire::open(datagram, None, true) else {
         let before = datagram.len() - Scheme::Open.tag();
         return Err(NotOurs(format!("no tag of 8 bytes that fits the {before} before it")));
     };

@@ -1,7 +1,7 @@
 //! Functions with which fuzz targets and the simulation's hostile peer make datagrams by hand. Random bytes
 //! would fail the checksum and never reach the decoders.
 
-use crate::scheme::{Direction, Scheme, Seal};
+use crate::scheme::Scheme;
 pub use crate::wire::kinds;
 use crate::wire::{self, HEADER, Numbers, Target};
 
@@ -10,8 +10,8 @@ use crate::wire::{self, HEADER, Numbers, Target};
 pub fn seal(conversation: u64, number: u64, frames: &[u8]) -> Vec<u8> {
     let mut datagram = vec![0; HEADER + frames.len() + Scheme::Open.tag()];
     datagram[HEADER..HEADER + frames.len()].copy_from_slice(frames);
-    let target = Target { conversation, seal: Seal::without_key(Scheme::Open, Direction::ToServer) };
-    target.seal(&mut datagram, 0, Numbers::from(number).take());
+    let target = Target::without_secrets(conversation, Scheme::Open);
+    target.close(&mut datagram, 0, Numbers::from(number).take());
     datagram
 }
 

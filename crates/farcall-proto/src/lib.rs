@@ -23,6 +23,7 @@ mod insert;
 pub mod mutant;
 mod path;
 mod scheme;
+pub mod secure;
 pub mod server;
 mod spares;
 mod ticket;

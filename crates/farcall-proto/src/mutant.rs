@@ -118,9 +118,22 @@ mutants! {
     FlushBelieves = "flush-believes",
     /// A client at a loopback address uses the local scheme although its server sees it elsewhere.
     LocalUnseen = "local-unseen",
-    /// A server accepts datagrams in the open scheme for a conversation that has a key. Only the scheme for
-    /// tests has keys.
+    /// A server accepts datagrams in the open scheme for a conversation that has secrets.
     SchemeUnchecked = "scheme-unchecked",
+    /// A server acts on a sealed datagram as often as it comes.
+    ReplayIgnored = "replay-ignored",
+    /// A server computes as many handshakes as clients ask for.
+    HandshakesUnbounded = "handshakes-unbounded",
+    /// A server computes handshakes for addresses that have not proven themselves.
+    ProofUnchecked = "proof-unchecked",
+    /// A server lets a client resume that is no longer accepted.
+    RevocationIgnored = "revocation-ignored",
+    /// A server adds no random bytes of its own to the keys of a resumed conversation.
+    ResumptionUnmixed = "resumption-unmixed",
+    /// A client accepts any server for any name.
+    ServerUnchecked = "server-unchecked",
+    /// A client believes answers that are not sealed.
+    UnsealedBelieved = "unsealed-believed",
     /// A server answers in the open scheme.
     AnswersOpen = "answers-open",
     /// Senders on one machine ignore the smaller local window.

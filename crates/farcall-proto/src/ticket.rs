@@ -82,6 +82,19 @@ impl Issuer {
         self.date(&Holder { client, issued: self.issued, conversation, address }, Cow::Borrowed(&[]))
     }
 
+    /// Returns how long ago a ticket of this incarnation was issued. It can be longer ago by as much as the
+    /// horizon was raised ahead of the clock.
+    #[cfg(feature = "secure")]
+    pub fn age(&self, now: Time, ticket: &Ticket<'_>) -> std::time::Duration {
+        now.since(self.born).saturating_sub(std::time::Duration::from_nanos(ticket.issued))
+    }
+
+    /// Returns the date of the ticket that was issued last.
+    #[cfg(feature = "secure")]
+    pub fn last_date(&self) -> u64 {
+        self.issued
+    }
+
     /// Makes a ticket with the date of `ticket`, for another address or with another `rest`. Because the date
     /// stays the same, a call that ran under the old ticket does not run again under the new one.
     pub fn dated_as(

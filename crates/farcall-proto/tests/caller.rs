@@ -133,7 +133,7 @@ fn the_client_counts_its_calls_and_datagrams() {
     let (key, _) = pair.asked.pop().unwrap();
     let result = pair.finish(key, Finish::Result, b"done");
     let now = pair.now;
-    assert!(pair.client.end_lone(|| now, &lone, Some(now), &result[0]).is_some());
+    assert!(pair.client.end_lone(|| now, &lone, Some(now), (&result[0], None)).is_some());
     assert!(pair.client.start_lone((EXPORT, 1), b"call", &mut out).is_some());
     let last = counts(&pair);
     let did: [u64; 7] = std::array::from_fn(|i| last[i] - after[i]);
@@ -376,7 +376,7 @@ fn a_call_on_the_fast_path_ends_only_by_its_result() {
             _ => {}
         }
         let (before, now) = (pair.client.stats().received, pair.now);
-        let taken = pair.client.end_lone(|| now, &lone, Some(now), &result).is_some();
+        let taken = pair.client.end_lone(|| now, &lone, Some(now), (&result, None)).is_some();
         assert_eq!(taken, word == "none", "{word}");
         assert_eq!(pair.client.stats().received - before, u64::from(taken), "{word}");
         assert_eq!(pair.client.stats().outstanding, usize::from(!taken));

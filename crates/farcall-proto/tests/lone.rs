@@ -44,7 +44,7 @@ fn a_lone_call_is_sent_as_any_call_and_ends_by_its_result() {
         assert_eq!(other.sent(), [&datagram[..]]);
         let answers = answer(&mut one, &datagram, Finish::Result);
         assert_eq!(answer(&mut other, &datagram, Finish::Result), answers);
-        assert_eq!(one.client.end_lone(|| one.now, &lone, Some(one.now), &answers[0]), Some(ARGS));
+        assert_eq!(one.client.end_lone(|| one.now, &lone, Some(one.now), (&answers[0], None)), Some(ARGS));
         other.hear(&answers);
         assert_eq!((one.client.stats().outstanding, one.client.timeout()), (0, None));
         assert!(one.client.is_quiet(0));
@@ -80,12 +80,12 @@ fn a_lone_call_that_only_reads_needs_no_send_time() {
         let (lone, datagram) = lone(&mut pair).unwrap();
         assert!(lone.timed, "a call that may have effects needs its send time");
         let answers = answer(&mut pair, &datagram, Finish::Result);
-        assert!(pair.client.end_lone(|| pair.now, &lone, Some(pair.now), &answers[0]).is_some());
+        assert!(pair.client.end_lone(|| pair.now, &lone, Some(pair.now), (&answers[0], None)).is_some());
         let (lone, datagram) = lone_of(&mut pair, reading).unwrap();
         untimed += u32::from(!lone.timed);
         let answers = answer(&mut pair, &datagram, Finish::Result);
         let sent = lone.timed.then_some(pair.now);
-        assert!(pair.client.end_lone(|| pair.now, &lone, sent, &answers[0]).is_some());
+        assert!(pair.client.end_lone(|| pair.now, &lone, sent, (&answers[0], None)).is_some());
     }
     assert!(untimed >= 32, "only {untimed} readings went without a send time");
     let (lone, datagram) = lone_of(&mut pair, reading).unwrap();
@@ -110,13 +110,13 @@ fn only_a_datagram_with_just_its_result_ends_a_lone_call() {
         let mut pair = Pair::acquainted();
         let (former, datagram) = lone(&mut pair).unwrap();
         let stale = answer(&mut pair, &datagram, Finish::Result);
-        assert!(pair.client.end_lone(|| pair.now, &former, Some(pair.now), &stale[0]).is_some());
+        assert!(pair.client.end_lone(|| pair.now, &former, Some(pair.now), (&stale[0], None)).is_some());
         let (lone, datagram) = lone(&mut pair).unwrap();
         let answers = answer(&mut pair, &datagram, finish);
         let mut torn = stale[0].clone();
         torn.pop();
         for wrong in [&stale[0], &answers[0], &torn, &datagram, &Vec::new()] {
-            assert_eq!(pair.client.end_lone(|| pair.now, &lone, Some(pair.now), wrong), None);
+            assert_eq!(pair.client.end_lone(|| pair.now, &lone, Some(pair.now), (wrong, None)), None);
         }
         pair.client.go_on(pair.now, lone, Some(pair.now), 2, ARGS);
         pair.hear(&stale);
@@ -133,7 +133,7 @@ fn a_second_call_turns_a_lone_call_into_an_ordinary_one() {
     assert!(self::lone(&mut pair).is_none(), "a lone call is outstanding already");
     pair.start(2, b"beside..");
     let answers = answer(&mut pair, &datagram, Finish::Result);
-    assert_eq!(pair.client.end_lone(|| pair.now, &lone, Some(pair.now), &answers[0]), None);
+    assert_eq!(pair.client.end_lone(|| pair.now, &lone, Some(pair.now), (&answers[0], None)), None);
     pair.client.go_on(pair.now, lone, Some(pair.now), 1, ARGS);
     pair.hear(&answers);
     pair.settle();
@@ -169,7 +169,7 @@ fn a_lone_call_ends_once_and_not_as_a_lone_call_after_go_on() {
     let answers = answer(&mut pair, &datagram, Finish::Result);
     let end = |pair: &mut Pair, lone: &Lone, answer: &Datagram| {
         let now = pair.now;
-        pair.client.end_lone(|| now, lone, Some(now), answer).is_some()
+        pair.client.end_lone(|| now, lone, Some(now), (answer, None)).is_some()
     };
     assert_eq!([end(&mut pair, &lone, &answers[0]), end(&mut pair, &lone, &answers[0])], [true, false]);
     for runs in [false, true] {

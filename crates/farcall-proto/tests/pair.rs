@@ -383,8 +383,13 @@ fn an_outcome_that_fits_a_datagram_is_returned_at_once_and_is_held() {
     let call = pair.sent();
     let now = pair.now;
     let none = &mut |_: Request<'_>| panic!("the fast path gives the sink nothing");
-    let incoming =
-        pair.server.receive_call(now, || panic!("the fast path reads the clock"), &pair.from, &call[0], none);
+    let incoming = pair.server.receive_call(
+        now,
+        || panic!("the fast path reads the clock"),
+        &pair.from,
+        (&call[0], None),
+        none,
+    );
     let (key, mut out) = (incoming.expect("the datagram holds just one call").key, vec![0; 65_536]);
     let sent = pair.server.finish(now, key, Finish::Result, &mut b"result..".to_vec(), &mut out);
     pair.hear(&[out[..sent.expect("the outcome fits into a datagram").len].to_vec()]);

@@ -1,37 +1,30 @@
-//! The parts of the protocol that a scheme with secrets needs, shown by the scheme for tests: a handshake of
-//! several datagrams each way, and a keyed MAC with a longer tag over calls, accesses to memory, posts,
-//! fragments and datagrams that calls share.
-#![cfg(feature = "test-scheme")]
+//! The protocol in schemes with secrets: handshakes, sealed calls, accesses to memory, posts, fragments and
+//! datagrams that calls share, changed addresses and restarted servers.
+#![cfg(feature = "secure")]
 
 mod common;
 
 use std::time::Duration;
 
+use common::trust::{CLIENT, SERVER, TestTrust, client, server};
 use common::*;
-use farcall_proto::client::Conversation;
+use farcall_proto::secure::{self, Cipher, Opened};
 use farcall_proto::server::{Export, Finish, Insert, Reading, Server};
 use farcall_proto::{BASE_DATAGRAM, ClientConfig, Kind, MAX_POST, READINGS, Ran, ServerConfig};
 
-const SECRET: Option<[u8; 16]> = Some([5; 16]);
 const OPEN: u8 = 0;
-const KEYED: u8 = 3;
+const SECURE: u8 = 3;
 const WELCOME: u8 = 0x02;
-
-fn client() -> ClientConfig {
-    ClientConfig { secret: SECRET, ..ClientConfig::default() }
-}
-
-fn server() -> ServerConfig {
-    ServerConfig { secret: SECRET, ..ServerConfig::default() }
-}
 
 fn acquainted() -> Pair {
     Pair::acquainted_with(client(), server())
 }
 
-/// Returns the types of the frames of a datagram whose tag is longer.
-fn frames(datagram: &[u8]) -> Vec<u8> {
-    frames_of(&datagram[..datagram.len() - 8])
+/// Opens a copy of a datagram that one end has sent.
+fn opened(cipher: &Cipher, datagram: &[u8]) -> (Datagram, Option<Opened>) {
+    let mut copy = datagram.to_vec();
+    let opened = secure::open(cipher, &mut copy);
+    (copy, opened)
 }
 
 /// Returns whether a datagram may be in the open scheme.
@@ -50,82 +43,50 @@ fn is_nothing(pair: &mut Pair, datagram: &Datagram) -> bool {
 }
 
 #[test]
-fn a_handshake_of_several_datagrams_each_way_leads_to_a_key_and_nothing_is_kept_of_unproven_addresses() {
-    let mut pair = Pair::with(client(), server());
-    pair.client.bind(pair.now, "Store", 1);
-    let (mut asked, mut answered, mut sealed) = (Vec::new(), Vec::new(), 0);
-    while pair.told.is_empty() {
-        let bind = pair.sent();
-        pair.receive(&bind);
-        let welcome = pair.answered();
-        assert_eq!((bind.len(), welcome.len()), (1, 1));
-        assert!(welcome[0].len() <= 3 * bind[0].len() && welcome[0].len() <= BASE_DATAGRAM);
-        sealed += usize::from(welcome[0][1] == KEYED);
-        pair.hear(&welcome);
-        asked.extend(bind);
-        answered.extend(welcome);
-    }
-    assert_eq!(pair.told, [(1, Told::Bound(EXPORT))]);
-    assert_eq!(
-        pair.client.stats().received,
-        1,
-        "the client counts only the datagram that completed the handshake"
-    );
-    assert!(
-        asked.len() >= 3,
-        "the client sends a first question without proof, and two parts of 1,184 bytes"
-    );
-    assert!(sealed >= 2, "the server's 1,184 bytes and a ticket need two datagrams");
-    assert_eq!(pair.server.conversations(), 0);
-    // Without proof the server keeps no part of a question: the same question gets the same answer.
-    let through = |d: &Datagram| {
-        u32::from_be_bytes(d[20 + 4 + 16 + 48 + 8 + 8 + 20 + 16 + 8..][..4].try_into().unwrap())
-    };
-    assert_eq!(through(&answered[0]), 0);
-    pair.receive(&asked[..1]);
-    assert_eq!(through(&pair.answered()[0]), 0);
-    // A proof is valid only from the address that it was given to.
+fn a_call_takes_two_round_trips_before_it_and_nothing_is_kept_or_computed_for_unproven_addresses() {
+    let trust = TestTrust::new(SERVER, &[CLIENT]);
+    let mut pair = Pair::with(client(), ServerConfig { trust: Some(trust.clone()), ..server() });
+    pair.start(1, b"call");
+    let first = pair.sent();
+    pair.receive(&first);
+    let hello = pair.answered();
+    assert_eq!((first.len(), hello.len(), hello[0][1]), (1, 1, OPEN));
+    assert!(hello[0].len() <= 3 * first[0].len());
+    assert_eq!(*trust.handshakes.lock().unwrap(), 0);
+    pair.hear(&hello);
+    let second = pair.sent();
+    // The proof is good only at the address that it was given to.
     let from = std::mem::replace(&mut pair.from, "10.9.9.9:9".parse().unwrap());
-    pair.receive(&asked[1..2]);
-    let answer = pair.answered().remove(0);
-    assert_eq!((through(&answer), answer[1]), (0, OPEN));
+    pair.receive(&second);
+    assert_eq!((pair.answered()[0][1], *trust.handshakes.lock().unwrap()), (OPEN, 0));
     pair.from = from;
-    pair.start(2, b"call");
+    pair.receive(&second);
+    let welcome = pair.answered();
+    assert_eq!((welcome[0][1], *trust.handshakes.lock().unwrap()), (SECURE, 1));
+    assert_eq!(pair.server.conversations(), 0);
+    pair.hear(&welcome);
+    let call = pair.sent();
+    pair.receive(&call);
+    assert_eq!((call.len(), pair.asked.len()), (1, 1), "the third datagram is the call");
     pair.settle();
-    assert_eq!(pair.told[1], (2, Told::Result(b"call".to_vec())));
-}
-
-/// Returns how many BINDs a handshake takes if `others` other clients begin theirs after each sealed answer.
-fn questions(others: u64) -> usize {
-    let mut pair = Pair::with(client(), server());
-    let ask = |pair: &mut Pair| {
-        let bind = pair.sent();
-        pair.receive(&bind);
-        let welcome = pair.answered();
-        pair.hear(&welcome);
-        welcome[0][1] == KEYED
-    };
-    pair.client.bind(pair.now, "Store", 1);
-    let mut count = 0;
-    while pair.told.is_empty() {
-        count += 1;
-        if !ask(&mut pair) {
-            continue;
-        }
-        let first = std::mem::replace(&mut pair.client, Conversation::new(client(), 1));
-        for id in 1..=others {
-            pair.client = Conversation::new(client(), id);
-            pair.client.bind(pair.now, "Store", 2);
-            assert!(!ask(&mut pair) && !ask(&mut pair), "the second BIND brings the first part");
-        }
-        pair.client = first;
-    }
-    count
+    assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);
+    assert_eq!(pair.client.principal().unwrap().key, farcall_crypto::public_key(&SERVER));
+    pair.start(2, b"more");
+    assert_eq!(pair.settle(), 2);
 }
 
 #[test]
-fn a_handshake_goes_on_if_the_server_has_forgotten_its_parts() {
-    assert_eq!(questions(65), questions(0));
+fn the_server_learns_who_calls() {
+    let mut pair = acquainted();
+    pair.start(1, b"call");
+    let mut call = pair.sent().remove(0);
+    let mut caller = None;
+    pair.server.receive_any(pair.now, pair.from, &mut call, &mut |request| {
+        if let farcall_proto::server::Request::Call(incoming) = request {
+            caller = incoming.principal;
+        }
+    });
+    assert_eq!(caller.unwrap().key, farcall_crypto::public_key(&CLIENT));
 }
 
 #[test]
@@ -167,7 +128,7 @@ fn a_forged_answer_to_a_question_only_delays_the_handshake() {
             // A forged answer comes first: some byte of the frame is changed, and the datagram is in the open
             // scheme with the right checksum.
             n += 37;
-            let mut frames = answer[20..answer.len() - if answer[1] == KEYED { 16 } else { 8 }].to_vec();
+            let mut frames = answer[20..answer.len() - if answer[1] == SECURE { 16 } else { 8 }].to_vec();
             let at = 4 + n % (frames.len() - 4);
             frames[at] ^= 1;
             if round < 20 {
@@ -186,7 +147,8 @@ fn all_datagrams_but_questions_and_hints_are_sealed_and_changed_ones_have_no_eff
     let mut pair = acquainted();
     pair.start(1, b"argument");
     let call = pair.sent().remove(0);
-    assert_eq!((call[1], frames(&call)), (KEYED, vec![CALL]));
+    assert_eq!(call[1], SECURE);
+    assert!(!call.windows(8).any(|bytes| bytes == b"argument"), "it is encrypted");
     assert_eq!(call.len(), 20 + 4 + 28 + 8 + 16);
     for at in 0..call.len() {
         let mut changed = call.clone();
@@ -199,7 +161,7 @@ fn all_datagrams_but_questions_and_hints_are_sealed_and_changed_ones_have_no_eff
     pair.receive(&[call]);
     let (key, args) = pair.asked.pop().expect("the unchanged datagram holds a call");
     let result = pair.finish(key, Finish::Result, &args).remove(0);
-    assert_eq!(result[1], KEYED);
+    assert_eq!(result[1], SECURE);
     for at in 0..result.len() {
         let mut changed = result.clone();
         changed[at] ^= 1 << (at % 8);
@@ -255,7 +217,7 @@ fn long_arguments_and_results_are_sealed_in_every_fragment() {
         pair.start(1, &args);
         let (mut n, mut sizes) = (0, Vec::new());
         pair.carry(1, Duration::from_secs(60), |_, d, _| {
-            assert!(d[1] == KEYED || may_be_open(d), "scheme {}", d[1]);
+            assert!(d[1] == SECURE || may_be_open(d), "scheme {}", d[1]);
             sizes.push(d.len());
             n += 1;
             loss == 0 || n % loss != 0
@@ -278,7 +240,7 @@ fn a_result_in_a_separate_buffer_is_sealed_with_its_datagram() {
     for _ in 0..100 {
         while let Some(parted) = pair.server.transmit(pair.now, &mut out) {
             assert!(parted.insert.is_none(), "the tag covers the whole datagram, so it is not sent in parts");
-            pair.hear(&[out[..parted.len].to_vec()]);
+            pair.hear(&[parted.gather(&out)]);
         }
         let sent = pair.sent();
         pair.receive(&sent);
@@ -300,17 +262,12 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
         .start_lone((memory, READINGS), b"from to.", &mut out)
         .expect("the call takes the fast path");
     let datagram = out[..brief.bytes].to_vec();
-    assert_eq!(datagram[1], KEYED);
+    assert_eq!(datagram[1], SECURE);
+    let cipher = pair.server.cipher(pair.now, &pair.from, &datagram).expect("the conversation is known");
     for at in 0..datagram.len() {
         let mut changed = datagram.clone();
         changed[at] ^= 1;
-        if let Some(reading) = Reading::peek(&changed) {
-            let unread = |_: Reading<'_>, _: &mut [u8]| panic!("byte {at}");
-            assert_eq!(
-                pair.server.answer_reading(pair.now, &pair.from, reading, &mut [0; 2_000], unread),
-                None
-            );
-        }
+        assert!(at == 0 || opened(&cipher, &changed).1.is_none(), "byte {at}");
     }
     let (mut answer, mut longest) = (vec![0; 2_000], 0);
     let read = |reading: Reading<'_>, room: &mut [u8]| {
@@ -319,16 +276,29 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
         longest = room.len();
         Some(longest)
     };
-    let reading = Reading::peek(&datagram).expect("the datagram holds a reading");
-    let len = pair.server.answer_reading(pair.now, &pair.from, reading, &mut answer, read).unwrap();
-    assert_eq!((len, answer[1]), (BASE_DATAGRAM, KEYED));
-    let mut changed = answer[..len].to_vec();
+    let (plain, by) = opened(&cipher, &datagram);
+    let sealed = Reading::peek(&datagram, None);
+    let unread = |_: Reading<'_>, _: &mut [u8]| panic!("the datagram is not opened");
+    if let Some(reading) = sealed {
+        let out = &mut [0; 2_000];
+        assert!(pair.server.answer_reading(pair.now, &pair.from, reading, out, unread).is_none());
+    }
+    let reading = Reading::peek(&plain, by).expect("the datagram holds a reading");
+    let sent = pair.server.answer_reading(pair.now, &pair.from, reading, &mut answer, read).unwrap();
+    let again = Reading::peek(&plain, by).expect("the datagram holds a reading");
+    let unread = |_: Reading<'_>, _: &mut [u8]| Some(0);
+    let twice = pair.server.answer_reading(pair.now, &pair.from, again, &mut [0; 2_000], unread);
+    assert!(twice.is_none(), "the same datagram comes again");
+    let answer = sent.gather(&answer);
+    assert_eq!((answer.len(), answer[1]), (BASE_DATAGRAM, SECURE));
+    let cipher = pair.client.cipher().unwrap();
+    let mut changed = answer.clone();
     changed[100] ^= 1;
-    assert!(pair.client.end_lone(|| pair.now, &brief, None, &changed).is_none());
-    assert_eq!(
-        pair.client.end_lone(|| pair.now, &brief, None, &answer[..len]).map(<[u8]>::len),
-        Some(longest)
-    );
+    let (changed, none) = opened(&cipher, &changed);
+    assert!(pair.client.end_lone(|| pair.now, &brief, None, (&changed, none)).is_none());
+    let (plain, by) = opened(&cipher, &answer);
+    let ended = pair.client.end_lone(|| pair.now, &brief, None, (&plain, by));
+    assert_eq!(ended.map(<[u8]>::len), Some(longest));
     // This is a post of the greatest length, also beside a ticket.
     let conversation = conversation_of(&datagram);
     for shown in [false, true] {
@@ -337,7 +307,7 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
             pair.hear(&[forged(0, 1, &[frame(CHALLENGE, 0, &[high, low, 0, 1])])]);
         }
         let len = pair.client.post(memory, &[7; MAX_POST], &mut out).expect("room");
-        assert_eq!((out[1], frames(&out[..len]).len()), (KEYED, 1 + usize::from(shown)));
+        assert_eq!(out[1], SECURE);
         pair.receive(&[out[..len].to_vec()]);
     }
     assert_eq!(pair.posted, vec![(memory, vec![7; MAX_POST]); 2]);
@@ -440,13 +410,20 @@ fn forged_hints_end_no_call_and_an_end_without_the_secret_cannot_join() {
     }
     assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);
     assert_eq!(pair.server.conversations(), 1);
-    for (ours, theirs) in [(SECRET, None), (None, SECRET), (SECRET, Some([6; 16]))] {
-        let client = ClientConfig { secret: ours, ..ClientConfig::default() };
-        let mut pair = Pair::with(client, ServerConfig { secret: theirs, ..ServerConfig::default() });
+    let stranger = Some(TestTrust::new([9; 32], &[SERVER]) as _);
+    let deceived = Some(TestTrust::new(CLIENT, &[[9; 32]]) as _);
+    let known = || client().trust;
+    for (ours, theirs, expected) in [
+        (known(), None, Kind::Mismatch),
+        (None, server().trust, Kind::Mismatch),
+        (stranger, server().trust, Kind::NotPermitted),
+        (deceived, server().trust, Kind::NotPermitted),
+    ] {
+        let client = ClientConfig { trust: ours, ..ClientConfig::default() };
+        let mut pair = Pair::with(client, ServerConfig { trust: theirs, ..ServerConfig::default() });
         pair.start(1, b"call");
         pair.carry(1, Duration::from_secs(60), |_, _, _| true);
-        let [(1, Told::Failed(kind, Ran::No))] = pair.told[..] else { panic!("{:?}", pair.told) };
-        assert!(matches!(kind, Kind::Mismatch | Kind::Unreachable));
+        assert_eq!(pair.told, [(1, Told::Failed(expected, Ran::No))]);
         assert_eq!(pair.server.conversations(), 0);
     }
 }

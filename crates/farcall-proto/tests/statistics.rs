@@ -188,7 +188,7 @@ fn datagrams_in_fragments_and_in_envelopes_are_counted_with_all_their_bytes() {
     let now = pair.now;
     let key = pair
         .server
-        .receive_call(now, || now, &peer.at, &datagram, &mut |_| {})
+        .receive_call(now, || now, &peer.at, (&datagram, None), &mut |_| {})
         .expect("the datagram holds just one call")
         .key;
     let before = *pair.server.stats();

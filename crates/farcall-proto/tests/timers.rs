@@ -209,7 +209,7 @@ fn leave_and_return(pair: &mut Pair, takes: Duration) -> Duration {
     let (key, args) = pair.asked.pop().unwrap();
     let result = pair.finish(key, Finish::Result, &args).remove(0);
     let now = pair.now;
-    assert_eq!(pair.client.end_lone(|| now, &lone, Some(left), &result), Some(&b"usual..."[..]));
+    assert_eq!(pair.client.end_lone(|| now, &lone, Some(left), (&result, None)), Some(&b"usual..."[..]));
     assert_eq!(pair.client.timeout(), None);
     Duration::from_nanos(lone.patience)
 }

@@ -57,7 +57,7 @@ fn calls_of_a_living_server_that_lost_its_address_are_not_reported_as_not_run() 
                 let brief = pair.client.start_lone((EXPORT, 1), b"fast", &mut out);
                 let brief = brief.expect("no other call is outstanding");
                 let result = fast(&mut pair, &out[..brief.bytes]);
-                assert!(pair.client.end_lone(|| now, &brief, Some(now), &result[0]).is_some());
+                assert!(pair.client.end_lone(|| now, &brief, Some(now), (&result[0], None)).is_some());
             }
         }
         pair.told.clear();

@@ -1,26 +1,95 @@
-//! Handshakes at the client, by which it gets a conversation's key (docs/protocol.md, "Handshake"). The only
-//! handshake so far is that of the scheme for tests. A client with a secret for this scheme accepts only
-//! datagrams sealed with the key, and hints (CHALLENGE and STALE).
+//! Handshakes at the client, by which it gets a conversation's secrets (docs/protocol.md, section 11.2). A
+//! client that has keys accepts only sealed datagrams, and hints (CHALLENGE and STALE).
+
+use std::sync::Arc;
+
+use farcall_base::Principal;
+use farcall_crypto::{End, Initiator, Level, MAX_PER_PHASE, Resumption, Secrets, Suite, Suites, Window};
 
 use super::{Conversation, Event};
-use crate::scheme::{Direction, HANDSHAKE, Key, Scheme, Seal, handshake, transcript};
-use crate::wire::{self, Frame, Frames, Handshake, Header, Ticket, Welcome};
-use crate::{Rule, Time};
+use crate::scheme::Scheme;
+use crate::secure::{self, Cipher, Opened, Trust};
+use crate::wire::{self, Frame, Frames, Header, Prologue, Step, Ticket, VERSION, Welcome};
+use crate::{Failure, Kind, Ran, Rule, Time};
+
+/// The secrets of the conversation, and who its server is.
+#[derive(Debug)]
+pub(super) struct Kept {
+    secrets: Secrets,
+    pub cipher: Arc<Cipher>,
+    /// The server's public key (X25519), and who it is.
+    server: ([u8; 32], Arc<Principal>),
+    /// The datagrams that have come.
+    window: Window,
+    /// How many datagrams were sealed in this phase.
+    sealed: u32,
+    /// Whether a datagram of this phase has come.
+    confirmed: bool,
+}
+
+impl Kept {
+    fn new(secrets: Secrets, server: ([u8; 32], Arc<Principal>)) -> Kept {
+        let cipher = Arc::new(secrets.cipher(End::Client, None));
+        let window = Window::default();
+        Kept { secrets, cipher, server, window, sealed: 0, confirmed: true }
+    }
+
+    #[cold]
+    fn advance(&mut self, confirmed: bool) {
+        self.secrets.advance();
+        self.cipher = Arc::new(self.secrets.cipher(End::Client, Some(&self.cipher)));
+        (self.sealed, self.confirmed) = (0, confirmed);
+    }
+
+    /// Seals a datagram. Goes on to the next phase if this one has sealed many.
+    #[inline]
+    pub fn seal(&mut self, datagram: &mut [u8]) {
+        self.sealed += 1;
+        if self.sealed > MAX_PER_PHASE && self.confirmed {
+            self.advance(false);
+        }
+        secure::seal(&self.cipher, datagram);
+    }
+
+    /// Notes that the datagram of this number has been opened. Returns false if it had come before.
+    #[inline]
+    pub fn take(&mut self, number: u64, opened: Opened) -> bool {
+        if !self.window.take(number) {
+            return false;
+        }
+        if opened.phase == self.secrets.phase().wrapping_add(1) {
+            self.advance(true);
+        }
+        self.confirmed |= opened.phase == self.secrets.phase();
+        true
+    }
+}
 
 /// How far the handshake of one question has come.
 #[derive(Debug, Default)]
 pub(super) struct Agreement {
-    /// How many bytes of the client's handshake the server has.
-    through: u32,
-    /// The bytes of the server's handshake that have arrived.
-    theirs: Vec<u8>,
+    stage: Stage,
     /// The ticket that proves the client's address to the server, and the ticket's conversation.
     pub proof: Option<(u64, Ticket<'static>)>,
     /// The body of the last BIND, which a WELCOME has to answer.
     question: Vec<u8>,
-    /// Whether the handshake has failed and begins again. The caller's time limit then goes on, and does not
-    /// restart.
-    failed: bool,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    /// The server is asked who it is, or for its answer if both ends have secrets already.
+    #[default]
+    Asking,
+    /// The first message is under way to a server that was accepted.
+    Handshaking { initiator: Initiator, step: Vec<u8>, server: ([u8; 32], Arc<Principal>) },
+}
+
+/// The secrets that a handshake has led to, and the server that they are shared with.
+pub(super) type Outcome = (Secrets, ([u8; 32], Arc<Principal>));
+
+/// A WELCOME that opened, and the secrets under which it did if they are new.
+struct Authentic {
+    secrets: Option<Outcome>,
 }
 
 impl Agreement {
@@ -30,55 +99,52 @@ impl Agreement {
         self.question = bind.map_or(&[][..], |bind| bind.body()).to_vec();
     }
 
-    /// Returns the part of the client's handshake that is to be sent next.
-    pub fn part<'h>(&self, ours: &'h [u8]) -> Handshake<'h> {
-        let at = (self.through as usize).min(ours.len());
-        let through = self.theirs.len() as u32;
-        Handshake { total: ours.len() as u32, offset: at as u32, through, part: &ours[at..] }
-    }
-
-    /// Stores the handshake fields of a WELCOME, and returns whether each end has all of the other's
-    /// handshake.
-    fn take(&mut self, w: &Welcome<'_>) -> bool {
-        let Handshake { total, offset, through, part } = w.handshake;
-        if self.proof.as_ref().is_none_or(|(conversation, _)| *conversation != w.conversation) {
-            self.theirs.clear();
+    /// Returns the bytes of the client's next step. `random` are the bytes by which a conversation is resumed.
+    pub fn step(&self, random: Option<&[u8; 32]>) -> Vec<u8> {
+        match (&self.stage, random) {
+            (Stage::Handshaking { step, .. }, _) => step.clone(),
+            (Stage::Asking, Some(random)) => Step::Resume(Suites::of_this_machine().0, random).to_bytes(),
+            (Stage::Asking, None) => Step::Hello(Suites::of_this_machine().0, &[]).to_bytes(),
         }
-        self.proof = Some((w.conversation, w.ticket.clone().into_owned()));
-        self.through = through.min(HANDSHAKE as u32);
-        if total as usize == HANDSHAKE && offset as usize == self.theirs.len() {
-            self.theirs.extend_from_slice(part);
-        }
-        self.through as usize == HANDSHAKE && self.theirs.len() == HANDSHAKE
     }
 }
 
 impl Conversation {
-    /// Handles a datagram that is not sealed with the conversation's key. The datagram can be a hint, or hold
-    /// part of a handshake. Everything else in it is ignored, unless the datagram completes the handshake and
-    /// is sealed with the resulting key.
+    /// Returns the cipher by which the server's sealed datagrams open.
+    #[inline]
+    pub fn cipher(&self) -> Option<Arc<Cipher>> {
+        self.kept.as_ref().map(|kept| kept.cipher.clone())
+    }
+
+    /// Returns who the server is, in a scheme with secrets.
+    pub fn principal(&self) -> Option<Arc<Principal>> {
+        self.kept.as_ref().map(|kept| kept.server.1.clone())
+    }
+
+    /// Handles a datagram that is not sealed with the conversation's keys. The datagram can be a hint, or a
+    /// step of a handshake. Everything else is ignored.
     pub(super) fn handle_unopened(&mut self, now: Time, datagram: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
         let Some((header, frames)) =
             wire::peek(datagram).ok().filter(|(header, _)| [0, self.id].contains(&header.conversation))
         else {
             return self.reject();
         };
+        let open = header.scheme == Scheme::Open;
         // In the open scheme, the checksum shows that no accident has changed the datagram.
-        let check = header.scheme == Scheme::Open && !self.config.mutant.breaks(Rule::ChecksumIgnored);
-        if check && wire::open(datagram, Direction::ToClient, |_| None, true).is_err() {
-            return self.reject();
-        }
+        let sound = open
+            && (self.config.mutant.breaks(Rule::ChecksumIgnored) || header.scheme.checks(datagram, false));
         match Frames::first(frames) {
-            Some(Frame::Challenge(conversation)) if check => self.on_challenge(conversation),
-            Some(Frame::Stale(stale)) if check => self.on_stale(now, &stale, sink),
-            Some(Frame::Welcome(w)) if header.conversation == self.id && w.scheme == Scheme::Keyed as u16 => {
-                self.on_handshake(now, header, datagram, &w, sink);
+            Some(Frame::Challenge(conversation)) if sound => self.on_challenge(conversation),
+            Some(Frame::Stale(stale)) if sound => self.on_stale(now, &stale, sink),
+            Some(Frame::Welcome(w)) if header.conversation == self.id && (sound || !open) => {
+                self.on_step(now, header, datagram, &w, sink);
             }
             _ => self.reject(),
         }
     }
 
-    fn on_handshake(
+    /// Acts on a WELCOME in a handshake.
+    fn on_step(
         &mut self,
         now: Time,
         header: Header,
@@ -86,42 +152,180 @@ impl Conversation {
         w: &Welcome<'_>,
         sink: &mut dyn FnMut(Event<'_>),
     ) {
-        let (Some(secret), ours) = (self.config.secret, self.handshake()) else { return };
-        let granted =
-            self.session.granted.as_ref().is_some_and(|granted| granted.conversation == w.conversation);
-        let Some(request) = self.session.asked(w.nonce) else { return self.reject() };
-        let tries = (request.interval, request.unanswered);
-        let key = if granted && w.handshake.total == 0 {
-            self.seal.key
-        } else if request.agreement.take(w) {
-            let transcript = transcript(Scheme::Keyed.bit(), &ours, &request.agreement.theirs);
-            Key::of(&secret, self.id, w.conversation, &transcript)
-        } else {
-            let failed = request.agreement.failed;
-            self.session.ask_on(now, w.nonce, self.config.min_retransmit);
-            if let Some(request) = self.session.newest().filter(|_| failed) {
-                (request.interval, request.unanswered) = tries;
+        if self.session.asked(w.nonce).is_none() {
+            self.stats.duplicates += 1;
+            return;
+        }
+        if header.scheme.has_secrets() || self.config.mutant.breaks(Rule::UnsealedBelieved) && w.export != 0 {
+            match self.authenticate(header, datagram, w) {
+                Some(Authentic { secrets }) => {
+                    self.stats.received += 1;
+                    self.agreed = secrets;
+                    self.on_welcome(now, w, sink);
+                    self.agreed = None;
+                }
+                None => self.reject(),
             }
             return;
-        };
-        let answering = key.answering(&request.agreement.question);
-        let seal = Seal { scheme: header.scheme, key: answering, direction: Direction::ToClient };
-        let numbered = (header.conversation, header.number);
-        if !header.scheme.has_secrets() || seal.open(datagram, numbered, true).is_none() {
-            // The datagram is not sealed with the key that results from the handshake, so a part of the
-            // handshake was forged.
-            let question = std::mem::take(&mut request.agreement.question);
-            request.agreement = Agreement { failed: true, question, ..Agreement::default() };
-            return self.reject();
         }
         self.stats.received += 1;
-        self.agreed = Some(key);
-        self.on_welcome(now, w, sink);
-        self.agreed = None;
+        if w.refused != 0 {
+            return self.refuse(
+                w.nonce,
+                Kind::from_code(w.refused),
+                "the server speaks no secure scheme",
+                sink,
+            );
+        }
+        match Step::read(&w.handshake) {
+            Ok(Some(Step::Hello(suite, shown))) => self.on_hello(now, w, (suite, shown), sink),
+            Ok(Some(Step::Wait(millis))) => self.session.wait(now, w.nonce, u64::from(millis)),
+            _ => self.reject(),
+        }
     }
 
-    /// Returns the client's handshake. A real scheme would make a new one for each conversation.
-    pub(super) fn handshake(&self) -> Vec<u8> {
-        handshake(&[7; 16], self.id)
+    /// Acts on the server's word who it is: begins a handshake if the server may answer for the name.
+    fn on_hello(
+        &mut self,
+        now: Time,
+        w: &Welcome<'_>,
+        (suite, shown): (u8, &[u8]),
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
+        let (Some(trust), offered) = (self.config.trust.clone(), self.offered()) else { return };
+        let id = self.id;
+        let Some(request) = self.session.asked(w.nonce) else { return };
+        if matches!(request.agreement.stage, Stage::Handshaking { .. }) {
+            // The proof was refused, as after a restart of the server. The handshake begins again.
+            request.agreement.stage = Stage::Asking;
+        }
+        let name = request.name().as_bytes().to_vec();
+        let accepted = match trust.accept_server(&name, shown) {
+            Ok(accepted) => accepted,
+            Err(why) => return self.refuse(w.nonce, Kind::NotPermitted, &why, sink),
+        };
+        let ticket = w.ticket.clone().into_owned();
+        let suites = Suites::of_this_machine().0;
+        let chosen = Suite::of(suite).filter(|suite| suites & 1 << *suite as u8 != 0);
+        let prologue = Prologue {
+            client: id,
+            proof: (w.conversation, &ticket),
+            versions: (u16::from(VERSION), u16::from(VERSION)),
+            schemes: offered,
+            name: &name,
+            hello: w.handshake.part,
+        }
+        .to_bytes();
+        let shows = trust.presentation(&name);
+        let mut entropy = [0; 32];
+        trust.entropy(&mut entropy);
+        let begun = chosen
+            .and_then(|_| Initiator::begin(&trust.private_key(), &accepted.key, &prologue, &shows, entropy));
+        let Some((initiator, message)) = begun else {
+            return self.refuse(w.nonce, Kind::Mismatch, "the server's key or its cipher is unusable", sink);
+        };
+        let step = Step::Message(suites, &message).to_bytes();
+        let server = (accepted.key, accepted.principal);
+        let interval = self.config.min_retransmit;
+        let Some(request) = self.session.asked(w.nonce) else { return };
+        request.agreement.stage = Stage::Handshaking { initiator, step, server };
+        request.agreement.proof = Some((w.conversation, ticket));
+        self.session.ask_on(now, w.nonce, interval);
+    }
+
+    /// Checks that a WELCOME was sealed by a server that may answer for the question's name, as the answer to
+    /// the last question.
+    fn authenticate(&mut self, header: Header, datagram: &[u8], w: &Welcome<'_>) -> Option<Authentic> {
+        let trust = self.config.trust.clone()?;
+        let level = match header.scheme {
+            Scheme::Authenticated => Level::Authenticated,
+            _ => Level::Secure,
+        };
+        let unchecked = self.config.mutant.breaks(Rule::ServerUnchecked);
+        let id = self.id;
+        if w.scheme != header.scheme as u16 && !self.config.mutant.breaks(Rule::UnsealedBelieved) {
+            return None;
+        }
+        let (kept, granted) = (self.kept.as_deref(), self.session.granted.as_ref());
+        let before = granted.map(|granted| granted.conversation);
+        let random = self.session.random;
+        let request = self.session.asked(w.nonce)?;
+        let name = request.name().as_bytes().to_vec();
+        let question = &request.agreement.question;
+        let opens = |secrets: &Secrets| {
+            let mut copy = datagram.to_vec();
+            secrets.level() == level && secrets.answering(question).open(header.number, &mut copy)
+        };
+        let (secrets, server) = match (Step::read(&w.handshake).ok()??, &mut request.agreement.stage) {
+            (Step::Known(shown), _) => {
+                let kept = kept.filter(|_| before == Some(w.conversation))?;
+                if !opens(&kept.secrets) {
+                    return None;
+                }
+                // The server is the same one. May it answer for this name too?
+                let may = trust.accept_server(&name, shown).is_ok_and(|other| other.key == kept.server.0);
+                return (may || unchecked || w.refused != 0).then_some(Authentic { secrets: None });
+            }
+            (Step::Resume(_, theirs), _) => {
+                let (kept, random) = (kept?, random?);
+                let prologue = wire::resumption(id, before?, w.conversation, &name);
+                let resumption = Resumption { client: &random, server: theirs, prologue: &prologue };
+                (kept.secrets.resume(&resumption), kept.server.clone())
+            }
+            (Step::Message(suite, message), Stage::Handshaking { initiator, server, .. }) => {
+                let (secrets, _) = initiator.end(message, level, Suite::of(suite)?)?;
+                (secrets, server.clone())
+            }
+            _ => return None,
+        };
+        if !opens(&secrets) {
+            // Somebody has changed the datagram around the server's message, which cannot be read twice. The
+            // handshake begins again.
+            let question = std::mem::take(&mut request.agreement.question);
+            request.agreement = Agreement { question, ..Agreement::default() };
+            return None;
+        }
+        Some(Authentic { secrets: Some((secrets, server)) })
+    }
+
+    /// Ends a question that this server cannot answer.
+    fn refuse(&mut self, nonce: u64, kind: Kind, why: &str, sink: &mut dyn FnMut(Event<'_>)) {
+        let Some(token) = self.session.give_up(nonce) else { return };
+        if let Some(token) = token {
+            let answer = Err(Failure::new(kind, Ran::No).with_detail(why));
+            sink(Event::Bound { token, answer });
+        }
+        if !self.session.asks() && self.session.granted.is_none() {
+            // None of these calls was ever sent.
+            self.end_calls(kind, sink, |_| Some(Ran::No));
+        }
+    }
+
+    /// Takes the secrets of the conversation that a WELCOME grants, if they are new.
+    pub(super) fn take_secrets(&mut self) {
+        if let Some((secrets, server)) = self.agreed.take() {
+            self.kept = Some(Box::new(Kept::new(secrets, server)));
+            self.session.random = None;
+        }
+    }
+
+    /// Returns whether the WELCOME that is being handled comes from the server of the current conversation,
+    /// so that its word about that conversation counts.
+    pub(super) fn is_same_server(&self) -> bool {
+        match (&self.agreed, &self.kept) {
+            (Some((_, new)), Some(kept)) => new.0 == kept.server.0,
+            _ => true,
+        }
+    }
+
+    /// Returns the random bytes by which the client resumes its conversation at the server, if it has one.
+    pub(super) fn resumption(&mut self) -> Option<[u8; 32]> {
+        let trust: &Arc<dyn Trust> = self.config.trust.as_ref()?;
+        self.kept.as_ref()?;
+        Some(*self.session.random.get_or_insert_with(|| {
+            let mut random = [0; 32];
+            trust.entropy(&mut random);
+            random
+        }))
     }
 }

@@ -10,7 +10,7 @@
 
 use super::usual::Callee;
 use super::{Call, CallId, Conversation, NEVER};
-use crate::scheme::Direction;
+use crate::secure::Opened;
 use crate::wire::{self, CallHead, Meta, Part, Position, ResultHead, Status, Writer};
 use crate::{BASE_DATAGRAM, READINGS, Time};
 
@@ -45,7 +45,7 @@ impl Conversation {
     #[inline(always)]
     pub fn start_lone(&mut self, callee: (u64, u32), args: &[u8], out: &mut [u8]) -> Option<Lone> {
         let target = self.usual_target()?;
-        let short = wire::call_overhead(self.seal.scheme) + args.len() <= BASE_DATAGRAM.min(out.len())
+        let short = wire::call_overhead(self.scheme) + args.len() <= BASE_DATAGRAM.min(out.len())
             && args.len().is_multiple_of(4);
         let sequence = self.slots.next_sequence;
         if !short || !self.slots.open_only(sequence) {
@@ -65,7 +65,7 @@ impl Conversation {
     }
 
     /// Ends a call by a datagram that holds just its result, and returns the result's body. `sent` is when
-    /// the call was sent, if that is known. The clock is read only if a round trip is to be measured. Returns
+    /// the call was sent, if that is known. A sealed datagram must have been opened. The clock is read only if a round trip is to be measured. Returns
     /// `None`, without any change, for any other datagram. Then call [`Conversation::go_on`], and give the
     /// datagram to [`Conversation::receive`].
     #[inline(always)]
@@ -74,18 +74,21 @@ impl Conversation {
         clock: impl Fn() -> Time,
         lone: &Lone,
         sent: Option<Time>,
-        datagram: &'d [u8],
+        (datagram, opened): (&'d [u8], Option<Opened>),
     ) -> Option<&'d [u8]> {
-        let (header, frames) =
-            wire::open(datagram, Direction::ToClient, |_| Some(self.seal.key), true).ok()?;
+        let (header, frames) = wire::open(datagram, opened, true).ok()?;
         let (head, body) = ResultHead::only(frames)?;
-        let ours = (header.conversation, header.scheme) == (self.id, self.seal.scheme);
+        let ours = (header.conversation, header.scheme) == (self.id, self.scheme);
         if !ours || (head.position, head.status) != (lone.position(), Status::Result) {
             return None;
         }
         // Another thread can have begun to bind, or to call, in the meantime.
         if self.session.asks() || !self.slots.close_only(lone.sequence) {
             return None;
+        }
+        // The call's number shows that the datagram has not come before.
+        if let Some(opened) = opened {
+            self.is_first(header, opened);
         }
         self.slots.newest_ended = lone.sequence;
         self.stats.received += 1;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `slots.rs` | the pool of activities, the order in which their calls began |
 //! | `session.rs` | tickets and binding |
-//! | `handshake.rs` | how both ends agree on a conversation's key |
+//! | `handshake.rs` | how both ends agree on a conversation's secrets |
 //! | `evidence.rs` | what a refusal of the ticket proves about calls |
 //! | `receive.rs` | acting on each frame from the server |
 //! | `send.rs` | what goes into the next datagram |
@@ -16,7 +16,7 @@
 
 mod evidence;
 mod exchanges;
-#[cfg(feature = "test-scheme")]
+#[cfg(feature = "secure")]
 mod handshake;
 mod inside;
 mod lone;
@@ -33,7 +33,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::path::{Mtu, Path};
-use crate::scheme::{Direction, Scheme, Seal};
+use crate::scheme::Scheme;
 use crate::wire::{self, Numbers, Position};
 use crate::{ClientConfig, Failure, Fingerprint, Kind, News, Ran, Rule, Time, Trace, nanos};
 pub use lone::Lone;
@@ -180,11 +180,14 @@ pub struct Conversation {
     session: Session,
     slots: Slots,
     numbers: Numbers,
-    /// The seal of the datagrams that the client sends.
-    seal: Seal,
-    /// The key that a handshake has led to, while the WELCOME that completed it is being handled.
-    #[cfg(feature = "test-scheme")]
-    agreed: Option<crate::scheme::Key>,
+    /// The scheme of the datagrams that the client sends.
+    scheme: Scheme,
+    /// The secrets, in a scheme that has any.
+    #[cfg(feature = "secure")]
+    kept: Option<Box<handshake::Kept>>,
+    /// The secrets that a handshake has led to, while the WELCOME that completed it is being handled.
+    #[cfg(feature = "secure")]
+    agreed: Option<handshake::Outcome>,
     timers: Timers,
     refusals: Refusals,
     path: Path,
@@ -260,11 +263,13 @@ impl Conversation {
         let told_patience = (config.patience != crate::config::PATIENCE).then(|| nanos(config.patience));
         Conversation {
             id,
-            session: Session::new(id),
+            session: Session::new(id, has_keys(&config)),
             slots: Slots::default(),
             numbers: Numbers::from(1),
-            seal: Seal::without_key(Scheme::Open, Direction::ToServer),
-            #[cfg(feature = "test-scheme")]
+            scheme: Scheme::Open,
+            #[cfg(feature = "secure")]
+            kept: None,
+            #[cfg(feature = "secure")]
             agreed: None,
             timers: Timers {
                 check: Time::default(),
@@ -352,7 +357,7 @@ impl Conversation {
         let expected = self.slots.next_sequence - 1 - self.slots.newest_ended;
         // A call waits only if one more call of its length would fit the datagram. Otherwise the last call
         // would travel alone in a datagram of its own.
-        let overhead = wire::call_overhead(self.seal.scheme);
+        let overhead = wire::call_overhead(self.scheme);
         let bytes = |slot: &Slot| (self.slots.queued + 1) * (slot.args.len() + overhead);
         (if clocked { queued < expected } else { queued * 4 < expected })
             && self.session.granted.is_some()
@@ -471,7 +476,7 @@ impl Conversation {
     /// Returns whether each end sees that the other is on its own machine, so that the local window applies.
     #[inline]
     fn keeps_local_window(&self) -> bool {
-        self.seal.scheme == Scheme::Local && !self.config.mutant.breaks(Rule::LocalWindowIgnored)
+        self.scheme == Scheme::Local && !self.config.mutant.breaks(Rule::LocalWindowIgnored)
     }
 
     /// Returns whether short calls were made lately while a long message was being sent. More of them are
@@ -625,5 +630,16 @@ mod tests {
         let short = kept(5000, SHORT_BUFFER);
         assert!(short[..4999].iter().all(|room| *room == SHORT_BUFFER), "short buffers are kept");
         assert_eq!([SPARE_BYTES, SPARE_BYTES + 4].map(|len| kept(2, len)[0]), [SPARE_BYTES, 0]);
+    }
+}
+
+/// Returns whether the conversation is in a scheme with secrets.
+fn has_keys(config: &ClientConfig) -> bool {
+    #[cfg(feature = "secure")]
+    return config.trust.is_some();
+    #[cfg(not(feature = "secure"))]
+    {
+        let _ = config;
+        false
     }
 }

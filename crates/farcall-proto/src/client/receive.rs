@@ -9,7 +9,8 @@ use super::inside::Inside;
 use super::slots::{Stage, UNKNOWN, Want};
 use super::timers::BLACK_HOLE;
 use super::{Conversation, Event, Outcome};
-use crate::scheme::{Direction, Scheme};
+use crate::scheme::Scheme;
+use crate::secure::Opened;
 use crate::transfer::{Incoming, Taken};
 use crate::wire::{
     self, Fragment, Frame, Frames, Header, Malformed, Part, Position, Progress, ResultHead, Select, Status,
@@ -29,22 +30,52 @@ struct Arrival<'s> {
 
 impl Conversation {
     /// Handles a datagram whose [`crate::route`] is this conversation, or the address of this conversation's
-    /// server.
+    /// server. The datagram is in a scheme without secrets.
     #[inline]
     pub fn receive(&mut self, now: Time, datagram: &[u8], sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
-        let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
-        let key = |_| Some(self.seal.key);
-        let opened = wire::open(datagram, Direction::ToClient, key, check);
-        #[cfg(feature = "test-scheme")]
-        if self.config.secret.is_some() && !opened.as_ref().is_ok_and(|(header, _)| self.takes(header.scheme))
-        {
+        self.receive_opened(now, (datagram, None), sink);
+    }
+
+    /// Handles a datagram as [`Conversation::receive`] does. If it is sealed, opens it in place first.
+    pub fn receive_any(
+        &mut self,
+        now: Time,
+        datagram: &mut [u8],
+        sink: &mut (impl FnMut(Event<'_>) + ?Sized),
+    ) {
+        #[cfg(feature = "secure")]
+        if crate::secure::is_sealed(datagram) {
+            let Some(kept) = &self.kept else { return self.reject() };
+            let Some(opened) = crate::secure::open(&kept.cipher, datagram) else { return self.reject() };
+            return self.receive_opened(now, (datagram, Some(opened)), sink);
+        }
+        self.receive_opened(now, (datagram, None), sink);
+    }
+
+    /// Handles a datagram as [`Conversation::receive`] does. A sealed datagram must have been opened.
+    #[inline]
+    pub fn receive_opened(
+        &mut self,
+        now: Time,
+        (datagram, opened): (&[u8], Option<Opened>),
+        sink: &mut (impl FnMut(Event<'_>) + ?Sized),
+    ) {
+        #[cfg(feature = "secure")]
+        if self.config.trust.is_some() && opened.is_none() {
             return self.handle_unopened(now, datagram, &mut |event| sink(event));
         }
-        let Ok((header, frames)) = opened else {
+        let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
+        let read = wire::open(datagram, opened, check);
+        let Ok((header, frames)) = read else {
             return self.reject();
         };
         let ours = header.conversation == self.id;
         if !ours && header.conversation != 0 || !self.takes(header.scheme) {
+            return self.reject();
+        }
+        if let Some(opened) = opened
+            && !self.is_first(header, opened)
+        {
             return self.reject();
         }
         self.stats.received += 1;
@@ -63,11 +94,21 @@ impl Conversation {
     /// Returns whether datagrams in that scheme may belong to this conversation.
     #[inline(always)]
     fn takes(&self, scheme: Scheme) -> bool {
-        #[cfg(feature = "test-scheme")]
-        if self.config.secret.is_some() {
-            return scheme.has_secrets() && scheme == self.seal.scheme;
+        if self.scheme.has_secrets() {
+            return scheme == self.scheme;
         }
-        scheme == self.seal.scheme || scheme == Scheme::Open
+        scheme == self.scheme || scheme == Scheme::Open
+    }
+
+    /// Returns whether an opened datagram comes for the first time, as far as this is known.
+    #[inline(always)]
+    pub(super) fn is_first(&mut self, header: Header, opened: Opened) -> bool {
+        #[cfg(feature = "secure")]
+        if let Some(kept) = &mut self.kept {
+            return kept.take(header.number, opened);
+        }
+        let _ = (header, opened.phase);
+        true
     }
 
     #[cold]

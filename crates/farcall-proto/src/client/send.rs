@@ -57,7 +57,13 @@ impl Conversation {
         let granted = self.session.granted.as_ref()?;
         let mut writer = Writer::new(out, self.mtu.datagram, self.target(granted.conversation));
         if !granted.known {
-            writer.ticket(&granted.ticket);
+            // Beside a long ticket, the bytes may have no room. Then the next datagram shows the ticket, and
+            // the bytes are lost if the server needs it.
+            let frames = 2 * wire::FRAME_HEAD + granted.ticket.len() + 8 + bytes.len();
+            match writer.room() + wire::FRAME_HEAD >= frames {
+                true => writer.ticket(&granted.ticket),
+                false => self.keep_alive.wanted = true,
+            }
         }
         let written = bytes.len().is_multiple_of(4) && writer.post(export, bytes);
         written.then(|| self.count_sent(writer))
@@ -72,7 +78,7 @@ impl Conversation {
         // one.
         let target = self.usual_target()?;
         let (patience, room) = (self.patience(), self.mtu.datagram.min(out.len()));
-        let overhead = wire::call_overhead(self.seal.scheme);
+        let overhead = wire::call_overhead(self.scheme);
         let slot = self.slots.at_mut(activity);
         if !slot.is_plain() || overhead + slot.args.len() > room {
             return None;
@@ -163,7 +169,8 @@ impl Conversation {
 
     #[inline(always)]
     fn target(&self, conversation: u64) -> Target {
-        Target { conversation, seal: self.seal }
+        let sealed_for = if self.scheme.has_secrets() { self.id } else { 0 };
+        Target { conversation, scheme: self.scheme, sealed_for }
     }
 
     fn transmit_mtu_probe(&mut self, out: &mut [u8]) -> Option<usize> {
@@ -178,7 +185,14 @@ impl Conversation {
 
     #[inline]
     pub(super) fn count_sent(&mut self, writer: Writer<'_>) -> usize {
-        let len = writer.finish(self.numbers.take());
+        #[cfg(feature = "secure")]
+        let sealed = writer.target().sealed_for != 0;
+        let datagram = writer.finish(self.numbers.take());
+        #[cfg(feature = "secure")]
+        if sealed && let Some(kept) = &mut self.kept {
+            kept.seal(datagram);
+        }
+        let len = datagram.len();
         self.stats.sent += 1;
         self.stats.bytes_sent += len as u64;
         len
@@ -272,7 +286,7 @@ impl Conversation {
             let ticket =
                 self.session.granted.as_ref().map_or(0, |granted| wire::FRAME_HEAD + granted.ticket.len());
             let before = ticket + wire::FRAME_HEAD + 12;
-            let overhead = wire::call_overhead(self.seal.scheme) + head.meta.len() + before;
+            let overhead = wire::call_overhead(self.scheme) + head.meta.len() + before;
             if overhead + slot.args.len() <= self.mtu.datagram {
                 return Written::NoRoom;
             }

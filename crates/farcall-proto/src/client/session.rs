@@ -9,9 +9,13 @@ use std::time::Duration;
 
 use super::evidence::{self, LastWord, Verdict};
 use super::{Bound, Conversation, Event};
-use crate::scheme::{Direction, Scheme, Seal};
+use crate::scheme::Scheme;
+#[cfg(feature = "secure")]
+use crate::secure::Level;
 use crate::ticket::{self, Holder};
-use crate::wire::{Bind, Ended, Handshake, Stale, StaleReason, Target, Ticket, VERSION, Welcome, Writer};
+#[cfg(not(feature = "secure"))]
+use crate::wire::Handshake;
+use crate::wire::{Bind, Ended, Stale, StaleReason, Target, Ticket, VERSION, Welcome, Writer};
 use crate::{BASE_DATAGRAM, Failure, Fingerprint, Kind, Ran, Rule, Time};
 
 /// The maximum number of procedures of one export that a binding collects.
@@ -30,6 +34,11 @@ pub(super) struct Session {
     /// When all open questions are given up because the server's port refuses datagrams (ICMP), if it does.
     pub expires: Option<Time>,
     nonce: u64,
+    /// Whether the first question leads to secrets, with which the others are then asked.
+    one_by_one: bool,
+    /// The random bytes by which the client resumes the conversation.
+    #[cfg(feature = "secure")]
+    pub random: Option<[u8; 32]>,
 }
 
 /// A ticket, and what came with it.
@@ -69,13 +78,44 @@ pub(super) struct Request {
     due: Time,
     pub interval: Duration,
     pub unanswered: u32,
-    #[cfg(feature = "test-scheme")]
+    /// How often the server asked to be asked again later.
+    #[cfg(feature = "secure")]
+    waits: u32,
+    #[cfg(feature = "secure")]
     pub agreement: super::handshake::Agreement,
 }
 
+/// The maximum number of times that a client asks again later because the server says so.
+#[cfg(feature = "secure")]
+const MAX_WAITS: u32 = 4096;
+
+impl Request {
+    /// Returns the name that is asked for.
+    #[cfg(feature = "secure")]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 impl Session {
-    pub fn new(client: u64) -> Session {
-        Session { client, granted: None, requests: Vec::new(), expires: None, nonce: client }
+    pub fn new(client: u64, one_by_one: bool) -> Session {
+        Session {
+            client,
+            granted: None,
+            requests: Vec::new(),
+            expires: None,
+            nonce: client,
+            one_by_one,
+            #[cfg(feature = "secure")]
+            random: None,
+        }
+    }
+
+    /// Returns the questions that may be sent now.
+    fn current(&mut self) -> &mut [Request] {
+        let waits = self.one_by_one && self.granted.is_none();
+        let until = if waits { self.requests.len().min(1) } else { self.requests.len() };
+        &mut self.requests[..until]
     }
 
     /// Returns whether there are open questions.
@@ -124,15 +164,27 @@ impl Session {
     }
 
     /// Returns the question with this nonce.
-    #[cfg(feature = "test-scheme")]
+    #[cfg(feature = "secure")]
     pub fn asked(&mut self, nonce: u64) -> Option<&mut Request> {
         self.requests.iter_mut().find(|request| request.nonce == nonce)
     }
 
-    /// Returns the question that was last asked under a new nonce.
-    #[cfg(feature = "test-scheme")]
-    pub fn newest(&mut self) -> Option<&mut Request> {
-        self.asked(self.nonce)
+    /// Asks a question again after so many milliseconds, because the server says so.
+    #[cfg(feature = "secure")]
+    pub fn wait(&mut self, now: Time, nonce: u64, millis: u64) {
+        if let Some(request) = self.asked(nonce)
+            && request.waits < MAX_WAITS
+        {
+            request.waits += 1;
+            (request.due, request.unanswered) = (now + Duration::from_millis(millis), 0);
+        }
+    }
+
+    /// Drops the question with this nonce, and returns its token.
+    #[cfg(feature = "secure")]
+    pub fn give_up(&mut self, nonce: u64) -> Option<Option<u64>> {
+        let at = self.requests.iter().position(|request| request.nonce == nonce)?;
+        Some(self.requests.swap_remove(at).token)
     }
 
     /// Continues a question under a new nonce, so that its next datagram counts as a new question.
@@ -153,7 +205,9 @@ impl Session {
 
     /// Returns when the next question is to be sent, or sent again, or when all are to be given up.
     pub fn due(&self) -> Option<Time> {
-        let due = self.requests.iter().map(|r| r.due).min()?;
+        let waits = self.one_by_one && self.granted.is_none();
+        let until = if waits { 1 } else { usize::MAX };
+        let due = self.requests.iter().take(until).map(|r| r.due).min()?;
         Some(self.expires.map_or(due, |expires| expires.min(due)))
     }
 }
@@ -185,15 +239,18 @@ impl Conversation {
             return None;
         }
         let schemes = self.offered();
-        #[cfg(feature = "test-scheme")]
-        let (secret, ours) = (self.config.secret.is_some(), self.handshake());
+        #[cfg(feature = "secure")]
+        let random = self.resumption();
         let session = &mut self.session;
-        let request = session.requests.iter_mut().find(|r| r.due <= now)?;
-        #[cfg(feature = "test-scheme")]
-        if secret && request.renew.is_none() {
-            // The server seals its answer with the conversation's key.
-            request.renew = session.granted.as_ref().map(|granted| granted.conversation);
+        let granted = session.granted.as_ref().map(|granted| granted.conversation);
+        let one_by_one = session.one_by_one;
+        let request = session.current().iter_mut().find(|r| r.due <= now)?;
+        if one_by_one && request.renew.is_none() {
+            // The server seals its answer with the conversation's secrets.
+            request.renew = granted;
         }
+        let (nonce, client) = (request.nonce, session.client);
+        let request = session.requests.iter_mut().find(|request| request.nonce == nonce)?;
         let renew = match session.granted {
             Some(ref g) if request.renew == Some(g.conversation) => {
                 Some((g.conversation, g.ticket.clone(), g.address))
@@ -208,42 +265,47 @@ impl Conversation {
         request.due = now + request.interval;
         request.interval = (request.interval * 2).min(self.config.max_retransmit);
         request.unanswered += 1;
+        #[cfg(feature = "secure")]
+        let step = if one_by_one { request.agreement.step(random.as_ref()) } else { Vec::new() };
         let bind = Bind {
-            client: session.client,
-            nonce: request.nonce,
+            client,
+            nonce,
             versions: (u16::from(VERSION), u16::from(VERSION)),
             schemes,
             from: request.procedures.len() as u32,
             renew,
-            #[cfg(feature = "test-scheme")]
+            #[cfg(feature = "secure")]
             proof: request.agreement.proof.clone(),
-            #[cfg(not(feature = "test-scheme"))]
+            #[cfg(not(feature = "secure"))]
             proof: None,
             name: request.name.as_bytes(),
-            #[cfg(feature = "test-scheme")]
-            handshake: if secret { request.agreement.part(&ours) } else { Handshake::default() },
-            #[cfg(not(feature = "test-scheme"))]
+            #[cfg(feature = "secure")]
+            handshake: crate::wire::whole(&step),
+            #[cfg(not(feature = "secure"))]
             handshake: Handshake::default(),
-            #[cfg(feature = "test-scheme")]
+            #[cfg(feature = "secure")]
             body: &[],
         };
         // It is not known yet whether the other end is on this machine.
-        let seal = Seal::without_key(Scheme::Open, Direction::ToServer);
-        let mut writer = Writer::new(out, BASE_DATAGRAM, Target { conversation: 0, seal });
+        let mut writer = Writer::new(out, BASE_DATAGRAM, Target::without_secrets(0, Scheme::Open));
         writer.bind(&bind);
         // The padding allows a long answer: a server sends at most three times the received bytes to an
         // address that has not proven itself.
         writer.pad(BASE_DATAGRAM);
-        #[cfg(feature = "test-scheme")]
+        #[cfg(feature = "secure")]
         request.agreement.ask(writer.written());
         Some(self.count_sent(writer))
     }
 
     /// Returns the set of schemes that the client offers.
-    fn offered(&self) -> u32 {
-        #[cfg(feature = "test-scheme")]
-        if self.config.secret.is_some() {
-            return Scheme::Keyed.bit();
+    pub(super) fn offered(&self) -> u32 {
+        #[cfg(feature = "secure")]
+        if self.config.trust.is_some() {
+            let least = match self.config.level {
+                Level::Secure => 0,
+                Level::Authenticated => Scheme::Authenticated.bit(),
+            };
+            return least | Scheme::Secure.bit();
         }
         Scheme::Open.bit() | if self.config.loopback { Scheme::Local.bit() } else { 0 }
     }
@@ -264,7 +326,13 @@ impl Conversation {
         if let Some(Ended { reason, age }) = w.ended
             && self.session.granted.as_ref().is_some_and(|granted| renewed == Some(granted.conversation))
         {
-            self.lose_session(Some(Verdict { reason, age: Duration::from_nanos(age), asked }), now, sink);
+            let verdict = Verdict { reason, age: Duration::from_nanos(age), asked };
+            #[cfg(feature = "secure")]
+            let believed = self.is_same_server();
+            #[cfg(not(feature = "secure"))]
+            let believed = true;
+            // Another server's word about the conversation proves nothing.
+            self.lose_session(believed.then_some(verdict), now, sink);
         }
         if w.refused == 0 {
             self.take_ticket(now, w, renewed, sink);
@@ -358,20 +426,20 @@ impl Conversation {
             None => {}
         }
         self.session.granted = Some(granted);
-        self.seal = self.seal_for(w);
+        self.scheme = self.scheme_for(w);
+        #[cfg(feature = "secure")]
+        self.take_secrets();
         self.resend_all();
     }
 
-    /// Returns the seal of the client's datagrams in the conversation that a WELCOME grants.
-    fn seal_for(&self, w: &Welcome<'_>) -> Seal {
-        #[cfg(feature = "test-scheme")]
-        if self.config.secret.is_some() {
-            let key = self.agreed.unwrap_or(self.seal.key);
-            return Seal { scheme: Scheme::Keyed, key, direction: Direction::ToServer };
+    /// Returns the scheme of the client's datagrams in the conversation that a WELCOME grants.
+    fn scheme_for(&self, w: &Welcome<'_>) -> Scheme {
+        #[cfg(feature = "secure")]
+        if self.config.trust.is_some() {
+            return Scheme::of(w.scheme as u8).unwrap_or_default();
         }
         let echoed = w.scheme == Scheme::Local as u16 || self.config.mutant.breaks(Rule::LocalUnseen);
-        let scheme = if self.config.loopback && echoed { Scheme::Local } else { Scheme::Open };
-        Seal::without_key(scheme, Direction::ToServer)
+        if self.config.loopback && echoed { Scheme::Local } else { Scheme::Open }
     }
 
     /// Handles a hint that the server does not know the conversation: from now on every datagram shows the

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::scheme::{Direction, Scheme, Seal};
+use crate::scheme::Scheme;
 use crate::wire::{Frame, Frames, HEADER, Target};
 
 const CALL: Position = Position { activity: 3, exchange: 0, sequence: 9 };
@@ -74,8 +74,7 @@ impl Side {
 
     fn write(&mut self, now: Time) -> Option<(u64, Vec<u8>)> {
         let mut out = vec![0; self.datagram];
-        let seal = Seal::without_key(Scheme::Local, Direction::ToClient);
-        let mut writer = Writer::new(&mut out, self.datagram, Target { conversation: 1, seal });
+        let mut writer = Writer::new(&mut out, self.datagram, Target::without_secrets(1, Scheme::Local));
         let (exchanges, mut way) = self.split();
         exchanges.write(now, CALL, &mut writer, &mut way);
         let (mut frames, insert) = (writer.written().to_vec(), way.insert.take());
@@ -83,7 +82,7 @@ impl Side {
             assert!(bytes.len() >= 8 << 10);
             frames.splice(at - HEADER..at - HEADER, bytes);
         }
-        assert!(frames.len() <= self.datagram - HEADER - seal.scheme.tag());
+        assert!(frames.len() <= self.datagram - HEADER - Scheme::Local.tag());
         self.number += 1;
         (!frames.is_empty()).then_some((self.number - 1, frames))
     }

@@ -7,13 +7,18 @@
 use std::net::SocketAddr;
 
 use super::Server;
-use super::handshake::Agreed;
 use super::hosts::Kept;
 use super::send::{Answer, Reply, frames};
 use super::table::Entry;
-use crate::scheme::{Direction, Scheme, Seal};
-use crate::wire::{Bind, Ended, Header, Stale, StaleReason, Target, Ticket, VERSION, Welcome, frames_by};
-use crate::{BASE_DATAGRAM, Kind, Rule, Time};
+use crate::scheme::Scheme;
+#[cfg(feature = "secure")]
+use crate::secure::Level;
+#[cfg(feature = "secure")]
+use crate::wire;
+use crate::wire::{
+    Bind, Ended, Handshake, Header, Stale, StaleReason, Target, Ticket, VERSION, Welcome, frames_by,
+};
+use crate::{BASE_DATAGRAM, Fingerprint, Kind, Rule, Time};
 
 /// An address that has not proven that it receives the server's datagrams gets at most this many times the
 /// bytes that it sent.
@@ -45,8 +50,11 @@ impl Server {
         };
         let ended = asked.and_then(Result::err);
         let scheme = chosen.unwrap_or_default();
-        let Agreed { conversation, ticket, part, seal } =
-            self.agree(from, bind, scheme, (conversation, ticket, renewed));
+        #[cfg(feature = "secure")]
+        if scheme.has_secrets() {
+            return self.answer_with_secrets(now, from, (bind, len), (scheme, export, refused), asked);
+        }
+        let target = Target::without_secrets(bind.client, Scheme::Open);
         let procedures = self.exports.get(export).map_or(&[][..], |export| &export.procedures);
         let welcome = Welcome {
             nonce: bind.nonce,
@@ -59,24 +67,67 @@ impl Server {
             total: procedures.len() as u32,
             seen: from,
             ended,
-            handshake: part.on_wire(),
+            handshake: Handshake::default(),
             procedures: &[],
         };
-        let (mut wrote, procedures) = (false, procedures.get(bind.from as usize..).unwrap_or_default());
-        let limit = (len * AMPLIFICATION).min(BASE_DATAGRAM);
-        let frames = frames_by(limit, seal.scheme, |writer| wrote = writer.welcome(&welcome, procedures));
-        if wrote {
-            let target = Target { conversation: bind.client, seal };
+        let procedures = procedures.get(bind.from as usize..).unwrap_or_default();
+        if let Some(frames) = frames_of(&welcome, procedures, len, Scheme::Open) {
             self.reply(Reply { to: from, target, answer: Answer::Alone(frames) });
         }
+    }
+
+    /// Answers a BIND whose client and this server both have keys. Until both ends have the secrets of the
+    /// conversation, the answer says nothing about exports and tickets.
+    #[cfg(feature = "secure")]
+    fn answer_with_secrets(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        (bind, len): (&Bind<'_>, usize),
+        (scheme, export, refused): (Scheme, u64, u16),
+        asked: Option<Result<(u64, &Ticket<'_>), Ended>>,
+    ) {
+        let Some(agreed) = self.agree(now, from, (bind, scheme), &asked) else {
+            self.stats.dropped += 1;
+            return;
+        };
+        let told = agreed.sealed.is_some();
+        let refused = if told { agreed.refused.map_or(refused, |kind| kind.code()) } else { 0 };
+        let export = if told && refused == 0 { export } else { 0 };
+        let procedures = self.exports.get(export).map_or(&[][..], |export| &export.procedures);
+        let welcome = Welcome {
+            nonce: bind.nonce,
+            conversation: agreed.conversation,
+            ticket: agreed.ticket,
+            versions: (u16::from(VERSION), u16::from(VERSION)),
+            refused,
+            scheme: scheme as u16,
+            export,
+            total: procedures.len() as u32,
+            seen: from,
+            ended: asked.and_then(Result::err).filter(|_| told),
+            handshake: wire::whole(&agreed.step),
+            procedures: &[],
+        };
+        let procedures = procedures.get(bind.from as usize..).unwrap_or_default();
+        let Some(frames) = frames_of(&welcome, procedures, len, scheme) else { return };
+        let (scheme, answer) = match agreed.sealed {
+            Some(answering) => (scheme, Answer::Sealed(frames, answering)),
+            None => (Scheme::Open, Answer::Alone(frames)),
+        };
+        self.reply(Reply { to: from, target: Target::without_secrets(bind.client, scheme), answer });
     }
 
     /// Chooses the scheme for a conversation with a client at that address, among those that the client
     /// offers. Returns `None` if the server speaks none of them.
     fn choose(&self, offered: u32, client: SocketAddr) -> Option<Scheme> {
-        #[cfg(feature = "test-scheme")]
-        if self.config.secret.is_some() {
-            return Some(Scheme::Keyed).filter(|scheme| offered & scheme.bit() != 0);
+        #[cfg(feature = "secure")]
+        if self.config.trust.is_some() {
+            let ours = match self.config.level {
+                Level::Secure => [Scheme::Secure, Scheme::Secure],
+                Level::Authenticated => [Scheme::Authenticated, Scheme::Secure],
+            };
+            return ours.into_iter().find(|scheme| offered & scheme.bit() != 0);
         }
         let local = client.ip().is_loopback().then_some(Scheme::Local);
         let mut ours = [local, Some(Scheme::Open)].into_iter().flatten();
@@ -146,8 +197,8 @@ impl Server {
         {
             return self.refuse_ticket(from, header, ticket.client, ended.reason);
         }
-        // There is no key if the ticket's conversation uses another scheme than the datagram.
-        let Some(key) = self.key_by(header.scheme, conversation, ticket) else {
+        #[cfg(feature = "secure")]
+        let Ok(admitted) = self.admitted(header.scheme, conversation, ticket) else {
             return self.refuse_ticket(from, header, ticket.client, StaleReason::Address);
         };
         if let Some(place) = self.table.find(conversation) {
@@ -174,7 +225,11 @@ impl Server {
         }
         let mut entry = Entry::new(conversation, ticket.client, ticket.issued, from);
         entry.hear(self.coarse(now), header.scheme);
-        entry.key = key;
+        #[cfg(feature = "secure")]
+        if let Some((secrets, principal)) = admitted {
+            let coarse = self.coarse(now);
+            self.secrets.insert(conversation, secrets, principal, coarse);
+        }
         self.admission.per_host.add(entry.host(), 1);
         Some(self.table.insert(entry))
     }
@@ -240,6 +295,8 @@ impl Server {
     /// Forgets a conversation. From now on no ticket with its ticket's date or an earlier one is accepted.
     pub(super) fn forget(&mut self, now: Time, place: usize) {
         let entry = self.table.remove(place);
+        #[cfg(feature = "secure")]
+        self.secrets.remove(entry.id);
         self.admission.per_host.remove(entry.host());
         if !self.config.mutant.breaks(Rule::ForgetsSilently) {
             self.admission.horizon = self.admission.horizon.max(entry.issued);
@@ -256,6 +313,17 @@ impl Server {
 /// Returns the target of a hint to the client with this identifier. The hint is not sealed with a key,
 /// because the server need not share one with that client.
 fn target(client: u64, scheme: Scheme) -> Target {
-    let scheme = if scheme.has_secrets() { Scheme::Open } else { scheme };
-    Target { conversation: client, seal: Seal::without_key(scheme, Direction::ToClient) }
+    Target::without_secrets(client, if scheme.has_secrets() { Scheme::Open } else { scheme })
+}
+
+/// Returns the frames of an answer to a BIND of `len` bytes, or `None` if not even its fixed fields fit.
+fn frames_of(
+    welcome: &Welcome<'_>,
+    procedures: &[Fingerprint],
+    len: usize,
+    scheme: Scheme,
+) -> Option<Vec<u8>> {
+    let (mut wrote, limit) = (false, (len * AMPLIFICATION).min(BASE_DATAGRAM));
+    let frames = frames_by(limit, scheme, |writer| wrote = writer.welcome(welcome, procedures));
+    wrote.then_some(frames)
 }

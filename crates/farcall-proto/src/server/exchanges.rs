@@ -395,7 +395,7 @@ impl Server {
         let begins = writer.len();
         let call = work.position;
         let (wrote, insert) = self.inside(place, activity, false, |exchanges, way| {
-            way.inserts = target.seal.closes_around();
+            way.inserts = target.scheme.closes_around();
             (exchanges.write(now, call, &mut writer, way), way.insert.take())
         })?;
         let more = self.table.at_mut(place).more.as_deref_mut()?;

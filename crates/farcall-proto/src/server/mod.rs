@@ -8,7 +8,7 @@
 //! | `more.rs` | the further state of a conversation that is not idle |
 //! | `exports.rs` | the exports, by identifier and by name |
 //! | `admit.rs` | tickets, challenges, binding: who may call at all |
-//! | `handshake.rs` | how both ends agree on a conversation's key |
+//! | `handshake.rs` | how both ends agree on a conversation's secrets; `secrets.rs` keeps them |
 //! | `receive.rs` | acting on each frame from a client |
 //! | `arguments.rs` | arguments that arrive in fragments |
 //! | `exchanges.rs` | calls with exchanges (signals, streams); `inside.rs` holds their state |
@@ -29,6 +29,7 @@ mod audit;
 mod counts;
 mod exchanges;
 mod exports;
+#[cfg(feature = "secure")]
 mod handshake;
 mod hosts;
 mod inquiries;
@@ -37,6 +38,8 @@ mod memory;
 mod more;
 mod reading;
 mod receive;
+#[cfg(feature = "secure")]
+mod secrets;
 mod send;
 mod share;
 mod silence;
@@ -46,13 +49,16 @@ mod work;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use farcall_base::Principal;
 
 pub use crate::insert::Insert;
-use crate::scheme::Key;
+use crate::scheme::Scheme;
+use crate::secure::Cipher;
 use crate::ticket::{Holder, Issuer};
-use crate::wire::{Numbers, Position};
+use crate::wire::{Numbers, Position, Target};
 use crate::{Failure, Fingerprint, ServerConfig, Spares, Time, Trace};
 pub use audit::KeptForHost;
 use counts::Counts;
@@ -99,6 +105,8 @@ pub struct Incoming<'a> {
     pub deadline: Option<Time>,
     /// The trace context.
     pub trace: Option<Trace>,
+    /// Who calls, in a scheme with secrets.
+    pub principal: Option<Arc<Principal>>,
     /// Whether this is a reading (a call that changes nothing) that was executed before. Then a failure must
     /// not say that the call did not run.
     pub again: bool,
@@ -152,12 +160,15 @@ pub struct Transmit {
     /// Bytes to insert into what was written. Only datagrams to clients on this machine have them, and only
     /// for results of [`Server::finish_around`] and bytes of [`Server::send_long_in`].
     pub insert: Option<Insert>,
+    /// What the datagram must be [sealed](crate::secure::seal) by before it is sent.
+    pub cipher: Option<Arc<Cipher>>,
 }
 
 impl Transmit {
-    /// Returns the datagram in one piece. `out` is the buffer that was written.
+    /// Returns the datagram in one piece, sealed. `out` is the buffer that was written.
     pub fn gather(&self, out: &[u8]) -> Vec<u8> {
         let mut datagram = out[..self.len].to_vec();
+        crate::secure::seal_by(&self.cipher, &mut datagram);
         if let Some(Insert { at, bytes }) = &self.insert {
             datagram.splice(at..at, bytes.iter().copied());
         }
@@ -202,8 +213,10 @@ pub struct Server {
     table: Table,
     exports: Exports,
     admission: Admission,
-    #[cfg(feature = "test-scheme")]
+    #[cfg(feature = "secure")]
     handshakes: handshake::Handshakes,
+    #[cfg(feature = "secure")]
+    secrets: secrets::AllSecrets,
     answers: ShortAnswers,
     sending: Sending,
     /// What is kept for each host, and the calls that have [`Work`].
@@ -303,6 +316,10 @@ impl Server {
                 answer_bytes: 0,
                 resend_bytes: 0,
             },
+            #[cfg(feature = "secure")]
+            handshakes: handshake::Handshakes::new(now, issuer.key_for(b"handshakes")),
+            #[cfg(feature = "secure")]
+            secrets: Default::default(),
             admission: Admission {
                 per_host: Counts::new(issuer.key_for(b"conversing")),
                 issuer,
@@ -310,8 +327,6 @@ impl Server {
                 forgotten: 0,
                 forgot_at: now,
             },
-            #[cfg(feature = "test-scheme")]
-            handshakes: Default::default(),
             sending: Sending::default(),
             hosts,
             sweep: Sweep { due: None, looked: now, awake: now, forsaken: Vec::new() },
@@ -416,9 +431,25 @@ impl Server {
         &self.stats
     }
 
-    /// Returns the key of a conversation, if the conversation is known.
+    /// Returns the cipher that seals a datagram which was just written, if it is to be sealed.
     #[inline(always)]
-    fn key_of(&self, conversation: u64) -> Option<Key> {
-        self.table.find(conversation).map(|place| self.table.at(place).key)
+    fn sealing(&mut self, target: Target) -> Option<Arc<Cipher>> {
+        #[cfg(feature = "secure")]
+        if target.sealed_for != 0 {
+            return self.secrets.sealing(target.sealed_for);
+        }
+        let _ = target;
+        None
+    }
+
+    /// Returns who the client of a conversation is, in a scheme with secrets.
+    #[inline(always)]
+    fn principal(&self, conversation: u64, scheme: Scheme) -> Option<Arc<Principal>> {
+        #[cfg(feature = "secure")]
+        if scheme.has_secrets() {
+            return self.secrets.principal(conversation);
+        }
+        let _ = (conversation, scheme);
+        None
     }
 }

@@ -4,10 +4,10 @@
 
 use std::net::SocketAddr;
 
-use super::Server;
 use super::receive::is_sound;
 use super::work::{Last, Phase, Work};
-use crate::scheme::Direction;
+use super::{Server, Transmit};
+use crate::secure::Opened;
 use crate::wire::{self, CallHead, Header, Position, ResultHead, Status, Writer};
 use crate::{READINGS, Rule, Time};
 
@@ -15,6 +15,7 @@ use crate::{READINGS, Rule, Time};
 #[derive(Clone, Copy, Debug)]
 pub struct Reading<'d> {
     datagram: &'d [u8],
+    opened: Option<Opened>,
     header: Header,
     position: Position,
     /// The export that the reading names.
@@ -26,20 +27,22 @@ pub struct Reading<'d> {
 }
 
 impl<'d> Reading<'d> {
-    /// Reads a datagram without checking its tag. Returns `None` if the datagram is certainly no reading.
+    /// Reads a datagram without checking its tag. Returns `None` if the datagram is certainly no reading. A
+    /// sealed datagram must have been opened.
     #[inline(always)]
-    pub fn peek(datagram: &'d [u8]) -> Option<Reading<'d>> {
+    pub fn peek(datagram: &'d [u8], opened: Option<Opened>) -> Option<Reading<'d>> {
         let (header, frames) = wire::peek(datagram).ok()?;
         let (head, args) = CallHead::only(frames)?;
         let CallHead { position, export, procedure, .. } = head;
-        (procedure >= READINGS).then_some(Reading { datagram, header, position, export, procedure, args })
+        let reading = Reading { datagram, opened, header, position, export, procedure, args };
+        (procedure >= READINGS).then_some(reading)
     }
 }
 
 impl Server {
     /// Executes and answers a reading that is at least as new as its activity's last call. `read` executes
     /// it: it gets the room for the result, and returns the result's length in bytes, a multiple of four.
-    /// Writes the answer into `out` and returns its length; the caller sends it to `from`.
+    /// Writes the answer into `out`.
     ///
     /// Returns `None`, without any change, if the datagram is no such reading or `read` returns `None`. Then
     /// the caller must hand the datagram to [`Server::receive`].
@@ -51,9 +54,9 @@ impl Server {
         reading: Reading<'d>,
         out: &mut [u8],
         read: impl FnOnce(Reading<'d>, &mut [u8]) -> Option<usize>,
-    ) -> Option<usize> {
-        let Reading { datagram, header, position, args, .. } = reading;
-        header.open(datagram, Direction::ToServer, |conversation| self.key_of(conversation), true)?;
+    ) -> Option<Transmit> {
+        let Reading { datagram, opened, header, position, args, .. } = reading;
+        header.open(datagram, opened, true)?;
         let place = self.table.find(header.conversation)?;
         let entry = self.table.at(place);
         let sound = is_sound(position)
@@ -73,13 +76,19 @@ impl Server {
             Some(work) if !old && !again && work.may_be_taken_over() => true,
             _ => return None,
         };
-        let mut writer = Writer::new(out, entry.datagram(), entry.target_in(header.scheme));
+        let target = entry.target_in(header.scheme);
+        let mut writer = Writer::new(out, entry.datagram(), target);
         writer.result_by(&ResultHead { position, status: Status::Result }, |room| read(reading, room))?;
+        if let Some(opened) = opened
+            && !self.is_first(now, header, opened)
+        {
+            return None;
+        }
         let coarse = self.coarse(now);
         // `now` can be old, because the caller does not read the clock for each reading. The noted time must
         // not go back.
         self.table.at_mut(place).hear_late(coarse, header.scheme);
-        let len = writer.finish(self.numbers.take());
+        let len = writer.finish(self.numbers.take()).len();
         if held {
             self.release(place, position.activity);
         }
@@ -92,6 +101,6 @@ impl Server {
         self.stats.received += 1;
         self.stats.calls += 1;
         self.count_written(len);
-        Some(len)
+        Some(Transmit { to: *from, len, insert: None, cipher: self.sealing(target) })
     }
 }

@@ -13,7 +13,8 @@ use super::silence::limit;
 use super::work::{GIVEN_UP, Last, Phase, Work};
 use super::{Incoming, Request, Server, key};
 use crate::config::PATIENCE;
-use crate::scheme::{Direction, Scheme};
+use crate::scheme::Scheme;
+use crate::secure::Opened;
 use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Select};
 use crate::{ACCESSES, BASE_DATAGRAM, Failure, Kind, READINGS, Ran, Rule, Time};
 
@@ -39,7 +40,7 @@ pub(super) struct Visit<'s> {
 }
 
 impl Server {
-    /// Handles a datagram, and gives the requests in it to `sink`.
+    /// Handles a datagram in a scheme without secrets, and gives the requests in it to `sink`.
     #[inline]
     pub fn receive(
         &mut self,
@@ -48,14 +49,53 @@ impl Server {
         datagram: &[u8],
         sink: &mut dyn FnMut(Request<'_>),
     ) {
-        if let Some(incoming) = self.receive_call(now, || now, &from, datagram, sink) {
+        if let Some(incoming) = self.receive_call(now, || now, &from, (datagram, None), sink) {
             sink(Request::Call(incoming));
+        }
+    }
+
+    /// Handles a datagram as [`Server::receive`] does. If it is sealed, opens it in place first.
+    pub fn receive_any(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        datagram: &mut [u8],
+        sink: &mut dyn FnMut(Request<'_>),
+    ) {
+        let mut opened = None;
+        #[cfg(feature = "secure")]
+        if crate::secure::is_sealed(datagram) {
+            let Some(cipher) = self.cipher(now, &from, datagram) else { return };
+            opened = crate::secure::open(&cipher, datagram);
+            if opened.is_none() {
+                return self.note_unopened(now, datagram);
+            }
+        }
+        if let Some(incoming) = self.receive_call(now, || now, &from, (&*datagram, opened.take()), sink) {
+            sink(Request::Call(incoming));
+        }
+    }
+
+    /// Returns whether an opened datagram comes for the first time, as far as this is known.
+    #[inline(always)]
+    pub(super) fn is_first(&mut self, now: Time, header: Header, opened: Opened) -> bool {
+        #[cfg(feature = "secure")]
+        return {
+            let (now, mutant) = (self.coarse(now), self.config.mutant);
+            self.secrets.take(now, header.conversation, (header.number, opened), mutant)
+        };
+        #[cfg(not(feature = "secure"))]
+        {
+            let _ = (now, header, opened.phase);
+            true
         }
     }
 
     /// Handles a datagram as [`Server::receive`] does, but has a fast path: if the datagram holds just one
     /// whole call, of an activity whose last call is over, returns that call with its arguments still in the
     /// datagram. `sink` gets nothing then.
+    ///
+    /// A sealed datagram must have been opened.
     ///
     /// `now` may be some milliseconds old. The clock is read if the fast path is not taken.
     #[inline(always)]
@@ -64,29 +104,23 @@ impl Server {
         now: Time,
         clock: impl FnOnce() -> Time,
         from: &SocketAddr,
-        datagram: &'d [u8],
+        (datagram, opened): (&'d [u8], Option<Opened>),
         sink: &mut dyn FnMut(Request<'_>),
     ) -> Option<Incoming<'d>> {
         let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
-        let key = |conversation| self.key_of(conversation);
-        let Ok((header, frames)) = wire::open(datagram, Direction::ToServer, key, check) else {
-            #[cfg(feature = "test-scheme")]
-            if let Some((header, frames)) = self.open_unknown(now, from, datagram) {
-                self.receive_frames(clock(), from, datagram.len(), (header, None), frames, sink);
-            }
-            #[cfg(feature = "test-scheme")]
-            return None;
-            #[cfg(not(feature = "test-scheme"))]
-            return self.reject();
-        };
+        let Ok((header, frames)) = wire::open(datagram, opened, check) else { return self.reject() };
         if header.scheme == Scheme::Local && !from.ip().is_loopback() {
+            return self.reject();
+        }
+        if let Some(opened) = opened
+            && !self.is_first(now, header, opened)
+        {
             return self.reject();
         }
         self.stats.received += 1;
         let anywhere = self.config.mutant.breaks(Rule::AddressUnchecked);
         let place = self.table.find(header.conversation);
         let place = place.filter(|place| anywhere || self.table.at(*place).is_at(from));
-        #[cfg(feature = "test-scheme")]
         let place = place.filter(|place| {
             self.config.mutant.breaks(Rule::SchemeUnchecked)
                 || self.table.at(*place).takes(header.scheme, from)
@@ -336,12 +370,14 @@ impl Server {
     ) -> Incoming<'d> {
         self.stats.calls += 1;
         self.unfinished += 1;
+        let principal = self.principal(header.conversation, header.scheme);
         Incoming {
             key: key(header.conversation, head.position),
             export: head.export,
             procedure: head.procedure,
             deadline: head.meta.deadline.map(|left| now + std::time::Duration::from_nanos(left)),
             trace: head.meta.trace,
+            principal,
             again: false,
             args,
         }

@@ -11,7 +11,7 @@ use super::hosts::{HostName, Kept};
 use super::more::More;
 use super::work::{EXCHANGES, GIVEN_UP, Last, PROMISED, Phase, TO_SELECT, TO_SEND, Work};
 use super::{CallKey, Finish, Insert, Server, Transmit};
-use crate::scheme::{Direction, Scheme, Seal};
+use crate::scheme::Scheme;
 use crate::transfer::Next;
 use crate::wire::{
     self, FRAME_HEAD, Fragment, Position, Progress, RESULT_HEAD, ResultHead, Status, Target, Writer,
@@ -50,6 +50,9 @@ pub(super) enum Answer {
     /// A SELECT, which says which of a call's arguments have arrived by the time that the answer is written.
     /// It may share a datagram.
     Select { conversation: u64, position: Position },
+    /// Frames that are sent in a datagram of their own, which is sealed as the answer to one question.
+    #[cfg(feature = "secure")]
+    Sealed(Vec<u8>, farcall_crypto::Answering),
     /// An answer to an MTU probe: a datagram of this many bytes.
     MtuEcho(usize),
 }
@@ -163,7 +166,7 @@ impl Server {
                 let head = ResultHead { position: Position::of_call(key.activity, key.sequence), status };
                 if writer.result(&head, &work.payload) {
                     write_next(&mut self.sending.queue, key.conversation, more, &mut writer);
-                    written = Some(writer.finish(self.numbers.take()));
+                    written = Some(writer.finish(self.numbers.take()).len());
                     long = None;
                 }
             }
@@ -174,7 +177,7 @@ impl Server {
             }
             let sent = written.map(|len| {
                 self.count_written(len);
-                Transmit { to, len, insert: None }
+                Transmit { to, len, insert: None, cipher: self.sealing(target) }
             });
             return Some((long, sent));
         }
@@ -252,9 +255,10 @@ impl Server {
         insert: Option<Insert>,
     ) -> Transmit {
         let inserted = insert.as_ref().map_or(0, |insert| insert.bytes.len());
-        let len = writer.finish_around(inserted, self.numbers.take());
+        let target = writer.target();
+        let len = writer.finish_around(inserted, self.numbers.take()).len();
         self.count_written(len + inserted);
-        Transmit { to, len, insert }
+        Transmit { to, len, insert, cipher: self.sealing(target) }
     }
 
     /// Counts a datagram of `len` bytes that was written.
@@ -363,7 +367,7 @@ impl Server {
         let within = bytes.map_or(&[][..], |bytes| &bytes[range.clone()]);
         // In a scheme with a checksum the bytes are copied, because a checksum is computed fastest over one
         // piece.
-        let apart = target.seal.closes_around() && within.len() >= UNCOPIED_INSERT_BYTES;
+        let apart = target.scheme.closes_around() && within.len() >= UNCOPIED_INSERT_BYTES;
         let (head, fragment) =
             (ResultHead { position: work.position, status }, Fragment { total, offset: start as u32, ask });
         let at = writer.result_fragment((&head, directions), fragment, [before, within, behind], apart);
@@ -520,7 +524,7 @@ impl Server {
     fn write_replies(&mut self, first: &Reply, out: &mut [u8]) -> Option<Transmit> {
         let mut target = first.target;
         if self.config.mutant.breaks(Rule::AnswersOpen) {
-            target.seal = Seal::without_key(Scheme::Open, Direction::ToClient);
+            target = Target::without_secrets(target.conversation, Scheme::Open);
         }
         let limit = if let Answer::MtuEcho(size) = first.answer { size } else { BASE_DATAGRAM };
         let mut writer = Writer::new(out, limit, target);
@@ -534,6 +538,14 @@ impl Server {
         {
             wrote |= self.write_answer(&next.answer, &mut writer);
         }
+        #[cfg(feature = "secure")]
+        if let Answer::Sealed(_, answering) = &first.answer {
+            let datagram = writer.finish(self.numbers.take());
+            crate::secure::seal_answer(answering, datagram);
+            let len = datagram.len();
+            self.count_written(len);
+            return Some(Transmit { to: first.to, len, insert: None, cipher: None });
+        }
         wrote.then(|| self.count_sent(first.to, writer, None))
     }
 
@@ -541,6 +553,8 @@ impl Server {
     fn write_answer(&mut self, answer: &Answer, writer: &mut Writer<'_>) -> bool {
         match answer {
             Answer::Shared(frames) | Answer::Alone(frames) => writer.frames(frames),
+            #[cfg(feature = "secure")]
+            Answer::Sealed(frames, _) => writer.frames(frames),
             Answer::MtuEcho(size) => writer.mtu(true, *size),
             Answer::Select { conversation, position } => {
                 return self.write_select(*conversation, *position, writer).is_some();
@@ -574,6 +588,8 @@ impl Answer {
     fn len(&self) -> usize {
         match self {
             Answer::Shared(frames) | Answer::Alone(frames) => frames.len() + FRAME_HEAD,
+            #[cfg(feature = "secure")]
+            Answer::Sealed(frames, _) => frames.len() + FRAME_HEAD,
             Answer::Select { .. } => MAX_SELECT_BYTES,
             Answer::MtuEcho(size) => *size,
         }

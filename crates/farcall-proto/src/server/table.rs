@@ -15,7 +15,7 @@ use super::hosts::{HostName, Hosts};
 use super::more::More;
 use super::work::{Last, Work};
 use crate::BASE_DATAGRAM;
-use crate::scheme::{Direction, Key, Scheme, Seal};
+use crate::scheme::Scheme;
 use crate::wire::Target;
 
 /// One conversation. An idle conversation takes no other memory.
@@ -39,8 +39,6 @@ pub(super) struct Entry {
     /// The rest of what is kept of the conversation, while it is not idle or if it has used more than one
     /// activity.
     pub more: Option<Box<More>>,
-    /// The key that seals the conversation's datagrams. In a scheme without secrets, the empty key.
-    pub key: Key,
 }
 
 /// The server's coarse unit of time, about an eighth of a second.
@@ -76,17 +74,17 @@ impl Entry {
         Scheme::of((self.heard & SCHEME) as u8).unwrap_or_default()
     }
 
-    /// Returns the target of datagrams to the client: its identifier of the conversation, and the seal.
+    /// Returns the target of datagrams to the client: its identifier of the conversation, and the scheme.
     #[inline(always)]
     pub fn target(&self) -> Target {
         self.target_in(self.scheme())
     }
 
-    /// Returns the target of datagrams to the client, with a seal in the given scheme.
+    /// Returns the target of datagrams to the client in the given scheme.
     #[inline(always)]
     pub fn target_in(&self, scheme: Scheme) -> Target {
-        let seal = Seal { scheme, key: self.key, direction: Direction::ToClient };
-        Target { conversation: self.client, seal }
+        let sealed_for = if scheme.has_secrets() { self.id } else { 0 };
+        Target { conversation: self.client, scheme, sealed_for }
     }
 
     /// Returns when the client was last heard, in the server's coarse units.
@@ -344,7 +342,7 @@ mod tests {
 
     #[test]
     fn an_idle_conversation_is_one_cache_line() {
-        assert_eq!(size_of::<Entry>() - size_of::<Key>(), 64);
+        assert_eq!(size_of::<Entry>(), 64);
     }
 
     #[test]
@@ -402,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_takes_local_datagrams_from_loopback_only_and_keeps_to_a_keyed_scheme() {
+    fn a_conversation_takes_local_datagrams_from_loopback_only_and_keeps_to_a_scheme_with_secrets() {
         let (near, far) = ("127.0.0.1:9".parse().unwrap(), "10.0.0.1:9".parse().unwrap());
         for ours in [Scheme::Open, Scheme::Local] {
             let mut entry = entry(1);
@@ -410,17 +408,13 @@ mod tests {
             assert_eq!((entry.scheme(), entry.heard()), (ours, 4));
             let takes = |theirs| [entry.takes(theirs, &near), entry.takes(theirs, &far)];
             assert_eq!([takes(Scheme::Open), takes(Scheme::Local)], [[true, true], [true, false]]);
-            #[cfg(feature = "test-scheme")]
-            assert_eq!(takes(Scheme::Keyed), [false, false]);
+            assert_eq!(takes(Scheme::Secure), [false, false]);
         }
-        #[cfg(feature = "test-scheme")]
-        {
-            let mut entry = entry(1);
-            entry.hear(4, Scheme::Keyed);
-            let takes = |theirs| [entry.takes(theirs, &near), entry.takes(theirs, &far)];
-            let all = [Scheme::Open, Scheme::Local, Scheme::Keyed].map(takes);
-            assert_eq!(all, [[false; 2], [false; 2], [true; 2]]);
-        }
+        let mut entry = entry(1);
+        entry.hear(4, Scheme::Secure);
+        let takes = |theirs| [entry.takes(theirs, &near), entry.takes(theirs, &far)];
+        let all = [Scheme::Open, Scheme::Local, Scheme::Authenticated, Scheme::Secure].map(takes);
+        assert_eq!(all, [[false; 2], [false; 2], [false; 2], [true; 2]]);
     }
 
     #[test]

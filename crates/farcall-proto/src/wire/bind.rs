@@ -32,7 +32,7 @@ pub(crate) struct Bind<'a> {
     pub name: &'a [u8],
     pub handshake: Handshake<'a>,
     /// The frame's whole body, if the frame was read. Writing does not use this field.
-    #[cfg(feature = "test-scheme")]
+    #[cfg(feature = "secure")]
     pub body: &'a [u8],
 }
 
@@ -40,7 +40,7 @@ impl<'a> Bind<'a> {
     pub(super) fn read(flags: u8, mut r: Reader<'a>) -> Result<Bind<'a>, Malformed> {
         let asks = |flag: u8| flags & flag != 0;
         let bind = Bind {
-            #[cfg(feature = "test-scheme")]
+            #[cfg(feature = "secure")]
             body: r.rest(),
             client: r.u64()?,
             nonce: r.u64()?,

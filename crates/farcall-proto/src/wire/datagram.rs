@@ -1,8 +1,9 @@
 //! Reads and writes what a datagram has around its frames: the header and the tag.
 
-use super::kinds::BIND;
+use super::kinds::{BIND, TICKET};
 use super::{Body, Malformed, Number};
-use crate::scheme::{Direction, Key, Scheme, Seal};
+use crate::scheme::Scheme;
+use crate::secure::Opened;
 
 /// The wire version that this crate speaks.
 pub const VERSION: u8 = 1;
@@ -13,9 +14,17 @@ pub(crate) const HEADER: usize = 20;
 /// Bytes of a frame's head: type, flags, length.
 pub(crate) const FRAME_HEAD: usize = 4;
 
-/// The offsets, in the header, of the receiver's conversation and of the datagram's number.
+/// The offsets, in the header, of the scheme, of the seal's marks and phase, of the receiver's conversation
+/// and of the datagram's number.
+const SCHEME_AT: usize = 1;
+const PHASE_AT: usize = 2;
 const CONVERSATION_AT: usize = 4;
 const NUMBER_AT: usize = 12;
+
+/// The mark, beside the phase, of a datagram whose first frame is a TICKET that is not encrypted.
+const CLEAR: u16 = 0x8000;
+/// The mark of a datagram that is sealed as the answer to one question.
+const ANSWER: u16 = 0x4000;
 
 /// Which conversation gets a datagram that a client's socket received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,21 +70,15 @@ impl Header {
         }
     }
 
-    /// Checks the tag of the datagram that has this header, and returns the bytes of its frames. `key` is
-    /// asked for the conversation's key if the scheme has secrets. If `check` is false, the tag is not
-    /// checked.
+    /// Checks the tag of the datagram that has this header, and returns the bytes of its frames. In a scheme
+    /// with secrets, the datagram must have been opened before. If `check` is false, the tag is not checked.
     #[inline(always)]
-    pub fn open<'d>(
-        &self,
-        datagram: &'d [u8],
-        direction: Direction,
-        key: impl FnOnce(u64) -> Option<Key>,
-        check: bool,
-    ) -> Option<&'d [u8]> {
-        let Header { conversation, number, scheme } = *self;
-        let key = if scheme.has_secrets() { key(conversation)? } else { Key::NONE };
-        let opened = Seal { scheme, key, direction }.open(datagram, (conversation, number), check);
-        opened?.get(HEADER..)
+    pub fn open<'d>(&self, datagram: &'d [u8], opened: Option<Opened>, check: bool) -> Option<&'d [u8]> {
+        let right = self.scheme.checks(datagram, opened.is_some());
+        if (check || self.scheme.has_secrets()) && !right {
+            return None;
+        }
+        frames_of(datagram, self.scheme)
     }
 }
 
@@ -84,23 +87,91 @@ impl Header {
 pub(crate) struct Target {
     /// The receiver's identifier of the conversation, or zero if this end does not know it.
     pub conversation: u64,
-    pub seal: Seal,
+    pub scheme: Scheme,
+    /// In a scheme with secrets, this end's identifier of the conversation whose cipher seals the datagram.
+    pub sealed_for: u64,
 }
 
 impl Target {
-    /// Writes the header and the tag of a datagram around its frames. `inserted` bytes of the frames are not
-    /// in this buffer but are sent from another one. Takes the `Number` by value, so that no second datagram
-    /// can use it.
-    #[inline(always)]
-    pub fn seal(&self, datagram: &mut [u8], inserted: usize, number: Number) {
-        let (Target { conversation, seal }, number) = (*self, number.value());
-        if let Some(head) = datagram.first_chunk_mut::<HEADER>() {
-            head[..CONVERSATION_AT].copy_from_slice(&[VERSION, seal.scheme as u8, 0, 0]);
-            head[CONVERSATION_AT..NUMBER_AT].copy_from_slice(&conversation.to_be_bytes());
-            head[NUMBER_AT..].copy_from_slice(&number.to_be_bytes());
-        }
-        seal.close(datagram, (conversation, number), inserted);
+    /// Returns the target of a datagram in a scheme without secrets.
+    pub const fn without_secrets(conversation: u64, scheme: Scheme) -> Target {
+        Target { conversation, scheme, sealed_for: 0 }
     }
+
+    /// Writes the header and, in a scheme without secrets, the tag of a datagram around its frames.
+    /// `inserted` bytes of the frames are not in this buffer but are sent from another one. Takes the
+    /// `Number` by value, so that no second datagram can use it.
+    #[inline(always)]
+    pub fn close(&self, datagram: &mut [u8], inserted: usize, number: Number) {
+        let Target { conversation, scheme, .. } = *self;
+        if let Some(head) = datagram.first_chunk_mut::<HEADER>() {
+            head[..CONVERSATION_AT].copy_from_slice(&[VERSION, scheme as u8, 0, 0]);
+            head[CONVERSATION_AT..NUMBER_AT].copy_from_slice(&conversation.to_be_bytes());
+            head[NUMBER_AT..].copy_from_slice(&number.value().to_be_bytes());
+        }
+        scheme.close(datagram, inserted);
+    }
+}
+
+/// Returns whether a datagram has to be opened by its conversation's cipher before it is read.
+#[inline(always)]
+pub fn is_sealed(datagram: &[u8]) -> bool {
+    let secret = |scheme: Scheme| scheme.has_secrets();
+    datagram.len() > HEADER
+        && Scheme::of(datagram[SCHEME_AT]).is_some_and(secret)
+        && marks(datagram) & ANSWER == 0
+}
+
+/// Returns the word of a datagram's marks and phase.
+fn marks(datagram: &[u8]) -> u16 {
+    u16::from_be_bytes([datagram[PHASE_AT], datagram[PHASE_AT + 1]])
+}
+
+/// What a cipher needs to know of a datagram.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub number: u64,
+    /// The lowest bits of the phase in which the datagram was sealed.
+    pub phase: u16,
+    /// How many bytes at the start are not encrypted.
+    pub clear: usize,
+}
+
+impl Layout {
+    /// Reads the layout of a datagram that has arrived. Returns `None` if it cannot be a sealed datagram.
+    pub fn read(datagram: &[u8]) -> Option<Layout> {
+        let number = word(datagram, NUMBER_AT)?;
+        let marks = marks(datagram);
+        let clear = if marks & CLEAR == 0 { HEADER } else { end_of_first(datagram)? };
+        Some(Layout { number, phase: marks & !(CLEAR | ANSWER), clear })
+    }
+
+    /// Marks a datagram that is to be sealed in a phase, and returns its layout. A TICKET in front stays
+    /// clear, because the receiver may need it to find the key.
+    pub fn mark(datagram: &mut [u8], phase: u32) -> Option<Layout> {
+        let number = word(datagram, NUMBER_AT)?;
+        let (mut marks, mut clear) = (phase as u16 & !(CLEAR | ANSWER), HEADER);
+        if datagram.get(HEADER) == Some(&TICKET) {
+            (marks, clear) = (marks | CLEAR, end_of_first(datagram)?);
+        }
+        datagram[PHASE_AT..CONVERSATION_AT].copy_from_slice(&marks.to_be_bytes());
+        Some(Layout { number, phase: phase as u16, clear })
+    }
+
+    /// Marks a datagram that is to be sealed as an answer, and returns its number.
+    #[cfg(feature = "secure")]
+    pub fn mark_answer(datagram: &mut [u8]) -> Option<u64> {
+        let number = word(datagram, NUMBER_AT)?;
+        datagram[PHASE_AT..CONVERSATION_AT].copy_from_slice(&ANSWER.to_be_bytes());
+        Some(number)
+    }
+}
+
+/// Returns where the first frame of a datagram ends.
+fn end_of_first(datagram: &[u8]) -> Option<usize> {
+    let len = datagram.get(HEADER + 2..HEADER + FRAME_HEAD)?.first_chunk()?;
+    let end = HEADER + FRAME_HEAD + usize::from(u16::from_be_bytes(*len));
+    (end <= datagram.len()).then_some(end)
 }
 
 /// Reads a datagram's header and finds its frames. Checks no tag.
@@ -111,17 +182,16 @@ pub(crate) fn peek(datagram: &[u8]) -> Result<(Header, &[u8]), Malformed> {
 }
 
 /// Checks a datagram's header and tag, and returns the header and the bytes of the frames. In a scheme with
-/// secrets, `key` is called with the conversation that the datagram names, and returns its key. If `check` is
-/// false, the tag is not checked.
+/// secrets, the datagram must have been opened before. If `check` is false, the tag of a scheme without
+/// secrets is not checked.
 #[inline(always)]
 pub(crate) fn open(
     datagram: &[u8],
-    direction: Direction,
-    key: impl FnOnce(u64) -> Option<Key>,
+    opened: Option<Opened>,
     check: bool,
 ) -> Result<(Header, &[u8]), Malformed> {
     let header = Header::read(datagram.first_chunk().ok_or(Malformed)?)?;
-    let frames = header.open(datagram, direction, key, check).ok_or(Malformed)?;
+    let frames = header.open(datagram, opened, check).ok_or(Malformed)?;
     Ok((header, frames))
 }
 
@@ -179,7 +249,7 @@ impl<'a> Writer<'a> {
     pub fn new(out: &'a mut [u8], limit: usize, target: Target) -> Writer<'a> {
         let limit = limit.min(out.len());
         let out = &mut out[..limit];
-        debug_assert!(limit >= HEADER + target.seal.scheme.tag());
+        debug_assert!(limit >= HEADER + target.scheme.tag());
         Writer { out, len: HEADER, target }
     }
 
@@ -203,7 +273,7 @@ impl<'a> Writer<'a> {
     /// Returns how many bytes the tag takes.
     #[inline(always)]
     pub(super) fn tag(&self) -> usize {
-        self.target.seal.scheme.tag()
+        self.target.scheme.tag()
     }
 
     /// Returns the largest length in bytes that the body of one more frame may have.
@@ -261,28 +331,36 @@ impl<'a> Writer<'a> {
         self.out = &mut out[..len];
     }
 
-    /// Seals the datagram, and returns its length. Takes the `Number` by value, so that no second datagram
+    /// Writes the header and the tag, and returns the datagram. In a scheme with secrets, it still has to be
+    /// sealed. Takes the `Number` by value, so that no second datagram
     /// can use it.
     #[inline(always)]
-    pub fn finish(self, number: Number) -> usize {
+    pub fn finish(self, number: Number) -> &'a mut [u8] {
         self.finish_around(0, number)
     }
 
-    /// Seals a datagram of whose frames `inserted` bytes are sent from another buffer, and returns the length
-    /// of what is in this one. `inserted` must be 0 unless the scheme allows more ([`Seal::closes_around`]).
+    /// Finishes a datagram of whose frames `inserted` bytes are sent from another buffer, and returns what is in
+    /// this one. `inserted` must be 0 unless the scheme allows more ([`Scheme::closes_around`]).
     #[inline(always)]
-    pub fn finish_around(self, inserted: usize, number: Number) -> usize {
+    pub fn finish_around(self, inserted: usize, number: Number) -> &'a mut [u8] {
         let end = self.len + self.tag();
-        self.target.seal(&mut self.out[..end], inserted, number);
-        end
+        let Writer { out, target, .. } = self;
+        let datagram = &mut out[..end];
+        target.close(datagram, inserted, number);
+        datagram
+    }
+
+    /// Returns the datagram's target.
+    #[inline(always)]
+    pub fn target(&self) -> Target {
+        self.target
     }
 }
 
 /// Returns the frames that `write` writes, for a datagram of at most `limit` bytes in that scheme.
 pub(crate) fn frames_by(limit: usize, scheme: Scheme, write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut out = vec![0; limit];
-    let seal = Seal::without_key(scheme, Direction::ToClient);
-    let mut writer = Writer::new(&mut out, limit, Target { conversation: 0, seal });
+    let mut writer = Writer::new(&mut out, limit, Target::without_secrets(0, scheme));
     write(&mut writer);
     writer.written().to_vec()
 }

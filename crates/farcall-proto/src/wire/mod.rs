@@ -23,6 +23,8 @@ mod result;
 mod select;
 mod short;
 mod stale;
+#[cfg(feature = "secure")]
+mod step;
 mod ticket;
 mod welcome;
 
@@ -30,10 +32,11 @@ pub(crate) use bind::Bind;
 pub use bind::MAX_NAME;
 pub(crate) use call::{CallHead, Meta, call_overhead};
 pub(crate) use data::{Data, END_LEN};
+pub(crate) use datagram::Layout;
 pub(crate) use datagram::{
     FRAME_HEAD, HEADER, Header, Target, Writer, frames_by, frames_of, open, peek, quoted,
 };
-pub use datagram::{Route, VERSION, route};
+pub use datagram::{Route, VERSION, is_sealed, route};
 pub(crate) use fields::ip_octets;
 use fields::{Body, Reader};
 pub(crate) use handshake::Handshake;
@@ -46,6 +49,8 @@ pub(crate) use result::{RESULT_HEAD, ResultHead, Status, read_failure, write_fai
 pub(crate) use select::{Credit, Extent, MAX_RANGES, Select};
 pub(crate) use short::{Ack, Progress};
 pub(crate) use stale::{Stale, StaleReason};
+#[cfg(feature = "secure")]
+pub(crate) use step::{Prologue, Step, resumption, whole};
 pub(crate) use ticket::Ticket;
 pub use welcome::Fingerprint;
 pub(crate) use welcome::{Ended, Welcome};
@@ -123,7 +128,7 @@ impl<'a> Frames<'a> {
     }
 
     /// Returns the first frame, if it can be read.
-    #[cfg(feature = "test-scheme")]
+    #[cfg(feature = "secure")]
     pub fn first(frames: &'a [u8]) -> Option<Frame<'a>> {
         Frames::new(frames).next().ok()??.read().ok()?
     }
@@ -145,7 +150,7 @@ impl<'a> Raw<'a> {
     }
 
     /// Returns the bytes of the frame's body.
-    #[cfg(feature = "test-scheme")]
+    #[cfg(feature = "secure")]
     pub fn body(&self) -> &'a [u8] {
         self.body.rest()
     }

@@ -4,7 +4,7 @@
 use super::call::CALL_HEAD;
 use super::*;
 use crate::Trace;
-use crate::scheme::{Direction, Scheme, Seal};
+use crate::scheme::Scheme;
 use crate::transfer::Incoming;
 
 const CONVERSATION: u64 = 0x1112_1314_1516_1718;
@@ -14,7 +14,7 @@ const POSITION: Position = Position { activity: 0x3132_3334, exchange: 0x4142_43
 const SCHEMES: [Scheme; 2] = [Scheme::Open, Scheme::Local];
 
 fn target(scheme: Scheme) -> Target {
-    Target { conversation: CONVERSATION, seal: Seal::without_key(scheme, Direction::ToServer) }
+    Target::without_secrets(CONVERSATION, scheme)
 }
 
 /// A datagram of at most `limit` bytes, with the frames that `write` writes into it.
@@ -22,13 +22,13 @@ fn written(scheme: Scheme, limit: usize, write: impl FnOnce(&mut Writer<'_>)) ->
     let mut out = vec![0; limit];
     let mut writer = Writer::new(&mut out, limit, target(scheme));
     write(&mut writer);
-    let len = writer.finish(Numbers::from(NUMBER).take());
+    let len = writer.finish(Numbers::from(NUMBER).take()).len();
     out.truncate(len);
     out
 }
 
 fn sealed(mut datagram: Vec<u8>, scheme: Scheme) -> Vec<u8> {
-    Seal::without_key(scheme, Direction::ToServer).close(&mut datagram, (0, 0), 0);
+    scheme.close(&mut datagram, 0);
     datagram
 }
 
@@ -58,7 +58,7 @@ fn neighbours(datagram: &[u8], scheme: Scheme) -> Vec<Vec<u8>> {
 
 /// The only frame of a datagram, as the general reader reads it. `None` if the datagram has none or several.
 fn only_frame(datagram: &[u8]) -> Option<(Header, Frame<'_>)> {
-    let (header, frames) = open(datagram, Direction::ToServer, |_| None, true).ok()?;
+    let (header, frames) = open(datagram, None, true).ok()?;
     let mut frames = Frames::new(frames);
     let frame = frames.next().ok()??.read().ok()??;
     matches!(frames.next(), Ok(None)).then_some((header, frame))
@@ -86,14 +86,14 @@ fn the_fast_readers_of_a_whole_call_agree_with_the_general_reader() {
         plain.then(|| said(&header, &head, bytes))
     };
     let from_frames = |datagram: &[u8]| -> Option<Said> {
-        let (header, frames) = open(datagram, Direction::ToServer, |_| None, true).ok()?;
+        let (header, frames) = open(datagram, None, true).ok()?;
         let (head, args) = CallHead::only(frames)?;
         Some(said(&header, &head, args))
     };
     let from_datagram = |datagram: &[u8]| -> Option<Said> {
         let (header, frames) = peek(datagram).ok()?;
         let (head, args) = CallHead::only(frames)?;
-        let opened = header.open(datagram, Direction::ToServer, |_| None, true)?;
+        let opened = header.open(datagram, None, true)?;
         assert_eq!(opened, frames);
         Some(said(&header, &head, args))
     };
@@ -132,7 +132,7 @@ fn the_fast_readers_of_a_whole_result_agree_with_the_general_reader() {
                 }
                 _ => None,
             };
-            let opened = open(&other, Direction::ToServer, |_| None, true);
+            let opened = open(&other, None, true);
             let frames = opened.map_or(&[][..], |(_, frames)| frames);
             let quick = ResultHead::only(frames).map(|(head, bytes)| (head.position, head.status, bytes));
             let general = expected.map(|(_, head, bytes)| (head.position, head.status, bytes));
@@ -155,13 +155,13 @@ fn the_fast_readers_take_a_call_and_a_result_as_long_as_a_frame_can_be() {
             let head = ResultHead { position: POSITION, status: Status::Result };
             assert!(writer.result(&head, &bytes[RESULT_HEAD..]));
         });
-        let (_, frames) = open(&result, Direction::ToServer, |_| None, true).unwrap();
+        let (_, frames) = open(&result, None, true).unwrap();
         assert_eq!(ResultHead::only(frames).map(|(_, body)| body.len()), Some(len - RESULT_HEAD));
         let call = written(scheme, 65_600, |writer| {
             let head = CallHead { position: POSITION, export: 1, procedure: 2, meta: Meta::default() };
             writer.call(&head, Part { fragment: None, bytes: &bytes[CALL_HEAD..] });
         });
-        let (_, frames) = open(&call, Direction::ToServer, |_| None, true).unwrap();
+        let (_, frames) = open(&call, None, true).unwrap();
         assert_eq!(CallHead::only(frames).map(|(_, args)| args.len()), Some(len - CALL_HEAD));
     }
 }
@@ -448,7 +448,7 @@ fn bind<'a>(name: &'a [u8], handshake: Handshake<'a>) -> Bind<'a> {
         proof: None,
         name,
         handshake,
-        #[cfg(feature = "test-scheme")]
+        #[cfg(feature = "secure")]
         body: &[],
     }
 }
@@ -567,7 +567,7 @@ fn names_tickets_and_handshakes_are_read_up_to_their_bounds() {
 #[test]
 fn a_datagram_of_another_version_or_scheme_or_with_a_wrong_tag_is_not_opened() {
     let ack = written(Scheme::Open, 1200, |writer| writer.ack(Ack { low: 1, datagram: 2 }));
-    let opens = |datagram: &[u8], check| open(datagram, Direction::ToServer, |_| None, check).is_ok();
+    let opens = |datagram: &[u8], check| open(datagram, None, check).is_ok();
     assert!(opens(&ack, true));
     for (at, byte) in [(0, 0), (0, 2), (1, 2), (1, 3), (1, 4)] {
         let mut other = ack.clone();

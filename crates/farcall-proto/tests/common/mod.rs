@@ -2,6 +2,9 @@
 //! hands.
 #![allow(dead_code)]
 
+#[cfg(feature = "secure")]
+pub mod trust;
+
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -113,7 +116,7 @@ impl Pair {
 
     pub fn receive(&mut self, datagrams: &[Datagram]) {
         for d in datagrams {
-            self.server.receive(self.now, self.from, d, &mut |request| match request {
+            self.server.receive_any(self.now, self.from, &mut d.clone(), &mut |request| match request {
                 Request::Call(call) => self.asked.push((call.key, call.args.to_vec())),
                 Request::Post(export, bytes) => self.posted.push((export, bytes.to_vec())),
                 Request::Cancel(key) => self.cancelled.push(key),
@@ -123,14 +126,13 @@ impl Pair {
 
     pub fn answered(&mut self) -> Vec<Datagram> {
         let mut out = vec![0; 65_536];
-        std::iter::from_fn(|| self.server.transmit(self.now, &mut out).map(|t| out[..t.len].to_vec()))
-            .collect()
+        std::iter::from_fn(|| self.server.transmit(self.now, &mut out).map(|t| t.gather(&out))).collect()
     }
 
     pub fn finish(&mut self, key: CallKey, finish: Finish, payload: &[u8]) -> Vec<Datagram> {
         let mut out = vec![0; 65_536];
         let sent = self.server.finish(self.now, key, finish, &mut payload.to_vec(), &mut out);
-        let mut all: Vec<Datagram> = sent.into_iter().map(|t| out[..t.len].to_vec()).collect();
+        let mut all: Vec<Datagram> = sent.into_iter().map(|t| t.gather(&out)).collect();
         all.extend(self.answered());
         all
     }
@@ -138,7 +140,7 @@ impl Pair {
     pub fn hear(&mut self, datagrams: &[Datagram]) {
         for d in datagrams {
             let told = &mut self.told;
-            self.client.receive(self.now, d, &mut |e| told.push(note(e)));
+            self.client.receive_any(self.now, &mut d.clone(), &mut |e| told.push(note(e)));
         }
     }
 

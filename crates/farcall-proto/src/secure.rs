@@ -1,0 +1,132 @@
+//! The seals of schemes with secrets (docs/protocol.md, section 11): which datagrams a program that drives this
+//! crate has to open, and how.
+//!
+//! A program opens each sealed datagram before it hands the datagram in, and seals each datagram that has a
+//! [`Cipher`] before it sends it. So both can happen outside the lock under which the protocol works.
+
+use std::sync::Arc;
+
+#[cfg(feature = "secure")]
+pub use farcall_crypto::Cipher;
+
+use crate::wire::Layout;
+pub use crate::wire::is_sealed;
+
+/// The keys of one end of a conversation. In this build there are none.
+#[cfg(not(feature = "secure"))]
+#[derive(Debug)]
+pub enum Cipher {}
+
+#[cfg(not(feature = "secure"))]
+impl Cipher {
+    fn phase(&self) -> u32 {
+        match *self {}
+    }
+
+    fn open(&self, _: u16, _: u64, _: &mut [u8], _: usize) -> Option<u32> {
+        match *self {}
+    }
+
+    fn seal(&self, _: u64, _: &mut [u8], _: usize) {
+        match *self {}
+    }
+}
+
+/// Shows that a datagram was opened by the cipher of its conversation.
+#[derive(Clone, Copy, Debug)]
+pub struct Opened {
+    /// The phase in which the datagram was sealed.
+    pub(crate) phase: u32,
+}
+
+/// Opens a datagram in place. Returns `None` if it was not sealed by the other end of the cipher's
+/// conversation. Its content is lost then.
+pub fn open(cipher: &Cipher, datagram: &mut [u8]) -> Option<Opened> {
+    let Layout { number, phase, clear } = Layout::read(datagram)?;
+    cipher.open(phase, number, datagram, clear).map(|phase| Opened { phase })
+}
+
+/// Seals a datagram in place.
+pub fn seal(cipher: &Cipher, datagram: &mut [u8]) {
+    if let Some(Layout { number, clear, .. }) = Layout::mark(datagram, cipher.phase()) {
+        cipher.seal(number, datagram, clear);
+    }
+}
+
+/// Seals a datagram in place as the answer to one question.
+#[cfg(feature = "secure")]
+pub(crate) fn seal_answer(answering: &farcall_crypto::Answering, datagram: &mut [u8]) {
+    if let Some(number) = Layout::mark_answer(datagram) {
+        answering.seal(number, datagram);
+    }
+}
+
+/// Seals a datagram in place if there is a cipher for it.
+#[inline]
+pub fn seal_by(cipher: &Option<Arc<Cipher>>, datagram: &mut [u8]) {
+    if let Some(cipher) = cipher {
+        seal(cipher, datagram);
+    }
+}
+
+#[cfg(feature = "secure")]
+mod trust {
+    use std::sync::Arc;
+
+    use farcall_base::Principal;
+    use zeroize::Zeroizing;
+
+    /// The longest presentation of an end, in bytes, so that a handshake fits one datagram each way.
+    pub const MAX_PRESENTATION: usize = 352;
+
+    /// The longest facts about a client that a ticket holds, in bytes.
+    pub const MAX_FACTS: usize = 128;
+
+    /// What an end knows of keys: its own, and which others it accepts for what. The functions are called
+    /// while the protocol's lock is held, so they must not wait.
+    pub trait Trust: std::fmt::Debug + Send + Sync {
+        /// Returns this end's private key (X25519).
+        fn private_key(&self) -> Zeroizing<[u8; 32]>;
+
+        /// Returns what this end shows of itself to an end that asked for `name`, or that it asks for it: at
+        /// most [`MAX_PRESENTATION`] bytes. A server calls this for an end that it does not know.
+        fn presentation(&self, name: &[u8]) -> Vec<u8>;
+
+        /// Decides whether the server that shows this presentation may answer for `name`. Returns its public
+        /// key (X25519), which the handshake then proves, and who it is.
+        ///
+        /// # Errors
+        /// Why the server is not accepted: what was expected, what came, and what to do.
+        fn accept_server(&self, name: &[u8], presentation: &[u8]) -> Result<Accepted, String>;
+
+        /// Decides whether the client that has this public key (X25519), and shows this presentation, may
+        /// call. Returns facts from which [`Trust::recall`] makes the principal: at most [`MAX_FACTS`] bytes.
+        ///
+        /// # Errors
+        /// Why the client is not accepted.
+        fn accept_client(&self, key: &[u8; 32], presentation: &[u8]) -> Result<Vec<u8>, String>;
+
+        /// Returns the principal of these facts, if it is still accepted.
+        ///
+        /// # Errors
+        /// Why the client is no longer accepted.
+        fn recall(&self, facts: &[u8]) -> Result<Arc<Principal>, String>;
+
+        /// Fills `out` with random bytes that nobody can guess.
+        fn entropy(&self, out: &mut [u8]);
+    }
+
+    /// A server that may answer for a name.
+    #[derive(Clone, Debug)]
+    pub struct Accepted {
+        /// The server's public key (X25519).
+        pub key: [u8; 32],
+        /// Who the server is.
+        pub principal: Arc<Principal>,
+    }
+}
+
+#[cfg(feature = "secure")]
+pub use farcall_crypto::Level;
+#[cfg(feature = "secure")]
+pub use trust::{Accepted, MAX_FACTS, MAX_PRESENTATION, Trust};

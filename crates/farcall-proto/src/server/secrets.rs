@@ -1,0 +1,205 @@
+//! What a server keeps of conversations in schemes with secrets: their secrets, which of their datagrams have
+//! come, and who their clients are. It is forgotten together with the conversation.
+//!
+//! The expanded keys (the cipher) of a conversation take a few KiB, so they are kept of busy conversations
+//! only.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use farcall_base::Principal;
+use farcall_crypto::{Cipher, End, MAX_PER_PHASE, Secrets, Window};
+
+use crate::secure::Opened;
+use crate::{Mutant, Rule};
+
+/// The maximum number of conversations whose ciphers are kept.
+const MAX_CIPHERS: usize = 4096;
+
+/// A phase ends after about ten minutes if the conversation is used, in the server's coarse units of an eighth
+/// of a second.
+const MAX_AGE: u32 = 4 * 8 * 600;
+
+/// The secrets of all conversations, by the server's identifiers.
+#[derive(Debug, Default)]
+pub(super) struct AllSecrets {
+    of: HashMap<u64, Box<Kept>, BuildHasherDefault<Identity>>,
+    /// The conversations whose ciphers are kept, the oldest first.
+    busy: VecDeque<u64>,
+}
+
+/// What is kept of one conversation. An idle one takes 128 bytes.
+#[derive(Debug)]
+struct Kept {
+    secrets: Secrets,
+    /// The datagrams that have come.
+    window: Window,
+    principal: Arc<Principal>,
+    cipher: Option<Arc<Cipher>>,
+    /// How many datagrams were sealed in this phase.
+    sealed: u32,
+    /// How many datagrams did not open.
+    failed: u32,
+    /// When the phase began, in the server's coarse units.
+    since: u32,
+    /// Whether a datagram of the current phase has come, so that the client has its keys.
+    confirmed: bool,
+    /// Whether the cipher was used since the conversation was last looked at in `busy`.
+    used: bool,
+}
+
+impl AllSecrets {
+    /// Adds a conversation.
+    pub fn insert(&mut self, conversation: u64, secrets: Secrets, principal: Arc<Principal>, now: u32) {
+        let kept = Kept {
+            secrets,
+            window: Window::default(),
+            principal,
+            cipher: None,
+            sealed: 0,
+            failed: 0,
+            since: now,
+            confirmed: true,
+            used: false,
+        };
+        self.of.insert(conversation, Box::new(kept));
+    }
+
+    /// Erases what is kept of a conversation.
+    pub fn remove(&mut self, conversation: u64) {
+        self.of.remove(&conversation);
+    }
+
+    /// Returns who a conversation's client is.
+    #[inline]
+    pub fn principal(&self, conversation: u64) -> Option<Arc<Principal>> {
+        self.of.get(&conversation).map(|kept| kept.principal.clone())
+    }
+
+    /// Returns a conversation's secrets.
+    pub fn secrets(&self, conversation: u64) -> Option<&Secrets> {
+        self.of.get(&conversation).map(|kept| &kept.secrets)
+    }
+
+    /// Returns the conversations whose clients are not `accepted` any more.
+    pub fn of_others(&self, accepted: impl Fn(&Principal) -> bool) -> Vec<u64> {
+        let others = self.of.iter().filter(|(_, kept)| !accepted(&kept.principal));
+        others.map(|(conversation, _)| *conversation).collect()
+    }
+
+    /// Returns a conversation's cipher, by which its datagrams open.
+    pub fn cipher(&mut self, conversation: u64) -> Option<Arc<Cipher>> {
+        let kept = self.of.get_mut(&conversation)?;
+        kept.used = true;
+        if let Some(cipher) = &kept.cipher {
+            return Some(cipher.clone());
+        }
+        let cipher = Arc::new(kept.secrets.cipher(End::Server, None));
+        kept.cipher = Some(cipher.clone());
+        self.busy.push_back(conversation);
+        self.make_room();
+        Some(cipher)
+    }
+
+    /// Returns the cipher that seals the next datagram of a conversation. Goes on to the next phase if this
+    /// one has sealed many.
+    #[inline]
+    pub fn sealing(&mut self, conversation: u64) -> Option<Arc<Cipher>> {
+        let kept = self.of.get_mut(&conversation)?;
+        kept.sealed += 1;
+        if kept.sealed > MAX_PER_PHASE && kept.confirmed {
+            kept.advance(false);
+        }
+        match &kept.cipher {
+            Some(cipher) => Some(cipher.clone()),
+            None => self.cipher(conversation),
+        }
+    }
+
+    /// Notes that the datagram of this number has been opened. Returns false if it had come before.
+    #[inline]
+    pub fn take(
+        &mut self,
+        now: u32,
+        conversation: u64,
+        (number, opened): (u64, Opened),
+        mutant: Mutant,
+    ) -> bool {
+        let Some(kept) = self.of.get_mut(&conversation) else { return true };
+        if !kept.window.take(number) && !mutant.breaks(Rule::ReplayIgnored) {
+            return false;
+        }
+        if opened.phase == kept.secrets.phase().wrapping_add(1) {
+            kept.advance(true);
+            kept.since = now;
+        }
+        kept.confirmed |= opened.phase == kept.secrets.phase();
+        if kept.confirmed && now.wrapping_sub(kept.since) as i32 > MAX_AGE as i32 {
+            kept.advance(false);
+            kept.since = now;
+        }
+        true
+    }
+
+    /// Notes that a datagram did not open. Returns whether so many did not that the conversation must end.
+    pub fn note_failure(&mut self, conversation: u64) -> bool {
+        let Some(kept) = self.of.get_mut(&conversation) else { return false };
+        kept.failed = kept.failed.saturating_add(1);
+        kept.failed == u32::MAX
+    }
+
+    /// Erases ciphers that were not used lately, until few enough are kept.
+    fn make_room(&mut self) {
+        let mut looks = 0;
+        while self.busy.len() > MAX_CIPHERS
+            && let Some(conversation) = self.busy.pop_front()
+        {
+            let Some(kept) = self.of.get_mut(&conversation) else { continue };
+            looks += 1;
+            if std::mem::take(&mut kept.used) && looks <= MAX_CIPHERS {
+                self.busy.push_back(conversation);
+            } else {
+                kept.cipher = None;
+            }
+        }
+    }
+}
+
+impl Kept {
+    /// Goes on to the next phase. `confirmed` says whether the client has done so.
+    #[cold]
+    fn advance(&mut self, confirmed: bool) {
+        self.secrets.advance();
+        self.cipher = Some(Arc::new(self.secrets.cipher(End::Server, self.cipher.as_deref())));
+        (self.sealed, self.confirmed) = (0, confirmed);
+    }
+}
+
+/// Hashes a conversation's identifier, which the server has chosen at random, to itself.
+#[derive(Default)]
+struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0 << 8 | u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = word;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_conversation_takes_128_bytes() {
+        assert!(size_of::<Kept>() <= 128, "{}", size_of::<Kept>());
+    }
+}

@@ -1,0 +1,86 @@
+//! Keys for tests: an end shows its public key, and accepts the keys that it is told to accept.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use farcall_base::Principal;
+use farcall_crypto::public_key;
+use farcall_proto::secure::{Accepted, Trust};
+use farcall_proto::{ClientConfig, ServerConfig};
+use zeroize::Zeroizing;
+
+/// The private keys of the client and the server.
+pub const CLIENT: [u8; 32] = [3; 32];
+pub const SERVER: [u8; 32] = [4; 32];
+
+#[derive(Debug)]
+pub struct TestTrust {
+    private: [u8; 32],
+    /// The accepted public keys.
+    pub accepted: Mutex<BTreeSet<[u8; 32]>>,
+    /// How many random numbers were asked for. They follow from this number.
+    drawn: Mutex<u64>,
+    /// How many handshakes were computed.
+    pub handshakes: Mutex<u64>,
+}
+
+impl TestTrust {
+    pub fn new(private: [u8; 32], accepted: &[[u8; 32]]) -> Arc<TestTrust> {
+        Arc::new(TestTrust {
+            private,
+            accepted: Mutex::new(accepted.iter().map(public_key).collect()),
+            drawn: Mutex::new(0),
+            handshakes: Mutex::new(0),
+        })
+    }
+
+    fn accepts(&self, key: [u8; 32]) -> Result<Arc<Principal>, String> {
+        match self.accepted.lock().unwrap().contains(&key) {
+            true => Ok(Arc::new(Principal { name: "somebody".into(), key })),
+            false => Err(format!("key {:02x}{:02x} is not accepted", key[0], key[1])),
+        }
+    }
+}
+
+impl Trust for TestTrust {
+    fn private_key(&self) -> Zeroizing<[u8; 32]> {
+        *self.handshakes.lock().unwrap() += 1;
+        Zeroizing::new(self.private)
+    }
+
+    fn presentation(&self, _: &[u8]) -> Vec<u8> {
+        public_key(&self.private).to_vec()
+    }
+
+    fn accept_server(&self, _: &[u8], presentation: &[u8]) -> Result<Accepted, String> {
+        let key = presentation.try_into().map_err(|_| "no key of 32 bytes")?;
+        Ok(Accepted { key, principal: self.accepts(key)? })
+    }
+
+    fn accept_client(&self, key: &[u8; 32], _: &[u8]) -> Result<Vec<u8>, String> {
+        self.accepts(*key)?;
+        Ok(key.to_vec())
+    }
+
+    fn recall(&self, facts: &[u8]) -> Result<Arc<Principal>, String> {
+        self.accepts(facts.try_into().map_err(|_| "no key of 32 bytes")?)
+    }
+
+    fn entropy(&self, out: &mut [u8]) {
+        let mut drawn = self.drawn.lock().unwrap();
+        *drawn += 1;
+        out.fill(self.private[0]);
+        out.iter_mut().zip(drawn.to_le_bytes()).for_each(|(byte, drawn)| *byte = drawn);
+    }
+}
+
+/// Returns settings of a client that accepts the server.
+pub fn client() -> ClientConfig {
+    ClientConfig { trust: Some(TestTrust::new(CLIENT, &[SERVER])), ..ClientConfig::default() }
+}
+
+/// Returns settings of a server that accepts the client.
+pub fn server() -> ServerConfig {
+    ServerConfig { trust: Some(TestTrust::new(SERVER, &[CLIENT])), ..ServerConfig::default() }
+}
