@@ -5,8 +5,8 @@
 //! | `identity` | the private key; the only line. Mode 0600 |
 //! | `grants` | `GRANT [COMMENT]`: what this end may show |
 //! | `authorities` | `KEY [COMMENT]`: whose grants are believed |
-//! | `authorized_keys` | `KEY PRINCIPAL [type=TYPE] [instance=INSTANCE] [COMMENT]`: clients that need no grant |
-//! | `known_servers` | `NAME KEY [or-granted] [COMMENT]`: servers that need no grant |
+//! | `authorized_keys` | `KEY PRINCIPAL [type=TYPE] [instance=INSTANCE] [COMMENT]`: clients without grants |
+//! | `known_servers` | `NAME KEY [or-granted] [COMMENT]`: servers without grants |
 //! | `revoked` | revocation lists in base64, each between a BEGIN and an END line |
 //! | `policy` | `(allow \| deny) PRINCIPAL TYPE[/INSTANCE] [PROCEDURE,...]` |
 //!

@@ -100,7 +100,8 @@ impl Keyring {
     /// If the key was added as another principal.
     pub fn with_authorized_key(mut self, line: AuthorizedKey) -> Result<Keyring, LineFault> {
         let lines = self.authorized.entry(line.key).or_default();
-        if let Some(other) = lines.iter().find(|other| other.principal != line.principal) {
+        // All lines of a key have the same principal, so the first speaks for them.
+        if let Some(other) = lines.first().filter(|other| other.principal != line.principal) {
             let expected = format!("one principal for a key; {} is {:?}", line.key, &**other.principal);
             let advice = "give both lines the same principal, or remove one";
             return Err(LineFault::new(

@@ -31,7 +31,11 @@ pub struct Revoked {
     grants: Vec<u64>,
 }
 
-/// A signed list of what an authority has revoked. [`RevocationList::is_genuine`] checks the signature;
+/// A signed list of what an authority has revoked. A revoked key counts for nothing, even where a key file
+/// lists it. A list that is older than its greatest age is stale: as long as it is, no grant of its authority
+/// makes a new binding, because newer revocations may be missing.
+///
+///  [`RevocationList::is_genuine`] checks the signature;
 /// decoding does not.
 ///
 /// ```

@@ -57,7 +57,7 @@ const MAC: Context = Context::new("farcall enrolment 1");
 /// assert!(token.check_mac(b"the new machine's public key", &mac, now + 600).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct EnrolmentToken {
     authority: Fingerprint,
     address: String,
@@ -250,7 +250,7 @@ impl fmt::Display for TokenError {
             TokenError::Address => f.write_str("an authority's address is 1 to 255 visible ASCII characters"),
             TokenError::Expired(ago) => write!(
                 f,
-                "expected a token not older than ten minutes; found one that expired {ago} s ago; ask for another"
+                "expected a token of the last ten minutes; found one that expired {ago} s ago; get another"
             ),
             TokenError::WrongMac => f.write_str(
                 "expected a MAC by the token's secret; found another; use the token that was printed last",

@@ -12,6 +12,9 @@ use crate::fault::Fault;
 /// The maximum length of a file in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
+/// How often a file that changes meanwhile is read.
+const MAX_READINGS: u32 = 3;
+
 /// Who may know what a file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Secrecy {
@@ -27,11 +30,37 @@ pub(super) struct Content {
     pub(super) stamp: Stamp,
 }
 
-/// Reads a file as a whole, or returns `None` if there is none.
+/// Reads a file as a whole, or returns `None` if there is none. Reads it again if it changes meanwhile, for a
+/// few times.
 pub(super) fn read(path: &Path, secrecy: Secrecy) -> Result<Option<Content>, Fault> {
+    read_whole(path, secrecy, || {})
+}
+
+/// What one reading of a file found.
+enum Reading {
+    Missing,
+    /// The file was changed or replaced meanwhile.
+    Changed,
+    Whole(Content),
+}
+
+fn read_whole(path: &Path, secrecy: Secrecy, mut meanwhile: impl FnMut()) -> Result<Option<Content>, Fault> {
+    for _ in 0..MAX_READINGS {
+        match read_once(path, secrecy, &mut meanwhile)? {
+            Reading::Missing => return Ok(None),
+            Reading::Changed => {}
+            Reading::Whole(content) => return Ok(Some(content)),
+        }
+    }
+    let advice = "try again; a program that changes it should write a new file and rename it";
+    Err(Fault::new(path, "a file that stays as it is", "one that changed whenever it was read", advice))
+}
+
+/// Reads a file. Calls `meanwhile` after looking at it and before reading it.
+fn read_once(path: &Path, secrecy: Secrecy, meanwhile: impl FnOnce()) -> Result<Reading, Fault> {
     let mut file = match open(path) {
         Ok(file) => file,
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Reading::Missing),
         Err(why) => return Err(Fault::io(path, why)),
     };
     let before = file.metadata().map_err(|why| Fault::io(path, why))?;
@@ -40,21 +69,16 @@ pub(super) fn read(path: &Path, secrecy: Secrecy) -> Result<Option<Content>, Fau
     }
     trust::check(path, &before, secrecy)?;
     if before.len() > MAX_FILE_BYTES {
-        return Err(too_large(path, &format!("{} bytes", before.len())));
+        let (expected, found) =
+            (format!("at most {MAX_FILE_BYTES} bytes"), format!("{} bytes", before.len()));
+        return Err(Fault::new(path, &expected, found, "remove lines that nobody needs"));
     }
+    meanwhile();
     let bytes = read_all(&mut file, before.len()).map_err(|why| Fault::io(path, why))?;
     let after = file.metadata().map_err(|why| Fault::io(path, why))?;
     let stamp = Stamp::of(&after);
-    if stamp != Stamp::of(&before) || bytes.len() as u64 != after.len() {
-        let advice = "read it again; a program that changes it should write a new file and rename it";
-        return Err(Fault::new(
-            path,
-            "a file that stays as it is",
-            "that it changed while it was read",
-            advice,
-        ));
-    }
-    Ok(Some(Content { bytes, stamp }))
+    let is_whole = stamp == Stamp::of(&before) && bytes.len() as u64 == after.len();
+    Ok(if is_whole { Reading::Whole(Content { bytes, stamp }) } else { Reading::Changed })
 }
 
 /// Checks that nobody else can put files into the directory.
@@ -125,10 +149,6 @@ fn read_all(file: &mut File, expected: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     }
     content.truncate(length);
     Ok(content)
-}
-
-fn too_large(path: &Path, found: &str) -> Fault {
-    Fault::new(path, &format!("at most {MAX_FILE_BYTES} bytes"), found, "remove lines that nobody needs")
 }
 
 /// Opens a file for reading. Does not block if it is a pipe.
@@ -205,5 +225,51 @@ mod trust {
 
     pub(super) fn check(_: &Path, _: &Metadata, _: Secrecy) -> Result<(), Fault> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(directory: &tempfile::TempDir, content: &[u8]) -> std::path::PathBuf {
+        let path = directory.path().join("grants");
+        replace(&path, content).expect("written");
+        path
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_while_it_is_read_is_read_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = written(&directory, b"# an old file");
+        let mut changes = 0;
+        let content = read_whole(&path, Secrecy::Public, || {
+            changes += 1;
+            if changes == 1 {
+                replace(&path, b"# new").expect("written");
+            }
+        });
+        let content = content.expect("whole").expect("a file");
+        assert_eq!((content.bytes.as_slice(), changes), (b"# new".as_slice(), 2));
+    }
+
+    #[test]
+    fn a_file_that_is_truncated_or_grows_whenever_it_is_read_is_a_fault() {
+        let directory = tempfile::tempdir().expect("a directory");
+        for later in ["", "# an old file that has grown"] {
+            let path = written(&directory, b"# an old file");
+            let mut changes = 0;
+            let found = read_whole(&path, Secrecy::Public, || {
+                changes += 1;
+                let room = " ".repeat(changes);
+                fs::write(&path, format!("{later}{room}")).expect("written");
+            });
+            let why = found.err().expect("a fault").to_string();
+            assert!(why.ends_with(
+                "grants: expected a file that stays as it is; found one that changed whenever it was read; \
+                 try again; a program that changes it should write a new file and rename it"
+            ));
+            assert_eq!(changes, 3);
+        }
     }
 }
