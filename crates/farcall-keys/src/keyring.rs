@@ -1,0 +1,363 @@
+//! Keyrings: all that an end knows about keys, and its judgement of others.
+
+mod judge;
+
+use std::collections::BTreeMap;
+
+use crate::fault::LineFault;
+use crate::grant::{Grant, Right};
+use crate::identity::Identity;
+use crate::key::PublicKey;
+use crate::lines::{Authority, AuthorizedKey, KnownServer};
+use crate::name::{PrincipalName, Scope};
+use crate::policy::{Decision, Policy};
+use crate::presentation::{MAX_GRANTS_SHOWN, Presentation};
+use crate::principal::{Asked, Principal};
+use crate::refusal::{Refusal, RefusalKind};
+use crate::revocation::RevocationList;
+use judge::Moment;
+
+/// An immutable snapshot of an end's identity, of what it may show, of whom it trusts, and of its policy.
+/// [`KeyFiles`](crate::KeyFiles) reads one from files; programs can also put one together.
+///
+/// ```
+/// use farcall_keys::{Identity, KnownServer, Keyring, Right};
+///
+/// let [server, client] = [1, 2].map(|byte| Identity::from_entropy([byte; 32]));
+/// let known: KnownServer = format!("Store/main {}", server.public()).parse()?;
+/// let authorized = format!("{} alice", client.public()).parse()?;
+/// let server = Keyring::new(server).with_authorized_key(authorized)?;
+/// let client = Keyring::new(client).with_known_server(known);
+///
+/// let shown = server.presentation("Store", "main", Right::Export);
+/// let found = client.check_server("Store", "main", &shown, 1_800_000_000)?;
+/// assert_eq!(found.key, server.identity().public());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Keyring {
+    identity: Identity,
+    grants: Vec<Grant>,
+    authorities: BTreeMap<PublicKey, String>,
+    authorized: BTreeMap<PublicKey, Vec<AuthorizedKey>>,
+    /// By the type, or `*`.
+    known: BTreeMap<String, Vec<KnownServer>>,
+    /// By the authority, which is among `authorities`.
+    revocations: BTreeMap<PublicKey, RevocationList>,
+    policy: Option<Policy>,
+}
+
+/// Making a keyring.
+impl Keyring {
+    /// Returns the keyring of an end that knows nobody.
+    pub fn new(identity: Identity) -> Keyring {
+        Keyring {
+            identity,
+            grants: Vec::new(),
+            authorities: BTreeMap::new(),
+            authorized: BTreeMap::new(),
+            known: BTreeMap::new(),
+            revocations: BTreeMap::new(),
+            policy: None,
+        }
+    }
+
+    /// Adds a grant that this end may show.
+    ///
+    /// # Errors
+    /// If it is for another key, or forged.
+    pub fn with_grant(mut self, grant: Grant) -> Result<Keyring, LineFault> {
+        let (own, key) = (self.identity.public(), grant.terms().key);
+        if key != own {
+            let advice = "remove it here, and give it to the owner of that key";
+            return Err(LineFault::new(format!("a grant for {own}"), format!("a grant for {key}"), advice));
+        }
+        if !grant.is_genuine() {
+            let found = format!("a grant that {} did not sign", grant.authority());
+            let advice = "copy the whole line that `farcall keys grant` printed";
+            return Err(LineFault::new("a grant with its authority's signature", found, advice));
+        }
+        self.grants.push(grant);
+        Ok(self)
+    }
+
+    /// Trusts an authority: its grants are believed.
+    #[must_use]
+    pub fn with_authority(self, key: PublicKey) -> Keyring {
+        self.with_commented_authority(Authority { key, comment: String::new() })
+    }
+
+    /// Trusts an authority, as a line of `authorities` does.
+    #[must_use]
+    pub fn with_commented_authority(mut self, authority: Authority) -> Keyring {
+        self.authorities.insert(authority.key, authority.comment);
+        self
+    }
+
+    /// Lets a client in without a grant. A key may be added several times, with several scopes.
+    ///
+    /// # Errors
+    /// If the key was added as another principal.
+    pub fn with_authorized_key(mut self, line: AuthorizedKey) -> Result<Keyring, LineFault> {
+        let lines = self.authorized.entry(line.key).or_default();
+        // All lines of a key have the same principal, so the first speaks for them.
+        if let Some(other) = lines.first().filter(|other| other.principal != line.principal) {
+            let expected = format!("one principal for a key; {} is {:?}", line.key, &**other.principal);
+            let advice = "give both lines the same principal, or remove one";
+            return Err(LineFault::new(
+                expected,
+                format!("{:?} for the same key", &**line.principal),
+                advice,
+            ));
+        }
+        lines.push(line);
+        Ok(self)
+    }
+
+    /// Lets a key answer for a name without a grant.
+    #[must_use]
+    pub fn with_known_server(mut self, line: KnownServer) -> Keyring {
+        self.known.entry(line.scope.type_name().to_string()).or_default().push(line);
+        self
+    }
+
+    /// Adds the revocation list of an authority that was added before. It takes the place of an older one.
+    ///
+    /// # Errors
+    /// If its authority is not trusted, it is forged, or its serial is smaller than that of a list that was
+    /// added before.
+    pub fn with_revocations(mut self, list: RevocationList) -> Result<Keyring, LineFault> {
+        let (authority, serial) = (list.authority(), list.serial());
+        if !self.authorities.contains_key(&authority) {
+            let advice = "trust this authority (a line in authorities), or remove its list";
+            let found = format!("a list of {authority}");
+            return Err(LineFault::new("a revocation list of a trusted authority", found, advice));
+        }
+        if !list.is_genuine() {
+            let found = format!("a list that {authority} did not sign");
+            let advice = "ask the authority for its list again (`farcall keys revoke` writes it)";
+            return Err(LineFault::new("a revocation list with its authority's signature", found, advice));
+        }
+        if let Some(known) =
+            self.revocations.get(&authority).map(RevocationList::serial).filter(|it| *it > serial)
+        {
+            return Err(older_list(authority, known, &format!("serial {serial}")));
+        }
+        self.revocations.insert(authority, list);
+        Ok(self)
+    }
+
+    /// Sets the policy. Without one, every authenticated principal may do everything in its scope.
+    #[must_use]
+    pub fn with_policy(self, policy: Policy) -> Keyring {
+        Keyring { policy: Some(policy), ..self }
+    }
+}
+
+/// Judging others.
+impl Keyring {
+    /// Returns what this end shows to one that knows it by a name, in at most
+    /// [`MAX_PRESENTATION_BYTES`](crate::MAX_PRESENTATION_BYTES): its key, and the grants with this right
+    /// that fit the name. Of several grants it takes those that expire last, of two authorities if it can. An
+    /// empty instance stands for any instance, and an empty type for any name.
+    pub fn presentation(&self, type_name: &str, instance: &str, right: Right) -> Vec<u8> {
+        let fits = |grant: &&Grant| {
+            grant.terms().rights.has(right) && grant.terms().scope.meets(type_name, instance)
+        };
+        let mut fitting: Vec<&Grant> = self.grants.iter().filter(fits).collect();
+        fitting.sort_by_key(|grant| std::cmp::Reverse(grant.terms().expires));
+        // The sort is stable: the last to expire stays first, and one of another authority comes second.
+        if let Some(first) = fitting.first().map(|grant| grant.authority()) {
+            fitting[1..].sort_by_key(|grant| grant.authority() == first);
+        }
+        let shown = fitting.into_iter().take(MAX_GRANTS_SHOWN).cloned();
+        Presentation::new(self.identity.public(), shown).encode()
+    }
+
+    /// Judges whether the key that a server shows may answer for a name, at a time in Unix seconds. An empty
+    /// instance asks for any instance of the type, and an empty type for any key that may answer for
+    /// anything.
+    ///
+    /// The presentation proves nothing by itself. The caller makes the handshake with the
+    /// [exchange key](PublicKey::exchange_key) of the principal's key.
+    ///
+    /// # Errors
+    /// The reason why it may not.
+    pub fn check_server(
+        &self,
+        type_name: &str,
+        instance: &str,
+        presentation: &[u8],
+        now: u64,
+    ) -> Result<Principal, Refusal> {
+        let shown = decode(presentation)?;
+        let asked = Asked::Server { type_name: type_name.into(), instance: instance.into() };
+        self.judge(shown.key(), shown.grants(), asked, now, Moment::Binding)
+    }
+
+    /// Judges which principal a client is, at a time in Unix seconds. `exchange_key` is the client's static
+    /// key in the handshake. What the principal may use, [`Keyring::admit`] says.
+    ///
+    /// # Errors
+    /// The reason why it is none.
+    pub fn check_client(
+        &self,
+        exchange_key: &[u8; 32],
+        presentation: &[u8],
+        now: u64,
+    ) -> Result<Principal, Refusal> {
+        let shown = decode(presentation)?;
+        if shown.key().exchange_key() != *exchange_key {
+            return Err(Refusal::new(
+                RefusalKind::OtherKey,
+                "a handshake by the key that is shown",
+                format!("a handshake by another key than {}", shown.key()),
+                "the client is broken, or somebody imitates it",
+            ));
+        }
+        self.judge(shown.key(), shown.grants(), Asked::Client, now, Moment::Binding)
+    }
+
+    /// Says what a client may do with an export, at a time in Unix seconds, when it binds to it: its scope
+    /// must cover the name, and the policy decides about the rest.
+    ///
+    /// # Errors
+    /// If it no longer stands, or no grant and no line of `authorized_keys` covers the name.
+    pub fn admit(
+        &self,
+        client: &Principal,
+        type_name: &str,
+        instance: &str,
+        now: u64,
+    ) -> Result<Decision, Refusal> {
+        self.decide(client, type_name, instance, now, Moment::Binding)
+    }
+
+    /// Says what a client that is bound to an export may still do with it, as [`Keyring::admit`] does. A
+    /// stale revocation list does not end what is bound.
+    ///
+    /// # Errors
+    /// As [`Keyring::admit`].
+    pub fn still_admits(
+        &self,
+        client: &Principal,
+        type_name: &str,
+        instance: &str,
+        now: u64,
+    ) -> Result<Decision, Refusal> {
+        self.decide(client, type_name, instance, now, Moment::Bound)
+    }
+
+    /// Checks that a principal, whom this or an earlier keyring accepted, is still accepted at a time in Unix
+    /// seconds: neither revoked nor expired, and not removed from a key file. A stale revocation list does
+    /// not end what is bound.
+    ///
+    /// # Errors
+    /// The reason why it is not.
+    pub fn still_stands(&self, principal: &Principal, now: u64) -> Result<(), Refusal> {
+        self.rejudge(principal, now, Moment::Bound).map(drop)
+    }
+
+    fn rejudge(&self, principal: &Principal, now: u64, moment: Moment) -> Result<Principal, Refusal> {
+        let again = self.judge(principal.key, &principal.grants, principal.asked.clone(), now, moment)?;
+        if again.name != principal.name {
+            return Err(Refusal::new(
+                RefusalKind::OtherPrincipal,
+                format!("the principal {:?}", principal.name),
+                format!("{:?}, who the key {} is now", again.name, principal.key),
+                "bind again",
+            ));
+        }
+        Ok(again)
+    }
+
+    fn decide(
+        &self,
+        client: &Principal,
+        type_name: &str,
+        instance: &str,
+        now: u64,
+        moment: Moment,
+    ) -> Result<Decision, Refusal> {
+        let client = self.rejudge(client, now, moment)?;
+        let lines = self.authorized.get(&client.key).into_iter().flatten();
+        let scopes =
+            lines.map(|line| &line.scope).chain(client.grants.iter().map(|grant| &grant.terms().scope));
+        if client.right() != Right::Import || !scopes.clone().any(|scope| scope.covers(type_name, instance)) {
+            let found = scopes.map(Scope::to_string).collect::<Vec<_>>().join(", ");
+            return Err(Refusal::new(
+                RefusalKind::WrongName,
+                format!("the right to import {type_name}/{instance}"),
+                format!("that {:?} may import {found}", client.name),
+                "add a line to authorized_keys, or sign a grant for this name (`farcall keys grant`)",
+            ));
+        }
+        let by_policy = self.policy.as_ref().map(|policy| policy.rights(&client.name, type_name, instance));
+        Ok(by_policy.unwrap_or_else(Decision::everything))
+    }
+}
+
+/// What a keyring has.
+impl Keyring {
+    /// Returns this end's identity.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Returns the grants that this end may show.
+    pub fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
+    /// Returns the trusted authorities, in the order of their keys.
+    pub fn authorities(&self) -> impl Iterator<Item = Authority> {
+        self.authorities.iter().map(|(key, comment)| Authority { key: *key, comment: comment.clone() })
+    }
+
+    /// Returns the clients that are known without a grant, in the order of their keys.
+    pub fn authorized_keys(&self) -> impl Iterator<Item = &AuthorizedKey> {
+        self.authorized.values().flatten()
+    }
+
+    /// Returns the servers that are known without a grant, in the order of their types.
+    pub fn known_servers(&self) -> impl Iterator<Item = &KnownServer> {
+        self.known.values().flatten()
+    }
+
+    /// Returns the revocation lists, one for an authority at most.
+    pub fn revocations(&self) -> impl Iterator<Item = &RevocationList> {
+        self.revocations.values()
+    }
+
+    /// Returns the policy, if there is one.
+    pub fn policy(&self) -> Option<&Policy> {
+        self.policy.as_ref()
+    }
+
+    /// Returns the name of a client's key in `authorized_keys`.
+    fn authorized_name(&self, key: &PublicKey) -> Option<&PrincipalName> {
+        self.authorized.get(key)?.first().map(|line| &line.principal)
+    }
+}
+
+/// Returns the fault that a revocation list is older than one that was loaded before.
+pub(crate) fn older_list(authority: PublicKey, known: u64, found: &str) -> LineFault {
+    LineFault::new(
+        format!(
+            "a revocation list of {authority} with a serial of at least {known}, which was loaded before"
+        ),
+        found,
+        "ask the authority for its newest list: an old one would let revoked keys in again",
+    )
+}
+
+fn decode(presentation: &[u8]) -> Result<Presentation, Refusal> {
+    Presentation::decode(presentation).map_err(|why| {
+        Refusal::new(
+            RefusalKind::Malformed,
+            "a presentation of a key and its grants",
+            why.to_string(),
+            "use a version of farcall at the other end that this one understands",
+        )
+    })
+}

@@ -1,0 +1,11 @@
+//! Tests of identities, grants, revocation, key files and policies.
+#![allow(missing_docs)]
+
+mod common;
+mod encodings;
+#[cfg(unix)]
+mod files;
+mod judgement;
+mod policies;
+mod properties;
+mod tokens;
