@@ -17,7 +17,7 @@ use crate::exchange::Exchanges;
 use crate::given_up::GivenUp;
 use crate::notice::Notice;
 use crate::serving::{self, Serves, WorkerPool};
-use crate::{CallKey, System, Time, Trace};
+use crate::{CallKey, Principal, System, Time, Trace};
 
 /// Returns the context of the call that this thread or task serves. Outside a procedure there is no caller,
 /// no deadline and no cancellation.
@@ -60,7 +60,7 @@ pub trait CallServer: Send + Sync {
 #[derive(Clone)]
 enum Served {
     /// A call to a farcall server.
-    Here { server: Arc<dyn CallServer>, call: Incoming },
+    Here { server: Arc<dyn CallServer>, call: Incoming, principal: Option<Arc<Principal>> },
     /// A call of another protocol, such as ONC RPC. Only the caller's address is known.
     Elsewhere(SocketAddr),
     /// A call that was started within this process. Only its cancellation is known.
@@ -97,6 +97,8 @@ thread_local! {
     static NEAR: RefCell<Option<Arc<GivenUp>>> = const { RefCell::new(None) };
     /// The call that this thread serves for a farcall server, if it serves one.
     static CALL: Cell<Option<Incoming>> = const { Cell::new(None) };
+    /// Who calls, if this thread serves a call for a farcall server in a scheme with secrets.
+    static PRINCIPAL: RefCell<Option<Arc<Principal>>> = const { RefCell::new(None) };
     /// The farcall server for which this thread works. It is not part of `CALL`, because it changes less
     /// often than the call.
     static SERVER: RefCell<Option<Arc<dyn CallServer>>> = const { RefCell::new(None) };
@@ -108,7 +110,11 @@ fn current() -> Option<Served> {
         let near = || NEAR.try_with(|near| near.borrow().clone()).ok().flatten().map(Served::Near);
         return ELSEWHERE.get().map(Served::Elsewhere).or_else(near);
     }
-    Some(Served::Here { call: CALL.get()?, server: SERVER.try_with(|server| server.borrow().clone()).ok()?? })
+    Some(Served::Here {
+        call: CALL.get()?,
+        principal: PRINCIPAL.try_with(|principal| principal.borrow().clone()).ok()?,
+        server: SERVER.try_with(|server| server.borrow().clone()).ok()??,
+    })
 }
 
 impl Context {
@@ -118,6 +124,23 @@ impl Context {
             Served::Here { call, .. } => Some(call.from),
             Served::Elsewhere(from) => Some(*from),
             Served::Near(_) => None,
+        }
+    }
+
+    /// Returns who calls, if the caller has proven that it has a key which this server accepts. `None` if the
+    /// server has no keys, and outside a procedure.
+    ///
+    /// ```
+    /// # let procedure = || {
+    /// let caller = farcall::context().principal();
+    /// let name = caller.as_ref().map_or("nobody known", |principal| &principal.name);
+    /// # name.to_owned() };
+    /// # assert_eq!(procedure(), "nobody known");
+    /// ```
+    pub fn principal(&self) -> Option<Arc<Principal>> {
+        match self.0.as_ref()? {
+            Served::Here { principal, .. } => principal.clone(),
+            Served::Elsewhere(_) | Served::Near(_) => None,
         }
     }
 
@@ -189,12 +212,12 @@ impl Context {
     #[doc(hidden)]
     pub fn enter(&self) -> Option<EnteredTask> {
         let (server, call) = self.here()?;
-        Some(enter_task(server.clone(), *call))
+        Some(enter_task(server.clone(), *call, self.principal()))
     }
 
     fn here(&self) -> Option<(&Arc<dyn CallServer>, &Incoming)> {
         match self.0.as_ref()? {
-            Served::Here { server, call } => Some((server, call)),
+            Served::Here { server, call, .. } => Some((server, call)),
             Served::Elsewhere(_) | Served::Near(_) => None,
         }
     }
@@ -242,7 +265,7 @@ impl Cancelled {
         let notice = Notice::new(deadline);
         notice.watch(waker);
         match &self.context.0 {
-            Some(Served::Here { server, call }) => server.notify(call.key, &notice),
+            Some(Served::Here { server, call, .. }) => server.notify(call.key, &notice),
             Some(Served::Near(given_up)) => given_up.notify(&notice),
             Some(Served::Elsewhere(_)) | None => return false,
         }
@@ -268,7 +291,7 @@ impl Drop for Cancelled {
     fn drop(&mut self) {
         let Some(notice) = &self.notice else { return };
         match &self.context.0 {
-            Some(Served::Here { server, call }) => server.forget(call.key, notice),
+            Some(Served::Here { server, call, .. }) => server.forget(call.key, notice),
             Some(Served::Near(given_up)) => given_up.forget(notice),
             Some(Served::Elsewhere(_)) | None => {}
         }
@@ -321,7 +344,7 @@ impl Drop for Outside {
 /// transport that has exchanges.
 pub(crate) fn exchanges() -> Option<Arc<dyn Exchanges>> {
     match current()? {
-        Served::Here { server, call } => server.exchanges(&call),
+        Served::Here { server, call, .. } => server.exchanges(&call),
         Served::Elsewhere(_) | Served::Near(_) => None,
     }
 }
@@ -339,20 +362,27 @@ pub fn serve_in_thread(server: Arc<dyn CallServer>, pool: Arc<dyn WorkerPool>) {
     serving::join(pool);
 }
 
-/// Records that this thread serves `call`, until the guard is dropped.
+/// Records that this thread serves `call`, which `principal` has made if that is known, until the guard is
+/// dropped.
 #[inline]
-pub fn enter(call: Incoming) -> Entered {
+pub fn enter(call: Incoming, principal: Option<&Arc<Principal>>) -> Entered {
     CALL.set(Some(call));
+    if let Some(principal) = principal {
+        PRINCIPAL.set(Some(principal.clone()));
+    }
     serving::set(Serves::AsWorker);
-    Entered
+    Entered(principal.is_some())
 }
 
 /// Guard: while it exists, its thread serves a call.
-pub struct Entered;
+pub struct Entered(bool);
 
 impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
+        if self.0 {
+            PRINCIPAL.set(None);
+        }
         serving::set(Serves::Nothing);
     }
 }
@@ -391,15 +421,25 @@ impl Drop for EnteredNear {
 
 /// Records that this thread serves `call` of `server`, until the guard is dropped. Afterwards the thread
 /// serves what it served before, or nothing.
-pub fn enter_task(server: Arc<dyn CallServer>, call: Incoming) -> EnteredTask {
+pub fn enter_task(
+    server: Arc<dyn CallServer>,
+    call: Incoming,
+    principal: Option<Arc<Principal>>,
+) -> EnteredTask {
     let former = SERVER.with_borrow_mut(|place| place.replace(server));
-    EnteredTask { serves: serving::set(Serves::AsTask), call: CALL.replace(Some(call)), server: former }
+    EnteredTask {
+        serves: serving::set(Serves::AsTask),
+        call: CALL.replace(Some(call)),
+        principal: PRINCIPAL.replace(principal),
+        server: former,
+    }
 }
 
 /// Guard: while it exists, its thread serves a call as a task.
 pub struct EnteredTask {
     serves: Serves,
     call: Option<Incoming>,
+    principal: Option<Arc<Principal>>,
     server: Option<Arc<dyn CallServer>>,
 }
 
@@ -407,6 +447,7 @@ impl Drop for EnteredTask {
     fn drop(&mut self) {
         serving::set(self.serves);
         CALL.set(self.call);
+        PRINCIPAL.set(self.principal.take());
         SERVER.with_borrow_mut(|place| std::mem::swap(place, &mut self.server));
     }
 }

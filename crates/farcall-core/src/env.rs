@@ -52,6 +52,13 @@ pub trait Env: Send + Sync + 'static {
     /// Fills `out` with unpredictable bytes.
     fn entropy(&self, out: &mut [u8]);
 
+    /// Returns the seconds since the beginning of 1970, by the machine's clock. Only the expiry of keys
+    /// depends on it.
+    fn unix_seconds(&self) -> u64 {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.map_or(0, |since| since.as_secs())
+    }
+
     /// Returns the identifier of this process, which no other running process of the machine has.
     fn process_id(&self) -> u32 {
         std::process::id()

@@ -65,7 +65,7 @@ pub use context::{Cancelled, Context, context};
 pub use error::{CallFailed, Error, Exception, Never, Result, ResultExt};
 #[doc(hidden)]
 pub use farcall_base::lock;
-pub use farcall_base::{CallKey, Failure, Kind, Ran, Time, Trace};
+pub use farcall_base::{CallKey, Failure, Kind, Principal, Ran, Time, Trace};
 pub use farcall_idl as idl;
 #[cfg(feature = "x")]
 pub use farcall_macros::include_x;

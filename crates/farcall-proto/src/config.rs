@@ -84,6 +84,16 @@ pub struct ClientConfig {
     pub mutant: Mutant,
 }
 
+impl ClientConfig {
+    /// Returns whether this end has keys, so that datagrams are sealed.
+    pub fn has_keys(&self) -> bool {
+        #[cfg(feature = "secure")]
+        return self.trust.is_some();
+        #[cfg(not(feature = "secure"))]
+        false
+    }
+}
+
 impl Default for ClientConfig {
     fn default() -> ClientConfig {
         ClientConfig {
@@ -146,6 +156,16 @@ pub struct ServerConfig {
     pub level: Level,
     /// A deliberate fault, for the simulator.
     pub mutant: Mutant,
+}
+
+impl ServerConfig {
+    /// Returns whether this end has keys, so that datagrams are sealed.
+    pub fn has_keys(&self) -> bool {
+        #[cfg(feature = "secure")]
+        return self.trust.is_some();
+        #[cfg(not(feature = "secure"))]
+        false
+    }
 }
 
 impl Default for ServerConfig {

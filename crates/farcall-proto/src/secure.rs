@@ -32,6 +32,29 @@ impl Cipher {
     }
 }
 
+#[cfg(not(feature = "secure"))]
+mod none {
+    use super::*;
+    use crate::Time;
+
+    impl crate::server::Server {
+        /// Returns the cipher by which a sealed datagram opens. In this build there is none.
+        pub fn cipher(&mut self, _: Time, _: &std::net::SocketAddr, _: &[u8]) -> Option<Arc<Cipher>> {
+            None
+        }
+
+        /// Notes that a datagram did not open.
+        pub fn note_unopened(&mut self, _: Time, _: &[u8]) {}
+    }
+
+    impl crate::client::Conversation {
+        /// Returns the cipher by which the server's sealed datagrams open. In this build there is none.
+        pub fn cipher(&self) -> Option<Arc<Cipher>> {
+            None
+        }
+    }
+}
+
 /// Shows that a datagram was opened by the cipher of its conversation.
 #[derive(Clone, Copy, Debug)]
 pub struct Opened {

@@ -65,6 +65,8 @@ use waiter::Waiter;
 
 /// A socket for calls to servers, with the state of all calls through it.
 pub(crate) struct Endpoint {
+    /// Whether servers must have keys, and datagrams are sealed.
+    has_keys: bool,
     env: Arc<dyn Env>,
     socket: Arc<dyn Socket>,
     config: ClientConfig,
@@ -110,6 +112,7 @@ impl Endpoint {
         let window = u32::try_from(socket.receive_buffer() / 2).unwrap_or(u32::MAX);
         config.window = config.window.min(window.max(farcall_proto::BASE_DATAGRAM as u32));
         Arc::new(Endpoint {
+            has_keys: config.has_keys(),
             env,
             socket,
             config,

@@ -2,7 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use farcall_proto::secure::{self, Cipher};
 use farcall_proto::server::Insert;
 
 use crate::env::Socket;
@@ -13,6 +15,8 @@ pub(crate) struct Departing {
     pub(crate) len: usize,
     /// Bytes that belong into the datagram but were not copied into it, and their position.
     pub(crate) insert: Option<Insert>,
+    /// What seals the datagram.
+    pub(crate) cipher: Option<Arc<Cipher>>,
     /// Whether another datagram may be ready.
     pub(crate) more: bool,
 }
@@ -56,6 +60,7 @@ pub(crate) fn depart(
             send(to, &out[start..end], each, None);
             (to, each, start) = (Some(departing.to), departing.len, end);
         }
+        secure::seal_by(&departing.cipher, &mut out[end..end + departing.len]);
         end += departing.len;
         let is_last = !departing.more
             || departing.len < each
@@ -126,7 +131,8 @@ mod tests {
         let mut left = datagrams.iter();
         let write = |_: &mut [u8]| {
             let &(port, len) = left.next()?;
-            Some(Departing { to: ([127, 0, 0, 1], port).into(), len, insert: None, more: left.len() > 0 })
+            let to = ([127, 0, 0, 1], port).into();
+            Some(Departing { to, len, insert: None, cipher: None, more: left.len() > 0 })
         };
         depart(&noted, &mut vec![0; ROOM], write, |_, _| ());
         noted.0.into_inner().unwrap()

@@ -48,6 +48,8 @@ mod builtin;
 mod client;
 mod depart;
 pub mod dynamic;
+#[cfg_attr(not(feature = "secure"), path = "keys/none.rs")]
+mod keys;
 pub mod memory;
 mod receive_buffers;
 mod runtime;
@@ -66,12 +68,18 @@ pub use farcall_core::requests::{Request, Requests};
 pub use farcall_core::stub::Restart;
 pub use farcall_core::{
     Answer, Bulk, Bytes, CallFailed, Calls, Cancelled, Context, Copied, Error, Exception, Group, Kind, Multi,
-    Never, Pending, Ran, Result, ResultExt, Stream, System, Trace, Until, Unwound, Xdr, balance, context,
-    env, exchange, idl, intercept, interface, multi, stub, xdr,
+    Never, Pending, Principal, Ran, Result, ResultExt, Stream, System, Trace, Until, Unwound, Xdr, balance,
+    context, env, exchange, idl, intercept, interface, multi, stub, xdr,
 };
 #[doc(hidden)]
 pub use farcall_core::{fair, guard};
 use farcall_core::{lock, notice, requests, retry, self_wait, serving, sys, wait, workers};
+#[cfg(feature = "secure")]
+pub use farcall_keys as key_files;
+#[cfg(feature = "secure")]
+pub use farcall_proto::secure::Level;
+#[cfg(feature = "secure")]
+pub use keys::Keys;
 #[cfg(feature = "tokio")]
 pub use runtime::export_async;
 pub use runtime::{

@@ -55,6 +55,9 @@ use crate::client::{Endpoint, bind_address};
 use crate::env::{Env, SocketOptions};
 use crate::idl::Interface;
 use crate::intercept::Interceptors;
+#[cfg(feature = "secure")]
+use crate::keys;
+use crate::keys::Access;
 use crate::multi::{Fixed, Group, Roster};
 use crate::requests::Requests;
 use crate::server::{Server, Task};
@@ -560,9 +563,10 @@ impl Inner {
             return Ok(server.clone());
         }
         let address = self.settings.address;
-        if !address.ip().is_loopback() && !self.settings.open {
+        if !address.ip().is_loopback() && !self.settings.open && !self.has_keys() {
             let why = format!(
-                "{address} can be reached from other machines: to let them call, use the builder's `open()` or FARCALL_OPEN=1"
+                "{address} can be reached from other machines: to let them call, use keys (FARCALL_KEYS), or \
+                 let everybody call in clear text by the builder's `open()` or FARCALL_OPEN=1"
             );
             return Err(CallFailed::new(Kind::NotPermitted, Ran::No).because(why));
         }
@@ -571,18 +575,23 @@ impl Inner {
         let current = Arc::downgrade(self);
         let inside = Box::new(move |body: &mut dyn FnMut()| enter(current.clone(), body));
         let server =
-            Server::new(self.env.clone(), socket, ServerConfig::default(), self.settings.limits, inside);
+            Server::new(self.env.clone(), socket, self.server_config(), self.settings.limits, inside);
         let server = server.map_err(|why| CallFailed::local("starting a thread", why))?;
         if self.settings.describe {
-            server.export_counters(self.random(), self.random(), &self.balancers);
+            let access = self.access(farcall_memory::TYPE, farcall_memory::clerk::COUNTERS);
+            #[cfg(feature = "secure")]
+            let access = access.map(keys::Access::of_counters);
+            server.export_counters(self.random(), self.random(), &self.balancers, access);
         }
-        if self.settings.shared_memory && self.env.shares_memory() {
+        if self.settings.shared_memory && self.env.shares_memory() && !self.has_keys() {
             // If this fails, callers on this machine call by UDP.
             match Host::new(&server, &self.offers, self.settings.spin) {
                 Ok(host) => state.host = Some(host),
                 Err(why) => state.no_memory_reason = Some(say_no_host(server.address(), &why)),
             }
         }
+        #[cfg(feature = "secure")]
+        self.look_after_keys(&server).map_err(|why| CallFailed::local("starting a thread", why))?;
         state.server = Some(server.clone());
         Ok(server)
     }
@@ -603,7 +612,73 @@ impl Inner {
         let longest =
             (patience / default.patience_probes.max(1)).clamp(default.min_retransmit, default.max_retransmit);
         let heeds_refusals = !self.settings.full_patience;
-        ClientConfig { patience, max_retransmit: longest, heeds_refusals, ..default }
+        ClientConfig {
+            patience,
+            max_retransmit: longest,
+            heeds_refusals,
+            #[cfg(feature = "secure")]
+            trust: self.settings.keys.as_ref().map(|keys| keys::Trusting::of_client(keys, &self.env) as _),
+            #[cfg(feature = "secure")]
+            level: self.settings.level,
+            ..default
+        }
+    }
+
+    /// Returns the protocol's settings for exports.
+    fn server_config(&self) -> ServerConfig {
+        ServerConfig {
+            #[cfg(feature = "secure")]
+            trust: self.settings.keys.as_ref().map(|keys| keys::Trusting::of_server(keys, &self.env) as _),
+            #[cfg(feature = "secure")]
+            level: self.settings.level,
+            ..ServerConfig::default()
+        }
+    }
+
+    /// Returns whether this runtime has keys.
+    fn has_keys(&self) -> bool {
+        #[cfg(feature = "secure")]
+        return self.settings.keys.is_some();
+        #[cfg(not(feature = "secure"))]
+        false
+    }
+
+    /// Returns what decides who may do what with an export, if this runtime has keys.
+    fn access(&self, type_name: &str, instance: &str) -> Option<Access> {
+        #[cfg(feature = "secure")]
+        if let Some(keys) = &self.settings.keys {
+            return Some(Access::new(keys, &self.env, type_name, instance));
+        }
+        let _ = (type_name, instance);
+        None
+    }
+
+    /// Starts the thread that looks after the files of keys, and ends conversations with those that are no
+    /// longer accepted.
+    #[cfg(feature = "secure")]
+    fn look_after_keys(self: &Arc<Self>, server: &Arc<Server>) -> std::io::Result<()> {
+        /// How long it takes at most until a changed file is noticed.
+        const LOOK_EVERY: Duration = Duration::from_millis(250);
+        let Some(keys) = self.settings.keys.clone() else { return Ok(()) };
+        let (env, server) = (self.env.clone(), Arc::downgrade(server));
+        let trust = keys::Trusting::of_server(&keys, &env);
+        let look = move || {
+            let (event, mut generation) = (env.event(), keys.generation());
+            while let Some(server) = server.upgrade()
+                && !server.is_stopped()
+            {
+                if let Some(fault) = keys.reload() {
+                    say(&format!("the keys that were read last go on: {fault}"));
+                }
+                if keys.generation() != generation {
+                    generation = keys.generation();
+                    server.forget_revoked(|principal| trust.still_accepts(principal));
+                }
+                drop(server);
+                event.wait(Some(LOOK_EVERY));
+            }
+        };
+        self.env.spawn("farcall-keys", Box::new(look))
     }
 
     fn socket_options(&self) -> SocketOptions {

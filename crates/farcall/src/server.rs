@@ -106,6 +106,8 @@ pub(crate) type Inside = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 
 /// A socket with the interfaces that are exported at it, and the threads that serve them.
 pub(crate) struct Server {
+    /// Whether clients must have keys, and datagrams are sealed.
+    has_keys: bool,
     env: Arc<dyn Env>,
     socket: Arc<dyn Socket>,
     generation: u64,
@@ -287,6 +289,7 @@ impl Server {
         config.window = config.window.min(window.max(farcall_proto::BASE_DATAGRAM as u32));
         let mut secret = [0; 32];
         env.entropy(&mut secret);
+        let has_keys = config.has_keys();
         let threads = Threads::new(limits.threads.max(limits.workers + 1));
         let pool = Pool::new(limits.workers, threads.clone());
         let core = Core {
@@ -304,6 +307,7 @@ impl Server {
             sleeping: None,
         };
         let server = Arc::new(Server {
+            has_keys,
             watchdog: env.event(),
             env,
             socket,
@@ -471,7 +475,17 @@ impl Server {
         if self.generation == fork::generation() { Ok(()) } else { Err(CallFailed::forked()) }
     }
 
-    fn is_stopped(&self) -> bool {
+    /// Forgets the conversations of clients that are no longer accepted, and cancels their calls.
+    #[cfg(feature = "secure")]
+    pub(crate) fn forget_revoked(&self, accepted: impl Fn(&crate::Principal) -> bool) {
+        let now = self.now();
+        self.lock().protocol.forget_revoked(now, accepted);
+        // The watchdog tells the procedures.
+        self.watchdog.set();
+        self.socket.wake();
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 
@@ -487,8 +501,8 @@ impl Server {
             };
             // What passes inside a call is sent again after a time, which is known once it is written.
             alarm |= core.alarm();
-            let Transmit { to, len, insert } = written?;
-            Some(Departing { to, len, insert, more: !core.protocol.is_quiet() })
+            let Transmit { to, len, insert, cipher } = written?;
+            Some(Departing { to, len, insert, cipher, more: !core.protocol.is_quiet() })
         };
         depart(&*self.socket, out, write, |_, _| ());
         if alarm {

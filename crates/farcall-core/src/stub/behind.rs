@@ -470,7 +470,7 @@ mod tests {
             same_user: false,
             fence: 0,
         };
-        let _serves = context::enter(foreign);
+        let _serves = context::enter(foreign, None);
         assert_eq!(context::inherited().0, deadline);
         behind.begin();
         assert_eq!(context::inherited().0, deadline);

@@ -263,7 +263,7 @@ impl Conversation {
         let told_patience = (config.patience != crate::config::PATIENCE).then(|| nanos(config.patience));
         Conversation {
             id,
-            session: Session::new(id, has_keys(&config)),
+            session: Session::new(id, config.has_keys()),
             slots: Slots::default(),
             numbers: Numbers::from(1),
             scheme: Scheme::Open,
@@ -630,16 +630,5 @@ mod tests {
         let short = kept(5000, SHORT_BUFFER);
         assert!(short[..4999].iter().all(|room| *room == SHORT_BUFFER), "short buffers are kept");
         assert_eq!([SPARE_BYTES, SPARE_BYTES + 4].map(|len| kept(2, len)[0]), [SPARE_BYTES, 0]);
-    }
-}
-
-/// Returns whether the conversation is in a scheme with secrets.
-fn has_keys(config: &ClientConfig) -> bool {
-    #[cfg(feature = "secure")]
-    return config.trust.is_some();
-    #[cfg(not(feature = "secure"))]
-    {
-        let _ = config;
-        false
     }
 }

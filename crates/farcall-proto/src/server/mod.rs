@@ -127,8 +127,8 @@ pub enum Request<'a> {
     /// Execute this call, or refuse it, and then call [`Server::finish`].
     Call(Incoming<'a>),
     /// Give these bytes to that export, which exists. They belong to no call. They can come twice or out of
-    /// order, and nobody waits for an answer.
-    Post(u64, &'a [u8]),
+    /// order, and nobody waits for an answer. The last field says who sends them, in a scheme with secrets.
+    Post(u64, &'a [u8], Option<Arc<Principal>>),
     /// The caller of this unfinished call has given it up. [`Server::finish`] must still be called for it.
     Cancel(CallKey),
 }

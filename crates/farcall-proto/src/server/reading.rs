@@ -3,6 +3,9 @@
 //! (docs/memory-protocol.md).
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+
+use farcall_base::Principal;
 
 use super::receive::is_sound;
 use super::work::{Last, Phase, Work};
@@ -12,7 +15,7 @@ use crate::wire::{self, CallHead, Header, Position, ResultHead, Status, Writer};
 use crate::{READINGS, Rule, Time};
 
 /// A datagram that looks like a single reading. [`Server::answer_reading`] checks whether it is one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Reading<'d> {
     datagram: &'d [u8],
     opened: Option<Opened>,
@@ -24,6 +27,8 @@ pub struct Reading<'d> {
     pub procedure: u32,
     /// The arguments.
     pub args: &'d [u8],
+    /// Who reads, in a scheme with secrets. [`Server::answer_reading`] fills this in.
+    pub principal: Option<Arc<Principal>>,
 }
 
 impl<'d> Reading<'d> {
@@ -34,7 +39,8 @@ impl<'d> Reading<'d> {
         let (header, frames) = wire::peek(datagram).ok()?;
         let (head, args) = CallHead::only(frames)?;
         let CallHead { position, export, procedure, .. } = head;
-        let reading = Reading { datagram, opened, header, position, export, procedure, args };
+        let principal = None;
+        let reading = Reading { datagram, opened, header, position, export, procedure, args, principal };
         (procedure >= READINGS).then_some(reading)
     }
 }
@@ -78,6 +84,7 @@ impl Server {
         };
         let target = entry.target_in(header.scheme);
         let mut writer = Writer::new(out, entry.datagram(), target);
+        let reading = Reading { principal: self.principal(header.conversation, header.scheme), ..reading };
         writer.result_by(&ResultHead { position, status: Status::Result }, |room| read(reading, room))?;
         if let Some(opened) = opened
             && !self.is_first(now, header, opened)

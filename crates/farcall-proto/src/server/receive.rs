@@ -236,7 +236,8 @@ impl Server {
             }
             Frame::Post(export, bytes) => {
                 if !self.draining && self.is_exported(export) {
-                    (visit.sink)(Request::Post(export, bytes));
+                    let Header { conversation, scheme, .. } = visit.header;
+                    (visit.sink)(Request::Post(export, bytes, self.principal(conversation, scheme)));
                 }
             }
             Frame::MtuProbe(size) => {

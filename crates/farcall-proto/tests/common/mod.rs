@@ -118,7 +118,7 @@ impl Pair {
         for d in datagrams {
             self.server.receive_any(self.now, self.from, &mut d.clone(), &mut |request| match request {
                 Request::Call(call) => self.asked.push((call.key, call.args.to_vec())),
-                Request::Post(export, bytes) => self.posted.push((export, bytes.to_vec())),
+                Request::Post(export, bytes, _) => self.posted.push((export, bytes.to_vec())),
                 Request::Cancel(key) => self.cancelled.push(key),
             });
         }

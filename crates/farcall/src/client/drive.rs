@@ -10,6 +10,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use farcall_proto::client::Event;
+use farcall_proto::secure::{self, Opened};
 use farcall_proto::{Route, Time, route};
 
 use super::awake::LULL;
@@ -42,6 +43,9 @@ pub(super) struct Reception<'a> {
     earliest: Time,
     /// The time at which to check whether the wait is over, even if nothing has arrived.
     look: Time,
+    /// For each datagram in `buffer`, whether it was sealed and has been opened. Empty if this end has no
+    /// keys.
+    pub(super) opened: Vec<Option<Opened>>,
 }
 
 impl<'a> Reception<'a> {
@@ -52,7 +56,7 @@ impl<'a> Reception<'a> {
         if buffer.is_empty() {
             buffer = ReceiveBuffers::buffer();
         }
-        Reception { endpoint, buffer, earliest, look }
+        Reception { endpoint, buffer, earliest, look, opened: Vec::new() }
     }
 
     /// Puts the receive buffer back into `tools`.
@@ -194,6 +198,7 @@ impl Attendance<'_> {
         let (mut replies, mut in_vain) = (0, false);
         while !in_vain && !done() && !endpoint.timers.is_due(reception.earliest, now) {
             let received = endpoint.socket.receive_awake(&mut reception.buffer, LULL);
+            endpoint.unseal(&received, &mut reception, None);
             now = endpoint.env.now();
             match received {
                 Ok(Received::Datagrams { .. }) => replies += 1,
@@ -216,6 +221,7 @@ impl Attendance<'_> {
         for _ in 0..DRAIN {
             let received = endpoint.socket.receive(&mut reception.buffer, Wait::No);
             let Ok(Received::Datagrams { .. }) = received else { break };
+            endpoint.unseal(&received, &mut reception, None);
             endpoint.take_in(endpoint.env.now(), &received, &mut reception, None, tools);
         }
         reception.give_back(tools);
@@ -247,9 +253,12 @@ impl Endpoint {
             self.timers.awake();
             // The usual case is the result of this thread's own call. It mostly needs no reading of the
             // clock.
+            self.unseal(&received, reception, mine.as_ref().map(|mine| mine.peer));
+            let opened = reception.opened.first().copied().flatten();
             if let (Ok(Received::Datagrams { len, each, .. }), Some(mine)) = (&received, &mut mine)
                 && len == each
-                && let Some((timer, listed)) = mine.take(|| self.env.now(), &reception.buffer[..*len])
+                && let datagram = (&reception.buffer[..*len], opened)
+                && let Some((timer, listed)) = mine.take(|| self.env.now(), datagram)
             {
                 self.expect(&mut reception.earliest, timer, listed);
                 return time;
@@ -273,6 +282,54 @@ impl Endpoint {
         }
     }
 
+    /// Opens the sealed datagrams that have arrived, in place. `mine` is the server that the thread waits for.
+    #[inline(always)]
+    pub(super) fn unseal(
+        &self,
+        received: &io::Result<Received>,
+        reception: &mut Reception<'_>,
+        mine: Option<&Arc<Peer>>,
+    ) {
+        if self.has_keys
+            && let Ok(Received::Datagrams { ref from, len, each }) = *received
+        {
+            self.unseal_each(from, (len, each), reception, mine);
+        }
+    }
+
+    #[inline(never)]
+    fn unseal_each(
+        &self,
+        from: &SocketAddr,
+        (len, each): (usize, usize),
+        reception: &mut Reception<'_>,
+        mine: Option<&Arc<Peer>>,
+    ) {
+        reception.opened.clear();
+        for place in train(len, each) {
+            let opened = self.unseal_one(from, &mut reception.buffer[place], mine);
+            reception.opened.push(opened);
+        }
+    }
+
+    /// Opens a datagram in place, if it is sealed.
+    pub(super) fn unseal_one(
+        &self,
+        from: &SocketAddr,
+        datagram: &mut [u8],
+        mine: Option<&Arc<Peer>>,
+    ) -> Option<Opened> {
+        if !secure::is_sealed(datagram) {
+            return None;
+        }
+        let route = route(datagram)?;
+        let cipher = match mine {
+            Some(mine) if route == Route::Conversation(mine.id) => mine.lock().conversation.cipher(),
+            _ => self.find(from, route)?.lock().conversation.cipher(),
+        };
+        secure::open(&*cipher?, datagram)
+    }
+
     /// Acts on what [`Socket::receive`](crate::env::Socket::receive) returned.
     #[inline(never)]
     pub(super) fn take_in(
@@ -288,10 +345,11 @@ impl Endpoint {
                 let started = self.busy.load(Ordering::Relaxed) > 0;
                 let shared =
                     if started { tools.shared_buffers.share(&mut reception.buffer, len) } else { None };
-                for place in train(len, each) {
+                for (which, place) in train(len, each).enumerate() {
                     let datagram = &shared.as_deref().unwrap_or(&reception.buffer)[place];
-                    let (timer, listed) =
-                        self.accept(time, from, (datagram, shared.as_ref()), mine.as_deref_mut(), tools);
+                    let opened = reception.opened.get(which).copied().flatten();
+                    let datagram = (datagram, opened, shared.as_ref());
+                    let (timer, listed) = self.accept(time, from, datagram, mine.as_deref_mut(), tools);
                     self.expect(&mut reception.earliest, timer, listed);
                 }
             }
@@ -354,7 +412,7 @@ impl Endpoint {
         &self,
         now: Time,
         from: &SocketAddr,
-        (datagram, buffer): (&[u8], Option<&SharedBuffer>),
+        (datagram, opened, buffer): (&[u8], Option<Opened>, Option<&SharedBuffer>),
         mut mine: Option<&mut OwnCall<'_>>,
         tools: &mut Tools,
     ) -> (Option<Time>, bool) {
@@ -378,7 +436,7 @@ impl Endpoint {
             let sink = &mut |event: Event<'_>| {
                 deliver(peer, owners, event, (datagram, buffer), mine.as_deref_mut(), wakes)
             };
-            state.conversation.receive(now, datagram, sink);
+            state.conversation.receive_opened(now, (datagram, opened), sink);
             if state.conversation.has_news() {
                 pass_news(peer, state, mine.as_deref_mut(), wakes);
             }
@@ -459,13 +517,13 @@ impl Endpoint {
         let (mut timer, mut first) = (None, Some(first));
         let write = |out: &mut [u8]| {
             if let Some(len) = first.take() {
-                return Some(Departing { to: peer.address, len, insert: None, more: true });
+                return Some(Departing { to: peer.address, len, insert: None, cipher: None, more: true });
             }
             let mut state = peer.lock();
             let sent = state.conversation.transmit(now, out);
             timer = state.conversation.timeout();
             let more = !state.conversation.is_quiet(0);
-            sent.map(|len| Departing { to: peer.address, len, insert: None, more })
+            sent.map(|len| Departing { to: peer.address, len, insert: None, cipher: None, more })
         };
         // If the system refuses to send, the conversation is told that the server may be unreachable.
         depart(&*self.socket, out, write, |_, _| peer.lock().conversation.handle_unreachable(now));

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use farcall_proto::client::{CallId, CallProgress, Conversation, Event, Lone, Outcome};
+use farcall_proto::secure::Opened;
 use farcall_proto::{Failure, Tail, Time};
 
 use super::Peer;
@@ -83,7 +84,11 @@ impl<'a> OwnCall<'a> {
     /// Returns the conversation's next timer, and whether the peer is in the list of peers with timers. For
     /// any other datagram, returns `None` and changes nothing.
     #[inline(always)]
-    pub(super) fn take(&mut self, clock: impl Fn() -> Time, datagram: &[u8]) -> Option<(Option<Time>, bool)> {
+    pub(super) fn take(
+        &mut self,
+        clock: impl Fn() -> Time,
+        datagram: (&[u8], Option<Opened>),
+    ) -> Option<(Option<Time>, bool)> {
         let (lone, sent) = self.lone.as_ref()?;
         let (body, timer) = {
             let mut state = self.peer.lock();

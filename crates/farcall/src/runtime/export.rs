@@ -93,6 +93,7 @@ fn offer<T: ?Sized + Interface>(
     let executor = watched(&inner.serving, T::NAME, T::PROCEDURES, &inner.env, executor);
     let procedures = (T::PROCEDURES, T::interface().has_oneway());
     let exported = Exported::new(id, procedures, described, executor, &inner.env).with_memory(handler);
+    let exported = exported.with_access(inner.access(type_name.as_str(), instance.as_str()));
     let exported = Arc::new(exported.exclusively(terms == Terms::Exclusive));
     let fingerprints = T::interface().fingerprints();
     let on_wire =

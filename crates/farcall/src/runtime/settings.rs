@@ -38,6 +38,12 @@ pub(super) struct Settings {
     pub(super) describe: bool,
     /// Whether calls may go through shared memory.
     pub(super) shared_memory: bool,
+    /// The keys, if this runtime has any.
+    #[cfg(feature = "secure")]
+    pub(super) keys: Option<crate::Keys>,
+    /// How much seals protect at least.
+    #[cfg(feature = "secure")]
+    pub(super) level: crate::Level,
 }
 
 /// The settings of a [`Runtime`] that is to be made. Environment variables override the program's settings,
@@ -71,6 +77,10 @@ impl Builder {
             socket_buffer: 4 << 20,
             describe: true,
             shared_memory: true,
+            #[cfg(feature = "secure")]
+            keys: None,
+            #[cfg(feature = "secure")]
+            level: crate::Level::Secure,
         };
         let (calls, serving) = (Interceptors::default(), Interceptors::default());
         Builder { settings, registry: None, env: None, calls, serving }
@@ -102,6 +112,26 @@ impl Builder {
     #[must_use]
     pub fn open(mut self) -> Builder {
         self.settings.open = true;
+        self
+    }
+
+    /// Sets the keys. Everything that this runtime sends is sealed then, and it accepts nothing that is not
+    /// sealed by a key that it accepts. Other machines may call without [`open`](Builder::open), if their keys
+    /// let them. `FARCALL_KEYS`, a directory of key files.
+    #[cfg(feature = "secure")]
+    #[must_use]
+    pub fn keys(mut self, keys: crate::Keys) -> Builder {
+        self.settings.keys = Some(keys);
+        self
+    }
+
+    /// Sets how much seals protect at least, if this runtime has [keys](Builder::keys). By default nobody but
+    /// the two ends can read what passes; with [`Level::Authenticated`](crate::Level) both ends may agree
+    /// that everybody can, but that nobody can change it. `FARCALL_LEVEL`: `secure` or `authenticated`.
+    #[cfg(feature = "secure")]
+    #[must_use]
+    pub fn level(mut self, level: crate::Level) -> Builder {
+        self.settings.level = level;
         self
     }
 
@@ -276,6 +306,15 @@ impl Builder {
             self.settings.limits.workers = (2 * env.processors()).max(4);
         }
         let setting = |name| env.variable(name).filter(|value| !value.is_empty());
+        #[cfg(feature = "secure")]
+        if let Some(directory) = setting("FARCALL_KEYS") {
+            self.settings.keys = Some(crate::Keys::open(directory)?);
+        }
+        #[cfg(not(feature = "secure"))]
+        if setting("FARCALL_KEYS").is_some() {
+            let why = "FARCALL_KEYS is set, but this program was built without the feature `secure`";
+            return Err(CallFailed::new(Kind::Local, Ran::No).because(why).into());
+        }
         let registry: Arc<dyn Registry> = match setting("FARCALL_REGISTRY") {
             Some(place) => farcall_names::open(&place, setting).map_err(|why| {
                 CallFailed::new(Kind::Local, Ran::No).because(format!("FARCALL_REGISTRY: {why}"))
@@ -310,6 +349,15 @@ impl Settings {
         let (mut spin, mut patience, mut slow, mut workers, mut queue_time) = (None, None, None, None, None);
         read("FARCALL_SHM").set_switch(&mut self.shared_memory)?;
         read("FARCALL_FULL_PATIENCE").set_switch(&mut self.full_patience)?;
+        #[cfg(feature = "secure")]
+        match read("FARCALL_LEVEL") {
+            Variable { value: None, .. } => {}
+            Variable { value: Some(level), .. } if level == "secure" => self.level = crate::Level::Secure,
+            Variable { value: Some(level), .. } if level == "authenticated" => {
+                self.level = crate::Level::Authenticated;
+            }
+            variable => return Err(variable.invalid(variable.value.as_deref().unwrap_or_default())),
+        }
         read("FARCALL_OPEN").set(&mut open)?;
         read("FARCALL_DESCRIBE").set(&mut describe)?;
         read("FARCALL_WORKERS").set_some(&mut workers)?;

@@ -13,6 +13,7 @@ use farcall_proto::{Failure, Kind, READINGS, Ran, Time};
 use super::finish::finish;
 use super::payer::{Caller, Payer};
 use super::{Core, counter_segment};
+use crate::CallFailed;
 use crate::fair::{FairQueue, Waits};
 use crate::stub::Dispatched;
 use crate::xdr::{Decoder, Encoder};
@@ -234,7 +235,7 @@ impl Core {
     }
 
     /// Executes a reading: an access that changes nothing, and whose result is not kept
-    /// (docs/memory-protocol.md, 3). Writes the datagram that answers it into `out`, and returns its length.
+    /// (docs/memory-protocol.md, 3). Writes the datagram that answers it into `out`.
     /// Returns `None` if the reading is to be executed as an ordinary call, or if the datagram is no reading.
     #[inline(always)]
     pub(super) fn read(
@@ -243,10 +244,11 @@ impl Core {
         from: &SocketAddr,
         reading: Reading<'_>,
         out: &mut [u8],
-    ) -> Option<usize> {
+    ) -> Option<Transmit> {
         let exports = &self.exports;
         self.protocol.answer_reading(now, from, reading, out, |reading, room| {
             let exported = exports.find(reading.export)?;
+            exported.check_access(reading.principal.as_deref(), None, reading.procedure).ok()?;
             let len = exported.memory()?.read(reading.procedure, reading.args, room)?;
             exported.count_access();
             Some(len)
@@ -265,7 +267,7 @@ impl Core {
         out: &mut [u8],
         reply: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let Incoming { key, export, procedure, again, args, .. } = incoming;
+        let Incoming { key, export, procedure, principal, again, args, .. } = incoming;
         reply.clear();
         let exported = match self.exports.find(export) {
             None => {
@@ -277,6 +279,12 @@ impl Core {
             exported => exported,
         };
         let finish: Finish = match exported.map(|exported| (exported, exported.memory())) {
+            Some((exported, Some(_)))
+                if let Err(why) = exported.check_access(principal.as_deref(), None, procedure) =>
+            {
+                let ran = if again { Ran::Yes } else { Ran::No };
+                finish(Dispatched::Failed(CallFailed::new(why.kind(), ran).because(why.detail().to_owned())))
+            }
             Some((exported, Some(memory))) => {
                 exported.count_access();
                 self.accessor.from = Some(from);

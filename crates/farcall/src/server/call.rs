@@ -15,6 +15,7 @@ use super::exported::{Exported, Known, not_owned};
 use super::finish::{finish, unless_late};
 use super::reply_to::{Back, Outlet};
 use super::task::{Serving, Teller};
+use crate::Principal;
 use crate::context;
 use crate::env::place;
 use crate::guard;
@@ -35,6 +36,8 @@ pub(crate) struct Work {
     pub(super) arrived: Time,
     /// Where the outcome goes, if the call did not come by the socket.
     pub(crate) back: Option<Arc<dyn Back>>,
+    /// Who calls, if the caller has proven that.
+    pub(crate) principal: Option<Arc<Principal>>,
 }
 
 enum Arguments {
@@ -65,7 +68,7 @@ impl Work {
             Some(place) => Arguments::Received(start + place.start..start + place.end),
             None => Arguments::Kept(incoming.args.into_owned()),
         };
-        let Incoming { key, deadline, trace, .. } = incoming;
+        let Incoming { key, deadline, trace, principal, .. } = incoming;
         Work {
             call: context::Incoming {
                 key,
@@ -82,6 +85,7 @@ impl Work {
             arguments,
             arrived: now,
             back: None,
+            principal,
         }
     }
 
@@ -214,6 +218,9 @@ impl Work {
         if self.call.deadline.is_some_and(|deadline| deadline <= *now) {
             return Some(Failure::new(Kind::Deadline, Ran::No).into());
         }
+        if let Err(why) = self.exported.check_access(self.principal.as_deref(), self.which, self.procedure) {
+            return Some(finish(Dispatched::Failed(why)));
+        }
         if known.is_some() && self.exported.is_exclusive() {
             match self.exported.fence() {
                 Some(fence) => self.call.fence = fence,
@@ -235,7 +242,7 @@ impl Work {
             Some(outlet) => Encoder::with_spill(reply, &mut **outlet),
         };
         let dispatched = {
-            let _serving = context::enter(self.call);
+            let _serving = context::enter(self.call, self.principal.as_ref());
             let exported = &*self.exported;
             catch(|| exported.dispatch(self.which, self.procedure, *now, &mut decoder, &mut encoder))
         };
@@ -279,7 +286,7 @@ impl Work {
         // Making a future runs the user's code. A panic in it must not end this thread, which may be the
         // receiver.
         let future = match guard::run(|| match self.procedure == BATCH.number {
-            true => self.exported.begin_each(arguments, self.call.fence),
+            true => self.exported.begin_each(arguments, self.call.fence, self.principal.clone()),
             false => spawn.begin(self.procedure, arguments),
         }) {
             Ok(future) => future,
@@ -292,6 +299,7 @@ impl Work {
             exported,
             which,
             call,
+            principal: self.principal.clone(),
             since: now,
             begun: false,
             future,

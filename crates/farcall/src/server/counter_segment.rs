@@ -13,11 +13,12 @@ use super::exported::{Exported, Exports};
 use super::{Core, Server, proto};
 use crate::balancers::Balancers;
 use crate::env::Time;
+use crate::keys::Access;
 use crate::stats::words::{WORDS, Words};
 use crate::stats::{self, Serving};
 use crate::stub::Interface as _;
 use farcall_memory::clerk::COUNTERS;
-use farcall_memory::{Access, TYPE, readable_words};
+use farcall_memory::{Access as MemoryAccess, TYPE, readable_words};
 
 /// The segment of counters, and those counters whose values never change.
 pub(super) struct CounterSegment {
@@ -73,16 +74,24 @@ impl Core {
 impl Server {
     /// Exports the counters as memory, and the state of these balancers. The caller chooses an identifier and
     /// a generation that no other export has.
-    pub(crate) fn export_counters(&self, export: u64, generation: u64, balancers: &Arc<Balancers>) {
+    pub(crate) fn export_counters(
+        &self,
+        export: u64,
+        generation: u64,
+        balancers: &Arc<Balancers>,
+        access: Option<Access>,
+    ) {
         let words: Arc<[AtomicU64]> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         let memory = readable_words(words.clone(), generation, &*self.env);
-        let executor = Executor::Here(Box::new(Direct::<dyn Access>(Arc::new(()))));
+        let executor = Executor::Here(Box::new(Direct::<dyn MemoryAccess>(Arc::new(()))));
         let exported =
-            Exported::new(export, (&[], false), Some(<dyn Access>::interface()), executor, &self.env);
+            Exported::new(export, (&[], false), Some(<dyn MemoryAccess>::interface()), executor, &self.env);
         let (type_name, instance) = (TYPE.to_owned(), COUNTERS.to_owned());
         let offer = proto::Export { id: export, type_name, instance, procedures: Vec::new() };
         let (since, process) = (self.now(), self.env.process_id());
-        let exported = Arc::new(exported.with_memory(Some(memory)).with_balancers(balancers.clone()));
+        let exported = Arc::new(
+            exported.with_memory(Some(memory)).with_balancers(balancers.clone()).with_access(access),
+        );
         let mut core = self.lock();
         core.protocol.export(offer);
         core.counter_segment =

@@ -10,13 +10,15 @@ use super::executor::{Dispatch, Executor, Spawn};
 use super::oneway_orders::Orders;
 use crate::balancers::Balancers;
 use crate::env::{Env, Event, Time};
+use crate::keys::{Access, What};
 use crate::stats::{self, Counters};
 use crate::stub::{AsyncDispatched, BATCH, Dispatched, Procedure, execute_each, execute_each_later};
 use crate::workers::{Pace, UsualTime};
 use crate::xdr::{Decoder, Encoder};
-use crate::{CallFailed, Kind, Ran, builtin, guard, idl};
+use crate::{CallFailed, Kind, Principal, Ran, builtin, guard, idl};
 use farcall_memory::{AccessHandler, Accessor};
 use farcall_names::Ownership;
+use farcall_proto::{ACCESSES, READINGS};
 
 /// An exported interface.
 pub(crate) struct Exported {
@@ -29,6 +31,8 @@ pub(crate) struct Exported {
     memory: Option<Arc<dyn AccessHandler>>,
     /// How often that memory was accessed.
     accessed: AtomicU64,
+    /// Decides which clients may do what, if this server has keys.
+    access: Option<Access>,
     /// The balancers that are shown to clients that ask for them.
     balancers: Option<Arc<Balancers>>,
     /// The description of the interface, for clients that ask for it.
@@ -178,6 +182,7 @@ impl Exported {
             executor,
             exclusive: None,
             memory: None,
+            access: None,
             accessed: AtomicU64::new(0),
             balancers: None,
             described,
@@ -194,6 +199,47 @@ impl Exported {
     pub(crate) fn with_memory(mut self, handler: Option<Arc<dyn AccessHandler>>) -> Exported {
         self.memory = handler;
         self
+    }
+
+    /// Makes the export ask who may do what.
+    pub(crate) fn with_access(mut self, access: Option<Access>) -> Exported {
+        self.access = access;
+        self
+    }
+
+    /// Returns an error if a client may not call a procedure, `which` is its index if it is of the interface.
+    #[inline]
+    pub(super) fn check_access(
+        &self,
+        principal: Option<&Principal>,
+        which: Option<usize>,
+        number: u32,
+    ) -> Result<(), CallFailed> {
+        match &self.access {
+            None => Ok(()),
+            Some(access) => self.check_by(access, principal, which, number),
+        }
+    }
+
+    #[inline(never)]
+    fn check_by(
+        &self,
+        access: &Access,
+        principal: Option<&Principal>,
+        which: Option<usize>,
+        number: u32,
+    ) -> Result<(), CallFailed> {
+        let what = match which {
+            // Each call of a batch is asked for when it begins.
+            Some(_) if number == BATCH.number => return Ok(()),
+            Some(which) => What::Procedure(self.known(which).facts.name),
+            None if number == READINGS => What::Read,
+            None if number >= READINGS => What::Facts,
+            None if number >= ACCESSES => What::Write,
+            None if number == builtin::HEALTH.number => What::Health,
+            None => What::Describe,
+        };
+        access.check(principal, what)
     }
 
     /// Makes the export admit calls only while this process owns its name.
@@ -291,8 +337,14 @@ impl Exported {
     #[inline(never)]
     fn dispatch_each(&self, server: &dyn Dispatch, batch: &mut Decoder<'_>) -> Dispatched {
         let fence = crate::context().fence().unwrap_or(0);
-        let dispatch = |number, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>| {
-            server.dispatch(number, arguments, reply)
+        let principal = self.access.as_ref().and_then(|_| crate::context().principal());
+        let dispatch = |number, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>| match self.check_access(
+            principal.as_deref(),
+            self.procedure(number),
+            number,
+        ) {
+            Ok(()) => server.dispatch(number, arguments, reply),
+            Err(why) => Dispatched::Failed(why),
         };
         let begin = |place| {
             let turn = self.orders.begin(place)?;
@@ -302,10 +354,20 @@ impl Exported {
     }
 
     /// Makes the future that executes a batch of one-way calls in the executor of the export.
-    pub(super) fn begin_each(self: &Arc<Self>, batch: Vec<u8>, fence: u64) -> AsyncDispatched {
+    pub(super) fn begin_each(
+        self: &Arc<Self>,
+        batch: Vec<u8>,
+        fence: u64,
+        principal: Option<Arc<Principal>>,
+    ) -> AsyncDispatched {
         let (executing, counting) = (self.clone(), self.clone());
         let (orders, owning) = (self.orders.clone(), self.clone());
         let start = move |number, arguments| match executing.elsewhere() {
+            _ if let Err(why) =
+                executing.check_access(principal.as_deref(), executing.procedure(number), number) =>
+            {
+                Box::pin(ready((Dispatched::Failed(why), Vec::new())))
+            }
             Some(spawn) => spawn.begin(number, arguments),
             // Only an export that has an executor executes batches as futures.
             None => Box::pin(ready((Dispatched::NoSuchProcedure, Vec::new()))),

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use farcall_proto::secure;
 use farcall_proto::server::{Finish, Transmit};
 
 use super::Server;
@@ -18,7 +19,7 @@ use crate::depart;
 use crate::env::Time;
 use crate::notice::Notice;
 use crate::stub::{AsyncDispatched, Dispatched, panicked};
-use crate::{CallFailed, Kind, Ran, guard};
+use crate::{CallFailed, Kind, Principal, Ran, guard};
 
 /// A call that is being executed as a future.
 pub(super) struct Serving {
@@ -27,6 +28,8 @@ pub(super) struct Serving {
     /// The procedure's place in the interface.
     pub(super) which: usize,
     pub(super) call: Incoming,
+    /// Who calls, if the caller has proven that.
+    pub(super) principal: Option<Arc<Principal>>,
     pub(super) since: Time,
     /// Whether the future was polled.
     pub(super) begun: bool,
@@ -76,7 +79,7 @@ impl Future for Serving {
             return Poll::Ready(());
         }
         let polled = {
-            let _serving = context::enter_task(self.server.clone(), self.call);
+            let _serving = context::enter_task(self.server.clone(), self.call, self.principal.clone());
             guard::run(|| future.as_mut().poll(cx))
         };
         let (dispatched, reply) = match polled {
@@ -100,7 +103,7 @@ impl Future for Serving {
 impl Serving {
     /// Drops the user's future. This comes last, because the drop may panic.
     fn drop_future(&self, future: AsyncDispatched) {
-        let _serving = context::enter_task(self.server.clone(), self.call);
+        let _serving = context::enter_task(self.server.clone(), self.call, self.principal.clone());
         guard::run_alone("the drop of an async procedure", || drop(future));
     }
 
@@ -191,7 +194,10 @@ impl Server {
         // the protocol allows now.
         match sent {
             // A datagram that the system refuses is lost, like any other.
-            Some(Transmit { to, len, .. }) => drop(self.socket.send(to, &out[..len])),
+            Some(Transmit { to, len, cipher, .. }) => {
+                secure::seal_by(&cipher, &mut out[..len]);
+                drop(self.socket.send(to, &out[..len]))
+            }
             None => self.flush(&mut out),
         }
         OUT.set(Some(out));

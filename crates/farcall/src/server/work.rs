@@ -16,10 +16,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use farcall_proto::secure::{self, Cipher, Opened};
 use farcall_proto::server::{CallKey, Finish, Reading, Request, Transmit};
-use farcall_proto::{Failure, Kind, Ran, Time};
+use farcall_proto::{Failure, Kind, Ran, Route, Time, route};
 
-use arrivals::{Arrivals, Buffers};
+use arrivals::{Arrivals, Buffers, Seal};
 use deferred::{ALARM, Deferred, USER_CODE};
 use send::Outgoing;
 
@@ -118,6 +119,9 @@ impl<'s> Receiver<'s> {
             false => socket.receive_at_rest(&mut self.buffers.received, Wait::Forever),
         };
         let Ok(Received::Datagrams { ref from, len, each }) = received else { return self.idle(&received) };
+        if self.server.has_keys {
+            self.unseal(from, len, each);
+        }
         if each >= len
             && let Some(next) = self.read(from, len)
         {
@@ -125,6 +129,41 @@ impl<'s> Receiver<'s> {
         }
         self.now = self.server.about_now();
         self.take_in(from, len, each)
+    }
+
+    /// Opens the sealed datagrams that have arrived, in place. The lock is not held while they are opened.
+    #[inline(never)]
+    fn unseal(&mut self, from: &SocketAddr, len: usize, each: usize) {
+        self.buffers.opened.clear();
+        let mut cipher: Option<(u64, Arc<Cipher>)> = None;
+        for place in train(len, each) {
+            let datagram = &mut self.buffers.received[place];
+            if !secure::is_sealed(datagram) {
+                self.buffers.opened.push(Seal::None);
+                continue;
+            }
+            let conversation = match route(datagram) {
+                Some(Route::Conversation(conversation)) => conversation,
+                _ => 0,
+            };
+            if cipher.as_ref().is_none_or(|(of, _)| *of != conversation) {
+                let found = self.server.lock().protocol.cipher(self.now, from, datagram);
+                cipher = found.map(|found| (conversation, found));
+            }
+            let Some((_, found)) = &cipher else {
+                self.buffers.opened.push(Seal::Unopened);
+                continue;
+            };
+            match secure::open(found, datagram) {
+                Some(opened) => self.buffers.opened.push(Seal::Opened(opened)),
+                None => {
+                    // Perhaps a phase has ended in between. Then the next datagram needs another cipher.
+                    cipher = None;
+                    self.server.lock().protocol.note_unopened(self.now, datagram);
+                    self.buffers.opened.push(Seal::Unopened);
+                }
+            }
+        }
     }
 
     /// Acts when a receive has ended without a datagram.
@@ -178,7 +217,12 @@ impl<'s> Receiver<'s> {
             let mut core = server.lock();
             let core = &mut *core;
             core.backlog.begin();
-            train(len, each).for_each(|place| self.handle(core, from, place, each >= len));
+            for (which, place) in train(len, each).enumerate() {
+                let seal = self.buffers.opened.get(which).copied().unwrap_or_default();
+                if !matches!(seal, Seal::Unopened) {
+                    self.handle(core, from, place, (each >= len, seal.opened()));
+                }
+            }
             if core.protocol.has_news() {
                 core.pass_news();
             }
@@ -245,7 +289,8 @@ impl<'s> Receiver<'s> {
     #[inline(always)]
     fn read(&mut self, from: &SocketAddr, len: usize) -> Option<Next> {
         const ONE_IN: u32 = 64;
-        let reading = Reading::peek(&self.buffers.received[..len])?;
+        let seal = self.buffers.opened.first().copied().unwrap_or_default();
+        let reading = Reading::peek(&self.buffers.received[..len], seal.opened())?;
         let server = self.server;
         self.readings = self.readings.wrapping_add(1);
         if self.readings.is_multiple_of(ONE_IN) {
@@ -259,7 +304,9 @@ impl<'s> Receiver<'s> {
             (answer, !self.draining_backlog && core.pool.make_way(&self.worker))
         };
         // A datagram that the system refuses is lost, as it may be in a network.
-        let _ = server.socket.send(*from, &self.outgoing.datagram[..answer]);
+        let datagram = &mut self.outgoing.datagram[..answer.len];
+        secure::seal_by(&answer.cipher, datagram);
+        let _ = server.socket.send(*from, datagram);
         Some(if rest { Next::Rest } else { Next::Receive })
     }
 
@@ -272,7 +319,13 @@ impl<'s> Receiver<'s> {
 
     /// Gives a datagram to the protocol, and takes in what it brings. An access that comes alone is executed.
     #[inline(never)]
-    fn handle(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>, only: bool) {
+    fn handle(
+        &mut self,
+        core: &mut Core,
+        from: &SocketAddr,
+        place: Range<usize>,
+        (only, opened): (bool, Option<Opened>),
+    ) {
         let Core { protocol, exports, counter_segment, batch, accessor, .. } = core;
         let datagram = &self.buffers.received[place.clone()];
         let (server, now, arrivals) = (self.server, Cell::new(self.now), &mut self.arrivals);
@@ -282,13 +335,15 @@ impl<'s> Receiver<'s> {
             now.set(server.now());
             now.get()
         };
-        let lone = protocol.receive_call(now.get(), clock, from, datagram, &mut |request| match request {
+        let received = (datagram, opened);
+        let lone = protocol.receive_call(now.get(), clock, from, received, &mut |request| match request {
             Request::Call(incoming) => {
                 let exported = find(incoming.export);
                 arrivals.take(incoming, exported, origin(now.get()), batch);
             }
-            Request::Post(export, bytes) => {
+            Request::Post(export, bytes, principal) => {
                 if let Some(exported) = exports.find(export)
+                    && exported.check_access(principal.as_deref(), None, ACCESSES).is_ok()
                     && let Some(memory) = exported.memory()
                 {
                     exported.count_access();

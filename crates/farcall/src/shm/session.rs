@@ -386,6 +386,7 @@ impl<'p> Receiver<'p> {
             procedure: call.procedure,
             deadline: call.within.map(|within| self.now + within),
             trace,
+            principal: None,
             again: false,
             args: (&self.buffer[..]).into(),
         };

@@ -5,22 +5,45 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use farcall_proto::ACCESSES;
+use farcall_proto::secure::Opened;
 use farcall_proto::server::{CallKey, Incoming};
 
 use crate::receive_buffers::{ReceiveBuffers, SharedBuffer};
 use crate::server::call::{Origin, Work};
 use crate::server::exported::Exported;
 
+/// What became of a datagram's seal.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Seal {
+    /// The datagram is in a scheme without secrets, or an end of its handshake.
+    #[default]
+    None,
+    Opened(Opened),
+    /// The datagram is lost.
+    Unopened,
+}
+
+impl Seal {
+    pub(super) fn opened(self) -> Option<Opened> {
+        match self {
+            Seal::Opened(opened) => Some(opened),
+            Seal::None | Seal::Unopened => None,
+        }
+    }
+}
+
 /// A worker's receive buffers.
 pub(super) struct Buffers {
     pub(super) received: Box<[u8]>,
+    /// For each datagram in `received`, what became of its seal. Empty if this server has no keys.
+    pub(super) opened: Vec<Seal>,
     /// Earlier receive buffers, which calls that came in them share.
     shared: ReceiveBuffers,
 }
 
 impl Buffers {
     pub(super) fn new() -> Buffers {
-        Buffers { received: ReceiveBuffers::buffer(), shared: ReceiveBuffers::default() }
+        Buffers { received: ReceiveBuffers::buffer(), opened: Vec::new(), shared: ReceiveBuffers::default() }
     }
 
     /// Returns the first `len` received bytes, to be shared by the calls in them. If there are few bytes,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use farcall_proto::Time;
+use farcall_proto::secure;
 use farcall_proto::server::{Finish, Transmit};
 
 use super::Receiver;
@@ -63,8 +64,10 @@ impl Receiver<'_> {
     pub(super) fn send(&mut self, sent: Option<Transmit>) {
         match sent {
             // A datagram that the system refuses is lost, as it may be in a network.
-            Some(Transmit { to, len, .. }) => {
-                drop(self.server.socket.send(to, &self.outgoing.datagram[..len]))
+            Some(Transmit { to, len, cipher, .. }) => {
+                let datagram = &mut self.outgoing.datagram[..len];
+                secure::seal_by(&cipher, datagram);
+                drop(self.server.socket.send(to, datagram))
             }
             None => self.send_rest(),
         }
@@ -97,7 +100,8 @@ impl Receiver<'_> {
     }
 
     #[inline(never)]
-    pub(super) fn send_written(&mut self, Transmit { to, len, insert }: Transmit) {
+    pub(super) fn send_written(&mut self, Transmit { to, len, insert, cipher }: Transmit) {
+        secure::seal_by(&cipher, &mut self.outgoing.datagram[..len]);
         // A datagram that the system refuses is lost, as it may be in a network.
         let _ = match insert {
             None => self.server.socket.send(to, &self.outgoing.datagram[..len]),

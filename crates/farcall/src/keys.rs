@@ -1,0 +1,137 @@
+//! The keys of a runtime: its own, and which others it accepts for what (docs/security.md).
+//!
+//! A runtime with keys seals everything that it sends, and accepts nothing that is not sealed by a key which
+//! it accepts.
+
+mod access;
+mod trust;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use farcall_keys::{KeyFiles, Keyring, PublicKey};
+
+use crate::{CallFailed, Kind, Ran, lock};
+
+pub(crate) use access::{Access, What};
+pub(crate) use trust::Trusting;
+
+/// The keys of a [`Runtime`](crate::Runtime): from a directory of key files, which are read again when they
+/// change, or from the program. Clones are handles of the same keys.
+///
+/// ```no_run
+/// # fn main() -> farcall::Result<()> {
+/// let keys = farcall::Keys::open("/etc/farcall")?;
+/// let runtime = farcall::Runtime::builder().keys(keys).build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Keys(Arc<Inner>);
+
+struct Inner {
+    keyring: RwLock<Arc<Keyring>>,
+    /// How often the keyring was replaced.
+    generation: AtomicU64,
+    files: Mutex<Option<Files>>,
+    /// The clients that were accepted, by their keys. A ticket names a client by its key only.
+    clients: Mutex<HashMap<PublicKey, Arc<farcall_keys::Principal>>>,
+}
+
+/// The files of keys, and the fault that was last told of.
+struct Files {
+    files: KeyFiles,
+    told: Option<String>,
+}
+
+/// The maximum number of clients that are remembered. A client that was forgotten makes a handshake again.
+const MAX_CLIENTS: usize = 1 << 17;
+
+impl Keys {
+    /// Reads the keys of a directory. While a runtime uses them, a changed file is read again within a quarter
+    /// of a second. If it has a fault, the keys that were read last go on, and the fault is written to
+    /// standard error.
+    ///
+    /// # Errors
+    /// The fault of a file: which file, which line, what was expected and what to do.
+    pub fn open(directory: impl Into<PathBuf>) -> crate::Result<Keys> {
+        let (files, keyring) = KeyFiles::open(directory)
+            .map_err(|why| CallFailed::new(Kind::Local, Ran::No).because(why.to_string()))?;
+        Ok(Keys::with(keyring, Some(Files { files, told: None })))
+    }
+
+    /// Makes keys that the program itself has put together.
+    pub fn new(keyring: Keyring) -> Keys {
+        Keys::with(keyring, None)
+    }
+
+    fn with(keyring: Keyring, files: Option<Files>) -> Keys {
+        Keys(Arc::new(Inner {
+            keyring: RwLock::new(Arc::new(keyring)),
+            generation: AtomicU64::new(0),
+            files: Mutex::new(files),
+            clients: Mutex::default(),
+        }))
+    }
+
+    /// Replaces the keys. Runtimes end conversations with those that are no longer accepted within a quarter
+    /// of a second.
+    pub fn replace(&self, keyring: Keyring) {
+        *self.0.keyring.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keyring);
+        self.0.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Returns the present keys.
+    pub fn keyring(&self) -> Arc<Keyring> {
+        self.0.keyring.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns how often the keys were replaced.
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.generation.load(Ordering::Acquire)
+    }
+
+    /// Reads the files again if they have changed. Returns a fault that was not told of yet.
+    pub(crate) fn reload(&self) -> Option<String> {
+        let mut files = lock(&self.0.files);
+        let files = files.as_mut()?;
+        match files.files.reload() {
+            Ok(None) => None,
+            Ok(Some(keyring)) => {
+                files.told = None;
+                self.replace(keyring);
+                None
+            }
+            Err(fault) => {
+                let fault = fault.to_string();
+                let is_new = files.told.as_ref() != Some(&fault);
+                files.told = Some(fault.clone());
+                is_new.then_some(fault)
+            }
+        }
+    }
+
+    /// Remembers a client that was accepted.
+    fn remember(&self, client: farcall_keys::Principal) {
+        let mut clients = lock(&self.0.clients);
+        if clients.len() >= MAX_CLIENTS
+            && let Some(key) = clients.keys().next().copied()
+        {
+            clients.remove(&key);
+        }
+        clients.insert(client.key, Arc::new(client));
+    }
+
+    /// Returns a client that was accepted.
+    fn client(&self, key: &[u8; 32]) -> Option<Arc<farcall_keys::Principal>> {
+        lock(&self.0.clients).get(&PublicKey::from_bytes(*key).ok()?).cloned()
+    }
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keys").field("identity", &self.keyring().identity().public()).finish_non_exhaustive()
+    }
+}

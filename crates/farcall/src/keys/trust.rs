@@ -1,0 +1,87 @@
+//! Answers the protocol's questions about keys.
+
+use std::sync::Arc;
+
+use farcall_keys::Right;
+use farcall_proto::secure::{Accepted, Trust};
+use zeroize::Zeroizing;
+
+use super::Keys;
+use crate::Principal;
+use crate::env::Env;
+
+/// The keys of a runtime, as the protocol asks for them.
+pub(crate) struct Trusting {
+    keys: Keys,
+    env: Arc<dyn Env>,
+    /// What this end does with the other: a client imports, a server exports.
+    right: Right,
+}
+
+impl Trusting {
+    pub(crate) fn of_client(keys: &Keys, env: &Arc<dyn Env>) -> Arc<Trusting> {
+        Arc::new(Trusting { keys: keys.clone(), env: env.clone(), right: Right::Import })
+    }
+
+    pub(crate) fn of_server(keys: &Keys, env: &Arc<dyn Env>) -> Arc<Trusting> {
+        Arc::new(Trusting { keys: keys.clone(), env: env.clone(), right: Right::Export })
+    }
+
+    /// Returns whether a client's or a server's key is still accepted.
+    pub(crate) fn still_accepts(&self, principal: &Principal) -> bool {
+        self.recall(&principal.key).is_ok()
+    }
+}
+
+impl std::fmt::Debug for Trusting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.keys.fmt(f)
+    }
+}
+
+impl Trust for Trusting {
+    fn private_key(&self) -> Zeroizing<[u8; 32]> {
+        self.keys.keyring().identity().exchange_secret()
+    }
+
+    fn presentation(&self, name: &[u8]) -> Vec<u8> {
+        let (type_name, instance) = parts(name);
+        self.keys.keyring().presentation(type_name, instance, self.right)
+    }
+
+    fn accept_server(&self, name: &[u8], presentation: &[u8]) -> Result<Accepted, String> {
+        let (type_name, instance) = parts(name);
+        let now = self.env.unix_seconds();
+        let server = self.keys.keyring().check_server(type_name, instance, presentation, now);
+        let server = server.map_err(|why| why.to_string())?;
+        let principal = Principal { name: server.name.clone(), key: *server.key.as_bytes() };
+        Ok(Accepted { key: server.key.exchange_key(), principal: Arc::new(principal) })
+    }
+
+    fn accept_client(&self, key: &[u8; 32], presentation: &[u8]) -> Result<Vec<u8>, String> {
+        let now = self.env.unix_seconds();
+        let client =
+            self.keys.keyring().check_client(key, presentation, now).map_err(|why| why.to_string())?;
+        let facts = client.key.as_bytes().to_vec();
+        self.keys.remember(client);
+        Ok(facts)
+    }
+
+    fn recall(&self, facts: &[u8]) -> Result<Arc<Principal>, String> {
+        let key: &[u8; 32] = facts.try_into().map_err(|_| "the ticket names no key")?;
+        let client = self.keys.client(key).ok_or("the client is not remembered")?;
+        let now = self.env.unix_seconds();
+        self.keys.keyring().still_stands(&client, now).map_err(|why| why.to_string())?;
+        Ok(Arc::new(Principal { name: client.name.clone(), key: *key }))
+    }
+
+    fn entropy(&self, out: &mut [u8]) {
+        self.env.entropy(out);
+    }
+}
+
+/// Returns the type and the instance of a name as it is in a question. Either may be empty.
+fn parts(name: &[u8]) -> (&str, &str) {
+    let name = std::str::from_utf8(name).unwrap_or_default();
+    name.split_once('/').unwrap_or((name, ""))
+}

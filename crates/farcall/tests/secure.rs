@@ -1,0 +1,171 @@
+//! Calls between ends that have keys: who is let in, who calls, what a policy allows, and what revocation ends.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use farcall::key_files::{Identity, Keyring, Policy};
+use farcall::names::Memory;
+use farcall::{Keys, Kind, Level, Ran, Runtime};
+
+#[farcall::interface]
+trait Store {
+    fn get(&self, key: &str) -> farcall::Result<String>;
+    fn put(&self, key: &str, value: &str) -> farcall::Result<()>;
+    /// Waits until the call is given up.
+    fn wait(&self) -> farcall::Result<()>;
+    fn caller(&self) -> farcall::Result<String>;
+    #[oneway]
+    fn note(&self, word: &str) -> farcall::Result<()>;
+}
+
+struct Server(mpsc::Sender<String>);
+
+impl Store for Server {
+    fn get(&self, key: &str) -> farcall::Result<String> {
+        Ok(key.repeat(2))
+    }
+
+    fn put(&self, _: &str, _: &str) -> farcall::Result<()> {
+        Ok(())
+    }
+
+    fn wait(&self) -> farcall::Result<()> {
+        let _ = self.0.send("waiting".to_owned());
+        farcall::context().cancelled().wait(Duration::from_secs(60));
+        let _ = self.0.send("given up".to_owned());
+        Ok(())
+    }
+
+    fn caller(&self) -> farcall::Result<String> {
+        Ok(farcall::context().principal().map_or_else(String::new, |principal| principal.name.to_string()))
+    }
+
+    fn note(&self, word: &str) -> farcall::Result<()> {
+        let _ = self.0.send(word.to_owned());
+        Ok(())
+    }
+}
+
+fn identity(byte: u8) -> Identity {
+    Identity::from_entropy([byte; 32])
+}
+
+const SERVER: u8 = 1;
+const ALICE: u8 = 2;
+const MALLORY: u8 = 3;
+
+/// Returns the keys of a server that knows Alice.
+fn servers() -> Keyring {
+    let line = format!("{} alice", identity(ALICE).public());
+    Keyring::new(identity(SERVER)).with_authorized_key(line.parse().unwrap()).unwrap()
+}
+
+/// Returns the keys of a client that knows the server.
+fn clients(byte: u8, server: u8) -> Keyring {
+    let line = format!("Store {}", identity(server).public());
+    Keyring::new(identity(byte)).with_known_server(line.parse().unwrap())
+}
+
+struct Pair {
+    names: Arc<Memory>,
+    keys: Keys,
+    _export: farcall::Export,
+    told: mpsc::Receiver<String>,
+}
+
+fn runtime(names: &Arc<Memory>, keys: Option<Keys>, level: Level) -> Runtime {
+    let builder = Runtime::builder().registry(names.clone()).level(level).patience(Duration::from_secs(3));
+    match keys {
+        Some(keys) => builder.keys(keys),
+        None => builder,
+    }
+    .build()
+    .unwrap()
+}
+
+impl Pair {
+    fn new(keyring: Keyring, level: Level) -> Pair {
+        let (names, keys) = (Arc::new(Memory::new()), Keys::new(keyring));
+        let (tell, told) = mpsc::channel();
+        let server = runtime(&names, Some(keys.clone()), level);
+        let export = server.export::<dyn Store>("Store/main", Arc::new(Server(tell))).unwrap();
+        Pair { names, keys, _export: export, told }
+    }
+
+    fn client(&self, keyring: Keyring) -> farcall::Result<StoreClient> {
+        runtime(&self.names, Some(Keys::new(keyring)), Level::Secure).import::<dyn Store>("Store/main")
+    }
+}
+
+#[test]
+fn both_ends_know_one_another_and_calls_of_all_lengths_pass() {
+    for level in [Level::Secure, Level::Authenticated] {
+        let pair = Pair::new(servers(), level);
+        let keys = Keys::new(clients(ALICE, SERVER));
+        let client = runtime(&pair.names, Some(keys), level).import::<dyn Store>("Store/main").unwrap();
+        assert_eq!(client.caller().unwrap(), "alice");
+        for len in [0, 1, 1_000, 1_150, 5_000, 300_000] {
+            let key = "k".repeat(len);
+            assert_eq!(client.get(&key).unwrap(), key.repeat(2), "{len}");
+        }
+        client.note("one way").unwrap();
+        assert_eq!(pair.told.recv().unwrap(), "one way");
+        let started: Vec<_> = (0..200).map(|n| client.get_async(&n.to_string()).start()).collect();
+        for (n, started) in started.into_iter().enumerate() {
+            assert_eq!(started.wait().unwrap(), n.to_string().repeat(2));
+        }
+    }
+}
+
+#[test]
+fn who_is_not_known_is_refused_and_told_why() {
+    let pair = Pair::new(servers(), Level::Secure);
+    let refused = |client: farcall::Result<StoreClient>| {
+        let why = client.err().expect("it is refused");
+        assert_eq!((why.kind(), why.ran()), (Kind::NotPermitted, Ran::No), "{why}");
+        why.to_string()
+    };
+    refused(pair.client(clients(MALLORY, SERVER)));
+    let why = refused(pair.client(clients(ALICE, MALLORY)));
+    let (expected, came) = (identity(MALLORY).public().to_string(), identity(SERVER).public().to_string());
+    assert!(why.contains(&expected) || why.contains(&came), "{why}");
+    // Nobody falls back to clear text.
+    let without = runtime(&pair.names, None, Level::Secure).import::<dyn Store>("Store/main");
+    assert_eq!(without.err().unwrap().kind(), Kind::Mismatch);
+    let names = Arc::new(Memory::new());
+    let open = runtime(&names, None, Level::Secure);
+    let _export = open.export::<dyn Store>("Store/main", Arc::new(Server(mpsc::channel().0))).unwrap();
+    let keys = Some(Keys::new(clients(ALICE, SERVER)));
+    let with = runtime(&names, keys, Level::Secure).import::<dyn Store>("Store/main");
+    assert_eq!(with.err().unwrap().kind(), Kind::Mismatch);
+}
+
+#[test]
+fn a_policy_decides_about_procedures_also_of_one_way_calls() {
+    let policy = Policy::new().with_rule("allow alice Store/main get,caller").unwrap();
+    let pair = Pair::new(servers().with_policy(policy), Level::Secure);
+    let client = pair.client(clients(ALICE, SERVER)).unwrap();
+    assert_eq!(client.get("a").unwrap(), "aa");
+    let why = client.put("a", "b").unwrap_err();
+    assert_eq!((why.kind(), why.ran()), (Kind::NotPermitted, Ran::No), "{why}");
+    client.note("not allowed").unwrap();
+    let policy = Policy::new().with_rule("allow alice *").unwrap();
+    pair.keys.replace(servers().with_policy(policy));
+    client.put("a", "b").unwrap();
+    client.note("allowed").unwrap();
+    assert_eq!(pair.told.recv().unwrap(), "allowed");
+}
+
+#[test]
+fn a_key_that_is_taken_away_ends_its_running_calls_and_the_next_one_is_refused() {
+    let pair = Pair::new(servers(), Level::Secure);
+    let client = pair.client(clients(ALICE, SERVER)).unwrap();
+    let waiting = client.wait_async().start();
+    assert_eq!(pair.told.recv().unwrap(), "waiting");
+    pair.keys.replace(Keyring::new(identity(SERVER)));
+    assert_eq!(pair.told.recv().unwrap(), "given up");
+    assert!(waiting.wait().is_err());
+    let why = client.get("a").unwrap_err();
+    assert_eq!((why.kind(), why.ran()), (Kind::NotPermitted, Ran::No), "{why}");
+}
