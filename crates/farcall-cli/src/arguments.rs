@@ -2,6 +2,8 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+#[cfg(feature = "keys")]
+use crate::commands::keys;
 use crate::commands::{
     call, cat, check, completions, debug, describe, dump, r#gen, get, list, ls, multi, names, ping, put,
     serve, top,
@@ -84,6 +86,8 @@ pub enum Command {
     Names(names::Names),
     Top(top::Top),
     Debug(debug::Debug),
+    #[cfg(feature = "keys")]
+    Keys(keys::Keys),
     Check(check::Check),
     Dump(dump::Dump),
     Gen(r#gen::Gen),
@@ -110,6 +114,8 @@ impl Command {
             Command::Names(command) => command.run(output),
             Command::Top(command) => command.run(output),
             Command::Debug(command) => command.run(output),
+            #[cfg(feature = "keys")]
+            Command::Keys(command) => command.run(output),
             Command::Check(command) => command.run(output),
             Command::Dump(command) => command.run(output),
             Command::Gen(command) => command.run(output),

@@ -9,6 +9,8 @@ pub mod describe;
 pub mod dump;
 pub mod r#gen;
 pub mod get;
+#[cfg(feature = "keys")]
+pub mod keys;
 pub mod list;
 pub mod ls;
 pub mod multi;

@@ -50,6 +50,11 @@ impl LineFault {
     pub fn line(&self) -> Option<usize> {
         self.line
     }
+
+    /// Returns what to do, which is the end of the text.
+    pub fn advice(&self) -> &str {
+        &self.advice
+    }
 }
 
 impl Fault {
@@ -84,6 +89,11 @@ impl Fault {
     /// Returns the number of the line, counted from 1, if it is known.
     pub fn line(&self) -> Option<usize> {
         self.fault.line
+    }
+
+    /// Returns what to do, which is the end of the text.
+    pub fn advice(&self) -> &str {
+        &self.fault.advice
     }
 }
 

@@ -7,10 +7,12 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
+use base64::Engine as _;
 use farcall_fuzz_targets::acquaintance::{Acquaintance, ROOM, address, call};
 use farcall_fuzz_targets::script::Writer;
 use farcall_fuzz_targets::specimen;
 use farcall_idl::{Interface, values};
+use farcall_keys::{EnrolmentToken, Identity, Presentation, Revoked, Rights, Template, Terms};
 use farcall_names::{Entry, Fingerprint, Label};
 use farcall_proto::client::CallId;
 use farcall_proto::server::{CallKey, Finish, Request};
@@ -42,11 +44,56 @@ pub fn all() -> Vec<Seed> {
     memory();
     descriptions();
     registry();
+    keys();
     SEEDS.take()
 }
 
 fn seed(target: &str, name: &str, data: &[u8]) {
     SEEDS.with_borrow_mut(|seeds| seeds.push((target.into(), name.into(), data.into())));
+}
+
+/// Grants, presentations, revocation lists, and a key file of each kind, of identities whose entropy is
+/// fixed.
+fn keys() {
+    let [authority, end] = [1, 7].map(|byte| Identity::from_entropy([byte; 32]));
+    let grant = |scope: &str| {
+        let principal = "alice".parse().expect("a principal");
+        let (scope, rights) = (scope.parse().expect("a scope"), Rights::BOTH);
+        let terms = Terms { key: end.public(), principal, rights, scope, serial: 7, expires: 1_800_000_000 };
+        authority.grant(terms).expect("short names")
+    };
+    let (some, all) = (grant("Store/replica-*"), grant("*"));
+    seed("grant", "some", &some.encode());
+    seed("grant", "all", &all.encode());
+    seed("presentation", "none", &Presentation::new(end.public(), []).encode());
+    seed("presentation", "two", &Presentation::new(end.public(), [some.clone(), all.clone()]).encode());
+    let revoked = Revoked::new([end.public()], [7, 8]).expect("three");
+    let list = authority.revoke(3, 1_800_000_000, 604_800, revoked);
+    seed("revocation_list", "three", &list.encode());
+    seed("revocation_list", "empty", &authority.revoke(1, 0, 0, Revoked::default()).encode());
+    let (key, base64) = (end.public(), base64::engine::general_purpose::STANDARD.encode(list.encode()));
+    let mark = |word| format!("-----{word} FARCALL REVOCATION LIST-----");
+    let policy = "# rules\ndeny eve *\nallow alice Store/main get,list_*\nallow m-* @health,@memory:read\n";
+    for (number, name, text) in [
+        (0, "grants", format!("{} alice # ours\n{}\n", some.to_text(), all.to_text())),
+        (1, "authorities", format!("{key} ours\n\n")),
+        (2, "authorized_keys", format!("{key} alice type=Store instance=m* hers\n{key} alice\n")),
+        (3, "known_servers", format!("Store/main {key} or-granted\n* {key} all\n")),
+        (4, "revoked", format!("{}\n{base64}\n{}\n", mark("BEGIN"), mark("END"))),
+        (5, "policy", policy.to_owned()),
+        (6, "identity", format!("# ours\n{}\n", end.to_text().as_str())),
+    ] {
+        seed("key_file", name, &[&[number], text.as_bytes()].concat());
+    }
+    seed("policy", "rules", policy.as_bytes());
+    let template = Template {
+        principal: "alice".parse().expect("a principal"),
+        rights: Rights::IMPORT,
+        scope: "Store".parse().expect("a scope"),
+        seconds: 86_400,
+    };
+    let token = EnrolmentToken::issue(&authority.public(), "10.0.0.7:7000", template, [9; 16], 0);
+    seed("policy", "token", token.expect("an address").to_text().as_bytes());
 }
 
 /// What an importer says first; a call, and its answer, as either half sees it in memory.

@@ -14,6 +14,8 @@ mod files;
 mod generated_c;
 mod help;
 mod inside_calls;
+#[cfg(all(unix, feature = "keys"))]
+mod keys;
 mod multi;
 #[cfg(target_os = "linux")]
 mod onc;

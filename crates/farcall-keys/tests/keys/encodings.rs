@@ -268,6 +268,14 @@ fn a_revocation_list_has_bounds_and_an_order() {
     assert!(
         RevocationList::decode(&many).unwrap_err().to_string().contains("100001 entries of 32 bytes, but")
     );
+    let mut together = bytes[..57].to_vec();
+    together.extend_from_slice(&60_000_u32.to_be_bytes());
+    (0..60_000_u32).for_each(|key| together.extend_from_slice(&[&key.to_be_bytes()[..], &[0; 28]].concat()));
+    together.extend_from_slice(&60_000_u32.to_be_bytes());
+    (0..60_000_u64).for_each(|serial| together.extend_from_slice(&serial.to_be_bytes()));
+    together.extend_from_slice(&[0; 64]);
+    let why = RevocationList::decode(&together).unwrap_err().to_string();
+    assert!(why.contains("60000 entries of 8 bytes, but"), "{why}");
     let mut swapped = bytes.clone();
     swapped[65..73].copy_from_slice(&bytes[73..81]);
     swapped[73..81].copy_from_slice(&bytes[65..73]);

@@ -124,6 +124,8 @@ fn a_name_with_a_known_key_takes_no_other_key_unless_its_lines_say_so() {
         assert_eq!(check(&all, &granted, "main"), Err(RefusalKind::Pinned), "{line}");
         assert_eq!(check(&all, &granted, ""), Err(RefusalKind::Pinned), "{line}");
     }
+    let all = known(&[format!("* {}", key(OTHER))]);
+    assert!(all.check_server("", "", &granted, NOW).is_ok(), "any acceptable key was asked for");
     let open = [format!("Store/main {} or-granted", key(OTHER))];
     assert_eq!(check(&open, &granted, "main"), Ok(()));
     let half = [format!("Store/main {} or-granted", key(OTHER)), format!("* {}", key(OTHER))];
@@ -385,6 +387,13 @@ fn what_no_longer_holds_ends_what_stands() {
     let other_pin = known(&[format!("Store/main {}", key(OTHER))]);
     assert_eq!(other_pin.still_stands(&server, NOW).unwrap_err().kind(), RefusalKind::Pinned);
     assert_eq!(known(&pins).admit(&server, "Store", "main", NOW).unwrap_err().kind(), RefusalKind::WrongName);
+    let exporter = known(&[]).check_server("Store", "main", &shown(SERVER, [export("s", "*")]), NOW).unwrap();
+    let as_client = known(&[]).admit(&exporter, "Store", "main", NOW);
+    assert_eq!(
+        as_client.unwrap_err().kind(),
+        RefusalKind::WrongName,
+        "the right to export is not that to import"
+    );
 }
 
 #[test]

@@ -82,6 +82,9 @@ fn decisions_know_when_they_are_simple() {
     assert!(policy("").rights("alice", "Store", "main").denies_everything());
     assert!(policy("# nothing\n\n").is_empty());
     assert_eq!(policy("allow * *").rights("alice", "Store", "main"), Decision::everything());
+    let later =
+        policy("allow a Store *\ndeny a Store put\nallow a Store @health").rights("a", "Store", "main");
+    assert!(later.allows_every_procedure() && later.allows_procedure("put") && later.allows(Action::Health));
     let decision = policy("deny a Store put\nallow a Store get\nallow a Store").rights("a", "Store", "main");
     assert!(!decision.allows_every_procedure() && !decision.denies_everything());
     assert!(policy("deny a Store put\ndeny a *").rights("a", "Store", "main").denies_everything());

@@ -36,6 +36,7 @@ fn a_mac_counts_for_its_bytes_its_token_and_ten_minutes() {
     let mac = token().mac(b"key");
     assert_eq!(hex(&mac), "88889617548bf6a1992be57f31ee66be89c6ae277b6939e504041839ac0ba6a7");
     assert_eq!(token().check_mac(b"key", &mac, NOW + 599), Ok(()));
+    assert_eq!(token().check_mac(b"key", &mac, NOW + 600), Err(TokenError::Expired(0)));
     let why = token().check_mac(b"other", &mac, NOW).unwrap_err();
     assert_eq!(
         why.to_string(),

@@ -1,0 +1,144 @@
+//! `farcall keys`: makes and shows identities, signs and revokes grants, checks key files.
+
+mod authority;
+mod check_files;
+mod grant;
+mod make;
+mod revoke;
+mod show;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use clap::{Args, Subcommand, ValueHint};
+use farcall_keys::{Fault, Identity, KeyFiles};
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+use crate::text::timestamp;
+
+/// Make keys, sign and revoke grants, and show whom this end trusts
+///
+/// An end is known by its public key, which the file `identity` of a directory goes with. The other files of
+/// the directory say what it may show (`grants`), whom it trusts (`authorities`, `authorized_keys`,
+/// `known_servers`, `revoked`), and who may do what (`policy`).
+#[derive(Debug, Args)]
+#[command(after_long_help = AFTER)]
+pub struct Keys {
+    #[command(subcommand)]
+    action: Action,
+}
+
+const AFTER: &str = "\
+Environment:
+  FARCALL_KEYS            the directory of key files [default: ~/.config/farcall]
+
+Files, in which # begins a comment:
+  identity         the private key, for the user alone: mode 0600
+  grants           GRANT [COMMENT]
+  authorities      KEY [COMMENT]
+  authorized_keys  KEY PRINCIPAL [type=TYPE] [instance=INSTANCE] [COMMENT]
+  known_servers    TYPE[/INSTANCE] KEY [or-granted] [COMMENT], or * in place of the name
+  revoked          what `farcall keys revoke` writes
+  policy           allow|deny PRINCIPAL TYPE[/INSTANCE] [PROCEDURE,...]
+
+Examples:
+  farcall keys make                                   this end's identity
+  farcall keys authority ca.key                       an authority, whose grants others believe
+  farcall keys grant --authority ca.key --key KEY --principal alice --import Store --days 90 >>grants
+  farcall keys revoke --authority ca.key --list revoked --serial 5117218912
+  farcall keys show                                   whom this end trusts";
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    Make(make::Make),
+    Show(show::Show),
+    Authority(authority::Authority),
+    Grant(grant::Grant),
+    Revoke(revoke::Revoke),
+    CheckFiles(check_files::CheckFiles),
+}
+
+/// The directory of key files.
+#[derive(Debug, Args)]
+struct Directory {
+    /// The directory of key files [default: FARCALL_KEYS, or ~/.config/farcall]
+    #[arg(long = "dir", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    path: Option<PathBuf>,
+}
+
+impl Keys {
+    pub fn run(&self, output: &Output) -> Outcome {
+        match &self.action {
+            Action::Make(command) => command.run(output),
+            Action::Show(command) => command.run(output),
+            Action::Authority(command) => command.run(output),
+            Action::Grant(command) => command.run(output),
+            Action::Revoke(command) => command.run(output),
+            Action::CheckFiles(command) => command.run(output),
+        }
+    }
+}
+
+impl Directory {
+    fn path(&self) -> Outcome<PathBuf> {
+        let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        self.path
+            .clone()
+            .or_else(|| set("FARCALL_KEYS"))
+            .or_else(|| Some(set("HOME")?.join(".config/farcall")))
+            .ok_or_else(|| {
+                Failure::new("no directory of key files: neither FARCALL_KEYS nor HOME is set")
+                    .hint("name the directory: --dir DIR")
+            })
+    }
+}
+
+/// Returns the failure of a key file. What to do becomes the hint.
+fn faulty(why: Fault) -> Failure {
+    let text = why.to_string();
+    let message = text.strip_suffix(why.advice()).and_then(|text| text.strip_suffix("; ")).unwrap_or(&text);
+    Failure::new(message).hint(why.advice())
+}
+
+/// Makes an identity of the operating system's entropy, and writes it to a new file.
+fn make_identity(path: &Path) -> Outcome<Identity> {
+    let mut entropy = [0; 32];
+    getrandom::fill(&mut entropy).map_err(no_entropy)?;
+    let identity = Identity::from_entropy(entropy);
+    KeyFiles::write_identity(path, &identity).map_err(faulty)?;
+    Ok(identity)
+}
+
+fn no_entropy(why: getrandom::Error) -> Failure {
+    Failure::new(format!("the operating system gives no entropy: {why}"))
+}
+
+/// Returns the time in Unix seconds.
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Returns a time in Unix seconds for people.
+fn date(seconds: u64) -> String {
+    match SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)) {
+        Some(time) => timestamp(time),
+        None => format!("{seconds} s after 1970"),
+    }
+}
+
+/// Describes a grant as a program reads it.
+fn describe_grant(grant: &farcall_keys::Grant) -> Value {
+    let terms = grant.terms();
+    json!({
+        "authority": grant.authority().to_string(),
+        "key": terms.key.to_string(),
+        "principal": &**terms.principal,
+        "rights": terms.rights.to_string().split(',').collect::<Vec<_>>(),
+        "scope": terms.scope.to_string(),
+        "serial": terms.serial,
+        "expires": terms.expires,
+    })
+}
