@@ -25,9 +25,34 @@ pub struct Latency {
     /// reading of the clock. A run with another number measures something else, and is void.
     #[arg(long, value_name = "COUNT", default_value_t = RAW_INSTRUCTIONS)]
     raw_instructions: u32,
+    /// Compare with a ping-pong whose datagrams are sealed at this level, and are as long as farcall's.
+    #[arg(long, value_enum)]
+    level: Option<Level>,
     /// Show the parts of one blocking call of 32 bytes in instructions, instead.
     #[arg(long)]
     profile: bool,
+}
+
+/// How much the datagrams of the anchor are protected.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Level {
+    Authenticated,
+    Secure,
+}
+
+impl Level {
+    /// Returns the anchor, its control, and what is measured besides. Farcall is not sealed yet.
+    fn peers(level: Option<Level>) -> Vec<&'static str> {
+        let sealed = |level| {
+            let [anchor, control] = peers::sealed(level);
+            vec![anchor, control, RAW, FARCALL]
+        };
+        match level {
+            None => vec![RAW, CONTROL, FARCALL],
+            Some(Level::Authenticated) => sealed(farcall_crypto::Level::Authenticated),
+            Some(Level::Secure) => sealed(farcall_crypto::Level::Secure),
+        }
+    }
 }
 
 /// Measures all cells that the options select, and shows them.
@@ -36,7 +61,7 @@ pub fn run(latency: &Latency) -> Result<()> {
         return profile::run(&latency.options);
     }
     let cells = cells(latency);
-    let names = peers::names(&[RAW, CONTROL, FARCALL], &latency.options);
+    let names = peers::names(&Level::peers(latency.level), &latency.options);
     let field = Field::new(&names, cells.len() * latency.options.groups())?;
     let mut run = Run { latency, field, rows: Vec::new(), reasons: Vec::new() };
     for cell in &cells {
@@ -70,7 +95,12 @@ impl Run<'_> {
         let contenders = self.field.contenders(cell)?;
         let measured = laps("latency", contenders, &self.latency.options, || self.field.progress.inc(1))?;
         let mut rows: Vec<Row> = measured.into_iter().map(|one| one.row).collect();
-        let reasons = faults(cell, &rows, self.latency.raw_instructions.into());
+        let known = match (self.latency.level, rows.first()) {
+            (None, _) => f64::from(self.latency.raw_instructions),
+            // The instructions of a sealed ping-pong depend on its length, and are not known in advance.
+            (Some(_), row) => row.and_then(|row| row.user_instructions).unwrap_or(1.0),
+        };
+        let reasons = faults(cell, &rows, known);
         rows.iter_mut().for_each(|row| row.void = (!reasons.is_empty()).then_some(true));
         self.reasons.extend(reasons);
         self.rows.extend(rows);

@@ -176,6 +176,24 @@ pub struct Row {
     /// The retransmitted datagrams, for each time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmitted: Option<f64>,
+    /// How long one execution takes, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nanoseconds: Option<f64>,
+    /// The handshakes that one core makes in a second as the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_per_second: Option<f64>,
+    /// The handshakes that one core makes in a second as the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_per_second: Option<f64>,
+    /// The bytes of each message of a handshake.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<String>,
+    /// The number of flights of a handshake.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flights: Option<usize>,
+    /// The heap in bytes that a server has between the first and the last message of a handshake.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_bytes: Option<i64>,
     /// Whether the control failed, so that the row must not be quoted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub void: Option<bool>,

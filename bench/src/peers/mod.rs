@@ -14,6 +14,7 @@ mod oneway;
 #[cfg(target_os = "linux")]
 mod raw_copies;
 mod raw_gso;
+mod raw_sealed;
 #[cfg(target_os = "linux")]
 mod raw_shared;
 mod raw_stream;
@@ -27,6 +28,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use farcall_bench_method::{Options, Peer};
+use farcall_crypto::Level;
 
 /// The anchor of latencies.
 pub const RAW: &str = "raw";
@@ -36,6 +38,14 @@ pub const CONTROL: &str = "raw-control";
 pub const AWAKE: &str = "raw-awake";
 /// Farcall, which is always measured.
 pub const FARCALL: &str = "farcall";
+
+/// Returns the anchor of calls that are sealed at this level, and its control.
+pub fn sealed(level: Level) -> [&'static str; 2] {
+    match level {
+        Level::Authenticated => ["raw-sealed-authenticated", "raw-sealed-authenticated-control"],
+        Level::Secure => ["raw-sealed-secure", "raw-sealed-secure-control"],
+    }
+}
 
 /// Where a peer's program comes from.
 #[derive(Clone, Copy)]
@@ -100,6 +110,10 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         "farcall-local" => Box::new(in_process::InProcess::Stub),
         "farcall-direct" => Box::new(in_process::InProcess::Direct),
         "raw-unconnected" => Box::new(raw_udp::RawUdp { connected: false }),
+        "raw-sealed-authenticated" | "raw-sealed-authenticated-control" => {
+            Box::new(raw_sealed::RawSealed(Level::Authenticated))
+        }
+        "raw-sealed-secure" | "raw-sealed-secure-control" => Box::new(raw_sealed::RawSealed(Level::Secure)),
         "raw-gso" => Box::new(raw_gso::RawGso),
         #[cfg(target_os = "linux")]
         "raw-shm" => Box::new(raw_shared::RawShared),
