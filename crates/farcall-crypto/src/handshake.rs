@@ -198,7 +198,7 @@ impl Dh for X25519 {
 
     fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), snow::Error> {
         let public = public.get(..32).and_then(|public| public.try_into().ok()).ok_or(snow::Error::Dh)?;
-        let mut shared = exchange(MontgomeryPoint(public), &self.private);
+        let mut shared = MontgomeryPoint(public).mul_clamped(*self.private);
         // An all-zero result comes from a key of small order, with which there is no secret (RFC 7748,
         // section 6.1).
         let usable = shared.0 != [0; 32];
@@ -206,31 +206,6 @@ impl Dh for X25519 {
         shared.zeroize();
         if usable { Ok(()) } else { Err(snow::Error::Dh) }
     }
-}
-
-/// Computes X25519 (RFC 7748, section 5) of a public key and a private key.
-///
-/// With vector instructions, `curve25519-dalek` multiplies points in the curve's Edwards form in three quarters
-/// of the time that this takes in the Montgomery form; without them it takes a tenth longer. Half of all strings
-/// of 32 bytes have no Edwards form, because they are on the curve's twist. No key is that was made as it should
-/// be. Which way is taken, and so the time, depends on the processor and on the public key alone.
-fn exchange(public: MontgomeryPoint, private: &[u8; 32]) -> MontgomeryPoint {
-    let point = if has_vectors() { public.to_edwards(0) } else { None };
-    match point {
-        Some(point) => point.mul_clamped(*private).to_montgomery(),
-        None => public.mul_clamped(*private),
-    }
-}
-
-/// Returns whether `curve25519-dalek` uses vector instructions on this machine.
-#[cfg(target_arch = "x86_64")]
-fn has_vectors() -> bool {
-    std::arch::is_x86_feature_detected!("avx2")
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn has_vectors() -> bool {
-    false
 }
 
 #[cfg(test)]
@@ -300,36 +275,6 @@ mod tests {
         let one = std::array::from_fn(|at| u8::from(at == 0));
         for small in [[0; 32], one] {
             assert!(Initiator::begin(&CLIENT, &small, b"", b"", [5; 32]).is_none());
-        }
-    }
-
-    #[test]
-    fn both_forms_of_the_curve_give_the_same() {
-        let (mut bytes, mut on_the_curve) = ([9; 32], 0);
-        for round in 0..64_u8 {
-            // The product of any exchange is like random, and serves as the next public and private key. Every
-            // other public key has its unused bit set.
-            bytes[31] |= (round & 1) << 7;
-            let public = MontgomeryPoint(bytes);
-            on_the_curve += u32::from(public.to_edwards(0).is_some());
-            bytes[0] ^= round;
-            let private = bytes;
-            assert_eq!(exchange(public, &private), public.mul_clamped(private));
-            bytes = public.mul_clamped(private).to_bytes();
-            bytes[7] ^= round;
-        }
-        assert!((16..48).contains(&on_the_curve), "{on_the_curve} of 64");
-        // Points of small order, and strings that are not reduced: u = 0, 1, -1, p, p + 1, 2^255 - 1.
-        let edge = |low: u8, rest: u8| {
-            let mut bytes = [rest; 32];
-            (bytes[0], bytes[31]) = (low, rest & 0x7f);
-            bytes
-        };
-        for bytes in
-            [edge(0, 0), edge(1, 0), edge(0xec, 0xff), edge(0xed, 0xff), edge(0xee, 0xff), [0xff; 32]]
-        {
-            let public = MontgomeryPoint(bytes);
-            assert_eq!(exchange(public, &CLIENT).to_bytes(), public.mul_clamped(CLIENT).to_bytes());
         }
     }
 

@@ -479,9 +479,9 @@ impl Server {
     #[cfg(feature = "secure")]
     pub(crate) fn forget_revoked(&self, accepted: impl Fn(&crate::Principal) -> bool) {
         let now = self.now();
-        self.lock().protocol.forget_revoked(now, accepted);
-        // The watchdog tells the procedures.
-        self.watchdog.set();
+        let core = &mut *self.lock();
+        core.protocol.forget_revoked(now, accepted);
+        self.give_up_forsaken(core, now);
         self.socket.wake();
     }
 

@@ -12,9 +12,10 @@ use farcall_base::Principal;
 use farcall_crypto::{Answering, End, Level, Responder, Resumption, Secrets, Suites, TicketKeys};
 use zeroize::Zeroizing;
 
-use super::Server;
 use super::counts::Counts;
 use super::hosts::HostName;
+use super::work::Phase;
+use super::{Server, key};
 use crate::scheme::Scheme;
 use crate::secure::{Cipher, Trust};
 use crate::wire::{self, Bind, Ended, Frame, Frames, Prologue, StaleReason, Step, Ticket};
@@ -352,13 +353,18 @@ impl Server {
         }
     }
 
-    /// Forgets the conversations whose clients are no longer accepted, and cancels their calls. Call this
-    /// after the keys have changed.
+    /// Forgets the conversations whose clients are no longer accepted. Call this after the keys have changed.
+    /// [`Server::next_forsaken`] then returns their unfinished calls, which are to be cancelled.
     pub fn forget_revoked(&mut self, now: Time, accepted: impl Fn(&Principal) -> bool) {
         for conversation in self.secrets.of_others(accepted) {
-            if let Some(place) = self.table.find(conversation) {
-                self.forget(now, place);
+            let Some(place) = self.table.find(conversation) else { continue };
+            let works = self.table.at(place).more.iter().flat_map(|more| more.activities.works());
+            let running = works.filter(|work| work.phase == Phase::Running).map(|work| work.position);
+            for position in running.collect::<Vec<_>>() {
+                self.end_inside(place, position.activity);
+                self.sweep.forsaken.push(key(conversation, position));
             }
+            self.forget(now, place);
         }
     }
 

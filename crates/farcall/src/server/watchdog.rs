@@ -88,13 +88,18 @@ impl Server {
             return;
         }
         core.protocol.handle_timeout(now);
-        while let Some(key) = core.protocol.next_forsaken() {
-            self.give_up_silent(core, now, key);
-        }
+        self.give_up_forsaken(core, now);
         // The receiving worker also sends again what was found lost. The watchdog does not, because sending
         // may run the user's `Drop` code, which may take long.
         if core.has_room_again(now) | core.admit() | !core.protocol.is_quiet() {
             self.socket.wake();
+        }
+    }
+
+    /// Gives up the calls whose clients are gone.
+    pub(super) fn give_up_forsaken(&self, core: &mut Core, now: Time) {
+        while let Some(key) = core.protocol.next_forsaken() {
+            self.give_up_silent(core, now, key);
         }
     }
 
