@@ -50,11 +50,19 @@ struct Kept {
 }
 
 impl AllSecrets {
-    /// Adds a conversation.
-    pub fn insert(&mut self, conversation: u64, secrets: Secrets, principal: Arc<Principal>, now: u32) {
+    /// Adds a conversation, which the datagram of this number has opened.
+    pub fn insert(
+        &mut self,
+        now: u32,
+        (conversation, number): (u64, u64),
+        secrets: Secrets,
+        principal: Arc<Principal>,
+    ) {
+        let mut window = Window::default();
+        window.take(number);
         let kept = Kept {
             secrets,
-            window: Window::default(),
+            window,
             principal,
             cipher: None,
             sealed: 0,
