@@ -77,9 +77,14 @@ impl Trust for TestTrust {
     fn entropy(&self, out: &mut [u8]) {
         let mut drawn = self.drawn.lock().unwrap();
         *drawn += 1;
-        out.fill(self.private[0]);
-        out.iter_mut().zip(drawn.to_le_bytes()).for_each(|(byte, drawn)| *byte = drawn);
+        draw(&self.private, *drawn, out);
     }
+}
+
+/// Fills `out` with the random bytes that the end with this private key draws, the first, second ... time.
+pub fn draw(private: &[u8; 32], nth: u64, out: &mut [u8]) {
+    out.fill(private[0]);
+    out.iter_mut().zip(nth.to_le_bytes()).for_each(|(byte, nth)| *byte = nth);
 }
 
 /// Returns settings of a client that accepts the server.
