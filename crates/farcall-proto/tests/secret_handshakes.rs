@@ -329,3 +329,34 @@ fn keys_change_every_ten_minutes_and_only_when_both_ends_have_the_last_ones() {
     });
     assert_eq!((party.pair.told.pop(), seen.iter().max(), seen.len()), (Some((1, called())), Some(&6), 8));
 }
+
+#[test]
+fn every_promise_of_the_specification_names_its_test() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let Ok(document) = std::fs::read_to_string(root.join("docs/protocol.md")) else {
+        println!("skipped: docs/protocol.md is not here (the crate stands alone)");
+        return;
+    };
+    let table = document.split("| attacker | promise | test |").nth(1).expect("the table of section 11.9");
+    let mut named = 0;
+    for row in table.lines().skip(2).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [attacker, promise, tests] = cells[..] else { panic!("a row of three cells: {row}") };
+        assert!(!attacker.is_empty() && !promise.is_empty());
+        if tests.starts_with("by construction") {
+            continue;
+        }
+        for test in tests.split(", ") {
+            let (file, name) = test.trim_matches('`').split_once("::").expect("FILE::TEST");
+            let folder = if file.contains('/') { "crates" } else { "crates/farcall-proto/tests" };
+            let text = std::fs::read_to_string(root.join(format!("{folder}/{file}.rs"))).expect(file);
+            assert!(
+                text.contains(&format!("#[test]\n    fn {name}()"))
+                    || text.contains(&format!("#[test]\nfn {name}()")),
+                "{name}"
+            );
+            named += 1;
+        }
+    }
+    assert!(named >= 15, "{named}");
+}
