@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::trust::{CLIENT, SERVER, TestTrust};
 use common::*;
 use farcall_crypto::public_key;
-use farcall_proto::client::Conversation;
+use farcall_proto::client::{Call, Conversation};
 use farcall_proto::server::{Export, Server};
 use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig};
 
@@ -303,7 +303,18 @@ fn another_server_at_the_address_gets_no_call_that_was_meant_for_the_former_one(
     party.pair.told.sort_by_key(|(token, _)| *token);
     let expected = [(3, Told::Failed(Kind::ServerRestarted, Ran::Maybe)), (4, Told::Bound(78))];
     assert_eq!(party.pair.told, expected);
+    // Calls that begin later are refused too, except those of what the new server has bound.
+    let call = |export| Call { export, procedure: 1, deadline: None, trace: None, token: 5 };
+    let mut out = vec![0; 2_000];
+    let late = party.pair.client.start(|| party.pair.now, &call(EXPORT), &mut b"argument".to_vec());
+    assert_eq!(late.map_err(|failure| (failure.kind, failure.ran)), Err((Kind::ServerRestarted, Ran::No)));
+    assert!(party.pair.client.start_lone((EXPORT, 1), b"argument", &mut out).is_none());
+    assert!(party.pair.client.post(EXPORT, b"argument", &mut out).is_none());
     assert_eq!(party.pair.server.stats().calls, 0);
+    party.pair.told.clear();
+    party.pair.client.start(|| party.pair.now, &call(78), &mut b"call".to_vec()).expect("it is permitted");
+    party.pair.carry(1, Duration::from_secs(5), |_, _, _| true);
+    assert_eq!(party.pair.told, [(5, called())]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Handshakes at the client, by which it gets a conversation's secrets (docs/protocol.md, section 11.2). A
 //! client that has keys accepts only sealed datagrams, and hints (CHALLENGE and STALE).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use farcall_base::Principal;
@@ -314,6 +315,9 @@ impl Conversation {
 
     /// Takes the secrets of the conversation that a WELCOME grants, if they are new.
     pub(super) fn take_secrets(&mut self) {
+        if !self.is_same_server() {
+            self.permitted = Some(BTreeSet::new());
+        }
         if let Some((secrets, server)) = self.agreed.take() {
             self.kept = Some(Box::new(Kept::new(secrets, server)));
             self.session.random = None;

@@ -379,6 +379,10 @@ impl Conversation {
             self.without_ticket(now, Kind::from_code(w.refused), sink);
         }
         let Some(token) = request.token else { return };
+        #[cfg(feature = "secure")]
+        if let Some(permitted) = self.permitted.as_mut().filter(|_| w.refused == 0) {
+            permitted.insert(w.export);
+        }
         let answer = match w.refused {
             0 => Ok(Bound { export: w.export, procedures: request.procedures, round_trip: now.since(sent) }),
             code => {
