@@ -35,9 +35,9 @@ impl TicketKeys {
     /// The number of bytes that sealing adds.
     pub const OVERHEAD: usize = HEAD + TAG;
 
-    /// Makes the first key from fresh entropy.
-    pub fn new(entropy: &Zeroizing<[u8; 44]>) -> TicketKeys {
-        let suite = Suites::of_this_machine().best().unwrap_or(Suite::ChaCha20Poly1305);
+    /// Makes the first key, for the best of these suites, from fresh entropy.
+    pub fn new(suites: Suites, entropy: &Zeroizing<[u8; 44]>) -> TicketKeys {
+        let suite = suites.best().unwrap_or(Suite::ChaCha20Poly1305);
         TicketKeys { suite, current: numbered(suite, 0, entropy), before: None }
     }
 
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_ticket_opens_until_its_key_was_replaced_twice() {
-        let mut keys = TicketKeys::new(&entropy(1));
+        let mut keys = TicketKeys::new(Suites::of_this_machine(), &entropy(1));
         let sealed = keys.seal(b"context", b"secret");
         assert_eq!(sealed.len(), 6 + TicketKeys::OVERHEAD);
         let opens = |keys: &TicketKeys, context: &[u8], sealed: &[u8]| keys.open(context, sealed).is_some();
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn two_tickets_of_one_secret_differ() {
-        let mut keys = TicketKeys::new(&entropy(1));
+        let mut keys = TicketKeys::new(Suites::of_this_machine(), &entropy(1));
         assert_ne!(keys.seal(b"", b"secret"), keys.seal(b"", b"secret"));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::Spares;
 use crate::mutant::Mutant;
 #[cfg(feature = "secure")]
-use crate::secure::{Level, Trust};
+use crate::secure::{Level, Suites, Trust};
 
 /// The largest datagram that is sent before a larger one is known to arrive, in bytes.
 pub const BASE_DATAGRAM: usize = 1200;
@@ -80,6 +80,9 @@ pub struct ClientConfig {
     /// How much seals are to protect at least.
     #[cfg(feature = "secure")]
     pub level: Level,
+    /// The algorithms that may seal datagrams. ChaCha20-Poly1305 must be among them, because every end has it.
+    #[cfg(feature = "secure")]
+    pub suites: Suites,
     /// A deliberate fault, for the simulator.
     pub mutant: Mutant,
 }
@@ -115,6 +118,8 @@ impl Default for ClientConfig {
             trust: None,
             #[cfg(feature = "secure")]
             level: Level::Secure,
+            #[cfg(feature = "secure")]
+            suites: Suites::of_this_machine(),
             mutant: Mutant::NONE,
         }
     }
@@ -154,6 +159,9 @@ pub struct ServerConfig {
     /// How much seals are to protect at least.
     #[cfg(feature = "secure")]
     pub level: Level,
+    /// The algorithms that may seal datagrams. ChaCha20-Poly1305 must be among them, because every end has it.
+    #[cfg(feature = "secure")]
+    pub suites: Suites,
     /// A deliberate fault, for the simulator.
     pub mutant: Mutant,
 }
@@ -185,6 +193,8 @@ impl Default for ServerConfig {
             trust: None,
             #[cfg(feature = "secure")]
             level: Level::Secure,
+            #[cfg(feature = "secure")]
+            suites: Suites::of_this_machine(),
             mutant: Mutant::NONE,
         }
     }

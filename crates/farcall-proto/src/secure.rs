@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub use farcall_crypto::Cipher;
 
 use crate::wire::Layout;
-pub use crate::wire::is_sealed;
+pub use crate::wire::{Opened, is_sealed};
 
 /// The keys of one end of a conversation. In this build there are none.
 #[cfg(not(feature = "secure"))]
@@ -53,13 +53,6 @@ mod none {
             None
         }
     }
-}
-
-/// Shows that a datagram was opened by the cipher of its conversation.
-#[derive(Clone, Copy, Debug)]
-pub struct Opened {
-    /// The phase in which the datagram was sealed.
-    pub(crate) phase: u32,
 }
 
 /// Opens a datagram in place. Returns `None` if it was not sealed by the other end of the cipher's
@@ -150,6 +143,6 @@ mod trust {
 }
 
 #[cfg(feature = "secure")]
-pub use farcall_crypto::Level;
+pub use farcall_crypto::{Level, Suite, Suites};
 #[cfg(feature = "secure")]
 pub use trust::{Accepted, MAX_FACTS, MAX_PRESENTATION, Trust};

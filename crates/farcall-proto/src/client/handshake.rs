@@ -1,6 +1,7 @@
 //! Handshakes at the client, by which it gets a conversation's secrets (docs/protocol.md, section 11.2). A
 //! client that has keys accepts only sealed datagrams, and hints (CHALLENGE and STALE).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use farcall_base::Principal;
@@ -84,6 +85,9 @@ enum Stage {
     Handshaking { initiator: Initiator, step: Vec<u8>, server: ([u8; 32], Arc<Principal>) },
 }
 
+/// The maximum number of times that a client begins the handshake of one question.
+const MAX_HELLOS: u32 = 64;
+
 /// The secrets that a handshake has led to, and the server that they are shared with.
 pub(super) type Outcome = (Secrets, ([u8; 32], Arc<Principal>));
 
@@ -100,11 +104,11 @@ impl Agreement {
     }
 
     /// Returns the bytes of the client's next step. `random` are the bytes by which a conversation is resumed.
-    pub fn step(&self, random: Option<&[u8; 32]>) -> Vec<u8> {
+    pub fn step(&self, suites: Suites, random: Option<&[u8; 32]>) -> Vec<u8> {
         match (&self.stage, random) {
             (Stage::Handshaking { step, .. }, _) => step.clone(),
-            (Stage::Asking, Some(random)) => Step::Resume(Suites::of_this_machine().0, random).to_bytes(),
-            (Stage::Asking, None) => Step::Hello(Suites::of_this_machine().0, &[]).to_bytes(),
+            (Stage::Asking, Some(random)) => Step::Resume(suites.0, random, &[]).to_bytes(),
+            (Stage::Asking, None) => Step::Hello(suites.0, &[]).to_bytes(),
         }
     }
 }
@@ -170,12 +174,8 @@ impl Conversation {
         }
         self.stats.received += 1;
         if w.refused != 0 {
-            return self.refuse(
-                w.nonce,
-                Kind::from_code(w.refused),
-                "the server speaks no secure scheme",
-                sink,
-            );
+            // A server that has secrets for an answer gives every other reason under their seal.
+            return self.refuse(w.nonce, Kind::Mismatch, "the server speaks no secure scheme", sink);
         }
         match Step::read(&w.handshake) {
             Ok(Some(Step::Hello(suite, shown))) => self.on_hello(now, w, (suite, shown), sink),
@@ -195,17 +195,25 @@ impl Conversation {
         let (Some(trust), offered) = (self.config.trust.clone(), self.offered()) else { return };
         let id = self.id;
         let Some(request) = self.session.asked(w.nonce) else { return };
-        if matches!(request.agreement.stage, Stage::Handshaking { .. }) {
-            // The proof was refused, as after a restart of the server. The handshake begins again.
-            request.agreement.stage = Stage::Asking;
+        // If a handshake was under way, the server refuses the proof, as after a restart, or could not read the
+        // message. The handshake begins again, but not for ever.
+        request.agreement.stage = Stage::Asking;
+        request.hellos += 1;
+        if request.hellos > MAX_HELLOS {
+            return self.reject();
         }
         let name = request.name().as_bytes().to_vec();
         let accepted = match trust.accept_server(&name, shown) {
             Ok(accepted) => accepted,
             Err(why) => return self.refuse(w.nonce, Kind::NotPermitted, &why, sink),
         };
+        if name.is_empty() && self.kept.as_ref().is_some_and(|kept| kept.server.0 != accepted.key) {
+            // Nobody has said that this server may answer for the names of the conversation's exports.
+            let why = "another server, with another key, is at the address; bind the name again";
+            return self.refuse(w.nonce, Kind::NotPermitted, why, sink);
+        }
         let ticket = w.ticket.clone().into_owned();
-        let suites = Suites::of_this_machine().0;
+        let suites = self.config.suites.0;
         let chosen = Suite::of(suite).filter(|suite| suites & 1 << *suite as u8 != 0);
         let prologue = Prologue {
             client: id,
@@ -243,7 +251,8 @@ impl Conversation {
         };
         let unchecked = self.config.mutant.breaks(Rule::ServerUnchecked);
         let id = self.id;
-        if w.scheme != header.scheme as u16 && !self.config.mutant.breaks(Rule::UnsealedBelieved) {
+        let offered = self.offered() & header.scheme.bit() != 0 && w.scheme == header.scheme as u16;
+        if !offered && !self.config.mutant.breaks(Rule::UnsealedBelieved) {
             return None;
         }
         let (kept, granted) = (self.kept.as_deref(), self.session.granted.as_ref());
@@ -256,18 +265,21 @@ impl Conversation {
             let mut copy = datagram.to_vec();
             secrets.level() == level && secrets.answering(question).open(header.number, &mut copy)
         };
+        // The server is the same one. May it answer for this name too?
+        let may = |kept: &Kept, shown: &[u8]| {
+            let accepted = trust.accept_server(&name, shown).is_ok_and(|other| other.key == kept.server.0);
+            accepted || unchecked || w.refused != 0
+        };
         let (secrets, server) = match (Step::read(&w.handshake).ok()??, &mut request.agreement.stage) {
             (Step::Known(shown), _) => {
                 let kept = kept.filter(|_| before == Some(w.conversation))?;
                 if !opens(&kept.secrets) {
                     return None;
                 }
-                // The server is the same one. May it answer for this name too?
-                let may = trust.accept_server(&name, shown).is_ok_and(|other| other.key == kept.server.0);
-                return (may || unchecked || w.refused != 0).then_some(Authentic { secrets: None });
+                return may(kept, shown).then_some(Authentic { secrets: None });
             }
-            (Step::Resume(_, theirs), _) => {
-                let (kept, random) = (kept?, random?);
+            (Step::Resume(_, theirs, shown), _) => {
+                let (kept, random) = (kept.filter(|kept| may(kept, shown))?, random?);
                 let prologue = wire::resumption(id, before?, w.conversation, &name);
                 let resumption = Resumption { client: &random, server: theirs, prologue: &prologue };
                 (kept.secrets.resume(&resumption), kept.server.clone())
@@ -303,6 +315,9 @@ impl Conversation {
 
     /// Takes the secrets of the conversation that a WELCOME grants, if they are new.
     pub(super) fn take_secrets(&mut self) {
+        if !self.is_same_server() {
+            self.permitted = Some(BTreeSet::new());
+        }
         if let Some((secrets, server)) = self.agreed.take() {
             self.kept = Some(Box::new(Kept::new(secrets, server)));
             self.session.random = None;

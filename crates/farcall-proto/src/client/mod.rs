@@ -188,6 +188,10 @@ pub struct Conversation {
     /// The secrets that a handshake has led to, while the WELCOME that completed it is being handled.
     #[cfg(feature = "secure")]
     agreed: Option<handshake::Outcome>,
+    /// After another server, with another key, has taken the conversation's address over: the exports that
+    /// it has bound. Calls of others are not for this server.
+    #[cfg(feature = "secure")]
+    permitted: Option<std::collections::BTreeSet<u64>>,
     timers: Timers,
     refusals: Refusals,
     path: Path,
@@ -271,6 +275,8 @@ impl Conversation {
             kept: None,
             #[cfg(feature = "secure")]
             agreed: None,
+            #[cfg(feature = "secure")]
+            permitted: None,
             timers: Timers {
                 check: Time::default(),
                 unreachable_until: Time::default(),
@@ -317,6 +323,10 @@ impl Conversation {
         if many || !is_encodable(args.len()) {
             return Err(self.objection(args));
         }
+        if !self.permits(call.export) {
+            let why = "another server is at the address; bind the name again";
+            return Err(Failure::new(Kind::ServerRestarted, Ran::No).with_detail(why));
+        }
         if self.slots.outstanding == 0 {
             self.timers.check = clock().plus(self.timers.least_interval);
             self.transfers.fragments = false;
@@ -335,6 +345,17 @@ impl Conversation {
             self.session.greet(clock(), self.config.min_retransmit);
         }
         Ok(CallId { activity, sequence })
+    }
+
+    /// Returns whether calls of an export may be sent to the present server.
+    #[inline(always)]
+    fn permits(&self, export: u64) -> bool {
+        #[cfg(feature = "secure")]
+        if let Some(permitted) = &self.permitted {
+            return permitted.contains(&export);
+        }
+        let _ = export;
+        true
     }
 
     /// Returns how far a call has come.

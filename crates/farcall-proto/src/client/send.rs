@@ -54,7 +54,7 @@ impl Conversation {
     /// acknowledged. Returns `None` if there is no conversation yet, or the bytes do not fit. Their number
     /// must be a multiple of four; [`MAX_POST`](crate::MAX_POST) bytes always fit.
     pub fn post(&mut self, export: u64, bytes: &[u8], out: &mut [u8]) -> Option<usize> {
-        let granted = self.session.granted.as_ref()?;
+        let granted = self.session.granted.as_ref().filter(|_| self.permits(export))?;
         let mut writer = Writer::new(out, self.mtu.datagram, self.target(granted.conversation));
         if !granted.known {
             // Beside a long ticket, the bytes may have no room. Then the next datagram shows the ticket, and

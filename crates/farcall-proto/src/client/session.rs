@@ -81,6 +81,9 @@ pub(super) struct Request {
     /// How often the server asked to be asked again later.
     #[cfg(feature = "secure")]
     waits: u32,
+    /// How often the handshake has begun.
+    #[cfg(feature = "secure")]
+    pub hellos: u32,
     #[cfg(feature = "secure")]
     pub agreement: super::handshake::Agreement,
 }
@@ -88,6 +91,9 @@ pub(super) struct Request {
 /// The maximum number of times that a client asks again later because the server says so.
 #[cfg(feature = "secure")]
 const MAX_WAITS: u32 = 4096;
+/// The longest time that a client waits because the server says so. Anybody on the path can say so.
+#[cfg(feature = "secure")]
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 impl Request {
     /// Returns the name that is asked for.
@@ -176,7 +182,7 @@ impl Session {
             && request.waits < MAX_WAITS
         {
             request.waits += 1;
-            (request.due, request.unanswered) = (now + Duration::from_millis(millis), 0);
+            (request.due, request.unanswered) = (now + Duration::from_millis(millis).min(MAX_WAIT), 0);
         }
     }
 
@@ -241,6 +247,8 @@ impl Conversation {
         let schemes = self.offered();
         #[cfg(feature = "secure")]
         let random = self.resumption();
+        #[cfg(feature = "secure")]
+        let suites = self.config.suites;
         let session = &mut self.session;
         let granted = session.granted.as_ref().map(|granted| granted.conversation);
         let one_by_one = session.one_by_one;
@@ -266,7 +274,7 @@ impl Conversation {
         request.interval = (request.interval * 2).min(self.config.max_retransmit);
         request.unanswered += 1;
         #[cfg(feature = "secure")]
-        let step = if one_by_one { request.agreement.step(random.as_ref()) } else { Vec::new() };
+        let step = if one_by_one { request.agreement.step(suites, random.as_ref()) } else { Vec::new() };
         let bind = Bind {
             client,
             nonce,
@@ -334,6 +342,13 @@ impl Conversation {
             // Another server's word about the conversation proves nothing.
             self.lose_session(believed.then_some(verdict), now, sink);
         }
+        #[cfg(feature = "secure")]
+        if w.refused == 0 && !self.is_same_server() {
+            // The calls were meant for the former server, and this one may not be permitted to have them.
+            self.end_calls(Kind::ServerRestarted, sink, |slot| {
+                Some(if slot.timing.first_sent.is_none() { Ran::No } else { Ran::Maybe })
+            });
+        }
         if w.refused == 0 {
             self.take_ticket(now, w, renewed, sink);
         }
@@ -364,6 +379,10 @@ impl Conversation {
             self.without_ticket(now, Kind::from_code(w.refused), sink);
         }
         let Some(token) = request.token else { return };
+        #[cfg(feature = "secure")]
+        if let Some(permitted) = self.permitted.as_mut().filter(|_| w.refused == 0) {
+            permitted.insert(w.export);
+        }
         let answer = match w.refused {
             0 => Ok(Bound { export: w.export, procedures: request.procedures, round_trip: now.since(sent) }),
             code => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_base::Principal;
-use farcall_crypto::{Answering, End, Level, Responder, Resumption, Secrets, Suites, TicketKeys};
+use farcall_crypto::{Answering, End, Level, Responder, Resumption, Secrets, Suite, Suites, TicketKeys};
 use zeroize::Zeroizing;
 
 use super::counts::Counts;
@@ -108,10 +108,9 @@ impl Server {
             return Some(Agreed { conversation, ticket, step: known, sealed, refused: None });
         }
         match step {
-            Step::Resume(_, random) => self.resume(now, from, (bind, random), &*trust, asked).or_else(|| {
-                let suites = Suites::of_this_machine().0;
-                self.greet(now, from, (bind, suites), &*trust)
-            }),
+            Step::Resume(suites, random, _) => self
+                .resume(now, from, (bind, random), &*trust, asked)
+                .or_else(|| self.greet(now, from, (bind, suites), &*trust)),
             Step::Message(suites, message) => {
                 if let Some((conversation, proof)) = &bind.proof
                     && self.proves(now, from, bind, *conversation, proof)
@@ -137,9 +136,14 @@ impl Server {
         (bind, suites): (&Bind<'_>, u8),
         trust: &dyn Trust,
     ) -> Option<Agreed> {
-        let step = hello(suites, &trust.presentation(bind.name))?;
+        let step = hello(self.suite(suites)?, &trust.presentation(bind.name));
         let (conversation, ticket) = self.give_ticket(now, bind.client, from, |_| Vec::new());
         Some(Agreed { conversation, ticket, step, sealed: None, refused: None })
+    }
+
+    /// Returns the best of the suites that a client offers and this server has.
+    fn suite(&self, offered: u8) -> Option<Suite> {
+        Suites(offered).and(self.config.suites).best()
     }
 
     /// Tells a client whose address is proven that the server has no time for its handshake now.
@@ -175,8 +179,8 @@ impl Server {
         (proven, proof, suites): (u64, &Ticket<'_>, u8),
         message: &[u8],
     ) -> Option<Agreed> {
-        let hello = hello(suites, &trust.presentation(bind.name))?;
-        let suite = Suites(suites).and(Suites::of_this_machine()).best()?;
+        let suite = self.suite(suites)?;
+        let hello = hello(suite, &trust.presentation(bind.name));
         let prologue = Prologue {
             client: bind.client,
             proof: (proven, proof),
@@ -186,15 +190,19 @@ impl Server {
             hello: &hello,
         };
         let private = trust.private_key();
-        let responder = Responder::begin(&private, &prologue.to_bytes(), message, entropy(trust))?;
+        let begun = Responder::begin(&private, &prologue.to_bytes(), message, entropy(trust));
+        let Some(responder) = begun else {
+            // Perhaps the client has read a changed answer. It begins again when it is told who this is.
+            return self.greet(now, from, (bind, suites), trust);
+        };
         let accepted = trust.accept_client(&responder.client, &responder.payload);
         let (reply, secrets) = responder.end(&[], level(scheme)?, suite)?;
-        let (facts, refused) = match accepted {
-            Ok(facts) => (facts, None),
-            Err(_) => (Vec::new(), Some(Kind::NotPermitted)),
-        };
         let sealed = Some(secrets.answering(bind.body));
-        let (conversation, ticket) = self.give_secret_ticket(now, bind.client, from, &secrets, &facts);
+        // A client that is refused gets a ticket without secrets, which admits no conversation.
+        let ((conversation, ticket), refused) = match accepted {
+            Ok(facts) => (self.give_secret_ticket(now, bind.client, from, &secrets, &facts), None),
+            Err(_) => (self.give_ticket(now, bind.client, from, |_| Vec::new()), Some(Kind::NotPermitted)),
+        };
         let step = Step::Message(suite as u8, &reply).to_bytes();
         Some(Agreed { conversation, ticket, step, sealed, refused })
     }
@@ -234,7 +242,7 @@ impl Server {
         });
         let secrets = secrets?;
         let sealed = Some(secrets.answering(bind.body));
-        let step = Step::Resume(0, &ours).to_bytes();
+        let step = Step::Resume(0, &ours, &trust.presentation(name)).to_bytes();
         Some(Agreed { conversation, ticket, step, sealed, refused: None })
     }
 
@@ -378,7 +386,7 @@ impl Server {
         let mut seed = Zeroizing::new([0; 44]);
         trust.entropy(&mut *seed);
         match keys {
-            None => *keys = Some(TicketKeys::new(&seed)),
+            None => *keys = Some(TicketKeys::new(self.config.suites, &seed)),
             Some(keys) => {
                 keys.replace(&seed);
                 self.admission.horizon = self.admission.horizon.max(*before);
@@ -390,11 +398,9 @@ impl Server {
     }
 }
 
-/// Returns the bytes of the step by which a server shows who it is, or `None` if the client offers no suite
-/// that this machine has.
-fn hello(suites: u8, presentation: &[u8]) -> Option<Vec<u8>> {
-    let suite = Suites(suites).and(Suites::of_this_machine()).best()?;
-    Some(Step::Hello(suite as u8, presentation).to_bytes())
+/// Returns the bytes of the step by which a server shows who it is.
+fn hello(suite: Suite, presentation: &[u8]) -> Vec<u8> {
+    Step::Hello(suite as u8, presentation).to_bytes()
 }
 
 fn level(scheme: Scheme) -> Option<Level> {

@@ -50,11 +50,19 @@ struct Kept {
 }
 
 impl AllSecrets {
-    /// Adds a conversation.
-    pub fn insert(&mut self, conversation: u64, secrets: Secrets, principal: Arc<Principal>, now: u32) {
+    /// Adds a conversation, which the datagram of this number has opened.
+    pub fn insert(
+        &mut self,
+        now: u32,
+        (conversation, number): (u64, u64),
+        secrets: Secrets,
+        principal: Arc<Principal>,
+    ) {
+        let mut window = Window::default();
+        window.take(number);
         let kept = Kept {
             secrets,
-            window: Window::default(),
+            window,
             principal,
             cipher: None,
             sealed: 0,
@@ -196,7 +204,27 @@ impl Hasher for Identity {
 
 #[cfg(test)]
 mod tests {
+    use farcall_crypto::{Level, Suite};
+
     use super::*;
+
+    #[test]
+    fn ciphers_are_kept_of_busy_conversations_only() {
+        let mut all = AllSecrets::default();
+        let principal = Arc::new(Principal { name: "somebody".into(), key: [1; 32] });
+        for conversation in 1..=MAX_CIPHERS as u64 + 100 {
+            let secrets = Secrets::new([7; 32].into(), Level::Secure, Suite::ChaCha20Poly1305);
+            all.insert(0, (conversation, 1), secrets, principal.clone());
+            assert!(all.cipher(conversation).is_some() && all.cipher(1).is_some());
+            assert!(all.busy.len() <= MAX_CIPHERS);
+        }
+        let kept = all.of.values().filter(|kept| kept.cipher.is_some()).count();
+        assert_eq!(kept, MAX_CIPHERS);
+        assert!(all.of[&1].cipher.is_some() && all.of[&2].cipher.is_none());
+        assert!(all.cipher(2).is_some() && all.cipher(2).is_some());
+        all.remove(2);
+        assert!(all.cipher(2).is_none());
+    }
 
     #[test]
     fn an_idle_conversation_takes_128_bytes() {

@@ -3,7 +3,6 @@
 use super::kinds::{BIND, TICKET};
 use super::{Body, Malformed, Number};
 use crate::scheme::Scheme;
-use crate::secure::Opened;
 
 /// The wire version that this crate speaks.
 pub const VERSION: u8 = 1;
@@ -80,6 +79,13 @@ impl Header {
         }
         frames_of(datagram, self.scheme)
     }
+}
+
+/// Shows that a datagram was opened by the cipher of its conversation.
+#[derive(Clone, Copy, Debug)]
+pub struct Opened {
+    /// The phase in which the datagram was sealed.
+    pub(crate) phase: u32,
 }
 
 /// The conversation that a datagram is for, and how the datagram is sealed.

@@ -1,6 +1,6 @@
 //! Keys for tests: an end shows its public key, and accepts the keys that it is told to accept.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::Mutex;
 
@@ -19,6 +19,8 @@ pub struct TestTrust {
     private: [u8; 32],
     /// The accepted public keys.
     pub accepted: Mutex<BTreeSet<[u8; 32]>>,
+    /// The only name that a server with this public key may answer for, besides the empty one.
+    pub names: Mutex<BTreeMap<[u8; 32], Vec<u8>>>,
     /// How many random numbers were asked for. They follow from this number.
     drawn: Mutex<u64>,
     /// How many handshakes were computed.
@@ -30,6 +32,7 @@ impl TestTrust {
         Arc::new(TestTrust {
             private,
             accepted: Mutex::new(accepted.iter().map(public_key).collect()),
+            names: Mutex::default(),
             drawn: Mutex::new(0),
             handshakes: Mutex::new(0),
         })
@@ -53,8 +56,12 @@ impl Trust for TestTrust {
         public_key(&self.private).to_vec()
     }
 
-    fn accept_server(&self, _: &[u8], presentation: &[u8]) -> Result<Accepted, String> {
+    fn accept_server(&self, name: &[u8], presentation: &[u8]) -> Result<Accepted, String> {
         let key = presentation.try_into().map_err(|_| "no key of 32 bytes")?;
+        let names = self.names.lock().unwrap();
+        if names.get(&key).is_some_and(|only| !name.is_empty() && name != only) {
+            return Err("the key is for another name".into());
+        }
         Ok(Accepted { key, principal: self.accepts(key)? })
     }
 
@@ -70,9 +77,14 @@ impl Trust for TestTrust {
     fn entropy(&self, out: &mut [u8]) {
         let mut drawn = self.drawn.lock().unwrap();
         *drawn += 1;
-        out.fill(self.private[0]);
-        out.iter_mut().zip(drawn.to_le_bytes()).for_each(|(byte, drawn)| *byte = drawn);
+        draw(&self.private, *drawn, out);
     }
+}
+
+/// Fills `out` with the random bytes that the end with this private key draws, the first, second ... time.
+pub fn draw(private: &[u8; 32], nth: u64, out: &mut [u8]) {
+    out.fill(private[0]);
+    out.iter_mut().zip(nth.to_le_bytes()).for_each(|(byte, nth)| *byte = nth);
 }
 
 /// Returns settings of a client that accepts the server.
