@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn both_ends_agree_and_know_one_another() {
-        let (initiator, first) = begin(&public_key(&SERVER), b"prologue");
+        let (mut initiator, first) = begin(&public_key(&SERVER), b"prologue");
         assert_eq!(first.len(), MESSAGE_1 + 15);
         let responder = Responder::begin(&SERVER, b"prologue", &first, [6; 32]).unwrap();
         assert_eq!(

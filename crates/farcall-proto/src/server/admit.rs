@@ -112,7 +112,7 @@ impl Server {
         let procedures = procedures.get(bind.from as usize..).unwrap_or_default();
         let Some(frames) = frames_of(&welcome, procedures, len, scheme) else { return };
         let (scheme, answer) = match agreed.sealed {
-            Some(answering) => (scheme, Answer::Sealed(frames, answering)),
+            Some(answering) => (scheme, Answer::Sealed(frames, Box::new(answering))),
             None => (Scheme::Open, Answer::Alone(frames)),
         };
         self.reply(Reply { to: from, target: Target::without_secrets(bind.client, scheme), answer });
