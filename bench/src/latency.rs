@@ -25,7 +25,8 @@ pub struct Latency {
     /// reading of the clock. A run with another number measures something else, and is void.
     #[arg(long, value_name = "COUNT", default_value_t = RAW_INSTRUCTIONS)]
     raw_instructions: u32,
-    /// Compare with a ping-pong whose datagrams are sealed at this level, and are as long as farcall's.
+    /// Compare farcall with keys at this level with a ping-pong whose datagrams are sealed, too, and are as
+    /// long as farcall's.
     #[arg(long, value_enum)]
     level: Option<Level>,
     /// Show the parts of one blocking call of 32 bytes in instructions, instead.
@@ -41,11 +42,11 @@ enum Level {
 }
 
 impl Level {
-    /// Returns the anchor, its control, and what is measured besides. Farcall is not sealed yet.
+    /// Returns the anchor, its control, and what is measured besides.
     fn peers(level: Option<Level>) -> Vec<&'static str> {
         let sealed = |level| {
-            let [anchor, control] = peers::sealed(level);
-            vec![anchor, control, RAW, FARCALL]
+            let [anchor, control, farcall] = peers::sealed(level);
+            vec![anchor, control, RAW, FARCALL, farcall]
         };
         match level {
             None => vec![RAW, CONTROL, FARCALL],

@@ -16,9 +16,10 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use farcall_bench_group::{Calls, Distribution, Kind, Order, Server, Side, Way};
 use farcall_bench_method::{Options, Pin, Row};
+use farcall_crypto::Level;
 
 use crate::field::Field;
-use crate::peers::{self, AWAKE, CONTROL, FARCALL, RAW};
+use crate::peers::{self, AWAKE, CONTROL, FARCALL, FARCALL_AUTHENTICATED, FARCALL_SECURE, RAW};
 use cast::Cast;
 
 #[derive(Debug, clap::Args)]
@@ -135,7 +136,15 @@ pub fn side(side: &Side) -> ExitCode {
     let (serve, connect): (Serve, Connect) = match &side.peer[..] {
         RAW | CONTROL => (raw::serve, raw::connect),
         AWAKE => (raw::serve, raw::connect_awake),
-        FARCALL => (farcall::serve, farcall::connect),
+        FARCALL => (|seeds| farcall::serve(None, seeds), |to| farcall::connect(None, to)),
+        FARCALL_AUTHENTICATED => (
+            |seeds| farcall::serve(Some(Level::Authenticated), seeds),
+            |to| farcall::connect(Some(Level::Authenticated), to),
+        ),
+        FARCALL_SECURE => (
+            |seeds| farcall::serve(Some(Level::Secure), seeds),
+            |to| farcall::connect(Some(Level::Secure), to),
+        ),
         _ => (|_| bail!("it has no part here"), |_| bail!("it has no part here")),
     };
     farcall_bench_group::main(side, serve, connect)

@@ -5,8 +5,10 @@ use anyhow::{Result, ensure};
 use farcall::multi::{Fixed, Multi, Next};
 use farcall::names::Memory;
 use farcall::xdr::Decode;
-use farcall::{Bytes, Export, Group, Runtime};
+use farcall::{Bytes, Export, Group, Level, Runtime};
 use farcall_bench_group::{Calls, Draws, Kind, Server, Work};
+
+use crate::peers::keys;
 
 #[farcall::interface]
 pub trait Member {
@@ -52,17 +54,17 @@ impl Member for Sleeper {
 
 /// Returns a runtime whose names stay in the process, because addresses suffice here. It uses no shared
 /// memory, because one thread cannot wait there for many servers.
-fn runtime() -> farcall::Result<Runtime> {
-    Runtime::builder().registry(Memory::new()).shared_memory(false).build()
+fn runtime(level: Option<Level>) -> farcall::Result<Runtime> {
+    keys::with(level, Runtime::builder().registry(Memory::new()).shared_memory(false)).build()
 }
 
 /// Starts servers in this process, each in a runtime of its own.
-pub fn serve(seeds: &[u64]) -> Result<Box<dyn Server>> {
+pub fn serve(level: Option<Level>, seeds: &[u64]) -> Result<Box<dyn Server>> {
     // The memory comes from calloc, so pages that no call uses are not allocated.
     let data = Bytes::from(vec![0; LONGEST]);
     let serve = |&seed: &u64| {
         let sleeper = Sleeper { draws: Mutex::new(Draws::new(seed)), data: data.clone() };
-        Ok(runtime()?.export::<dyn Member>("Member", Arc::new(sleeper))?)
+        Ok(runtime(level)?.export::<dyn Member>("Member", Arc::new(sleeper))?)
     };
     Ok(Box::new(Servers(seeds.iter().map(serve).collect::<Result<_>>()?)))
 }
@@ -76,8 +78,8 @@ impl Server for Servers {
 }
 
 /// Returns a client of these servers.
-pub fn connect(addresses: &[String]) -> Result<Box<dyn Calls>> {
-    let runtime = runtime()?;
+pub fn connect(level: Option<Level>, addresses: &[String]) -> Result<Box<dyn Calls>> {
+    let runtime = runtime(level)?;
     let import = |address: &String| runtime.import::<dyn Member>(address);
     let members = addresses.iter().map(import).collect::<farcall::Result<_>>()?;
     Ok(Box::new(Client { runtime, members, group: None, data: Vec::new() }))

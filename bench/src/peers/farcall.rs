@@ -8,8 +8,10 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use farcall::names::Memory;
 use farcall::xdr::Decode;
-use farcall::{Bytes, Calls, Export, Pending, Runtime};
+use farcall::{Bytes, Calls, Export, Level, Pending, Runtime};
 use farcall_bench_method::{Calling, Carry, Crew, Laps, Mode, Peer, SLOW, STUCK, Schedule, Serving, Setup};
+
+use super::keys;
 
 /// The time for which a spinning side polls before it blocks. It is longer than any round trip, so the side
 /// never blocks while it is measured, and short enough that polling soon ends afterwards.
@@ -83,6 +85,8 @@ impl Echo for Server {
 pub struct Farcall {
     /// Whether the runtime uses shared memory, which must be available, instead of UDP.
     pub shared: bool,
+    /// How much the seals protect, if both ends have keys.
+    pub level: Option<Level>,
 }
 
 impl Peer for Farcall {
@@ -103,11 +107,17 @@ impl Peer for Farcall {
 }
 
 impl Farcall {
-    pub const OVER_UDP: Farcall = Farcall { shared: false };
+    pub const OVER_UDP: Farcall = Farcall { shared: false, level: None };
+
+    /// Returns the peer whose ends have keys, and seal what they send over UDP.
+    pub const fn sealed(level: Level) -> Farcall {
+        Farcall { shared: false, level: Some(level) }
+    }
 
     /// Returns a runtime. Its registry stays within the process, because addresses suffice here.
     pub fn runtime(&self, setup: &Setup) -> farcall::Result<Runtime> {
         let builder = Runtime::builder().registry(Memory::new()).workers(WORKERS).shared_memory(self.shared);
+        let builder = keys::with(self.level, builder);
         match setup.mode {
             Mode::Block => builder.build(),
             Mode::Spin => builder.spin(SPIN).build(),

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
 use farcall::memory::{self, Memory, Notify, Remote, Rights, Segment, Settings};
-use farcall::{Pending, Runtime, names};
+use farcall::{Level, Pending, Runtime, names};
 use farcall_bench_method::{Calling, Laps, Peer, Serving, Setup};
+
+use super::keys;
 
 /// The operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,23 +66,29 @@ const QUIET: Duration = Duration::from_micros(40);
 struct Accesses {
     operation: Operation,
     mapped: bool,
+    /// How much the seals protect, if both ends have keys.
+    level: Option<Level>,
 }
 
-/// Returns the peer of this name: for example `memory-read`, over UDP, or `mapped-read`.
+/// Returns the peer of this name: for example `memory-read`, over UDP, `secure-read`, over UDP with
+/// keys, or `mapped-read`.
 pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
     let (carrier, operation) = name.split_once('-')?;
-    let mapped = match carrier {
-        "memory" => false,
-        "mapped" => true,
+    let (mapped, level) = match carrier {
+        "memory" => (false, None),
+        "authenticated" => (false, Some(Level::Authenticated)),
+        "secure" => (false, Some(Level::Secure)),
+        "mapped" => (true, None),
         _ => return None,
     };
     let (_, operation) = OPERATIONS.into_iter().find(|(known, _)| *known == operation)?;
-    Some(Box::new(Accesses { operation, mapped }))
+    Some(Box::new(Accesses { operation, mapped, level }))
 }
 
 impl Accesses {
     fn runtime(&self) -> farcall::Result<Runtime> {
-        Runtime::builder().registry(names::Memory::new()).shared_memory(self.mapped).build()
+        let builder = Runtime::builder().registry(names::Memory::new()).shared_memory(self.mapped);
+        keys::with(self.level, builder).build()
     }
 }
 

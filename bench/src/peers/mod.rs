@@ -6,6 +6,7 @@ pub mod farcall;
 #[cfg(unix)]
 pub mod files;
 mod in_process;
+pub mod keys;
 pub mod memory;
 mod names;
 #[cfg(target_os = "linux")]
@@ -38,12 +39,17 @@ pub const CONTROL: &str = "raw-control";
 pub const AWAKE: &str = "raw-awake";
 /// Farcall, which is always measured.
 pub const FARCALL: &str = "farcall";
+/// Farcall with keys, at each level.
+pub const FARCALL_AUTHENTICATED: &str = "farcall-authenticated";
+pub const FARCALL_SECURE: &str = "farcall-secure";
 
-/// Returns the anchor of calls that are sealed at this level, and its control.
-pub fn sealed(level: Level) -> [&'static str; 2] {
+/// Returns the anchor of calls that are sealed at this level, its control, and farcall with keys.
+pub fn sealed(level: Level) -> [&'static str; 3] {
     match level {
-        Level::Authenticated => ["raw-sealed-authenticated", "raw-sealed-authenticated-control"],
-        Level::Secure => ["raw-sealed-secure", "raw-sealed-secure-control"],
+        Level::Authenticated => {
+            ["raw-sealed-authenticated", "raw-sealed-authenticated-control", FARCALL_AUTHENTICATED]
+        }
+        Level::Secure => ["raw-sealed-secure", "raw-sealed-secure-control", FARCALL_SECURE],
     }
 }
 
@@ -95,8 +101,10 @@ const PEERS: &[(&str, Source)] = &[
 pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
     Some(match name {
         RAW | CONTROL => Box::new(raw_udp::RawUdp { connected: true }),
-        FARCALL => Box::new(farcall::Farcall { shared: false }),
-        "farcall-shm" => Box::new(farcall::Farcall { shared: true }),
+        FARCALL => Box::new(farcall::Farcall::OVER_UDP),
+        FARCALL_AUTHENTICATED => Box::new(farcall::Farcall::sealed(Level::Authenticated)),
+        FARCALL_SECURE => Box::new(farcall::Farcall::sealed(Level::Secure)),
+        "farcall-shm" => Box::new(farcall::Farcall { shared: true, level: None }),
         "farcall-resumed" => Box::new(signals::Signal::Resumed),
         "farcall-unwound" => Box::new(signals::Signal::Unwound),
         "farcall-stream" => Box::new(streams::Items),

@@ -110,9 +110,12 @@ impl Key {
         Key { key, iv, suite }
     }
 
+    #[inline]
     fn nonce(&self, number: u64) -> Nonce {
         let mut nonce = self.iv;
-        nonce.iter_mut().skip(NONCE - 8).zip(number.to_be_bytes()).for_each(|(iv, byte)| *iv ^= byte);
+        if let Some(last) = nonce.last_chunk_mut() {
+            *last = (u64::from_be_bytes(*last) ^ number).to_be_bytes();
+        }
         Nonce::assume_unique_for_key(nonce)
     }
 

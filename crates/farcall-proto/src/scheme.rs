@@ -40,7 +40,7 @@ impl Scheme {
     /// Returns how many bytes the tag at the end of a datagram takes.
     #[inline(always)]
     pub const fn tag(self) -> usize {
-        if self.has_secrets() { 16 } else { 8 }
+        8 << (self as usize >> 1)
     }
 
     /// Returns the scheme's bit in the set of schemes that a BIND offers.
@@ -52,7 +52,7 @@ impl Scheme {
     /// another, and ignores everything that is not sealed with its key.
     #[inline(always)]
     pub const fn has_secrets(self) -> bool {
-        matches!(self, Scheme::Authenticated | Scheme::Secure)
+        self as u8 >= Scheme::Authenticated as u8
     }
 
     /// Writes the tag of a scheme without secrets into the last bytes of a datagram. `inserted` is the number
@@ -61,19 +61,15 @@ impl Scheme {
     #[inline(always)]
     pub fn close(self, datagram: &mut [u8], inserted: usize) {
         debug_assert!(inserted == 0 || self.closes_around());
-        let len = (datagram.len() + inserted) as u64;
-        match self {
-            Scheme::Open => {
-                if let Some((body, tag)) = datagram.split_last_chunk_mut() {
-                    *tag = checksum(body);
-                }
+        if self == Scheme::Local {
+            let len = (datagram.len() + inserted) as u64;
+            if let Some(tag) = datagram.last_chunk_mut() {
+                *tag = len.to_be_bytes();
             }
-            Scheme::Local => {
-                if let Some(tag) = datagram.last_chunk_mut() {
-                    *tag = len.to_be_bytes();
-                }
-            }
-            Scheme::Authenticated | Scheme::Secure => {}
+        } else if self == Scheme::Open
+            && let Some((body, tag)) = datagram.split_last_chunk_mut()
+        {
+            *tag = checksum(body);
         }
     }
 
@@ -86,11 +82,13 @@ impl Scheme {
     /// before: `opened` says so.
     #[inline(always)]
     pub fn checks(self, datagram: &[u8], opened: bool) -> bool {
-        match self {
-            Scheme::Open => datagram.split_last_chunk().is_some_and(|(body, tag)| *tag == checksum(body)),
-            Scheme::Local => datagram.last_chunk() == Some(&(datagram.len() as u64).to_be_bytes()),
-            Scheme::Authenticated | Scheme::Secure => opened,
+        if self == Scheme::Local {
+            return datagram.last_chunk() == Some(&(datagram.len() as u64).to_be_bytes());
         }
+        if self.has_secrets() {
+            return opened;
+        }
+        datagram.split_last_chunk().is_some_and(|(body, tag)| *tag == checksum(body))
     }
 }
 

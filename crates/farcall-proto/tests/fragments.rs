@@ -462,7 +462,7 @@ fn inserted_bytes_are_sent_without_a_copy() {
     let (mut out, mut apart, mut counted) = (vec![0; 65_536], 0, (0, 0));
     while let Some(Transmit { len, insert, .. }) = pair.server.transmit(pair.now, &mut out) {
         let mut datagram = out[..len].to_vec();
-        if let Some(Insert { at, bytes: part }) = insert {
+        if let Some(Insert { at, bytes: part }) = insert.map(|insert| *insert) {
             assert!(
                 bytes.as_ptr_range().contains(&part.as_ptr()),
                 "a part lies in the inserted bytes and is no copy"

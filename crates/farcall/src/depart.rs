@@ -14,7 +14,7 @@ pub(crate) struct Departing {
     pub(crate) to: SocketAddr,
     pub(crate) len: usize,
     /// Bytes that belong into the datagram but were not copied into it, and their position.
-    pub(crate) insert: Option<Insert>,
+    pub(crate) insert: Option<Box<Insert>>,
     /// What seals the datagram.
     pub(crate) cipher: Option<Arc<Cipher>>,
     /// Whether another datagram may be ready.
@@ -43,7 +43,7 @@ pub(crate) fn depart(
     // The datagrams from `start` to `end` are written but not sent. Each has `each` bytes; the last one may
     // be shorter.
     let (mut to, mut each, mut start, mut end) = (None, 0, 0, 0);
-    let mut send = |to: Option<SocketAddr>, batch: &[u8], each: usize, insert: Option<Insert>| {
+    let mut send = |to: Option<SocketAddr>, batch: &[u8], each: usize, insert: Option<Box<Insert>>| {
         let Some(to) = to else { return };
         let sent = match insert {
             Some(insert) => send_around(socket, to, batch, &insert),

@@ -128,7 +128,7 @@ fn both_ends_know_one_another_and_calls_of_all_lengths_pass() {
 fn who_is_not_known_is_refused_and_told_why() {
     let pair = Pair::new(servers(), Level::Secure);
     let refused = |client: farcall::Result<StoreClient>| {
-        let why = client.err().expect("it is refused");
+        let Err(why) = client else { panic!("it is refused") };
         assert_eq!(self::why(&why), (Kind::NotPermitted, Ran::No), "{why}");
         why.to_string()
     };

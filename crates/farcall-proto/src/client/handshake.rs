@@ -11,7 +11,7 @@ use super::{Conversation, Event};
 use crate::scheme::Scheme;
 use crate::secure::{self, Cipher, Opened, Trust};
 use crate::wire::{self, Frame, Frames, Header, Prologue, Step, Ticket, VERSION, Welcome};
-use crate::{Failure, Kind, Ran, Rule, Time};
+use crate::{Failure, Kind, Ran, Route, Rule, Time, route};
 
 /// The secrets of the conversation, and who its server is.
 #[derive(Debug)]
@@ -40,6 +40,15 @@ impl Kept {
         self.secrets.advance();
         self.cipher = Arc::new(self.secrets.cipher(End::Client, Some(&self.cipher)));
         (self.sealed, self.confirmed) = (0, confirmed);
+    }
+
+    /// Opens a sealed datagram of the conversation, which has this identifier.
+    #[inline(never)]
+    fn open(&self, id: u64, datagram: &mut [u8]) -> Option<Opened> {
+        if !secure::is_sealed(datagram) || route(datagram) != Some(Route::Conversation(id)) {
+            return None;
+        }
+        secure::open(&self.cipher, datagram)
     }
 
     /// Seals a datagram. Goes on to the next phase if this one has sealed many.
@@ -118,6 +127,21 @@ impl Conversation {
     #[inline]
     pub fn cipher(&self) -> Option<Arc<Cipher>> {
         self.kept.as_ref().map(|kept| kept.cipher.clone())
+    }
+
+    /// Opens a sealed datagram of this conversation in place. Returns `None` if it does not open, and changes
+    /// nothing if it is not sealed, or is of another conversation.
+    #[inline(always)]
+    pub fn open(&self, datagram: &mut [u8]) -> Option<Opened> {
+        self.kept.as_ref()?.open(self.id, datagram)
+    }
+
+    /// Seals a datagram of this conversation in place.
+    #[inline(never)]
+    pub(super) fn seal(&mut self, datagram: &mut [u8]) {
+        if let Some(kept) = &mut self.kept {
+            kept.seal(datagram);
+        }
     }
 
     /// Returns who the server is, in a scheme with secrets.

@@ -169,8 +169,7 @@ impl Conversation {
 
     #[inline(always)]
     fn target(&self, conversation: u64) -> Target {
-        let sealed_for = if self.scheme.has_secrets() { self.id } else { 0 };
-        Target { conversation, scheme: self.scheme, sealed_for }
+        Target { conversation, scheme: self.scheme, sealed_for: self.id }
     }
 
     fn transmit_mtu_probe(&mut self, out: &mut [u8]) -> Option<usize> {
@@ -183,14 +182,14 @@ impl Conversation {
         Some(self.count_sent(writer))
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn count_sent(&mut self, writer: Writer<'_>) -> usize {
         #[cfg(feature = "secure")]
-        let sealed = writer.target().sealed_for != 0;
+        let scheme = writer.target().scheme;
         let datagram = writer.finish(self.numbers.take());
         #[cfg(feature = "secure")]
-        if sealed && let Some(kept) = &mut self.kept {
-            kept.seal(datagram);
+        if scheme.has_secrets() {
+            self.seal(datagram);
         }
         let len = datagram.len();
         self.stats.sent += 1;

@@ -159,7 +159,7 @@ pub struct Transmit {
     pub len: usize,
     /// Bytes to insert into what was written. Only datagrams to clients on this machine have them, and only
     /// for results of [`Server::finish_around`] and bytes of [`Server::send_long_in`].
-    pub insert: Option<Insert>,
+    pub insert: Option<Box<Insert>>,
     /// What the datagram must be [sealed](crate::secure::seal) by before it is sent.
     pub cipher: Option<Arc<Cipher>>,
 }
@@ -169,7 +169,7 @@ impl Transmit {
     pub fn gather(&self, out: &[u8]) -> Vec<u8> {
         let mut datagram = out[..self.len].to_vec();
         crate::secure::seal_by(&self.cipher, &mut datagram);
-        if let Some(Insert { at, bytes }) = &self.insert {
+        if let Some(Insert { at, bytes }) = self.insert.as_deref() {
             datagram.splice(at..at, bytes.iter().copied());
         }
         datagram
@@ -435,7 +435,7 @@ impl Server {
     #[inline(always)]
     fn sealing(&mut self, target: Target) -> Option<Arc<Cipher>> {
         #[cfg(feature = "secure")]
-        if target.sealed_for != 0 {
+        if target.scheme.has_secrets() {
             return self.secrets.sealing(target.sealed_for);
         }
         let _ = target;

@@ -122,8 +122,7 @@ impl Server {
         let place = self.table.find(header.conversation);
         let place = place.filter(|place| anywhere || self.table.at(*place).is_at(from));
         let place = place.filter(|place| {
-            self.config.mutant.breaks(Rule::SchemeUnchecked)
-                || self.table.at(*place).takes(header.scheme, from)
+            self.config.mutant.breaks(Rule::SchemeUnchecked) || self.table.at(*place).agrees(header.scheme)
         });
         if let Some(place) = place {
             let coarse = self.coarse(now);

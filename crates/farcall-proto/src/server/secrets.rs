@@ -112,7 +112,7 @@ impl AllSecrets {
 
     /// Returns the cipher that seals the next datagram of a conversation. Goes on to the next phase if this
     /// one has sealed many.
-    #[inline]
+    #[inline(never)]
     pub fn sealing(&mut self, conversation: u64) -> Option<Arc<Cipher>> {
         let kept = self.of.get_mut(&conversation)?;
         kept.sealed += 1;

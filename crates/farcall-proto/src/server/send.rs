@@ -175,11 +175,9 @@ impl Server {
             if promised {
                 self.end_promise(place, key.activity);
             }
-            let sent = written.map(|len| {
-                self.count_written(len);
-                Transmit { to, len, insert: None, cipher: self.sealing(target) }
-            });
-            return Some((long, sent));
+            let Some(len) = written else { return Some((long, None)) };
+            self.count_written(len);
+            return Some((long, Some(Transmit { to, len, insert: None, cipher: self.sealing(target) })));
         }
         self.recycle(std::mem::take(payload));
         None
@@ -258,7 +256,7 @@ impl Server {
         let target = writer.target();
         let len = writer.finish_around(inserted, self.numbers.take()).len();
         self.count_written(len + inserted);
-        Transmit { to, len, insert, cipher: self.sealing(target) }
+        Transmit { to, len, insert: insert.map(Box::new), cipher: self.sealing(target) }
     }
 
     /// Counts a datagram of `len` bytes that was written.

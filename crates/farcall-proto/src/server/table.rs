@@ -83,8 +83,7 @@ impl Entry {
     /// Returns the target of datagrams to the client in the given scheme.
     #[inline(always)]
     pub fn target_in(&self, scheme: Scheme) -> Target {
-        let sealed_for = if scheme.has_secrets() { self.id } else { 0 };
-        Target { conversation: self.client, scheme, sealed_for }
+        Target { conversation: self.client, scheme, sealed_for: self.id }
     }
 
     /// Returns when the client was last heard, in the server's coarse units.
@@ -111,10 +110,13 @@ impl Entry {
     /// conversation in a scheme with secrets, every datagram must be in that scheme.
     #[inline(always)]
     pub fn takes(&self, scheme: Scheme, from: &SocketAddr) -> bool {
-        if scheme.has_secrets() || self.scheme().has_secrets() {
-            return scheme == self.scheme();
-        }
-        scheme != Scheme::Local || from.ip().is_loopback()
+        self.agrees(scheme) && (scheme != Scheme::Local || from.ip().is_loopback())
+    }
+
+    /// Returns whether a datagram in that scheme may belong to this conversation, wherever it is from.
+    #[inline(always)]
+    pub fn agrees(&self, scheme: Scheme) -> bool {
+        self.heard & SCHEME == scheme as u32 || !scheme.has_secrets() && !self.scheme().has_secrets()
     }
 
     #[inline(always)]

@@ -74,7 +74,7 @@ impl Header {
     #[inline(always)]
     pub fn open<'d>(&self, datagram: &'d [u8], opened: Option<Opened>, check: bool) -> Option<&'d [u8]> {
         let right = self.scheme.checks(datagram, opened.is_some());
-        if (check || self.scheme.has_secrets()) && !right {
+        if !right && (check || self.scheme.has_secrets()) {
             return None;
         }
         frames_of(datagram, self.scheme)
@@ -94,7 +94,7 @@ pub(crate) struct Target {
     /// The receiver's identifier of the conversation, or zero if this end does not know it.
     pub conversation: u64,
     pub scheme: Scheme,
-    /// In a scheme with secrets, this end's identifier of the conversation whose cipher seals the datagram.
+    /// This end's identifier of the conversation, whose cipher seals the datagram in a scheme with secrets.
     pub sealed_for: u64,
 }
 

@@ -100,18 +100,15 @@ impl Endpoint {
         };
         let received = self.socket.receive(&mut tools.buffer, wait);
         self.timers.awake();
-        let mut opened = Vec::new();
-        if let Ok(Received::Datagrams { ref from, len, each }) = received
+        let mut opened = None;
+        if let Ok(Received::Datagrams { len, each, .. }) = received
             && len == each
         {
-            let mut by = None;
-            if self.has_keys {
-                by = self.unseal_one(from, &mut tools.buffer[..len], Some(peer));
-                opened.push(by);
-            }
+            let datagram = &mut tools.buffer[..len];
             let body = {
-                let mut state = peer.lock();
-                state.conversation.end_lone(|| self.env.now(), &brief, sent, (&tools.buffer[..len], by))
+                let conversation = &mut peer.lock().conversation;
+                opened = conversation.open(datagram);
+                conversation.end_lone(|| self.env.now(), &brief, sent, (datagram, opened))
             };
             if let Some(body) = body {
                 self.expect(&mut earliest, None, true);
@@ -135,10 +132,7 @@ impl Endpoint {
         // If the time of sending was not read, the timer counts as due now.
         let earliest = if sent.is_some() { earliest } else { now };
         let mut reception = Reception::new(self, tools, earliest, None);
-        match opened.is_empty() {
-            true => self.unseal(&received, &mut reception, Some(peer)),
-            false => reception.opened = opened,
-        }
+        self.unseal(&received, &mut reception, Some(peer), opened);
         Some(self.go_on(alone, reception, &received, (peer, id), tools, sink))
     }
 

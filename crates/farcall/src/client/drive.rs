@@ -198,7 +198,7 @@ impl Attendance<'_> {
         let (mut replies, mut in_vain) = (0, false);
         while !in_vain && !done() && !endpoint.timers.is_due(reception.earliest, now) {
             let received = endpoint.socket.receive_awake(&mut reception.buffer, LULL);
-            endpoint.unseal(&received, &mut reception, None);
+            endpoint.unseal(&received, &mut reception, None, None);
             now = endpoint.env.now();
             match received {
                 Ok(Received::Datagrams { .. }) => replies += 1,
@@ -221,7 +221,7 @@ impl Attendance<'_> {
         for _ in 0..DRAIN {
             let received = endpoint.socket.receive(&mut reception.buffer, Wait::No);
             let Ok(Received::Datagrams { .. }) = received else { break };
-            endpoint.unseal(&received, &mut reception, None);
+            endpoint.unseal(&received, &mut reception, None, None);
             endpoint.take_in(endpoint.env.now(), &received, &mut reception, None, tools);
         }
         reception.give_back(tools);
@@ -253,16 +253,16 @@ impl Endpoint {
             self.timers.awake();
             // The usual case is the result of this thread's own call. It mostly needs no reading of the
             // clock.
-            self.unseal(&received, reception, mine.as_ref().map(|mine| mine.peer));
-            let opened = reception.opened.first().copied().flatten();
+            let mut opened = None;
             if let (Ok(Received::Datagrams { len, each, .. }), Some(mine)) = (&received, &mut mine)
                 && len == each
-                && let datagram = (&reception.buffer[..*len], opened)
+                && let datagram = (&mut reception.buffer[..*len], &mut opened)
                 && let Some((timer, listed)) = mine.take(|| self.env.now(), datagram)
             {
                 self.expect(&mut reception.earliest, timer, listed);
                 return time;
             }
+            self.unseal(&received, reception, mine.as_ref().map(|mine| mine.peer), opened);
             time = self.env.now();
             if let Some(mine) = &mut mine {
                 mine.go_on(time, &tools.arguments);
@@ -283,17 +283,23 @@ impl Endpoint {
     }
 
     /// Opens the sealed datagrams that have arrived, in place. `mine` is the server that the thread waits for.
+    /// `opened` says whether there is only one, which was opened before.
     #[inline(always)]
     pub(super) fn unseal(
         &self,
         received: &io::Result<Received>,
         reception: &mut Reception<'_>,
         mine: Option<&Arc<Peer>>,
+        opened: Option<Opened>,
     ) {
         if self.has_keys
             && let Ok(Received::Datagrams { ref from, len, each }) = *received
         {
-            self.unseal_each(from, (len, each), reception, mine);
+            reception.opened.clear();
+            match opened {
+                Some(_) => reception.opened.push(opened),
+                None => self.unseal_each(from, (len, each), reception, mine),
+            }
         }
     }
 
@@ -305,7 +311,6 @@ impl Endpoint {
         reception: &mut Reception<'_>,
         mine: Option<&Arc<Peer>>,
     ) {
-        reception.opened.clear();
         for place in train(len, each) {
             let opened = self.unseal_one(from, &mut reception.buffer[place], mine);
             reception.opened.push(opened);

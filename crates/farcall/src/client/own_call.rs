@@ -82,17 +82,19 @@ impl<'a> OwnCall<'a> {
 
     /// Gives the result of a call on the fast path to the sink, if the datagram contains just that result.
     /// Returns the conversation's next timer, and whether the peer is in the list of peers with timers. For
-    /// any other datagram, returns `None` and changes nothing.
+    /// any other datagram, returns `None` and changes nothing, except that the datagram may have been
+    /// `opened`.
     #[inline(always)]
     pub(super) fn take(
         &mut self,
         clock: impl Fn() -> Time,
-        datagram: (&[u8], Option<Opened>),
+        (datagram, opened): (&mut [u8], &mut Option<Opened>),
     ) -> Option<(Option<Time>, bool)> {
         let (lone, sent) = self.lone.as_ref()?;
         let (body, timer) = {
             let mut state = self.peer.lock();
-            let body = state.conversation.end_lone(clock, lone, Some(*sent), datagram)?;
+            *opened = state.conversation.open(datagram);
+            let body = state.conversation.end_lone(clock, lone, Some(*sent), (datagram, *opened))?;
             (body, (state.conversation.timeout(), state.listed))
         };
         (self.done, self.lone) = (true, None);

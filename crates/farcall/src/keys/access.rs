@@ -1,6 +1,7 @@
 //! Decides what a client may do with an export: the scope of its key, and the policy.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use farcall_keys::{Action, Decision};
@@ -41,7 +42,7 @@ pub(crate) struct Access {
 struct Decided {
     /// The generation of the keys that the decisions follow from.
     generation: u64,
-    of: HashMap<[u8; 32], Arc<Result<Decision, String>>>,
+    of: HashMap<[u8; 32], Result<Decision, String>, BuildHasherDefault<FirstBytes>>,
 }
 
 /// The maximum number of decisions that are kept.
@@ -63,8 +64,33 @@ impl Access {
         let Some(principal) = principal else {
             return Err(refusal("this server has keys, and the caller has shown none".to_owned()));
         };
-        let decision = self.decision(principal);
-        match &*decision {
+        let generation = self.keys.generation();
+        {
+            let decided = self.decided.read().unwrap_or_else(PoisonError::into_inner);
+            if decided.generation == generation
+                && let Some(decision) = decided.of.get(&principal.key)
+            {
+                return self.heed(decision, principal, what);
+            }
+        }
+        let decision = self.decide(principal);
+        let heeded = self.heed(&decision, principal, what);
+        let mut decided = self.decided.write().unwrap_or_else(PoisonError::into_inner);
+        if decided.generation != generation || decided.of.len() >= MAX_DECISIONS {
+            *decided = Decided { generation, of: HashMap::default() };
+        }
+        decided.of.insert(principal.key, decision);
+        heeded
+    }
+
+    /// Returns an error if a decision about a client does not allow that.
+    fn heed(
+        &self,
+        decision: &Result<Decision, String>,
+        principal: &Principal,
+        what: What<'_>,
+    ) -> Result<(), CallFailed> {
+        match decision {
             Ok(decision) if self.allows(decision, what) => Ok(()),
             Ok(_) => Err(refusal(format!("the policy does not let {} {}", principal.name, say(what)))),
             Err(why) => Err(refusal(why.clone())),
@@ -85,24 +111,6 @@ impl Access {
         }
     }
 
-    fn decision(&self, principal: &Principal) -> Arc<Result<Decision, String>> {
-        let generation = self.keys.generation();
-        let decided = self.decided.read().unwrap_or_else(PoisonError::into_inner);
-        if decided.generation == generation
-            && let Some(decision) = decided.of.get(&principal.key)
-        {
-            return decision.clone();
-        }
-        drop(decided);
-        let decision = Arc::new(self.decide(principal));
-        let mut decided = self.decided.write().unwrap_or_else(PoisonError::into_inner);
-        if decided.generation != generation || decided.of.len() >= MAX_DECISIONS {
-            *decided = Decided { generation, of: HashMap::new() };
-        }
-        decided.of.insert(principal.key, decision.clone());
-        decision
-    }
-
     fn decide(&self, principal: &Principal) -> Result<Decision, String> {
         let client = self.keys.client(&principal.key).ok_or("the caller's key is not remembered")?;
         let (type_name, instance) = &self.name;
@@ -111,6 +119,24 @@ impl Access {
             .still_admits(&client, type_name, instance, self.env.unix_seconds())
             .map_err(|why| why.to_string())
     }
+}
+
+/// Hashes a public key to its first bytes. Only keys of clients that were let in come here, so nobody can make
+/// many that collide.
+#[derive(Default)]
+struct FirstBytes(u64);
+
+impl Hasher for FirstBytes {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.first_chunk().map_or(self.0, |first| u64::from_le_bytes(*first));
+    }
+
+    /// Leaves out the length, which all keys have in common.
+    fn write_usize(&mut self, _: usize) {}
 }
 
 #[cold]

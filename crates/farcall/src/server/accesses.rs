@@ -318,8 +318,16 @@ mod tests {
     fn access(sequence: u64, bytes: usize) -> (SocketAddr, Incoming<'static>) {
         let key = CallKey { conversation: 1, activity: 2, sequence };
         let args = Cow::Owned(vec![0; bytes]);
-        let incoming =
-            Incoming { key, export: 3, procedure: READINGS, deadline: None, trace: None, again: false, args };
+        let incoming = Incoming {
+            key,
+            export: 3,
+            procedure: READINGS,
+            deadline: None,
+            trace: None,
+            principal: None,
+            again: false,
+            args,
+        };
         (SocketAddr::from(([127, 0, 0, 1], 1)), incoming)
     }
 

@@ -81,11 +81,13 @@ impl Receiver<'_> {
     }
 
     /// Writes the next datagram that is ready, and returns whether there is one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn transmit(&mut self, core: &mut Core) -> bool {
-        if core.protocol.is_quiet() {
-            return false;
-        }
+        !core.protocol.is_quiet() && self.transmit_next(core)
+    }
+
+    #[inline(never)]
+    fn transmit_next(&mut self, core: &mut Core) -> bool {
         self.now = self.server.now();
         self.outgoing.written = core.protocol.transmit(self.now, &mut self.outgoing.datagram);
         self.outgoing.written.is_some()
