@@ -65,6 +65,8 @@ impl Initiator {
         let mut payload = vec![0; message.len().min(MAX_MESSAGE)];
         let len = self.0.read_message(message, &mut payload).ok()?;
         payload.truncate(len);
+        #[cfg(feature = "audit")]
+        crate::audit::note_handshake();
         Some((secrets(&mut self.0, level, suite), payload))
     }
 }
@@ -223,7 +225,7 @@ mod tests {
 
     #[test]
     fn both_ends_agree_and_know_one_another() {
-        let (initiator, first) = begin(&public_key(&SERVER), b"prologue");
+        let (mut initiator, first) = begin(&public_key(&SERVER), b"prologue");
         assert_eq!(first.len(), MESSAGE_1 + 15);
         let responder = Responder::begin(&SERVER, b"prologue", &first, [6; 32]).unwrap();
         assert_eq!(

@@ -94,6 +94,8 @@ pub(crate) struct Key {
     /// Combined with a datagram's number, this gives the nonce (RFC 8446 section 5.3).
     iv: [u8; NONCE],
     suite: Suite,
+    #[cfg(feature = "audit")]
+    name: u64,
 }
 
 impl Key {
@@ -106,8 +108,16 @@ impl Key {
         let mut iv = [0; NONCE];
         iv.copy_from_slice(&material_of_suite[len..]);
         let key = expand(suite, &material_of_suite[..len]);
+        #[cfg(feature = "audit")]
+        let name = crate::audit::name_of(&material);
         material.zeroize();
-        Key { key, iv, suite }
+        Key {
+            key,
+            iv,
+            suite,
+            #[cfg(feature = "audit")]
+            name,
+        }
     }
 
     fn nonce(&self, number: u64) -> Nonce {
@@ -126,6 +136,8 @@ impl Key {
         if let Ok(sealed) = self.key.seal_in_place_separate_tag(nonce, Aad::from(header), frames) {
             tag.copy_from_slice(sealed.as_ref());
         }
+        #[cfg(feature = "audit")]
+        crate::audit::note_seal(self.name, number, datagram);
     }
 
     /// Checks the tag, and decrypts the bytes from `clear` on in place. If the tag is wrong, the content of
@@ -136,8 +148,13 @@ impl Key {
         if datagram.len() < clear + TAG {
             return false;
         }
+        #[cfg(feature = "audit")]
+        let digest = crate::audit::digest(datagram);
         let (header, sealed) = datagram.split_at_mut(clear);
-        self.key.open_in_place(self.nonce(number), Aad::from(header), sealed).is_ok()
+        let opened = self.key.open_in_place(self.nonce(number), Aad::from(header), sealed).is_ok();
+        #[cfg(feature = "audit")]
+        crate::audit::note_open(self.name, number, digest, opened);
+        opened
     }
 }
 

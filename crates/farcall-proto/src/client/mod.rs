@@ -554,6 +554,17 @@ fn is_encodable(len: usize) -> bool {
     u32::try_from(len).is_ok() && len.is_multiple_of(4)
 }
 
+/// Returns whether the conversation is in a scheme with secrets.
+fn has_keys(config: &ClientConfig) -> bool {
+    #[cfg(feature = "secure")]
+    return config.trust.is_some();
+    #[cfg(not(feature = "secure"))]
+    {
+        let _ = config;
+        false
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -630,16 +641,5 @@ mod tests {
         let short = kept(5000, SHORT_BUFFER);
         assert!(short[..4999].iter().all(|room| *room == SHORT_BUFFER), "short buffers are kept");
         assert_eq!([SPARE_BYTES, SPARE_BYTES + 4].map(|len| kept(2, len)[0]), [SPARE_BYTES, 0]);
-    }
-}
-
-/// Returns whether the conversation is in a scheme with secrets.
-fn has_keys(config: &ClientConfig) -> bool {
-    #[cfg(feature = "secure")]
-    return config.trust.is_some();
-    #[cfg(not(feature = "secure"))]
-    {
-        let _ = config;
-        false
     }
 }

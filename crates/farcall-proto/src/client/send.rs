@@ -190,7 +190,7 @@ impl Conversation {
         let datagram = writer.finish(self.numbers.take());
         #[cfg(feature = "secure")]
         if sealed && let Some(kept) = &mut self.kept {
-            kept.seal(datagram);
+            kept.seal(datagram, self.config.mutant);
         }
         let len = datagram.len();
         self.stats.sent += 1;

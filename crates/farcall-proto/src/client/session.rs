@@ -428,7 +428,7 @@ impl Conversation {
         self.session.granted = Some(granted);
         self.scheme = self.scheme_for(w);
         #[cfg(feature = "secure")]
-        self.take_secrets();
+        self.take_secrets(sink);
         self.resend_all();
     }
 

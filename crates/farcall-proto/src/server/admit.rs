@@ -112,7 +112,7 @@ impl Server {
         let procedures = procedures.get(bind.from as usize..).unwrap_or_default();
         let Some(frames) = frames_of(&welcome, procedures, len, scheme) else { return };
         let (scheme, answer) = match agreed.sealed {
-            Some(answering) => (scheme, Answer::Sealed(frames, answering)),
+            Some(answering) => (scheme, Answer::Sealed(frames, Box::new(answering))),
             None => (Scheme::Open, Answer::Alone(frames)),
         };
         self.reply(Reply { to: from, target: Target::without_secrets(bind.client, scheme), answer });
@@ -226,9 +226,9 @@ impl Server {
         let mut entry = Entry::new(conversation, ticket.client, ticket.issued, from);
         entry.hear(self.coarse(now), header.scheme);
         #[cfg(feature = "secure")]
-        if let Some((secrets, principal)) = admitted {
+        if let Some(admitted) = admitted {
             let coarse = self.coarse(now);
-            self.secrets.insert(conversation, secrets, principal, coarse);
+            self.secrets.insert((conversation, header.number), admitted, coarse, mutant);
         }
         self.admission.per_host.add(entry.host(), 1);
         Some(self.table.insert(entry))

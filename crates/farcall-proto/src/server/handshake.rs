@@ -103,14 +103,16 @@ impl Server {
         {
             let known = Step::Known(&trust.presentation(bind.name)).to_bytes();
             let ticket = self.admission.issuer.dated_as(ticket, conversation, from, ticket.rest.to_vec());
-            let sealed = Some(secrets.answering(bind.body));
+            let sealed = Some(answering(&secrets, bind, self.config.mutant));
             return Some(Agreed { conversation, ticket, step: known, sealed, refused: None });
         }
         match step {
-            Step::Resume(_, random) => self.resume(now, from, (bind, random), &*trust, asked).or_else(|| {
-                let suites = Suites::of_this_machine().0;
-                self.greet(now, from, (bind, suites), &*trust)
-            }),
+            Step::Resume(_, random, _) => {
+                self.resume(now, from, (bind, random), &*trust, asked).or_else(|| {
+                    let suites = Suites::of_this_machine().0;
+                    self.greet(now, from, (bind, suites), &*trust)
+                })
+            }
             Step::Message(suites, message) => {
                 if let Some((conversation, proof)) = &bind.proof
                     && self.proves(now, from, bind, *conversation, proof)
@@ -192,7 +194,7 @@ impl Server {
             Ok(facts) => (facts, None),
             Err(_) => (Vec::new(), Some(Kind::NotPermitted)),
         };
-        let sealed = Some(secrets.answering(bind.body));
+        let sealed = Some(answering(&secrets, bind, self.config.mutant));
         let (conversation, ticket) = self.give_secret_ticket(now, bind.client, from, &secrets, &facts);
         let step = Step::Message(suite as u8, &reply).to_bytes();
         Some(Agreed { conversation, ticket, step, sealed, refused })
@@ -214,9 +216,7 @@ impl Server {
             return None;
         }
         let (former, facts) = self.open_ticket(*before, ticket)?;
-        if !self.config.mutant.breaks(Rule::RevocationIgnored) {
-            trust.recall(&facts).ok()?;
-        }
+        self.recall(trust, &facts)?;
         let (mut ours, mut secrets) = ([0; 32], None);
         trust.entropy(&mut ours);
         if self.config.mutant.breaks(Rule::ResumptionUnmixed) {
@@ -232,8 +232,8 @@ impl Server {
             rest
         });
         let secrets = secrets?;
-        let sealed = Some(secrets.answering(bind.body));
-        let step = Step::Resume(0, &ours).to_bytes();
+        let sealed = Some(answering(&secrets, bind, self.config.mutant));
+        let step = Step::Resume(0, &ours, &trust.presentation(bind.name)).to_bytes();
         Some(Agreed { conversation, ticket, step, sealed, refused: None })
     }
 
@@ -290,7 +290,17 @@ impl Server {
             return Some((secrets.copy(), self.secrets.principal(conversation)?));
         }
         let (secrets, facts) = self.open_ticket(conversation, ticket)?;
-        Some((secrets, trust.recall(&facts).ok()?))
+        Some((secrets, self.recall(trust, &facts)?))
+    }
+
+    /// Returns who the client of a ticket is, if it is still accepted.
+    fn recall(&self, trust: &dyn Trust, facts: &[u8]) -> Option<Arc<Principal>> {
+        match trust.recall(facts) {
+            Err(_) if self.config.mutant.breaks(Rule::RevocationIgnored) => {
+                Some(Arc::new(Principal { name: "anybody".into(), key: [0; 32] }))
+            }
+            recalled => recalled.ok(),
+        }
     }
 
     /// Returns the secrets of a conversation that is to be admitted with its ticket, and who its client is.
@@ -366,7 +376,8 @@ impl Server {
     /// sealed are no longer good.
     fn replace_ticket_keys(&mut self, now: Time, trust: &dyn Trust) {
         let Handshakes { keys, since, before, .. } = &mut self.handshakes;
-        if keys.is_some() && now.since(*since) < TICKET_KEY_LIFE {
+        let kept = self.config.mutant.breaks(Rule::TicketKeysKept);
+        if keys.is_some() && (now.since(*since) < TICKET_KEY_LIFE || kept) {
             return;
         }
         let mut seed = Zeroizing::new([0; 44]);
@@ -389,6 +400,11 @@ impl Server {
 fn hello(suites: u8, presentation: &[u8]) -> Option<Vec<u8>> {
     let suite = Suites(suites).and(Suites::of_this_machine()).best()?;
     Some(Step::Hello(suite as u8, presentation).to_bytes())
+}
+
+/// Returns the key that seals the answer to a BIND.
+fn answering(secrets: &Secrets, bind: &Bind<'_>, mutant: Mutant) -> Answering {
+    secrets.answering(if mutant.breaks(Rule::AnswerUnbound) { &[] } else { bind.body })
 }
 
 fn level(scheme: Scheme) -> Option<Level> {

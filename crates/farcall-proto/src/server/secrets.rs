@@ -9,7 +9,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use farcall_base::Principal;
-use farcall_crypto::{Cipher, End, MAX_PER_PHASE, Secrets, Window};
+use farcall_crypto::{Cipher, End, Secrets, Window, max_per_phase};
 
 use crate::secure::Opened;
 use crate::{Mutant, Rule};
@@ -50,11 +50,21 @@ struct Kept {
 }
 
 impl AllSecrets {
-    /// Adds a conversation.
-    pub fn insert(&mut self, conversation: u64, secrets: Secrets, principal: Arc<Principal>, now: u32) {
+    /// Adds a conversation, which the datagram of this number has begun.
+    pub fn insert(
+        &mut self,
+        (conversation, number): (u64, u64),
+        (secrets, principal): (Secrets, Arc<Principal>),
+        now: u32,
+        mutant: Mutant,
+    ) {
+        let mut window = Window::default();
+        if !mutant.breaks(Rule::FirstUnnoted) {
+            window.take(number);
+        }
         let kept = Kept {
             secrets,
-            window: Window::default(),
+            window,
             principal,
             cipher: None,
             sealed: 0,
@@ -105,10 +115,10 @@ impl AllSecrets {
     /// Returns the cipher that seals the next datagram of a conversation. Goes on to the next phase if this
     /// one has sealed many.
     #[inline]
-    pub fn sealing(&mut self, conversation: u64) -> Option<Arc<Cipher>> {
+    pub fn sealing(&mut self, conversation: u64, mutant: Mutant) -> Option<Arc<Cipher>> {
         let kept = self.of.get_mut(&conversation)?;
         kept.sealed += 1;
-        if kept.sealed > MAX_PER_PHASE && kept.confirmed {
+        if kept.sealed > max_per_phase() && (kept.confirmed || mutant.breaks(Rule::PhaseUnconfirmed)) {
             kept.advance(false);
         }
         match &kept.cipher {

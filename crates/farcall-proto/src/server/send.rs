@@ -52,7 +52,7 @@ pub(super) enum Answer {
     Select { conversation: u64, position: Position },
     /// Frames that are sent in a datagram of their own, which is sealed as the answer to one question.
     #[cfg(feature = "secure")]
-    Sealed(Vec<u8>, farcall_crypto::Answering),
+    Sealed(Vec<u8>, Box<farcall_crypto::Answering>),
     /// An answer to an MTU probe: a datagram of this many bytes.
     MtuEcho(usize),
 }

@@ -12,8 +12,8 @@ pub(crate) enum Step<'a> {
     Hello(u8, &'a [u8]),
     /// A message of the handshake.
     Message(u8, &'a [u8]),
-    /// Random bytes of an end that resumes an earlier conversation.
-    Resume(u8, &'a [u8; 32]),
+    /// Random bytes of an end that resumes an earlier conversation. The server also shows who it is.
+    Resume(u8, &'a [u8; 32], &'a [u8]),
     /// The server asks the client to ask again after so many milliseconds.
     Wait(u16),
     /// The server shows who it is, in a conversation that has its secrets already.
@@ -42,7 +42,7 @@ impl<'a> Step<'a> {
         Ok(Some(match kind {
             HELLO => Step::Hello(suite, r.rest()),
             MESSAGE => Step::Message(suite, r.rest()),
-            RESUME => Step::Resume(suite, r.first()?),
+            RESUME => Step::Resume(suite, r.first()?, r.rest()),
             WAIT => Step::Wait(number),
             KNOWN => Step::Known(r.rest()),
             _ => return Err(Malformed),
@@ -51,14 +51,14 @@ impl<'a> Step<'a> {
 
     /// Returns the bytes of the step.
     pub fn to_bytes(self) -> Vec<u8> {
-        let (kind, suite, number, rest) = match self {
-            Step::Hello(suite, rest) => (HELLO, suite, 0, rest),
-            Step::Message(suite, rest) => (MESSAGE, suite, 0, rest),
-            Step::Resume(suite, random) => (RESUME, suite, 0, &random[..]),
-            Step::Wait(millis) => (WAIT, 0, millis, &[][..]),
-            Step::Known(rest) => (KNOWN, 0, 0, rest),
+        let (kind, suite, number, random, rest) = match self {
+            Step::Hello(suite, rest) => (HELLO, suite, 0, &[][..], rest),
+            Step::Message(suite, rest) => (MESSAGE, suite, 0, &[][..], rest),
+            Step::Resume(suite, random, rest) => (RESUME, suite, 0, &random[..], rest),
+            Step::Wait(millis) => (WAIT, 0, millis, &[][..], &[][..]),
+            Step::Known(rest) => (KNOWN, 0, 0, &[][..], rest),
         };
-        [&[kind, suite][..], &u16::to_be_bytes(number), rest].concat()
+        [&[kind, suite][..], &u16::to_be_bytes(number), random, rest].concat()
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
         for step in [
             Step::Hello(6, b"who"),
             Step::Message(2, b"message"),
-            Step::Resume(2, &random),
+            Step::Resume(2, &random, b"who"),
             Step::Wait(500),
             Step::Known(b""),
         ] {

@@ -19,6 +19,8 @@ pub struct TestTrust {
     private: [u8; 32],
     /// The accepted public keys.
     pub accepted: Mutex<BTreeSet<[u8; 32]>>,
+    /// The name for which no server is accepted.
+    pub forbidden: Mutex<&'static str>,
     /// How many random numbers were asked for. They follow from this number.
     drawn: Mutex<u64>,
     /// How many handshakes were computed.
@@ -30,6 +32,7 @@ impl TestTrust {
         Arc::new(TestTrust {
             private,
             accepted: Mutex::new(accepted.iter().map(public_key).collect()),
+            forbidden: Mutex::new("Forbidden"),
             drawn: Mutex::new(0),
             handshakes: Mutex::new(0),
         })
@@ -53,7 +56,10 @@ impl Trust for TestTrust {
         public_key(&self.private).to_vec()
     }
 
-    fn accept_server(&self, _: &[u8], presentation: &[u8]) -> Result<Accepted, String> {
+    fn accept_server(&self, name: &[u8], presentation: &[u8]) -> Result<Accepted, String> {
+        if name == self.forbidden.lock().unwrap().as_bytes() {
+            return Err("no key is granted for this name".into());
+        }
         let key = presentation.try_into().map_err(|_| "no key of 32 bytes")?;
         Ok(Accepted { key, principal: self.accepts(key)? })
     }
