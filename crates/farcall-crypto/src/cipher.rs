@@ -17,7 +17,7 @@ pub const MAX_PER_PHASE: u32 = 1 << 22;
 #[inline(always)]
 pub fn max_per_phase() -> u32 {
     #[cfg(feature = "audit")]
-    return crate::audit::max_per_phase();
+    return crate::audit::max_per_phase().unwrap_or(MAX_PER_PHASE);
     #[cfg(not(feature = "audit"))]
     MAX_PER_PHASE
 }

@@ -208,4 +208,36 @@ mod tests {
             assert_eq!(key.open(1, &mut datagram, 20), len >= 20 + TAG);
         }
     }
+
+    #[cfg(feature = "audit")]
+    #[test]
+    fn a_number_used_twice_and_a_forgery_are_counted() {
+        use crate::audit::{Audit, Counts, counts, exchange, max_per_phase};
+        let _ = exchange(Some(Audit::new(5)));
+        let key = Key::new(Suite::ChaCha20Poly1305, |material| material.fill(1));
+        let same = Key::new(Suite::ChaCha20Poly1305, |material| material.fill(1));
+        let mut one = [7; 64];
+        key.seal(1, &mut one, 20);
+        assert!(same.open(1, &mut one.clone(), 20));
+        assert!(!same.open(2, &mut one.clone(), 20));
+        same.seal(2, &mut [8; 64], 20);
+        assert_eq!((counts().reused, counts().forged), (0, 0));
+        let mut other = [9; 64];
+        same.seal(1, &mut other, 20);
+        assert!(key.open(1, &mut other, 20) && key.open(1, &mut one, 20));
+        assert_eq!((counts().sealed, counts().opened, counts().refused), (3, 3, 1));
+        assert_eq!((counts().reused, counts().forged), (1, 0));
+        assert_eq!(max_per_phase(), Some(5));
+        let before = exchange(Some(Audit::new(6)));
+        let mut unseen = [7; 64];
+        let hidden = exchange(None);
+        key.seal(3, &mut unseen, 20);
+        let _ = exchange(hidden);
+        assert!(key.open(3, &mut unseen, 20));
+        assert_eq!(counts().forged, 1);
+        assert_eq!(max_per_phase(), Some(6));
+        assert!(exchange(before).is_some());
+        assert!(exchange(None).is_some());
+        assert_eq!((max_per_phase(), counts()), (None, Counts::default()));
+    }
 }

@@ -13,7 +13,7 @@ pub use farcall_crypto::Cipher;
 pub use farcall_crypto::audit;
 
 use crate::wire::Layout;
-pub use crate::wire::is_sealed;
+pub use crate::wire::{Opened, is_sealed};
 
 /// The keys of one end of a conversation. In this build there are none.
 #[cfg(not(feature = "secure"))]
@@ -33,13 +33,6 @@ impl Cipher {
     fn seal(&self, _: u64, _: &mut [u8], _: usize) {
         match *self {}
     }
-}
-
-/// Shows that a datagram was opened by the cipher of its conversation.
-#[derive(Clone, Copy, Debug)]
-pub struct Opened {
-    /// The phase in which the datagram was sealed.
-    pub(crate) phase: u32,
 }
 
 /// Opens a datagram in place. Returns `None` if it was not sealed by the other end of the cipher's

@@ -17,9 +17,9 @@ use self::posting::Import;
 use crate::clock::Clock;
 use crate::ground::{Event, Ground};
 use crate::memory::{FACTS, Head, OPEN, POSTED, READ, WRITE};
+use crate::names::{NAME, OTHER};
 use crate::net::{MICROS, MILLIS, Nanos, SECS, address};
 use crate::oracle::{Call, Oracle, State};
-use crate::plan::{NAME, OTHER};
 use crate::server::SOCKET_BUFFER;
 
 /// One client and its machine.
@@ -424,7 +424,14 @@ impl ClientNode {
             self.begun += 1;
         }
         #[cfg(feature = "soak")]
-        let config = || crate::keys::client_config(&g.plan, self.index, self.life << 16 | self.begun);
+        let config = || {
+            crate::keys::client_config(
+                &g.plan.client,
+                g.plan.secret.as_ref(),
+                self.index,
+                self.life << 16 | self.begun,
+            )
+        };
         #[cfg(not(feature = "soak"))]
         let config = || g.plan.client.clone();
         let talk = self.conversations[server].get_or_insert_with(|| Talk {

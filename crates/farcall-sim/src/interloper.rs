@@ -11,7 +11,7 @@ use farcall_proto::{Fingerprint, Time};
 
 use crate::ground::Ground;
 use crate::keys;
-use crate::plan::{NAME, OTHER};
+use crate::names::{NAME, OTHER};
 
 /// The interloper.
 pub struct Interloper {
@@ -21,8 +21,8 @@ pub struct Interloper {
 impl Interloper {
     /// Makes the interloper of a run that has one.
     pub fn new(g: &Ground) -> Option<Interloper> {
-        g.plan.secret.as_ref().filter(|keys| keys.intrusion > 0)?;
-        let config = keys::server_config(&g.plan, g.hostile(), 1);
+        let keys = g.plan.secret.as_ref().filter(|keys| keys.intrusion > 0)?;
+        let config = keys::server_config(&g.plan.server, Some(keys), g.hostile(), 1);
         let mut core = Server::new(config, Time::from_nanos(1), [0x17; 32]);
         for (id, name) in [(1, NAME), (2, OTHER)] {
             let procedures = [1, 2].map(|n| Fingerprint { number: n, types: n.into(), name: n.into() });

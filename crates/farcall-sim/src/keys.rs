@@ -9,7 +9,7 @@ use farcall_proto::secure::{Accepted, Level, Trust};
 use farcall_proto::{ClientConfig, ServerConfig};
 use zeroize::Zeroizing;
 
-use crate::plan::{NAME, OTHER, Plan};
+use crate::names::{NAME, OTHER};
 use crate::rng::{Rng, mix};
 
 /// The keys of a run, and how strict its ends are. All follow from a seed.
@@ -81,9 +81,9 @@ impl Keys {
 }
 
 /// Returns a client's settings, with its keys if the run has any.
-pub fn client_config(plan: &Plan, host: usize, life: u32) -> ClientConfig {
-    let mut config = plan.client.clone();
-    if let Some(keys) = &plan.secret {
+pub fn client_config(config: &ClientConfig, keys: Option<&Keys>, host: usize, life: u32) -> ClientConfig {
+    let mut config = config.clone();
+    if let Some(keys) = keys {
         (config.trust, config.level) = (Some(keys.trust(host, life)), keys.levels.0);
     }
     config
@@ -91,9 +91,9 @@ pub fn client_config(plan: &Plan, host: usize, life: u32) -> ClientConfig {
 
 /// Returns a server's settings, with its keys if the run has any. The interloper is the host after the last
 /// client.
-pub fn server_config(plan: &Plan, host: usize, life: u32) -> ServerConfig {
-    let mut config = plan.server.clone();
-    if let Some(keys) = &plan.secret {
+pub fn server_config(config: &ServerConfig, keys: Option<&Keys>, host: usize, life: u32) -> ServerConfig {
+    let mut config = config.clone();
+    if let Some(keys) = keys {
         (config.trust, config.level) = (Some(keys.trust(host, life)), keys.levels.1);
     }
     config

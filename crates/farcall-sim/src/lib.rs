@@ -54,6 +54,7 @@ mod keys;
 mod memory;
 #[cfg(target_os = "linux")]
 pub mod model;
+mod names;
 pub mod net;
 #[cfg(target_os = "linux")]
 pub mod onc;

@@ -14,12 +14,6 @@ use crate::keys::Keys;
 use crate::net::{MICROS, MILLIS, Nanos, Path, SECS};
 use crate::rng::Rng;
 
-/// The name that every server exports.
-pub const NAME: &str = "Store";
-
-/// A name for which no server's key is granted, though they export it.
-pub const OTHER: &str = "Other";
-
 /// The decisions of one seed.
 #[derive(Clone, Debug)]
 pub struct Plan {

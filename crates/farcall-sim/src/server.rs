@@ -16,8 +16,8 @@ use crate::clock::Clock;
 use crate::ground::{Event, Ground};
 use crate::hostile::answered_by;
 use crate::memory::{FORGOTTEN, Head, KNOWN, OPEN, POSTED, Post, REFUSED};
+use crate::names::{NAME, OTHER};
 use crate::net::{FORGER, Nanos, SECS, address, host};
-use crate::plan::{NAME, OTHER};
 
 /// One server and its machine.
 pub struct ServerNode {
@@ -122,7 +122,8 @@ impl ServerNode {
         let now = self.clock.read(g.now());
         self.life += 1;
         #[cfg(feature = "soak")]
-        let config = crate::keys::server_config(&g.plan, self.index, self.life);
+        let config =
+            crate::keys::server_config(&g.plan.server, g.plan.secret.as_ref(), self.index, self.life);
         #[cfg(not(feature = "soak"))]
         let config = g.plan.server.clone();
         self.core = Some(Server::new(config, now, secret));

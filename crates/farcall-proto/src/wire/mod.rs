@@ -36,7 +36,7 @@ pub(crate) use datagram::Layout;
 pub(crate) use datagram::{
     FRAME_HEAD, HEADER, Header, Target, Writer, frames_by, frames_of, open, peek, quoted,
 };
-pub use datagram::{Route, VERSION, is_sealed, route};
+pub use datagram::{Opened, Route, VERSION, is_sealed, route};
 pub(crate) use fields::ip_octets;
 use fields::{Body, Reader};
 pub(crate) use handshake::Handshake;

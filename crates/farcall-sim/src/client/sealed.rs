@@ -5,9 +5,9 @@ use farcall_proto::secure::Opened;
 
 use super::{ClientNode, Ended, Talk};
 use crate::ground::Ground;
-use crate::oracle::State;
 #[cfg(feature = "soak")]
-use crate::plan::NAME;
+use crate::names::NAME;
+use crate::oracle::State;
 
 impl Talk {
     /// Opens a datagram in place if it is sealed.
