@@ -250,6 +250,7 @@ impl Rule {
         Rule::AnswerUnbound,
         Rule::TicketKeysKept,
         Rule::CallsFollow,
+        Rule::PhaseUnconfirmed,
     ];
 }
 

@@ -638,9 +638,35 @@ fn every_broken_rule_of_handshakes_is_noticed() {
         common::MUTANT.set(Mutant::of(*rule));
         TESTS.iter().any(|test| std::panic::catch_unwind(test).is_err())
     };
-    let rules = Rule::OF_HANDSHAKES.iter().chain(&more);
+    // Only short phases show the other one, in a test of its own.
+    let rules = Rule::OF_HANDSHAKES.iter().filter(|rule| **rule != Rule::PhaseUnconfirmed).chain(&more);
     let unnoticed: Vec<_> = rules.filter(|rule| !is_noticed(rule)).collect();
     common::MUTANT.set(Mutant::NONE);
     drop(std::panic::take_hook());
     assert!(unnoticed.is_empty(), "not noticed: {unnoticed:?}");
+}
+
+#[cfg(feature = "audit")]
+#[test]
+fn an_end_that_is_not_heard_stays_in_a_phase_that_the_other_end_can_open() {
+    use farcall_proto::Mutant;
+    let dropped = |mutant| {
+        common::MUTANT.set(mutant);
+        let _ = secure::audit::exchange(Some(secure::audit::Audit::new(3)));
+        let mut pair = acquainted();
+        pair.start(1, b"call");
+        let mut last = pair.sent();
+        for _ in 0..40 {
+            pair.pass(Duration::from_millis(200));
+            pair.tick();
+            let sent = pair.sent();
+            last = if sent.is_empty() { last } else { sent };
+        }
+        pair.receive(&last);
+        pair.server.stats().dropped
+    };
+    assert_eq!(dropped(Mutant::NONE), 0);
+    #[cfg(feature = "mutants")]
+    assert!(dropped(Mutant::of(farcall_proto::Rule::PhaseUnconfirmed)) > 0);
+    common::MUTANT.set(Mutant::NONE);
 }
