@@ -12,6 +12,16 @@ use crate::suite::{Key, TAG};
 /// 2^23 datagrams under one key of AES-GCM; this is half of them, so that both ends together stay below.
 pub const MAX_PER_PHASE: u32 = 1 << 22;
 
+/// Returns after how many datagrams in a phase an end goes on to the next one: [`MAX_PER_PHASE`], except in
+/// simulations.
+#[inline(always)]
+pub fn max_per_phase() -> u32 {
+    #[cfg(feature = "audit")]
+    return crate::audit::max_per_phase().unwrap_or(MAX_PER_PHASE);
+    #[cfg(not(feature = "audit"))]
+    MAX_PER_PHASE
+}
+
 /// The expanded keys of one end of a conversation, in one phase.
 pub struct Cipher {
     level: Level,

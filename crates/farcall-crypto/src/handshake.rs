@@ -65,6 +65,8 @@ impl Initiator {
         let mut payload = vec![0; message.len().min(MAX_MESSAGE)];
         let len = self.0.read_message(message, &mut payload).ok()?;
         payload.truncate(len);
+        #[cfg(feature = "audit")]
+        crate::audit::note_handshake();
         Some((secrets(&mut self.0, level, suite), payload))
     }
 }

@@ -13,9 +13,13 @@
 //! | `cipher` | seals and opens datagrams |
 //! | `window` | which datagrams have come already |
 //! | `ticket` | the keys by which a server seals secrets into tickets |
+//! | `audit` | watches the seals of a simulation |
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "audit")]
+#[doc(hidden)]
+pub mod audit;
 mod cipher;
 mod handshake;
 mod secrets;
@@ -23,7 +27,7 @@ mod suite;
 mod ticket;
 mod window;
 
-pub use cipher::{Answering, Cipher, MAX_PER_PHASE};
+pub use cipher::{Answering, Cipher, MAX_PER_PHASE, max_per_phase};
 pub use handshake::{Initiator, MESSAGE_1, MESSAGE_2, Responder, public_key};
 pub use secrets::{End, Resumption, Secrets};
 pub use suite::{Level, Suite, Suites, TAG};

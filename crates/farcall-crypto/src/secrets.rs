@@ -73,6 +73,8 @@ impl Secrets {
     /// which conversations it has resumed.
     #[must_use]
     pub fn resume(&self, resumption: &Resumption<'_>) -> Secrets {
+        #[cfg(feature = "audit")]
+        crate::audit::note_resumption();
         let Resumption { client, server, prologue } = resumption;
         let secret = derive(&prk(&self.base), &[b"farcall resume"]);
         let salt = [&client[..], &server[..]].concat();
@@ -99,6 +101,8 @@ impl Secrets {
 
     /// Goes on to the next phase, and erases the secret of the current one.
     pub fn advance(&mut self) {
+        #[cfg(feature = "audit")]
+        crate::audit::note_phase();
         self.chain = next(&self.chain);
         self.phase = self.phase.wrapping_add(1);
     }

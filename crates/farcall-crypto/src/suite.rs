@@ -94,6 +94,8 @@ pub(crate) struct Key {
     /// Combined with a datagram's number, this gives the nonce (RFC 8446 section 5.3).
     iv: [u8; NONCE],
     suite: Suite,
+    #[cfg(feature = "audit")]
+    name: u64,
 }
 
 impl Key {
@@ -106,8 +108,16 @@ impl Key {
         let mut iv = [0; NONCE];
         iv.copy_from_slice(&material_of_suite[len..]);
         let key = expand(suite, &material_of_suite[..len]);
+        #[cfg(feature = "audit")]
+        let name = crate::audit::name_of(&material);
         material.zeroize();
-        Key { key, iv, suite }
+        Key {
+            key,
+            iv,
+            suite,
+            #[cfg(feature = "audit")]
+            name,
+        }
     }
 
     #[inline]
@@ -129,6 +139,8 @@ impl Key {
         if let Ok(sealed) = self.key.seal_in_place_separate_tag(nonce, Aad::from(header), frames) {
             tag.copy_from_slice(sealed.as_ref());
         }
+        #[cfg(feature = "audit")]
+        crate::audit::note_seal(self.name, number, datagram);
     }
 
     /// Checks the tag, and decrypts the bytes from `clear` on in place. If the tag is wrong, the content of
@@ -139,8 +151,13 @@ impl Key {
         if datagram.len() < clear + TAG {
             return false;
         }
+        #[cfg(feature = "audit")]
+        let digest = crate::audit::digest(datagram);
         let (header, sealed) = datagram.split_at_mut(clear);
-        self.key.open_in_place(self.nonce(number), Aad::from(header), sealed).is_ok()
+        let opened = self.key.open_in_place(self.nonce(number), Aad::from(header), sealed).is_ok();
+        #[cfg(feature = "audit")]
+        crate::audit::note_open(self.name, number, digest, opened);
+        opened
     }
 }
 
@@ -193,5 +210,37 @@ mod tests {
             key.seal(1, &mut datagram, 20);
             assert_eq!(key.open(1, &mut datagram, 20), len >= 20 + TAG);
         }
+    }
+
+    #[cfg(feature = "audit")]
+    #[test]
+    fn a_number_used_twice_and_a_forgery_are_counted() {
+        use crate::audit::{Audit, Counts, counts, exchange, max_per_phase};
+        let _ = exchange(Some(Audit::new(5)));
+        let key = Key::new(Suite::ChaCha20Poly1305, |material| material.fill(1));
+        let same = Key::new(Suite::ChaCha20Poly1305, |material| material.fill(1));
+        let mut one = [7; 64];
+        key.seal(1, &mut one, 20);
+        assert!(same.open(1, &mut one.clone(), 20));
+        assert!(!same.open(2, &mut one.clone(), 20));
+        same.seal(2, &mut [8; 64], 20);
+        assert_eq!((counts().reused, counts().forged), (0, 0));
+        let mut other = [9; 64];
+        same.seal(1, &mut other, 20);
+        assert!(key.open(1, &mut other, 20) && key.open(1, &mut one, 20));
+        assert_eq!((counts().sealed, counts().opened, counts().refused), (3, 3, 1));
+        assert_eq!((counts().reused, counts().forged), (1, 0));
+        assert_eq!(max_per_phase(), Some(5));
+        let before = exchange(Some(Audit::new(6)));
+        let mut unseen = [7; 64];
+        let hidden = exchange(None);
+        key.seal(3, &mut unseen, 20);
+        let _ = exchange(hidden);
+        assert!(key.open(3, &mut unseen, 20));
+        assert_eq!(counts().forged, 1);
+        assert_eq!(max_per_phase(), Some(6));
+        assert!(exchange(before).is_some());
+        assert!(exchange(None).is_some());
+        assert_eq!((max_per_phase(), counts()), (None, Counts::default()));
     }
 }

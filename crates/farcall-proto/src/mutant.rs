@@ -134,6 +134,18 @@ mutants! {
     ServerUnchecked = "server-unchecked",
     /// A client believes answers that are not sealed.
     UnsealedBelieved = "unsealed-believed",
+    /// A server acts a second time on the datagram by which a conversation began.
+    FirstUnnoted = "first-datagram-not-noted",
+    /// A client acts on a sealed datagram as often as it comes.
+    AnswersReplayed = "answers-replayed",
+    /// An end goes on to the next phase although the other end has not followed to this one.
+    PhaseUnconfirmed = "phase-not-confirmed",
+    /// The seal of an answer does not depend on the question.
+    AnswerUnbound = "answer-to-another-question",
+    /// A server uses one ticket key for ever.
+    TicketKeysKept = "ticket-keys-kept",
+    /// Calls that were bound at one server go to another one that answers at its address.
+    CallsFollow = "calls-follow-the-address",
     /// A server answers in the open scheme.
     AnswersOpen = "answers-open",
     /// Senders on one machine ignore the smaller local window.
@@ -226,6 +238,19 @@ impl Rule {
         Rule::NumbersUnchecked,
         Rule::ExchangesUnbounded,
         Rule::NewsUnbounded,
+    ];
+
+    /// The rules of handshakes that runs of the simulator do not notice, or rarely, because they protect a
+    /// server's time, or against keys that are revoked or stolen later. `tests/secrets.rs` notices.
+    pub const OF_HANDSHAKES: &'static [Rule] = &[
+        Rule::HandshakesUnbounded,
+        Rule::ProofUnchecked,
+        Rule::RevocationIgnored,
+        Rule::ResumptionUnmixed,
+        Rule::AnswerUnbound,
+        Rule::TicketKeysKept,
+        Rule::CallsFollow,
+        Rule::PhaseUnconfirmed,
     ];
 }
 

@@ -8,6 +8,9 @@ use std::sync::Arc;
 
 #[cfg(feature = "secure")]
 pub use farcall_crypto::Cipher;
+#[cfg(feature = "audit")]
+#[doc(hidden)]
+pub use farcall_crypto::audit;
 
 use crate::wire::Layout;
 pub use crate::wire::{Opened, is_sealed};

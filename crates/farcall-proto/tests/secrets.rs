@@ -427,3 +427,246 @@ fn forged_hints_end_no_call_and_an_end_without_the_secret_cannot_join() {
         assert_eq!(pair.server.conversations(), 0);
     }
 }
+
+#[test]
+fn a_server_computes_only_so_many_handshakes_at_a_time() {
+    let trust = TestTrust::new(SERVER, &[CLIENT]);
+    let mut pair = Pair::with(client(), ServerConfig { trust: Some(trust.clone()), ..server() });
+    pair.start(1, b"call");
+    let first = pair.sent();
+    pair.receive(&first);
+    let hello = pair.answered();
+    pair.hear(&hello);
+    let message = pair.sent();
+    for _ in 0..150 {
+        pair.receive(&message);
+        pair.answered();
+    }
+    assert_eq!(*trust.handshakes.lock().unwrap(), 140, "of one host, in 125 ms");
+    pair.pass(Duration::from_millis(125));
+    pair.tick();
+    pair.settle();
+    assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);
+}
+
+#[test]
+fn a_client_that_is_no_longer_accepted_cannot_resume() {
+    let trust = TestTrust::new(SERVER, &[CLIENT]);
+    let mut pair = Pair::acquainted_with(client(), ServerConfig { trust: Some(trust.clone()), ..server() });
+    pair.server.forget_revoked(pair.now, |_| false);
+    trust.accepted.lock().unwrap().clear();
+    for token in 1..=2 {
+        pair.start(token, b"call");
+        pair.carry(token as usize, Duration::from_secs(60), |_, _, _| true);
+    }
+    assert!(matches!(pair.told[0], (1, Told::Failed(..))), "{:?}", pair.told);
+    assert_eq!(pair.told[1], (2, Told::Failed(Kind::NotPermitted, Ran::No)));
+    assert_eq!(pair.server.conversations(), 0);
+}
+
+#[test]
+fn a_server_that_has_forgotten_a_conversation_resumes_it_with_random_bytes_of_its_own() {
+    let trust = TestTrust::new(SERVER, &[CLIENT]);
+    let mut pair = Pair::acquainted_with(client(), ServerConfig { trust: Some(trust.clone()), ..server() });
+    assert_eq!(*trust.handshakes.lock().unwrap(), 1);
+    pair.server.forget_revoked(pair.now, |_| false);
+    pair.start(1, b"call");
+    // The server challenges the call, then says that the ticket is too old.
+    for _ in 0..2 {
+        let call = pair.sent();
+        pair.receive(&call);
+        let hint = pair.answered();
+        pair.hear(&hint);
+    }
+    let bind = pair.sent();
+    let answers: Vec<_> = (0..2).flat_map(|_| (pair.receive(&bind), pair.answered()).1).collect();
+    let random = |answer: &Datagram| {
+        // The server's random bytes stand before what it shows of itself.
+        let key = farcall_crypto::public_key(&SERVER);
+        let at = answer.windows(32).position(|bytes| bytes == key).expect("it resumes");
+        answer[at - 32..at].to_vec()
+    };
+    assert_eq!((answers.len(), answers[0][1]), (2, SECURE));
+    assert_ne!(random(&answers[0]), random(&answers[1]));
+    pair.hear(&answers);
+    pair.settle();
+    assert!(matches!(pair.told[..], [(1, Told::Failed(Kind::Forgotten, _))]), "{:?}", pair.told);
+    pair.start(2, b"next");
+    pair.settle();
+    assert_eq!(pair.told[1], (2, Told::Result(b"next".to_vec())));
+    assert_eq!(*trust.handshakes.lock().unwrap(), 1, "it was resumed");
+}
+
+#[test]
+fn tickets_are_good_for_twenty_minutes_at_most_once_their_conversation_is_forgotten() {
+    let trust = TestTrust::new(SERVER, &[CLIENT]);
+    let mut pair = Pair::acquainted_with(client(), ServerConfig { trust: Some(trust.clone()), ..server() });
+    pair.server.forget_revoked(pair.now, |_| false);
+    for _ in 0..2 {
+        pair.pass(Duration::from_secs(601));
+        let other = farcall_proto::client::Conversation::new(client(), 0xbeef);
+        let honest = std::mem::replace(&mut pair.client, other);
+        pair.start(1, b"call");
+        pair.settle();
+        pair.client = honest;
+    }
+    pair.told.clear();
+    let before = *trust.handshakes.lock().unwrap();
+    pair.start(2, b"call");
+    pair.settle();
+    pair.start(3, b"call");
+    pair.settle();
+    assert_eq!(pair.told.last(), Some(&(3, Told::Result(b"call".to_vec()))));
+    assert_eq!(*trust.handshakes.lock().unwrap(), before + 1, "a new handshake");
+}
+
+#[test]
+fn an_answer_to_a_changed_question_is_not_believed() {
+    let mut pair = acquainted();
+    pair.client.bind(pair.now, "Store", 9);
+    let mut bind = pair.sent().remove(0);
+    let name = bind.windows(5).position(|bytes| bytes == b"Store").unwrap();
+    bind[name] = b'T';
+    let end = bind.len() - 8;
+    pair.receive(&[forged(0, 1 << 41, &[bind[20..end].to_vec()])]);
+    let answers = pair.answered();
+    assert_eq!((answers.len(), answers[0][1]), (1, SECURE), "the server has answered");
+    pair.hear(&answers);
+    assert_eq!(pair.told, []);
+    pair.carry(1, Duration::from_secs(5), |_, _, _| true);
+    assert_eq!(pair.told, [(9, Told::Bound(EXPORT))]);
+}
+
+#[test]
+fn a_server_must_be_accepted_for_each_name_also_in_a_conversation_that_stands_or_is_resumed() {
+    for forgotten in [false, true] {
+        let trust = TestTrust::new(CLIENT, &[SERVER]);
+        *trust.forbidden.lock().unwrap() = "Store/one";
+        let mut pair = Pair::acquainted_with(ClientConfig { trust: Some(trust), ..client() }, server());
+        if forgotten {
+            pair.server.forget_revoked(pair.now, |_| false);
+        }
+        pair.client.bind(pair.now, "Store/one", 9);
+        pair.settle();
+        assert_eq!(pair.told, [(9, Told::NotBound(Kind::NotPermitted))], "{forgotten}");
+        pair.client.bind(pair.now, "Store", 10);
+        pair.settle();
+        assert_eq!(pair.told[1], (10, Told::Bound(EXPORT)));
+    }
+}
+
+#[test]
+fn a_datagram_is_acted_upon_once_also_the_first_of_a_conversation() {
+    let mut pair = Pair::with(client(), server());
+    pair.start(1, b"call");
+    for _ in 0..2 {
+        let sent = pair.sent();
+        pair.receive(&sent);
+        let answers = pair.answered();
+        pair.hear(&answers);
+    }
+    let call = pair.sent();
+    pair.receive(&call);
+    let (key, _) = pair.asked.pop().expect("the first datagram holds the call");
+    let result = pair.finish(key, Finish::Result, b"done");
+    let before = (pair.server.stats().dropped, pair.server.stats().received);
+    pair.receive(&call);
+    let after = (pair.server.stats().dropped, pair.server.stats().received);
+    assert_eq!(after, (before.0 + 1, before.1));
+    assert!(pair.answered().is_empty());
+    pair.hear(&result);
+    let before = (pair.client.stats().dropped, pair.client.stats().received);
+    pair.hear(&result);
+    let after = (pair.client.stats().dropped, pair.client.stats().received);
+    assert_eq!(after, (before.0 + 1, before.1));
+    assert_eq!(pair.told, [(1, Told::Result(b"done".to_vec()))]);
+}
+
+#[test]
+fn a_call_that_waits_does_not_go_to_another_server_than_the_one_that_it_was_bound_at() {
+    const OTHER: [u8; 32] = [9; 32];
+    let trust = TestTrust::new(CLIENT, &[SERVER, OTHER]);
+    let mut pair = Pair::acquainted_with(ClientConfig { trust: Some(trust), ..client() }, server());
+    let mutant = common::MUTANT.get();
+    pair.server = Server::new(ServerConfig { mutant, ..server() }, pair.now, [8; 32]);
+    pair.server.drain();
+    pair.start(1, b"call");
+    pair.carry(1, Duration::from_secs(60), |_, _, _| true);
+    assert!(matches!(pair.told[0], (1, Told::Failed(..))), "{:?}", pair.told);
+    // There is no conversation now. Another server answers, which the client accepts for other names.
+    let other = ServerConfig { trust: Some(TestTrust::new(OTHER, &[CLIENT])), mutant, ..server() };
+    pair.server = Server::new(other, pair.now, [9; 32]);
+    pair.export();
+    pair.start(2, b"secret..");
+    pair.carry(2, Duration::from_secs(60), |_, _, _| true);
+    assert_eq!(pair.told[1], (2, Told::Failed(Kind::ServerRestarted, Ran::No)));
+    assert_eq!(pair.client.principal().unwrap().key, farcall_crypto::public_key(&OTHER));
+    assert_eq!(pair.asked, []);
+}
+
+#[test]
+fn a_question_that_is_not_permitted_ends_no_call_of_another_name() {
+    let trust = TestTrust::new(CLIENT, &[SERVER]);
+    *trust.forbidden.lock().unwrap() = "Other";
+    let mut pair = Pair::with(ClientConfig { trust: Some(trust), ..client() }, server());
+    pair.client.bind(pair.now, "Other", 9);
+    pair.start(1, b"call");
+    pair.carry(2, Duration::from_secs(5), |_, _, _| true);
+    assert_eq!(pair.told[0], (9, Told::NotBound(Kind::NotPermitted)));
+    assert_eq!(pair.told[1], (1, Told::Result(b"call".to_vec())));
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn every_broken_rule_of_handshakes_is_noticed() {
+    use farcall_proto::{Mutant, Rule};
+    const TESTS: [fn(); 10] = [
+        a_call_takes_two_round_trips_before_it_and_nothing_is_kept_or_computed_for_unproven_addresses,
+        a_client_that_is_no_longer_accepted_cannot_resume,
+        a_call_that_waits_does_not_go_to_another_server_than_the_one_that_it_was_bound_at,
+        a_server_that_has_forgotten_a_conversation_resumes_it_with_random_bytes_of_its_own,
+        tickets_are_good_for_twenty_minutes_at_most_once_their_conversation_is_forgotten,
+        an_answer_to_a_changed_question_is_not_believed,
+        a_server_must_be_accepted_for_each_name_also_in_a_conversation_that_stands_or_is_resumed,
+        a_datagram_is_acted_upon_once_also_the_first_of_a_conversation,
+        all_datagrams_but_questions_and_hints_are_sealed_and_changed_ones_have_no_effect,
+        a_server_computes_only_so_many_handshakes_at_a_time,
+    ];
+    let more = [Rule::ServerUnchecked, Rule::FirstUnnoted, Rule::AnswersReplayed, Rule::ReplayIgnored];
+    std::panic::set_hook(Box::new(|_| {}));
+    let is_noticed = |rule: &Rule| {
+        common::MUTANT.set(Mutant::of(*rule));
+        TESTS.iter().any(|test| std::panic::catch_unwind(test).is_err())
+    };
+    // Only short phases show the other one, in a test of its own.
+    let rules = Rule::OF_HANDSHAKES.iter().filter(|rule| **rule != Rule::PhaseUnconfirmed).chain(&more);
+    let unnoticed: Vec<_> = rules.filter(|rule| !is_noticed(rule)).collect();
+    common::MUTANT.set(Mutant::NONE);
+    drop(std::panic::take_hook());
+    assert!(unnoticed.is_empty(), "not noticed: {unnoticed:?}");
+}
+
+#[cfg(feature = "audit")]
+#[test]
+fn an_end_that_is_not_heard_stays_in_a_phase_that_the_other_end_can_open() {
+    use farcall_proto::Mutant;
+    let dropped = |mutant| {
+        common::MUTANT.set(mutant);
+        let _ = secure::audit::exchange(Some(secure::audit::Audit::new(3)));
+        let mut pair = acquainted();
+        pair.start(1, b"call");
+        let mut last = pair.sent();
+        for _ in 0..40 {
+            pair.pass(Duration::from_millis(200));
+            pair.tick();
+            let sent = pair.sent();
+            last = if sent.is_empty() { last } else { sent };
+        }
+        pair.receive(&last);
+        pair.server.stats().dropped
+    };
+    assert_eq!(dropped(Mutant::NONE), 0);
+    #[cfg(feature = "mutants")]
+    assert!(dropped(Mutant::of(farcall_proto::Rule::PhaseUnconfirmed)) > 0);
+    common::MUTANT.set(Mutant::NONE);
+}

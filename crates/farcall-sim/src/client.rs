@@ -2,6 +2,7 @@
 
 mod exchanging;
 mod posting;
+mod sealed;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,15 +10,16 @@ use std::net::SocketAddr;
 use farcall_proto::client::{self, CallId, CallProgress, Conversation, Lone, Outcome};
 use farcall_proto::fuzzing::kinds::{CREDIT, DATA, MTU_ECHO, RESULT, SELECT, STATE, STOP, WELCOME};
 use farcall_proto::{Failure, Kind, Route, Rule, Time, route};
+use xxhash_rust::xxh3::xxh3_64;
 
 use self::exchanging::Called;
 use self::posting::Import;
 use crate::clock::Clock;
 use crate::ground::{Event, Ground};
 use crate::memory::{FACTS, Head, OPEN, POSTED, READ, WRITE};
+use crate::names::{NAME, OTHER};
 use crate::net::{MICROS, MILLIS, Nanos, SECS, address};
 use crate::oracle::{Call, Oracle, State};
-use crate::plan::NAME;
 use crate::server::SOCKET_BUFFER;
 
 /// One client and its machine.
@@ -39,6 +41,8 @@ pub struct ClientNode {
     inbox: Vec<(SocketAddr, Vec<u8>)>,
     armed: Nanos,
     pub(crate) conversations: Vec<Option<Talk>>,
+    /// The number of conversations that the process has begun.
+    begun: u32,
     /// For how long the process is stopped between reading its clock and sending. `later` is how much later
     /// it sends.
     gap: Nanos,
@@ -58,6 +62,10 @@ pub(crate) struct Talk {
     /// The server's exported memory, if something was posted to it.
     pub(crate) import: Option<Import>,
     binding: bool,
+    /// Whether the user asks for another name, for which no server's key is granted.
+    asking: bool,
+    /// The key of the server to which the user has bound, in a run with keys.
+    bound_to: Option<[u8; 32]>,
     open: Vec<(usize, CallId)>,
     /// What the users of calls with exchanges know, by call.
     inside: BTreeMap<usize, Called>,
@@ -133,8 +141,14 @@ impl Talk {
 }
 
 enum Ended {
-    Call { call: usize, rebind: bool, reply: Reply },
+    Call {
+        call: usize,
+        rebind: bool,
+        reply: Reply,
+    },
     Bound(Option<u64>),
+    /// The question for the name whose key no server has was answered, with an export or not.
+    BoundOther(bool),
 }
 
 /// The outcome of a call about posted writes.
@@ -160,6 +174,9 @@ pub(crate) enum Op {
 /// The token of a bind. The tokens of calls are their numbers.
 const BIND: u64 = u64::MAX;
 
+/// The token of a bind to the name for which no server's key is granted.
+const BIND_OTHER: u64 = u64::MAX - 1;
+
 /// The longest time after its last event for which a conversation without outstanding calls sends anything.
 const IDLE_AFTER: Nanos = 2 * SECS;
 
@@ -179,6 +196,7 @@ impl ClientNode {
             inbox: Vec::new(),
             armed: Nanos::MAX,
             conversations: Vec::new(),
+            begun: 0,
             gap: 0,
             later: 0,
             rested: false,
@@ -398,15 +416,31 @@ impl ClientNode {
     fn use_server(&mut self, g: &mut Ground, server: usize) {
         let (at, now) = (g.now(), self.clock.read(g.now()));
         if g.rng.chance(3_000)
-            && self.conversations[server].as_ref().is_some_and(|t| t.calls() == 0 && !t.binding)
+            && self.conversations[server].as_ref().is_some_and(|t| t.calls() == 0 && !t.binding && !t.asking)
         {
             self.conversations[server] = None;
         }
+        if self.conversations[server].is_none() {
+            self.begun += 1;
+        }
+        #[cfg(feature = "soak")]
+        let config = || {
+            crate::keys::client_config(
+                &g.plan.client,
+                g.plan.secret.as_ref(),
+                self.index,
+                self.life << 16 | self.begun,
+            )
+        };
+        #[cfg(not(feature = "soak"))]
+        let config = || g.plan.client.clone();
         let talk = self.conversations[server].get_or_insert_with(|| Talk {
-            core: Conversation::new(g.plan.client.clone(), g.rng.next() | 1),
+            core: Conversation::new(config(), g.rng.next() | 1),
             export: None,
             import: None,
             binding: false,
+            asking: false,
+            bound_to: None,
             open: Vec::new(),
             inside: BTreeMap::new(),
             brief: None,
@@ -417,6 +451,14 @@ impl ClientNode {
         });
         if talk.binding {
             return;
+        }
+        if talk.export.is_some() && talk.bound_to != talk.server_key() {
+            // Another server answers at the address. What was bound is not there.
+            talk.export = None;
+        }
+        if g.plan.scheme().is_some() && !talk.asking && talk.export.is_some() && g.rng.chance(20_000) {
+            (talk.asking, talk.touched) = (true, at);
+            talk.core.bind(now, OTHER, BIND_OTHER);
         }
         let Some(export) = talk.export else {
             (talk.binding, talk.touched) = (true, at);
@@ -464,7 +506,7 @@ impl ClientNode {
         let Some(talk) = &mut self.conversations[server] else {
             return false;
         };
-        if g.budget == 0 || talk.calls() >= g.plan.open {
+        if g.budget == 0 || talk.calls() >= g.plan.open || talk.bound_to != talk.server_key() {
             return false;
         }
         g.budget -= 1;
@@ -526,7 +568,7 @@ impl ClientNode {
         }
     }
 
-    fn handle(&mut self, g: &mut Ground, from: SocketAddr, bytes: Vec<u8>) {
+    fn handle(&mut self, g: &mut Ground, from: SocketAddr, mut bytes: Vec<u8>) {
         let (at, now) = (g.now(), self.clock.read(g.now()));
         let server = crate::net::host(from);
         if server < g.plan.servers {
@@ -544,28 +586,36 @@ impl ClientNode {
             && let Some(Some(talk)) = self.conversations.get_mut(server)
         {
             talk.touched = at;
+            let digest = xxh3_64(&bytes);
+            let Ok(opened) = talk.unseal(&mut bytes) else { return g.net.recycle(bytes) };
+            let (sealed, before) = (opened.is_some(), talk.core.stats());
             let (oracle, ended, when) = (&mut g.oracle, &mut self.ended, (at, talk.heard));
             // A process that was stopped while it waited does not know how late a result came
             // (docs/protocol.md 7.4).
             let dated = |oracle: &Oracle, call: usize| oracle.calls[call].sent > self.resumed_at;
             if let Some(Briefly { call, brief, at: sent, looked, .. }) = &talk.brief
-                && let Some(body) = talk.core.end_lone(|| now, brief, looked.then_some(*sent), &bytes)
+                && let Some(body) =
+                    talk.core.end_lone(|| now, brief, looked.then_some(*sent), (&bytes, opened))
             {
                 if !looked || dated(oracle, *call) {
                     talk.heard = at;
                 }
                 end(oracle, ended, when, *call, Outcome::Result(body.into()));
                 talk.brief = None;
+                self.check_sealed(g, sealed.then_some(digest), &bytes);
                 self.after_events(g, server);
                 return g.net.recycle(bytes);
             }
             talk.go_on(now);
-            let before = talk.core.stats();
-            talk.core.receive(now, &bytes, &mut |event| take(oracle, ended, when, event));
+            talk.core.receive_opened(now, (&bytes, opened), &mut |event| take(oracle, ended, when, event));
             let after = talk.core.stats();
-            if is_word(&bytes, after.duplicates > before.duplicates) && after.received > before.received {
+            let received = after.received > before.received;
+            // In a run with keys, what is not sealed shows nothing.
+            let counts = g.plan.scheme().is_none_or(|scheme| bytes[1] == scheme);
+            if counts && received && is_word(&bytes, after.duplicates > before.duplicates) {
                 talk.heard = at;
             }
+            self.check_sealed(g, (sealed && received).then_some(digest), &bytes);
             self.after_events(g, server);
         }
         g.net.recycle(bytes);
@@ -580,7 +630,15 @@ impl ClientNode {
             };
             talk.touched = g.now();
             match *end {
-                Ended::Bound(export) => (talk.binding, talk.export) = (false, export),
+                Ended::Bound(export) => {
+                    (talk.binding, talk.export) = (false, export);
+                    talk.check_bound(g, export.is_some(), NAME);
+                    talk.bound_to = talk.server_key();
+                }
+                Ended::BoundOther(bound) => {
+                    talk.asking = false;
+                    talk.check_bound(g, bound, OTHER);
+                }
                 Ended::Call { call, rebind, reply } => {
                     talk.end_inside(g, call);
                     talk.open.retain(|(c, _)| *c != call);
@@ -622,7 +680,10 @@ impl ClientNode {
                 true => talk.unsent(),
                 false => Vec::new(),
             };
-            let idle = talk.core.stats().outstanding == 0 && !talk.binding && at - talk.touched > IDLE_AFTER;
+            let idle = talk.core.stats().outstanding == 0
+                && !talk.binding
+                && !talk.asking
+                && at - talk.touched > IDLE_AFTER;
             let mut sent = 0;
             let flying = talk.core.stats().in_flight;
             while let Some(len) = talk.core.transmit(now, &mut g.scratch) {
@@ -685,6 +746,9 @@ type When = (Nanos, Nanos);
 /// Reports to the oracle how a call ended, and keeps what the user needs to know.
 fn take(oracle: &mut Oracle, ended: &mut Vec<Ended>, when: When, event: client::Event<'_>) {
     let (token, outcome) = match event {
+        client::Event::Bound { token: BIND_OTHER, answer } => {
+            return ended.push(Ended::BoundOther(answer.is_ok()));
+        }
         client::Event::Bound { answer, .. } => {
             return ended.push(Ended::Bound(answer.ok().map(|bound| bound.export)));
         }

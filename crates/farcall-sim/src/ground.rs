@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use farcall_proto::fuzzing::kinds::{CHALLENGE, STALE, WELCOME};
 use xxhash_rust::xxh3::xxh3_64;
 
+#[cfg(feature = "soak")]
+use crate::attacker::Attacker;
 use crate::net::{MICROS, Nanos, Net, SECS, address, host};
 use crate::oracle::Oracle;
 use crate::plan::Plan;
@@ -62,8 +64,7 @@ pub enum Event {
     Judge,
 }
 
-/// The number of the scheme for tests, and the kinds of the frames that are hints.
-const KEYED: u8 = 3;
+/// The kinds of the frames that are hints.
 const HINTS: [u8; 2] = [CHALLENGE, STALE];
 
 /// The bytes that a server has exchanged with an address that has not proven yet that it receives.
@@ -102,6 +103,10 @@ pub struct Ground {
     reached: HashSet<(u32, SocketAddr)>,
     /// The bytes that each server received from the hostile peer.
     harm: Vec<usize>,
+    /// The sealed datagrams that each machine acted upon.
+    acted_upon: HashSet<(usize, u64)>,
+    #[cfg(feature = "soak")]
+    attacker: Attacker,
     hash: u64,
     verbose: bool,
 }
@@ -118,7 +123,7 @@ impl Ground {
             // In the open scheme a process that saw a conversation can answer in the server's name. It cannot
             // call in the client's name from another address.
             net.path(client, server).forge = Some(|rng, bytes| forge(rng, bytes));
-            if plan.secret {
+            if plan.scheme().is_some() {
                 // In a scheme with secrets, a process on the path may try to forge in both directions, and
                 // from the true address.
                 for (from, to) in [(client, server), (server, client)] {
@@ -145,6 +150,9 @@ impl Ground {
             began: 0,
             reached: HashSet::new(),
             harm: vec![0; servers],
+            acted_upon: HashSet::new(),
+            #[cfg(feature = "soak")]
+            attacker: Attacker::default(),
             hash: 0,
             verbose,
         }
@@ -194,7 +202,29 @@ impl Ground {
             let now = self.net.now() as f64 / SECS as f64;
             println!("{now:>16.6}  {from} sends to {to}  {}", show(&self.scratch[..len]));
         }
+        #[cfg(feature = "soak")]
+        if let Some(keys) = &self.plan.secret {
+            let chance = if self.healed { 0 } else { keys.attack };
+            let by = (&mut self.rng, &mut self.net);
+            if !self.attacker.see(by, chance, (from, to), &self.scratch[..len]) {
+                return;
+            }
+        }
         self.net.send_after(gap, from, to, &self.scratch[..len]);
+    }
+
+    /// Sends a datagram that none of the run's clients and servers has made.
+    #[cfg(feature = "soak")]
+    pub fn inject(&mut self, from: SocketAddr, to: SocketAddr, datagram: &[u8]) {
+        self.net.send(from, unmasked(to), datagram);
+    }
+
+    /// Notes that a machine acted upon a sealed datagram. It must never act upon it again.
+    pub fn acted_upon(&mut self, node: usize, digest: u64) {
+        if !self.acted_upon.insert((node, digest)) {
+            let now = self.now();
+            self.oracle.violate("no-replay-is-acted-upon", now, || format!("machine {node}, {digest:016x}"));
+        }
     }
 
     /// Returns the address from which a datagram comes, as a server sees it.
@@ -216,10 +246,11 @@ impl Ground {
             true => datagram.get(20) == Some(&WELCOME),
             false => datagram.get(4..12) == Some(&[0; 8]),
         };
-        if self.plan.secret {
+        if let Some(scheme) = self.plan.scheme() {
             // These are questions, hints, and answers that come before there is a key.
-            let may_be_open = binding || datagram.get(20).is_some_and(|kind| HINTS.contains(kind));
-            if datagram.get(1) != Some(&KEYED) && !(may_be_open && datagram.get(1) == Some(&0)) {
+            let is_hint = datagram.get(20).is_some_and(|kind| HINTS.contains(kind));
+            let may_be_open = is_hint || binding && export_of(datagram).is_none_or(|export| export == 0);
+            if datagram.get(1) != Some(&scheme) && !(may_be_open && datagram.get(1) == Some(&0)) {
                 let what = format!("{from} sends without a key: {}", show(datagram));
                 self.oracle.violate("scheme-is-the-right-one", self.net.now(), || what);
             }
@@ -235,7 +266,7 @@ impl Ground {
     /// Addresses a datagram to conversation zero, if it refuses a ticket.
     pub fn make_refusal_anonymous(&mut self, len: usize) {
         let datagram = &mut self.scratch[..len];
-        if datagram.get(20) == Some(&STALE) {
+        if datagram[1] < 2 && datagram.get(20) == Some(&STALE) {
             datagram[4..12].fill(0);
             seal(datagram);
         }
@@ -289,6 +320,8 @@ impl Ground {
             account.sent = account.sent.max(then.sent);
         }
         self.lives[server] = snapshot.lives[server];
+        // It has forgotten which datagrams have come since the snapshot.
+        self.acted_upon.retain(|(node, _)| *node != server);
         self.harm[server] = self.harm[server].max(snapshot.harm[server]);
     }
 
@@ -313,6 +346,14 @@ fn forge(rng: &mut Rng, bytes: &mut [u8]) {
     seal(bytes);
 }
 
+/// Returns the export that a WELCOME names, or `None` for any other datagram.
+fn export_of(datagram: &[u8]) -> Option<u64> {
+    let welcome = datagram.get(24..).filter(|_| datagram[20] == WELCOME)?;
+    // A nonce, the conversation and the ticket, whose rest has a length of its own.
+    let rest = u32::from_be_bytes(*welcome.get(56..)?.first_chunk()?) as usize;
+    Some(u64::from_be_bytes(*welcome.get(60 + rest + 8..)?.first_chunk()?))
+}
+
 /// Forges a datagram as a process on the path without the key can: repeats it unchanged, with some other
 /// bytes, with another number, for another conversation, or in the open scheme with the right tag.
 fn forge_sealed(rng: &mut Rng, bytes: &mut Vec<u8>) {
@@ -325,7 +366,7 @@ fn forge_sealed(rng: &mut Rng, bytes: &mut Vec<u8>) {
         }),
         2 => bytes[19] ^= 1 << rng.below(8),
         3 => bytes[11] ^= 1 << rng.below(8),
-        _ if scheme == KEYED => {
+        _ if scheme >= 2 => {
             bytes[1] = 0;
             bytes.truncate(bytes.len() - 8);
         }
@@ -334,7 +375,7 @@ fn forge_sealed(rng: &mut Rng, bytes: &mut Vec<u8>) {
             bytes[at] = rng.next() as u8;
         }
     }
-    if bytes[1] != KEYED && rng.chance(800_000) {
+    if bytes[1] < 2 && rng.chance(800_000) {
         seal(bytes);
     }
 }

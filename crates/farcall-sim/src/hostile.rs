@@ -14,8 +14,8 @@ use farcall_proto::fuzzing::kinds::{ACK, CALL, CANCEL, CREDIT, DATA, PROBE, STOP
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::ground::{Event, Ground};
+use crate::names::NAME;
 use crate::net::{MICROS, MILLIS, address};
-use crate::plan::NAME;
 
 /// The number of the peer's conversations, each with a port of its own.
 const PORTS: u16 = 4;

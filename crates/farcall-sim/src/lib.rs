@@ -35,6 +35,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "soak")]
+mod attacker;
 mod bulk;
 mod check;
 mod client;
@@ -45,15 +47,21 @@ mod exchanging;
 mod ground;
 pub mod history;
 mod hostile;
+#[cfg(feature = "soak")]
+mod interloper;
+#[cfg(feature = "soak")]
+mod keys;
 mod memory;
 #[cfg(target_os = "linux")]
 pub mod model;
+mod names;
 pub mod net;
 #[cfg(target_os = "linux")]
 pub mod onc;
 mod oracle;
 mod plan;
 mod rng;
+mod seals;
 mod server;
 #[cfg(target_os = "linux")]
 pub mod shared_memory;
@@ -66,6 +74,7 @@ pub use bulk::{Bulk, Transfer};
 pub use check::{Failure, Passed, check, find, replay};
 pub use net::Faults as FaultCounts;
 pub use oracle::{Outcomes, Violation};
+pub use seals::Seals;
 pub use sim::{Faults, Process, Sim};
 #[cfg(target_os = "linux")]
 pub use soak::{Failing, Soak, Summary};

@@ -130,6 +130,26 @@ counts! {
         reexports,
         /// Paths that began to let only smaller datagrams pass.
         mtu_changes,
+        /// Old datagrams that the attacker on the path sent again.
+        repeated,
+        /// Datagrams that it sent back to their senders.
+        reflected,
+        /// Datagrams that it put together from two.
+        spliced,
+        /// Datagrams that it shortened.
+        shortened,
+        /// Sealed datagrams that it sent in the open scheme or in another one.
+        downgraded,
+        /// Datagrams that it sent to others, or in the name of others.
+        misdirected,
+        /// Datagrams that it made by itself.
+        invented,
+        /// First messages of handshakes that it sent again.
+        asked_again,
+        /// Datagrams that it kept from going on.
+        swallowed,
+        /// Datagrams that a member answered whose key is granted for another name.
+        intrusions,
         /// Datagrams of hostile peers.
         hostile,
         /// Conversations that servers forgot.

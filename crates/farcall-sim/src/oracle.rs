@@ -368,8 +368,16 @@ impl Oracle {
     ) -> Option<usize> {
         let key = CallKey { conversation: 0, activity: 0, sequence: 0 };
         let (named, procedure, args) = (reading.export, reading.procedure, reading.args.into());
-        let incoming =
-            Incoming { key, export: named, procedure, deadline: None, trace: None, again: false, args };
+        let incoming = Incoming {
+            key,
+            export: named,
+            procedure,
+            deadline: None,
+            trace: None,
+            again: false,
+            args,
+            principal: None,
+        };
         if named != export || procedure != READ {
             return None;
         }

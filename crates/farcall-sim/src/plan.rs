@@ -9,11 +9,10 @@ use std::time::Duration;
 use farcall_memory::posted::Faults;
 use farcall_proto::{ClientConfig, Mutant, Rule, ServerConfig};
 
+#[cfg(feature = "soak")]
+use crate::keys::Keys;
 use crate::net::{MICROS, MILLIS, Nanos, Path, SECS};
 use crate::rng::Rng;
-
-/// The name that every server exports.
-pub const NAME: &str = "Store";
 
 /// The decisions of one seed.
 #[derive(Clone, Debug)]
@@ -87,8 +86,9 @@ pub struct Plan {
     /// Whether clients reach their servers at a loopback address, and whether servers see clients at one. If
     /// both, they are on one machine; if one, there is a forwarder between.
     pub loopback: (bool, bool),
-    /// Whether every datagram is sealed in the scheme for tests.
-    pub secret: bool,
+    /// The keys, if the ends have any. Then every datagram is sealed.
+    #[cfg(feature = "soak")]
+    pub secret: Option<Keys>,
     /// Whether a server that refuses a ticket sends the refusal with conversation number zero, as another
     /// implementation may.
     pub anonymous: bool,
@@ -144,7 +144,8 @@ impl Plan {
                 (true, false),
                 (false, true),
             ]),
-            secret: false,
+            #[cfg(feature = "soak")]
+            secret: None,
             chain: rng.pick(&[0, 300_000, 900_000]),
             inside: rng.pick(&[0, 50_000, 300_000, 1_000_000]),
         };
@@ -180,8 +181,7 @@ impl Plan {
         }
         #[cfg(feature = "soak")]
         if rng.chance(200_000) {
-            let secret = Some([5; 16]);
-            (self.secret, self.client.secret, self.server.secret) = (true, secret, secret);
+            self.secret = Some(Keys::draw(&mut rng.fork(), (self.servers, self.clients), self.calm));
             // The hostile peer's datagrams are in the open scheme, so there is no hostile peer in this run.
             self.hostile = false;
             self.path.spoof = if self.calm { 0 } else { rng.pick(&[0, 10_000, 50_000]) };
@@ -253,7 +253,15 @@ impl Plan {
 
     /// Returns whether both ends see that they are on one machine, so that datagrams are of the local scheme.
     pub fn is_local(&self) -> bool {
-        self.loopback == (true, true) && !self.secret
+        self.loopback == (true, true) && self.scheme().is_none()
+    }
+
+    /// Returns the number of the scheme with secrets in which datagrams are sealed, if there is one.
+    pub fn scheme(&self) -> Option<u8> {
+        #[cfg(feature = "soak")]
+        return self.secret.as_ref().map(Keys::scheme);
+        #[cfg(not(feature = "soak"))]
+        None
     }
 
     /// Draws the path of one direction between two hosts: the plan's, with some faults turned off.

@@ -6,16 +6,18 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use farcall_memory::posted::{Streams, Write};
-use farcall_proto::server::{CallKey, Export, Finish, Incoming, Insert, Reading, Request, Server};
-use farcall_proto::{Failure, Fingerprint, Kind, News, Ran};
+use farcall_proto::secure::{Opened, seal_by};
+use farcall_proto::server::{CallKey, Export, Finish, Incoming, Insert, Reading, Request, Server, Transmit};
+use farcall_proto::{Failure, Fingerprint, Kind, News, Ran, Time};
+use xxhash_rust::xxh3::xxh3_64;
 
 use self::exchanging::Doing;
 use crate::clock::Clock;
 use crate::ground::{Event, Ground};
 use crate::hostile::answered_by;
 use crate::memory::{FORGOTTEN, Head, KNOWN, OPEN, POSTED, Post, REFUSED};
+use crate::names::{NAME, OTHER};
 use crate::net::{FORGER, Nanos, SECS, address, host};
-use crate::plan::NAME;
 
 /// One server and its machine.
 pub struct ServerNode {
@@ -58,6 +60,9 @@ pub const SOCKET_BUFFER: usize = 256;
 
 /// After this many datagrams of a run a server counts again what it keeps.
 const AUDITED: u64 = 128;
+
+/// The difference of the identifiers of a server's two exports.
+const OTHER_EXPORT: u64 = 1 << 40;
 
 /// The longest time from the sending of an outcome until the sending is noted.
 const NOTED: Nanos = 200_000;
@@ -115,9 +120,14 @@ impl ServerNode {
         g.rng.fill(&mut secret);
         self.clock.go_on(g.now());
         let now = self.clock.read(g.now());
-        self.core = Some(Server::new(g.plan.server.clone(), now, secret));
-        g.oracle.born(g.net.now(), self.index);
         self.life += 1;
+        #[cfg(feature = "soak")]
+        let config =
+            crate::keys::server_config(&g.plan.server, g.plan.secret.as_ref(), self.index, self.life);
+        #[cfg(not(feature = "soak"))]
+        let config = g.plan.server.clone();
+        self.core = Some(Server::new(config, now, secret));
+        g.oracle.born(g.net.now(), self.index);
         self.stopped = false;
         self.export_anew(g);
         g.server_forgot(self.index);
@@ -183,6 +193,7 @@ impl ServerNode {
         let Some(core) = &mut self.core else { return };
         if self.export != 0 {
             core.withdraw(self.export);
+            core.withdraw(self.export ^ OTHER_EXPORT);
         }
         self.export = g.rng.next() | 1;
         g.oracle.exported(self.index, self.export);
@@ -193,6 +204,12 @@ impl ServerNode {
             instance: String::new(),
             procedures: [1, 2].map(|n| Fingerprint { number: n, types: n.into(), name: n.into() }).into(),
         });
+        if g.plan.scheme().is_some() {
+            // A client must not bind to this one, because the server's key is not granted for its name.
+            let other = self.export ^ OTHER_EXPORT;
+            let (type_name, instance) = (OTHER.into(), String::new());
+            core.export(Export { id: other, type_name, instance, procedures: Vec::new() });
+        }
     }
 
     /// Returns how many calls the user has not finished.
@@ -270,7 +287,7 @@ impl ServerNode {
         }
     }
 
-    fn handle(&mut self, g: &mut Ground, from: SocketAddr, bytes: Vec<u8>) {
+    fn handle(&mut self, g: &mut Ground, from: SocketAddr, mut bytes: Vec<u8>) {
         let now = self.clock.read(g.now());
         if self.core.is_none() {
             return;
@@ -281,8 +298,14 @@ impl ServerNode {
         let answers = answered_by(&bytes).filter(|_| harms);
         let stats = self.core.as_ref().map(|core| *core.stats()).unwrap_or_default();
         let before = (stats.received, stats.challenges + stats.stale);
-        if self.answer(g, from, &bytes).is_some() {
+        let digest = xxh3_64(&bytes);
+        let Ok(opened) = self.unseal(now, from, &mut bytes) else { return g.net.recycle(bytes) };
+        let unsealed = g.plan.scheme().is_some() && opened.is_none();
+        if self.answer(g, from, &bytes, opened).is_some() {
             self.note_heard(g.now(), from, &bytes, before);
+            if opened.is_some() {
+                g.acted_upon(self.index, digest);
+            }
             return g.net.recycle(bytes);
         }
         let Some(core) = &mut self.core else { return };
@@ -301,18 +324,26 @@ impl ServerNode {
                 early: Vec::new(),
             }))
         };
-        let lone = core.receive_call(now, || now, &from, &bytes, &mut |request| match request {
+        let lone = core.receive_call(now, || now, &from, (&bytes, opened), &mut |request| match request {
             Request::Call(incoming) => asked.extend(call(incoming)),
-            Request::Post(export, bytes) => asked.push(Ask::Post(export, bytes.to_vec())),
+            Request::Post(export, bytes, _) => asked.push(Ask::Post(export, bytes.to_vec())),
             Request::Cancel(key) => asked.push(Ask::Cancel(key)),
         });
         if let Some(incoming) = lone {
             asked.extend(call(incoming));
         }
+        if unsealed && !self.asked.is_empty() {
+            g.oracle.violate("nothing-unsealed-is-believed", at, || format!("server {index}"));
+        }
+        if opened.is_some() && self.core.as_ref().is_some_and(|core| core.stats().received > before.0) {
+            g.acted_upon(index, digest);
+        }
         let evicted = self.check_kept(g, kept, bytes.len());
         // Callers of evicted calls are told about the eviction.
         self.answers = answers.map(|answers| answers + 80 * evicted as usize);
-        self.note_heard(g.now(), from, &bytes, before);
+        if !unsealed {
+            self.note_heard(g.now(), from, &bytes, before);
+        }
         g.net.recycle(bytes);
         for ask in std::mem::take(&mut self.asked) {
             match ask {
@@ -324,16 +355,47 @@ impl ServerNode {
         }
     }
 
+    /// Opens a datagram in place if it is sealed.
+    ///
+    /// # Errors
+    /// If it does not open.
+    fn unseal(&mut self, now: Time, from: SocketAddr, datagram: &mut [u8]) -> Result<Option<Opened>, ()> {
+        #[cfg(feature = "soak")]
+        if farcall_proto::secure::is_sealed(datagram) {
+            let core = self.core.as_mut().ok_or(())?;
+            let cipher = core.cipher(now, &from, datagram).ok_or(())?;
+            let opened = farcall_proto::secure::open(&cipher, datagram);
+            if opened.is_none() {
+                core.note_unopened(now, datagram);
+            }
+            return opened.map(Some).ok_or(());
+        }
+        let _ = (now, from, datagram);
+        Ok(None)
+    }
+
     /// Answers a reading at once, if the protocol allows that.
-    fn answer(&mut self, g: &mut Ground, from: SocketAddr, bytes: &[u8]) -> Option<()> {
+    fn answer(
+        &mut self,
+        g: &mut Ground,
+        from: SocketAddr,
+        bytes: &[u8],
+        opened: Option<Opened>,
+    ) -> Option<()> {
         let (at, now) = (g.now(), self.clock.read(g.now()));
         let core = self.core.as_mut()?;
         let (oracle, index, export) = (&mut g.oracle, self.index, self.export);
         let read = |reading: Reading<'_>, room: &mut [u8]| oracle.read(at, index, export, &reading, room);
-        let len = core.answer_reading(now, &from, Reading::peek(bytes)?, &mut g.scratch, read)?;
-        g.server_sent(self.index, from, len);
-        g.send(self.address, from, len);
+        let t = core.answer_reading(now, &from, Reading::peek(bytes, opened)?, &mut g.scratch, read)?;
+        self.send(g, &t);
         Some(())
+    }
+
+    /// Seals what was written into the scratch buffer, and sends it.
+    fn send(&self, g: &mut Ground, t: &Transmit) {
+        seal_by(&t.cipher, &mut g.scratch[..t.len]);
+        g.server_sent(self.index, t.to, t.len);
+        g.send(self.address, t.to, t.len);
     }
 
     /// Executes an access at once, or after other calls.
@@ -544,8 +606,7 @@ impl ServerNode {
             return core.finish_around(now, job.key, finish, &mut payload, insert);
         }
         if let Some(t) = core.finish(now, job.key, finish, &mut payload, &mut g.scratch) {
-            g.server_sent(self.index, t.to, t.len);
-            g.send(self.address, t.to, t.len);
+            self.send(g, &t);
         }
     }
 
@@ -560,7 +621,7 @@ impl ServerNode {
         drop(core.take_loose());
         let (mut sent, mut answered) = (0, 0);
         while let Some(mut t) = core.transmit(now, &mut g.scratch) {
-            if t.insert.is_some() {
+            if t.insert.is_some() || t.cipher.is_some() {
                 let datagram = t.gather(&g.scratch);
                 t.len = datagram.len();
                 g.scratch[..t.len].copy_from_slice(&datagram);

@@ -12,6 +12,7 @@ use crate::model::Tally;
 use crate::net::{Faults, Nanos, SECS};
 use crate::oracle::{Outcomes, Violation};
 use crate::rng::mix;
+use crate::seals::Seals;
 use crate::world::{Report, run};
 use crate::{model, onc, shared_memory};
 
@@ -56,6 +57,8 @@ pub struct Summary {
     pub outcomes: Outcomes,
     /// Faults that happened.
     pub faults: Faults,
+    /// What happened to seals and keys.
+    pub seals: Seals,
     /// Datagrams sent.
     pub datagrams: u64,
     /// Virtual time.
@@ -144,6 +147,7 @@ impl Summary {
         self.calls += report.calls;
         self.outcomes.add(&report.outcomes);
         self.faults.add(&report.faults);
+        self.seals.add(&report.seals);
         self.datagrams += report.datagrams;
         self.simulated += u128::from(report.elapsed);
         // The hashes are added, so that the order in which the runs end does not matter.
@@ -197,7 +201,9 @@ impl Summary {
             ("simulated_hours", self.simulated_hours()),
         ];
         let (memory, onc) = (object(self.shared_memory.each()), object(self.onc.each()));
-        let _ = write!(line, r#",{},"shared_memory":{memory},"onc":{onc}}}"#, members(counts.into_iter()));
+        let seals = object(self.seals.each());
+        let counts = members(counts.into_iter());
+        let _ = write!(line, r#",{counts},"seals":{seals},"shared_memory":{memory},"onc":{onc}}}"#);
         line
     }
 }

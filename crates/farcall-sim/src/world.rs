@@ -3,14 +3,19 @@
 mod restore;
 
 use farcall_proto::Mutant;
+#[cfg(feature = "soak")]
+use farcall_proto::secure::audit;
 
 use crate::client::ClientNode;
 use crate::ground::{Event, Ground};
 use crate::hostile::HostileNode;
+#[cfg(feature = "soak")]
+use crate::interloper::Interloper;
 use crate::net::{Faults, MILLIS, Nanos, SECS, Step, host};
 use crate::oracle::{Outcomes, Violation};
 use crate::plan::Plan;
 use crate::rng::Rng;
+use crate::seals::{self, Seals, Watched};
 use crate::server::ServerNode;
 
 /// The report of a run.
@@ -30,6 +35,8 @@ pub struct Report {
     pub elapsed: Nanos,
     /// The first invariant that did not hold.
     pub violation: Option<Violation>,
+    /// What happened in the run to seals and keys.
+    pub seals: Seals,
     /// A hash of every datagram delivered and everything else that happened.
     pub trace_hash: u64,
 }
@@ -45,6 +52,7 @@ const NOTICED_WITHIN: Nanos = 120 * SECS;
 
 /// Runs `calls` calls under the faults that `seed` decides.
 pub fn run(seed: u64, calls: u64, mutant: Mutant, verbose: bool) -> Report {
+    let _watched = Watched::begin();
     let mut world = World::new(Origin { seed, calls, mutant }, verbose);
     world.run(u64::MAX);
     world.report()
@@ -64,6 +72,8 @@ struct World {
     servers: Vec<ServerNode>,
     clients: Vec<ClientNode>,
     hostile: Option<HostileNode>,
+    #[cfg(feature = "soak")]
+    interloper: Option<Interloper>,
     healing: bool,
     /// When the last datagram arrives that was sent before the faults ended.
     last_late: Nanos,
@@ -83,16 +93,19 @@ impl World {
         if verbose {
             println!("{plan:#?}");
         }
+        seals::begin(&plan);
         let mut g = Ground::new(plan, rng, origin.calls, verbose);
         let servers = (0..g.plan.servers).map(|i| ServerNode::new(i, &mut g)).collect();
         let clients = (0..g.plan.clients).map(|i| ClientNode::new(g.plan.servers + i, &mut g)).collect();
         let hostile = g.plan.hostile.then(|| HostileNode::new(g.hostile(), &mut g));
         let mut world = World {
             origin,
-            g,
             servers,
             clients,
             hostile,
+            #[cfg(feature = "soak")]
+            interloper: Interloper::new(&g),
+            g,
             healing: false,
             last_late: 0,
             was_idle: false,
@@ -129,6 +142,8 @@ impl World {
                 self.must_be_quiet(now);
             }
             self.step(step);
+            #[cfg(feature = "soak")]
+            self.check_seals(now);
             if !self.g.healed && self.g.budget == 0 && !self.healing {
                 self.healing = true;
                 let delay = self.g.rng.spread(MILLIS, 20 * SECS);
@@ -137,6 +152,22 @@ impl World {
             if self.g.oracle.violation.is_some() {
                 return;
             }
+        }
+    }
+
+    /// Checks that no nonce was used twice under one key, and that nothing opened which nobody has sealed.
+    #[cfg(feature = "soak")]
+    fn check_seals(&mut self, now: Nanos) {
+        if self.g.plan.secret.is_none() {
+            return;
+        }
+        let counts = audit::counts();
+        // A restored server uses numbers again (docs/protocol.md 7.5).
+        if counts.reused > 0 && !self.restored {
+            self.g.oracle.violate("no-nonce-is-used-twice", now, || format!("{counts:?}"));
+        }
+        if counts.forged > 0 {
+            self.g.oracle.violate("no-forgery-opens", now, || format!("{counts:?}"));
         }
     }
 
@@ -155,6 +186,13 @@ impl World {
                 let node = host(to);
                 if let Some(hostile) = self.hostile.as_mut().filter(|hostile| hostile.index == node) {
                     return hostile.receive(&mut self.g, from, to, bytes);
+                }
+                #[cfg(feature = "soak")]
+                if node < self.servers.len()
+                    && let Some(interloper) = &mut self.interloper
+                    && !interloper.see(&mut self.g, from, to, &bytes)
+                {
+                    return self.g.net.recycle(bytes);
                 }
                 match node.checked_sub(self.servers.len()) {
                     None => {
@@ -459,6 +497,7 @@ impl World {
             datagrams: self.g.sent,
             elapsed: self.g.now(),
             violation: self.g.oracle.violation.take(),
+            seals: seals::seen(),
             trace_hash: self.g.hash(),
         }
     }

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use farcall_base::Principal;
-use farcall_crypto::{End, Initiator, Level, MAX_PER_PHASE, Resumption, Secrets, Suite, Suites, Window};
+use farcall_crypto::{End, Initiator, Level, Resumption, Secrets, Suite, Suites, Window, max_per_phase};
 
 use super::{Conversation, Event};
 use crate::scheme::Scheme;
 use crate::secure::{self, Cipher, Opened, Trust};
 use crate::wire::{self, Frame, Frames, Header, Prologue, Step, Ticket, VERSION, Welcome};
-use crate::{Failure, Kind, Ran, Route, Rule, Time, route};
+use crate::{Failure, Kind, Mutant, Ran, Route, Rule, Time, route};
 
 /// The secrets of the conversation, and who its server is.
 #[derive(Debug)]
@@ -53,9 +53,9 @@ impl Kept {
 
     /// Seals a datagram. Goes on to the next phase if this one has sealed many.
     #[inline]
-    pub fn seal(&mut self, datagram: &mut [u8]) {
+    pub fn seal(&mut self, datagram: &mut [u8], mutant: Mutant) {
         self.sealed += 1;
-        if self.sealed > MAX_PER_PHASE && self.confirmed {
+        if self.sealed > max_per_phase() && (self.confirmed || mutant.breaks(Rule::PhaseUnconfirmed)) {
             self.advance(false);
         }
         secure::seal(&self.cipher, datagram);
@@ -63,8 +63,8 @@ impl Kept {
 
     /// Notes that the datagram of this number has been opened. Returns false if it had come before.
     #[inline]
-    pub fn take(&mut self, number: u64, opened: Opened) -> bool {
-        if !self.window.take(number) {
+    pub fn take(&mut self, number: u64, opened: Opened, mutant: Mutant) -> bool {
+        if !self.window.take(number) && !mutant.breaks(Rule::AnswersReplayed) {
             return false;
         }
         if opened.phase == self.secrets.phase().wrapping_add(1) {
@@ -100,9 +100,12 @@ const MAX_HELLOS: u32 = 64;
 /// The secrets that a handshake has led to, and the server that they are shared with.
 pub(super) type Outcome = (Secrets, ([u8; 32], Arc<Principal>));
 
-/// A WELCOME that opened, and the secrets under which it did if they are new.
-struct Authentic {
-    secrets: Option<Outcome>,
+/// A WELCOME that opened.
+enum Authentic {
+    /// It counts. The secrets under which it opened, if they are new.
+    Good(Option<Outcome>),
+    /// The server of the conversation may not answer for the name, for this reason.
+    Forbidden(String),
 }
 
 impl Agreement {
@@ -140,7 +143,7 @@ impl Conversation {
     #[inline(never)]
     pub(super) fn seal(&mut self, datagram: &mut [u8]) {
         if let Some(kept) = &mut self.kept {
-            kept.seal(datagram);
+            kept.seal(datagram, self.config.mutant);
         }
     }
 
@@ -184,22 +187,30 @@ impl Conversation {
             self.stats.duplicates += 1;
             return;
         }
-        if header.scheme.has_secrets() || self.config.mutant.breaks(Rule::UnsealedBelieved) && w.export != 0 {
-            match self.authenticate(header, datagram, w) {
-                Some(Authentic { secrets }) => {
-                    self.stats.received += 1;
+        if header.scheme.has_secrets() {
+            let Some(authentic) = self.authenticate(header, datagram, w) else { return self.reject() };
+            self.stats.received += 1;
+            match authentic {
+                Authentic::Good(secrets) => {
                     self.agreed = secrets;
                     self.on_welcome(now, w, sink);
                     self.agreed = None;
                 }
-                None => self.reject(),
+                Authentic::Forbidden(why) => {
+                    self.session.heard(now);
+                    self.refuse(now, w.nonce, (Kind::NotPermitted, &why), sink);
+                }
             }
             return;
         }
         self.stats.received += 1;
+        if self.config.mutant.breaks(Rule::UnsealedBelieved) && w.export != 0 {
+            return self.on_welcome(now, w, sink);
+        }
         if w.refused != 0 {
             // A server that has secrets for an answer gives every other reason under their seal.
-            return self.refuse(w.nonce, Kind::Mismatch, "the server speaks no secure scheme", sink);
+            let why = (Kind::Mismatch, "the server speaks no secure scheme");
+            return self.refuse(now, w.nonce, why, sink);
         }
         match Step::read(&w.handshake) {
             Ok(Some(Step::Hello(suite, shown))) => self.on_hello(now, w, (suite, shown), sink),
@@ -229,12 +240,12 @@ impl Conversation {
         let name = request.name().as_bytes().to_vec();
         let accepted = match trust.accept_server(&name, shown) {
             Ok(accepted) => accepted,
-            Err(why) => return self.refuse(w.nonce, Kind::NotPermitted, &why, sink),
+            Err(why) => return self.refuse(now, w.nonce, (Kind::NotPermitted, &why), sink),
         };
         if name.is_empty() && self.kept.as_ref().is_some_and(|kept| kept.server.0 != accepted.key) {
             // Nobody has said that this server may answer for the names of the conversation's exports.
             let why = "another server, with another key, is at the address; bind the name again";
-            return self.refuse(w.nonce, Kind::NotPermitted, why, sink);
+            return self.refuse(now, w.nonce, (Kind::NotPermitted, why), sink);
         }
         let ticket = w.ticket.clone().into_owned();
         let suites = self.config.suites.0;
@@ -254,7 +265,8 @@ impl Conversation {
         let begun = chosen
             .and_then(|_| Initiator::begin(&trust.private_key(), &accepted.key, &prologue, &shows, entropy));
         let Some((initiator, message)) = begun else {
-            return self.refuse(w.nonce, Kind::Mismatch, "the server's key or its cipher is unusable", sink);
+            let why = (Kind::Mismatch, "the server's key or its cipher is unusable");
+            return self.refuse(now, w.nonce, why, sink);
         };
         let step = Step::Message(suites, &message).to_bytes();
         let server = (accepted.key, accepted.principal);
@@ -273,10 +285,10 @@ impl Conversation {
             Scheme::Authenticated => Level::Authenticated,
             _ => Level::Secure,
         };
-        let unchecked = self.config.mutant.breaks(Rule::ServerUnchecked);
+        let mutant = self.config.mutant;
         let id = self.id;
         let offered = self.offered() & header.scheme.bit() != 0 && w.scheme == header.scheme as u16;
-        if !offered && !self.config.mutant.breaks(Rule::UnsealedBelieved) {
+        if !offered {
             return None;
         }
         let (kept, granted) = (self.kept.as_deref(), self.session.granted.as_ref());
@@ -287,30 +299,34 @@ impl Conversation {
         let question = &request.agreement.question;
         let opens = |secrets: &Secrets| {
             let mut copy = datagram.to_vec();
+            let question: &[u8] = if mutant.breaks(Rule::AnswerUnbound) { &[] } else { question };
             secrets.level() == level && secrets.answering(question).open(header.number, &mut copy)
         };
-        // The server is the same one. May it answer for this name too?
-        let may = |kept: &Kept, shown: &[u8]| {
-            let accepted = trust.accept_server(&name, shown).is_ok_and(|other| other.key == kept.server.0);
-            accepted || unchecked || w.refused != 0
+        // The server is the one that the client knows. May it answer for this name too?
+        let may = |shown: &[u8], key: &[u8; 32]| match trust.accept_server(&name, shown) {
+            _ if w.refused != 0 || mutant.breaks(Rule::ServerUnchecked) => Ok(()),
+            Ok(other) if other.key == *key => Ok(()),
+            Ok(_) => Err("the server shows another key than its own".to_owned()),
+            Err(why) => Err(why),
         };
-        let (secrets, server) = match (Step::read(&w.handshake).ok()??, &mut request.agreement.stage) {
+        let (secrets, server, shown) = match (Step::read(&w.handshake).ok()??, &mut request.agreement.stage) {
             (Step::Known(shown), _) => {
                 let kept = kept.filter(|_| before == Some(w.conversation))?;
                 if !opens(&kept.secrets) {
                     return None;
                 }
-                return may(kept, shown).then_some(Authentic { secrets: None });
+                let good = |()| Authentic::Good(None);
+                return Some(may(shown, &kept.server.0).map_or_else(Authentic::Forbidden, good));
             }
             (Step::Resume(_, theirs, shown), _) => {
-                let (kept, random) = (kept.filter(|kept| may(kept, shown))?, random?);
+                let (kept, random) = (kept?, random?);
                 let prologue = wire::resumption(id, before?, w.conversation, &name);
                 let resumption = Resumption { client: &random, server: theirs, prologue: &prologue };
-                (kept.secrets.resume(&resumption), kept.server.clone())
+                (kept.secrets.resume(&resumption), kept.server.clone(), Some(shown))
             }
             (Step::Message(suite, message), Stage::Handshaking { initiator, server, .. }) => {
                 let (secrets, _) = initiator.end(message, level, Suite::of(suite)?)?;
-                (secrets, server.clone())
+                (secrets, server.clone(), None)
             }
             _ => return None,
         };
@@ -321,25 +337,35 @@ impl Conversation {
             request.agreement = Agreement { question, ..Agreement::default() };
             return None;
         }
-        Some(Authentic { secrets: Some((secrets, server)) })
+        if let Some(shown) = shown
+            && let Err(why) = may(shown, &server.0)
+        {
+            return Some(Authentic::Forbidden(why));
+        }
+        Some(Authentic::Good(Some((secrets, server))))
     }
 
     /// Ends a question that this server cannot answer.
-    fn refuse(&mut self, nonce: u64, kind: Kind, why: &str, sink: &mut dyn FnMut(Event<'_>)) {
+    fn refuse(&mut self, now: Time, nonce: u64, (kind, why): (Kind, &str), sink: &mut dyn FnMut(Event<'_>)) {
         let Some(token) = self.session.give_up(nonce) else { return };
         if let Some(token) = token {
             let answer = Err(Failure::new(kind, Ran::No).with_detail(why));
             sink(Event::Bound { token, answer });
         }
-        if !self.session.asks() && self.session.granted.is_none() {
-            // None of these calls was ever sent.
-            self.end_calls(kind, sink, |_| Some(Ran::No));
+        if self.session.asks() || self.session.granted.is_some() {
+            return;
         }
+        if token.is_some() && kind == Kind::NotPermitted && self.slots.outstanding > 0 {
+            // The calls that wait may be of another name, for which the server may answer.
+            return self.session.greet(now, self.config.min_retransmit);
+        }
+        // None of these calls was ever sent.
+        self.end_calls(kind, sink, |_| Some(Ran::No));
     }
 
     /// Takes the secrets of the conversation that a WELCOME grants, if they are new.
     pub(super) fn take_secrets(&mut self) {
-        if !self.is_same_server() {
+        if !self.is_same_server() && !self.config.mutant.breaks(Rule::CallsFollow) {
             self.permitted = Some(BTreeSet::new());
         }
         if let Some((secrets, server)) = self.agreed.take() {

@@ -105,7 +105,7 @@ impl Conversation {
     pub(super) fn is_first(&mut self, header: Header, opened: Opened) -> bool {
         #[cfg(feature = "secure")]
         if let Some(kept) = &mut self.kept {
-            return kept.take(header.number, opened);
+            return kept.take(header.number, opened, self.config.mutant);
         }
         let _ = (header, opened.phase);
         true

@@ -226,9 +226,9 @@ impl Server {
         let mut entry = Entry::new(conversation, ticket.client, ticket.issued, from);
         entry.hear(self.coarse(now), header.scheme);
         #[cfg(feature = "secure")]
-        if let Some((secrets, principal)) = admitted {
+        if let Some(admitted) = admitted {
             let coarse = self.coarse(now);
-            self.secrets.insert(coarse, (conversation, header.number), secrets, principal);
+            self.secrets.insert((conversation, header.number), admitted, coarse, mutant);
         }
         self.admission.per_host.add(entry.host(), 1);
         Some(self.table.insert(entry))

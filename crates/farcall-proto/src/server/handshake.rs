@@ -104,7 +104,7 @@ impl Server {
         {
             let known = Step::Known(&trust.presentation(bind.name)).to_bytes();
             let ticket = self.admission.issuer.dated_as(ticket, conversation, from, ticket.rest.to_vec());
-            let sealed = Some(secrets.answering(bind.body));
+            let sealed = Some(answering(&secrets, bind, self.config.mutant));
             return Some(Agreed { conversation, ticket, step: known, sealed, refused: None });
         }
         match step {
@@ -197,7 +197,7 @@ impl Server {
         };
         let accepted = trust.accept_client(&responder.client, &responder.payload);
         let (reply, secrets) = responder.end(&[], level(scheme)?, suite)?;
-        let sealed = Some(secrets.answering(bind.body));
+        let sealed = Some(answering(&secrets, bind, self.config.mutant));
         // A client that is refused gets a ticket without secrets, which admits no conversation.
         let ((conversation, ticket), refused) = match accepted {
             Ok(facts) => (self.give_secret_ticket(now, bind.client, from, &secrets, &facts), None),
@@ -223,9 +223,7 @@ impl Server {
             return None;
         }
         let (former, facts) = self.open_ticket(*before, ticket)?;
-        if !self.config.mutant.breaks(Rule::RevocationIgnored) {
-            trust.recall(&facts).ok()?;
-        }
+        self.recall(trust, &facts)?;
         let (mut ours, mut secrets) = ([0; 32], None);
         trust.entropy(&mut ours);
         if self.config.mutant.breaks(Rule::ResumptionUnmixed) {
@@ -241,7 +239,7 @@ impl Server {
             rest
         });
         let secrets = secrets?;
-        let sealed = Some(secrets.answering(bind.body));
+        let sealed = Some(answering(&secrets, bind, self.config.mutant));
         let step = Step::Resume(0, &ours, &trust.presentation(name)).to_bytes();
         Some(Agreed { conversation, ticket, step, sealed, refused: None })
     }
@@ -299,7 +297,17 @@ impl Server {
             return Some((secrets.copy(), self.secrets.principal(conversation)?));
         }
         let (secrets, facts) = self.open_ticket(conversation, ticket)?;
-        Some((secrets, trust.recall(&facts).ok()?))
+        Some((secrets, self.recall(trust, &facts)?))
+    }
+
+    /// Returns who the client of a ticket is, if it is still accepted.
+    fn recall(&self, trust: &dyn Trust, facts: &[u8]) -> Option<Arc<Principal>> {
+        match trust.recall(facts) {
+            Err(_) if self.config.mutant.breaks(Rule::RevocationIgnored) => {
+                Some(Arc::new(Principal { name: "anybody".into(), key: [0; 32] }))
+            }
+            recalled => recalled.ok(),
+        }
     }
 
     /// Returns the secrets of a conversation that is to be admitted with its ticket, and who its client is.
@@ -380,7 +388,8 @@ impl Server {
     /// sealed are no longer good.
     fn replace_ticket_keys(&mut self, now: Time, trust: &dyn Trust) {
         let Handshakes { keys, since, before, .. } = &mut self.handshakes;
-        if keys.is_some() && now.since(*since) < TICKET_KEY_LIFE {
+        let kept = self.config.mutant.breaks(Rule::TicketKeysKept);
+        if keys.is_some() && (now.since(*since) < TICKET_KEY_LIFE || kept) {
             return;
         }
         let mut seed = Zeroizing::new([0; 44]);
@@ -401,6 +410,11 @@ impl Server {
 /// Returns the bytes of the step by which a server shows who it is.
 fn hello(suite: Suite, presentation: &[u8]) -> Vec<u8> {
     Step::Hello(suite as u8, presentation).to_bytes()
+}
+
+/// Returns the key that seals the answer to a BIND.
+fn answering(secrets: &Secrets, bind: &Bind<'_>, mutant: Mutant) -> Answering {
+    secrets.answering(if mutant.breaks(Rule::AnswerUnbound) { &[] } else { bind.body })
 }
 
 fn level(scheme: Scheme) -> Option<Level> {

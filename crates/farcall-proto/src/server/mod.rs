@@ -436,7 +436,7 @@ impl Server {
     fn sealing(&mut self, target: Target) -> Option<Arc<Cipher>> {
         #[cfg(feature = "secure")]
         if target.scheme.has_secrets() {
-            return self.secrets.sealing(target.sealed_for);
+            return self.secrets.sealing(target.sealed_for, self.config.mutant);
         }
         let _ = target;
         None

@@ -9,7 +9,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use farcall_base::Principal;
-use farcall_crypto::{Cipher, End, MAX_PER_PHASE, Secrets, Window};
+use farcall_crypto::{Cipher, End, Secrets, Window, max_per_phase};
 
 use crate::secure::Opened;
 use crate::{Mutant, Rule};
@@ -50,16 +50,18 @@ struct Kept {
 }
 
 impl AllSecrets {
-    /// Adds a conversation, which the datagram of this number has opened.
+    /// Adds a conversation, which the datagram of this number has begun.
     pub fn insert(
         &mut self,
-        now: u32,
         (conversation, number): (u64, u64),
-        secrets: Secrets,
-        principal: Arc<Principal>,
+        (secrets, principal): (Secrets, Arc<Principal>),
+        now: u32,
+        mutant: Mutant,
     ) {
         let mut window = Window::default();
-        window.take(number);
+        if !mutant.breaks(Rule::FirstUnnoted) {
+            window.take(number);
+        }
         let kept = Kept {
             secrets,
             window,
@@ -113,10 +115,10 @@ impl AllSecrets {
     /// Returns the cipher that seals the next datagram of a conversation. Goes on to the next phase if this
     /// one has sealed many.
     #[inline(never)]
-    pub fn sealing(&mut self, conversation: u64) -> Option<Arc<Cipher>> {
+    pub fn sealing(&mut self, conversation: u64, mutant: Mutant) -> Option<Arc<Cipher>> {
         let kept = self.of.get_mut(&conversation)?;
         kept.sealed += 1;
-        if kept.sealed > MAX_PER_PHASE && kept.confirmed {
+        if kept.sealed > max_per_phase() && (kept.confirmed || mutant.breaks(Rule::PhaseUnconfirmed)) {
             kept.advance(false);
         }
         match &kept.cipher {
@@ -214,7 +216,7 @@ mod tests {
         let principal = Arc::new(Principal { name: "somebody".into(), key: [1; 32] });
         for conversation in 1..=MAX_CIPHERS as u64 + 100 {
             let secrets = Secrets::new([7; 32].into(), Level::Secure, Suite::ChaCha20Poly1305);
-            all.insert(0, (conversation, 1), secrets, principal.clone());
+            all.insert((conversation, 1), (secrets, principal.clone()), 0, Mutant::NONE);
             assert!(all.cipher(conversation).is_some() && all.cipher(1).is_some());
             assert!(all.busy.len() <= MAX_CIPHERS);
         }

@@ -81,13 +81,6 @@ impl Header {
     }
 }
 
-/// Shows that a datagram was opened by the cipher of its conversation.
-#[derive(Clone, Copy, Debug)]
-pub struct Opened {
-    /// The phase in which the datagram was sealed.
-    pub(crate) phase: u32,
-}
-
 /// The conversation that a datagram is for, and how the datagram is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
@@ -131,6 +124,13 @@ pub fn is_sealed(datagram: &[u8]) -> bool {
 /// Returns the word of a datagram's marks and phase.
 fn marks(datagram: &[u8]) -> u16 {
     u16::from_be_bytes([datagram[PHASE_AT], datagram[PHASE_AT + 1]])
+}
+
+/// Shows that a datagram was opened by the cipher of its conversation.
+#[derive(Clone, Copy, Debug)]
+pub struct Opened {
+    /// The phase in which the datagram was sealed.
+    pub(crate) phase: u32,
 }
 
 /// What a cipher needs to know of a datagram.

@@ -21,6 +21,8 @@ pub struct TestTrust {
     pub accepted: Mutex<BTreeSet<[u8; 32]>>,
     /// The only name that a server with this public key may answer for, besides the empty one.
     pub names: Mutex<BTreeMap<[u8; 32], Vec<u8>>>,
+    /// The name for which no server is accepted.
+    pub forbidden: Mutex<&'static str>,
     /// How many random numbers were asked for. They follow from this number.
     drawn: Mutex<u64>,
     /// How many handshakes were computed.
@@ -33,6 +35,7 @@ impl TestTrust {
             private,
             accepted: Mutex::new(accepted.iter().map(public_key).collect()),
             names: Mutex::default(),
+            forbidden: Mutex::new("Forbidden"),
             drawn: Mutex::new(0),
             handshakes: Mutex::new(0),
         })
@@ -57,6 +60,9 @@ impl Trust for TestTrust {
     }
 
     fn accept_server(&self, name: &[u8], presentation: &[u8]) -> Result<Accepted, String> {
+        if name == self.forbidden.lock().unwrap().as_bytes() {
+            return Err("no key is granted for this name".into());
+        }
         let key = presentation.try_into().map_err(|_| "no key of 32 bytes")?;
         let names = self.names.lock().unwrap();
         if names.get(&key).is_some_and(|only| !name.is_empty() && name != only) {

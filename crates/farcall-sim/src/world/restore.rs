@@ -8,6 +8,7 @@
 use farcall_proto::Rule;
 
 use super::World;
+use crate::seals::Watched;
 
 impl World {
     /// Restores a server to its state at an earlier moment, usually a recent one. Does nothing if the server
@@ -41,6 +42,8 @@ impl World {
 
     /// Runs this run's seed again for `step` steps, and returns the result.
     fn at(&self, step: u64) -> World {
+        // What the second run seals is not sealed twice.
+        let _watched = Watched::begin();
         let mut world = World::new(self.origin, false);
         world.run(step);
         world
