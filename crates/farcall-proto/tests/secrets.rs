@@ -599,8 +599,8 @@ fn a_call_that_waits_does_not_go_to_another_server_than_the_one_that_it_was_boun
     pair.export();
     pair.start(2, b"secret..");
     pair.carry(2, Duration::from_secs(60), |_, _, _| true);
-    assert_eq!(pair.told[1], (2, Told::Failed(Kind::ServerRestarted, Ran::No)));
-    assert_eq!(pair.client.principal().unwrap().key, farcall_crypto::public_key(&OTHER));
+    assert_eq!(pair.told[1], (2, Told::Failed(Kind::NotPermitted, Ran::No)));
+    assert_eq!(pair.client.principal().unwrap().key, farcall_crypto::public_key(&SERVER));
     assert_eq!(pair.asked, []);
 }
 

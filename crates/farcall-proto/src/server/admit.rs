@@ -228,7 +228,7 @@ impl Server {
         #[cfg(feature = "secure")]
         if let Some(admitted) = admitted {
             let coarse = self.coarse(now);
-            self.secrets.insert((conversation, header.number), admitted, coarse, mutant);
+            self.seals.secrets.insert((conversation, header.number), admitted, coarse, mutant);
         }
         self.admission.per_host.add(entry.host(), 1);
         Some(self.table.insert(entry))
@@ -296,7 +296,7 @@ impl Server {
     pub(super) fn forget(&mut self, now: Time, place: usize) {
         let entry = self.table.remove(place);
         #[cfg(feature = "secure")]
-        self.secrets.remove(entry.id);
+        self.seals.secrets.remove(entry.id);
         self.admission.per_host.remove(entry.host());
         if !self.config.mutant.breaks(Rule::ForgetsSilently) {
             self.admission.horizon = self.admission.horizon.max(entry.issued);

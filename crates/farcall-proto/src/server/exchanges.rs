@@ -172,7 +172,8 @@ impl Server {
         makes: bool,
         act: impl FnOnce(&mut Exchanges, &mut Way<'_>) -> R,
     ) -> Option<R> {
-        let (window, number) = (self.window(place), self.numbers.next());
+        let (window, target) = (self.window(place), self.table.at(place).target());
+        let number = self.seals.next(target);
         let entry = self.table.at_mut(place);
         let (conversation, more) = (entry.id, entry.more.as_deref_mut()?);
         let (datagram, least, most) = (more.datagram as usize, nanos(LEAST_PATIENCE), nanos(MOST_PATIENCE));

@@ -293,8 +293,8 @@ impl Server {
         conversation: u64,
         ticket: &Ticket<'_>,
     ) -> Option<(Secrets, Arc<Principal>)> {
-        if let Some(secrets) = self.secrets.secrets(conversation) {
-            return Some((secrets.copy(), self.secrets.principal(conversation)?));
+        if let Some(secrets) = self.seals.secrets.secrets(conversation) {
+            return Some((secrets.copy(), self.seals.secrets.principal(conversation)?));
         }
         let (secrets, facts) = self.open_ticket(conversation, ticket)?;
         Some((secrets, self.recall(trust, &facts)?))
@@ -337,7 +337,7 @@ impl Server {
     pub fn cipher(&mut self, now: Time, from: &SocketAddr, datagram: &[u8]) -> Option<Arc<Cipher>> {
         let Ok((header, frames)) = wire::peek(datagram) else { return self.reject() };
         let conversation = header.conversation;
-        if let Some(cipher) = self.secrets.cipher(conversation) {
+        if let Some(cipher) = self.seals.secrets.cipher(conversation) {
             return Some(cipher);
         }
         if conversation == 0 || self.table.find(conversation).is_some() {
@@ -361,7 +361,7 @@ impl Server {
     pub fn note_unopened(&mut self, now: Time, datagram: &[u8]) {
         self.stats.dropped += 1;
         let Ok((header, _)) = wire::peek(datagram) else { return };
-        if self.secrets.note_failure(header.conversation)
+        if self.seals.secrets.note_failure(header.conversation)
             && let Some(place) = self.table.find(header.conversation)
         {
             // As many failures as AES-GCM and ChaCha20-Poly1305 allow under one key (RFC 9001, section 6.6).
@@ -372,7 +372,7 @@ impl Server {
     /// Forgets the conversations whose clients are no longer accepted. Call this after the keys have changed.
     /// [`Server::next_forsaken`] then returns their unfinished calls, which are to be cancelled.
     pub fn forget_revoked(&mut self, now: Time, accepted: impl Fn(&Principal) -> bool) {
-        for conversation in self.secrets.of_others(accepted) {
+        for conversation in self.seals.secrets.of_others(accepted) {
             let Some(place) = self.table.find(conversation) else { continue };
             let works = self.table.at(place).more.iter().flat_map(|more| more.activities.works());
             let running = works.filter(|work| work.phase == Phase::Running).map(|work| work.position);

@@ -58,7 +58,7 @@ pub use crate::insert::Insert;
 use crate::scheme::Scheme;
 use crate::secure::Cipher;
 use crate::ticket::{Holder, Issuer};
-use crate::wire::{Numbers, Position, Target};
+use crate::wire::{Number, Numbers, Position, Target};
 use crate::{Failure, Fingerprint, ServerConfig, Spares, Time, Trace};
 pub use audit::KeptForHost;
 use counts::Counts;
@@ -215,8 +215,6 @@ pub struct Server {
     admission: Admission,
     #[cfg(feature = "secure")]
     handshakes: handshake::Handshakes,
-    #[cfg(feature = "secure")]
-    secrets: secrets::AllSecrets,
     answers: ShortAnswers,
     sending: Sending,
     /// What is kept for each host, and the calls that have [`Work`].
@@ -230,8 +228,53 @@ pub struct Server {
     draining: bool,
     /// The number of calls given to the user and not finished.
     unfinished: usize,
-    numbers: Numbers,
+    seals: Seals,
     stats: Stats,
+}
+
+/// The numbers of datagrams, and the secrets with which they are sealed.
+struct Seals {
+    /// The numbers of datagrams in schemes without secrets, and of answers to questions.
+    numbers: Numbers,
+    #[cfg(feature = "secure")]
+    secrets: secrets::AllSecrets,
+}
+
+impl Default for Seals {
+    fn default() -> Seals {
+        Seals {
+            numbers: Numbers::from(1),
+            #[cfg(feature = "secure")]
+            secrets: secrets::AllSecrets::default(),
+        }
+    }
+}
+
+impl Seals {
+    /// Returns the right to write the next datagram to a target. In a scheme with secrets each conversation
+    /// has numbers of its own, so that its client can tell late datagrams from repeated ones.
+    #[inline(always)]
+    fn take(&mut self, target: Target) -> Number {
+        self.of(target).take()
+    }
+
+    /// Returns the number that the next datagram to a target will have.
+    #[inline(always)]
+    fn next(&mut self, target: Target) -> u64 {
+        self.of(target).next()
+    }
+
+    #[inline(always)]
+    fn of(&mut self, target: Target) -> &mut Numbers {
+        #[cfg(feature = "secure")]
+        if target.scheme.has_secrets()
+            && let Some(numbers) = self.secrets.numbers(target.sealed_for)
+        {
+            return numbers;
+        }
+        let _ = target;
+        &mut self.numbers
+    }
 }
 
 /// Decides who may begin a conversation.
@@ -318,8 +361,6 @@ impl Server {
             },
             #[cfg(feature = "secure")]
             handshakes: handshake::Handshakes::new(now, issuer.key_for(b"handshakes")),
-            #[cfg(feature = "secure")]
-            secrets: Default::default(),
             admission: Admission {
                 per_host: Counts::new(issuer.key_for(b"conversing")),
                 issuer,
@@ -335,7 +376,7 @@ impl Server {
             spare: Spare::default(),
             draining: false,
             unfinished: 0,
-            numbers: Numbers::from(1),
+            seals: Seals::default(),
             stats: Stats::default(),
         }
     }
@@ -436,7 +477,7 @@ impl Server {
     fn sealing(&mut self, target: Target) -> Option<Arc<Cipher>> {
         #[cfg(feature = "secure")]
         if target.scheme.has_secrets() {
-            return self.secrets.sealing(target.sealed_for, self.config.mutant);
+            return self.seals.secrets.sealing(target.sealed_for, self.config.mutant);
         }
         let _ = target;
         None
@@ -447,7 +488,7 @@ impl Server {
     fn principal(&self, conversation: u64, scheme: Scheme) -> Option<Arc<Principal>> {
         #[cfg(feature = "secure")]
         if scheme.has_secrets() {
-            return self.secrets.principal(conversation);
+            return self.seals.secrets.principal(conversation);
         }
         let _ = (conversation, scheme);
         None

@@ -95,7 +95,7 @@ impl Server {
         // `now` can be old, because the caller does not read the clock for each reading. The noted time must
         // not go back.
         self.table.at_mut(place).hear_late(coarse, header.scheme);
-        let len = writer.finish(self.numbers.take()).len();
+        let len = writer.finish(self.seals.take(target)).len();
         if held {
             self.release(place, position.activity);
         }

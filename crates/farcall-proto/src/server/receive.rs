@@ -82,7 +82,7 @@ impl Server {
         #[cfg(feature = "secure")]
         return {
             let (now, mutant) = (self.coarse(now), self.config.mutant);
-            self.secrets.take(now, header.conversation, (header.number, opened), mutant)
+            self.seals.secrets.take(now, header.conversation, (header.number, opened), mutant)
         };
         #[cfg(not(feature = "secure"))]
         {

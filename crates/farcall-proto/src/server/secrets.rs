@@ -12,6 +12,7 @@ use farcall_base::Principal;
 use farcall_crypto::{Cipher, End, Secrets, Window, max_per_phase};
 
 use crate::secure::Opened;
+use crate::wire::Numbers;
 use crate::{Mutant, Rule};
 
 /// The maximum number of conversations whose ciphers are kept.
@@ -29,7 +30,7 @@ pub(super) struct AllSecrets {
     busy: VecDeque<u64>,
 }
 
-/// What is kept of one conversation. An idle one takes 128 bytes.
+/// What is kept of one conversation. An idle one takes 136 bytes.
 #[derive(Debug)]
 struct Kept {
     secrets: Secrets,
@@ -37,6 +38,8 @@ struct Kept {
     window: Window,
     principal: Arc<Principal>,
     cipher: Option<Arc<Cipher>>,
+    /// The numbers of the datagrams to the client.
+    numbers: Numbers,
     /// How many datagrams were sealed in this phase.
     sealed: u32,
     /// How many datagrams did not open.
@@ -67,6 +70,7 @@ impl AllSecrets {
             window,
             principal,
             cipher: None,
+            numbers: Numbers::from(1),
             sealed: 0,
             failed: 0,
             since: now,
@@ -79,6 +83,12 @@ impl AllSecrets {
     /// Erases what is kept of a conversation.
     pub fn remove(&mut self, conversation: u64) {
         self.of.remove(&conversation);
+    }
+
+    /// Returns the numbers of the datagrams to a conversation's client.
+    #[inline]
+    pub fn numbers(&mut self, conversation: u64) -> Option<&mut Numbers> {
+        self.of.get_mut(&conversation).map(|kept| &mut kept.numbers)
     }
 
     /// Returns who a conversation's client is.
@@ -229,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_conversation_takes_128_bytes() {
-        assert!(size_of::<Kept>() <= 128, "{}", size_of::<Kept>());
+    fn an_idle_conversation_takes_136_bytes() {
+        assert!(size_of::<Kept>() <= 136, "{}", size_of::<Kept>());
     }
 }

@@ -166,7 +166,7 @@ impl Server {
                 let head = ResultHead { position: Position::of_call(key.activity, key.sequence), status };
                 if writer.result(&head, &work.payload) {
                     write_next(&mut self.sending.queue, key.conversation, more, &mut writer);
-                    written = Some(writer.finish(self.numbers.take()).len());
+                    written = Some(writer.finish(self.seals.take(target)).len());
                     long = None;
                 }
             }
@@ -254,7 +254,7 @@ impl Server {
     ) -> Transmit {
         let inserted = insert.as_ref().map_or(0, |insert| insert.bytes.len());
         let target = writer.target();
-        let len = writer.finish_around(inserted, self.numbers.take()).len();
+        let len = writer.finish_around(inserted, self.seals.take(target)).len();
         self.count_written(len + inserted);
         Transmit { to, len, insert: insert.map(Box::new), cipher: self.sealing(target) }
     }
@@ -336,9 +336,10 @@ impl Server {
 
     /// Writes the next fragment of a result. Returns `None` if the fragment must wait for an acknowledgement.
     fn write_fragment(&mut self, now: Time, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
-        let (number, window) = (self.numbers.next(), self.window(place));
+        let window = self.window(place);
         let entry = self.table.at(place);
         let (to, target) = (entry.address(), entry.target());
+        let number = self.seals.next(target);
         let more = self.table.at_mut(place).more.as_mut()?;
         let datagram = more.datagram as usize;
         let work = more.activities.work_mut(activity)?;
@@ -538,7 +539,7 @@ impl Server {
         }
         #[cfg(feature = "secure")]
         if let Answer::Sealed(_, answering) = &first.answer {
-            let datagram = writer.finish(self.numbers.take());
+            let datagram = writer.finish(self.seals.numbers.take());
             crate::secure::seal_answer(answering, datagram);
             let len = datagram.len();
             self.count_written(len);
