@@ -35,34 +35,6 @@ impl Cipher {
     }
 }
 
-#[cfg(not(feature = "secure"))]
-mod none {
-    use super::*;
-    use crate::Time;
-
-    impl crate::server::Server {
-        /// Returns the cipher by which a sealed datagram opens. In this build there is none.
-        pub fn cipher(&mut self, _: Time, _: &std::net::SocketAddr, _: &[u8]) -> Option<Arc<Cipher>> {
-            None
-        }
-
-        /// Notes that a datagram did not open.
-        pub fn note_unopened(&mut self, _: Time, _: &[u8]) {}
-    }
-
-    impl crate::client::Conversation {
-        /// Returns the cipher by which the server's sealed datagrams open. In this build there is none.
-        pub fn cipher(&self) -> Option<Arc<Cipher>> {
-            None
-        }
-
-        /// Opens a sealed datagram of this conversation in place. In this build no datagram opens.
-        pub fn open(&self, _: &mut [u8]) -> Option<Opened> {
-            None
-        }
-    }
-}
-
 /// Opens a datagram in place. Returns `None` if it was not sealed by the other end of the cipher's
 /// conversation. Its content is lost then.
 pub fn open(cipher: &Cipher, datagram: &mut [u8]) -> Option<Opened> {

@@ -120,7 +120,7 @@ impl World {
                 assert_eq!(call.export, EXPORT, "the server gives out only calls of its export");
                 open.push(call.key);
             }
-            Request::Post(export, _) => {
+            Request::Post(export, ..) => {
                 assert_eq!(export, EXPORT, "the server gives out only posts to its export")
             }
             Request::Cancel(key) => assert!(open.contains(&key), "{key:?} is cancelled, but is not running"),

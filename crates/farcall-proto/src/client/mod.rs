@@ -26,6 +26,8 @@ mod send;
 mod session;
 mod slots;
 mod timers;
+#[cfg(not(feature = "secure"))]
+mod unkeyed;
 mod usual;
 
 use std::borrow::Cow;

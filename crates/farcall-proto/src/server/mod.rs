@@ -44,6 +44,8 @@ mod send;
 mod share;
 mod silence;
 mod table;
+#[cfg(not(feature = "secure"))]
+mod unkeyed;
 mod work;
 
 use std::borrow::Cow;
