@@ -47,6 +47,11 @@ impl TicketKeys {
         self.before = Some(std::mem::replace(&mut self.current, next));
     }
 
+    /// Returns whether the current key has sealed nothing.
+    pub fn is_unused(&self) -> bool {
+        self.current.sealed == 0
+    }
+
     /// Returns the sealed form of `secret`. It opens only with the same `context`.
     pub fn seal(&mut self, context: &[u8], secret: &[u8]) -> Vec<u8> {
         let Numbered { number, key, sealed } = &mut self.current;

@@ -69,6 +69,11 @@ impl Handshakes {
         Handshakes { keys: None, since: now, before: 0, per_host: Counts::new(key), all: 0, began: now }
     }
 
+    /// Returns when the ticket keys are to be looked at, if there are any.
+    pub fn due(&self) -> Option<Time> {
+        self.keys.as_ref().map(|_| self.since + TICKET_KEY_LIFE)
+    }
+
     /// Returns whether one more handshake of a host may be computed now.
     fn take(&mut self, now: Time, from: &SocketAddr, mutant: Mutant) -> bool {
         if now.since(self.began) >= PERIOD {
@@ -398,12 +403,40 @@ impl Server {
             None => *keys = Some(TicketKeys::new(self.config.suites, &seed)),
             Some(keys) => {
                 keys.replace(&seed);
-                self.admission.horizon = self.admission.horizon.max(*before);
-                self.admission.forgotten = self.admission.forgotten.max(*before);
-                self.admission.forgot_at = now;
+                let erased = *before;
+                self.refuse_tickets_until(now, erased);
             }
         }
-        (*since, *before) = (now, self.admission.issuer.last_date());
+        self.handshakes.since = now;
+        self.handshakes.before = self.admission.issuer.last_date();
+        self.set_timer();
+    }
+
+    /// Replaces or erases old ticket keys, also while no client asks. A server whose current key has sealed
+    /// nothing keeps no key at all, and no timer.
+    pub(super) fn look_at_ticket_keys(&mut self, now: Time) {
+        if self.handshakes.due().is_none_or(|due| now < due) {
+            return;
+        }
+        if self.config.mutant.breaks(Rule::TicketKeysKept) {
+            self.handshakes.since = now;
+            return self.set_timer();
+        }
+        if self.handshakes.keys.as_ref().is_some_and(TicketKeys::is_unused) {
+            self.handshakes.keys = None;
+            self.refuse_tickets_until(now, self.handshakes.before);
+            return self.set_timer();
+        }
+        if let Some(trust) = self.config.trust.clone() {
+            self.replace_ticket_keys(now, &*trust);
+        }
+    }
+
+    /// Refuses the tickets up to a date from now on, because the key that sealed them is erased.
+    fn refuse_tickets_until(&mut self, now: Time, date: u64) {
+        self.admission.horizon = self.admission.horizon.max(date);
+        self.admission.forgotten = self.admission.forgotten.max(date);
+        self.admission.forgot_at = now;
     }
 }
 

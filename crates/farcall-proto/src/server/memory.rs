@@ -92,6 +92,8 @@ impl Server {
         if !self.all_inside.timers.is_empty() {
             self.look_inside(now);
         }
+        #[cfg(feature = "secure")]
+        self.look_at_ticket_keys(now);
         if self.sweep.due.is_none_or(|at| now < at) {
             return;
         }

@@ -431,6 +431,8 @@ impl Server {
     /// Notes that the time of the next sweep, or of exchanges, has changed.
     fn set_timer(&mut self) {
         let first = self.all_inside.timers.first().map(|(due, ..)| *due);
+        #[cfg(feature = "secure")]
+        let first = first.into_iter().chain(self.handshakes.due()).min();
         self.timer = self.sweep.due.into_iter().chain(first).min();
     }
 
