@@ -59,14 +59,16 @@ pub(super) struct Handshakes {
     since: Time,
     before: u64,
     /// How many handshakes were computed since `began`, for each host and for all.
-    per_host: Counts,
+    per_host: Option<Counts>,
     all: u32,
     began: Time,
+    /// The secret that decides how hosts are counted.
+    key: [u8; 16],
 }
 
 impl Handshakes {
     pub fn new(now: Time, key: [u8; 16]) -> Handshakes {
-        Handshakes { keys: None, since: now, before: 0, per_host: Counts::new(key), all: 0, began: now }
+        Handshakes { keys: None, since: now, before: 0, per_host: None, all: 0, began: now, key }
     }
 
     /// Returns when the ticket keys are to be looked at, if there are any.
@@ -78,15 +80,16 @@ impl Handshakes {
     fn take(&mut self, now: Time, from: &SocketAddr, mutant: Mutant) -> bool {
         if now.since(self.began) >= PERIOD {
             (self.began, self.all) = (now, 0);
-            self.per_host.clear();
+            self.per_host.iter_mut().for_each(Counts::clear);
         }
+        let per_host = self.per_host.get_or_insert_with(|| Counts::new(self.key));
         let host = HostName::at(from);
-        let has_room = self.all < MAX_PER_PERIOD && self.per_host.of(host) < MAX_OF_A_HOST;
+        let has_room = self.all < MAX_PER_PERIOD && per_host.of(host) < MAX_OF_A_HOST;
         if !has_room && !mutant.breaks(Rule::HandshakesUnbounded) {
             return false;
         }
         self.all += 1;
-        self.per_host.add(host, 1);
+        per_host.add(host, 1);
         true
     }
 }
