@@ -342,6 +342,25 @@ fn keys_change_every_ten_minutes_and_only_when_both_ends_have_the_last_ones() {
 }
 
 #[test]
+fn an_idle_server_erases_its_ticket_keys_and_then_has_no_timer() {
+    let mut pair = Pair::with(common::trust::client(), common::trust::server());
+    pair.client.bind(pair.now, "Store", 1);
+    pair.settle();
+    assert_eq!(pair.told, [(1, Told::Bound(EXPORT))]);
+    for _ in 0..2 {
+        assert!(pair.server.timeout().is_some());
+        pair.pass(Duration::from_secs(600));
+        pair.server.handle_timeout(pair.now);
+    }
+    assert_eq!(pair.server.timeout(), None);
+    // The ticket holds the secrets of the conversation, which nobody can read any more.
+    pair.start(2, b"call");
+    let call = pair.sent();
+    pair.receive(&call);
+    assert_eq!((pair.asked.len(), pair.server.conversations()), (0, 0));
+}
+
+#[test]
 fn every_promise_of_the_specification_names_its_test() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let Ok(document) = std::fs::read_to_string(root.join("docs/protocol.md")) else {
