@@ -1,4 +1,5 @@
-//! The keys of both ends in benches whose calls are sealed. Whoever reads this knows them: they measure only.
+//! The keys of both ends in benches whose calls are sealed. They are secret from nobody, because they are
+//! in this file, and serve for measurements alone.
 use farcall::key_files::{Identity, Keyring};
 use farcall::{Builder, Keys, Level};
 

@@ -33,7 +33,7 @@ pub struct Keys(Arc<Inner>);
 
 struct Inner {
     keyring: RwLock<Arc<Keyring>>,
-    /// How often the keyring was replaced.
+    /// How often decisions about clients were made void.
     generation: AtomicU64,
     files: Mutex<Option<Files>>,
     /// The clients that were accepted, by their keys. A ticket names a client by its key only.
@@ -80,6 +80,11 @@ impl Keys {
     /// of a second.
     pub fn replace(&self, keyring: Keyring) {
         *self.0.keyring.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keyring);
+        self.decide_anew();
+    }
+
+    /// Makes decisions that were kept count no more, because the keys, or what has expired, are others now.
+    pub(crate) fn decide_anew(&self) {
         self.0.generation.fetch_add(1, Ordering::Release);
     }
 
@@ -88,7 +93,7 @@ impl Keys {
         self.0.keyring.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns how often the keys were replaced.
+    /// Returns how often decisions about clients were made void.
     pub(crate) fn generation(&self) -> u64 {
         self.0.generation.load(Ordering::Acquire)
     }

@@ -35,6 +35,8 @@ mod settings;
 mod started;
 mod tasks;
 mod watched;
+#[cfg(feature = "secure")]
+mod watched_keys;
 mod woken;
 
 use std::borrow::Cow;
@@ -90,6 +92,8 @@ use tasks::Tasks;
 pub struct Runtime(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
+    /// This runtime, for threads that must not keep it.
+    me: Weak<Inner>,
     env: Arc<dyn Env>,
     settings: Settings,
     registry: Arc<dyn Registry>,
@@ -124,6 +128,9 @@ struct State {
     no_memory_reason: Option<String>,
     /// Notices when the exporters of mapped memory end.
     watcher: Option<Arc<Watcher>>,
+    /// Whether a thread watches the keys.
+    #[cfg(feature = "secure")]
+    watches_keys: bool,
     /// The connections through shared memory, by the address of the server.
     links: Vec<(SocketAddr, Weak<Link>)>,
 }
@@ -228,7 +235,8 @@ impl Runtime {
         calls: Interceptors,
         serving: Interceptors,
     ) -> Runtime {
-        Runtime(Arc::new(Inner {
+        Runtime(Arc::new_cyclic(|me| Inner {
+            me: me.clone(),
             tasks: Tasks::new(&*env),
             env,
             settings,
@@ -550,6 +558,8 @@ impl Inner {
             .env
             .bind(from, &self.socket_options())
             .map_err(|why| CallFailed::local("binding a socket", why))?;
+        #[cfg(feature = "secure")]
+        self.watch_keys(&mut state)?;
         let config = self.client_config();
         let endpoint = Endpoint::new(self.env.clone(), socket, config);
         state.endpoints.push((from, endpoint.clone()));
@@ -572,7 +582,7 @@ impl Inner {
         }
         let socket = self.env.bind(address, &SocketOptions { answers: true, ..self.socket_options() });
         let socket = socket.map_err(|why| CallFailed::local(&format!("binding {address}"), why))?;
-        let current = Arc::downgrade(self);
+        let current = self.me.clone();
         let inside = Box::new(move |body: &mut dyn FnMut()| enter(current.clone(), body));
         let server =
             Server::new(self.env.clone(), socket, self.server_config(), self.settings.limits, inside);
@@ -591,7 +601,7 @@ impl Inner {
             }
         }
         #[cfg(feature = "secure")]
-        self.look_after_keys(&server).map_err(|why| CallFailed::local("starting a thread", why))?;
+        self.watch_keys(&mut state)?;
         state.server = Some(server.clone());
         Ok(server)
     }
@@ -653,32 +663,16 @@ impl Inner {
         None
     }
 
-    /// Starts the thread that looks after the files of keys, and ends conversations with those that are no
-    /// longer accepted.
+    /// Starts the thread that watches this runtime's keys, if it has keys and no such thread yet.
     #[cfg(feature = "secure")]
-    fn look_after_keys(self: &Arc<Self>, server: &Arc<Server>) -> std::io::Result<()> {
-        /// How long it takes at most until a changed file is noticed.
-        const LOOK_EVERY: Duration = Duration::from_millis(250);
-        let Some(keys) = self.settings.keys.clone() else { return Ok(()) };
-        let (env, server) = (self.env.clone(), Arc::downgrade(server));
-        let trust = keys::Trusting::of_server(&keys, &env);
-        let look = move || {
-            let (event, mut generation) = (env.event(), keys.generation());
-            while let Some(server) = server.upgrade()
-                && !server.is_stopped()
-            {
-                if let Some(fault) = keys.reload() {
-                    say(&format!("the keys that were read last go on: {fault}"));
-                }
-                if keys.generation() != generation {
-                    generation = keys.generation();
-                    server.forget_revoked(|principal| trust.still_accepts(principal));
-                }
-                drop(server);
-                event.wait(Some(LOOK_EVERY));
-            }
-        };
-        self.env.spawn("farcall-keys", Box::new(look))
+    fn watch_keys(&self, state: &mut State) -> Result<(), CallFailed> {
+        let Some(keys) = self.settings.keys.as_ref().filter(|_| !state.watches_keys) else { return Ok(()) };
+        let inner = self.me.clone();
+        let server = move || Some(inner.upgrade()?.lock().server.clone());
+        watched_keys::watch(keys, &self.env, server)
+            .map_err(|why| CallFailed::local("starting a thread", why))?;
+        state.watches_keys = true;
+        Ok(())
     }
 
     fn socket_options(&self) -> SocketOptions {

@@ -478,9 +478,18 @@ impl Server {
     /// Forgets the conversations of clients that are no longer accepted, and cancels their calls.
     #[cfg(feature = "secure")]
     pub(crate) fn forget_revoked(&self, accepted: impl Fn(&crate::Principal) -> bool) {
+        // Whether a key is accepted may take long to find out, so the lock is not held meanwhile.
+        let principals = self.lock().protocol.principals();
+        let mut rejected: HashSet<[u8; 32]> = principals.iter().map(|principal| principal.key).collect();
+        principals.iter().filter(|principal| accepted(principal)).for_each(|principal| {
+            rejected.remove(&principal.key);
+        });
+        if rejected.is_empty() {
+            return;
+        }
         let now = self.now();
         let core = &mut *self.lock();
-        core.protocol.forget_revoked(now, accepted);
+        core.protocol.forget_revoked(now, |principal| !rejected.contains(&principal.key));
         self.give_up_forsaken(core, now);
         self.socket.wake();
     }

@@ -177,3 +177,24 @@ fn a_key_that_is_taken_away_ends_its_running_calls_and_the_next_one_is_refused()
     let why = client.get("a").unwrap_err();
     assert_eq!(self::why(&why), (Kind::NotPermitted, Ran::No), "{why}");
 }
+
+#[test]
+fn a_client_that_exports_nothing_reads_changed_key_files_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |file: &str, text: &str| {
+        let (new, path) = (directory.path().join("new"), directory.path().join(file));
+        std::fs::write(&new, text).unwrap();
+        std::fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        std::fs::rename(new, path).unwrap();
+    };
+    write("identity", &identity(ALICE).to_text());
+    write("known_servers", &format!("Store {}\n", identity(MALLORY).public()));
+    let pair = Pair::new(servers(), Level::Secure);
+    let client = runtime(&pair.names, Some(Keys::open(directory.path()).unwrap()), Level::Secure);
+    assert!(client.import::<dyn Store>("Store/main").is_err(), "the file names another key");
+    write("known_servers", &format!("Store {}\n", identity(SERVER).public()));
+    // The file is read again within a quarter of a second; the test waits for that, however long it takes.
+    while client.import::<dyn Store>("Store/main").is_err() {
+        std::thread::yield_now();
+    }
+}

@@ -377,6 +377,11 @@ impl Server {
         }
     }
 
+    /// Returns the clients of all conversations, each once.
+    pub fn principals(&self) -> Vec<Arc<Principal>> {
+        self.seals.secrets.principals()
+    }
+
     /// Forgets the conversations whose clients are no longer accepted. Call this after the keys have changed.
     /// [`Server::next_forsaken`] then returns their unfinished calls, which are to be cancelled.
     pub fn forget_revoked(&mut self, now: Time, accepted: impl Fn(&Principal) -> bool) {

@@ -4,7 +4,7 @@
 //! The expanded keys (the cipher) of a conversation take a few KiB, so they are kept of busy conversations
 //! only.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
@@ -100,6 +100,13 @@ impl AllSecrets {
     /// Returns a conversation's secrets.
     pub fn secrets(&self, conversation: u64) -> Option<&Secrets> {
         self.of.get(&conversation).map(|kept| &kept.secrets)
+    }
+
+    /// Returns the clients of all conversations, each once.
+    pub fn principals(&self) -> Vec<Arc<Principal>> {
+        let mut seen = HashSet::new();
+        let principals = self.of.values().map(|kept| &kept.principal);
+        principals.filter(|principal| seen.insert(principal.key)).cloned().collect()
     }
 
     /// Returns the conversations whose clients are not `accepted` any more.
