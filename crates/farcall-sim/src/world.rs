@@ -44,6 +44,9 @@ pub struct Report {
 /// How long everything takes to settle after the faults have ended, in virtual time.
 const SETTLED: Nanos = 300 * SECS;
 
+/// How long a server without work keeps ticket keys: a key seals for ten minutes and opens for ten more.
+const TICKET_KEYS_KEPT: Nanos = 1200 * SECS;
+
 /// The longest time that a call takes after the faults and the last procedure have ended.
 const ENDS_WITHIN: Nanos = 60 * SECS;
 
@@ -477,7 +480,8 @@ impl World {
     /// over.
     fn must_be_quiet(&mut self, now: Nanos) {
         let hold = self.g.plan.server.hold.as_nanos() as Nanos;
-        let last = self.last_late.max(self.g.last_done) + hold + SETTLED;
+        let keys = if self.g.plan.secret.is_some() { TICKET_KEYS_KEPT } else { 0 };
+        let last = self.last_late.max(self.g.last_done) + hold + keys + SETTLED;
         if now > last && self.servers.iter().all(|s| s.busy() == 0) && self.was_idle {
             self.g.oracle.violate("idle-is-silent", now, || {
                 format!("something happens {} s after the last cause", (now - last) / SECS)
