@@ -137,14 +137,19 @@ fn who_is_not_known_is_refused_and_told_why() {
     let (expected, came) = (identity(MALLORY).public().to_string(), identity(SERVER).public().to_string());
     assert!(text.contains(&expected) || text.contains(&came), "{text}");
     // Nobody falls back to clear text.
+    let mismatch = |client: farcall::Result<StoreClient>, told: &str| {
+        let Err(why) = client else { panic!("it is refused") };
+        assert_eq!(self::why(&why), (Kind::Mismatch, Ran::No), "{why}");
+        assert!(why.to_string().contains(told), "{why}");
+    };
     let without = runtime(&pair.names, None, Level::Secure).import::<dyn Store>("Store/main");
-    assert_eq!(why(&without.err().unwrap()), (Kind::Mismatch, Ran::No));
+    mismatch(without, "give this client keys");
     let names = Arc::new(Memory::new());
     let open = runtime(&names, None, Level::Secure);
     let _export = open.export::<dyn Store>("Store/main", Arc::new(Server(mpsc::channel().0))).unwrap();
     let keys = Some(Keys::new(clients(ALICE, SERVER)));
     let with = runtime(&names, keys, Level::Secure).import::<dyn Store>("Store/main");
-    assert_eq!(why(&with.err().unwrap()), (Kind::Mismatch, Ran::No));
+    mismatch(with, "the server has no keys");
 }
 
 #[test]

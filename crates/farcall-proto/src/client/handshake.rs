@@ -209,7 +209,8 @@ impl Conversation {
         }
         if w.refused != 0 {
             // A server that has secrets for an answer gives every other reason under their seal.
-            let why = (Kind::Mismatch, "the server speaks no secure scheme");
+            let why = "the server has no keys, and this client speaks only with servers that have; give it keys";
+            let why = (Kind::Mismatch, why);
             return self.refuse(now, w.nonce, why, sink);
         }
         match Step::read(&w.handshake) {

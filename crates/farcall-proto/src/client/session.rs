@@ -388,6 +388,9 @@ impl Conversation {
             code => {
                 let (kind, (least, most)) = (Kind::from_code(code), w.versions);
                 let detail = match kind {
+                    Kind::Mismatch if (least..=most).contains(&VERSION.into()) => {
+                        "the server does not answer clients without keys; give this client keys".to_owned()
+                    }
                     Kind::Mismatch => {
                         format!("the server speaks wire versions {least} to {most}, this program {VERSION}")
                     }
