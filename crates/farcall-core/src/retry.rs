@@ -95,9 +95,12 @@ impl Retry {
     }
 
     /// Returns the failure of a call for which no server was found: the failure of its first attempt, or
-    /// `why` if it made none.
+    /// `why` if it made none, or if the servers that are there are not accepted.
     pub fn no_server_found(&mut self, why: CallFailed) -> CallFailed {
-        self.first.take().unwrap_or(why)
+        match self.first.take() {
+            Some(first) if why.kind() != Kind::NotPermitted => first,
+            _ => why,
+        }
     }
 
     /// Returns the failure that the caller gets. It says whether any of the attempts ran.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use common::trust::{CLIENT, SERVER, TestTrust, client, server};
 use common::*;
+use farcall_proto::client::Call;
 use farcall_proto::secure::{self, Cipher, Opened};
 use farcall_proto::server::{Export, Finish, Insert, Reading, Server};
 use farcall_proto::{BASE_DATAGRAM, ClientConfig, Kind, MAX_POST, READINGS, Ran, ServerConfig};
@@ -602,6 +603,46 @@ fn a_call_that_waits_does_not_go_to_another_server_than_the_one_that_it_was_boun
     assert_eq!(pair.told[1], (2, Told::Failed(Kind::NotPermitted, Ran::No)));
     assert_eq!(pair.client.principal().unwrap().key, farcall_crypto::public_key(&SERVER));
     assert_eq!(pair.asked, []);
+}
+
+#[test]
+fn calls_of_a_server_that_is_no_longer_accepted_end_and_names_are_bound_anew() {
+    let trust = TestTrust::new(CLIENT, &[SERVER]);
+    let mut pair = Pair::acquainted_with(ClientConfig { trust: Some(trust.clone()), ..client() }, server());
+    pair.start(1, b"sent");
+    let sent = pair.sent();
+    pair.start(2, b"none");
+    let cipher = pair.client.cipher().unwrap();
+    trust.accepted.lock().unwrap().clear();
+    pair.client.forget_server(pair.now);
+    assert_eq!((pair.client.principal(), pair.client.timeout()), (None, Some(pair.now)));
+    assert!(pair.sent().is_empty(), "nothing is sent to the server any more");
+    // What the server says now is not believed, even if it was opened before.
+    pair.receive(&sent);
+    let (key, _) = pair.asked.pop().expect("the call had been sent");
+    let result = pair.finish(key, Finish::Result, b"done");
+    let (datagram, phase) = opened(&cipher, &result[0]);
+    let told = &mut pair.told;
+    pair.client.receive_opened(pair.now, (&datagram, phase), &mut |event| told.push(note(event)));
+    pair.hear(&result);
+    assert_eq!(pair.told, []);
+    pair.tick();
+    let failed = |ran| Told::Failed(Kind::NotPermitted, ran);
+    assert_eq!(pair.told, [(1, failed(Ran::Maybe)), (2, failed(Ran::No))]);
+    // A call by the former binding does not start, and the name is bound to no such server.
+    let call = Call { export: EXPORT, procedure: 1, deadline: None, trace: None, token: 3 };
+    let why = pair.client.start(|| pair.now, &call, &mut b"call".to_vec()).unwrap_err();
+    assert_eq!((why.kind, why.ran), (Kind::ServerRestarted, Ran::No));
+    pair.client.bind(pair.now, "Store", 4);
+    pair.settle();
+    assert_eq!(pair.told[2], (4, Told::NotBound(Kind::NotPermitted)));
+    // A server that is accepted again answers.
+    trust.accepted.lock().unwrap().insert(farcall_crypto::public_key(&SERVER));
+    pair.client.bind(pair.now, "Store", 5);
+    pair.settle();
+    pair.start(6, b"call");
+    pair.settle();
+    assert_eq!(pair.told[3..], [(5, Told::Bound(EXPORT)), (6, Told::Result(b"call".to_vec()))]);
 }
 
 #[test]

@@ -40,6 +40,8 @@ mod started;
 mod waiter;
 
 use std::collections::HashMap;
+#[cfg(feature = "secure")]
+use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -157,6 +159,27 @@ impl Endpoint {
         let alone = peers.by_id.len() == 1 && address.ip().is_loopback();
         self.socket.connect(alone.then_some(address));
         peer
+    }
+
+    /// Ends the conversations with the servers of these keys, which are no longer accepted, and their calls.
+    #[cfg(feature = "secure")]
+    pub(crate) fn forget_servers(&self, rejected: &HashSet<[u8; 32]>) {
+        let peers: Vec<_> = {
+            let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
+            peers.by_id.values().cloned().collect()
+        };
+        for peer in peers {
+            let timer = {
+                let conversation = &mut peer.lock().conversation;
+                let server = conversation.principal();
+                if server.is_none_or(|server| !rejected.contains(&server.key)) {
+                    continue;
+                }
+                conversation.forget_server(self.env.now());
+                conversation.timeout()
+            };
+            self.set_timer(timer);
+        }
     }
 
     /// Returns an error in a forked child of the process that made the endpoint, because the socket belongs

@@ -113,6 +113,9 @@ pub(crate) struct Inner {
     resolver: Arc<Resolver>,
     /// The address of this machine's clerk.
     locator: Mutex<Locator>,
+    /// Decides which servers are accepted, and knows those that were.
+    #[cfg(feature = "secure")]
+    accepted_servers: Option<Arc<keys::Trusting>>,
     state: Mutex<State>,
 }
 
@@ -238,6 +241,8 @@ impl Runtime {
         Runtime(Arc::new_cyclic(|me| Inner {
             me: me.clone(),
             tasks: Tasks::new(&*env),
+            #[cfg(feature = "secure")]
+            accepted_servers: settings.keys.as_ref().map(|keys| keys::Trusting::of_client(keys, &env)),
             env,
             settings,
             registry,
@@ -627,7 +632,7 @@ impl Inner {
             max_retransmit: longest,
             heeds_refusals,
             #[cfg(feature = "secure")]
-            trust: self.settings.keys.as_ref().map(|keys| keys::Trusting::of_client(keys, &self.env) as _),
+            trust: self.accepted_servers.clone().map(|accepted| accepted as _),
             #[cfg(feature = "secure")]
             level: self.settings.level,
             ..default
@@ -666,10 +671,21 @@ impl Inner {
     /// Starts the thread that watches this runtime's keys, if it has keys and no such thread yet.
     #[cfg(feature = "secure")]
     fn watch_keys(&self, state: &mut State) -> Result<(), CallFailed> {
-        let Some(keys) = self.settings.keys.as_ref().filter(|_| !state.watches_keys) else { return Ok(()) };
+        let (Some(keys), Some(servers), false) =
+            (&self.settings.keys, &self.accepted_servers, state.watches_keys)
+        else {
+            return Ok(());
+        };
         let inner = self.me.clone();
-        let server = move || Some(inner.upgrade()?.lock().server.clone());
-        watched_keys::watch(keys, &self.env, server)
+        let users = move || {
+            let inner = inner.upgrade()?;
+            let state = inner.lock();
+            Some((
+                state.endpoints.iter().map(|(_, endpoint)| endpoint.clone()).collect(),
+                state.server.clone(),
+            ))
+        };
+        watched_keys::watch(keys, &self.env, servers, users)
             .map_err(|why| CallFailed::local("starting a thread", why))?;
         state.watches_keys = true;
         Ok(())

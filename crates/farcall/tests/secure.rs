@@ -184,6 +184,31 @@ fn a_key_that_is_taken_away_ends_its_running_calls_and_the_next_one_is_refused()
 }
 
 #[test]
+fn calls_of_a_server_whose_key_is_taken_away_end_and_the_next_one_is_not_sent() {
+    let pair = Pair::new(servers(), Level::Secure);
+    let keys = Keys::new(clients(ALICE, SERVER));
+    let client =
+        runtime(&pair.names, Some(keys.clone()), Level::Secure).import::<dyn Store>("Store/main").unwrap();
+    let started = client.start().wait();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| client.wait());
+        for _ in 0..2 {
+            assert_eq!(pair.told.recv().unwrap(), "waiting");
+        }
+        keys.replace(clients(ALICE, MALLORY));
+        for ended in [waiting.join().unwrap(), started.wait()] {
+            let why = ended.unwrap_err();
+            assert_eq!(self::why(&why), (Kind::NotPermitted, Ran::Maybe), "{why}");
+        }
+    });
+    let why = client.get("a").unwrap_err();
+    assert_eq!(self::why(&why), (Kind::NotPermitted, Ran::No), "{why}");
+    // Once the key is accepted again, the binding works again.
+    keys.replace(clients(ALICE, SERVER));
+    assert_eq!(client.get("a").unwrap(), "aa");
+}
+
+#[test]
 fn a_client_that_exports_nothing_reads_changed_key_files_too() {
     let directory = tempfile::tempdir().unwrap();
     let write = |file: &str, text: &str| {

@@ -209,7 +209,8 @@ impl Conversation {
         }
         if w.refused != 0 {
             // A server that has secrets for an answer gives every other reason under their seal.
-            let why = "the server has no keys, and this client speaks only with servers that have; give it keys";
+            let why =
+                "the server has no keys, and this client speaks only with servers that have; give it keys";
             let why = (Kind::Mismatch, why);
             return self.refuse(now, w.nonce, why, sink);
         }
@@ -361,8 +362,33 @@ impl Conversation {
             // The calls that wait may be of another name, for which the server may answer.
             return self.session.greet(now, self.config.min_retransmit);
         }
-        // None of these calls was ever sent.
-        self.end_calls(kind, sink, |_| Some(Ran::No));
+        self.end_calls(kind, sink, |slot| Some(slot.ran_if_unheard()));
+    }
+
+    /// Forgets the conversation with a server whose key is no longer accepted, and its secrets. No call that was
+    /// meant for it is sent any more. The outstanding ones end as [`Kind::NotPermitted`] at the next
+    /// [`Conversation::handle_timeout`], which is due at once. Names have to be bound again.
+    pub fn forget_server(&mut self, now: Time) {
+        self.kept = None;
+        self.session.granted = None;
+        self.session.random = None;
+        self.transfers.completed.clear();
+        self.permitted = Some(BTreeSet::new());
+        self.is_distrusted = self.slots.outstanding > 0;
+        self.timers.check = now;
+    }
+
+    /// Ends the calls that were outstanding when the server was forgotten.
+    pub(super) fn end_distrusted(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
+        if !std::mem::take(&mut self.is_distrusted) {
+            return;
+        }
+        // A name may have been bound anew meanwhile. Its calls go on.
+        let permitted = self.permitted.take().unwrap_or_default();
+        self.end_calls(Kind::NotPermitted, sink, |slot| {
+            (!permitted.contains(&slot.call.export)).then_some(slot.ran_if_unheard())
+        });
+        self.permitted = Some(permitted);
     }
 
     /// Takes the secrets of the conversation that a WELCOME grants, if they are new.

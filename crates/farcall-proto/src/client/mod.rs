@@ -190,10 +190,13 @@ pub struct Conversation {
     /// The secrets that a handshake has led to, while the WELCOME that completed it is being handled.
     #[cfg(feature = "secure")]
     agreed: Option<handshake::Outcome>,
-    /// After another server, with another key, has taken the conversation's address over: the exports that
-    /// it has bound. Calls of others are not for this server.
+    /// After another server, with another key, has taken the conversation's address over, or the server's key
+    /// was no longer accepted: the exports that were bound since. Calls of others are not for this server.
     #[cfg(feature = "secure")]
     permitted: Option<std::collections::BTreeSet<u64>>,
+    /// Whether the server's key is no longer accepted, so that the calls that are outstanding have to end.
+    #[cfg(feature = "secure")]
+    is_distrusted: bool,
     timers: Timers,
     refusals: Refusals,
     path: Path,
@@ -279,6 +282,8 @@ impl Conversation {
             agreed: None,
             #[cfg(feature = "secure")]
             permitted: None,
+            #[cfg(feature = "secure")]
+            is_distrusted: false,
             timers: Timers {
                 check: Time::default(),
                 unreachable_until: Time::default(),
@@ -326,7 +331,7 @@ impl Conversation {
             return Err(self.objection(args));
         }
         if !self.permits(call.export) {
-            let why = "another server is at the address; bind the name again";
+            let why = "the name was bound to a server with another key; bind it again";
             return Err(Failure::new(Kind::ServerRestarted, Ran::No).with_detail(why));
         }
         if self.slots.outstanding == 0 {

@@ -104,11 +104,16 @@ impl Conversation {
     #[inline(always)]
     pub(super) fn is_first(&mut self, header: Header, opened: Opened) -> bool {
         #[cfg(feature = "secure")]
-        if let Some(kept) = &mut self.kept {
-            return kept.take(header.number, opened, self.config.mutant);
+        {
+            // The secrets may have been forgotten since the datagram was opened.
+            let mutant = self.config.mutant;
+            self.kept.as_mut().is_some_and(|kept| kept.take(header.number, opened, mutant))
         }
-        let _ = (header, opened.phase);
-        true
+        #[cfg(not(feature = "secure"))]
+        {
+            let _ = (header, opened.phase);
+            true
+        }
     }
 
     #[cold]

@@ -345,9 +345,7 @@ impl Conversation {
         #[cfg(feature = "secure")]
         if w.refused == 0 && !self.is_same_server() {
             // The calls were meant for the former server, and this one may not be permitted to have them.
-            self.end_calls(Kind::ServerRestarted, sink, |slot| {
-                Some(if slot.timing.first_sent.is_none() { Ran::No } else { Ran::Maybe })
-            });
+            self.end_calls(Kind::ServerRestarted, sink, |slot| Some(slot.ran_if_unheard()));
         }
         if w.refused == 0 {
             self.take_ticket(now, w, renewed, sink);
@@ -545,8 +543,8 @@ impl Conversation {
             }
         }
         if self.session.requests.is_empty() && self.session.granted.is_none() {
-            // None of these calls was ever sent.
-            self.end_calls(Kind::Unreachable, sink, |_| Some(Ran::No));
+            // Only after the server was forgotten may a call have been sent.
+            self.end_calls(Kind::Unreachable, sink, |slot| Some(slot.ran_if_unheard()));
         }
     }
 }

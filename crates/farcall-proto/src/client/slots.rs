@@ -12,7 +12,7 @@ use super::inside::Inside;
 use super::{Call, CallId};
 use crate::transfer::{Incoming, Outgoing};
 use crate::wire::{CallHead, Meta, Position, Status};
-use crate::{Time, address};
+use crate::{Ran, Time, address};
 
 const NONE: u32 = u32::MAX;
 
@@ -348,6 +348,11 @@ impl Slots {
 }
 
 impl Slot {
+    /// Returns what is known of whether the call ran, if the server is never heard again.
+    pub fn ran_if_unheard(&self) -> Ran {
+        if self.timing.first_sent.is_none() { Ran::No } else { Ran::Maybe }
+    }
+
     /// Returns whether the activity has nothing to send but a whole call without metadata.
     #[inline]
     pub fn is_plain(&self) -> bool {

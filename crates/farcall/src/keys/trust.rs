@@ -1,14 +1,15 @@
 //! Answers the protocol's questions about keys.
 
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
 
 use farcall_keys::Right;
 use farcall_proto::secure::{Accepted, Trust};
 use zeroize::Zeroizing;
 
 use super::Keys;
-use crate::Principal;
 use crate::env::Env;
+use crate::{Principal, lock};
 
 /// The keys of a runtime, as the protocol asks for them.
 pub(crate) struct Trusting {
@@ -16,18 +17,36 @@ pub(crate) struct Trusting {
     env: Arc<dyn Env>,
     /// What this end does with the other: a client imports, a server exports.
     right: Right,
+    /// The servers that were accepted, by their keys.
+    servers: Mutex<HashMap<[u8; 32], Names>>,
 }
+
+/// A server that was accepted: for which names, and why. There are as many as this program has asked for.
+type Names = HashMap<Box<[u8]>, farcall_keys::Principal>;
 
 impl Trusting {
     pub(crate) fn of_client(keys: &Keys, env: &Arc<dyn Env>) -> Arc<Trusting> {
-        Arc::new(Trusting { keys: keys.clone(), env: env.clone(), right: Right::Import })
+        Arc::new(Trusting::new(keys, env, Right::Import))
     }
 
     pub(crate) fn of_server(keys: &Keys, env: &Arc<dyn Env>) -> Arc<Trusting> {
-        Arc::new(Trusting { keys: keys.clone(), env: env.clone(), right: Right::Export })
+        Arc::new(Trusting::new(keys, env, Right::Export))
     }
 
-    /// Returns whether a client's or a server's key is still accepted.
+    fn new(keys: &Keys, env: &Arc<dyn Env>, right: Right) -> Trusting {
+        Trusting { keys: keys.clone(), env: env.clone(), right, servers: Mutex::default() }
+    }
+
+    /// Returns the keys of the servers that are no longer accepted for every name for which they were. They
+    /// have to show again that they may answer.
+    pub(crate) fn rejected_servers(&self) -> HashSet<[u8; 32]> {
+        let (keyring, now) = (self.keys.keyring(), self.env.unix_seconds());
+        let stands = |server: &farcall_keys::Principal| keyring.still_stands(server, now).is_ok();
+        let mut servers = lock(&self.servers);
+        servers.extract_if(|_, names| !names.values().all(stands)).map(|(key, _)| key).collect()
+    }
+
+    /// Returns whether a client's key is still accepted.
     pub(crate) fn still_accepts(&self, principal: &Principal) -> bool {
         self.recall(&principal.key).is_ok()
     }
@@ -55,7 +74,9 @@ impl Trust for Trusting {
         let server = self.keys.keyring().check_server(type_name, instance, presentation, now);
         let server = server.map_err(|why| why.to_string())?;
         let principal = Principal { name: server.name.clone(), key: *server.key.as_bytes() };
-        Ok(Accepted { key: server.key.exchange_key(), principal: Arc::new(principal) })
+        let key = server.key.exchange_key();
+        lock(&self.servers).entry(principal.key).or_default().insert(name.into(), server);
+        Ok(Accepted { key, principal: Arc::new(principal) })
     }
 
     fn accept_client(&self, key: &[u8; 32], presentation: &[u8]) -> Result<Vec<u8>, String> {
