@@ -126,6 +126,8 @@ mutants! {
     HandshakesUnbounded = "handshakes-unbounded",
     /// A server computes handshakes for addresses that have not proven themselves.
     ProofUnchecked = "proof-unchecked",
+    /// A server does not look again at what a handshake depends on, after it has computed it.
+    ComputedUnchecked = "computed-handshake-unchecked",
     /// A server lets a client resume that is no longer accepted.
     RevocationIgnored = "revocation-ignored",
     /// A server adds no random bytes of its own to the keys of a resumed conversation.
@@ -245,6 +247,7 @@ impl Rule {
     pub const OF_HANDSHAKES: &'static [Rule] = &[
         Rule::HandshakesUnbounded,
         Rule::ProofUnchecked,
+        Rule::ComputedUnchecked,
         Rule::RevocationIgnored,
         Rule::ResumptionUnmixed,
         Rule::AnswerUnbound,

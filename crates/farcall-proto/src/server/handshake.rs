@@ -9,16 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_base::Principal;
-use farcall_crypto::{Answering, End, Level, Responder, Resumption, Secrets, Suite, Suites, TicketKeys};
+use farcall_crypto::{Answering, End, Level, Resumption, Secrets, Suite, Suites, TicketKeys};
 use zeroize::Zeroizing;
 
-use super::counts::Counts;
-use super::hosts::HostName;
+use super::asymmetric::{Handshake, PERIOD, Responded, Response, Waiting};
 use super::work::Phase;
 use super::{Server, key};
 use crate::scheme::Scheme;
 use crate::secure::{Cipher, Trust};
-use crate::wire::{self, Bind, Ended, Frame, Frames, Prologue, StaleReason, Step, Ticket};
+use crate::wire::{self, Bind, Ended, Frame, Frames, StaleReason, Step, Ticket};
 use crate::{Kind, Mutant, Rule, Time};
 
 /// How long a ticket key seals tickets. It opens them for as long again.
@@ -27,12 +26,13 @@ const TICKET_KEY_LIFE: Duration = Duration::from_secs(600);
 /// How long after it was given a ticket proves that its client is at its address.
 const PROOF_LIFE: Duration = Duration::from_secs(60);
 
-/// The maximum number of handshakes that a server computes in a period, and of those of one host. With about
-/// 300 µs each, they take two thirds of a processor.
-const MAX_PER_PERIOD: u32 = 280;
-const MAX_OF_A_HOST: u32 = 140;
-/// The period.
-const PERIOD: Duration = Duration::from_millis(125);
+/// What becomes of a handshake in a BIND.
+pub(super) enum Next {
+    /// It is answered.
+    Answer(Agreed),
+    /// It waits to be computed.
+    Compute,
+}
 
 /// A server's answer to a BIND in a scheme with secrets.
 pub(super) struct Agreed {
@@ -58,52 +58,33 @@ pub(super) struct Handshakes {
     /// When the current ticket key began to be used, and the last date of a ticket before.
     since: Time,
     before: u64,
-    /// How many handshakes were computed since `began`, for each host and for all.
-    per_host: Option<Counts>,
-    all: u32,
-    began: Time,
-    /// The secret that decides how hosts are counted.
-    key: [u8; 16],
+    /// Handshakes that wait to be computed.
+    pub waiting: Waiting,
 }
 
 impl Handshakes {
     pub fn new(now: Time, key: [u8; 16]) -> Handshakes {
-        Handshakes { keys: None, since: now, before: 0, per_host: None, all: 0, began: now, key }
+        Handshakes { keys: None, since: now, before: 0, waiting: Waiting::new(now, key) }
     }
 
     /// Returns when the ticket keys are to be looked at, if there are any.
     pub fn due(&self) -> Option<Time> {
         self.keys.as_ref().map(|_| self.since + TICKET_KEY_LIFE)
     }
-
-    /// Returns whether one more handshake of a host may be computed now.
-    fn take(&mut self, now: Time, from: &SocketAddr, mutant: Mutant) -> bool {
-        if now.since(self.began) >= PERIOD {
-            (self.began, self.all) = (now, 0);
-            self.per_host.iter_mut().for_each(Counts::clear);
-        }
-        let per_host = self.per_host.get_or_insert_with(|| Counts::new(self.key));
-        let host = HostName::at(from);
-        let has_room = self.all < MAX_PER_PERIOD && per_host.of(host) < MAX_OF_A_HOST;
-        if !has_room && !mutant.breaks(Rule::HandshakesUnbounded) {
-            return false;
-        }
-        self.all += 1;
-        per_host.add(host, 1);
-        true
-    }
 }
 
 impl Server {
-    /// Answers the handshake in a BIND that came from `from`. `asked` is what is to be said about the ticket
-    /// that the client wants to renew.
+    /// Answers the handshake in a BIND that came from `from` in a datagram of `len` bytes, or queues it to be
+    /// computed. `computed` is what came of that. `asked` is what is to be said about the ticket that the client
+    /// wants to renew.
     pub(super) fn agree(
         &mut self,
         now: Time,
-        from: SocketAddr,
+        (from, len): (SocketAddr, usize),
         (bind, scheme): (&Bind<'_>, Scheme),
         asked: &Option<Result<(u64, &Ticket<'_>), Ended>>,
-    ) -> Option<Agreed> {
+        computed: Option<Responded>,
+    ) -> Option<Next> {
         let trust = self.config.trust.clone()?;
         let step = Step::read(&bind.handshake).ok()??;
         self.replace_ticket_keys(now, &*trust);
@@ -113,27 +94,32 @@ impl Server {
             let known = Step::Known(&trust.presentation(bind.name)).to_bytes();
             let ticket = self.admission.issuer.dated_as(ticket, conversation, from, ticket.rest.to_vec());
             let sealed = Some(answering(&secrets, bind, self.config.mutant));
-            return Some(Agreed { conversation, ticket, step: known, sealed, refused: None });
+            return Some(Next::Answer(Agreed { conversation, ticket, step: known, sealed, refused: None }));
         }
-        match step {
-            Step::Resume(suites, random, _) => self
+        let agreed = match (step, computed) {
+            (Step::Resume(suites, random, _), _) => self
                 .resume(now, from, (bind, random), &*trust, asked)
                 .or_else(|| self.greet(now, from, (bind, suites), &*trust)),
-            Step::Message(suites, message) => {
-                if let Some((conversation, proof)) = &bind.proof
-                    && self.proves(now, from, bind, *conversation, proof)
-                {
-                    if !self.handshakes.take(now, &from, self.config.mutant) {
-                        return Some(self.wait(now, from, bind));
-                    }
-                    let prologue = (*conversation, proof, suites);
-                    return self.answer_message(now, from, (bind, scheme), &*trust, prologue, message);
+            (Step::Message(..), Some(Ok(response))) if self.proves(now, from, bind) => {
+                Some(self.answer_message(now, from, bind, &*trust, response))
+            }
+            (Step::Message(suites, _), None) if self.proves(now, from, bind) => {
+                if !self.handshakes.waiting.take(now, &from, self.config.mutant) {
+                    return Some(Next::Answer(self.wait(now, from, bind)));
                 }
+                let (chosen, mutant) = ((scheme, self.suite(suites)?), self.config.mutant);
+                let bind = bind.to_owned();
+                self.handshakes.waiting.push(Handshake { from, len, bind, chosen, trust, mutant });
+                return Some(Next::Compute);
+            }
+            // Perhaps the client has read a changed answer, or has waited for too long. It begins again when it
+            // is told who this is.
+            (Step::Message(suites, _) | Step::Hello(suites, _), _) => {
                 self.greet(now, from, (bind, suites), &*trust)
             }
-            Step::Hello(suites, _) => self.greet(now, from, (bind, suites), &*trust),
-            Step::Wait(_) | Step::Known(_) => None,
-        }
+            (Step::Wait(_) | Step::Known(_), _) => None,
+        };
+        agreed.map(Next::Answer)
     }
 
     /// Shows a client who the server is, and gives it a ticket that only proves its address.
@@ -161,58 +147,34 @@ impl Server {
         Agreed { conversation, ticket, step, sealed: None, refused: None }
     }
 
-    /// Returns whether a ticket proves that a client is at its address.
-    fn proves(
-        &self,
-        now: Time,
-        from: SocketAddr,
-        bind: &Bind<'_>,
-        conversation: u64,
-        proof: &Ticket<'_>,
-    ) -> bool {
-        let age = self.admission.issuer.age(now, proof);
-        let unchecked = self.config.mutant.breaks(Rule::ProofUnchecked);
+    /// Returns whether the ticket that a BIND shows as proof shows that the client is at its address.
+    fn proves(&self, now: Time, from: SocketAddr, bind: &Bind<'_>) -> bool {
+        let Some((conversation, proof)) = &bind.proof else { return false };
         let issuer = &self.admission.issuer;
-        let verified = issuer.verify(proof, conversation, from, Mutant::NONE).is_ok();
-        unchecked || verified && proof.client == bind.client && age <= PROOF_LIFE
+        let verified = issuer.verify(proof, *conversation, from, Mutant::NONE).is_ok();
+        let unchecked = self.config.mutant.breaks(Rule::ProofUnchecked);
+        unchecked || verified && proof.client == bind.client && issuer.age(now, proof) <= PROOF_LIFE
     }
 
-    /// Answers the first message of a handshake.
+    /// Ends a handshake that was computed. Only now it is sure whether the client is accepted.
     fn answer_message(
         &mut self,
         now: Time,
         from: SocketAddr,
-        (bind, scheme): (&Bind<'_>, Scheme),
+        bind: &Bind<'_>,
         trust: &dyn Trust,
-        (proven, proof, suites): (u64, &Ticket<'_>, u8),
-        message: &[u8],
-    ) -> Option<Agreed> {
-        let suite = self.suite(suites)?;
-        let hello = hello(suite, &trust.presentation(bind.name));
-        let prologue = Prologue {
-            client: bind.client,
-            proof: (proven, proof),
-            versions: bind.versions,
-            schemes: bind.schemes,
-            name: bind.name,
-            hello: &hello,
-        };
-        let private = trust.private_key();
-        let begun = Responder::begin(&private, &prologue.to_bytes(), message, entropy(trust));
-        let Some(responder) = begun else {
-            // Perhaps the client has read a changed answer. It begins again when it is told who this is.
-            return self.greet(now, from, (bind, suites), trust);
-        };
-        let accepted = trust.accept_client(&responder.client, &responder.payload);
-        let (reply, secrets) = responder.end(&[], level(scheme)?, suite)?;
-        let sealed = Some(answering(&secrets, bind, self.config.mutant));
+        response: Response,
+    ) -> Agreed {
+        let Response { step, secrets, sealed, facts } = response;
+        let unchecked = self.config.mutant.breaks(Rule::ComputedUnchecked);
         // A client that is refused gets a ticket without secrets, which admits no conversation.
-        let ((conversation, ticket), refused) = match accepted {
-            Ok(facts) => (self.give_secret_ticket(now, bind.client, from, &secrets, &facts), None),
-            Err(_) => (self.give_ticket(now, bind.client, from, |_| Vec::new()), Some(Kind::NotPermitted)),
+        let ((conversation, ticket), refused) = match facts {
+            Some(facts) if unchecked || self.recall(trust, &facts).is_some() => {
+                (self.give_secret_ticket(now, bind.client, from, &secrets, &facts), None)
+            }
+            _ => (self.give_ticket(now, bind.client, from, |_| Vec::new()), Some(Kind::NotPermitted)),
         };
-        let step = Step::Message(suite as u8, &reply).to_bytes();
-        Some(Agreed { conversation, ticket, step, sealed, refused })
+        Agreed { conversation, ticket, step, sealed: Some(sealed), refused }
     }
 
     /// Begins a conversation that continues one which the server has forgotten. Its keys follow from those of
@@ -449,16 +411,16 @@ impl Server {
 }
 
 /// Returns the bytes of the step by which a server shows who it is.
-fn hello(suite: Suite, presentation: &[u8]) -> Vec<u8> {
+pub(super) fn hello(suite: Suite, presentation: &[u8]) -> Vec<u8> {
     Step::Hello(suite as u8, presentation).to_bytes()
 }
 
 /// Returns the key that seals the answer to a BIND.
-fn answering(secrets: &Secrets, bind: &Bind<'_>, mutant: Mutant) -> Answering {
+pub(super) fn answering(secrets: &Secrets, bind: &Bind<'_>, mutant: Mutant) -> Answering {
     secrets.answering(if mutant.breaks(Rule::AnswerUnbound) { &[] } else { bind.body })
 }
 
-fn level(scheme: Scheme) -> Option<Level> {
+pub(super) fn level(scheme: Scheme) -> Option<Level> {
     match scheme {
         Scheme::Open | Scheme::Local => None,
         Scheme::Authenticated => Some(Level::Authenticated),
@@ -472,10 +434,4 @@ fn context((client, conversation, issued): (u64, u64, u64)) -> [u8; 24] {
     let words = [client, conversation, issued].map(u64::to_be_bytes);
     context.copy_from_slice(words.as_flattened());
     context
-}
-
-fn entropy(trust: &dyn Trust) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    trust.entropy(&mut bytes);
-    bytes
 }

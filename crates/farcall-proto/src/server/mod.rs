@@ -9,6 +9,7 @@
 //! | `exports.rs` | the exports, by identifier and by name |
 //! | `admit.rs` | tickets, challenges, binding: who may call at all |
 //! | `handshake.rs` | how both ends agree on a conversation's secrets; `secrets.rs` keeps them |
+//! | `asymmetric.rs` | the part of a handshake that takes long, which is computed without a lock |
 //! | `receive.rs` | acting on each frame from a client |
 //! | `arguments.rs` | arguments that arrive in fragments |
 //! | `exchanges.rs` | calls with exchanges (signals, streams); `inside.rs` holds their state |
@@ -25,6 +26,8 @@
 mod activities;
 mod admit;
 mod arguments;
+#[cfg(feature = "secure")]
+mod asymmetric;
 mod audit;
 mod counts;
 mod exchanges;
@@ -62,6 +65,8 @@ use crate::secure::Cipher;
 use crate::ticket::{Holder, Issuer};
 use crate::wire::{Number, Numbers, Position, Target};
 use crate::{Failure, Fingerprint, ServerConfig, Spares, Time, Trace};
+#[cfg(feature = "secure")]
+pub use asymmetric::{Computed, Handshake};
 pub use audit::KeptForHost;
 use counts::Counts;
 use exchanges::AllInside;

@@ -520,7 +520,7 @@ impl Server {
     }
 
     /// Writes a short answer, and the next ones that go to the same client.
-    fn write_replies(&mut self, first: &Reply, out: &mut [u8]) -> Option<Transmit> {
+    pub(super) fn write_replies(&mut self, first: &Reply, out: &mut [u8]) -> Option<Transmit> {
         let mut target = first.target;
         if self.config.mutant.breaks(Rule::AnswersOpen) {
             target = Target::without_secrets(target.conversation, Scheme::Open);
