@@ -324,12 +324,15 @@ impl Server {
         let Ok(Some((secrets, _))) = self.admitted(header.scheme, conversation, &ticket) else {
             return self.refuse_ticket(*from, header, ticket.client, StaleReason::Horizon);
         };
-        Some(Arc::new(secrets.cipher(End::Server, None)))
+        let cipher = Arc::new(secrets.cipher(End::Server, None));
+        self.seals.secrets.keep_expanded(conversation, &cipher);
+        Some(cipher)
     }
 
     /// Notes that a datagram did not open by the cipher of its conversation.
     pub fn note_unopened(&mut self, now: Time, datagram: &[u8]) {
         self.stats.dropped += 1;
+        self.seals.secrets.forget_expanded();
         let Ok((header, _)) = wire::peek(datagram) else { return };
         if self.seals.secrets.note_failure(header.conversation)
             && let Some(place) = self.table.find(header.conversation)
@@ -404,6 +407,7 @@ impl Server {
 
     /// Refuses the tickets up to a date from now on, because the key that sealed them is erased.
     fn refuse_tickets_until(&mut self, now: Time, date: u64) {
+        self.seals.secrets.forget_expanded();
         self.admission.horizon = self.admission.horizon.max(date);
         self.admission.forgotten = self.admission.forgotten.max(date);
         self.admission.forgot_at = now;
