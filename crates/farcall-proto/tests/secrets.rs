@@ -469,6 +469,20 @@ fn a_client_whose_key_is_taken_away_while_its_handshake_is_computed_is_refused()
 }
 
 #[test]
+fn an_answer_to_a_conversation_that_was_forgotten_since_is_not_sent_without_a_seal() {
+    let mut pair = acquainted();
+    let key = pair.execute(1, b"call");
+    pair.pass(Duration::from_secs(1));
+    pair.tick();
+    let asks = pair.sent();
+    pair.receive(&asks);
+    pair.server.forget_revoked(pair.now, |_| false);
+    assert_eq!((pair.server.next_forsaken(), pair.server.conversations()), (Some(key), 0));
+    assert!(!pair.server.is_quiet());
+    assert_eq!(pair.answered(), Vec::<Datagram>::new());
+}
+
+#[test]
 fn a_client_that_is_no_longer_accepted_cannot_resume() {
     let trust = TestTrust::new(SERVER, &[CLIENT]);
     let mut pair = Pair::acquainted_with(client(), ServerConfig { trust: Some(trust.clone()), ..server() });

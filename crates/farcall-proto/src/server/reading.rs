@@ -95,7 +95,8 @@ impl Server {
         // `now` can be old, because the caller does not read the clock for each reading. The noted time must
         // not go back.
         self.table.at_mut(place).hear_late(coarse, header.scheme);
-        let len = writer.finish(self.seals.take(target)).len();
+        let (number, cipher) = self.seals.take(target, self.config.mutant);
+        let len = writer.finish(number).len();
         if held {
             self.release(place, position.activity);
         }
@@ -108,6 +109,6 @@ impl Server {
         self.stats.received += 1;
         self.stats.calls += 1;
         self.count_written(len);
-        Some(Transmit { to: *from, len, insert: None, cipher: self.sealing(target) })
+        Some(Transmit { to: *from, len, insert: None, cipher })
     }
 }

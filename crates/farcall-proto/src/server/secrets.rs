@@ -13,7 +13,7 @@ use farcall_crypto::{Cipher, End, Secrets};
 
 use crate::phases::Phases;
 use crate::secure::Opened;
-use crate::wire::Numbers;
+use crate::wire::{Number, Numbers};
 use crate::{Mutant, Rule};
 
 /// The maximum number of conversations whose ciphers are kept.
@@ -84,10 +84,9 @@ impl AllSecrets {
         self.of.remove(&conversation);
     }
 
-    /// Returns the numbers of the datagrams to a conversation's client.
-    #[inline]
-    pub fn numbers(&mut self, conversation: u64) -> Option<&mut Numbers> {
-        self.of.get_mut(&conversation).map(|kept| &mut kept.numbers)
+    /// Returns the number that the next datagram to a conversation's client will have.
+    pub fn next_number(&self, conversation: u64) -> Option<u64> {
+        self.of.get(&conversation).map(|kept| kept.numbers.next())
     }
 
     /// Returns who a conversation's client is.
@@ -125,17 +124,17 @@ impl AllSecrets {
         Some(cipher)
     }
 
-    /// Returns the cipher that seals the next datagram of a conversation. Goes on to the next phase if this
-    /// one has sealed many.
+    /// Returns the right to write the next datagram to a conversation's client, and the cipher that seals it.
+    /// Goes on to the next phase if this one has sealed many.
     #[inline(never)]
-    pub fn sealing(&mut self, conversation: u64, mutant: Mutant) -> Option<Arc<Cipher>> {
-        let phases = &mut self.of.get_mut(&conversation)?.phases;
+    pub fn take_number(&mut self, conversation: u64, mutant: Mutant) -> Option<(Number, Arc<Cipher>)> {
+        let Kept { phases, numbers, .. } = &mut **self.of.get_mut(&conversation)?;
         let is_new = phases.expanded().is_none();
-        let cipher = phases.sealing(mutant).clone();
+        let taken = (numbers.take(), phases.sealing(mutant).clone());
         if is_new {
             self.note_busy(conversation);
         }
-        Some(cipher)
+        Some(taken)
     }
 
     /// Notes that the datagram of this number has been opened. Returns false if it had come before.

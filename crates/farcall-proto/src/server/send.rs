@@ -166,7 +166,8 @@ impl Server {
                 let head = ResultHead { position: Position::of_call(key.activity, key.sequence), status };
                 if writer.result(&head, &work.payload) {
                     write_next(&mut self.sending.queue, key.conversation, more, &mut writer);
-                    written = Some(writer.finish(self.seals.take(target)).len());
+                    let (number, cipher) = self.seals.take(target, self.config.mutant);
+                    written = Some((writer.finish(number).len(), cipher));
                     long = None;
                 }
             }
@@ -175,9 +176,9 @@ impl Server {
             if promised {
                 self.end_promise(place, key.activity);
             }
-            let Some(len) = written else { return Some((long, None)) };
+            let Some((len, cipher)) = written else { return Some((long, None)) };
             self.count_written(len);
-            return Some((long, Some(Transmit { to, len, insert: None, cipher: self.sealing(target) })));
+            return Some((long, Some(Transmit { to, len, insert: None, cipher })));
         }
         self.recycle(std::mem::take(payload));
         None
@@ -253,10 +254,10 @@ impl Server {
         insert: Option<Insert>,
     ) -> Transmit {
         let inserted = insert.as_ref().map_or(0, |insert| insert.bytes.len());
-        let target = writer.target();
-        let len = writer.finish_around(inserted, self.seals.take(target)).len();
+        let (number, cipher) = self.seals.take(writer.target(), self.config.mutant);
+        let len = writer.finish_around(inserted, number).len();
         self.count_written(len + inserted);
-        Transmit { to, len, insert: insert.map(Box::new), cipher: self.sealing(target) }
+        Transmit { to, len, insert: insert.map(Box::new), cipher }
     }
 
     /// Counts a datagram of `len` bytes that was written.
@@ -545,7 +546,8 @@ impl Server {
             self.count_written(len);
             return Some(Transmit { to: first.to, len, insert: None, cipher: None });
         }
-        wrote.then(|| self.count_sent(first.to, writer, None))
+        let sealable = self.seals.may_seal(target);
+        (wrote && sealable).then(|| self.count_sent(first.to, writer, None))
     }
 
     /// Writes a short answer, if it is still wanted.
