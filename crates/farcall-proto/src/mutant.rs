@@ -130,6 +130,8 @@ mutants! {
     ComputedUnchecked = "computed-handshake-unchecked",
     /// A server lets a client resume that is no longer accepted.
     RevocationIgnored = "revocation-ignored",
+    /// A server resumes conversations however long ago their last handshake was.
+    ResumedForEver = "resumed-for-ever",
     /// A server adds no random bytes of its own to the keys of a resumed conversation.
     ResumptionUnmixed = "resumption-unmixed",
     /// A client accepts any server for any name.
@@ -249,6 +251,7 @@ impl Rule {
         Rule::ProofUnchecked,
         Rule::ComputedUnchecked,
         Rule::RevocationIgnored,
+        Rule::ResumedForEver,
         Rule::ResumptionUnmixed,
         Rule::AnswerUnbound,
         Rule::TicketKeysKept,

@@ -554,6 +554,32 @@ fn tickets_are_good_for_twenty_minutes_at_most_once_their_conversation_is_forgot
 }
 
 #[test]
+fn a_client_that_resumes_again_and_again_makes_a_handshake_every_twelve_hours() {
+    let trust = TestTrust::new(SERVER, &[CLIENT]);
+    let mut pair = Pair::acquainted_with(client(), ServerConfig { trust: Some(trust.clone()), ..server() });
+    let began = pair.now;
+    let mut after = Vec::new();
+    for hour in 1..=26 {
+        for quarter in 0..4 {
+            pair.pass(Duration::from_secs(900));
+            pair.tick();
+            pair.server.forget_revoked(pair.now, |_| false);
+            let before = *trust.handshakes.lock().unwrap();
+            for token in 0..2 {
+                pair.told.clear();
+                pair.start(token, b"call");
+                pair.settle();
+            }
+            assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))], "{hour}:{quarter}");
+            if *trust.handshakes.lock().unwrap() > before {
+                after.push(pair.now.since(began).as_secs());
+            }
+        }
+    }
+    assert_eq!(after, [43_200 + 900, 2 * (43_200 + 900)]);
+}
+
+#[test]
 fn an_answer_to_a_changed_question_is_not_believed() {
     let mut pair = acquainted();
     pair.client.bind(pair.now, "Store", 9);
@@ -653,12 +679,13 @@ fn a_question_that_is_not_permitted_ends_no_call_of_another_name() {
 #[test]
 fn every_broken_rule_of_handshakes_is_noticed() {
     use farcall_proto::{Mutant, Rule};
-    const TESTS: [fn(); 11] = [
+    const TESTS: [fn(); 12] = [
         a_call_takes_two_round_trips_before_it_and_nothing_is_kept_or_computed_for_unproven_addresses,
         a_client_that_is_no_longer_accepted_cannot_resume,
         a_call_that_waits_does_not_go_to_another_server_than_the_one_that_it_was_bound_at,
         a_server_that_has_forgotten_a_conversation_resumes_it_with_random_bytes_of_its_own,
         tickets_are_good_for_twenty_minutes_at_most_once_their_conversation_is_forgotten,
+        a_client_that_resumes_again_and_again_makes_a_handshake_every_twelve_hours,
         an_answer_to_a_changed_question_is_not_believed,
         a_server_must_be_accepted_for_each_name_also_in_a_conversation_that_stands_or_is_resumed,
         a_datagram_is_acted_upon_once_also_the_first_of_a_conversation,

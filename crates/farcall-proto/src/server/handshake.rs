@@ -34,6 +34,10 @@ pub(super) enum Next {
     Compute,
 }
 
+/// How long after its handshake a conversation may be continued by others that cost no handshake. Whoever has
+/// stolen its secrets can read those.
+const MAX_RESUMED: Duration = Duration::from_secs(12 * 3600);
+
 /// A server's answer to a BIND in a scheme with secrets.
 pub(super) struct Agreed {
     pub conversation: u64,
@@ -45,6 +49,14 @@ pub(super) struct Agreed {
     pub sealed: Option<Answering>,
     /// Why the client is not accepted.
     pub refused: Option<Kind>,
+}
+
+/// Where the secrets in a ticket come from.
+struct Origin {
+    /// When the last handshake ended from which they follow, counted from the beginning of this server.
+    agreed: Duration,
+    /// The facts about the client, as [`Trust::accept_client`] gave them.
+    facts: Vec<u8>,
 }
 
 /// A ticket does not admit its conversation.
@@ -170,7 +182,11 @@ impl Server {
         // A client that is refused gets a ticket without secrets, which admits no conversation.
         let ((conversation, ticket), refused) = match facts {
             Some(facts) if unchecked || self.recall(trust, &facts).is_some() => {
-                (self.give_secret_ticket(now, bind.client, from, &secrets, &facts), None)
+                let origin = Origin { agreed: self.age(now), facts };
+                let ticket = self.give_ticket(now, bind.client, from, |(server, conversation, issued)| {
+                    server.seal_secrets((bind.client, conversation, issued), &secrets, &origin)
+                });
+                (ticket, None)
             }
             _ => (self.give_ticket(now, bind.client, from, |_| Vec::new()), Some(Kind::NotPermitted)),
         };
@@ -179,7 +195,7 @@ impl Server {
 
     /// Begins a conversation that continues one which the server has forgotten. Its keys follow from those of
     /// the forgotten one and from new random bytes of both ends. Returns `None` if the ticket does not hold
-    /// the former secrets any more, or the client is not accepted any more.
+    /// the former secrets any more, the client is not accepted any more, or their last handshake is long ago.
     fn resume(
         &mut self,
         now: Time,
@@ -192,8 +208,12 @@ impl Server {
         if !matches!(ended.reason, StaleReason::Horizon | StaleReason::Full) {
             return None;
         }
-        let (former, facts) = self.open_ticket(*before, ticket)?;
-        self.recall(trust, &facts)?;
+        let (former, origin) = self.open_ticket(*before, ticket)?;
+        self.recall(trust, &origin.facts)?;
+        let is_old = self.age(now).saturating_sub(origin.agreed) > MAX_RESUMED;
+        if is_old && !self.config.mutant.breaks(Rule::ResumedForEver) {
+            return None;
+        }
         let (mut ours, mut secrets) = ([0; 32], None);
         trust.entropy(&mut ours);
         if self.config.mutant.breaks(Rule::ResumptionUnmixed) {
@@ -204,7 +224,7 @@ impl Server {
             let prologue = wire::resumption(client, *before, conversation, name);
             let resumption = Resumption { client: random, server: &ours, prologue: &prologue };
             let resumed = former.resume(&resumption);
-            let rest = server.seal_secrets((client, conversation, issued), &resumed, &facts);
+            let rest = server.seal_secrets((client, conversation, issued), &resumed, &origin);
             secrets = Some(resumed);
             rest
         });
@@ -212,19 +232,6 @@ impl Server {
         let sealed = Some(answering(&secrets, bind, self.config.mutant));
         let step = Step::Resume(0, &ours, &trust.presentation(name)).to_bytes();
         Some(Agreed { conversation, ticket, step, sealed, refused: None })
-    }
-
-    fn give_secret_ticket(
-        &mut self,
-        now: Time,
-        client: u64,
-        from: SocketAddr,
-        secrets: &Secrets,
-        facts: &[u8],
-    ) -> (u64, Ticket<'static>) {
-        self.give_ticket(now, client, from, |(server, conversation, issued)| {
-            server.seal_secrets((client, conversation, issued), secrets, facts)
-        })
     }
 
     /// Issues a ticket of a new conversation. `rest` makes the part that only this server reads.
@@ -241,18 +248,26 @@ impl Server {
         (conversation, self.admission.issuer.dated_as(&ticket, conversation, from, rest))
     }
 
-    fn seal_secrets(&mut self, of: (u64, u64, u64), secrets: &Secrets, facts: &[u8]) -> Vec<u8> {
+    /// Returns how long ago this server began.
+    fn age(&self, now: Time) -> Duration {
+        now.since(self.admission.issuer.born)
+    }
+
+    fn seal_secrets(&mut self, of: (u64, u64, u64), secrets: &Secrets, origin: &Origin) -> Vec<u8> {
         let Some(keys) = &mut self.handshakes.keys else { return Vec::new() };
-        let plain = Zeroizing::new([&secrets.to_bytes()[..], facts].concat());
+        let agreed = (origin.agreed.as_secs() as u32).to_be_bytes();
+        let plain = Zeroizing::new([&secrets.to_bytes()[..], &agreed, &origin.facts].concat());
         keys.seal(&context(of), &plain)
     }
 
-    /// Returns the secrets in a ticket, and the facts about its client.
-    fn open_ticket(&self, conversation: u64, ticket: &Ticket<'_>) -> Option<(Secrets, Vec<u8>)> {
+    /// Returns the secrets in a ticket, and where they come from.
+    fn open_ticket(&self, conversation: u64, ticket: &Ticket<'_>) -> Option<(Secrets, Origin)> {
         let context = context((ticket.client, conversation, ticket.issued));
         let plain = self.handshakes.keys.as_ref()?.open(&context, &ticket.rest)?;
-        let (secrets, facts) = plain.split_at_checked(Secrets::BYTES)?;
-        Some((Secrets::from_bytes(secrets)?, facts.to_vec()))
+        let (secrets, origin) = plain.split_at_checked(Secrets::BYTES)?;
+        let (agreed, facts) = origin.split_first_chunk()?;
+        let agreed = Duration::from_secs(u32::from_be_bytes(*agreed).into());
+        Some((Secrets::from_bytes(secrets)?, Origin { agreed, facts: facts.to_vec() }))
     }
 
     /// Returns the secrets of a conversation that is known, or whose ticket is good, and who its client is.
@@ -266,8 +281,8 @@ impl Server {
         if let Some(secrets) = self.seals.secrets.secrets(conversation) {
             return Some((secrets.copy(), self.seals.secrets.principal(conversation)?));
         }
-        let (secrets, facts) = self.open_ticket(conversation, ticket)?;
-        Some((secrets, self.recall(trust, &facts)?))
+        let (secrets, origin) = self.open_ticket(conversation, ticket)?;
+        Some((secrets, self.recall(trust, &origin.facts)?))
     }
 
     /// Returns who the client of a ticket is, if it is still accepted.

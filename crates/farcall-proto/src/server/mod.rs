@@ -268,7 +268,7 @@ impl Seals {
         {
             return (number, Some(cipher));
         }
-        let _ = mutant;
+        let _ = (target, mutant);
         (self.numbers.take(), None)
     }
 
