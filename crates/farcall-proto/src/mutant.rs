@@ -144,6 +144,8 @@ mutants! {
     AnswersReplayed = "answers-replayed",
     /// An end goes on to the next phase although the other end has not followed to this one.
     PhaseUnconfirmed = "phase-not-confirmed",
+    /// An end goes on sealing in a phase in which it does not hear the other end.
+    PhaseUnlimited = "phase-not-limited",
     /// The seal of an answer does not depend on the question.
     AnswerUnbound = "answer-to-another-question",
     /// A server uses one ticket key for ever.
@@ -257,6 +259,7 @@ impl Rule {
         Rule::TicketKeysKept,
         Rule::CallsFollow,
         Rule::PhaseUnconfirmed,
+        Rule::PhaseUnlimited,
     ];
 }
 

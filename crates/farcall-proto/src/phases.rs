@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use farcall_crypto::{Cipher, End, Secrets, Window, max_per_phase};
+use farcall_crypto::{Cipher, End, Secrets, Window, limit_per_phase, max_per_phase};
 
 use crate::secure::Opened;
 use crate::{Mutant, Rule};
@@ -67,11 +67,18 @@ impl Phases {
     /// Returns the cipher that seals one more datagram. Goes on to the next phase if this one has sealed many.
     #[inline]
     pub fn sealing(&mut self, mutant: Mutant) -> &Arc<Cipher> {
-        self.sealed += 1;
-        if self.sealed > max_per_phase() && (self.confirmed || mutant.breaks(Rule::PhaseUnconfirmed)) {
+        if self.sealed >= max_per_phase() && (self.confirmed || mutant.breaks(Rule::PhaseUnconfirmed)) {
             self.advance(false);
         }
+        self.sealed += 1;
         self.cipher()
+    }
+
+    /// Returns whether the phase has sealed as many datagrams as it may. Then the conversation must end, because
+    /// the other end has not been heard in this phase.
+    #[inline]
+    pub fn is_spent(&self) -> bool {
+        self.sealed >= limit_per_phase()
     }
 
     /// Notes that the datagram of this number has been opened. Returns false if it had come before, unless

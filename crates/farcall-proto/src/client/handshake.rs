@@ -113,6 +113,30 @@ impl Conversation {
     pub(super) fn seal(&mut self, datagram: &mut [u8]) {
         if let Some(kept) = &mut self.kept {
             secure::seal(kept.phases.sealing(self.config.mutant), datagram);
+            if kept.phases.is_spent() && !self.config.mutant.breaks(Rule::PhaseUnlimited) {
+                self.spend();
+            }
+        }
+    }
+
+    /// Writes no more datagrams in the conversation: no more may be sealed by its keys.
+    #[cold]
+    fn spend(&mut self) {
+        self.is_spent = true;
+        self.session.granted = None;
+        self.transfers.completed.clear();
+        self.timers.check = Time::default();
+    }
+
+    /// Ends a conversation whose keys must seal no more. Its server was not heard in the last phase, so nobody
+    /// knows what became of the calls that were sent. The others go to the next conversation.
+    pub(super) fn end_spent(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
+        if !std::mem::take(&mut self.is_spent) {
+            return;
+        }
+        self.end_calls(Kind::Unreachable, sink, |slot| slot.timing.first_sent.map(|_| Ran::Maybe));
+        if self.slots.outstanding > 0 {
+            self.session.greet(now, self.config.min_retransmit);
         }
     }
 
@@ -152,6 +176,7 @@ impl Conversation {
         w: &Welcome<'_>,
         sink: &mut dyn FnMut(Event<'_>),
     ) {
+        self.end_spent(now, sink);
         if self.session.asked(w.nonce).is_none() {
             self.stats.duplicates += 1;
             return;

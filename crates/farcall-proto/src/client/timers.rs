@@ -32,6 +32,8 @@ impl Conversation {
     /// Acts on the timers that are due. Before you call this, hand in every datagram that has arrived.
     pub fn handle_timeout(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
         self.config.spares.trim(now);
+        #[cfg(feature = "secure")]
+        self.end_spent(now, sink);
         let refused = self.is_refused();
         if refused {
             self.give_up(sink);

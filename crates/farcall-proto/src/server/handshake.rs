@@ -353,7 +353,7 @@ impl Server {
             && let Some(place) = self.table.find(header.conversation)
         {
             // As many failures as AES-GCM and ChaCha20-Poly1305 allow under one key (RFC 9001, section 6.6).
-            self.forget(now, place);
+            self.forget_at_work(now, place);
         }
     }
 
@@ -366,14 +366,37 @@ impl Server {
     /// [`Server::next_forsaken`] then returns their unfinished calls, which are to be cancelled.
     pub fn forget_revoked(&mut self, now: Time, accepted: impl Fn(&Principal) -> bool) {
         for conversation in self.seals.secrets.of_others(accepted) {
-            let Some(place) = self.table.find(conversation) else { continue };
-            let works = self.table.at(place).more.iter().flat_map(|more| more.activities.works());
-            let running = works.filter(|work| work.phase == Phase::Running).map(|work| work.position);
-            for position in running.collect::<Vec<_>>() {
-                self.end_inside(place, position.activity);
-                self.sweep.forsaken.push(key(conversation, position));
+            if let Some(place) = self.table.find(conversation) {
+                self.forget_at_work(now, place);
             }
-            self.forget(now, place);
+        }
+    }
+
+    /// Forgets the conversations by whose keys no more may be sealed. Their clients were not heard in the last
+    /// phase.
+    #[cold]
+    pub(super) fn forget_spent(&mut self, now: Time) {
+        for conversation in self.seals.secrets.take_spent() {
+            if let Some(place) = self.table.find(conversation) {
+                self.forget_at_work(now, place);
+            }
+        }
+    }
+
+    /// Forgets a conversation. [`Server::next_forsaken`] then returns its unfinished calls.
+    fn forget_at_work(&mut self, now: Time, place: usize) {
+        let entry = self.table.at(place);
+        let conversation = entry.id;
+        let works = entry.more.iter().flat_map(|more| more.activities.works());
+        let running = works.filter(|work| work.phase == Phase::Running).map(|work| work.position);
+        for position in running.collect::<Vec<_>>() {
+            self.end_inside(place, position.activity);
+            self.sweep.forsaken.push(key(conversation, position));
+        }
+        self.forget(now, place);
+        if !self.sweep.forsaken.is_empty() {
+            // The user asks for them when the timer is due.
+            self.set_sweep(Some(now));
         }
     }
 

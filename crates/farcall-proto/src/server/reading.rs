@@ -63,6 +63,7 @@ impl Server {
     ) -> Option<Transmit> {
         let Reading { datagram, opened, header, position, args, .. } = reading;
         header.open(datagram, opened, true)?;
+        self.end_spent(now);
         let place = self.table.find(header.conversation)?;
         let entry = self.table.at(place);
         let sound = is_sound(position)

@@ -29,6 +29,8 @@ pub(super) struct AllSecrets {
     of: HashMap<u64, Box<Kept>, BuildHasherDefault<Identity>>,
     /// The conversations whose ciphers are kept, the oldest first.
     busy: VecDeque<u64>,
+    /// The conversations that must end, because no more may be sealed by their keys.
+    spent: Vec<u64>,
     /// The cipher by which a datagram of an unknown conversation was to be opened last.
     expanded: Option<(u64, Arc<Cipher>)>,
 }
@@ -131,6 +133,9 @@ impl AllSecrets {
         let Kept { phases, numbers, .. } = &mut **self.of.get_mut(&conversation)?;
         let is_new = phases.expanded().is_none();
         let taken = (numbers.take(), phases.sealing(mutant).clone());
+        if phases.is_spent() && !mutant.breaks(Rule::PhaseUnlimited) {
+            self.spent.push(conversation);
+        }
         if is_new {
             self.note_busy(conversation);
         }
@@ -158,6 +163,17 @@ impl AllSecrets {
             *since = now;
         }
         true
+    }
+
+    /// Returns whether any conversation must end, because no more may be sealed by its keys.
+    #[inline(always)]
+    pub fn has_spent(&self) -> bool {
+        !self.spent.is_empty()
+    }
+
+    /// Takes the conversations that must end.
+    pub fn take_spent(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.spent)
     }
 
     /// Notes that a datagram did not open. Returns whether so many did not that the conversation must end.

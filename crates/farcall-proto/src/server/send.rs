@@ -130,6 +130,7 @@ impl Server {
         (inserted, out): (usize, &mut [u8]),
     ) -> Option<(Option<usize>, Option<Transmit>)> {
         self.unfinished = self.unfinished.saturating_sub(1);
+        self.end_spent(now);
         if let Some(place) = self.table.find(key.conversation)
             && let entry = self.table.at_mut(place)
             && let (to, target) = (entry.address(), entry.target())
@@ -260,6 +261,16 @@ impl Server {
         Transmit { to, len, insert: insert.map(Box::new), cipher }
     }
 
+    /// Ends the conversations by whose keys no more may be sealed, before anything else is written.
+    #[inline(always)]
+    pub(super) fn end_spent(&mut self, now: Time) {
+        #[cfg(feature = "secure")]
+        if self.seals.secrets.has_spent() {
+            self.forget_spent(now);
+        }
+        let _ = now;
+    }
+
     /// Counts a datagram of `len` bytes that was written.
     #[inline]
     pub(super) fn count_written(&mut self, len: usize) {
@@ -276,6 +287,7 @@ impl Server {
     /// Writes the next datagram that is ready into `out` (at least as long as
     /// [`crate::ServerConfig::max_datagram`]).
     pub fn transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
+        self.end_spent(now);
         while let Some(reply) = self.next_reply() {
             if let Some(sent) = self.write_replies(&reply, out) {
                 return Some(sent);
