@@ -29,7 +29,7 @@ const PROOF_LIFE: Duration = Duration::from_secs(60);
 /// What becomes of a handshake in a BIND.
 pub(super) enum Next {
     /// It is answered.
-    Answer(Agreed),
+    Answer(Box<Agreed>),
     /// It waits to be computed.
     Compute,
 }
@@ -37,6 +37,12 @@ pub(super) enum Next {
 /// How long after its handshake a conversation may be continued by others that cost no handshake. Whoever has
 /// stolen its secrets can read those.
 const MAX_RESUMED: Duration = Duration::from_secs(12 * 3600);
+
+impl From<Agreed> for Next {
+    fn from(agreed: Agreed) -> Next {
+        Next::Answer(Box::new(agreed))
+    }
+}
 
 /// A server's answer to a BIND in a scheme with secrets.
 pub(super) struct Agreed {
@@ -106,7 +112,7 @@ impl Server {
             let known = Step::Known(&trust.presentation(bind.name)).to_bytes();
             let ticket = self.admission.issuer.dated_as(ticket, conversation, from, ticket.rest.to_vec());
             let sealed = Some(answering(&secrets, bind, self.config.mutant));
-            return Some(Next::Answer(Agreed { conversation, ticket, step: known, sealed, refused: None }));
+            return Some(Agreed { conversation, ticket, step: known, sealed, refused: None }.into());
         }
         let agreed = match (step, computed) {
             (Step::Resume(suites, random, _), _) => self
@@ -117,7 +123,7 @@ impl Server {
             }
             (Step::Message(suites, _), None) if self.proves(now, from, bind) => {
                 if !self.handshakes.waiting.take(now, &from, self.config.mutant) {
-                    return Some(Next::Answer(self.wait(now, from, bind)));
+                    return Some(self.wait(now, from, bind).into());
                 }
                 let (chosen, mutant) = ((scheme, self.suite(suites)?), self.config.mutant);
                 let bind = bind.to_owned();
@@ -131,7 +137,7 @@ impl Server {
             }
             (Step::Wait(_) | Step::Known(_), _) => None,
         };
-        agreed.map(Next::Answer)
+        agreed.map(Next::from)
     }
 
     /// Shows a client who the server is, and gives it a ticket that only proves its address.
