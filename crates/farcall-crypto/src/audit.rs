@@ -33,6 +33,7 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Audit {
     max_per_phase: u32,
+    limit_per_phase: u32,
     counts: Counts,
     /// The key and the number of each seal, and a hash of what was sealed with them first.
     sealed: HashMap<(u64, u64), u64>,
@@ -48,7 +49,15 @@ impl Audit {
     /// Makes an audit that has seen nothing. Ends that are watched go on to the next phase after
     /// `max_per_phase` datagrams.
     pub fn new(max_per_phase: u32) -> Audit {
-        Audit { max_per_phase, counts: Counts::default(), sealed: HashMap::new(), again: HashSet::new() }
+        let limit_per_phase = u32::MAX;
+        let (counts, sealed, again) = Default::default();
+        Audit { max_per_phase, limit_per_phase, counts, sealed, again }
+    }
+
+    /// Makes ends that are watched seal no more than `limit_per_phase` datagrams in a phase.
+    #[must_use]
+    pub fn limited(self, limit_per_phase: u32) -> Audit {
+        Audit { limit_per_phase, ..self }
     }
 }
 
@@ -65,6 +74,11 @@ pub fn counts() -> Counts {
 /// Returns after how many datagrams an end goes on to the next phase, if this thread has an audit.
 pub(crate) fn max_per_phase() -> Option<u32> {
     look(|audit| audit.max_per_phase)
+}
+
+/// Returns how many datagrams an end may seal in a phase, if this thread has an audit.
+pub(crate) fn limit_per_phase() -> Option<u32> {
+    look(|audit| audit.limit_per_phase)
 }
 
 /// Returns what stands for a key in an audit.

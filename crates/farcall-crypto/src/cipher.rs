@@ -12,6 +12,18 @@ use crate::suite::{Key, TAG};
 /// 2^23 datagrams under one key of AES-GCM; this is half of them, so that both ends together stay below.
 pub const MAX_PER_PHASE: u32 = 1 << 22;
 
+/// An end seals no more than this many datagrams in a phase, even if it may not go on to the next one.
+const LIMIT_PER_PHASE: u32 = 1 << 23;
+
+/// Returns after how many datagrams in a phase an end must seal no more: 2^23, except in simulations.
+#[inline(always)]
+pub fn limit_per_phase() -> u32 {
+    #[cfg(feature = "audit")]
+    return crate::audit::limit_per_phase().unwrap_or(LIMIT_PER_PHASE);
+    #[cfg(not(feature = "audit"))]
+    LIMIT_PER_PHASE
+}
+
 /// Returns after how many datagrams in a phase an end goes on to the next one: [`MAX_PER_PHASE`], except in
 /// simulations.
 #[inline(always)]

@@ -27,7 +27,7 @@ mod suite;
 mod ticket;
 mod window;
 
-pub use cipher::{Answering, Cipher, MAX_PER_PHASE, max_per_phase};
+pub use cipher::{Answering, Cipher, MAX_PER_PHASE, limit_per_phase, max_per_phase};
 pub use handshake::{Initiator, MESSAGE_1, MESSAGE_2, Responder, public_key};
 pub use secrets::{End, Resumption, Secrets};
 pub use suite::{Level, Suite, Suites, TAG};

@@ -22,6 +22,8 @@ pub mod fuzzing;
 mod insert;
 pub mod mutant;
 mod path;
+#[cfg(feature = "secure")]
+mod phases;
 mod scheme;
 pub mod secure;
 pub mod server;

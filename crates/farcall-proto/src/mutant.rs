@@ -126,8 +126,12 @@ mutants! {
     HandshakesUnbounded = "handshakes-unbounded",
     /// A server computes handshakes for addresses that have not proven themselves.
     ProofUnchecked = "proof-unchecked",
+    /// A server does not look again at what a handshake depends on, after it has computed it.
+    ComputedUnchecked = "computed-handshake-unchecked",
     /// A server lets a client resume that is no longer accepted.
     RevocationIgnored = "revocation-ignored",
+    /// A server resumes conversations however long ago their last handshake was.
+    ResumedForEver = "resumed-for-ever",
     /// A server adds no random bytes of its own to the keys of a resumed conversation.
     ResumptionUnmixed = "resumption-unmixed",
     /// A client accepts any server for any name.
@@ -140,6 +144,8 @@ mutants! {
     AnswersReplayed = "answers-replayed",
     /// An end goes on to the next phase although the other end has not followed to this one.
     PhaseUnconfirmed = "phase-not-confirmed",
+    /// An end goes on sealing in a phase in which it does not hear the other end.
+    PhaseUnlimited = "phase-not-limited",
     /// The seal of an answer does not depend on the question.
     AnswerUnbound = "answer-to-another-question",
     /// A server uses one ticket key for ever.
@@ -245,12 +251,15 @@ impl Rule {
     pub const OF_HANDSHAKES: &'static [Rule] = &[
         Rule::HandshakesUnbounded,
         Rule::ProofUnchecked,
+        Rule::ComputedUnchecked,
         Rule::RevocationIgnored,
+        Rule::ResumedForEver,
         Rule::ResumptionUnmixed,
         Rule::AnswerUnbound,
         Rule::TicketKeysKept,
         Rule::CallsFollow,
         Rule::PhaseUnconfirmed,
+        Rule::PhaseUnlimited,
     ];
 }
 

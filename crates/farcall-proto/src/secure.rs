@@ -78,8 +78,9 @@ mod trust {
     /// The longest facts about a client that a ticket holds, in bytes.
     pub const MAX_FACTS: usize = 128;
 
-    /// What an end knows of keys: its own, and which others it accepts for what. The functions are called
-    /// while the protocol's lock is held, so they must not wait.
+    /// What an end knows of keys: its own, and which others it accepts for what. The functions may be called
+    /// while the protocol's lock is held, so they must not wait. A server calls [`Trust::accept_client`] while
+    /// it does not hold the lock.
     pub trait Trust: std::fmt::Debug + Send + Sync {
         /// Returns this end's private key (X25519).
         fn private_key(&self) -> Zeroizing<[u8; 32]>;

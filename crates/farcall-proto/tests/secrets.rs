@@ -451,6 +451,39 @@ fn a_server_computes_only_so_many_handshakes_at_a_time() {
 }
 
 #[test]
+fn a_client_whose_key_is_taken_away_while_its_handshake_is_computed_is_refused() {
+    let trust = TestTrust::new(SERVER, &[CLIENT]);
+    let mut pair = Pair::with(client(), ServerConfig { trust: Some(trust.clone()), ..server() });
+    pair.start(1, b"call");
+    let hello = pair.sent();
+    pair.receive(&hello);
+    let shown = pair.answered();
+    pair.hear(&shown);
+    let message = pair.sent().remove(0);
+    pair.server.receive(pair.now, pair.from, &message, &mut |_| {});
+    let computed = pair.server.next_handshake().expect("a handshake").compute();
+    trust.accepted.lock().unwrap().clear();
+    let mut out = vec![0; 2_000];
+    let answer = pair.server.finish_handshake(pair.now, computed, &mut out).expect("an answer");
+    pair.hear(&[answer.gather(&out)]);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::NotPermitted, Ran::No))]);
+}
+
+#[test]
+fn an_answer_to_a_conversation_that_was_forgotten_since_is_not_sent_without_a_seal() {
+    let mut pair = acquainted();
+    let key = pair.execute(1, b"call");
+    pair.pass(Duration::from_secs(1));
+    pair.tick();
+    let asks = pair.sent();
+    pair.receive(&asks);
+    pair.server.forget_revoked(pair.now, |_| false);
+    assert_eq!((pair.server.next_forsaken(), pair.server.conversations()), (Some(key), 0));
+    assert!(!pair.server.is_quiet());
+    assert_eq!(pair.answered(), Vec::<Datagram>::new());
+}
+
+#[test]
 fn a_client_that_is_no_longer_accepted_cannot_resume() {
     let trust = TestTrust::new(SERVER, &[CLIENT]);
     let mut pair = Pair::acquainted_with(client(), ServerConfig { trust: Some(trust.clone()), ..server() });
@@ -519,6 +552,32 @@ fn tickets_are_good_for_twenty_minutes_at_most_once_their_conversation_is_forgot
     pair.settle();
     assert_eq!(pair.told.last(), Some(&(3, Told::Result(b"call".to_vec()))));
     assert_eq!(*trust.handshakes.lock().unwrap(), before + 1, "a new handshake");
+}
+
+#[test]
+fn a_client_that_resumes_again_and_again_makes_a_handshake_every_twelve_hours() {
+    let trust = TestTrust::new(SERVER, &[CLIENT]);
+    let mut pair = Pair::acquainted_with(client(), ServerConfig { trust: Some(trust.clone()), ..server() });
+    let began = pair.now;
+    let mut after = Vec::new();
+    for hour in 1..=26 {
+        for quarter in 0..4 {
+            pair.pass(Duration::from_secs(900));
+            pair.tick();
+            pair.server.forget_revoked(pair.now, |_| false);
+            let before = *trust.handshakes.lock().unwrap();
+            for token in 0..2 {
+                pair.told.clear();
+                pair.start(token, b"call");
+                pair.settle();
+            }
+            assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))], "{hour}:{quarter}");
+            if *trust.handshakes.lock().unwrap() > before {
+                after.push(pair.now.since(began).as_secs());
+            }
+        }
+    }
+    assert_eq!(after, [43_200 + 900, 2 * (43_200 + 900)]);
 }
 
 #[test]
@@ -661,17 +720,19 @@ fn a_question_that_is_not_permitted_ends_no_call_of_another_name() {
 #[test]
 fn every_broken_rule_of_handshakes_is_noticed() {
     use farcall_proto::{Mutant, Rule};
-    const TESTS: [fn(); 10] = [
+    const TESTS: [fn(); 12] = [
         a_call_takes_two_round_trips_before_it_and_nothing_is_kept_or_computed_for_unproven_addresses,
         a_client_that_is_no_longer_accepted_cannot_resume,
         a_call_that_waits_does_not_go_to_another_server_than_the_one_that_it_was_bound_at,
         a_server_that_has_forgotten_a_conversation_resumes_it_with_random_bytes_of_its_own,
         tickets_are_good_for_twenty_minutes_at_most_once_their_conversation_is_forgotten,
+        a_client_that_resumes_again_and_again_makes_a_handshake_every_twelve_hours,
         an_answer_to_a_changed_question_is_not_believed,
         a_server_must_be_accepted_for_each_name_also_in_a_conversation_that_stands_or_is_resumed,
         a_datagram_is_acted_upon_once_also_the_first_of_a_conversation,
         all_datagrams_but_questions_and_hints_are_sealed_and_changed_ones_have_no_effect,
         a_server_computes_only_so_many_handshakes_at_a_time,
+        a_client_whose_key_is_taken_away_while_its_handshake_is_computed_is_refused,
     ];
     let more = [Rule::ServerUnchecked, Rule::FirstUnnoted, Rule::AnswersReplayed, Rule::ReplayIgnored];
     std::panic::set_hook(Box::new(|_| {}));
@@ -679,8 +740,9 @@ fn every_broken_rule_of_handshakes_is_noticed() {
         common::MUTANT.set(Mutant::of(*rule));
         TESTS.iter().any(|test| std::panic::catch_unwind(test).is_err())
     };
-    // Only short phases show the other one, in a test of its own.
-    let rules = Rule::OF_HANDSHAKES.iter().filter(|rule| **rule != Rule::PhaseUnconfirmed).chain(&more);
+    // Only short phases show the others, in tests of their own.
+    let of_phases = [Rule::PhaseUnconfirmed, Rule::PhaseUnlimited];
+    let rules = Rule::OF_HANDSHAKES.iter().filter(|rule| !of_phases.contains(rule)).chain(&more);
     let unnoticed: Vec<_> = rules.filter(|rule| !is_noticed(rule)).collect();
     common::MUTANT.set(Mutant::NONE);
     drop(std::panic::take_hook());
@@ -710,4 +772,73 @@ fn an_end_that_is_not_heard_stays_in_a_phase_that_the_other_end_can_open() {
     #[cfg(feature = "mutants")]
     assert!(dropped(Mutant::of(farcall_proto::Rule::PhaseUnconfirmed)) > 0);
     common::MUTANT.set(Mutant::NONE);
+}
+
+/// Returns how many of these sealed datagrams are of each phase.
+#[cfg(feature = "audit")]
+fn by_phase(datagrams: &[Datagram]) -> std::collections::BTreeMap<u8, usize> {
+    let mut phases = std::collections::BTreeMap::new();
+    datagrams.iter().filter(|d| d[1] == SECURE).for_each(|d| *phases.entry(d[3]).or_default() += 1);
+    phases
+}
+
+#[cfg(feature = "audit")]
+#[test]
+fn a_client_that_does_not_hear_the_server_in_a_phase_ends_the_conversation() {
+    use farcall_proto::Mutant;
+    let most = |mutant| {
+        common::MUTANT.set(mutant);
+        let _ = secure::audit::exchange(Some(secure::audit::Audit::new(3).limited(6)));
+        let mut pair = acquainted();
+        pair.start(1, b"call");
+        let (mut sealed, mut told) = (Vec::new(), false);
+        for _ in 0..40 {
+            sealed.extend(pair.sent().into_iter().filter(|d| d[1] == SECURE));
+            pair.pass(Duration::from_millis(200));
+            pair.tick();
+            if !told && !pair.told.is_empty() {
+                told = true;
+                assert_eq!(pair.told, [(1, Told::Failed(Kind::Unreachable, Ran::Maybe))]);
+                // A call that comes now waits for the next conversation.
+                pair.start(2, b"next");
+            }
+        }
+        if told {
+            pair.carry(2, Duration::from_secs(5), |_, _, _| true);
+            assert_eq!(pair.told[1], (2, Told::Result(b"next".to_vec())));
+        }
+        common::MUTANT.set(Mutant::NONE);
+        by_phase(&sealed).into_values().max()
+    };
+    assert_eq!(most(Mutant::NONE), Some(6));
+    #[cfg(feature = "mutants")]
+    assert!(most(Mutant::of(farcall_proto::Rule::PhaseUnlimited)) > Some(6));
+}
+
+#[cfg(feature = "audit")]
+#[test]
+fn a_server_that_does_not_hear_the_client_in_a_phase_ends_the_conversation() {
+    use farcall_proto::Mutant;
+    let most = |mutant| {
+        common::MUTANT.set(mutant);
+        let _ = secure::audit::exchange(Some(secure::audit::Audit::new(3).limited(6)));
+        let mut pair = Pair::acquainted_with(client(), ServerConfig { max_datagram: 1_200, ..server() });
+        let waits = pair.execute(1, b"wait");
+        let key = pair.execute(2, b"call");
+        let sent = pair.finish(key, Finish::Result, &[7; 40_000]);
+        let most = by_phase(&sent).into_values().max();
+        if pair.server.conversations() == 0 {
+            assert_eq!(pair.server.next_forsaken(), Some(waits));
+            pair.hear(&sent);
+            pair.carry(2, Duration::from_secs(60), |_, _, _| true);
+            pair.told.sort_by_key(|(token, _)| *token);
+            let ended = pair.told.iter().all(|(_, told)| matches!(told, Told::Failed(_, Ran::Maybe)));
+            assert!(ended && pair.told.len() == 2, "{:?}", pair.told);
+        }
+        common::MUTANT.set(Mutant::NONE);
+        most
+    };
+    assert_eq!(most(Mutant::NONE), Some(6));
+    #[cfg(feature = "mutants")]
+    assert!(most(Mutant::of(farcall_proto::Rule::PhaseUnlimited)) > Some(6));
 }

@@ -46,6 +46,9 @@ pub enum Event {
         /// Which of the calls that it took.
         job: u64,
     },
+    /// The thread of a server that computes handshakes goes on.
+    #[cfg(feature = "soak")]
+    Compute(usize),
     /// Something happens to a machine or a path.
     Chaos,
     /// A machine's process crashes.

@@ -1,6 +1,8 @@
 //! A simulated server: the protocol's server, with a user that executes procedures.
 
 mod exchanging;
+#[cfg(feature = "soak")]
+mod handshakes;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -51,6 +53,8 @@ pub struct ServerNode {
     taken: u64,
     waiting: VecDeque<u64>,
     executing: usize,
+    #[cfg(feature = "soak")]
+    handshakes: handshakes::Handshakes,
     /// The most bytes that may answer the datagram just received, if the hostile peer sent it.
     answers: Option<usize>,
 }
@@ -110,6 +114,8 @@ impl ServerNode {
             taken: 0,
             waiting: VecDeque::new(),
             executing: 0,
+            #[cfg(feature = "soak")]
+            handshakes: handshakes::Handshakes::default(),
             answers: None,
         }
     }
@@ -146,6 +152,8 @@ impl ServerNode {
         self.jobs.clear();
         self.waiting.clear();
         self.executing = 0;
+        #[cfg(feature = "soak")]
+        self.forget_handshake();
     }
 
     /// Returns whether the process is alive and not stopped.
@@ -163,6 +171,8 @@ impl ServerNode {
         *self = ServerNode { address, armed: Nanos::MAX, resumed_at: g.now(), ..snapshot };
         self.clock.pause(then);
         self.clock.go_on(g.now());
+        #[cfg(feature = "soak")]
+        self.disarm_handshakes();
         // Running jobs go on under new numbers, so that no pending event ends them.
         for (number, job) in &mut self.jobs {
             taken += 1;
@@ -663,6 +673,8 @@ impl ServerNode {
                 g.net.at(due, Event::Wake(self.index));
             }
         }
+        #[cfg(feature = "soak")]
+        self.arm_handshakes(g);
     }
 
     /// Returns the bytes of arriving arguments of each host, if there is a hostile peer, and how often a

@@ -229,6 +229,8 @@ impl World {
             Event::Cancel { client, call } => self.clients[client - servers].cancel(g, call),
             Event::Inside { client, call } => self.clients[client - servers].act_inside(g, call),
             Event::Done { server, job } => self.servers[server].done(g, job),
+            #[cfg(feature = "soak")]
+            Event::Compute(server) => self.servers[server].compute(g),
             Event::Chaos if !g.healed => self.chaos(),
             Event::Chaos => {}
             Event::Crash(_) if g.healed => {}

@@ -13,6 +13,7 @@
 //! accesses         reads and writes of memory, which the receiving thread executes itself
 //! external         calls that did not come by the socket;  reply_to: where their outcomes go
 //! counter_segment  the server's counters as a memory segment
+//! handshakes       the thread that computes the handshakes of clients with keys
 //! watchdog         watches over a lone receiver, and acts on the protocol's timers
 //! ```
 //!
@@ -38,6 +39,8 @@ mod executor;
 mod exported;
 mod external;
 mod finish;
+#[cfg(feature = "secure")]
+mod handshakes;
 mod oneway_orders;
 mod parts;
 mod payer;
@@ -119,6 +122,8 @@ pub(crate) struct Server {
     offers: RwLock<Offers>,
     /// Wakes the watchdog.
     watchdog: Arc<dyn Event>,
+    /// Wakes the thread that computes handshakes, if there is one.
+    handshakes: Arc<dyn Event>,
     /// The time of the watchdog's last look, in nanoseconds; 0 while the watchdog does not watch.
     looked: AtomicU64,
     stopped: AtomicBool,
@@ -309,6 +314,7 @@ impl Server {
         let server = Arc::new(Server {
             has_keys,
             watchdog: env.event(),
+            handshakes: env.event(),
             env,
             socket,
             generation: fork::generation(),
@@ -325,6 +331,10 @@ impl Server {
         server.lock().pool.add_first();
         start(&server)?;
         server.clone().spawn_watchdog().inspect_err(|_| server.stop())?;
+        #[cfg(feature = "secure")]
+        if has_keys {
+            server.clone().spawn_handshakes().inspect_err(|_| server.stop())?;
+        }
         Ok(server)
     }
 
@@ -406,6 +416,7 @@ impl Server {
             return;
         }
         self.watchdog.set();
+        self.handshakes.set();
         let (receiving, resting) = {
             let core = self.lock();
             (core.pool.receiving(), core.pool.resting())

@@ -5,41 +5,27 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use farcall_base::Principal;
-use farcall_crypto::{End, Initiator, Level, Resumption, Secrets, Suite, Suites, Window, max_per_phase};
+use farcall_crypto::{End, Initiator, Level, Resumption, Secrets, Suite, Suites};
 
 use super::{Conversation, Event};
+use crate::phases::Phases;
 use crate::scheme::Scheme;
 use crate::secure::{self, Cipher, Opened, Trust};
 use crate::wire::{self, Frame, Frames, Header, Prologue, Step, Ticket, VERSION, Welcome};
 use crate::{Failure, Kind, Mutant, Ran, Route, Rule, Time, route};
 
-/// The secrets of the conversation, and who its server is.
+/// The keys of the conversation, and who its server is.
 #[derive(Debug)]
 pub(super) struct Kept {
-    secrets: Secrets,
-    pub cipher: Arc<Cipher>,
+    phases: Phases,
     /// The server's public key (X25519), and who it is.
     server: ([u8; 32], Arc<Principal>),
-    /// The datagrams that have come.
-    window: Window,
-    /// How many datagrams were sealed in this phase.
-    sealed: u32,
-    /// Whether a datagram of this phase has come.
-    confirmed: bool,
 }
 
 impl Kept {
     fn new(secrets: Secrets, server: ([u8; 32], Arc<Principal>)) -> Kept {
         let cipher = Arc::new(secrets.cipher(End::Client, None));
-        let window = Window::default();
-        Kept { secrets, cipher, server, window, sealed: 0, confirmed: true }
-    }
-
-    #[cold]
-    fn advance(&mut self, confirmed: bool) {
-        self.secrets.advance();
-        self.cipher = Arc::new(self.secrets.cipher(End::Client, Some(&self.cipher)));
-        (self.sealed, self.confirmed) = (0, confirmed);
+        Kept { phases: Phases::new(secrets, End::Client, Some(cipher)), server }
     }
 
     /// Opens a sealed datagram of the conversation, which has this identifier.
@@ -48,30 +34,13 @@ impl Kept {
         if !secure::is_sealed(datagram) || route(datagram) != Some(Route::Conversation(id)) {
             return None;
         }
-        secure::open(&self.cipher, datagram)
-    }
-
-    /// Seals a datagram. Goes on to the next phase if this one has sealed many.
-    #[inline]
-    pub fn seal(&mut self, datagram: &mut [u8], mutant: Mutant) {
-        self.sealed += 1;
-        if self.sealed > max_per_phase() && (self.confirmed || mutant.breaks(Rule::PhaseUnconfirmed)) {
-            self.advance(false);
-        }
-        secure::seal(&self.cipher, datagram);
+        secure::open(self.phases.expanded()?, datagram)
     }
 
     /// Notes that the datagram of this number has been opened. Returns false if it had come before.
     #[inline]
     pub fn take(&mut self, number: u64, opened: Opened, mutant: Mutant) -> bool {
-        if !self.window.take(number) && !mutant.breaks(Rule::AnswersReplayed) {
-            return false;
-        }
-        if opened.phase == self.secrets.phase().wrapping_add(1) {
-            self.advance(true);
-        }
-        self.confirmed |= opened.phase == self.secrets.phase();
-        true
+        self.phases.take(number, opened, mutant.breaks(Rule::AnswersReplayed))
     }
 }
 
@@ -129,7 +98,7 @@ impl Conversation {
     /// Returns the cipher by which the server's sealed datagrams open.
     #[inline]
     pub fn cipher(&self) -> Option<Arc<Cipher>> {
-        self.kept.as_ref().map(|kept| kept.cipher.clone())
+        self.kept.as_ref()?.phases.expanded().cloned()
     }
 
     /// Opens a sealed datagram of this conversation in place. Returns `None` if it does not open, and changes
@@ -143,7 +112,31 @@ impl Conversation {
     #[inline(never)]
     pub(super) fn seal(&mut self, datagram: &mut [u8]) {
         if let Some(kept) = &mut self.kept {
-            kept.seal(datagram, self.config.mutant);
+            secure::seal(kept.phases.sealing(self.config.mutant), datagram);
+            if kept.phases.is_spent() && !self.config.mutant.breaks(Rule::PhaseUnlimited) {
+                self.spend();
+            }
+        }
+    }
+
+    /// Writes no more datagrams in the conversation: no more may be sealed by its keys.
+    #[cold]
+    fn spend(&mut self) {
+        self.is_spent = true;
+        self.session.granted = None;
+        self.transfers.completed.clear();
+        self.timers.check = Time::default();
+    }
+
+    /// Ends a conversation whose keys must seal no more. Its server was not heard in the last phase, so nobody
+    /// knows what became of the calls that were sent. The others go to the next conversation.
+    pub(super) fn end_spent(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
+        if !std::mem::take(&mut self.is_spent) {
+            return;
+        }
+        self.end_calls(Kind::Unreachable, sink, |slot| slot.timing.first_sent.map(|_| Ran::Maybe));
+        if self.slots.outstanding > 0 {
+            self.session.greet(now, self.config.min_retransmit);
         }
     }
 
@@ -183,6 +176,7 @@ impl Conversation {
         w: &Welcome<'_>,
         sink: &mut dyn FnMut(Event<'_>),
     ) {
+        self.end_spent(now, sink);
         if self.session.asked(w.nonce).is_none() {
             self.stats.duplicates += 1;
             return;
@@ -315,7 +309,7 @@ impl Conversation {
         let (secrets, server, shown) = match (Step::read(&w.handshake).ok()??, &mut request.agreement.stage) {
             (Step::Known(shown), _) => {
                 let kept = kept.filter(|_| before == Some(w.conversation))?;
-                if !opens(&kept.secrets) {
+                if !opens(kept.phases.secrets()) {
                     return None;
                 }
                 let good = |()| Authentic::Good(None);
@@ -325,7 +319,7 @@ impl Conversation {
                 let (kept, random) = (kept?, random?);
                 let prologue = wire::resumption(id, before?, w.conversation, &name);
                 let resumption = Resumption { client: &random, server: theirs, prologue: &prologue };
-                (kept.secrets.resume(&resumption), kept.server.clone(), Some(shown))
+                (kept.phases.secrets().resume(&resumption), kept.server.clone(), Some(shown))
             }
             (Step::Message(suite, message), Stage::Handshaking { initiator, server, .. }) => {
                 let (secrets, _) = initiator.end(message, level, Suite::of(suite)?)?;

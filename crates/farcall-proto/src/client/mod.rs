@@ -187,6 +187,9 @@ pub struct Conversation {
     /// The secrets, in a scheme that has any.
     #[cfg(feature = "secure")]
     kept: Option<Box<handshake::Kept>>,
+    /// Whether the conversation is about to end, because no more may be sealed by its keys.
+    #[cfg(feature = "secure")]
+    is_spent: bool,
     /// The secrets that a handshake has led to, while the WELCOME that completed it is being handled.
     #[cfg(feature = "secure")]
     agreed: Option<handshake::Outcome>,
@@ -278,6 +281,8 @@ impl Conversation {
             scheme: Scheme::Open,
             #[cfg(feature = "secure")]
             kept: None,
+            #[cfg(feature = "secure")]
+            is_spent: false,
             #[cfg(feature = "secure")]
             agreed: None,
             #[cfg(feature = "secure")]

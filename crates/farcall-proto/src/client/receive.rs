@@ -45,8 +45,8 @@ impl Conversation {
     ) {
         #[cfg(feature = "secure")]
         if crate::secure::is_sealed(datagram) {
-            let Some(kept) = &self.kept else { return self.reject() };
-            let Some(opened) = crate::secure::open(&kept.cipher, datagram) else { return self.reject() };
+            let Some(cipher) = self.cipher() else { return self.reject() };
+            let Some(opened) = crate::secure::open(&cipher, datagram) else { return self.reject() };
             return self.receive_opened(now, (datagram, Some(opened)), sink);
         }
         self.receive_opened(now, (datagram, None), sink);

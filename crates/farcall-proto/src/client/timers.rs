@@ -33,7 +33,10 @@ impl Conversation {
     pub fn handle_timeout(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
         self.config.spares.trim(now);
         #[cfg(feature = "secure")]
-        self.end_distrusted(sink);
+        {
+            self.end_distrusted(sink);
+            self.end_spent(now, sink);
+        }
         let refused = self.is_refused();
         if refused {
             self.give_up(sink);

@@ -7,9 +7,15 @@
 use std::net::SocketAddr;
 
 use super::Server;
+#[cfg(feature = "secure")]
+use super::asymmetric::Responded;
+#[cfg(feature = "secure")]
+use super::handshake::Next;
 use super::hosts::Kept;
 use super::send::{Answer, Reply, frames};
 use super::table::Entry;
+#[cfg(not(feature = "secure"))]
+use super::unkeyed::Responded;
 use crate::scheme::Scheme;
 #[cfg(feature = "secure")]
 use crate::secure::Level;
@@ -25,8 +31,15 @@ use crate::{BASE_DATAGRAM, Fingerprint, Kind, Rule, Time};
 const AMPLIFICATION: usize = 3;
 
 impl Server {
-    /// Answers a BIND, and keeps no state of it.
-    pub(super) fn on_bind(&mut self, now: Time, from: SocketAddr, len: usize, bind: &Bind<'_>) {
+    /// Answers a BIND that came from `from` in a datagram of `len` bytes, and keeps no state of it. `computed`
+    /// is its handshake, if that was computed; a BIND whose handshake is to be computed first waits for that.
+    pub(super) fn answer_bind(
+        &mut self,
+        now: Time,
+        (from, len): (SocketAddr, usize),
+        bind: &Bind<'_>,
+        computed: Option<Responded>,
+    ) -> Option<Reply> {
         let asked = bind.renew.as_ref().map(|(conversation, ticket, old)| {
             if ticket.client != bind.client {
                 return Err(Ended { reason: StaleReason::Address, age: 0 });
@@ -38,6 +51,13 @@ impl Server {
             Ok(export) => (export, 0),
             Err(kind) => (0, kind.code()),
         };
+        let scheme = chosen.unwrap_or_default();
+        #[cfg(feature = "secure")]
+        if scheme.has_secrets() {
+            let answer = (scheme, export, refused);
+            return self.answer_with_secrets(now, (from, len), (bind, computed), answer, asked);
+        }
+        let _ = computed;
         let conversation = match asked {
             Some(Ok((conversation, _))) => conversation,
             None | Some(Err(_)) => self.admission.issuer.conversation(bind.client),
@@ -49,11 +69,6 @@ impl Server {
             _ => self.admission.issuer.issue(now, self.admission.horizon, bind.client, conversation, from),
         };
         let ended = asked.and_then(Result::err);
-        let scheme = chosen.unwrap_or_default();
-        #[cfg(feature = "secure")]
-        if scheme.has_secrets() {
-            return self.answer_with_secrets(now, from, (bind, len), (scheme, export, refused), asked);
-        }
         let target = Target::without_secrets(bind.client, Scheme::Open);
         let procedures = self.exports.get(export).map_or(&[][..], |export| &export.procedures);
         let welcome = Welcome {
@@ -71,9 +86,8 @@ impl Server {
             procedures: &[],
         };
         let procedures = procedures.get(bind.from as usize..).unwrap_or_default();
-        if let Some(frames) = frames_of(&welcome, procedures, len, Scheme::Open) {
-            self.reply(Reply { to: from, target, answer: Answer::Alone(frames) });
-        }
+        let frames = frames_of(&welcome, procedures, len, Scheme::Open)?;
+        Some(Reply { to: from, target, answer: Answer::Alone(frames) })
     }
 
     /// Answers a BIND whose client and this server both have keys. Until both ends have the secrets of the
@@ -82,14 +96,15 @@ impl Server {
     fn answer_with_secrets(
         &mut self,
         now: Time,
-        from: SocketAddr,
-        (bind, len): (&Bind<'_>, usize),
+        (from, len): (SocketAddr, usize),
+        (bind, computed): (&Bind<'_>, Option<Responded>),
         (scheme, export, refused): (Scheme, u64, u16),
         asked: Option<Result<(u64, &Ticket<'_>), Ended>>,
-    ) {
-        let Some(agreed) = self.agree(now, from, (bind, scheme), &asked) else {
-            self.stats.dropped += 1;
-            return;
+    ) -> Option<Reply> {
+        let agreed = match self.agree(now, (from, len), (bind, scheme), &asked, computed) {
+            Some(Next::Answer(agreed)) => agreed,
+            Some(Next::Compute) => return None,
+            None => return self.reject(),
         };
         let told = agreed.sealed.is_some();
         let refused = if told { agreed.refused.map_or(refused, |kind| kind.code()) } else { 0 };
@@ -110,12 +125,12 @@ impl Server {
             procedures: &[],
         };
         let procedures = procedures.get(bind.from as usize..).unwrap_or_default();
-        let Some(frames) = frames_of(&welcome, procedures, len, scheme) else { return };
+        let frames = frames_of(&welcome, procedures, len, scheme)?;
         let (scheme, answer) = match agreed.sealed {
             Some(answering) => (scheme, Answer::Sealed(frames, Box::new(answering))),
             None => (Scheme::Open, Answer::Alone(frames)),
         };
-        self.reply(Reply { to: from, target: Target::without_secrets(bind.client, scheme), answer });
+        Some(Reply { to: from, target: Target::without_secrets(bind.client, scheme), answer })
     }
 
     /// Chooses the scheme for a conversation with a client at that address, among those that the client

@@ -9,16 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_base::Principal;
-use farcall_crypto::{Answering, End, Level, Responder, Resumption, Secrets, Suite, Suites, TicketKeys};
+use farcall_crypto::{Answering, End, Level, Resumption, Secrets, Suite, Suites, TicketKeys};
 use zeroize::Zeroizing;
 
-use super::counts::Counts;
-use super::hosts::HostName;
+use super::asymmetric::{Handshake, PERIOD, Responded, Response, Waiting};
 use super::work::Phase;
 use super::{Server, key};
 use crate::scheme::Scheme;
 use crate::secure::{Cipher, Trust};
-use crate::wire::{self, Bind, Ended, Frame, Frames, Prologue, StaleReason, Step, Ticket};
+use crate::wire::{self, Bind, Ended, Frame, Frames, StaleReason, Step, Ticket};
 use crate::{Kind, Mutant, Rule, Time};
 
 /// How long a ticket key seals tickets. It opens them for as long again.
@@ -27,12 +26,23 @@ const TICKET_KEY_LIFE: Duration = Duration::from_secs(600);
 /// How long after it was given a ticket proves that its client is at its address.
 const PROOF_LIFE: Duration = Duration::from_secs(60);
 
-/// The maximum number of handshakes that a server computes in a period, and of those of one host. With about
-/// 300 µs each, they take two thirds of a processor.
-const MAX_PER_PERIOD: u32 = 280;
-const MAX_OF_A_HOST: u32 = 140;
-/// The period.
-const PERIOD: Duration = Duration::from_millis(125);
+/// What becomes of a handshake in a BIND.
+pub(super) enum Next {
+    /// It is answered.
+    Answer(Box<Agreed>),
+    /// It waits to be computed.
+    Compute,
+}
+
+/// How long after its handshake a conversation may be continued by others that cost no handshake. Whoever has
+/// stolen its secrets can read those.
+const MAX_RESUMED: Duration = Duration::from_secs(12 * 3600);
+
+impl From<Agreed> for Next {
+    fn from(agreed: Agreed) -> Next {
+        Next::Answer(Box::new(agreed))
+    }
+}
 
 /// A server's answer to a BIND in a scheme with secrets.
 pub(super) struct Agreed {
@@ -47,6 +57,14 @@ pub(super) struct Agreed {
     pub refused: Option<Kind>,
 }
 
+/// Where the secrets in a ticket come from.
+struct Origin {
+    /// When the last handshake ended from which they follow, counted from the beginning of this server.
+    agreed: Duration,
+    /// The facts about the client, as [`Trust::accept_client`] gave them.
+    facts: Vec<u8>,
+}
+
 /// A ticket does not admit its conversation.
 #[derive(Debug)]
 pub(super) struct NotAdmitted;
@@ -58,52 +76,33 @@ pub(super) struct Handshakes {
     /// When the current ticket key began to be used, and the last date of a ticket before.
     since: Time,
     before: u64,
-    /// How many handshakes were computed since `began`, for each host and for all.
-    per_host: Option<Counts>,
-    all: u32,
-    began: Time,
-    /// The secret that decides how hosts are counted.
-    key: [u8; 16],
+    /// Handshakes that wait to be computed.
+    pub waiting: Waiting,
 }
 
 impl Handshakes {
     pub fn new(now: Time, key: [u8; 16]) -> Handshakes {
-        Handshakes { keys: None, since: now, before: 0, per_host: None, all: 0, began: now, key }
+        Handshakes { keys: None, since: now, before: 0, waiting: Waiting::new(now, key) }
     }
 
     /// Returns when the ticket keys are to be looked at, if there are any.
     pub fn due(&self) -> Option<Time> {
         self.keys.as_ref().map(|_| self.since + TICKET_KEY_LIFE)
     }
-
-    /// Returns whether one more handshake of a host may be computed now.
-    fn take(&mut self, now: Time, from: &SocketAddr, mutant: Mutant) -> bool {
-        if now.since(self.began) >= PERIOD {
-            (self.began, self.all) = (now, 0);
-            self.per_host.iter_mut().for_each(Counts::clear);
-        }
-        let per_host = self.per_host.get_or_insert_with(|| Counts::new(self.key));
-        let host = HostName::at(from);
-        let has_room = self.all < MAX_PER_PERIOD && per_host.of(host) < MAX_OF_A_HOST;
-        if !has_room && !mutant.breaks(Rule::HandshakesUnbounded) {
-            return false;
-        }
-        self.all += 1;
-        per_host.add(host, 1);
-        true
-    }
 }
 
 impl Server {
-    /// Answers the handshake in a BIND that came from `from`. `asked` is what is to be said about the ticket
-    /// that the client wants to renew.
+    /// Answers the handshake in a BIND that came from `from` in a datagram of `len` bytes, or queues it to be
+    /// computed. `computed` is what came of that. `asked` is what is to be said about the ticket that the client
+    /// wants to renew.
     pub(super) fn agree(
         &mut self,
         now: Time,
-        from: SocketAddr,
+        (from, len): (SocketAddr, usize),
         (bind, scheme): (&Bind<'_>, Scheme),
         asked: &Option<Result<(u64, &Ticket<'_>), Ended>>,
-    ) -> Option<Agreed> {
+        computed: Option<Responded>,
+    ) -> Option<Next> {
         let trust = self.config.trust.clone()?;
         let step = Step::read(&bind.handshake).ok()??;
         self.replace_ticket_keys(now, &*trust);
@@ -113,27 +112,32 @@ impl Server {
             let known = Step::Known(&trust.presentation(bind.name)).to_bytes();
             let ticket = self.admission.issuer.dated_as(ticket, conversation, from, ticket.rest.to_vec());
             let sealed = Some(answering(&secrets, bind, self.config.mutant));
-            return Some(Agreed { conversation, ticket, step: known, sealed, refused: None });
+            return Some(Agreed { conversation, ticket, step: known, sealed, refused: None }.into());
         }
-        match step {
-            Step::Resume(suites, random, _) => self
+        let agreed = match (step, computed) {
+            (Step::Resume(suites, random, _), _) => self
                 .resume(now, from, (bind, random), &*trust, asked)
                 .or_else(|| self.greet(now, from, (bind, suites), &*trust)),
-            Step::Message(suites, message) => {
-                if let Some((conversation, proof)) = &bind.proof
-                    && self.proves(now, from, bind, *conversation, proof)
-                {
-                    if !self.handshakes.take(now, &from, self.config.mutant) {
-                        return Some(self.wait(now, from, bind));
-                    }
-                    let prologue = (*conversation, proof, suites);
-                    return self.answer_message(now, from, (bind, scheme), &*trust, prologue, message);
+            (Step::Message(..), Some(Ok(response))) if self.proves(now, from, bind) => {
+                Some(self.answer_message(now, from, bind, &*trust, response))
+            }
+            (Step::Message(suites, _), None) if self.proves(now, from, bind) => {
+                if !self.handshakes.waiting.take(now, &from, self.config.mutant) {
+                    return Some(self.wait(now, from, bind).into());
                 }
+                let (chosen, mutant) = ((scheme, self.suite(suites)?), self.config.mutant);
+                let bind = bind.to_owned();
+                self.handshakes.waiting.push(Handshake { from, len, bind, chosen, trust, mutant });
+                return Some(Next::Compute);
+            }
+            // Perhaps the client has read a changed answer, or has waited for too long. It begins again when it
+            // is told who this is.
+            (Step::Message(suites, _) | Step::Hello(suites, _), _) => {
                 self.greet(now, from, (bind, suites), &*trust)
             }
-            Step::Hello(suites, _) => self.greet(now, from, (bind, suites), &*trust),
-            Step::Wait(_) | Step::Known(_) => None,
-        }
+            (Step::Wait(_) | Step::Known(_), _) => None,
+        };
+        agreed.map(Next::from)
     }
 
     /// Shows a client who the server is, and gives it a ticket that only proves its address.
@@ -161,63 +165,43 @@ impl Server {
         Agreed { conversation, ticket, step, sealed: None, refused: None }
     }
 
-    /// Returns whether a ticket proves that a client is at its address.
-    fn proves(
-        &self,
-        now: Time,
-        from: SocketAddr,
-        bind: &Bind<'_>,
-        conversation: u64,
-        proof: &Ticket<'_>,
-    ) -> bool {
-        let age = self.admission.issuer.age(now, proof);
-        let unchecked = self.config.mutant.breaks(Rule::ProofUnchecked);
+    /// Returns whether the ticket that a BIND shows as proof shows that the client is at its address.
+    fn proves(&self, now: Time, from: SocketAddr, bind: &Bind<'_>) -> bool {
+        let Some((conversation, proof)) = &bind.proof else { return false };
         let issuer = &self.admission.issuer;
-        let verified = issuer.verify(proof, conversation, from, Mutant::NONE).is_ok();
-        unchecked || verified && proof.client == bind.client && age <= PROOF_LIFE
+        let verified = issuer.verify(proof, *conversation, from, Mutant::NONE).is_ok();
+        let unchecked = self.config.mutant.breaks(Rule::ProofUnchecked);
+        unchecked || verified && proof.client == bind.client && issuer.age(now, proof) <= PROOF_LIFE
     }
 
-    /// Answers the first message of a handshake.
+    /// Ends a handshake that was computed. Only now it is sure whether the client is accepted.
     fn answer_message(
         &mut self,
         now: Time,
         from: SocketAddr,
-        (bind, scheme): (&Bind<'_>, Scheme),
+        bind: &Bind<'_>,
         trust: &dyn Trust,
-        (proven, proof, suites): (u64, &Ticket<'_>, u8),
-        message: &[u8],
-    ) -> Option<Agreed> {
-        let suite = self.suite(suites)?;
-        let hello = hello(suite, &trust.presentation(bind.name));
-        let prologue = Prologue {
-            client: bind.client,
-            proof: (proven, proof),
-            versions: bind.versions,
-            schemes: bind.schemes,
-            name: bind.name,
-            hello: &hello,
-        };
-        let private = trust.private_key();
-        let begun = Responder::begin(&private, &prologue.to_bytes(), message, entropy(trust));
-        let Some(responder) = begun else {
-            // Perhaps the client has read a changed answer. It begins again when it is told who this is.
-            return self.greet(now, from, (bind, suites), trust);
-        };
-        let accepted = trust.accept_client(&responder.client, &responder.payload);
-        let (reply, secrets) = responder.end(&[], level(scheme)?, suite)?;
-        let sealed = Some(answering(&secrets, bind, self.config.mutant));
+        response: Response,
+    ) -> Agreed {
+        let Response { step, secrets, sealed, facts } = response;
+        let unchecked = self.config.mutant.breaks(Rule::ComputedUnchecked);
         // A client that is refused gets a ticket without secrets, which admits no conversation.
-        let ((conversation, ticket), refused) = match accepted {
-            Ok(facts) => (self.give_secret_ticket(now, bind.client, from, &secrets, &facts), None),
-            Err(_) => (self.give_ticket(now, bind.client, from, |_| Vec::new()), Some(Kind::NotPermitted)),
+        let ((conversation, ticket), refused) = match facts {
+            Some(facts) if unchecked || self.recall(trust, &facts).is_some() => {
+                let origin = Origin { agreed: self.age(now), facts };
+                let ticket = self.give_ticket(now, bind.client, from, |(server, conversation, issued)| {
+                    server.seal_secrets((bind.client, conversation, issued), &secrets, &origin)
+                });
+                (ticket, None)
+            }
+            _ => (self.give_ticket(now, bind.client, from, |_| Vec::new()), Some(Kind::NotPermitted)),
         };
-        let step = Step::Message(suite as u8, &reply).to_bytes();
-        Some(Agreed { conversation, ticket, step, sealed, refused })
+        Agreed { conversation, ticket, step, sealed: Some(sealed), refused }
     }
 
     /// Begins a conversation that continues one which the server has forgotten. Its keys follow from those of
     /// the forgotten one and from new random bytes of both ends. Returns `None` if the ticket does not hold
-    /// the former secrets any more, or the client is not accepted any more.
+    /// the former secrets any more, the client is not accepted any more, or their last handshake is long ago.
     fn resume(
         &mut self,
         now: Time,
@@ -230,8 +214,12 @@ impl Server {
         if !matches!(ended.reason, StaleReason::Horizon | StaleReason::Full) {
             return None;
         }
-        let (former, facts) = self.open_ticket(*before, ticket)?;
-        self.recall(trust, &facts)?;
+        let (former, origin) = self.open_ticket(*before, ticket)?;
+        self.recall(trust, &origin.facts)?;
+        let is_old = self.age(now).saturating_sub(origin.agreed) > MAX_RESUMED;
+        if is_old && !self.config.mutant.breaks(Rule::ResumedForEver) {
+            return None;
+        }
         let (mut ours, mut secrets) = ([0; 32], None);
         trust.entropy(&mut ours);
         if self.config.mutant.breaks(Rule::ResumptionUnmixed) {
@@ -242,7 +230,7 @@ impl Server {
             let prologue = wire::resumption(client, *before, conversation, name);
             let resumption = Resumption { client: random, server: &ours, prologue: &prologue };
             let resumed = former.resume(&resumption);
-            let rest = server.seal_secrets((client, conversation, issued), &resumed, &facts);
+            let rest = server.seal_secrets((client, conversation, issued), &resumed, &origin);
             secrets = Some(resumed);
             rest
         });
@@ -250,19 +238,6 @@ impl Server {
         let sealed = Some(answering(&secrets, bind, self.config.mutant));
         let step = Step::Resume(0, &ours, &trust.presentation(name)).to_bytes();
         Some(Agreed { conversation, ticket, step, sealed, refused: None })
-    }
-
-    fn give_secret_ticket(
-        &mut self,
-        now: Time,
-        client: u64,
-        from: SocketAddr,
-        secrets: &Secrets,
-        facts: &[u8],
-    ) -> (u64, Ticket<'static>) {
-        self.give_ticket(now, client, from, |(server, conversation, issued)| {
-            server.seal_secrets((client, conversation, issued), secrets, facts)
-        })
     }
 
     /// Issues a ticket of a new conversation. `rest` makes the part that only this server reads.
@@ -279,18 +254,26 @@ impl Server {
         (conversation, self.admission.issuer.dated_as(&ticket, conversation, from, rest))
     }
 
-    fn seal_secrets(&mut self, of: (u64, u64, u64), secrets: &Secrets, facts: &[u8]) -> Vec<u8> {
+    /// Returns how long ago this server began.
+    fn age(&self, now: Time) -> Duration {
+        now.since(self.admission.issuer.born)
+    }
+
+    fn seal_secrets(&mut self, of: (u64, u64, u64), secrets: &Secrets, origin: &Origin) -> Vec<u8> {
         let Some(keys) = &mut self.handshakes.keys else { return Vec::new() };
-        let plain = Zeroizing::new([&secrets.to_bytes()[..], facts].concat());
+        let agreed = (origin.agreed.as_secs() as u32).to_be_bytes();
+        let plain = Zeroizing::new([&secrets.to_bytes()[..], &agreed, &origin.facts].concat());
         keys.seal(&context(of), &plain)
     }
 
-    /// Returns the secrets in a ticket, and the facts about its client.
-    fn open_ticket(&self, conversation: u64, ticket: &Ticket<'_>) -> Option<(Secrets, Vec<u8>)> {
+    /// Returns the secrets in a ticket, and where they come from.
+    fn open_ticket(&self, conversation: u64, ticket: &Ticket<'_>) -> Option<(Secrets, Origin)> {
         let context = context((ticket.client, conversation, ticket.issued));
         let plain = self.handshakes.keys.as_ref()?.open(&context, &ticket.rest)?;
-        let (secrets, facts) = plain.split_at_checked(Secrets::BYTES)?;
-        Some((Secrets::from_bytes(secrets)?, facts.to_vec()))
+        let (secrets, origin) = plain.split_at_checked(Secrets::BYTES)?;
+        let (agreed, facts) = origin.split_first_chunk()?;
+        let agreed = Duration::from_secs(u32::from_be_bytes(*agreed).into());
+        Some((Secrets::from_bytes(secrets)?, Origin { agreed, facts: facts.to_vec() }))
     }
 
     /// Returns the secrets of a conversation that is known, or whose ticket is good, and who its client is.
@@ -304,8 +287,8 @@ impl Server {
         if let Some(secrets) = self.seals.secrets.secrets(conversation) {
             return Some((secrets.copy(), self.seals.secrets.principal(conversation)?));
         }
-        let (secrets, facts) = self.open_ticket(conversation, ticket)?;
-        Some((secrets, self.recall(trust, &facts)?))
+        let (secrets, origin) = self.open_ticket(conversation, ticket)?;
+        Some((secrets, self.recall(trust, &origin.facts)?))
     }
 
     /// Returns who the client of a ticket is, if it is still accepted.
@@ -362,18 +345,21 @@ impl Server {
         let Ok(Some((secrets, _))) = self.admitted(header.scheme, conversation, &ticket) else {
             return self.refuse_ticket(*from, header, ticket.client, StaleReason::Horizon);
         };
-        Some(Arc::new(secrets.cipher(End::Server, None)))
+        let cipher = Arc::new(secrets.cipher(End::Server, None));
+        self.seals.secrets.keep_expanded(conversation, &cipher);
+        Some(cipher)
     }
 
     /// Notes that a datagram did not open by the cipher of its conversation.
     pub fn note_unopened(&mut self, now: Time, datagram: &[u8]) {
         self.stats.dropped += 1;
+        self.seals.secrets.forget_expanded();
         let Ok((header, _)) = wire::peek(datagram) else { return };
         if self.seals.secrets.note_failure(header.conversation)
             && let Some(place) = self.table.find(header.conversation)
         {
             // As many failures as AES-GCM and ChaCha20-Poly1305 allow under one key (RFC 9001, section 6.6).
-            self.forget(now, place);
+            self.forget_at_work(now, place);
         }
     }
 
@@ -386,14 +372,37 @@ impl Server {
     /// [`Server::next_forsaken`] then returns their unfinished calls, which are to be cancelled.
     pub fn forget_revoked(&mut self, now: Time, accepted: impl Fn(&Principal) -> bool) {
         for conversation in self.seals.secrets.of_others(accepted) {
-            let Some(place) = self.table.find(conversation) else { continue };
-            let works = self.table.at(place).more.iter().flat_map(|more| more.activities.works());
-            let running = works.filter(|work| work.phase == Phase::Running).map(|work| work.position);
-            for position in running.collect::<Vec<_>>() {
-                self.end_inside(place, position.activity);
-                self.sweep.forsaken.push(key(conversation, position));
+            if let Some(place) = self.table.find(conversation) {
+                self.forget_at_work(now, place);
             }
-            self.forget(now, place);
+        }
+    }
+
+    /// Forgets the conversations by whose keys no more may be sealed. Their clients were not heard in the last
+    /// phase.
+    #[cold]
+    pub(super) fn forget_spent(&mut self, now: Time) {
+        for conversation in self.seals.secrets.take_spent() {
+            if let Some(place) = self.table.find(conversation) {
+                self.forget_at_work(now, place);
+            }
+        }
+    }
+
+    /// Forgets a conversation. [`Server::next_forsaken`] then returns its unfinished calls.
+    fn forget_at_work(&mut self, now: Time, place: usize) {
+        let entry = self.table.at(place);
+        let conversation = entry.id;
+        let works = entry.more.iter().flat_map(|more| more.activities.works());
+        let running = works.filter(|work| work.phase == Phase::Running).map(|work| work.position);
+        for position in running.collect::<Vec<_>>() {
+            self.end_inside(place, position.activity);
+            self.sweep.forsaken.push(key(conversation, position));
+        }
+        self.forget(now, place);
+        if !self.sweep.forsaken.is_empty() {
+            // The user asks for them when the timer is due.
+            self.set_sweep(Some(now));
         }
     }
 
@@ -442,6 +451,7 @@ impl Server {
 
     /// Refuses the tickets up to a date from now on, because the key that sealed them is erased.
     fn refuse_tickets_until(&mut self, now: Time, date: u64) {
+        self.seals.secrets.forget_expanded();
         self.admission.horizon = self.admission.horizon.max(date);
         self.admission.forgotten = self.admission.forgotten.max(date);
         self.admission.forgot_at = now;
@@ -449,16 +459,16 @@ impl Server {
 }
 
 /// Returns the bytes of the step by which a server shows who it is.
-fn hello(suite: Suite, presentation: &[u8]) -> Vec<u8> {
+pub(super) fn hello(suite: Suite, presentation: &[u8]) -> Vec<u8> {
     Step::Hello(suite as u8, presentation).to_bytes()
 }
 
 /// Returns the key that seals the answer to a BIND.
-fn answering(secrets: &Secrets, bind: &Bind<'_>, mutant: Mutant) -> Answering {
+pub(super) fn answering(secrets: &Secrets, bind: &Bind<'_>, mutant: Mutant) -> Answering {
     secrets.answering(if mutant.breaks(Rule::AnswerUnbound) { &[] } else { bind.body })
 }
 
-fn level(scheme: Scheme) -> Option<Level> {
+pub(super) fn level(scheme: Scheme) -> Option<Level> {
     match scheme {
         Scheme::Open | Scheme::Local => None,
         Scheme::Authenticated => Some(Level::Authenticated),
@@ -472,10 +482,4 @@ fn context((client, conversation, issued): (u64, u64, u64)) -> [u8; 24] {
     let words = [client, conversation, issued].map(u64::to_be_bytes);
     context.copy_from_slice(words.as_flattened());
     context
-}
-
-fn entropy(trust: &dyn Trust) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    trust.entropy(&mut bytes);
-    bytes
 }

@@ -9,6 +9,7 @@
 //! | `exports.rs` | the exports, by identifier and by name |
 //! | `admit.rs` | tickets, challenges, binding: who may call at all |
 //! | `handshake.rs` | how both ends agree on a conversation's secrets; `secrets.rs` keeps them |
+//! | `asymmetric.rs` | the part of a handshake that takes long, which is computed without a lock |
 //! | `receive.rs` | acting on each frame from a client |
 //! | `arguments.rs` | arguments that arrive in fragments |
 //! | `exchanges.rs` | calls with exchanges (signals, streams); `inside.rs` holds their state |
@@ -25,6 +26,8 @@
 mod activities;
 mod admit;
 mod arguments;
+#[cfg(feature = "secure")]
+mod asymmetric;
 mod audit;
 mod counts;
 mod exchanges;
@@ -61,7 +64,9 @@ use crate::scheme::Scheme;
 use crate::secure::Cipher;
 use crate::ticket::{Holder, Issuer};
 use crate::wire::{Number, Numbers, Position, Target};
-use crate::{Failure, Fingerprint, ServerConfig, Spares, Time, Trace};
+use crate::{Failure, Fingerprint, Mutant, ServerConfig, Spares, Time, Trace};
+#[cfg(feature = "secure")]
+pub use asymmetric::{Computed, Handshake};
 pub use audit::KeptForHost;
 use counts::Counts;
 use exchanges::AllInside;
@@ -253,29 +258,42 @@ impl Default for Seals {
 }
 
 impl Seals {
-    /// Returns the right to write the next datagram to a target. In a scheme with secrets each conversation
-    /// has numbers of its own, so that its client can tell late datagrams from repeated ones.
+    /// Returns the right to write the next datagram to a target, and what seals it. In a scheme with secrets
+    /// each conversation has numbers of its own, so that its client can tell late datagrams from repeated ones.
     #[inline(always)]
-    fn take(&mut self, target: Target) -> Number {
-        self.of(target).take()
+    fn take(&mut self, target: Target, mutant: Mutant) -> (Number, Option<Arc<Cipher>>) {
+        #[cfg(feature = "secure")]
+        if target.scheme.has_secrets()
+            && let Some((number, cipher)) = self.secrets.take_number(target.sealed_for, mutant)
+        {
+            return (number, Some(cipher));
+        }
+        let _ = (target, mutant);
+        (self.numbers.take(), None)
+    }
+
+    /// Returns whether what is sent to a target is sealed if it has to be: the conversation may have been
+    /// forgotten since a short answer was queued.
+    fn may_seal(&self, target: Target) -> bool {
+        #[cfg(feature = "secure")]
+        if target.scheme.has_secrets() {
+            return self.secrets.secrets(target.sealed_for).is_some();
+        }
+        let _ = target;
+        true
     }
 
     /// Returns the number that the next datagram to a target will have.
     #[inline(always)]
     fn next(&mut self, target: Target) -> u64 {
-        self.of(target).next()
-    }
-
-    #[inline(always)]
-    fn of(&mut self, target: Target) -> &mut Numbers {
         #[cfg(feature = "secure")]
         if target.scheme.has_secrets()
-            && let Some(numbers) = self.secrets.numbers(target.sealed_for)
+            && let Some(number) = self.secrets.next_number(target.sealed_for)
         {
-            return numbers;
+            return number;
         }
         let _ = target;
-        &mut self.numbers
+        self.numbers.next()
     }
 }
 
@@ -474,17 +492,6 @@ impl Server {
     /// Returns counts of what the server did.
     pub fn stats(&self) -> &Stats {
         &self.stats
-    }
-
-    /// Returns the cipher that seals a datagram which was just written, if it is to be sealed.
-    #[inline(always)]
-    fn sealing(&mut self, target: Target) -> Option<Arc<Cipher>> {
-        #[cfg(feature = "secure")]
-        if target.scheme.has_secrets() {
-            return self.seals.secrets.sealing(target.sealed_for, self.config.mutant);
-        }
-        let _ = target;
-        None
     }
 
     /// Returns who the client of a conversation is, in a scheme with secrets.

@@ -63,6 +63,7 @@ impl Server {
     ) -> Option<Transmit> {
         let Reading { datagram, opened, header, position, args, .. } = reading;
         header.open(datagram, opened, true)?;
+        self.end_spent(now);
         let place = self.table.find(header.conversation)?;
         let entry = self.table.at(place);
         let sound = is_sound(position)
@@ -95,7 +96,8 @@ impl Server {
         // `now` can be old, because the caller does not read the clock for each reading. The noted time must
         // not go back.
         self.table.at_mut(place).hear_late(coarse, header.scheme);
-        let len = writer.finish(self.seals.take(target)).len();
+        let (number, cipher) = self.seals.take(target, self.config.mutant);
+        let len = writer.finish(number).len();
         if held {
             self.release(place, position.activity);
         }
@@ -108,6 +110,6 @@ impl Server {
         self.stats.received += 1;
         self.stats.calls += 1;
         self.count_written(len);
-        Some(Transmit { to: *from, len, insert: None, cipher: self.sealing(target) })
+        Some(Transmit { to: *from, len, insert: None, cipher })
     }
 }

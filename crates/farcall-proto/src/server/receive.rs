@@ -40,7 +40,8 @@ pub(super) struct Visit<'s> {
 }
 
 impl Server {
-    /// Handles a datagram in a scheme without secrets, and gives the requests in it to `sink`.
+    /// Handles a datagram in a scheme without secrets, and gives the requests in it to `sink`. If it begins a
+    /// handshake, [`Server::next_handshake`] then returns that.
     #[inline]
     pub fn receive(
         &mut self,
@@ -54,7 +55,8 @@ impl Server {
         }
     }
 
-    /// Handles a datagram as [`Server::receive`] does. If it is sealed, opens it in place first.
+    /// Handles a datagram as [`Server::receive`] does. If it is sealed, opens it in place first. If it begins
+    /// a handshake, computes that at once.
     pub fn receive_any(
         &mut self,
         now: Time,
@@ -74,6 +76,8 @@ impl Server {
         if let Some(incoming) = self.receive_call(now, || now, &from, (&*datagram, opened.take()), sink) {
             sink(Request::Call(incoming));
         }
+        #[cfg(feature = "secure")]
+        self.compute_handshakes(now);
     }
 
     /// Returns whether an opened datagram comes for the first time, as far as this is known.
@@ -209,7 +213,10 @@ impl Server {
             Frame::Bind(bind) => {
                 // Only one answer to a datagram: several together could have more than three times its bytes.
                 if visit.header.conversation == 0 {
-                    self.on_bind(visit.now, *visit.from, visit.len, &bind);
+                    let asker = (*visit.from, visit.len);
+                    if let Some(reply) = self.answer_bind(visit.now, asker, &bind, None) {
+                        self.reply(reply);
+                    }
                 }
                 return false;
             }

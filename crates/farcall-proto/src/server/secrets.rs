@@ -9,10 +9,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use farcall_base::Principal;
-use farcall_crypto::{Cipher, End, Secrets, Window, max_per_phase};
+use farcall_crypto::{Cipher, End, Secrets};
 
+use crate::phases::Phases;
 use crate::secure::Opened;
-use crate::wire::Numbers;
+use crate::wire::{Number, Numbers};
 use crate::{Mutant, Rule};
 
 /// The maximum number of conversations whose ciphers are kept.
@@ -28,28 +29,23 @@ pub(super) struct AllSecrets {
     of: HashMap<u64, Box<Kept>, BuildHasherDefault<Identity>>,
     /// The conversations whose ciphers are kept, the oldest first.
     busy: VecDeque<u64>,
+    /// The conversations that must end, because no more may be sealed by their keys.
+    spent: Vec<u64>,
+    /// The cipher by which a datagram of an unknown conversation was to be opened last.
+    expanded: Option<(u64, Arc<Cipher>)>,
 }
 
 /// What is kept of one conversation. An idle one takes 136 bytes.
 #[derive(Debug)]
 struct Kept {
-    secrets: Secrets,
-    /// The datagrams that have come.
-    window: Window,
+    phases: Phases,
     principal: Arc<Principal>,
-    cipher: Option<Arc<Cipher>>,
     /// The numbers of the datagrams to the client.
     numbers: Numbers,
-    /// How many datagrams were sealed in this phase.
-    sealed: u32,
     /// How many datagrams did not open.
     failed: u32,
     /// When the phase began, in the server's coarse units.
     since: u32,
-    /// Whether a datagram of the current phase has come, so that the client has its keys.
-    confirmed: bool,
-    /// Whether the cipher was used since the conversation was last looked at in `busy`.
-    used: bool,
 }
 
 impl AllSecrets {
@@ -61,23 +57,28 @@ impl AllSecrets {
         now: u32,
         mutant: Mutant,
     ) {
-        let mut window = Window::default();
+        let expanded = self.expanded.take_if(|(of, _)| *of == conversation).map(|(_, cipher)| cipher);
+        let is_busy = expanded.is_some();
+        let mut phases = Phases::new(secrets, End::Server, expanded);
         if !mutant.breaks(Rule::FirstUnnoted) {
-            window.take(number);
+            phases.note(number);
         }
-        let kept = Kept {
-            secrets,
-            window,
-            principal,
-            cipher: None,
-            numbers: Numbers::from(1),
-            sealed: 0,
-            failed: 0,
-            since: now,
-            confirmed: true,
-            used: false,
-        };
+        let kept = Kept { phases, principal, numbers: Numbers::from(1), failed: 0, since: now };
         self.of.insert(conversation, Box::new(kept));
+        if is_busy {
+            self.note_busy(conversation);
+        }
+    }
+
+    /// Keeps the cipher of a conversation that is not known yet, whose first datagram is about to be opened by
+    /// it, and forgets the one before. It is used again if the conversation begins.
+    pub fn keep_expanded(&mut self, conversation: u64, cipher: &Arc<Cipher>) {
+        self.expanded = Some((conversation, cipher.clone()));
+    }
+
+    /// Forgets the cipher of a conversation that has not begun.
+    pub fn forget_expanded(&mut self) {
+        self.expanded = None;
     }
 
     /// Erases what is kept of a conversation.
@@ -85,10 +86,9 @@ impl AllSecrets {
         self.of.remove(&conversation);
     }
 
-    /// Returns the numbers of the datagrams to a conversation's client.
-    #[inline]
-    pub fn numbers(&mut self, conversation: u64) -> Option<&mut Numbers> {
-        self.of.get_mut(&conversation).map(|kept| &mut kept.numbers)
+    /// Returns the number that the next datagram to a conversation's client will have.
+    pub fn next_number(&self, conversation: u64) -> Option<u64> {
+        self.of.get(&conversation).map(|kept| kept.numbers.next())
     }
 
     /// Returns who a conversation's client is.
@@ -99,7 +99,7 @@ impl AllSecrets {
 
     /// Returns a conversation's secrets.
     pub fn secrets(&self, conversation: u64) -> Option<&Secrets> {
-        self.of.get(&conversation).map(|kept| &kept.secrets)
+        self.of.get(&conversation).map(|kept| kept.phases.secrets())
     }
 
     /// Returns the clients of all conversations, each once.
@@ -117,31 +117,29 @@ impl AllSecrets {
 
     /// Returns a conversation's cipher, by which its datagrams open.
     pub fn cipher(&mut self, conversation: u64) -> Option<Arc<Cipher>> {
-        let kept = self.of.get_mut(&conversation)?;
-        kept.used = true;
-        if let Some(cipher) = &kept.cipher {
-            return Some(cipher.clone());
+        let phases = &mut self.of.get_mut(&conversation)?.phases;
+        let is_new = phases.expanded().is_none();
+        let cipher = phases.cipher().clone();
+        if is_new {
+            self.note_busy(conversation);
         }
-        let cipher = Arc::new(kept.secrets.cipher(End::Server, None));
-        kept.cipher = Some(cipher.clone());
-        self.busy.push_back(conversation);
-        self.make_room();
         Some(cipher)
     }
 
-    /// Returns the cipher that seals the next datagram of a conversation. Goes on to the next phase if this
-    /// one has sealed many.
+    /// Returns the right to write the next datagram to a conversation's client, and the cipher that seals it.
+    /// Goes on to the next phase if this one has sealed many.
     #[inline(never)]
-    pub fn sealing(&mut self, conversation: u64, mutant: Mutant) -> Option<Arc<Cipher>> {
-        let kept = self.of.get_mut(&conversation)?;
-        kept.sealed += 1;
-        if kept.sealed > max_per_phase() && (kept.confirmed || mutant.breaks(Rule::PhaseUnconfirmed)) {
-            kept.advance(false);
+    pub fn take_number(&mut self, conversation: u64, mutant: Mutant) -> Option<(Number, Arc<Cipher>)> {
+        let Kept { phases, numbers, .. } = &mut **self.of.get_mut(&conversation)?;
+        let is_new = phases.expanded().is_none();
+        let taken = (numbers.take(), phases.sealing(mutant).clone());
+        if phases.is_spent() && !mutant.breaks(Rule::PhaseUnlimited) {
+            self.spent.push(conversation);
         }
-        match &kept.cipher {
-            Some(cipher) => Some(cipher.clone()),
-            None => self.cipher(conversation),
+        if is_new {
+            self.note_busy(conversation);
         }
+        Some(taken)
     }
 
     /// Notes that the datagram of this number has been opened. Returns false if it had come before.
@@ -153,20 +151,29 @@ impl AllSecrets {
         (number, opened): (u64, Opened),
         mutant: Mutant,
     ) -> bool {
-        let Some(kept) = self.of.get_mut(&conversation) else { return true };
-        if !kept.window.take(number) && !mutant.breaks(Rule::ReplayIgnored) {
+        let Some(Kept { phases, since, .. }) = self.of.get_mut(&conversation).map(|kept| &mut **kept) else {
+            return true;
+        };
+        let before = phases.phase();
+        if !phases.take(number, opened, mutant.breaks(Rule::ReplayIgnored)) {
             return false;
         }
-        if opened.phase == kept.secrets.phase().wrapping_add(1) {
-            kept.advance(true);
-            kept.since = now;
-        }
-        kept.confirmed |= opened.phase == kept.secrets.phase();
-        if kept.confirmed && now.wrapping_sub(kept.since) as i32 > MAX_AGE as i32 {
-            kept.advance(false);
-            kept.since = now;
+        let is_old = now.wrapping_sub(*since) as i32 > MAX_AGE as i32;
+        if phases.phase() != before || is_old && phases.go_on() {
+            *since = now;
         }
         true
+    }
+
+    /// Returns whether any conversation must end, because no more may be sealed by its keys.
+    #[inline(always)]
+    pub fn has_spent(&self) -> bool {
+        !self.spent.is_empty()
+    }
+
+    /// Takes the conversations that must end.
+    pub fn take_spent(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.spent)
     }
 
     /// Notes that a datagram did not open. Returns whether so many did not that the conversation must end.
@@ -176,30 +183,22 @@ impl AllSecrets {
         kept.failed == u32::MAX
     }
 
-    /// Erases ciphers that were not used lately, until few enough are kept.
-    fn make_room(&mut self) {
+    /// Notes that the cipher of a conversation is kept. Erases ciphers that were not used lately, until few
+    /// enough are kept.
+    fn note_busy(&mut self, conversation: u64) {
+        self.busy.push_back(conversation);
         let mut looks = 0;
         while self.busy.len() > MAX_CIPHERS
             && let Some(conversation) = self.busy.pop_front()
         {
             let Some(kept) = self.of.get_mut(&conversation) else { continue };
             looks += 1;
-            if std::mem::take(&mut kept.used) && looks <= MAX_CIPHERS {
+            if kept.phases.was_used() && looks <= MAX_CIPHERS {
                 self.busy.push_back(conversation);
             } else {
-                kept.cipher = None;
+                kept.phases.erase_cipher();
             }
         }
-    }
-}
-
-impl Kept {
-    /// Goes on to the next phase. `confirmed` says whether the client has done so.
-    #[cold]
-    fn advance(&mut self, confirmed: bool) {
-        self.secrets.advance();
-        self.cipher = Some(Arc::new(self.secrets.cipher(End::Server, self.cipher.as_deref())));
-        (self.sealed, self.confirmed) = (0, confirmed);
     }
 }
 
@@ -237,12 +236,29 @@ mod tests {
             assert!(all.cipher(conversation).is_some() && all.cipher(1).is_some());
             assert!(all.busy.len() <= MAX_CIPHERS);
         }
-        let kept = all.of.values().filter(|kept| kept.cipher.is_some()).count();
+        let kept = all.of.values().filter(|kept| kept.phases.expanded().is_some()).count();
         assert_eq!(kept, MAX_CIPHERS);
-        assert!(all.of[&1].cipher.is_some() && all.of[&2].cipher.is_none());
+        let has_cipher = |conversation| all.of[&conversation].phases.expanded().is_some();
+        assert!(has_cipher(1) && !has_cipher(2));
         assert!(all.cipher(2).is_some() && all.cipher(2).is_some());
         all.remove(2);
         assert!(all.cipher(2).is_none());
+    }
+
+    #[test]
+    fn keys_that_opened_the_first_datagram_of_a_conversation_are_not_expanded_again() {
+        let mut all = AllSecrets::default();
+        let principal = Arc::new(Principal { name: "somebody".into(), key: [1; 32] });
+        let secrets = || Secrets::new([7; 32].into(), Level::Secure, Suite::ChaCha20Poly1305);
+        let cipher = Arc::new(secrets().cipher(End::Server, None));
+        for (expanded, used) in [(1, true), (2, false)] {
+            all.keep_expanded(expanded, &cipher);
+            all.insert((1, 1), (secrets(), principal.clone()), 0, Mutant::NONE);
+            assert_eq!(Arc::ptr_eq(&all.cipher(1).unwrap(), &cipher), used);
+            all.remove(1);
+        }
+        all.forget_expanded();
+        assert_eq!(Arc::strong_count(&cipher), 1);
     }
 
     #[test]

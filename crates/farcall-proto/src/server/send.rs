@@ -130,6 +130,7 @@ impl Server {
         (inserted, out): (usize, &mut [u8]),
     ) -> Option<(Option<usize>, Option<Transmit>)> {
         self.unfinished = self.unfinished.saturating_sub(1);
+        self.end_spent(now);
         if let Some(place) = self.table.find(key.conversation)
             && let entry = self.table.at_mut(place)
             && let (to, target) = (entry.address(), entry.target())
@@ -166,7 +167,8 @@ impl Server {
                 let head = ResultHead { position: Position::of_call(key.activity, key.sequence), status };
                 if writer.result(&head, &work.payload) {
                     write_next(&mut self.sending.queue, key.conversation, more, &mut writer);
-                    written = Some(writer.finish(self.seals.take(target)).len());
+                    let (number, cipher) = self.seals.take(target, self.config.mutant);
+                    written = Some((writer.finish(number).len(), cipher));
                     long = None;
                 }
             }
@@ -175,9 +177,9 @@ impl Server {
             if promised {
                 self.end_promise(place, key.activity);
             }
-            let Some(len) = written else { return Some((long, None)) };
+            let Some((len, cipher)) = written else { return Some((long, None)) };
             self.count_written(len);
-            return Some((long, Some(Transmit { to, len, insert: None, cipher: self.sealing(target) })));
+            return Some((long, Some(Transmit { to, len, insert: None, cipher })));
         }
         self.recycle(std::mem::take(payload));
         None
@@ -253,10 +255,20 @@ impl Server {
         insert: Option<Insert>,
     ) -> Transmit {
         let inserted = insert.as_ref().map_or(0, |insert| insert.bytes.len());
-        let target = writer.target();
-        let len = writer.finish_around(inserted, self.seals.take(target)).len();
+        let (number, cipher) = self.seals.take(writer.target(), self.config.mutant);
+        let len = writer.finish_around(inserted, number).len();
         self.count_written(len + inserted);
-        Transmit { to, len, insert: insert.map(Box::new), cipher: self.sealing(target) }
+        Transmit { to, len, insert: insert.map(Box::new), cipher }
+    }
+
+    /// Ends the conversations by whose keys no more may be sealed, before anything else is written.
+    #[inline(always)]
+    pub(super) fn end_spent(&mut self, now: Time) {
+        #[cfg(feature = "secure")]
+        if self.seals.secrets.has_spent() {
+            self.forget_spent(now);
+        }
+        let _ = now;
     }
 
     /// Counts a datagram of `len` bytes that was written.
@@ -275,6 +287,7 @@ impl Server {
     /// Writes the next datagram that is ready into `out` (at least as long as
     /// [`crate::ServerConfig::max_datagram`]).
     pub fn transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
+        self.end_spent(now);
         while let Some(reply) = self.next_reply() {
             if let Some(sent) = self.write_replies(&reply, out) {
                 return Some(sent);
@@ -520,7 +533,7 @@ impl Server {
     }
 
     /// Writes a short answer, and the next ones that go to the same client.
-    fn write_replies(&mut self, first: &Reply, out: &mut [u8]) -> Option<Transmit> {
+    pub(super) fn write_replies(&mut self, first: &Reply, out: &mut [u8]) -> Option<Transmit> {
         let mut target = first.target;
         if self.config.mutant.breaks(Rule::AnswersOpen) {
             target = Target::without_secrets(target.conversation, Scheme::Open);
@@ -545,7 +558,8 @@ impl Server {
             self.count_written(len);
             return Some(Transmit { to: first.to, len, insert: None, cipher: None });
         }
-        wrote.then(|| self.count_sent(first.to, writer, None))
+        let sealable = self.seals.may_seal(target);
+        (wrote && sealable).then(|| self.count_sent(first.to, writer, None))
     }
 
     /// Writes a short answer, if it is still wanted.

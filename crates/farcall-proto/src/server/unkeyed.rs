@@ -7,10 +7,19 @@ use super::Server;
 use crate::Time;
 use crate::secure::Cipher;
 
+/// What computing a handshake leads to. In this build nothing computes one.
+pub(super) type Responded = std::convert::Infallible;
+
 impl Server {
     /// Returns the cipher by which a sealed datagram opens. In this build there is none.
     pub fn cipher(&mut self, _: Time, _: &SocketAddr, _: &[u8]) -> Option<Arc<Cipher>> {
         None
+    }
+
+    /// Returns whether a handshake waits to be computed. In this build there is none.
+    #[inline]
+    pub fn has_handshakes(&self) -> bool {
+        false
     }
 
     /// Notes that a datagram did not open.

@@ -36,7 +36,34 @@ pub(crate) struct Bind<'a> {
     pub body: &'a [u8],
 }
 
+/// A BIND that outlives its datagram.
+#[cfg(feature = "secure")]
+#[derive(PartialEq, Eq)]
+pub(crate) struct OwnedBind {
+    flags: u8,
+    body: Box<[u8]>,
+}
+
+#[cfg(feature = "secure")]
+impl OwnedBind {
+    /// Reads the BIND again.
+    pub fn read(&self) -> Option<Bind<'_>> {
+        Bind::read(self.flags, Reader::new(&self.body)).ok()
+    }
+}
+
 impl<'a> Bind<'a> {
+    /// Returns a copy of a BIND that was read.
+    #[cfg(feature = "secure")]
+    pub fn to_owned(&self) -> OwnedBind {
+        OwnedBind { flags: self.flags(), body: self.body.into() }
+    }
+
+    fn flags(&self) -> u8 {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        flag(self.renew.is_some(), RENEW) | flag(self.proof.is_some(), PROOF)
+    }
+
     pub(super) fn read(flags: u8, mut r: Reader<'a>) -> Result<Bind<'a>, Malformed> {
         let asks = |flag: u8| flags & flag != 0;
         let bind = Bind {
@@ -61,10 +88,9 @@ impl Writer<'_> {
     pub fn bind(&mut self, b: &Bind<'_>) {
         let renew = b.renew.as_ref().map_or(0, |(_, ticket, _)| 8 + ticket.len() + ADDRESS);
         let proof = b.proof.as_ref().map_or(0, |(_, ticket)| 8 + ticket.len());
-        let flags = if renew > 0 { RENEW } else { 0 } | if proof > 0 { PROOF } else { 0 };
         let fixed = 28 + renew + proof + opaque_len(b.name.len());
         let handshake = b.handshake.fitting(self.room().saturating_sub(fixed));
-        let mut body = self.frame(BIND, flags, fixed + handshake.len());
+        let mut body = self.frame(BIND, b.flags(), fixed + handshake.len());
         body.u64(b.client).u64(b.nonce).u16(b.versions.0).u16(b.versions.1).u32(b.schemes).u32(b.from);
         if let Some((conversation, ticket, address)) = &b.renew {
             ticket.write(body.u64(*conversation));

@@ -30,6 +30,8 @@ mod welcome;
 
 pub(crate) use bind::Bind;
 pub use bind::MAX_NAME;
+#[cfg(feature = "secure")]
+pub(crate) use bind::OwnedBind;
 pub(crate) use call::{CallHead, Meta, call_overhead};
 pub(crate) use data::{Data, END_LEN};
 pub(crate) use datagram::Layout;

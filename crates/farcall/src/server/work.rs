@@ -21,7 +21,7 @@ use farcall_proto::server::{CallKey, Finish, Reading, Request, Transmit};
 use farcall_proto::{Failure, Kind, Ran, Route, Time, route};
 
 use arrivals::{Arrivals, Buffers, Seal};
-use deferred::{ALARM, Deferred, USER_CODE};
+use deferred::{ALARM, Deferred, HANDSHAKES, USER_CODE};
 use send::Outgoing;
 
 use super::call::{Origin, Work};
@@ -225,6 +225,9 @@ impl<'s> Receiver<'s> {
             }
             if core.protocol.has_news() {
                 core.pass_news();
+            }
+            if server.has_keys && core.protocol.has_handshakes() {
+                self.deferred.flags |= HANDSHAKES;
             }
             if self.outgoing.answer.is_none() {
                 let draining_backlog = self.catch_up(core);

@@ -25,6 +25,8 @@ pub(super) const ALARM: u8 = 1;
 const DROPS: u8 = 2;
 /// The flag that tasks wait to be woken.
 const WOKEN: u8 = 4;
+/// The flag that the thread must be woken that computes handshakes.
+pub(super) const HANDSHAKES: u8 = 8;
 /// The kinds of deferred work that run the user's code.
 pub(super) const USER_CODE: u8 = DROPS | WOKEN;
 
@@ -48,6 +50,9 @@ impl Receiver<'_> {
         let flags = std::mem::take(&mut self.deferred.flags);
         if flags & ALARM != 0 {
             self.server.watchdog.set();
+        }
+        if flags & HANDSHAKES != 0 {
+            self.server.handshakes.set();
         }
         if flags & USER_CODE == 0 {
             return next;
