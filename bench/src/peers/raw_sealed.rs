@@ -34,7 +34,7 @@ impl Peer for RawSealed {
     }
 
     fn version(&self) -> String {
-        suite().map_or(String::new(), |suite| format!("by ring, {suite:?}"))
+        suite(self.0).map_or(String::new(), |suite| format!("by ring, {suite:?}"))
     }
 
     fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>> {
@@ -199,7 +199,7 @@ struct Seals {
 impl Seals {
     /// Expands keys that both ends know beforehand.
     fn new(level: Level) -> Result<Seals> {
-        let algorithm = match suite()? {
+        let algorithm = match suite(level)? {
             Suite::Aes128Gcm => &AES_128_GCM,
             Suite::ChaCha20Poly1305 => &CHACHA20_POLY1305,
         };
@@ -248,6 +248,6 @@ fn nonce(number: u64) -> Nonce {
 }
 
 /// Returns the suite that farcall takes between two ends on this machine.
-fn suite() -> Result<Suite> {
-    Suites::of_this_machine().best().context("no suite")
+fn suite(level: Level) -> Result<Suite> {
+    Suites::of_this_machine().best(level).context("no suite")
 }

@@ -6,7 +6,7 @@
 
 use zeroize::Zeroizing;
 
-use crate::suite::{Key, Suite, Suites, TAG};
+use crate::suite::{Key, Level, Suite, Suites, TAG};
 
 /// Bytes before what is sealed: the key's number and the count.
 const HEAD: usize = 4 + 8;
@@ -37,7 +37,7 @@ impl TicketKeys {
 
     /// Makes the first key, for the best of these suites, from fresh entropy.
     pub fn new(suites: Suites, entropy: &Zeroizing<[u8; 44]>) -> TicketKeys {
-        let suite = suites.best().unwrap_or(Suite::ChaCha20Poly1305);
+        let suite = suites.best(Level::Secure).unwrap_or(Suite::ChaCha20Poly1305);
         TicketKeys { suite, current: numbered(suite, 0, entropy), before: None }
     }
 

@@ -11,6 +11,7 @@ use common::trust::{CLIENT, SERVER, TestTrust};
 use common::*;
 use farcall_crypto::public_key;
 use farcall_proto::client::{Call, Conversation};
+use farcall_proto::secure::{Level, Suites};
 use farcall_proto::server::{Export, Server};
 use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig};
 
@@ -151,7 +152,7 @@ fn an_offer_of_suites_that_was_changed_is_noticed() {
         true
     });
     assert_eq!(party.pair.told, [(1, called())]);
-    let best = farcall_proto::secure::Suites::of_this_machine().best().unwrap();
+    let best = Suites::of_this_machine().best(Level::Secure).unwrap();
     assert_eq!(chosen, best as u8, "both have said in the handshake what they can");
 }
 

@@ -117,7 +117,7 @@ impl Server {
         let agreed = match (step, computed) {
             (Step::Resume(suites, random, _), _) => self
                 .resume(now, from, (bind, random), &*trust, asked)
-                .or_else(|| self.greet(now, from, (bind, suites), &*trust)),
+                .or_else(|| self.greet(now, from, (bind, suites, scheme), &*trust)),
             (Step::Message(..), Some(Ok(response))) if self.proves(now, from, bind) => {
                 Some(self.answer_message(now, from, bind, &*trust, response))
             }
@@ -125,7 +125,7 @@ impl Server {
                 if !self.handshakes.waiting.take(now, &from, self.config.mutant) {
                     return Some(self.wait(now, from, bind).into());
                 }
-                let (chosen, mutant) = ((scheme, self.suite(suites)?), self.config.mutant);
+                let (chosen, mutant) = ((scheme, self.suite(suites, scheme)?), self.config.mutant);
                 let bind = bind.to_owned();
                 self.handshakes.waiting.push(Handshake { from, len, bind, chosen, trust, mutant });
                 return Some(Next::Compute);
@@ -133,7 +133,7 @@ impl Server {
             // Perhaps the client has read a changed answer, or has waited for too long. It begins again when it
             // is told who this is.
             (Step::Message(suites, _) | Step::Hello(suites, _), _) => {
-                self.greet(now, from, (bind, suites), &*trust)
+                self.greet(now, from, (bind, suites, scheme), &*trust)
             }
             (Step::Wait(_) | Step::Known(_), _) => None,
         };
@@ -145,17 +145,17 @@ impl Server {
         &mut self,
         now: Time,
         from: SocketAddr,
-        (bind, suites): (&Bind<'_>, u8),
+        (bind, suites, scheme): (&Bind<'_>, u8, Scheme),
         trust: &dyn Trust,
     ) -> Option<Agreed> {
-        let step = hello(self.suite(suites)?, &trust.presentation(bind.name));
+        let step = hello(self.suite(suites, scheme)?, &trust.presentation(bind.name));
         let (conversation, ticket) = self.give_ticket(now, bind.client, from, |_| Vec::new());
         Some(Agreed { conversation, ticket, step, sealed: None, refused: None })
     }
 
-    /// Returns the best of the suites that a client offers and this server has.
-    fn suite(&self, offered: u8) -> Option<Suite> {
-        Suites(offered).and(self.config.suites).best()
+    /// Returns the best of the suites that a client offers and this server has, for a scheme.
+    fn suite(&self, offered: u8, scheme: Scheme) -> Option<Suite> {
+        Suites(offered).and(self.config.suites).best(level(scheme)?)
     }
 
     /// Tells a client whose address is proven that the server has no time for its handshake now.
