@@ -7,6 +7,8 @@ use std::sync::Arc;
 use farcall_base::Principal;
 use farcall_crypto::{End, Initiator, Level, Resumption, Secrets, Suite, Suites, Window, max_per_phase};
 
+use zeroize::Zeroizing;
+
 use super::{Conversation, Event};
 use crate::scheme::Scheme;
 use crate::secure::{self, Cipher, Opened, Trust};
@@ -30,7 +32,7 @@ pub(super) struct Kept {
 
 impl Kept {
     fn new(secrets: Secrets, server: ([u8; 32], Arc<Principal>)) -> Kept {
-        let cipher = Arc::new(secrets.cipher(End::Client, None));
+        let cipher = secrets.cipher(End::Client, None);
         let window = Window::default();
         Kept { secrets, cipher, server, window, sealed: 0, confirmed: true }
     }
@@ -38,7 +40,7 @@ impl Kept {
     #[cold]
     fn advance(&mut self, confirmed: bool) {
         self.secrets.advance();
-        self.cipher = Arc::new(self.secrets.cipher(End::Client, Some(&self.cipher)));
+        self.cipher = self.secrets.cipher(End::Client, Some(&self.cipher));
         (self.sealed, self.confirmed) = (0, confirmed);
     }
 
@@ -261,10 +263,11 @@ impl Conversation {
         }
         .to_bytes();
         let shows = trust.presentation(&name);
-        let mut entropy = [0; 32];
-        trust.entropy(&mut entropy);
-        let begun = chosen
-            .and_then(|_| Initiator::begin(&trust.private_key(), &accepted.key, &prologue, &shows, entropy));
+        let mut entropy = Zeroizing::new([0; 32]);
+        trust.entropy(&mut *entropy);
+        let private = trust.private_key();
+        let begun =
+            chosen.and_then(|_| Initiator::begin(&private, &accepted.key, &prologue, &shows, &*entropy));
         let Some((initiator, message)) = begun else {
             let why = (Kind::Mismatch, "the server's key or its cipher is unusable");
             return self.refuse(now, w.nonce, why, sink);

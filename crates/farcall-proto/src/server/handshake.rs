@@ -362,7 +362,7 @@ impl Server {
         let Ok(Some((secrets, _))) = self.admitted(header.scheme, conversation, &ticket) else {
             return self.refuse_ticket(*from, header, ticket.client, StaleReason::Horizon);
         };
-        Some(Arc::new(secrets.cipher(End::Server, None)))
+        Some(secrets.cipher(End::Server, None))
     }
 
     /// Notes that a datagram did not open by the cipher of its conversation.

@@ -30,7 +30,7 @@ pub(super) struct AllSecrets {
     busy: VecDeque<u64>,
 }
 
-/// What is kept of one conversation. An idle one takes 136 bytes.
+/// What is kept of one conversation. An idle one takes 72 bytes, and its secrets 72 more.
 #[derive(Debug)]
 struct Kept {
     secrets: Secrets,
@@ -122,7 +122,7 @@ impl AllSecrets {
         if let Some(cipher) = &kept.cipher {
             return Some(cipher.clone());
         }
-        let cipher = Arc::new(kept.secrets.cipher(End::Server, None));
+        let cipher = kept.secrets.cipher(End::Server, None);
         kept.cipher = Some(cipher.clone());
         self.busy.push_back(conversation);
         self.make_room();
@@ -198,7 +198,7 @@ impl Kept {
     #[cold]
     fn advance(&mut self, confirmed: bool) {
         self.secrets.advance();
-        self.cipher = Some(Arc::new(self.secrets.cipher(End::Server, self.cipher.as_deref())));
+        self.cipher = Some(self.secrets.cipher(End::Server, self.cipher.as_deref()));
         (self.sealed, self.confirmed) = (0, confirmed);
     }
 }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_conversation_takes_136_bytes() {
-        assert!(size_of::<Kept>() <= 136, "{}", size_of::<Kept>());
+    fn an_idle_conversation_takes_72_bytes_besides_its_secrets() {
+        assert!(size_of::<Kept>() <= 72, "{}", size_of::<Kept>());
     }
 }
