@@ -31,7 +31,7 @@ mod wipe;
 
 pub use cipher::{Answering, Cipher, MAX_PER_PHASE, max_per_phase};
 pub use handshake::{Initiator, MESSAGE_1, MESSAGE_2, Responder, public_key};
-pub use secrets::{End, Resumption, Secrets};
+pub use secrets::{End, Place, Resumption, Secrets};
 pub use suite::{Level, Suite, Suites, TAG};
 pub use ticket::TicketKeys;
 pub use window::Window;

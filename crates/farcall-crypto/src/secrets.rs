@@ -5,6 +5,7 @@
 //! each direction, and the next member. Old members are erased, so somebody who steals the secrets later
 //! cannot read datagrams of earlier phases (forward secrecy within the conversation).
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
@@ -27,11 +28,13 @@ pub enum End {
     Server,
 }
 
-/// What both ends of a conversation know, and nobody else. It takes 72 bytes on the heap, so that it can be
-/// moved without leaving copies, and is overwritten when it is dropped.
-pub struct Secrets(Box<Inner>);
+/// What both ends of a conversation know, and nobody else. It is on the heap, so that it can be moved without
+/// leaving copies, and is overwritten when it is dropped.
+pub struct Secrets(Box<Place>);
 
-struct Inner {
+/// A place of 72 bytes for [`Secrets`] in something that is on the heap and is not moved. It is overwritten
+/// when it is dropped.
+pub struct Place {
     base: Secret,
     /// The secret of the current phase.
     chain: Secret,
@@ -42,7 +45,13 @@ struct Inner {
 
 impl std::fmt::Debug for Secrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Secrets").field("phase", &self.phase()).finish_non_exhaustive()
+        self.0.fmt(f)
+    }
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secrets").field("phase", &self.phase).finish_non_exhaustive()
     }
 }
 
@@ -59,7 +68,7 @@ pub struct Resumption<'r> {
 }
 
 impl Secrets {
-    /// The length in bytes of [`Secrets::to_bytes`].
+    /// The length in bytes of [`Place::to_bytes`].
     pub const BYTES: usize = 2 + 32 + 32;
 
     /// Derives a root from the outcome of a handshake.
@@ -72,8 +81,53 @@ impl Secrets {
         wiped(|| {
             let prk = prk(&root);
             let (base, chain) = (derive(&prk, &[b"farcall base"]), derive(&prk, &[b"farcall chain"]));
-            Secrets(Box::new(Inner { base, chain, phase: 0, level, suite }))
+            Secrets(Box::new(Place { base, chain, phase: 0, level, suite }))
         })
+    }
+
+    /// Reads what [`Place::to_bytes`] wrote. Returns `None` for anything else.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Secrets> {
+        let ([level, suite], rest) = bytes.split_first_chunk()?;
+        let (base, chain) = rest.split_first_chunk()?;
+        let chain: &[u8; 32] = chain.try_into().ok()?;
+        let level = [Level::Authenticated, Level::Secure].into_iter().find(|known| *known as u8 == *level)?;
+        let suite = Suite::of(*suite)?;
+        Some(wiped(|| {
+            let (base, chain) = (Zeroizing::new(*base), Zeroizing::new(*chain));
+            Secrets(Box::new(Place { base, chain, phase: 0, level, suite }))
+        }))
+    }
+}
+
+impl Deref for Secrets {
+    type Target = Place;
+
+    fn deref(&self) -> &Place {
+        &self.0
+    }
+}
+
+impl DerefMut for Secrets {
+    fn deref_mut(&mut self) -> &mut Place {
+        &mut self.0
+    }
+}
+
+/// A place that holds no secrets.
+impl Default for Place {
+    fn default() -> Place {
+        let (base, chain) = (Secret::default(), Secret::default());
+        Place { base, chain, phase: 0, level: Level::Secure, suite: Suite::ChaCha20Poly1305 }
+    }
+}
+
+impl Place {
+    /// Takes these secrets in, in the place of those that it held.
+    pub fn hold(&mut self, secrets: &Secrets) {
+        let Place { base, chain, phase, level, suite } = &*secrets.0;
+        self.base.copy_from_slice(&**base);
+        self.chain.copy_from_slice(&**chain);
+        (self.phase, self.level, self.suite) = (*phase, *level, *suite);
     }
 
     /// Returns the secrets of a new conversation that continues this one: they follow from this one's secrets
@@ -86,9 +140,9 @@ impl Secrets {
         let Resumption { client, server, prologue } = resumption;
         let salt = [&client[..], &server[..]].concat();
         wiped(|| {
-            let secret = derive(&prk(&self.0.base), &[b"farcall resume"]);
+            let secret = derive(&prk(&self.base), &[b"farcall resume"]);
             let prk = Salt::new(HKDF_SHA256, &salt).extract(&*secret);
-            Secrets::new(derive(&prk, &[b"farcall resumed", prologue]), self.0.level, self.0.suite)
+            Secrets::new(derive(&prk, &[b"farcall resumed", prologue]), self.level, self.suite)
         })
     }
 
@@ -96,28 +150,28 @@ impl Secrets {
     #[must_use]
     pub fn copy(&self) -> Secrets {
         wiped(|| {
-            let Inner { base, chain, phase, level, suite } = &*self.0;
+            let Place { base, chain, phase, level, suite } = self;
             let (base, chain) = (base.clone(), chain.clone());
-            Secrets(Box::new(Inner { base, chain, phase: *phase, level: *level, suite: *suite }))
+            Secrets(Box::new(Place { base, chain, phase: *phase, level: *level, suite: *suite }))
         })
     }
 
     /// How much the conversation's seals protect.
     pub fn level(&self) -> Level {
-        self.0.level
+        self.level
     }
 
     /// The number of the current phase, from 0.
     pub fn phase(&self) -> u32 {
-        self.0.phase
+        self.phase
     }
 
     /// Goes on to the next phase, and erases the secret of the current one.
     pub fn advance(&mut self) {
         #[cfg(feature = "audit")]
         crate::audit::note_phase();
-        wiped(|| self.0.chain = next(&self.0.chain));
-        self.0.phase = self.0.phase.wrapping_add(1);
+        wiped(|| self.chain = next(&self.chain));
+        self.phase = self.phase.wrapping_add(1);
     }
 
     /// Expands the keys of the current phase at one end, and the next phase's key by which the other end's
@@ -128,7 +182,7 @@ impl Secrets {
             End::Client => (TO_SERVER, TO_CLIENT),
             End::Server => (TO_CLIENT, TO_SERVER),
         };
-        let Inner { chain, phase, level, suite, .. } = &*self.0;
+        let Place { chain, phase, level, suite, .. } = self;
         let key = |chain: &Secret, label| Key::new(*suite, |out| fill(&prk(chain), &[label], out));
         wiped(|| {
             let (current, following) = (key(chain, theirs), key(&next(chain), theirs));
@@ -138,7 +192,7 @@ impl Secrets {
 
     /// Returns the key that seals an answer to the question with these bytes, and no other.
     pub fn answering(&self, question: &[u8]) -> Answering {
-        let Inner { base, suite, .. } = &*self.0;
+        let Place { base, suite, .. } = self;
         let key = || Key::new(*suite, |out| fill(&prk(base), &[b"farcall answer", question], out));
         wiped(|| Answering(Box::new(key())))
     }
@@ -146,22 +200,9 @@ impl Secrets {
     /// Returns what a ticket keeps of these secrets, in the first phase: from it [`Secrets::from_bytes`] makes
     /// them again.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        let Inner { base, chain, level, suite, .. } = &*self.0;
+        let Place { base, chain, level, suite, .. } = self;
         let kind = [*level as u8, *suite as u8];
         Zeroizing::new([&kind[..], &base[..], &chain[..]].concat())
-    }
-
-    /// Reads what [`Secrets::to_bytes`] wrote. Returns `None` for anything else.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Secrets> {
-        let ([level, suite], rest) = bytes.split_first_chunk()?;
-        let (base, chain) = rest.split_first_chunk()?;
-        let chain: &[u8; 32] = chain.try_into().ok()?;
-        let level = [Level::Authenticated, Level::Secure].into_iter().find(|known| *known as u8 == *level)?;
-        let suite = Suite::of(*suite)?;
-        Some(wiped(|| {
-            let (base, chain) = (Zeroizing::new(*base), Zeroizing::new(*chain));
-            Secrets(Box::new(Inner { base, chain, phase: 0, level, suite }))
-        }))
     }
 }
 

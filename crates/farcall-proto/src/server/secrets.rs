@@ -2,21 +2,26 @@
 //! come, and who their clients are. It is forgotten together with the conversation.
 //!
 //! The expanded keys (the cipher) of a conversation take a few KiB, so they are kept of busy conversations
-//! only.
+//! only, and erased when a conversation has been idle for some sweeps.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use farcall_base::Principal;
-use farcall_crypto::{Cipher, End, Secrets, Window, max_per_phase};
+use farcall_crypto::{Cipher, End, Place, Secrets, Window, max_per_phase};
 
 use crate::secure::Opened;
 use crate::wire::Numbers;
-use crate::{Mutant, Rule};
+use crate::{Mutant, Rule, Time};
 
 /// The maximum number of conversations whose ciphers are kept.
 const MAX_CIPHERS: usize = 4096;
+
+/// How often ciphers that were not used since are erased, at most, and how many are looked at each time.
+const ERASE_EVERY: Duration = Duration::from_secs(10);
+const MAX_LOOKS: usize = 512;
 
 /// A phase ends after about ten minutes if the conversation is used, in the server's coarse units of an eighth
 /// of a second.
@@ -28,12 +33,14 @@ pub(super) struct AllSecrets {
     of: HashMap<u64, Box<Kept>, BuildHasherDefault<Identity>>,
     /// The conversations whose ciphers are kept, the oldest first.
     busy: VecDeque<u64>,
+    /// When ciphers of idle conversations were last looked for.
+    erased: Time,
 }
 
-/// What is kept of one conversation. An idle one takes 72 bytes, and its secrets 72 more.
+/// What is kept of one conversation. An idle one takes 136 bytes.
 #[derive(Debug)]
 struct Kept {
-    secrets: Secrets,
+    secrets: Place,
     /// The datagrams that have come.
     window: Window,
     principal: Arc<Principal>,
@@ -65,8 +72,8 @@ impl AllSecrets {
         if !mutant.breaks(Rule::FirstUnnoted) {
             window.take(number);
         }
-        let kept = Kept {
-            secrets,
+        let mut kept = Box::new(Kept {
+            secrets: Place::default(),
             window,
             principal,
             cipher: None,
@@ -76,8 +83,10 @@ impl AllSecrets {
             since: now,
             confirmed: true,
             used: false,
-        };
-        self.of.insert(conversation, Box::new(kept));
+        });
+        // They are copied to where they stay, because moving them would leave copies on the stack.
+        kept.secrets.hold(&secrets);
+        self.of.insert(conversation, kept);
     }
 
     /// Erases what is kept of a conversation.
@@ -98,7 +107,7 @@ impl AllSecrets {
     }
 
     /// Returns a conversation's secrets.
-    pub fn secrets(&self, conversation: u64) -> Option<&Secrets> {
+    pub fn secrets(&self, conversation: u64) -> Option<&Place> {
         self.of.get(&conversation).map(|kept| &kept.secrets)
     }
 
@@ -176,6 +185,23 @@ impl AllSecrets {
         kept.failed == u32::MAX
     }
 
+    /// Erases ciphers of conversations that are not busy any more. Returns whether any cipher is kept.
+    pub fn erase_idle(&mut self, now: Time) -> bool {
+        if now.since(self.erased) >= ERASE_EVERY {
+            self.erased = now;
+            for _ in 0..self.busy.len().min(MAX_LOOKS) {
+                let Some(conversation) = self.busy.pop_front() else { break };
+                let Some(kept) = self.of.get_mut(&conversation) else { continue };
+                if std::mem::take(&mut kept.used) {
+                    self.busy.push_back(conversation);
+                } else {
+                    kept.cipher = None;
+                }
+            }
+        }
+        !self.busy.is_empty()
+    }
+
     /// Erases ciphers that were not used lately, until few enough are kept.
     fn make_room(&mut self) {
         let mut looks = 0;
@@ -246,7 +272,25 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_conversation_takes_72_bytes_besides_its_secrets() {
-        assert!(size_of::<Kept>() <= 72, "{}", size_of::<Kept>());
+    fn the_cipher_of_an_idle_conversation_is_erased() {
+        let mut all = AllSecrets::default();
+        let principal = Arc::new(Principal { name: "somebody".into(), key: [1; 32] });
+        for conversation in 1..=2 {
+            let secrets = Secrets::new([7; 32].into(), Level::Secure, Suite::ChaCha20Poly1305);
+            all.insert((conversation, 1), (secrets, principal.clone()), 0, Mutant::NONE);
+            assert!(all.cipher(conversation).is_some());
+        }
+        let at = |seconds| Time::from_nanos(seconds * 1_000_000_000);
+        assert!(all.erase_idle(at(100)) && all.cipher(2).is_some());
+        assert!(all.erase_idle(at(101)) && all.of[&1].cipher.is_some(), "it is too early");
+        assert!(all.erase_idle(at(110)));
+        assert!(all.of[&1].cipher.is_none() && all.of[&2].cipher.is_some());
+        assert!(!all.erase_idle(at(120)) && all.of[&2].cipher.is_none());
+        assert!(all.cipher(1).is_some(), "it is made anew when it is needed");
+    }
+
+    #[test]
+    fn an_idle_conversation_takes_136_bytes() {
+        assert!(size_of::<Kept>() <= 136, "{}", size_of::<Kept>());
     }
 }
