@@ -36,11 +36,11 @@ impl Handshake for Noise {
         let Noise { client, server, public, random, tickets } = self;
         let prologue = [1; 32];
         let (initiator, first) = clock.step(End::Client, || {
-            Initiator::begin(client, public, &prologue, &[], entropy(random)?).context("no first message")
+            Initiator::begin(client, public, &prologue, &[], &entropy(random)?).context("no first message")
         })?;
         let (mut second, mut ticket) = (Vec::with_capacity(256), Vec::with_capacity(256));
         clock.step(End::Server, || {
-            let responder = Responder::begin(server, &prologue, &first, entropy(random)?);
+            let responder = Responder::begin(server, &prologue, &first, &entropy(random)?);
             let responder = responder.context("the first message is not accepted")?;
             let context = responder.client;
             let (message, secrets) = responder.end(&[], KIND.0, KIND.1).context("no second message")?;

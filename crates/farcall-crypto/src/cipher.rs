@@ -106,7 +106,7 @@ impl Cipher {
 const PHASE_BITS: u16 = 0x3fff;
 
 /// The key that seals answers to one question. Nothing of them is encrypted.
-pub struct Answering(pub(crate) Key);
+pub struct Answering(pub(crate) Box<Key>);
 
 impl std::fmt::Debug for Answering {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

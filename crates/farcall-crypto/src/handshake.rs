@@ -6,18 +6,27 @@
 //! be new, because anybody can repeat the message; the first datagram that opens under the final keys shows
 //! that the client is there.
 
+use std::hint::black_box;
+
 use curve25519_dalek::MontgomeryPoint;
+use ring::aead::{Aad, LessSafeKey, Nonce};
+use ring::digest::{Context, SHA256};
 use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
-use snow::resolvers::{CryptoResolver, RingResolver};
+use snow::resolvers::CryptoResolver;
 use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, HandshakeState};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::secrets::Secrets;
+use crate::suite::{NONCE, TAG, expand};
+use crate::wipe::wiped;
 use crate::{Level, Suite};
 
 /// The handshake's name, which its hash depends on.
 const NAME: &str = "Noise_IK_25519_ChaChaPoly_SHA256";
+
+/// A handshake without keys, whose state takes the place of one that has ended.
+const NOTHING: &str = "Noise_NN_25519_ChaChaPoly_SHA256";
 
 /// Bytes of the first message, besides its payload: an ephemeral key, the client's key and a tag, and the
 /// payload's tag.
@@ -25,6 +34,9 @@ pub const MESSAGE_1: usize = 32 + 32 + 16 + 16;
 
 /// Bytes of the second message without a payload: an ephemeral key, and a tag.
 pub const MESSAGE_2: usize = 32 + 16;
+
+/// Bytes of a key of the handshake's AEAD.
+const AEAD_KEY: usize = 32;
 
 /// Bytes of the longest Noise message.
 const MAX_MESSAGE: usize = 65_535;
@@ -36,7 +48,7 @@ pub fn public_key(private: &[u8; 32]) -> [u8; 32] {
 
 /// The client's end of a handshake.
 #[derive(Debug)]
-pub struct Initiator(Box<HandshakeState>);
+pub struct Initiator(State);
 
 impl Initiator {
     /// Begins a handshake with the server that has this public key, and returns the first message.
@@ -48,33 +60,37 @@ impl Initiator {
         server: &[u8; 32],
         prologue: &[u8],
         payload: &[u8],
-        entropy: [u8; 32],
+        entropy: &[u8; 32],
     ) -> Option<(Initiator, Vec<u8>)> {
-        let builder = builder(entropy)?.local_private_key(private).ok()?.prologue(prologue).ok()?;
-        let mut state = builder.remote_public_key(server).ok()?.build_initiator().ok()?;
-        let mut message = vec![0; (MESSAGE_1 + payload.len()).min(MAX_MESSAGE)];
-        let len = state.write_message(payload, &mut message).ok()?;
-        message.truncate(len);
-        Some((Initiator(Box::new(state)), message))
+        wiped(|| {
+            let builder = builder(entropy)?.local_private_key(private).ok()?.prologue(prologue).ok()?;
+            let mut state = State::new(builder.remote_public_key(server).ok()?.build_initiator().ok()?);
+            let mut message = vec![0; (MESSAGE_1 + payload.len()).min(MAX_MESSAGE)];
+            let len = state.0.write_message(payload, &mut message).ok()?;
+            message.truncate(len);
+            Some((Initiator(state), message))
+        })
     }
 
     /// Takes the server's message in, and returns the secrets and the message's payload. Returns `None` if
     /// the message is not from the server that was asked, or was changed. The handshake cannot go on then: a
     /// client that may get another answer keeps the first message, and begins again.
     pub fn end(&mut self, message: &[u8], level: Level, suite: Suite) -> Option<(Secrets, Vec<u8>)> {
-        let mut payload = vec![0; message.len().min(MAX_MESSAGE)];
-        let len = self.0.read_message(message, &mut payload).ok()?;
-        payload.truncate(len);
-        #[cfg(feature = "audit")]
-        crate::audit::note_handshake();
-        Some((secrets(&mut self.0, level, suite), payload))
+        wiped(|| {
+            let mut payload = vec![0; message.len().min(MAX_MESSAGE)];
+            let len = self.0.0.read_message(message, &mut payload).ok()?;
+            payload.truncate(len);
+            #[cfg(feature = "audit")]
+            crate::audit::note_handshake();
+            Some((self.0.secrets(level, suite), payload))
+        })
     }
 }
 
 /// The server's end of a handshake, after the client's message was taken in.
 #[derive(Debug)]
 pub struct Responder {
-    state: Box<HandshakeState>,
+    state: State,
     /// The client's public key, which the message proves to belong to its sender.
     pub client: [u8; 32],
     /// The payload of the client's message.
@@ -88,43 +104,78 @@ impl Responder {
         private: &[u8; 32],
         prologue: &[u8],
         message: &[u8],
-        entropy: [u8; 32],
+        entropy: &[u8; 32],
     ) -> Option<Responder> {
-        let builder = builder(entropy)?.local_private_key(private).ok()?.prologue(prologue).ok()?;
-        let mut state = builder.build_responder().ok()?;
-        let mut payload = vec![0; message.len().min(MAX_MESSAGE)];
-        let len = state.read_message(message, &mut payload).ok()?;
-        payload.truncate(len);
-        let client = state.get_remote_static()?.try_into().ok()?;
-        Some(Responder { state: Box::new(state), client, payload })
+        wiped(|| {
+            let builder = builder(entropy)?.local_private_key(private).ok()?.prologue(prologue).ok()?;
+            let mut state = State::new(builder.build_responder().ok()?);
+            let mut payload = vec![0; message.len().min(MAX_MESSAGE)];
+            let len = state.0.read_message(message, &mut payload).ok()?;
+            payload.truncate(len);
+            let client = state.0.get_remote_static()?.try_into().ok()?;
+            Some(Responder { state, client, payload })
+        })
     }
 
     /// Returns the server's message, and the secrets.
     pub fn end(mut self, payload: &[u8], level: Level, suite: Suite) -> Option<(Vec<u8>, Secrets)> {
-        let mut message = vec![0; (MESSAGE_2 + payload.len()).min(MAX_MESSAGE)];
-        let len = self.state.write_message(payload, &mut message).ok()?;
-        message.truncate(len);
-        Some((message, secrets(&mut self.state, level, suite)))
+        wiped(move || {
+            let mut message = vec![0; (MESSAGE_2 + payload.len()).min(MAX_MESSAGE)];
+            let len = self.state.0.write_message(payload, &mut message).ok()?;
+            message.truncate(len);
+            Some((message, self.state.secrets(level, suite)))
+        })
     }
 }
 
-fn secrets(state: &mut HandshakeState, level: Level, suite: Suite) -> Secrets {
-    let (mut to_server, mut to_client) = state.dangerously_get_raw_split();
-    let mut split = Zeroizing::new([0; 64]);
-    split[..32].copy_from_slice(&to_server);
-    split[32..].copy_from_slice(&to_client);
-    to_server.zeroize();
-    to_client.zeroize();
-    let root = Secrets::root(state.get_handshake_hash(), &*split);
-    Secrets::new(root, level, suite)
+/// The state of a handshake, which is overwritten when it is dropped. `snow` does not do that.
+struct State(Box<HandshakeState>);
+
+impl State {
+    /// Takes the state of a handshake in which nothing has been computed yet.
+    fn new(state: HandshakeState) -> State {
+        State(Box::new(state))
+    }
+
+    fn secrets(&mut self, level: Level, suite: Suite) -> Secrets {
+        let (mut to_server, mut to_client) = self.0.dangerously_get_raw_split();
+        let mut split = Zeroizing::new([0; 64]);
+        split[..32].copy_from_slice(&to_server);
+        split[32..].copy_from_slice(&to_client);
+        to_server.zeroize();
+        to_client.zeroize();
+        let root = Secrets::root(self.0.get_handshake_hash(), &*split);
+        Secrets::new(root, level, suite)
+    }
 }
 
-fn builder<'b>(entropy: [u8; 32]) -> Option<Builder<'b>> {
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("State")
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        wiped(|| {
+            let blank = NOTHING.parse().ok();
+            let blank = blank.map(|params| Builder::with_resolver(params, Box::new(Resolver::default())));
+            if let Some(blank) = blank.and_then(|builder| builder.build_initiator().ok()) {
+                *self.0 = blank;
+            }
+        });
+        // Without this, the compiler may leave out a write to memory that nobody reads again.
+        black_box(&self.0);
+    }
+}
+
+fn builder<'b>(entropy: &[u8; 32]) -> Option<Builder<'b>> {
     let params: NoiseParams = NAME.parse().ok()?;
-    Some(Builder::with_resolver(params, Box::new(Resolver(Zeroizing::new(entropy)))))
+    Some(Builder::with_resolver(params, Box::new(Resolver(Zeroizing::new(*entropy)))))
 }
 
 /// Gives Noise its algorithms. The random numbers are the entropy that was handed in.
+#[derive(Default)]
 struct Resolver(Zeroizing<[u8; 32]>);
 
 impl CryptoResolver for Resolver {
@@ -137,11 +188,100 @@ impl CryptoResolver for Resolver {
     }
 
     fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
-        RingResolver.resolve_hash(choice)
+        (*choice == HashChoice::SHA256).then(|| Box::new(Sha256(Context::new(&SHA256))) as Box<dyn Hash>)
     }
 
     fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
-        RingResolver.resolve_cipher(choice)
+        let cipher = || Box::new(ChaChaPoly(expand(SUITE, &[0; AEAD_KEY])));
+        (*choice == CipherChoice::ChaChaPoly).then(|| cipher() as Box<dyn Cipher>)
+    }
+}
+
+/// The AEAD of the handshake, by `ring`. (That of `snow`'s resolver for `ring` is not overwritten.)
+struct ChaChaPoly(LessSafeKey);
+
+/// The suite of the handshake's messages.
+const SUITE: Suite = Suite::ChaCha20Poly1305;
+
+impl ChaChaPoly {
+    /// Makes a nonce of a count (The Noise Protocol Framework, section 12.3).
+    fn nonce(count: u64) -> Nonce {
+        let mut nonce = [0; NONCE];
+        if let Some(last) = nonce.last_chunk_mut() {
+            *last = count.to_le_bytes();
+        }
+        Nonce::assume_unique_for_key(nonce)
+    }
+}
+
+impl Cipher for ChaChaPoly {
+    fn name(&self) -> &'static str {
+        "ChaChaPoly"
+    }
+
+    fn set(&mut self, key: &[u8; AEAD_KEY]) {
+        self.0 = expand(SUITE, key);
+    }
+
+    fn encrypt(&self, count: u64, clear: &[u8], plain: &[u8], out: &mut [u8]) -> usize {
+        let (body, rest) = out.split_at_mut(plain.len());
+        body.copy_from_slice(plain);
+        let tag = self.0.seal_in_place_separate_tag(Self::nonce(count), Aad::from(clear), body);
+        if let Ok(tag) = tag {
+            rest[..TAG].copy_from_slice(tag.as_ref());
+        }
+        plain.len() + TAG
+    }
+
+    fn decrypt(&self, count: u64, clear: &[u8], sealed: &[u8], out: &mut [u8]) -> Result<usize, snow::Error> {
+        let mut whole = Zeroizing::new(sealed.to_vec());
+        let opened = self.0.open_in_place(Self::nonce(count), Aad::from(clear), &mut whole);
+        let opened = opened.map_err(|_| snow::Error::Decrypt)?;
+        out.get_mut(..opened.len()).ok_or(snow::Error::Decrypt)?.copy_from_slice(opened);
+        Ok(opened.len())
+    }
+}
+
+impl Drop for ChaChaPoly {
+    fn drop(&mut self) {
+        self.set(&[0; AEAD_KEY]);
+        black_box(&self.0);
+    }
+}
+
+/// SHA-256 by `ring`. What was hashed last, and the state of the hash, are overwritten at the end.
+struct Sha256(Context);
+
+impl Hash for Sha256 {
+    fn name(&self) -> &'static str {
+        "SHA256"
+    }
+
+    fn block_len(&self) -> usize {
+        SHA256.block_len()
+    }
+
+    fn hash_len(&self) -> usize {
+        SHA256.output_len()
+    }
+
+    fn reset(&mut self) {
+        self.0 = Context::new(&SHA256);
+    }
+
+    fn input(&mut self, data: &[u8]) {
+        self.0.update(data);
+    }
+
+    fn result(&mut self, out: &mut [u8]) {
+        out[..SHA256.output_len()].copy_from_slice(self.0.clone().finish().as_ref());
+    }
+}
+
+impl Drop for Sha256 {
+    fn drop(&mut self) {
+        self.reset();
+        black_box(&self.0);
     }
 }
 
@@ -220,14 +360,14 @@ mod tests {
     const KIND: (Level, Suite) = (Level::Secure, Suite::Aes128Gcm);
 
     fn begin(server: &[u8; 32], prologue: &[u8]) -> (Initiator, Vec<u8>) {
-        Initiator::begin(&CLIENT, server, prologue, b"from the client", [5; 32]).unwrap()
+        Initiator::begin(&CLIENT, server, prologue, b"from the client", &[5; 32]).unwrap()
     }
 
     #[test]
     fn both_ends_agree_and_know_one_another() {
         let (mut initiator, first) = begin(&public_key(&SERVER), b"prologue");
         assert_eq!(first.len(), MESSAGE_1 + 15);
-        let responder = Responder::begin(&SERVER, b"prologue", &first, [6; 32]).unwrap();
+        let responder = Responder::begin(&SERVER, b"prologue", &first, &[6; 32]).unwrap();
         assert_eq!(
             (responder.client, &responder.payload[..]),
             (public_key(&CLIENT), &b"from the client"[..])
@@ -248,7 +388,7 @@ mod tests {
         let public = public_key(&SERVER);
         let (_, first) = begin(&public, b"prologue");
         let accepts = |private: &[u8; 32], prologue: &[u8], message: &[u8]| {
-            Responder::begin(private, prologue, message, [6; 32]).is_some()
+            Responder::begin(private, prologue, message, &[6; 32]).is_some()
         };
         assert!(accepts(&SERVER, b"prologue", &first));
         assert!(!accepts(&[9; 32], b"prologue", &first), "another server");
@@ -260,7 +400,7 @@ mod tests {
             assert!(!accepts(&SERVER, b"prologue", &first[..at]), "{at} bytes");
         }
         let answer = || {
-            let responder = Responder::begin(&SERVER, b"prologue", &first, [6; 32]).unwrap();
+            let responder = Responder::begin(&SERVER, b"prologue", &first, &[6; 32]).unwrap();
             responder.end(b"", KIND.0, KIND.1).unwrap().0
         };
         let ends = |message: &[u8]| begin(&public, b"prologue").0.end(message, KIND.0, KIND.1).is_some();
@@ -276,7 +416,7 @@ mod tests {
     fn a_key_of_small_order_is_refused() {
         let one = std::array::from_fn(|at| u8::from(at == 0));
         for small in [[0; 32], one] {
-            assert!(Initiator::begin(&CLIENT, &small, b"", b"", [5; 32]).is_none());
+            assert!(Initiator::begin(&CLIENT, &small, b"", b"", &[5; 32]).is_none());
         }
     }
 

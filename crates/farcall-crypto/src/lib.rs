@@ -13,6 +13,7 @@
 //! | `cipher` | seals and opens datagrams |
 //! | `window` | which datagrams have come already |
 //! | `ticket` | the keys by which a server seals secrets into tickets |
+//! | `wipe` | overwrites what computations leave on the stack |
 //! | `audit` | watches the seals of a simulation |
 
 #![forbid(unsafe_code)]
@@ -26,10 +27,11 @@ mod secrets;
 mod suite;
 mod ticket;
 mod window;
+mod wipe;
 
 pub use cipher::{Answering, Cipher, MAX_PER_PHASE, limit_per_phase, max_per_phase};
 pub use handshake::{Initiator, MESSAGE_1, MESSAGE_2, Responder, public_key};
-pub use secrets::{End, Resumption, Secrets};
+pub use secrets::{End, Place, Resumption, Secrets};
 pub use suite::{Level, Suite, Suites, TAG};
 pub use ticket::TicketKeys;
 pub use window::Window;

@@ -5,11 +5,15 @@
 //! each direction, and the next member. Old members are erased, so somebody who steals the secrets later
 //! cannot read datagrams of earlier phases (forward secrecy within the conversation).
 
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
 use zeroize::Zeroizing;
 
 use crate::cipher::{Answering, Cipher};
 use crate::suite::Key;
+use crate::wipe::wiped;
 use crate::{Level, Suite};
 
 /// A secret of 32 bytes, which is overwritten when it is dropped.
@@ -24,8 +28,13 @@ pub enum End {
     Server,
 }
 
-/// What both ends of a conversation know, and nobody else. It takes 72 bytes.
-pub struct Secrets {
+/// What both ends of a conversation know, and nobody else. It is on the heap, so that it can be moved without
+/// leaving copies, and is overwritten when it is dropped.
+pub struct Secrets(Box<Place>);
+
+/// A place of 72 bytes for [`Secrets`] in something that is on the heap and is not moved. It is overwritten
+/// when it is dropped.
+pub struct Place {
     base: Secret,
     /// The secret of the current phase.
     chain: Secret,
@@ -35,6 +44,12 @@ pub struct Secrets {
 }
 
 impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::fmt::Debug for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Secrets").field("phase", &self.phase).finish_non_exhaustive()
     }
@@ -53,7 +68,7 @@ pub struct Resumption<'r> {
 }
 
 impl Secrets {
-    /// The length in bytes of [`Secrets::to_bytes`].
+    /// The length in bytes of [`Place::to_bytes`].
     pub const BYTES: usize = 2 + 32 + 32;
 
     /// Derives a root from the outcome of a handshake.
@@ -63,9 +78,56 @@ impl Secrets {
 
     /// Makes the secrets that follow from a root, in the first phase.
     pub fn new(root: Secret, level: Level, suite: Suite) -> Secrets {
-        let prk = prk(&root);
-        let (base, chain) = (derive(&prk, &[b"farcall base"]), derive(&prk, &[b"farcall chain"]));
-        Secrets { base, chain, phase: 0, level, suite }
+        wiped(|| {
+            let prk = prk(&root);
+            let (base, chain) = (derive(&prk, &[b"farcall base"]), derive(&prk, &[b"farcall chain"]));
+            Secrets(Box::new(Place { base, chain, phase: 0, level, suite }))
+        })
+    }
+
+    /// Reads what [`Place::to_bytes`] wrote. Returns `None` for anything else.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Secrets> {
+        let ([level, suite], rest) = bytes.split_first_chunk()?;
+        let (base, chain) = rest.split_first_chunk()?;
+        let chain: &[u8; 32] = chain.try_into().ok()?;
+        let level = [Level::Authenticated, Level::Secure].into_iter().find(|known| *known as u8 == *level)?;
+        let suite = Suite::of(*suite)?;
+        Some(wiped(|| {
+            let (base, chain) = (Zeroizing::new(*base), Zeroizing::new(*chain));
+            Secrets(Box::new(Place { base, chain, phase: 0, level, suite }))
+        }))
+    }
+}
+
+impl Deref for Secrets {
+    type Target = Place;
+
+    fn deref(&self) -> &Place {
+        &self.0
+    }
+}
+
+impl DerefMut for Secrets {
+    fn deref_mut(&mut self) -> &mut Place {
+        &mut self.0
+    }
+}
+
+/// A place that holds no secrets.
+impl Default for Place {
+    fn default() -> Place {
+        let (base, chain) = (Secret::default(), Secret::default());
+        Place { base, chain, phase: 0, level: Level::Secure, suite: Suite::ChaCha20Poly1305 }
+    }
+}
+
+impl Place {
+    /// Takes these secrets in, in the place of those that it held.
+    pub fn hold(&mut self, secrets: &Secrets) {
+        let Place { base, chain, phase, level, suite } = &*secrets.0;
+        self.base.copy_from_slice(&**base);
+        self.chain.copy_from_slice(&**chain);
+        (self.phase, self.level, self.suite) = (*phase, *level, *suite);
     }
 
     /// Returns the secrets of a new conversation that continues this one: they follow from this one's secrets
@@ -76,17 +138,22 @@ impl Secrets {
         #[cfg(feature = "audit")]
         crate::audit::note_resumption();
         let Resumption { client, server, prologue } = resumption;
-        let secret = derive(&prk(&self.base), &[b"farcall resume"]);
         let salt = [&client[..], &server[..]].concat();
-        let prk = Salt::new(HKDF_SHA256, &salt).extract(&*secret);
-        Secrets::new(derive(&prk, &[b"farcall resumed", prologue]), self.level, self.suite)
+        wiped(|| {
+            let secret = derive(&prk(&self.base), &[b"farcall resume"]);
+            let prk = Salt::new(HKDF_SHA256, &salt).extract(&*secret);
+            Secrets::new(derive(&prk, &[b"farcall resumed", prologue]), self.level, self.suite)
+        })
     }
 
     /// Returns a copy, for another place that is overwritten too when it is dropped.
     #[must_use]
     pub fn copy(&self) -> Secrets {
-        let Secrets { base, chain, phase, level, suite } = self;
-        Secrets { base: base.clone(), chain: chain.clone(), phase: *phase, level: *level, suite: *suite }
+        wiped(|| {
+            let Place { base, chain, phase, level, suite } = self;
+            let (base, chain) = (base.clone(), chain.clone());
+            Secrets(Box::new(Place { base, chain, phase: *phase, level: *level, suite: *suite }))
+        })
     }
 
     /// How much the conversation's seals protect.
@@ -103,47 +170,39 @@ impl Secrets {
     pub fn advance(&mut self) {
         #[cfg(feature = "audit")]
         crate::audit::note_phase();
-        self.chain = next(&self.chain);
+        wiped(|| self.chain = next(&self.chain));
         self.phase = self.phase.wrapping_add(1);
     }
 
     /// Expands the keys of the current phase at one end, and the next phase's key by which the other end's
     /// datagrams open. `before` is the cipher of the phase before, if its key is to open datagrams that were
     /// overtaken.
-    pub fn cipher(&self, end: End, before: Option<&Cipher>) -> Cipher {
+    pub fn cipher(&self, end: End, before: Option<&Cipher>) -> Arc<Cipher> {
         let (ours, theirs) = match end {
             End::Client => (TO_SERVER, TO_CLIENT),
             End::Server => (TO_CLIENT, TO_SERVER),
         };
-        let key = |chain: &Secret, label| Key::new(self.suite, |out| fill(&prk(chain), &[label], out));
-        let (current, following) = (key(&self.chain, theirs), key(&next(&self.chain), theirs));
-        Cipher::new(self.level, self.phase, key(&self.chain, ours), before, current, following)
+        let Place { chain, phase, level, suite, .. } = self;
+        let key = |chain: &Secret, label| Key::new(*suite, |out| fill(&prk(chain), &[label], out));
+        wiped(|| {
+            let (current, following) = (key(chain, theirs), key(&next(chain), theirs));
+            Arc::new(Cipher::new(*level, *phase, key(chain, ours), before, current, following))
+        })
     }
 
     /// Returns the key that seals an answer to the question with these bytes, and no other.
     pub fn answering(&self, question: &[u8]) -> Answering {
-        Answering(Key::new(self.suite, |out| fill(&prk(&self.base), &[b"farcall answer", question], out)))
+        let Place { base, suite, .. } = self;
+        let key = || Key::new(*suite, |out| fill(&prk(base), &[b"farcall answer", question], out));
+        wiped(|| Answering(Box::new(key())))
     }
 
     /// Returns what a ticket keeps of these secrets, in the first phase: from it [`Secrets::from_bytes`] makes
     /// them again.
     pub fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
-        let kind = [self.level as u8, self.suite as u8];
-        Zeroizing::new([&kind[..], &self.base[..], &self.chain[..]].concat())
-    }
-
-    /// Reads what [`Secrets::to_bytes`] wrote. Returns `None` for anything else.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Secrets> {
-        let ([level, suite], rest) = bytes.split_first_chunk()?;
-        let (base, rest) = rest.split_first_chunk()?;
-        let level = [Level::Authenticated, Level::Secure].into_iter().find(|known| *known as u8 == *level)?;
-        Some(Secrets {
-            base: Zeroizing::new(*base),
-            chain: Zeroizing::new(rest.try_into().ok()?),
-            phase: 0,
-            level,
-            suite: Suite::of(*suite)?,
-        })
+        let Place { base, chain, level, suite, .. } = self;
+        let kind = [*level as u8, *suite as u8];
+        Zeroizing::new([&kind[..], &base[..], &chain[..]].concat())
     }
 }
 

@@ -176,7 +176,7 @@ impl Drop for Key {
     }
 }
 
-fn expand(suite: Suite, key: &[u8]) -> LessSafeKey {
+pub(crate) fn expand(suite: Suite, key: &[u8]) -> LessSafeKey {
     let unbound = UnboundKey::new(suite.algorithm(), key).expect("a key of the algorithm's length");
     LessSafeKey::new(unbound)
 }

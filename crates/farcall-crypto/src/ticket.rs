@@ -7,6 +7,7 @@
 use zeroize::Zeroizing;
 
 use crate::suite::{Key, Level, Suite, Suites, TAG};
+use crate::wipe::wiped;
 
 /// Bytes before what is sealed: the key's number and the count.
 const HEAD: usize = 4 + 8;
@@ -20,7 +21,8 @@ pub struct TicketKeys {
 
 struct Numbered {
     number: u32,
-    key: Key,
+    /// On the heap, so that it can be moved without leaving copies.
+    key: Box<Key>,
     /// How many tickets the key has sealed.
     sealed: u64,
 }
@@ -79,7 +81,7 @@ impl TicketKeys {
 }
 
 fn numbered(suite: Suite, number: u32, entropy: &Zeroizing<[u8; 44]>) -> Numbered {
-    let key = Key::new(suite, |out| out.copy_from_slice(&entropy[..out.len()]));
+    let key = wiped(|| Box::new(Key::new(suite, |out| out.copy_from_slice(&entropy[..out.len()]))));
     Numbered { number, key, sealed: 0 }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use farcall_crypto::{Cipher, End, Secrets, Window, limit_per_phase, max_per_phase};
+use farcall_crypto::{Cipher, End, Place, Secrets, Window, limit_per_phase, max_per_phase};
 
 use crate::secure::Opened;
 use crate::{Mutant, Rule};
@@ -11,7 +11,7 @@ use crate::{Mutant, Rule};
 /// The keys of one end of a conversation. They take 112 bytes, besides the cipher.
 #[derive(Debug)]
 pub(crate) struct Phases {
-    secrets: Secrets,
+    secrets: Place,
     /// The datagrams that have come.
     window: Window,
     /// The expanded keys of the phase. They can be erased and made again at any time.
@@ -26,13 +26,19 @@ pub(crate) struct Phases {
 }
 
 impl Phases {
-    /// Makes the keys of a conversation that begins. `cipher` are the expanded keys, if there are any.
-    pub fn new(secrets: Secrets, end: End, cipher: Option<Arc<Cipher>>) -> Phases {
-        let window = Window::default();
+    /// Makes a place for the secrets of a conversation that begins, which [`Phases::hold`] puts in. `cipher` are
+    /// the expanded keys, if there are any.
+    pub fn new(end: End, cipher: Option<Arc<Cipher>>) -> Phases {
+        let (secrets, window) = (Place::default(), Window::default());
         Phases { secrets, window, cipher, sealed: 0, end, confirmed: true, used: true }
     }
 
-    pub fn secrets(&self) -> &Secrets {
+    /// Takes the secrets in. Call this where the phases stay, because moving secrets leaves copies on the stack.
+    pub fn hold(&mut self, secrets: &Secrets) {
+        self.secrets.hold(secrets);
+    }
+
+    pub fn secrets(&self) -> &Place {
         &self.secrets
     }
 
@@ -51,7 +57,7 @@ impl Phases {
     #[inline]
     pub fn cipher(&mut self) -> &Arc<Cipher> {
         self.used = true;
-        self.cipher.get_or_insert_with(|| Arc::new(self.secrets.cipher(self.end, None)))
+        self.cipher.get_or_insert_with(|| self.secrets.cipher(self.end, None))
     }
 
     /// Erases the expanded keys.
@@ -114,7 +120,7 @@ impl Phases {
     fn advance(&mut self, confirmed: bool) {
         self.secrets.advance();
         if let Some(before) = &self.cipher {
-            self.cipher = Some(Arc::new(self.secrets.cipher(self.end, Some(before))));
+            self.cipher = Some(self.secrets.cipher(self.end, Some(before)));
         }
         (self.sealed, self.confirmed) = (0, confirmed);
     }

@@ -18,14 +18,11 @@ use farcall_proto::client::Conversation;
 use farcall_proto::secure::{Level, Suite, Suites};
 use farcall_proto::server::Finish;
 use farcall_proto::{ClientConfig, ServerConfig};
-use noise::{Keys, expand, hkdf, public};
+use noise::{BODY, HEADER, Keys, expand, hkdf, public, step};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/vectors/secrets.txt");
 
-const HEADER: usize = 20;
 const TAG: usize = 16;
-/// Where the body of a datagram's first frame begins.
-const BODY: usize = HEADER + 4;
 const NAME: &str = "Store/one";
 
 const ABOUT: &str = "\
@@ -161,7 +158,7 @@ impl Page {
         let (bind, hello) = self.trip();
         self.value("client", &bind);
         self.value("server", &hello);
-        let prologue = prologue(&bind, &hello);
+        let prologue = noise::prologue(&bind, &hello, NAME);
         self.value("prologue", &prologue);
         let shaken = keys.shake(&prologue, &public(&CLIENT));
         self.value("message 1", &shaken.first);
@@ -233,44 +230,6 @@ fn client(level: Level, suite: Suite) -> ClientConfig {
     let trust = TestTrust::new(CLIENT, &[SERVER]);
     let suites = Suites(1 << suite as u8);
     ClientConfig { trust: Some(trust), level, suites, max_datagram: 1_200, ..ClientConfig::default() }
-}
-
-/// Returns the prologue of a handshake: the label, the client's identifier, the ticket of the hello with its
-/// conversation, the versions and schemes that are offered, the name, and the server's step.
-fn prologue(bind: &[u8], hello: &[u8]) -> Vec<u8> {
-    let opaque = |bytes: &[u8]| {
-        let len = (bytes.len() as u32).to_be_bytes();
-        [&len, bytes, &[0; 3][..bytes.len().wrapping_neg() & 3]].concat()
-    };
-    let ticket = &hello[BODY + 8..BODY + 16 + 44];
-    [
-        b"farcall handshake 1\0",
-        &bind[BODY..BODY + 8],
-        ticket,
-        &bind[BODY + 16..BODY + 24],
-        &opaque(NAME.as_bytes()),
-        &opaque(step(hello)),
-    ]
-    .concat()
-}
-
-/// Returns the step in the handshake field of a BIND or a WELCOME.
-fn step(datagram: &[u8]) -> &[u8] {
-    let word = |at: usize| u32::from_be_bytes(datagram[at..at + 4].try_into().unwrap()) as usize;
-    let opaque = |at: usize| at + 4 + word(at).next_multiple_of(4);
-    let ticket = |at: usize| opaque(at + 40);
-    let handshake = match datagram[HEADER] {
-        BIND => {
-            let (flags, mut at) = (datagram[HEADER + 1], BODY + 28);
-            at = if flags & 1 != 0 { ticket(at + 8) + 20 } else { at };
-            at = if flags & 2 != 0 { ticket(at + 8) } else { at };
-            opaque(at)
-        }
-        _ => ticket(BODY + 16) + 16 + 20 + 16,
-    };
-    let (total, part) = (word(handshake), handshake + 16);
-    assert_eq!((word(handshake + 4), word(handshake + 8), word(handshake + 12)), (0, 0, total));
-    &datagram[part..part + total]
 }
 
 fn vectors() -> String {

@@ -29,16 +29,19 @@ pub struct Keys {
     pub intrusion: u32,
     /// The chance that the attacker on the path acts upon a datagram, in parts per million.
     pub attack: u32,
+    /// Whether clients crash and come back all the time, so that there are many handshakes.
+    pub brief: bool,
 }
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Keys { levels, max_per_phase, intrusion, attack, .. } = self;
+        let Keys { levels, max_per_phase, intrusion, attack, brief, .. } = self;
         f.debug_struct("Keys")
             .field("levels", levels)
             .field("max_per_phase", max_per_phase)
             .field("intrusion", intrusion)
             .field("attack", attack)
+            .field("brief", brief)
             .finish_non_exhaustive()
     }
 }
@@ -65,6 +68,7 @@ impl Keys {
             max_per_phase: rng.pick(if calm { &[3, 3, 3, 10] } else { &[3, 10, 100, u32::MAX] }),
             intrusion: if calm { 0 } else { rng.pick(&[0, 5_000, 100_000]) },
             attack: if calm { 0 } else { rng.pick(&[0, 5_000, 50_000, 200_000]) },
+            brief: !calm && rng.chance(400_000),
         }
     }
 

@@ -98,7 +98,19 @@ pub struct Plan {
     pub inside: u32,
 }
 
+/// How often a client crashes in a run with brief lives, in parts per million of its actions.
+#[cfg(feature = "soak")]
+const BRIEF: u32 = 400_000;
+
 impl Plan {
+    /// Returns whether clients crash and come back all the time.
+    pub fn is_brief(&self) -> bool {
+        #[cfg(feature = "soak")]
+        return self.secret.as_ref().is_some_and(|keys| keys.brief);
+        #[cfg(not(feature = "soak"))]
+        false
+    }
+
     /// Draws a plan from `rng`.
     pub fn draw(rng: &mut Rng, mutant: Mutant) -> Plan {
         let calm = rng.chance(50_000);
@@ -185,6 +197,9 @@ impl Plan {
             // The hostile peer's datagrams are in the open scheme, so there is no hostile peer in this run.
             self.hostile = false;
             self.path.spoof = if self.calm { 0 } else { rng.pick(&[0, 10_000, 50_000]) };
+            if self.is_brief() {
+                self.chaos = BRIEF;
+            }
         }
         if self.is_local() {
             // The window is derived from `burst`, not drawn, so that the rest of the random sequence stays

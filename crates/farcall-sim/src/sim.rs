@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use faults::Faults;
-pub use inside::{JoinHandle, below, block_on, crash, note, now, random, sleep, spawn};
+pub use inside::{JoinHandle, below, block_on, crash, note, now, random, sleep, spawn, unix_seconds};
 
 use crate::net::Nanos;
 use env::Outside;

@@ -255,6 +255,9 @@ impl World {
         let (servers, clients) = (self.servers.len(), self.clients.len());
         let (server, client) = (g.rng.index(servers), g.rng.index(clients));
         let node = g.rng.index(servers + clients);
+        if g.plan.is_brief() && g.rng.chance(950_000) {
+            return self.crash_client(client);
+        }
         if servers > 1 && g.rng.chance(g.plan.moves) {
             return self.move_address(server);
         }
@@ -335,7 +338,7 @@ impl World {
         g.net.faults.client_crashes += 1;
         g.note(&[12, node as u64], || format!("client {node} crashes"));
         self.clients[client].crash(g);
-        let away = g.rng.spread(MILLIS, 20 * SECS);
+        let away = g.rng.spread(MILLIS, if g.plan.is_brief() { SECS } else { 20 * SECS });
         g.net.after(away, Event::Restart(node));
     }
 

@@ -37,7 +37,15 @@ struct Inner {
     generation: AtomicU64,
     files: Mutex<Option<Files>>,
     /// The clients that were accepted, by their keys. A ticket names a client by its key only.
-    clients: Mutex<HashMap<PublicKey, Arc<farcall_keys::Principal>>>,
+    clients: Mutex<HashMap<PublicKey, Arc<Client>>>,
+}
+
+/// A client that was accepted.
+struct Client {
+    /// What it has shown.
+    shown: farcall_keys::Principal,
+    /// Who it is. All its conversations share this.
+    principal: Arc<crate::Principal>,
 }
 
 /// The files of keys, and the fault that was last told of.
@@ -126,11 +134,16 @@ impl Keys {
         {
             clients.remove(&key);
         }
-        clients.insert(client.key, Arc::new(client));
+        let key = client.key;
+        let before = clients.get(&key).map(|before| &before.principal);
+        let principal = before.filter(|before| before.name == client.name).cloned().unwrap_or_else(|| {
+            Arc::new(crate::Principal { name: client.name.clone(), key: *key.as_bytes() })
+        });
+        clients.insert(key, Arc::new(Client { shown: client, principal }));
     }
 
     /// Returns a client that was accepted.
-    fn client(&self, key: &[u8; 32]) -> Option<Arc<farcall_keys::Principal>> {
+    fn client(&self, key: &[u8; 32]) -> Option<Arc<Client>> {
         lock(&self.0.clients).get(&PublicKey::from_bytes(*key).ok()?).cloned()
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use farcall_base::Principal;
-use farcall_crypto::{End, Initiator, Level, Resumption, Secrets, Suite, Suites};
+use farcall_crypto::{End, Initiator, Level, Place, Resumption, Secrets, Suite, Suites};
+
+use zeroize::Zeroizing;
 
 use super::{Conversation, Event};
 use crate::phases::Phases;
@@ -23,9 +25,11 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    fn new(secrets: Secrets, server: ([u8; 32], Arc<Principal>)) -> Kept {
-        let cipher = Arc::new(secrets.cipher(End::Client, None));
-        Kept { phases: Phases::new(secrets, End::Client, Some(cipher)), server }
+    fn new(secrets: &Secrets, server: ([u8; 32], Arc<Principal>)) -> Box<Kept> {
+        let cipher = secrets.cipher(End::Client, None);
+        let mut kept = Box::new(Kept { phases: Phases::new(End::Client, Some(cipher)), server });
+        kept.phases.hold(secrets);
+        kept
     }
 
     /// Opens a sealed datagram of the conversation, which has this identifier.
@@ -257,10 +261,11 @@ impl Conversation {
         }
         .to_bytes();
         let shows = trust.presentation(&name);
-        let mut entropy = [0; 32];
-        trust.entropy(&mut entropy);
-        let begun = chosen
-            .and_then(|_| Initiator::begin(&trust.private_key(), &accepted.key, &prologue, &shows, entropy));
+        let mut entropy = Zeroizing::new([0; 32]);
+        trust.entropy(&mut *entropy);
+        let private = trust.private_key();
+        let begun =
+            chosen.and_then(|_| Initiator::begin(&private, &accepted.key, &prologue, &shows, &entropy));
         let Some((initiator, message)) = begun else {
             let why = (Kind::Mismatch, "the server's key or its cipher is unusable");
             return self.refuse(now, w.nonce, why, sink);
@@ -294,7 +299,7 @@ impl Conversation {
         let request = self.session.asked(w.nonce)?;
         let name = request.name().as_bytes().to_vec();
         let question = &request.agreement.question;
-        let opens = |secrets: &Secrets| {
+        let opens = |secrets: &Place| {
             let mut copy = datagram.to_vec();
             let question: &[u8] = if mutant.breaks(Rule::AnswerUnbound) { &[] } else { question };
             secrets.level() == level && secrets.answering(question).open(header.number, &mut copy)
@@ -391,7 +396,7 @@ impl Conversation {
             self.permitted = Some(BTreeSet::new());
         }
         if let Some((secrets, server)) = self.agreed.take() {
-            self.kept = Some(Box::new(Kept::new(secrets, server)));
+            self.kept = Some(Kept::new(&secrets, server));
             self.session.random = None;
         }
     }

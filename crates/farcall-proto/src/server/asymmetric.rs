@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use farcall_crypto::{Answering, Responder, Secrets, Suite};
 
+use zeroize::Zeroizing;
+
 use super::counts::Counts;
 use super::handshake::{answering, hello, level};
 use super::hosts::HostName;
@@ -98,9 +100,9 @@ impl Handshake {
             hello: &hello,
         };
         let private = trust.private_key();
-        let mut entropy = [0; 32];
-        trust.entropy(&mut entropy);
-        let responder = Responder::begin(&private, &prologue.to_bytes(), message, entropy)?;
+        let mut entropy = Zeroizing::new([0; 32]);
+        trust.entropy(&mut *entropy);
+        let responder = Responder::begin(&private, &prologue.to_bytes(), message, &entropy)?;
         let facts = trust.accept_client(&responder.client, &responder.payload).ok();
         let (reply, secrets) = responder.end(&[], level(scheme)?, suite)?;
         let sealed = answering(&secrets, &bind, self.mutant);

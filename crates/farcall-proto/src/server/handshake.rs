@@ -345,7 +345,7 @@ impl Server {
         let Ok(Some((secrets, _))) = self.admitted(header.scheme, conversation, &ticket) else {
             return self.refuse_ticket(*from, header, ticket.client, StaleReason::Horizon);
         };
-        let cipher = Arc::new(secrets.cipher(End::Server, None));
+        let cipher = secrets.cipher(End::Server, None);
         self.seals.secrets.keep_expanded(conversation, &cipher);
         Some(cipher)
     }

@@ -118,7 +118,14 @@ impl Server {
         // If one sweep does not reach all calls, the sweeps follow each other so closely that silent clients
         // are noticed in time.
         let round = if all > slice && self.unfinished > 0 { round.min(interval(PATIENCE)) } else { round };
-        let next = (self.hosts.listed > 0).then(|| now + round.saturating_mul(slice) / all);
+        #[cfg(feature = "secure")]
+        let has_ciphers = self.seals.secrets.erase_idle(now);
+        #[cfg(not(feature = "secure"))]
+        let has_ciphers = false;
+        let next = match self.hosts.listed {
+            0 => has_ciphers.then(|| now + round),
+            _ => Some(now + round.saturating_mul(slice) / all),
+        };
         self.set_sweep(
             next.map(|next| soonest.map_or(next, |due: Time| next.min(due.max(now + MIN_SWEEP_GAP)))),
         );

@@ -2,22 +2,27 @@
 //! come, and who their clients are. It is forgotten together with the conversation.
 //!
 //! The expanded keys (the cipher) of a conversation take a few KiB, so they are kept of busy conversations
-//! only.
+//! only, and erased when a conversation has been idle for some sweeps.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 use farcall_base::Principal;
-use farcall_crypto::{Cipher, End, Secrets};
+use farcall_crypto::{Cipher, End, Place, Secrets};
 
 use crate::phases::Phases;
 use crate::secure::Opened;
 use crate::wire::{Number, Numbers};
-use crate::{Mutant, Rule};
+use crate::{Mutant, Rule, Time};
 
 /// The maximum number of conversations whose ciphers are kept.
 const MAX_CIPHERS: usize = 4096;
+
+/// How often ciphers that were not used since are erased, at most, and how many are looked at each time.
+const ERASE_EVERY: Duration = Duration::from_secs(10);
+const MAX_LOOKS: usize = 512;
 
 /// A phase ends after about ten minutes if the conversation is used, in the server's coarse units of an eighth
 /// of a second.
@@ -33,6 +38,8 @@ pub(super) struct AllSecrets {
     spent: Vec<u64>,
     /// The cipher by which a datagram of an unknown conversation was to be opened last.
     expanded: Option<(u64, Arc<Cipher>)>,
+    /// When ciphers of idle conversations were last looked for.
+    erased: Time,
 }
 
 /// What is kept of one conversation. An idle one takes 136 bytes.
@@ -59,12 +66,14 @@ impl AllSecrets {
     ) {
         let expanded = self.expanded.take_if(|(of, _)| *of == conversation).map(|(_, cipher)| cipher);
         let is_busy = expanded.is_some();
-        let mut phases = Phases::new(secrets, End::Server, expanded);
+        let mut phases = Phases::new(End::Server, expanded);
         if !mutant.breaks(Rule::FirstUnnoted) {
             phases.note(number);
         }
-        let kept = Kept { phases, principal, numbers: Numbers::from(1), failed: 0, since: now };
-        self.of.insert(conversation, Box::new(kept));
+        let mut kept = Box::new(Kept { phases, principal, numbers: Numbers::from(1), failed: 0, since: now });
+        // They are copied to where they stay, because moving them would leave copies on the stack.
+        kept.phases.hold(&secrets);
+        self.of.insert(conversation, kept);
         if is_busy {
             self.note_busy(conversation);
         }
@@ -98,7 +107,7 @@ impl AllSecrets {
     }
 
     /// Returns a conversation's secrets.
-    pub fn secrets(&self, conversation: u64) -> Option<&Secrets> {
+    pub fn secrets(&self, conversation: u64) -> Option<&Place> {
         self.of.get(&conversation).map(|kept| kept.phases.secrets())
     }
 
@@ -183,6 +192,23 @@ impl AllSecrets {
         kept.failed == u32::MAX
     }
 
+    /// Erases ciphers of conversations that are not busy any more. Returns whether any cipher is kept.
+    pub fn erase_idle(&mut self, now: Time) -> bool {
+        if now.since(self.erased) >= ERASE_EVERY {
+            self.erased = now;
+            for _ in 0..self.busy.len().min(MAX_LOOKS) {
+                let Some(conversation) = self.busy.pop_front() else { break };
+                let Some(kept) = self.of.get_mut(&conversation) else { continue };
+                if kept.phases.was_used() {
+                    self.busy.push_back(conversation);
+                } else {
+                    kept.phases.erase_cipher();
+                }
+            }
+        }
+        !self.busy.is_empty()
+    }
+
     /// Notes that the cipher of a conversation is kept. Erases ciphers that were not used lately, until few
     /// enough are kept.
     fn note_busy(&mut self, conversation: u64) {
@@ -250,7 +276,7 @@ mod tests {
         let mut all = AllSecrets::default();
         let principal = Arc::new(Principal { name: "somebody".into(), key: [1; 32] });
         let secrets = || Secrets::new([7; 32].into(), Level::Secure, Suite::ChaCha20Poly1305);
-        let cipher = Arc::new(secrets().cipher(End::Server, None));
+        let cipher = secrets().cipher(End::Server, None);
         for (expanded, used) in [(1, true), (2, false)] {
             all.keep_expanded(expanded, &cipher);
             all.insert((1, 1), (secrets(), principal.clone()), 0, Mutant::NONE);
@@ -259,6 +285,24 @@ mod tests {
         }
         all.forget_expanded();
         assert_eq!(Arc::strong_count(&cipher), 1);
+    }
+
+    #[test]
+    fn the_cipher_of_an_idle_conversation_is_erased() {
+        let mut all = AllSecrets::default();
+        let principal = Arc::new(Principal { name: "somebody".into(), key: [1; 32] });
+        for conversation in 1..=2 {
+            let secrets = Secrets::new([7; 32].into(), Level::Secure, Suite::ChaCha20Poly1305);
+            all.insert((conversation, 1), (secrets, principal.clone()), 0, Mutant::NONE);
+            assert!(all.cipher(conversation).is_some());
+        }
+        let at = |seconds: u64| Time::from_nanos(seconds * 1_000_000_000);
+        assert!(all.erase_idle(at(100)) && all.cipher(2).is_some());
+        assert!(all.erase_idle(at(101)) && all.of[&1].phases.expanded().is_some(), "it is too early");
+        assert!(all.erase_idle(at(110)));
+        assert!(all.of[&1].phases.expanded().is_none() && all.of[&2].phases.expanded().is_some());
+        assert!(!all.erase_idle(at(120)) && all.of[&2].phases.expanded().is_none());
+        assert!(all.cipher(1).is_some(), "it is made anew when it is needed");
     }
 
     #[test]

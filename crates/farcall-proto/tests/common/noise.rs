@@ -1,5 +1,6 @@
 //! The handshake and the key schedule of docs/protocol.md, section 11, written a second time from the document,
 //! with which vectors are checked. Not fast, and not in constant time.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use curve25519_dalek::MontgomeryPoint;
 use ring::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
@@ -7,12 +8,18 @@ use ring::{digest, hmac};
 
 type Word = [u8; 32];
 
+pub const HEADER: usize = 20;
+/// Where the body of a datagram's first frame begins.
+pub const BODY: usize = HEADER + 4;
+
 /// Noise_IK_25519_ChaChaPoly_SHA256 (The Noise Protocol Framework, revision 34, section 5.2).
 struct Symmetric {
     hash: Word,
     chain: Word,
     key: Word,
     count: u64,
+    /// The chain and the key after each exchange of keys.
+    mixed: Vec<Vec<u8>>,
 }
 
 /// What the two messages of a handshake are, and what they lead to.
@@ -21,6 +28,8 @@ pub struct Handshake {
     pub second: Vec<u8>,
     pub hash: Word,
     pub split: Vec<u8>,
+    /// The chain and the key after each exchange of keys.
+    pub mixed: Vec<Vec<u8>>,
 }
 
 /// The private keys of a handshake.
@@ -36,7 +45,7 @@ impl Keys {
     pub fn shake(&self, prologue: &[u8], payload: &[u8]) -> Handshake {
         let Keys { client, server, client_once, server_once } = self;
         let name = *b"Noise_IK_25519_ChaChaPoly_SHA256";
-        let mut s = Symmetric { hash: name, chain: name, key: [0; 32], count: 0 };
+        let mut s = Symmetric { hash: name, chain: name, key: [0; 32], count: 0, mixed: Vec::new() };
         s.mix_hash(prologue);
         s.mix_hash(&public(server));
         let mut first = public(client_once).to_vec();
@@ -51,7 +60,7 @@ impl Keys {
         s.mix_key(&dh(server_once, &public(client)));
         second.extend(s.encrypt(b""));
         let split = hkdf(&s.chain, b"", &[], 64);
-        Handshake { first, second, hash: s.hash, split }
+        Handshake { first, second, hash: s.hash, split, mixed: s.mixed }
     }
 }
 
@@ -66,6 +75,7 @@ impl Symmetric {
         self.chain.copy_from_slice(&both[..32]);
         self.key.copy_from_slice(&both[32..]);
         self.count = 0;
+        self.mixed.push(both);
     }
 
     fn encrypt(&mut self, plain: &[u8]) -> Vec<u8> {
@@ -83,7 +93,8 @@ pub fn public(private: &Word) -> Word {
     MontgomeryPoint::mul_base_clamped(*private).to_bytes()
 }
 
-fn dh(private: &Word, public: &Word) -> Word {
+/// X25519 (RFC 7748).
+pub fn dh(private: &Word, public: &Word) -> Word {
     MontgomeryPoint(*public).mul_clamped(*private).to_bytes()
 }
 
@@ -141,4 +152,42 @@ pub fn nonce(iv: &[u8], datagram: &[u8]) -> [u8; 12] {
     let mut nonce: [u8; 12] = iv.try_into().unwrap();
     nonce.iter_mut().skip(4).zip(&datagram[12..20]).for_each(|(iv, number)| *iv ^= number);
     nonce
+}
+
+/// Returns the prologue of a handshake: the label, the client's identifier, the ticket of the hello with its
+/// conversation, the versions and schemes that are offered, the name, and the server's step.
+pub fn prologue(bind: &[u8], hello: &[u8], name: &str) -> Vec<u8> {
+    let opaque = |bytes: &[u8]| {
+        let len = (bytes.len() as u32).to_be_bytes();
+        [&len, bytes, &[0; 3][..bytes.len().wrapping_neg() & 3]].concat()
+    };
+    let ticket = &hello[BODY + 8..BODY + 16 + 44];
+    [
+        b"farcall handshake 1\0",
+        &bind[BODY..BODY + 8],
+        ticket,
+        &bind[BODY + 16..BODY + 24],
+        &opaque(name.as_bytes()),
+        &opaque(step(hello)),
+    ]
+    .concat()
+}
+
+/// Returns the step in the handshake field of a BIND or a WELCOME.
+pub fn step(datagram: &[u8]) -> &[u8] {
+    let word = |at: usize| u32::from_be_bytes(datagram[at..at + 4].try_into().unwrap()) as usize;
+    let opaque = |at: usize| at + 4 + word(at).next_multiple_of(4);
+    let ticket = |at: usize| opaque(at + 40);
+    let handshake = match datagram[HEADER] {
+        1 => {
+            let (flags, mut at) = (datagram[HEADER + 1], BODY + 28);
+            at = if flags & 1 != 0 { ticket(at + 8) + 20 } else { at };
+            at = if flags & 2 != 0 { ticket(at + 8) } else { at };
+            opaque(at)
+        }
+        _ => ticket(BODY + 16) + 16 + 20 + 16,
+    };
+    let (total, part) = (word(handshake), handshake + 16);
+    assert_eq!((word(handshake + 4), word(handshake + 8), word(handshake + 12)), (0, 0, total));
+    &datagram[part..part + total]
 }

@@ -16,7 +16,7 @@ use super::faults::nanos;
 use super::names::number;
 use super::state::{State, ThreadId, Ticket, Waits};
 use super::world::{Guard, World, here};
-use crate::net::Nanos;
+use crate::net::{Nanos, SECS};
 #[cfg(unix)]
 use readiness::{Connected, DATAGRAMS, Held, Listening, Sources, wait_any};
 
@@ -58,9 +58,21 @@ impl Outside {
     }
 }
 
+/// The seconds of the simulated calendar when a run begins: the beginning of 2027.
+const BEGAN: u64 = 1_798_761_600;
+
+/// Returns the seconds since the beginning of 1970 after that virtual time, the same on all machines.
+pub(super) fn unix_seconds(now: Nanos) -> u64 {
+    BEGAN + now / SECS
+}
+
 impl Env for Outside {
     fn now(&self) -> Time {
         Time::from_nanos(self.origin + self.world.lock().net.now())
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        unix_seconds(self.world.lock().net.now())
     }
 
     /// Returns false, because every datagram crosses the simulated network.

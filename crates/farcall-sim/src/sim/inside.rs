@@ -37,6 +37,14 @@ pub fn now() -> Duration {
     Duration::from_nanos(require().world.lock().net.now())
 }
 
+/// Returns the seconds since the beginning of 1970 by the simulated calendar, which begins with 2027 in each run.
+///
+/// # Panics
+/// In a thread that is not simulated.
+pub fn unix_seconds() -> u64 {
+    super::env::unix_seconds(require().world.lock().net.now())
+}
+
 /// Returns a random number, which the seed decides.
 ///
 /// # Panics

@@ -4,6 +4,7 @@
 mod balanced;
 mod bank;
 mod driver;
+mod expired_grant;
 mod first_calls;
 mod inside_calls;
 mod large_results;

@@ -12,7 +12,7 @@ const RARELY_NOTICED: [Rule; 4] =
 
 fn soak(seeds: u64, mutant: Mutant, threads: usize, first: bool) -> Summary {
     let calls = seeds * if cfg!(debug_assertions) { 300 } else { 1000 };
-    Soak { seeds, calls, from: 0, mutant, broken: None, threads, first }.run(&|_| {})
+    Soak { seeds, calls, from: 0, mutant, broken: None, threads, first, secret: false }.run(&|_| {})
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn every_broken_rule_is_noticed() {
 fn every_broken_rule_of_the_models_is_noticed() {
     for (rule, name) in model::Rule::all() {
         let (seeds, calls, mutant, broken) = (300, 300 * 400, Mutant::NONE, Some(rule));
-        let soak = Soak { seeds, calls, from: 0, mutant, broken, threads: 0, first: true };
+        let soak = Soak { seeds, calls, from: 0, mutant, broken, threads: 0, first: true, secret: false };
         assert!(!soak.run(&|_| {}).failing.is_empty(), "{name} was not noticed");
     }
 }

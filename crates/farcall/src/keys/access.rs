@@ -116,7 +116,7 @@ impl Access {
         let (type_name, instance) = &self.name;
         let keyring = self.keys.keyring();
         keyring
-            .still_admits(&client, type_name, instance, self.env.unix_seconds())
+            .still_admits(&client.shown, type_name, instance, self.env.unix_seconds())
             .map_err(|why| why.to_string())
     }
 }

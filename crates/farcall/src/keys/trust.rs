@@ -92,8 +92,8 @@ impl Trust for Trusting {
         let key: &[u8; 32] = facts.try_into().map_err(|_| "the ticket names no key")?;
         let client = self.keys.client(key).ok_or("the client is not remembered")?;
         let now = self.env.unix_seconds();
-        self.keys.keyring().still_stands(&client, now).map_err(|why| why.to_string())?;
-        Ok(Arc::new(Principal { name: client.name.clone(), key: *key }))
+        self.keys.keyring().still_stands(&client.shown, now).map_err(|why| why.to_string())?;
+        Ok(client.principal.clone())
     }
 
     fn entropy(&self, out: &mut [u8]) {

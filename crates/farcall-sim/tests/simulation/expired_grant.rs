@@ -1,0 +1,86 @@
+//! Tests that a grant which expires ends what was begun under it: the running call, the conversation, and its
+//! resumption.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use farcall::key_files::{Grant, Identity, Keyring, PrincipalName, Rights, Scope, Terms};
+use farcall::{Keys, Kind, Ran, Runtime};
+use farcall_sim::{Sim, check, sim};
+
+#[farcall::interface]
+trait Store {
+    fn get(&self) -> farcall::Result<u32>;
+    /// Waits until the call is given up.
+    #[blocking]
+    fn wait(&self) -> farcall::Result<()>;
+}
+
+/// The virtual times at which procedures that waited have ended.
+type Ends = Arc<Mutex<Vec<Duration>>>;
+
+struct Server(Ends);
+
+impl Store for Server {
+    fn get(&self) -> farcall::Result<u32> {
+        Ok(7)
+    }
+
+    fn wait(&self) -> farcall::Result<()> {
+        farcall::context().cancelled().wait(Duration::from_secs(3600));
+        self.0.lock().unwrap().push(sim::now());
+        Ok(())
+    }
+}
+
+/// For how long the grant counts, and how long after that a server has noticed its end at the latest.
+const COUNTS: Duration = Duration::from_secs(150);
+const NOTICED: Duration = Duration::from_secs(61);
+
+fn identity(byte: u8) -> Identity {
+    Identity::from_entropy([byte; 32])
+}
+
+/// Returns the client's grant, which counts from now on for a time.
+fn grant() -> Grant {
+    let terms = Terms {
+        key: identity(2).public(),
+        principal: "alice".parse::<PrincipalName>().unwrap(),
+        rights: Rights::IMPORT,
+        scope: Scope::any(),
+        serial: 1,
+        expires: sim::unix_seconds() + COUNTS.as_secs(),
+    };
+    identity(3).grant(terms).unwrap()
+}
+
+fn run(sim: &Sim, ends: &Ends) {
+    let server = {
+        let ends = ends.clone();
+        sim.server("server", move || {
+            let keyring = Keyring::new(identity(1)).with_authority(identity(3).public());
+            let runtime = Runtime::builder().keys(Keys::new(keyring)).build()?;
+            runtime.export::<dyn Store>("Store", Arc::new(Server(ends.clone())))?.wait()
+        })
+    };
+    let known = format!("Store {}", identity(1).public()).parse().unwrap();
+    let keyring = Keyring::new(identity(2)).with_known_server(known).with_grant(grant()).unwrap();
+    let runtime = Runtime::builder().keys(Keys::new(keyring)).build().unwrap();
+    let store = runtime.import::<dyn Store>("Store").unwrap();
+    assert_eq!(store.get().unwrap(), 7);
+    let began = sim::now();
+    let waits = store.wait().unwrap_err();
+    let (ended, waits) = (sim::now() - began, waits.call_failed().expect("it declares no exception").kind());
+    assert!(ended > COUNTS - Duration::from_secs(2) && ended < COUNTS + NOTICED, "{waits:?} after {ended:?}");
+    let next = store.get().unwrap_err();
+    let next = next.call_failed().expect("it declares no exception");
+    assert_eq!((next.kind(), next.ran()), (Kind::NotPermitted, Ran::No), "{next}");
+    let ends = ends.lock().unwrap();
+    assert!(ends.len() == 1 && ends[0] < began + COUNTS + NOTICED, "{ends:?}");
+    drop(server);
+}
+
+#[test]
+fn a_grant_that_expires_ends_the_running_call_and_the_next_one_is_refused() {
+    check(4, |sim| run(sim, &Ends::default()));
+}
