@@ -247,7 +247,8 @@ impl Rule {
     ];
 
     /// The rules of handshakes that runs of the simulator do not notice, or rarely, because they protect a
-    /// server's time, or against keys that are revoked or stolen later. `tests/secrets.rs` notices.
+    /// server's time, or against keys that are revoked or stolen later. `tests/secrets.rs` and
+    /// `tests/short_phases.rs` notice.
     pub const OF_HANDSHAKES: &'static [Rule] = &[
         Rule::HandshakesUnbounded,
         Rule::ProofUnchecked,

@@ -6,6 +6,8 @@
 
 use std::hash::Hasher;
 
+#[cfg(feature = "secure")]
+use farcall_crypto::Level;
 use siphasher::sip128::{Hash128, Hasher128, SipHasher24};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -53,6 +55,16 @@ impl Scheme {
     #[inline(always)]
     pub const fn has_secrets(self) -> bool {
         self as u8 >= Scheme::Authenticated as u8
+    }
+
+    /// Returns how much the seals of a scheme with secrets protect, and `None` for a scheme without.
+    #[cfg(feature = "secure")]
+    pub const fn level(self) -> Option<Level> {
+        match self {
+            Scheme::Open | Scheme::Local => None,
+            Scheme::Authenticated => Some(Level::Authenticated),
+            Scheme::Secure => Some(Level::Secure),
+        }
     }
 
     /// Writes the tag of a scheme without secrets into the last bytes of a datagram. `inserted` is the number

@@ -740,105 +740,11 @@ fn every_broken_rule_of_handshakes_is_noticed() {
         common::MUTANT.set(Mutant::of(*rule));
         TESTS.iter().any(|test| std::panic::catch_unwind(test).is_err())
     };
-    // Only short phases show the others, in tests of their own.
+    // Only short phases show the others (`short_phases.rs`).
     let of_phases = [Rule::PhaseUnconfirmed, Rule::PhaseUnlimited];
     let rules = Rule::OF_HANDSHAKES.iter().filter(|rule| !of_phases.contains(rule)).chain(&more);
     let unnoticed: Vec<_> = rules.filter(|rule| !is_noticed(rule)).collect();
     common::MUTANT.set(Mutant::NONE);
     drop(std::panic::take_hook());
     assert!(unnoticed.is_empty(), "not noticed: {unnoticed:?}");
-}
-
-#[cfg(feature = "audit")]
-#[test]
-fn an_end_that_is_not_heard_stays_in_a_phase_that_the_other_end_can_open() {
-    use farcall_proto::Mutant;
-    let dropped = |mutant| {
-        common::MUTANT.set(mutant);
-        let _ = secure::audit::exchange(Some(secure::audit::Audit::new(3)));
-        let mut pair = acquainted();
-        pair.start(1, b"call");
-        let mut last = pair.sent();
-        for _ in 0..40 {
-            pair.pass(Duration::from_millis(200));
-            pair.tick();
-            let sent = pair.sent();
-            last = if sent.is_empty() { last } else { sent };
-        }
-        pair.receive(&last);
-        pair.server.stats().dropped
-    };
-    assert_eq!(dropped(Mutant::NONE), 0);
-    #[cfg(feature = "mutants")]
-    assert!(dropped(Mutant::of(farcall_proto::Rule::PhaseUnconfirmed)) > 0);
-    common::MUTANT.set(Mutant::NONE);
-}
-
-/// Returns how many of these sealed datagrams are of each phase.
-#[cfg(feature = "audit")]
-fn by_phase(datagrams: &[Datagram]) -> std::collections::BTreeMap<u8, usize> {
-    let mut phases = std::collections::BTreeMap::new();
-    datagrams.iter().filter(|d| d[1] == SECURE).for_each(|d| *phases.entry(d[3]).or_default() += 1);
-    phases
-}
-
-#[cfg(feature = "audit")]
-#[test]
-fn a_client_that_does_not_hear_the_server_in_a_phase_ends_the_conversation() {
-    use farcall_proto::Mutant;
-    let most = |mutant| {
-        common::MUTANT.set(mutant);
-        let _ = secure::audit::exchange(Some(secure::audit::Audit::new(3).limited(6)));
-        let mut pair = acquainted();
-        pair.start(1, b"call");
-        let (mut sealed, mut told) = (Vec::new(), false);
-        for _ in 0..40 {
-            sealed.extend(pair.sent().into_iter().filter(|d| d[1] == SECURE));
-            pair.pass(Duration::from_millis(200));
-            pair.tick();
-            if !told && !pair.told.is_empty() {
-                told = true;
-                assert_eq!(pair.told, [(1, Told::Failed(Kind::Unreachable, Ran::Maybe))]);
-                // A call that comes now waits for the next conversation.
-                pair.start(2, b"next");
-            }
-        }
-        if told {
-            pair.carry(2, Duration::from_secs(5), |_, _, _| true);
-            assert_eq!(pair.told[1], (2, Told::Result(b"next".to_vec())));
-        }
-        common::MUTANT.set(Mutant::NONE);
-        by_phase(&sealed).into_values().max()
-    };
-    assert_eq!(most(Mutant::NONE), Some(6));
-    #[cfg(feature = "mutants")]
-    assert!(most(Mutant::of(farcall_proto::Rule::PhaseUnlimited)) > Some(6));
-}
-
-#[cfg(feature = "audit")]
-#[test]
-fn a_server_that_does_not_hear_the_client_in_a_phase_ends_the_conversation() {
-    use farcall_proto::Mutant;
-    let most = |mutant| {
-        common::MUTANT.set(mutant);
-        let _ = secure::audit::exchange(Some(secure::audit::Audit::new(3).limited(6)));
-        let mut pair = Pair::acquainted_with(client(), ServerConfig { max_datagram: 1_200, ..server() });
-        let waits = pair.execute(1, b"wait");
-        let key = pair.execute(2, b"call");
-        let sent = pair.finish(key, Finish::Result, &[7; 40_000]);
-        let most = by_phase(&sent).into_values().max();
-        if pair.server.conversations() == 0 {
-            assert_eq!(pair.server.next_forsaken(), Some(waits));
-            pair.hear(&sent);
-            pair.carry(2, Duration::from_secs(60), |_, _, _| true);
-            pair.told.sort_by_key(|(token, _)| *token);
-            let ended = pair.told.iter().all(|(_, told)| matches!(told, Told::Failed(_, Ran::Maybe)));
-            assert!(ended && pair.told.len() == 2, "{:?}", pair.told);
-        }
-        common::MUTANT.set(Mutant::NONE);
-        most
-    };
-    assert_eq!(most(Mutant::NONE), Some(6));
-    #[cfg(feature = "mutants")]
-    assert!(most(Mutant::of(farcall_proto::Rule::PhaseUnlimited)) > Some(6));
 }

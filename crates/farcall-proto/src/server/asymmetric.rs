@@ -16,12 +16,11 @@ use farcall_crypto::{Answering, Responder, Secrets, Suite};
 use zeroize::Zeroizing;
 
 use super::counts::Counts;
-use super::handshake::{answering, hello, level};
 use super::hosts::HostName;
 use super::{Server, Transmit};
 use crate::scheme::Scheme;
 use crate::secure::Trust;
-use crate::wire::{OwnedBind, Prologue, Step};
+use crate::wire::{Bind, OwnedBind, Prologue, Step};
 use crate::{Mutant, Rule, Time};
 
 /// The maximum number of handshakes that a server begins in a period, and of those of one host. With about
@@ -104,7 +103,7 @@ impl Handshake {
         trust.entropy(&mut *entropy);
         let responder = Responder::begin(&private, &prologue.to_bytes(), message, &entropy)?;
         let facts = trust.accept_client(&responder.client, &responder.payload).ok();
-        let (reply, secrets) = responder.end(&[], level(scheme)?, suite)?;
+        let (reply, secrets) = responder.end(&[], scheme.level()?, suite)?;
         let sealed = answering(&secrets, &bind, self.mutant);
         Some(Response { step: Step::Message(suite as u8, &reply).to_bytes(), secrets, sealed, facts })
     }
@@ -208,4 +207,14 @@ impl Server {
             }
         }
     }
+}
+
+/// Returns the bytes of the step by which a server shows who it is.
+pub(super) fn hello(suite: Suite, presentation: &[u8]) -> Vec<u8> {
+    Step::Hello(suite as u8, presentation).to_bytes()
+}
+
+/// Returns the key that seals the answer to a BIND.
+pub(super) fn answering(secrets: &Secrets, bind: &Bind<'_>, mutant: Mutant) -> Answering {
+    secrets.answering(if mutant.breaks(Rule::AnswerUnbound) { &[] } else { bind.body })
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_base::Principal;
-use farcall_crypto::{Answering, End, Level, Resumption, Secrets, Suite, Suites, TicketKeys};
+use farcall_crypto::{Answering, End, Resumption, Secrets, Suite, Suites, TicketKeys};
 use zeroize::Zeroizing;
 
-use super::asymmetric::{Handshake, PERIOD, Responded, Response, Waiting};
+use super::asymmetric::{Handshake, PERIOD, Responded, Response, Waiting, answering, hello};
 use super::work::Phase;
 use super::{Server, key};
 use crate::scheme::Scheme;
@@ -317,7 +317,7 @@ impl Server {
             return if ticket.rest.is_empty() { Ok(None) } else { Err(NotAdmitted) };
         };
         let (secrets, principal) = self.secrets_of(&**trust, conversation, ticket).ok_or(NotAdmitted)?;
-        if level(scheme) != Some(secrets.level()) {
+        if scheme.level() != Some(secrets.level()) {
             return Err(NotAdmitted);
         }
         Ok(Some((secrets, principal)))
@@ -455,24 +455,6 @@ impl Server {
         self.admission.horizon = self.admission.horizon.max(date);
         self.admission.forgotten = self.admission.forgotten.max(date);
         self.admission.forgot_at = now;
-    }
-}
-
-/// Returns the bytes of the step by which a server shows who it is.
-pub(super) fn hello(suite: Suite, presentation: &[u8]) -> Vec<u8> {
-    Step::Hello(suite as u8, presentation).to_bytes()
-}
-
-/// Returns the key that seals the answer to a BIND.
-pub(super) fn answering(secrets: &Secrets, bind: &Bind<'_>, mutant: Mutant) -> Answering {
-    secrets.answering(if mutant.breaks(Rule::AnswerUnbound) { &[] } else { bind.body })
-}
-
-pub(super) fn level(scheme: Scheme) -> Option<Level> {
-    match scheme {
-        Scheme::Open | Scheme::Local => None,
-        Scheme::Authenticated => Some(Level::Authenticated),
-        Scheme::Secure => Some(Level::Secure),
     }
 }
 
