@@ -13,6 +13,7 @@
 //!   ([`Keyring::check_server`], [`Keyring::check_client`]), and says whether a [`Principal`] still stands.
 //! - A [`Policy`] says which principal may call what.
 //! - [`KeyFiles`] reads a keyring from a directory, and reads it again when a file changes.
+//! - An [`EntryProof`] shows that an exporter has signed its entry in a registry.
 //! - An [`EnrolmentToken`] lets a new machine ask an authority for its first grant.
 //!
 //! ```
@@ -46,6 +47,7 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+mod entry;
 mod fault;
 mod files;
 mod grant;
@@ -63,6 +65,7 @@ mod text;
 mod token;
 
 pub use codec::Malformed;
+pub use entry::{ENTRY_SECONDS, EntryProof, MAX_CLOCK_DIFFERENCE_SECONDS, MAX_ENTRY_PROOF_BYTES};
 pub use fault::{Fault, LineFault};
 pub use files::KeyFiles;
 pub use grant::{Grant, MAX_GRANT_BYTES, Right, Rights, Terms, TooLarge};

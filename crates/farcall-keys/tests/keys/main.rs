@@ -3,6 +3,7 @@
 
 mod common;
 mod encodings;
+mod entries;
 #[cfg(unix)]
 mod files;
 mod judgement;
