@@ -14,7 +14,8 @@
 //! - A [`Policy`] says which principal may call what.
 //! - [`KeyFiles`] reads a keyring from a directory, and reads it again when a file changes.
 //! - An [`EntryProof`] shows that an exporter has signed its entry in a registry.
-//! - An [`EnrolmentToken`] lets a new machine ask an authority for its first grant.
+//! - An [`EnrolmentToken`] lets a new machine ask an authority for its first grant, by an
+//!   [`EnrolmentRequest`], which an [`OpenEnrolment`] answers.
 //!
 //! ```
 //! use farcall_keys::{Identity, Keyring, Right, Rights, Terms};
@@ -47,6 +48,7 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+mod enrolment;
 mod entry;
 mod fault;
 mod files;
@@ -65,6 +67,9 @@ mod text;
 mod token;
 
 pub use codec::Malformed;
+pub use enrolment::{
+    EnrolmentError, EnrolmentRequest, MAX_ENROLMENT_BYTES, MAX_WRONG_ATTEMPTS, OpenEnrolment,
+};
 pub use entry::{ENTRY_SECONDS, EntryProof, MAX_CLOCK_DIFFERENCE_SECONDS, MAX_ENTRY_PROOF_BYTES};
 pub use fault::{Fault, LineFault};
 pub use files::KeyFiles;

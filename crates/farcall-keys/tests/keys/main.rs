@@ -3,6 +3,7 @@
 
 mod common;
 mod encodings;
+mod enrolments;
 mod entries;
 #[cfg(unix)]
 mod files;
