@@ -291,6 +291,9 @@ fn registry_hint(why: &farcall::names::Error) -> String {
         farcall::names::Error::Taken { .. } => {
             "choose another instance, or stop that process; an entry goes when its process ends".to_owned()
         }
+        farcall::names::Error::NotGenuine { .. } => {
+            "`farcall names` without FARCALL_KEYS lists also the entries that do not count".to_owned()
+        }
         _ => REGISTRY_HINT.to_owned(),
     }
 }

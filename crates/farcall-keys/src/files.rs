@@ -142,6 +142,28 @@ impl KeyFiles {
         disk::replace(path, lines::revocation_text(lists).as_bytes())
     }
 
+    /// Adds a line to one of the files that everybody may read, in place of what the file has: a word and a
+    /// comment behind it. Returns false, and changes nothing, if a line begins with this word already. A
+    /// missing file is made.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is not trusted, or cannot be written.
+    pub fn add_line(path: &Path, word: &str, comment: &str) -> Result<bool, Fault> {
+        let content = disk::read(path, Secrecy::Public)?;
+        let mut bytes = content.map(|content| content.bytes.to_vec()).unwrap_or_default();
+        let mut lines = bytes.split(|byte| *byte == b'\n');
+        if lines.any(|line| line.split(u8::is_ascii_whitespace).next() == Some(word.as_bytes())) {
+            return Ok(false);
+        }
+        if !bytes.is_empty() && !bytes.ends_with(b"\n") {
+            bytes.push(b'\n');
+        }
+        bytes.extend_from_slice(format!("{word} {comment}").trim_end().as_bytes());
+        bytes.push(b'\n');
+        disk::replace(path, &bytes)?;
+        Ok(true)
+    }
+
     fn read(&mut self) -> Result<Keyring, Fault> {
         disk::check_directory(&self.directory)?;
         let (identity, stamp) = read_identity(&self.identity_path())?;

@@ -17,11 +17,12 @@ const SECRET_BYTES: usize = 32;
 /// The private key of an end, or of an authority. Its memory is overwritten when it is dropped.
 ///
 /// ```
-/// use farcall_keys::Identity;
+/// use farcall_keys::{Context, Identity};
 ///
+/// const GREETING: Context = Context::new("example greeting 1");
 /// let identity = Identity::from_entropy([7; 32]);
-/// let signature = identity.sign_entry(b"Store/main ...");
-/// assert!(identity.public().check_entry(b"Store/main ...", &signature));
+/// let signature = identity.sign(GREETING, b"hello");
+/// assert!(identity.public().verify(GREETING, b"hello", &signature));
 /// ```
 pub struct Identity {
     signing: SigningKey,
@@ -80,12 +81,6 @@ impl Identity {
     /// Signs bytes in a context.
     pub fn sign(&self, context: Context, bytes: &[u8]) -> [u8; SIGNATURE_BYTES] {
         self.signing.sign(&context.message(bytes)).to_bytes()
-    }
-
-    /// Signs the canonical bytes of a registry entry: its name, addresses, export identifier and the hash of
-    /// its fingerprints.
-    pub fn sign_entry(&self, entry: &[u8]) -> [u8; SIGNATURE_BYTES] {
-        self.sign(Context::ENTRY, entry)
     }
 
     /// Signs a grant, as an authority.

@@ -81,12 +81,6 @@ impl PublicKey {
         self.point().verify_strict(&context.message(bytes), &signature).is_ok()
     }
 
-    /// Returns whether the signature is this key's over the canonical bytes of a registry entry.
-    /// [`Identity::sign_entry`](crate::Identity::sign_entry) makes such signatures.
-    pub fn check_entry(&self, entry: &[u8], signature: &[u8; SIGNATURE_BYTES]) -> bool {
-        self.verify(Context::ENTRY, entry, signature)
-    }
-
     fn point(&self) -> VerifyingKey {
         VerifyingKey::from_bytes(&self.0).expect("a key is a point of the curve")
     }

@@ -13,7 +13,9 @@
 //!   ([`Keyring::check_server`], [`Keyring::check_client`]), and says whether a [`Principal`] still stands.
 //! - A [`Policy`] says which principal may call what.
 //! - [`KeyFiles`] reads a keyring from a directory, and reads it again when a file changes.
-//! - An [`EnrolmentToken`] lets a new machine ask an authority for its first grant.
+//! - An [`EntryProof`] shows that an exporter has signed its entry in a registry.
+//! - An [`EnrolmentToken`] lets a new machine ask an authority for its first grant, by an
+//!   [`EnrolmentRequest`], which an [`OpenEnrolment`] answers.
 //!
 //! ```
 //! use farcall_keys::{Identity, Keyring, Right, Rights, Terms};
@@ -46,6 +48,8 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+mod enrolment;
+mod entry;
 mod fault;
 mod files;
 mod grant;
@@ -63,6 +67,10 @@ mod text;
 mod token;
 
 pub use codec::Malformed;
+pub use enrolment::{
+    EnrolmentError, EnrolmentRequest, MAX_ENROLMENT_BYTES, MAX_WRONG_ATTEMPTS, OpenEnrolment,
+};
+pub use entry::{ENTRY_SECONDS, EntryProof, MAX_CLOCK_DIFFERENCE_SECONDS, MAX_ENTRY_PROOF_BYTES};
 pub use fault::{Fault, LineFault};
 pub use files::KeyFiles;
 pub use grant::{Grant, MAX_GRANT_BYTES, Right, Rights, Terms, TooLarge};

@@ -22,6 +22,8 @@ pub enum RefusalKind {
     Malformed,
     /// The handshake was made by another key than the one that is shown.
     OtherKey,
+    /// A registry entry has no signature.
+    Unsigned,
     /// Nobody here knows the key, and it shows no grant.
     UnknownKey,
     /// Lines of `known_servers` name other keys for the name, and allow no grants.
@@ -32,9 +34,11 @@ pub enum RefusalKind {
     WrongRight,
     /// The grants, or the lines of `authorized_keys`, are for other names.
     WrongName,
-    /// The grant has expired.
+    /// The grant or the registry entry has expired.
     Expired,
-    /// The grant's signature is not its authority's.
+    /// The registry entry expires too late: the clocks differ.
+    WrongClock,
+    /// The grant's signature is not its authority's, or the registry entry's not its exporter's.
     Forged,
     /// The key or the grant is revoked.
     Revoked,

@@ -153,6 +153,11 @@ impl EnrolmentToken {
         &self.template
     }
 
+    /// Returns the first Unix second at which the token no longer counts.
+    pub fn expires(&self) -> u64 {
+        self.expires
+    }
+
     /// Checks that the token has not expired.
     ///
     /// # Errors
@@ -177,6 +182,12 @@ impl EnrolmentToken {
     pub fn check_mac(&self, bytes: &[u8], mac: &[u8; MAC_BYTES], now: u64) -> Result<(), TokenError> {
         self.check_time(now)?;
         self.hmac(bytes).verify_slice(mac).map_err(|_| TokenError::WrongMac)
+    }
+
+    /// Returns whether the holder of this token made the MAC over these bytes, whenever that was. Compares in
+    /// constant time.
+    pub(crate) fn is_mac(&self, bytes: &[u8], mac: &[u8; MAC_BYTES]) -> bool {
+        self.hmac(bytes).verify_slice(mac).is_ok()
     }
 
     fn hmac(&self, bytes: &[u8]) -> Hmac<Sha256> {

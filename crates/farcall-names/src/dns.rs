@@ -100,6 +100,10 @@ impl Registry for Dns {
         self.refuse()
     }
 
+    fn is_published_to(&self) -> bool {
+        false
+    }
+
     fn withdraw(&self, _: &Label, _: &Label) -> Result<bool> {
         self.refuse()
     }

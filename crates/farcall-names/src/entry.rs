@@ -7,8 +7,8 @@ use crate::{Address, Error, Label, MAX_EXPORT, Owner, Result};
 /// The maximum number of fingerprints of an entry, which has one for each procedure of its interface.
 pub const MAX_FINGERPRINTS: usize = 4096;
 
-/// The maximum length of a public key in bytes.
-pub const MAX_PUBLIC_KEY: usize = 1024;
+/// The maximum length of a proof in bytes.
+pub const MAX_PROOF: usize = 1024;
 
 /// The maximum number of addresses of an entry.
 pub const MAX_ADDRESSES: usize = 8;
@@ -31,8 +31,9 @@ pub struct Entry {
     pub export: u64,
     /// The fingerprints of the procedures, at most [`MAX_FINGERPRINTS`].
     pub fingerprints: Vec<Fingerprint>,
-    /// The exporter's public key; empty if it has none. At most [`MAX_PUBLIC_KEY`] bytes.
-    pub public_key: Vec<u8>,
+    /// Shows that the exporter has signed the entry, with what key and until when; empty if it has no keys.
+    /// At most [`MAX_PROOF`] bytes, which importers with keys understand.
+    pub proof: Vec<u8>,
     /// The process that exports the instance. When that process is dead, the entry is void.
     pub owner: Owner,
     /// Whether the instance's name is made up, because the registry knows addresses only. The exporter may
@@ -54,7 +55,7 @@ pub struct Fingerprint {
 }
 
 impl Entry {
-    /// Returns an entry that this process owns, without fingerprints or a public key.
+    /// Returns an entry that this process owns, without fingerprints or a proof.
     pub fn new(type_name: Label, instance: Label, address: Address, export: u64) -> Self {
         Self {
             type_name,
@@ -63,7 +64,7 @@ impl Entry {
             other_addresses: Vec::new(),
             export,
             fingerprints: Vec::new(),
-            public_key: Vec::new(),
+            proof: Vec::new(),
             owner: Owner::current(),
             by_type: false,
         }
@@ -105,6 +106,31 @@ impl Entry {
         if self.by_type { self.type_name.to_string() } else { self.name() }
     }
 
+    /// Returns what an exporter signs besides the name: all that the entry says but its proof. Entries that
+    /// differ in anything of this have different contents.
+    ///
+    /// Numbers are big-endian: the export (8 bytes); the owner's number (4), start (8), boot (8) and
+    /// namespace (8); the number of addresses (1), and each as text after its length (2); the number of
+    /// fingerprints (4), and for each the procedure's number (4), types (8) and name (8).
+    pub fn contents(&self) -> Vec<u8> {
+        let Owner { pid, started, boot, namespace } = self.owner;
+        let mut contents = Vec::with_capacity(128 + 20 * self.fingerprints.len());
+        contents.extend_from_slice(&self.export.to_be_bytes());
+        contents.extend_from_slice(&pid.to_be_bytes());
+        [started, boot, namespace].iter().for_each(|n| contents.extend_from_slice(&n.to_be_bytes()));
+        contents.push(self.addresses().count() as u8);
+        for address in self.addresses().map(Address::to_string) {
+            contents.extend_from_slice(&(address.len() as u16).to_be_bytes());
+            contents.extend_from_slice(address.as_bytes());
+        }
+        contents.extend_from_slice(&(self.fingerprints.len() as u32).to_be_bytes());
+        for Fingerprint { number, types, name } in &self.fingerprints {
+            contents.extend_from_slice(&number.to_be_bytes());
+            [types, name].iter().for_each(|hash| contents.extend_from_slice(&hash.to_be_bytes()));
+        }
+        contents
+    }
+
     /// Returns the error for a second entry of the same name. For implementations of
     /// [`Registry`](crate::Registry).
     pub fn taken(&self) -> Error {
@@ -121,7 +147,7 @@ impl Entry {
             ("bytes of type and instance", self.name().len(), MAX_EXPORT),
             ("addresses", self.addresses().count(), MAX_ADDRESSES),
             ("fingerprints", self.fingerprints.len(), MAX_FINGERPRINTS),
-            ("bytes of public key", self.public_key.len(), MAX_PUBLIC_KEY),
+            ("bytes of proof", self.proof.len(), MAX_PROOF),
         ];
         for (what, size, limit) in bounds {
             if size > limit {

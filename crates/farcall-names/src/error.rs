@@ -92,6 +92,13 @@ pub enum Error {
         /// What is wrong with its value.
         why: String,
     },
+    /// The entry does not count for this importer, which has keys.
+    NotGenuine {
+        /// The name, as in `FileAccess/ebbets`.
+        name: String,
+        /// What was expected, what came, and what to do.
+        why: String,
+    },
     /// The operating system refused.
     Io {
         /// The operation, such as `"reading"`.
@@ -163,6 +170,9 @@ impl fmt::Display for Error {
             Self::Refused { registry, why, .. } => write!(f, "the registry {registry} refuses: {why}"),
             Self::Malformed { key, why } => {
                 write!(f, "the entry {key} cannot be read: {why}")
+            }
+            Self::NotGenuine { name, why } => {
+                write!(f, "the registry's entry of {name} does not count: {why}")
             }
             Self::Io { doing, path, source } => write!(f, "{doing} {}: {source}", path.display()),
         }

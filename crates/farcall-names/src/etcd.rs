@@ -178,7 +178,7 @@ impl Registry for Etcd {
                 return Err(entry.taken());
             }
         }
-        exports.remove(&key, number(&kv["mod_revision"]))
+        exports.remove(&key, number(&kv["create_revision"]))
     }
 
     fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {

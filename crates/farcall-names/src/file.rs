@@ -184,17 +184,18 @@ impl File {
             Ok(Own::new(entry, table.put(entry.clone())))
         })?;
         let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
-        let ownership = own.ownership().clone();
+        let (ownership, revision, renewed) = (own.ownership().clone(), own.revision(), self.clone());
         Ok(Registration::new(entry.name(), move || {
-            registry.remove(|table, _| Ok(table.remove_revision(&type_name, &instance, own.revision())))
+            registry.change(|table, _| Ok(table.remove_revision(&type_name, &instance, own.revision())))
         })
+        .renewing(move |entry| renewed.change(|table, _| Ok(table.renew(entry, revision))))
         .owning(ownership))
     }
 
-    /// Lets `remove` take an entry out, if there is a registry. Returns whether an entry was taken out.
-    fn remove(&self, remove: impl FnOnce(&mut Table, &mut Judge) -> Result<bool>) -> Result<bool> {
+    /// Lets `change` take an entry out or replace it, if there is a registry. Returns whether it did.
+    fn change(&self, change: impl FnOnce(&mut Table, &mut Judge) -> Result<bool>) -> Result<bool> {
         match Directory::open(&self.path)? {
-            Some(directory) => self.update(&directory, remove),
+            Some(directory) => self.update(&directory, change),
             None => Ok(false),
         }
     }
@@ -223,7 +224,7 @@ impl Registry for File {
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {
-        self.remove(|table, judge| {
+        self.change(|table, judge| {
             refuse_taken(table.find(type_name, instance), &Owner::current(), judge)?;
             table.get(type_name, instance).into_iter().for_each(own::end);
             Ok(table.remove(type_name, instance))

@@ -2,19 +2,19 @@
 //!
 //! ```text
 //! farcall-names 1 57
-//! FileAccess/ebbets udp://127.0.0.1:7000 export=5eed000000000001 owner=4711,99001,8f…,4026531836 revision=57 fingerprints=0:1f…:3c…,1:2e…:4b… key=0a0b…
+//! FileAccess/ebbets udp://127.0.0.1:7000 export=5eed000000000001 owner=4711,99001,8f…,4026531836 revision=57 fingerprints=0:1f…:3c…,1:2e…:4b… proof=010b…
 //! end 1
 //! ```
 //!
 //! The first line has the version of the format and the version of the registry's content. The last line has
-//! the number of entries, so that the parser notices a truncated file. The fields `fingerprints` and `key`
-//! are omitted when they are empty. The parser accepts any bytes, and returns a table or a [`Fault`] in
+//! the number of entries, so that the parser notices a truncated file. The fields `fingerprints` and
+//! `proof` are omitted when they are empty. The parser accepts any bytes, and returns a table or a [`Fault`] in
 //! linear time. It needs at most a few times the memory of its input.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
 
-use crate::entry::{MAX_ADDRESSES, MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
+use crate::entry::{MAX_ADDRESSES, MAX_FINGERPRINTS, MAX_PROOF};
 use crate::table::{Held, MAX_VERSION, Table};
 use crate::{Address, Entry, Fingerprint, Label, Owner};
 
@@ -55,8 +55,8 @@ fn render_entry(text: &mut String, Held { entry, revision }: &Held) {
         let before = if i == 0 { " fingerprints=" } else { "," };
         push(text, format_args!("{before}{number}:{types:016x}:{name:016x}"));
     }
-    for (i, byte) in entry.public_key.iter().enumerate() {
-        let before = if i == 0 { " key=" } else { "" };
+    for (i, byte) in entry.proof.iter().enumerate() {
+        let before = if i == 0 { " proof=" } else { "" };
         push(text, format_args!("{before}{byte:02x}"));
     }
     text.push('\n');
@@ -145,7 +145,7 @@ struct Fields {
     owner: Option<Owner>,
     revision: Option<u64>,
     fingerprints: Option<Vec<Fingerprint>>,
-    key: Option<Vec<u8>>,
+    proof: Option<Vec<u8>>,
 }
 
 fn parse_entry(line: &str) -> Result<Held, String> {
@@ -173,7 +173,7 @@ fn parse_entry(line: &str) -> Result<Held, String> {
         other_addresses,
         export: fields.export.ok_or("the field \"export\" is missing")?,
         fingerprints: fields.fingerprints.unwrap_or_default(),
-        public_key: fields.key.unwrap_or_default(),
+        proof: fields.proof.unwrap_or_default(),
         owner: fields.owner.ok_or("the field \"owner\" is missing")?,
         by_type: false,
     };
@@ -195,7 +195,7 @@ impl Fields {
             "owner" => once(field, &mut self.owner, owner(value).ok_or_else(bad)?),
             "revision" => once(field, &mut self.revision, decimal(value).ok_or_else(bad)?),
             "fingerprints" => once(field, &mut self.fingerprints, fingerprints(value).ok_or_else(bad)?),
-            "key" => once(field, &mut self.key, key(value).ok_or_else(bad)?),
+            "proof" => once(field, &mut self.proof, proof(value).ok_or_else(bad)?),
             _ => Err(format!("{:?} is an unknown field", shown())),
         }
     }
@@ -229,9 +229,9 @@ fn fingerprints(value: &str) -> Option<Vec<Fingerprint>> {
     (pairs.len() <= MAX_FINGERPRINTS).then_some(pairs)
 }
 
-fn key(value: &str) -> Option<Vec<u8>> {
+fn proof(value: &str) -> Option<Vec<u8>> {
     let digits = value.as_bytes();
-    if digits.is_empty() || !digits.len().is_multiple_of(2) || digits.len() / 2 > MAX_PUBLIC_KEY {
+    if digits.is_empty() || !digits.len().is_multiple_of(2) || digits.len() / 2 > MAX_PROOF {
         return None;
     }
     let nibble = |digit: u8| char::from(digit).to_digit(16).and_then(|n| u8::try_from(n).ok());

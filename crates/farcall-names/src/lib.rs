@@ -4,7 +4,8 @@
 //! what is wanted (`FileAccess`), the instance says which implementor of it (`ebbets`). A registry has the
 //! role that Grapevine, a name service, has in that paper (section 2.2): a type is a group whose members are
 //! instances, and an instance is an individual with a connect-site (an address). farcall adds the export's
-//! identifier, the fingerprints of its procedures and its public key.
+//! identifier, the fingerprints of its procedures and the proof that the
+//! exporter has signed all that.
 //!
 //! - [`Name`] is what a user writes: `FileAccess`, `FileAccess/ebbets`,
 //!   `udp://10.0.0.7:7000/FileAccess`, `udp://ebbets.example.org:7000/FileAccess`,
@@ -36,7 +37,8 @@
 //! A process that can write to a registry can claim to be any server in it, so a registry's access control
 //! decides who may export a name (section 2.3). [`Memory`] belongs to one process. [`File`] requires a
 //! directory that only its user can enter, in which a document may say which programs may export and import
-//! what. In etcd its roles decide.
+//! what. In etcd its roles decide. Exporters with keys sign their entries ([`Entry::proof`]), and importers with
+//! keys take no others: `farcall` signs and checks, around any registry to which exporters publish.
 
 #![forbid(unsafe_code)]
 
@@ -65,7 +67,7 @@ mod table;
 
 #[cfg(feature = "dns")]
 pub use dns::Dns;
-pub use entry::{Entry, Fingerprint, MAX_ADDRESSES, MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
+pub use entry::{Entry, Fingerprint, MAX_ADDRESSES, MAX_FINGERPRINTS, MAX_PROOF};
 pub use error::{Distrust, Error, PlaceError, Result};
 #[cfg(feature = "etcd")]
 pub use etcd::{Etcd, EtcdBuilder};
@@ -79,7 +81,7 @@ pub use name::{Address, Fault, Host, Label, MAX_EXPORT, MAX_LABEL, MAX_NAME, Nam
 pub use owner::{Liveness, Owner};
 pub use ownership::Ownership;
 pub use place::open;
-pub use registry::{Listing, Registration, Registry};
+pub use registry::{Listing, Registration, Registry, Renewal};
 pub use service::resolve_service;
 pub use static_file::StaticFile;
 

@@ -30,6 +30,13 @@ impl Memory {
         Self::default()
     }
 
+    /// Replaces an entry with this ownership. Returns whether there was one.
+    fn renew(&self, entry: &Entry, own: &Ownership) -> bool {
+        let Kept { table, ownerships } = &mut *lock(&self.kept);
+        let revision = ownerships.iter().find(|(_, kept)| own.is(kept)).map(|(revision, _)| *revision);
+        revision.is_some_and(|revision| table.renew(entry, revision))
+    }
+
     /// Removes the entry of this name and ends its ownership. If `own` is given, only an entry with that
     /// ownership. Returns whether there was such an entry.
     fn remove(&self, type_name: &Label, instance: &Label, own: Option<&Ownership>) -> Result<bool> {
@@ -61,7 +68,9 @@ impl Registry for Memory {
         let (registry, own) = (self.clone(), ownership.clone());
         let (type_name, instance) = (entry.type_name.clone(), entry.instance.clone());
         let undo = move || registry.remove(&type_name, &instance, Some(&own));
-        Ok(Registration::new(entry.name(), undo).owning(ownership))
+        let (registry, own) = (self.clone(), ownership.clone());
+        let renew = move |entry: &Entry| Ok(registry.renew(entry, &own));
+        Ok(Registration::new(entry.name(), undo).renewing(renew).owning(ownership))
     }
 
     fn add(&self, entry: &Entry) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::{Entry, Error, Label, Ownership, Result};
 
@@ -56,6 +56,15 @@ pub trait Registry: Send + Sync {
         Err(Error::NotPermitted { registry: "in use".to_owned(), why })
     }
 
+    /// Returns whether exporters publish their entries here. If they do not, because people write the entries
+    /// or they are made of something else, no entry can have a proof, and importers with keys do not ask for
+    /// one.
+    ///
+    /// The default is true.
+    fn is_published_to(&self) -> bool {
+        true
+    }
+
     /// Withdraws the entry of this name, if this process, a dead one or none owns it. Returns whether there
     /// was one.
     ///
@@ -88,7 +97,7 @@ pub trait Registry: Send + Sync {
     /// An error of the registry's medium.
     fn list(&self) -> Result<Listing>;
 
-    /// Returns a number that changes whenever an entry is published or withdrawn.
+    /// Returns a number that changes whenever an entry is published, replaced or withdrawn.
     ///
     /// A client that follows a group polls this number, and lists the group again when it differs from
     /// [`Listing::version`]. When an owner dies, the number changes only once a writer has noticed that.
@@ -136,17 +145,24 @@ pub struct Registration {
     name: String,
     process: u32,
     ownership: Option<Ownership>,
+    renew: Option<Arc<Renew>>,
     undo: Option<Undo>,
 }
 
 type Undo = Box<dyn FnOnce() -> Result<bool> + Send + Sync>;
+type Renew = dyn Fn(&Entry) -> Result<bool> + Send + Sync;
+
+/// A handle by which the entry of a [`Registration`] is replaced while it stays published. It does not keep
+/// the registration.
+#[derive(Clone)]
+pub struct Renewal(Weak<Renew>);
 
 impl Registration {
     /// Returns a registration of `name` that `undo` withdraws. `undo` runs at most once, and returns whether
     /// the entry was still there. For implementations of [`Registry`].
     pub fn new(name: impl fmt::Display, undo: impl FnOnce() -> Result<bool> + Send + Sync + 'static) -> Self {
         let (name, process) = (name.to_string(), std::process::id());
-        Self { name, process, ownership: None, undo: Some(Box::new(undo)) }
+        Self { name, process, ownership: None, renew: None, undo: Some(Box::new(undo)) }
     }
 
     /// Adds that this process owns the name as long as `ownership` lasts. For implementations of [`Registry`]
@@ -155,6 +171,20 @@ impl Registration {
     pub fn owning(mut self, ownership: Ownership) -> Self {
         self.ownership = Some(ownership);
         self
+    }
+
+    /// Adds how the entry is replaced by another one of the same name, the same export and the same owner
+    /// while it stays published. Readers find the old or the new one; the ownership and its fence stay.
+    /// `renew` returns false if the entry is no longer published, and an error if the old one stays. For
+    /// implementations of [`Registry`]; exporters with keys need it.
+    pub fn renewing(mut self, renew: impl Fn(&Entry) -> Result<bool> + Send + Sync + 'static) -> Self {
+        self.renew = Some(Arc::new(renew));
+        self
+    }
+
+    /// Returns the handle by which the entry is replaced, if the registry can do that.
+    pub fn renewal(&self) -> Option<Renewal> {
+        self.renew.as_ref().map(|renew| Renewal(Arc::downgrade(renew)))
     }
 
     /// Returns the ownership of the name, if the registry keeps others from owning it at the same time.
@@ -194,6 +224,36 @@ impl Drop for Registration {
     }
 }
 
+impl Renewal {
+    /// Replaces the entry by another one of the same name, the same export and the same owner. Returns false
+    /// if the registration has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooLarge`](crate::Error::TooLarge) if the new entry exceeds a bound; otherwise an error of
+    /// the registry's medium. The old entry may stay then.
+    pub fn renew(&self, entry: &Entry) -> Result<bool> {
+        entry.check()?;
+        self.0.upgrade().map_or(Ok(false), |renew| renew(entry))
+    }
+
+    /// Returns whether the registration was dropped or withdrawn.
+    pub fn is_over(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+
+    /// Returns whether the two are handles of the same registration.
+    pub fn is(&self, other: &Renewal) -> bool {
+        Weak::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for Renewal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Renewal")
+    }
+}
+
 impl fmt::Debug for Registration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registration").field("name", &self.name).finish_non_exhaustive()
@@ -211,6 +271,10 @@ impl<R: Registry + ?Sized> Registry for Arc<R> {
 
     fn add(&self, entry: &Entry) -> Result<()> {
         (**self).add(entry)
+    }
+
+    fn is_published_to(&self) -> bool {
+        (**self).is_published_to()
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {

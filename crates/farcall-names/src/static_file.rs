@@ -140,6 +140,10 @@ impl Registry for StaticFile {
         self.refuse()
     }
 
+    fn is_published_to(&self) -> bool {
+        false
+    }
+
     fn withdraw(&self, _: &Label, _: &Label) -> Result<bool> {
         self.refuse()
     }

@@ -69,6 +69,16 @@ impl Table {
         revision
     }
 
+    /// Replaces the entry of this name if it still has this revision, which stays. Returns whether it was
+    /// there.
+    pub(crate) fn renew(&mut self, entry: &Entry, revision: u64) -> bool {
+        let held = self.held.get_mut(&key(&entry.type_name, &entry.instance));
+        let Some(held) = held.filter(|held| held.revision == revision) else { return false };
+        held.entry = entry.clone();
+        self.changed();
+        true
+    }
+
     pub(crate) fn remove(&mut self, type_name: &Label, instance: &Label) -> bool {
         let there = self.held.remove(&key(type_name, instance)).is_some();
         if there {

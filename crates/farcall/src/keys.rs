@@ -4,6 +4,7 @@
 //! it accepts.
 
 mod access;
+mod names;
 mod trust;
 
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ use farcall_keys::{KeyFiles, Keyring, PublicKey};
 use crate::{CallFailed, Kind, Ran, lock};
 
 pub(crate) use access::{Access, What};
+pub(crate) use names::SignedNames;
 pub(crate) use trust::Trusting;
 
 /// The keys of a [`Runtime`](crate::Runtime): from a directory of key files, which are read again when they

@@ -96,7 +96,11 @@ pub(crate) struct Inner {
     me: Weak<Inner>,
     env: Arc<dyn Env>,
     settings: Settings,
+    /// The registry. If this runtime has keys, what it publishes there is signed, and what it finds is
+    /// checked.
     registry: Arc<dyn Registry>,
+    /// The registry without that, for other runtimes, which may have other keys.
+    plain_registry: Arc<dyn Registry>,
     /// The interceptors of calls that this runtime makes.
     calls: Interceptors,
     /// The interceptors of calls that this runtime serves.
@@ -238,6 +242,12 @@ impl Runtime {
         calls: Interceptors,
         serving: Interceptors,
     ) -> Runtime {
+        let plain_registry = registry.clone();
+        #[cfg(feature = "secure")]
+        let registry: Arc<dyn Registry> = match &settings.keys {
+            Some(keys) => Arc::new(keys::SignedNames::new(registry, keys, &env, say)),
+            None => registry,
+        };
         Runtime(Arc::new_cyclic(|me| Inner {
             me: me.clone(),
             tasks: Tasks::new(&*env),
@@ -246,6 +256,7 @@ impl Runtime {
             env,
             settings,
             registry,
+            plain_registry,
             calls,
             serving,
             generation: fork::generation(),
@@ -545,13 +556,23 @@ fn enter<R>(inner: Weak<Inner>, f: impl FnOnce() -> R) -> R {
 /// Returns the failure of a call for which the registry has failed.
 fn registry_failed(why: farcall_names::Error) -> CallFailed {
     let kind = match why {
-        farcall_names::Error::NotPermitted { .. } => Kind::NotPermitted,
+        farcall_names::Error::NotPermitted { .. } | farcall_names::Error::NotGenuine { .. } => {
+            Kind::NotPermitted
+        }
         _ => Kind::Registry,
     };
     CallFailed::new(kind, Ran::No).caused_by(why)
 }
 
 impl Inner {
+    /// Returns the registry, for an importer. If this runtime has keys, they decide which entries count, so
+    /// they are watched from now on.
+    fn names(&self) -> Result<&dyn Registry, CallFailed> {
+        #[cfg(feature = "secure")]
+        self.watch_keys(&mut self.lock())?;
+        Ok(&*self.registry)
+    }
+
     /// Returns the socket from which the server at `to` is called. Makes it at the first use.
     fn endpoint(&self, to: SocketAddr) -> Result<Arc<Endpoint>, CallFailed> {
         let from = bind_address(to);

@@ -146,9 +146,9 @@ fn who_is_not_known_is_refused_and_told_why() {
     mismatch(without, "give this client keys");
     let names = Arc::new(Memory::new());
     let open = runtime(&names, None, Level::Secure);
-    let _export = open.export::<dyn Store>("Store/main", Arc::new(Server(mpsc::channel().0))).unwrap();
+    let export = open.export::<dyn Store>("Store/main", Arc::new(Server(mpsc::channel().0))).unwrap();
     let keys = Some(Keys::new(clients(ALICE, SERVER)));
-    let with = runtime(&names, keys, Level::Secure).import::<dyn Store>("Store/main");
+    let with = runtime(&names, keys, Level::Secure).import::<dyn Store>(&export.url());
     mismatch(with, "the server has no keys");
 }
 

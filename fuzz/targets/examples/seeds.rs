@@ -12,7 +12,7 @@ use farcall_fuzz_targets::acquaintance::{Acquaintance, ROOM, address, call};
 use farcall_fuzz_targets::script::Writer;
 use farcall_fuzz_targets::specimen;
 use farcall_idl::{Interface, values};
-use farcall_keys::{EnrolmentToken, Identity, Presentation, Revoked, Rights, Template, Terms};
+use farcall_keys::{EnrolmentToken, Identity, Keyring, Presentation, Revoked, Rights, Template, Terms};
 use farcall_names::{Entry, Fingerprint, Label};
 use farcall_proto::client::CallId;
 use farcall_proto::server::{CallKey, Finish, Request};
@@ -52,7 +52,7 @@ fn seed(target: &str, name: &str, data: &[u8]) {
     SEEDS.with_borrow_mut(|seeds| seeds.push((target.into(), name.into(), data.into())));
 }
 
-/// Grants, presentations, revocation lists, and a key file of each kind, of identities whose entropy is
+/// Grants, presentations, proofs of entries, revocation lists, and a key file of each kind, of identities whose entropy is
 /// fixed.
 fn keys() {
     let [authority, end] = [1, 7].map(|byte| Identity::from_entropy([byte; 32]));
@@ -67,6 +67,10 @@ fn keys() {
     seed("grant", "all", &all.encode());
     seed("presentation", "none", &Presentation::new(end.public(), []).encode());
     seed("presentation", "two", &Presentation::new(end.public(), [some.clone(), all.clone()]).encode());
+    let exporter = Keyring::new(Identity::from_entropy([7; 32]));
+    seed("entry_proof", "key", &exporter.prove_entry("Store", "main", b"", 1_800_000_000));
+    let exporter = exporter.with_grant(all.clone()).expect("a grant for its key");
+    seed("entry_proof", "grant", &exporter.prove_entry("Store", "main", b"", 1_800_000_000));
     let revoked = Revoked::new([end.public()], [7, 8]).expect("three");
     let list = authority.revoke(3, 1_800_000_000, 604_800, revoked);
     seed("revocation_list", "three", &list.encode());
@@ -556,7 +560,7 @@ fn registry() {
     let address = "udp://127.0.0.1:7000".parse().expect("an address");
     let mut entry = Entry::new(label("FileAccess"), label("ebbets"), address, 0x5eed);
     entry.fingerprints = [0, 1].map(|number| Fingerprint { number, types: 0x1f, name: 0x3c }).into();
-    entry.public_key = vec![10, 11];
+    entry.proof = vec![10, 11];
     let first = farcall_names::Registry::publish(&registry, &entry).expect("published");
     entry.instance = label("two");
     let second = farcall_names::Registry::publish(&registry, &entry).expect("published");

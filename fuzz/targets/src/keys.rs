@@ -1,7 +1,9 @@
-//! Fuzz targets for what shows who an end is: grants, presentations, revocation lists, key files and
-//! policies.
+//! Fuzz targets for what shows who an end is: grants, presentations, proofs of registry
+//! entries, revocation lists, key files and policies.
 
-use farcall_keys::{EnrolmentToken, Grant, Policy, Presentation, RevocationList, fuzz_key_file};
+use farcall_keys::{
+    EnrolmentToken, EntryProof, Grant, Identity, Keyring, Policy, Presentation, RevocationList, fuzz_key_file,
+};
 
 /// Decodes a grant, encodes what was decoded, and checks its signature.
 pub fn grant(data: &[u8]) {
@@ -17,6 +19,14 @@ pub fn presentation(data: &[u8]) {
         assert_eq!(presentation.encode(), data);
         assert!(presentation.grants().iter().all(|grant| grant.terms().key == presentation.key()));
     }
+}
+
+/// Checks a proof of a registry entry. One that its key has signed is judged.
+pub fn entry_proof(data: &[u8]) {
+    let Ok(proof) = EntryProof::verify("Store", "main", b"", data) else { return };
+    let importer = Keyring::new(Identity::from_entropy([7; 32]));
+    // It trusts nobody.
+    assert!(importer.check_entry(&proof, proof.expires().saturating_sub(1)).is_err());
 }
 
 /// Decodes a revocation list, encodes what was decoded, and finds what it has.

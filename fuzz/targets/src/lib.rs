@@ -28,7 +28,7 @@ pub use capture::capture;
 pub use client::client;
 pub use dump::dump;
 pub use idl::{interface, json, values};
-pub use keys::{grant, key_file, policy, presentation, revocation_list};
+pub use keys::{entry_proof, grant, key_file, policy, presentation, revocation_list};
 pub use memory::{memory_caller, memory_server, shm_hello};
 pub use names::{access, clerk, counters, name, names_file};
 pub use nfs::nfs_handle;
@@ -89,6 +89,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "counters", run: counters, memory_per_byte: 256, memory: 16 * KIB },
     Target { name: "grant", run: grant, memory_per_byte: 32, memory: 8 * KIB },
     Target { name: "presentation", run: presentation, memory_per_byte: 32, memory: 8 * KIB },
+    Target { name: "entry_proof", run: entry_proof, memory_per_byte: 32, memory: 16 * KIB },
     Target { name: "revocation_list", run: revocation_list, memory_per_byte: 16, memory: 8 * KIB },
     Target { name: "key_file", run: key_file, memory_per_byte: 64, memory: 16 * KIB },
     Target { name: "policy", run: policy, memory_per_byte: 128, memory: 8 * KIB },

@@ -1,13 +1,17 @@
-//! `farcall keys`: makes and shows identities, signs and revokes grants, checks key files.
+//! `farcall keys`: makes and shows identities, signs and revokes grants, enrols machines, checks key files.
 
 mod authority;
 mod check_files;
+mod enrol;
+mod enrolment;
 mod grant;
+mod invite;
 mod make;
 mod revoke;
 mod show;
 
 use std::env;
+use std::fs::DirBuilder;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -48,6 +52,8 @@ Examples:
   farcall keys make                                   this end's identity
   farcall keys authority ca.key                       an authority, whose grants others believe
   farcall keys grant --authority ca.key --key KEY --principal alice --import Store --days 90 >>grants
+  farcall keys invite --authority ca.key --at 10.0.0.7:7070 --principal alice --import Store --days 90
+  farcall keys enrol TOKEN                            on the new machine, within ten minutes
   farcall keys revoke --authority ca.key --list revoked --serial 5117218912
   farcall keys show                                   whom this end trusts";
 
@@ -57,6 +63,8 @@ enum Action {
     Show(show::Show),
     Authority(authority::Authority),
     Grant(grant::Grant),
+    Invite(invite::Invite),
+    Enrol(enrol::Enrol),
     Revoke(revoke::Revoke),
     CheckFiles(check_files::CheckFiles),
 }
@@ -76,6 +84,8 @@ impl Keys {
             Action::Show(command) => command.run(output),
             Action::Authority(command) => command.run(output),
             Action::Grant(command) => command.run(output),
+            Action::Invite(command) => command.run(output),
+            Action::Enrol(command) => command.run(output),
             Action::Revoke(command) => command.run(output),
             Action::CheckFiles(command) => command.run(output),
         }
@@ -103,6 +113,15 @@ fn faulty(why: Fault) -> Failure {
     Failure::new(message).hint(why.advice())
 }
 
+/// Returns the failure of what says what was expected, what came, and at last what to do.
+fn expected_found(why: &dyn std::fmt::Display) -> Failure {
+    let text = why.to_string();
+    match text.rsplit_once("; ") {
+        Some((message, advice)) => Failure::new(message).hint(advice),
+        None => Failure::new(text),
+    }
+}
+
 /// Makes an identity of the operating system's entropy, and writes it to a new file.
 fn make_identity(path: &Path) -> Outcome<Identity> {
     let mut entropy = [0; 32];
@@ -110,6 +129,22 @@ fn make_identity(path: &Path) -> Outcome<Identity> {
     let identity = Identity::from_entropy(entropy);
     KeyFiles::write_identity(path, &identity).map_err(faulty)?;
     Ok(identity)
+}
+
+/// Makes the directory of key files, which only its user can enter.
+fn make_directory(path: &Path) -> Outcome {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path).map_err(|why| Failure::new(why.to_string()).about(path.display()))
+}
+
+/// Returns the number of a new grant.
+fn new_serial() -> Outcome<u64> {
+    /// So many bits that every reader of JSON knows them exactly.
+    const SERIAL_BITS: u32 = 53;
+    Ok(getrandom::u64().map_err(no_entropy)? >> (u64::BITS - SERIAL_BITS))
 }
 
 fn no_entropy(why: getrandom::Error) -> Failure {

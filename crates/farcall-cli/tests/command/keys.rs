@@ -1,11 +1,13 @@
 //! Tests `farcall keys`: identities, grants, revocation lists and key files as users make and read them.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::common::{Place, Said};
+use crate::common::{Place, Said, Started};
 
 /// A place with a directory of key files that only its user can write.
 struct Keys(Place);
@@ -214,6 +216,93 @@ fn the_directory_of_a_user_is_in_the_home() {
     assert!(run("show").ok().contains(made.trim()));
 }
 
+/// Starts an invitation of a machine. Returns it with its token.
+fn invite(keys: &Keys, principal: &str, right: &str) -> (Started, String) {
+    let base = ["--json", "keys", "invite", "--authority", "ca.key", "--at", "127.0.0.1:0", "--days", "90"];
+    let started = keys.0.start(&[&base[..], &["--principal", principal, right, "FileAccess"]].concat());
+    let token = started.fact("token");
+    (started, token)
+}
+
+/// Runs a command with a directory of key files.
+fn with_keys(keys: &Keys, directory: &str, arguments: &[&str]) -> Said {
+    let mut command = keys.0.command(arguments);
+    Said::of(command.env("FARCALL_KEYS", keys.0.path(directory)).output().unwrap())
+}
+
+#[test]
+fn a_machine_is_enrolled_with_a_token() {
+    let (keys, _, authority) = Keys::made();
+    let (mut invitation, token) = invite(&keys, "alice", "--import");
+    let enrolled = with_keys(&keys, "alice", &["--json", "keys", "enrol", &token]).json().remove(0);
+    assert_eq!(enrolled["authority"], authority);
+    assert_eq!(enrolled["fingerprint"], invitation.fact("fingerprint"));
+    let told: Value = serde_json::from_str(&invitation.line()).unwrap();
+    assert_eq!(told["enrolled"], enrolled["grant"]);
+    assert_eq!(invitation.wait(), 0);
+
+    let shown = with_keys(&keys, "alice", &["--json", "keys", "show"]).json().remove(0);
+    assert_eq!(shown["key"], enrolled["key"]);
+    assert_eq!(shown["grants"], json!([enrolled["grant"]]));
+    assert_eq!(shown["authorities"], json!([{ "key": authority, "comment": "enrolled, alice" }]));
+    assert!(with_keys(&keys, "alice", &["keys", "check-files"]).ok().ends_with("alice: no fault\n"));
+    let mode = |file: &str| fs::metadata(keys.0.path(file)).unwrap().mode() & 0o7777;
+    assert_eq!([mode("alice"), mode("alice/identity"), mode("alice/grants")], [0o700, 0o600, 0o644]);
+
+    // The token was used, and nobody waits for it any more.
+    let said = with_keys(&keys, "eve", &["keys", "enrol", &token]);
+    assert_eq!(said.code, 4, "{said:?}");
+    assert!(said.err.contains("does `farcall keys invite` still run at the authority"), "{said:?}");
+    assert!(!said.err.contains(&token), "a token is not repeated: {said:?}");
+
+    // A second grant for the same machine: it keeps its key, and reads the token from standard input.
+    let (invitation, token) = invite(&keys, "alice", "--import");
+    let mut command = keys.0.command(&["keys", "enrol", "-"]);
+    let command = command.env("FARCALL_KEYS", keys.0.path("alice")).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(format!("{token}\n").as_bytes()).unwrap();
+    let line = Said::of(child.wait_with_output().unwrap()).ok();
+    assert!(line.starts_with("alice may import FileAccess until 20"), "{line}");
+    assert_eq!(invitation.wait(), 0);
+    let shown = with_keys(&keys, "alice", &["--json", "keys", "show"]).json().remove(0);
+    assert_eq!((&shown["key"], shown["grants"].as_array().unwrap().len()), (&enrolled["key"], 2));
+    assert_eq!(shown["authorities"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_is_no_token_or_no_place_to_wait_is_exit_code_2() {
+    let (keys, own, _) = Keys::made();
+    for token in ["farcall-enrol:", "nothing", own.as_str()] {
+        let (message, _) = keys.failure(&["enrol", token], 2);
+        assert!(message.contains("copy the whole token that the authority printed"), "{message}");
+    }
+    let base = ["invite", "--authority", "ca.key", "--principal", "a", "--import", "Store", "--days", "1"];
+    let (message, hint) = keys.failure(&[&base[..], &["--at", "0.0.0.0:0"]].concat(), 2);
+    assert_eq!(message, "a new machine cannot reach 0.0.0.0:0");
+    assert!(hint.contains("--reached-at"), "{hint}");
+    let said = keys.run(&[&base[..7], &["--at", "127.0.0.1:0"]].concat());
+    assert_eq!(said.code, 2, "{said:?}");
+}
+
+#[test]
+fn enrolled_machines_call_one_another_by_names() {
+    let (keys, ..) = Keys::made();
+    for (who, right) in [("server", "--export"), ("client", "--import"), ("stranger", "--export")] {
+        let (_invitation, token) = invite(&keys, who, right);
+        with_keys(&keys, who, &["keys", "enrol", &token]).ok();
+    }
+    keys.0.write("served/todo.txt", "buy milk\n");
+    let serve = ["--json", "serve", "served", "--name", "FileAccess/notes"];
+    let _server = keys.0.start_with(&serve, |command| command.env("FARCALL_KEYS", keys.0.path("server")));
+    let cat = ["cat", "todo.txt", "--from", "FileAccess/notes"];
+    assert_eq!(with_keys(&keys, "client", &cat).ok(), "buy milk\n");
+    // One that may only export is known, and gets nothing.
+    let said = with_keys(&keys, "stranger", &cat);
+    assert_eq!(said.code, 4, "{said:?}");
+    let said = keys.0.run(&cat);
+    assert_eq!(said.code, 4, "{said:?}");
+}
+
 #[test]
 fn a_wrong_request_is_exit_code_2() {
     let (keys, own, _) = Keys::made();
@@ -240,7 +329,9 @@ fn a_wrong_request_is_exit_code_2() {
     assert!(said.code == 2 && said.err.contains("have at most 171 bytes together"), "{said:?}");
     assert_eq!(keys.run(&[]).code, 2);
     let help = keys.run(&["--help"]).ok();
-    for word in ["make", "show", "authority", "grant", "revoke", "check-files", "FARCALL_KEYS"] {
+    for word in
+        ["make", "show", "authority", "grant", "invite", "enrol", "revoke", "check-files", "FARCALL_KEYS"]
+    {
         assert!(help.contains(word), "{word} is not in {help}");
     }
 }

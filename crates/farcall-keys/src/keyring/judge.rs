@@ -12,11 +12,24 @@ use crate::refusal::{Refusal, RefusalKind};
 pub(super) enum Moment {
     /// For a new binding: signatures are checked, and revocation lists must be fresh.
     Binding,
+    /// For a new binding: signatures were checked just now, and revocation lists must be fresh.
+    Verified,
     /// For a binding that exists: its signatures were checked, and revocation lists may be stale.
     Bound,
 }
 
 impl Keyring {
+    /// Judges a key and its grants for a new binding. The signatures of the grants were checked.
+    pub(crate) fn judge_verified(
+        &self,
+        key: PublicKey,
+        grants: &[Grant],
+        asked: Asked,
+        now: u64,
+    ) -> Result<Principal, Refusal> {
+        self.judge(key, grants, asked, now, Moment::Verified)
+    }
+
     /// Judges a key and its grants. A line of a key file makes it the principal that the line names;
     /// otherwise the first good grant does. Of the grants, those that name this principal are kept.
     pub(super) fn judge(
@@ -150,7 +163,7 @@ impl Keyring {
                 "sign a new grant (`farcall keys grant`)",
             ));
         }
-        if moment == Moment::Binding && list.is_stale(now) {
+        if moment != Moment::Bound && list.is_stale(now) {
             return Err(Refusal::new(
                 RefusalKind::StaleRevocations,
                 format!("a revocation list of {authority} that is at most {} s old", list.greatest_age()),

@@ -3,6 +3,8 @@
 
 mod common;
 mod encodings;
+mod enrolments;
+mod entries;
 #[cfg(unix)]
 mod files;
 mod judgement;

@@ -1,7 +1,8 @@
 //! Property tests: decoders are total, and nothing that was changed is genuine.
 
 use farcall_keys::{
-    EnrolmentToken, Grant, Identity, Policy, Presentation, PublicKey, RevocationList, Revoked, Rights, Terms,
+    EnrolmentRequest, EnrolmentToken, EntryProof, Grant, Identity, OpenEnrolment, Policy, Presentation,
+    PublicKey, RevocationList, Revoked, Rights, Template, Terms,
 };
 use proptest::prelude::*;
 
@@ -67,6 +68,17 @@ proptest! {
         let text = String::from_utf8_lossy(&bytes);
         let _ = (text.parse::<PublicKey>(), text.parse::<Policy>(), text.parse::<EnrolmentToken>());
         let _ = (Identity::from_text(&text), Grant::from_text(&text));
+        prop_assert!(EntryProof::verify("Store", "main", b"", &bytes).is_err());
+        let template = Template {
+            principal: "alice".parse().unwrap(),
+            rights: Rights::IMPORT,
+            scope: "Store".parse().unwrap(),
+            seconds: 60,
+        };
+        let token = EnrolmentToken::issue(&key(AUTHORITY), "a:1", template, [9; 16], NOW).unwrap();
+        let request = EnrolmentRequest::new(&token, &identity(CLIENT), &[5; 32]);
+        prop_assert!(request.accept(&token, &bytes, NOW).is_err());
+        prop_assert!(OpenEnrolment::new(token).answer(&identity(AUTHORITY), &bytes, 1, NOW).is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::gateway::{encoded, number};
-use crate::{Address, Entry, Fingerprint, Label, MAX_ADDRESSES, MAX_FINGERPRINTS, MAX_PUBLIC_KEY, Owner};
+use crate::{Address, Entry, Fingerprint, Label, MAX_ADDRESSES, MAX_FINGERPRINTS, MAX_PROOF, Owner};
 
 /// The longest document that is read, in bytes. An entry with all its fingerprints has about 200 KiB.
 pub(super) const MAX_DOCUMENT: usize = 256 << 10;
@@ -71,8 +71,8 @@ pub(super) fn render(entry: &Entry) -> String {
         let print = |print: &Fingerprint| json!([print.number, hex(print.types), hex(print.name)]);
         document["fingerprints"] = entry.fingerprints.iter().map(print).collect();
     }
-    if !entry.public_key.is_empty() {
-        document["public_key"] = STANDARD.encode(&entry.public_key).into();
+    if !entry.proof.is_empty() {
+        document["proof"] = STANDARD.encode(&entry.proof).into();
     }
     document.to_string()
 }
@@ -105,15 +105,12 @@ pub(super) fn parse(type_name: Label, instance: Label, text: &[u8]) -> Result<En
         let prints = prints.iter().map(fingerprint).collect::<Option<_>>();
         entry.fingerprints = prints.ok_or("a fingerprint is not a number and two hexadecimal numbers")?;
     }
-    if let Some(key) = document["public_key"].as_str() {
-        let key = STANDARD.decode(key).map_err(|why| format!("\"public_key\" is not base64: {why}"))?;
-        if key.len() > MAX_PUBLIC_KEY {
-            return Err(format!(
-                "\"public_key\" has {} bytes; at most {MAX_PUBLIC_KEY} are allowed",
-                key.len()
-            ));
+    if let Some(proof) = document["proof"].as_str() {
+        let proof = STANDARD.decode(proof).map_err(|why| format!("\"proof\" is not base64: {why}"))?;
+        if proof.len() > MAX_PROOF {
+            return Err(format!("\"proof\" has {} bytes; at most {MAX_PROOF} are allowed", proof.len()));
         }
-        entry.public_key = key;
+        entry.proof = proof;
     }
     Ok(entry)
 }
@@ -162,7 +159,7 @@ mod tests {
         let mut entry = Entry::new(type_name.clone(), instance.clone(), address, u64::MAX);
         entry.other_addresses = vec!["udp://10.0.0.7:7000".parse().unwrap()];
         entry.fingerprints = vec![Fingerprint { number: 3, types: 1, name: 0xabc }];
-        entry.public_key = vec![1, 2, 3];
+        entry.proof = vec![1, 2, 3];
         assert_eq!(parse(type_name, instance, render(&entry).as_bytes()), Ok(entry));
     }
 
@@ -183,7 +180,7 @@ mod tests {
             (r#"{"addresses": ["udp://1.2.3.4:5"], "export": 7}"#, "export"),
             (r#"{"addresses": ["udp://1.2.3.4:5"], "owner": 7}"#, "owner"),
             (r#"{"addresses": ["udp://1.2.3.4:5"], "fingerprints": [[1]]}"#, "fingerprint"),
-            (r#"{"addresses": ["udp://1.2.3.4:5"], "public_key": "?"}"#, "base64"),
+            (r#"{"addresses": ["udp://1.2.3.4:5"], "proof": "?"}"#, "base64"),
         ] {
             let (type_name, instance) = labels();
             let found = parse(type_name, instance, text.as_bytes()).unwrap_err();

@@ -113,7 +113,7 @@ struct Published {
     entry: Entry,
     /// The lease with which the entry was put last. The entry is there while that is the present lease.
     lease: u64,
-    /// The revision at which it was put last.
+    /// The revision at which it was put last into a key that was free. A replacement changes only the entry.
     revision: u64,
     /// Lasts while the entry is there.
     ownership: Ownership,
@@ -185,12 +185,42 @@ impl Exports {
         drop(state);
         self.changed.notify_all();
         self.start();
-        let exports = self.clone();
+        let (exports, renewing, renewed) = (self.clone(), self.clone(), key.clone());
         let undo = move || {
             let _keep = keep;
             exports.withdraw(&key, serial)
         };
-        Ok(Registration::new(entry.name(), undo).owning(ownership))
+        let renew = move |entry: &Entry| renewing.renew(&renewed, serial, entry);
+        Ok(Registration::new(entry.name(), undo).renewing(renew).owning(ownership))
+    }
+
+    /// Replaces the entry of a publication; its lease and its fence stay. Returns whether it is still
+    /// published. An entry that has gone with a lost lease comes back as the new one.
+    fn renew(&self, key: &str, serial: u64, entry: &Entry) -> Result<bool> {
+        let _writing = lock(&self.writing);
+        let (lease, revision) = {
+            let mut state = lock(&self.state);
+            let lease = state.lease.as_ref().map(|lease| lease.id);
+            let Some(published) = state.published.get_mut(key).filter(|known| known.serial == serial) else {
+                return Ok(false);
+            };
+            published.entry = entry.clone();
+            if Some(published.lease) != lease {
+                return Ok(true);
+            }
+            (published.lease, published.revision)
+        };
+        let text = document::render(entry);
+        let request = json!({
+            "compare": [created(key, revision)],
+            "success": [{"request_put": {"key": encoded(key), "value": encoded(&text), "lease": lease.to_string()}}],
+        });
+        match self.cluster.call("kv/txn", &request) {
+            Err(Error::Refused { code: NOT_FOUND, .. }) => self.lose_lease(lease),
+            // If the key is another's now, the thread finds out by the lease.
+            answer => drop(answer?),
+        }
+        Ok(true)
     }
 
     /// Withdraws the entry of a publication. Returns whether it was still there. While etcd is away, this
@@ -232,7 +262,7 @@ impl Exports {
         Some(Err(self.unavailable("it has not answered before; the entry goes as soon as it answers again")))
     }
 
-    /// Removes an entry that was put last at this revision, whether this process has published it or a tool.
+    /// Removes an entry that came into being at this revision, whether this process has published it or a tool.
     /// Returns whether it was there.
     pub(super) fn remove(&self, key: &str, revision: u64) -> Result<bool> {
         let _writing = lock(&self.writing);
@@ -291,12 +321,11 @@ impl Exports {
     /// machine.
     fn put(&self, key: &str, entry: &Entry) -> Result<Put> {
         let text = document::render(entry);
-        let mut expected = 0;
         let mut last = None;
         for _ in 0..MAX_TRIES {
             let lease = self.lease()?;
             let request = json!({
-                "compare": [{"key": encoded(key), "target": "MOD", "result": "EQUAL", "mod_revision": expected.to_string()}],
+                "compare": [created(key, 0)],
                 "success": [{"request_put": {"key": encoded(key), "value": encoded(&text), "lease": lease.to_string()}}],
                 "failure": [{"request_range": {"key": encoded(key)}}],
             });
@@ -312,8 +341,8 @@ impl Exports {
                 return Ok(Put::Done { lease, revision });
             }
             let found = &answer["responses"][0]["response_range"]["kvs"][0];
-            expected = number(&found["mod_revision"]);
-            if expected == 0 {
+            let revision = number(&found["create_revision"]);
+            if revision == 0 {
                 // The key has gone meanwhile.
                 continue;
             }
@@ -321,14 +350,19 @@ impl Exports {
             if number(&found["lease"]) == lease {
                 // The answer to an earlier try of this request may have been lost.
                 if value == text.as_bytes() {
-                    return Ok(Put::Done { lease, revision: expected });
+                    return Ok(Put::Done { lease, revision });
                 }
                 // etcd has executed a request of an earlier publication after it was given up.
+                self.delete(key, revision)?;
                 continue;
             }
             let other = document::parse(entry.type_name.clone(), entry.instance.clone(), &value);
             match other {
-                Ok(other) if is_dead_here(&other.owner) => last = Some(other),
+                Ok(other) if is_dead_here(&other.owner) => {
+                    // It is not overwritten, so that a key's first revision is that of its owner.
+                    self.delete(key, revision)?;
+                    last = Some(other);
+                }
                 Ok(other) => return Ok(Put::Taken(Box::new(other))),
                 Err(why) => return Err(Error::Malformed { key: key.to_owned(), why }),
             }
@@ -347,15 +381,14 @@ impl Exports {
         if number(&found["lease"]) != lease {
             return Ok(false);
         }
-        self.delete(key, number(&found["mod_revision"]))
+        self.delete(key, number(&found["create_revision"]))
     }
 
-    /// Deletes a key that was put last at this revision. Returns whether it was there. A request that etcd
+    /// Deletes a key that came into being at this revision. Returns whether it was there. A request that etcd
     /// executes late, long after its answer was given up, cannot delete what was put meanwhile.
     fn delete(&self, key: &str, revision: u64) -> Result<bool> {
-        let revision = revision.to_string();
         let request = json!({
-            "compare": [{"key": encoded(key), "target": "MOD", "result": "EQUAL", "mod_revision": revision}],
+            "compare": [created(key, revision)],
             "success": [{"request_delete_range": {"key": encoded(key)}}],
         });
         Ok(self.cluster.call("kv/txn", &request)?["succeeded"].as_bool() == Some(true))
@@ -564,6 +597,11 @@ impl State {
         let lease = self.lease.as_ref().map(|lease| lease.id);
         self.published.iter().filter(move |(_, published)| Some(published.lease) != lease)
     }
+}
+
+/// Returns the condition that a key came into being at this revision; 0 if it is free.
+fn created(key: &str, revision: u64) -> Value {
+    json!({"key": encoded(key), "target": "CREATE", "result": "EQUAL", "create_revision": revision.to_string()})
 }
 
 /// Returns the time that a lease was granted. A server that claims an absurd one is not believed.

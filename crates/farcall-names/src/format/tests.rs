@@ -7,7 +7,7 @@ use super::*;
 
 const GOOD: &str = "\
 farcall-names 1 57
-A/b udp://127.0.0.1:7000 export=00000000000000ff owner=4711,99,00000000000000aa,5 revision=57 fingerprints=0:000000000000000a:000000000000000c,1:000000000000000b:000000000000000d key=0aff
+A/b udp://127.0.0.1:7000 export=00000000000000ff owner=4711,99,00000000000000aa,5 revision=57 fingerprints=0:000000000000000a:000000000000000c,1:000000000000000b:000000000000000d proof=0aff
 A/c udp://[::1]:7000 export=0000000000000000 owner=1,0,0000000000000000,0 revision=3
 end 2
 ";
@@ -31,7 +31,7 @@ fn the_documented_form_reads_and_renders_the_same() {
     let expected =
         [(0, 10, 12), (1, 11, 13)].map(|(number, types, name)| Fingerprint { number, types, name });
     assert_eq!(first.fingerprints, expected);
-    assert_eq!(first.public_key, [0x0a, 0xff]);
+    assert_eq!(first.proof, [0x0a, 0xff]);
     assert_eq!((first.export, first.owner.pid, first.owner.boot), (0xff, 4711, 0xaa));
     assert_eq!(render(&table), GOOD);
 }
@@ -64,9 +64,9 @@ fn a_fault_says_which_line_and_what() {
         (with(&format!("{entry} colour=red")), 2, "unknown field"),
         (with(&format!("{entry} red")), 2, "not FIELD=VALUE"),
         (with(&format!("{entry} revision=1")), 2, "occurs twice"),
-        (with(&entry.replace("key=0aff", "key=0af")), 2, "\"key\" has a bad value"),
-        (with(&entry.replace("key=0aff", "key=")), 2, "\"key\" has a bad value"),
-        (with(&entry.replace("key=0aff", "key=é")), 2, "\"key\" has a bad value"),
+        (with(&entry.replace("proof=0aff", "proof=0af")), 2, "\"proof\" has a bad value"),
+        (with(&entry.replace("proof=0aff", "proof=")), 2, "\"proof\" has a bad value"),
+        (with(&entry.replace("proof=0aff", "proof=é")), 2, "\"proof\" has a bad value"),
         (with(&entry.replace("00000000000000ff", "+0000000000000ff")), 2, "\"export\" has a bad value"),
         (with(&entry.replace("00000000000000ff", "ff")), 2, "\"export\" has a bad value"),
         (with(&entry.replace("4711", "-1")), 2, "\"owner\" has a bad value"),
@@ -106,7 +106,7 @@ fn an_entry_at_its_bounds_is_read_and_one_beyond_is_not() {
     {
         entry.other_addresses = vec![address; MAX_ADDRESSES - 1 + addresses];
         entry.fingerprints = vec![fingerprint; MAX_FINGERPRINTS + fingerprints];
-        entry.public_key = vec![0xff; MAX_PUBLIC_KEY + bytes];
+        entry.proof = vec![0xff; MAX_PROOF + bytes];
         assert_eq!(entry.check().is_ok(), reads);
         let mut table = Table::default();
         table.put(entry.clone());
@@ -123,7 +123,7 @@ prop_compose! {
         port in 1u16..,
         export: u64,
         fingerprints in vec(any::<(u32, u64, u64)>(), 0..6),
-        public_key in vec(any::<u8>(), 0..40),
+        proof in vec(any::<u8>(), 0..40),
         (pid, started, boot, namespace) in any::<(u32, u64, u64, u64)>(),
     ) -> Entry {
         Entry {
@@ -133,7 +133,7 @@ prop_compose! {
             other_addresses: other_ips.iter().take(others).map(|&ip| Address::Udp((ip, port).into())).collect(),
             export,
             fingerprints: fingerprints.into_iter().map(|(number, types, name)| Fingerprint { number, types, name }).collect(),
-            public_key,
+            proof,
             owner: Owner { pid, started, boot, namespace },
             by_type: false,
         }

@@ -2,7 +2,7 @@
 
 use super::subject::{Subject, address, broken, entry, expect, label, require};
 use crate::{
-    Address, Entry, Error, Fingerprint, Liveness, MAX_EXPORT, MAX_FINGERPRINTS, MAX_LABEL, MAX_PUBLIC_KEY,
+    Address, Entry, Error, Fingerprint, Liveness, MAX_EXPORT, MAX_FINGERPRINTS, MAX_LABEL, MAX_PROOF,
 };
 
 /// Each checks some rules of an empty registry.
@@ -12,6 +12,7 @@ pub(super) const RULES: &[fn(&Subject<'_>)] = &[
     the_end_of_an_entry,
     a_taken_name,
     an_older_registration,
+    a_renewed_entry,
     versions,
     ascending_order,
     labels_at_their_limits,
@@ -39,7 +40,7 @@ fn published_entries(subject: &Subject<'_>) {
     let (registry, mut ebbets) = (subject.registry, entry("Store", "ebbets"));
     ebbets.export = u64::MAX;
     ebbets.fingerprints = [0, 7].map(|number| Fingerprint { number, types: u64::MAX, name: 1 }).into();
-    ebbets.public_key = vec![0, 1, 0xff];
+    ebbets.proof = vec![0, 1, 0xff];
     let mut luther = entry("Store", "luther");
     luther.address = Address::Shm(([127, 0, 0, 1], 7001).into());
     let mut mail = entry("Mail", "ebbets");
@@ -162,6 +163,43 @@ fn an_older_registration(subject: &Subject<'_>) {
     expect("the newer registration withdraws its entry", true, || newer.withdraw());
 }
 
+/// For registries that can replace entries.
+fn a_renewed_entry(subject: &Subject<'_>) {
+    let (registry, first) = (subject.registry, entry("Store", "ebbets"));
+    let registration = subject.publish(&first);
+    let Some(renewal) = registration.renewal() else { return };
+    let fence = registration.ownership().and_then(crate::Ownership::fence);
+    let mut second = first.clone();
+    (second.proof, second.address) = (vec![7; 300], address(7001));
+    let read = |what: &str| {
+        registry.version().unwrap_or_else(|why| panic!("the registry fails {what} a renewal: {why}"))
+    };
+    let before = read("before");
+    expect("an entry that is published can be replaced", true, || renewal.renew(&second));
+    subject.has("an entry that was replaced is the new one", &[&second]);
+    subject.holds("the version changes when an entry is replaced", true, || Ok(read("after") != before));
+    let same = registration.ownership().and_then(crate::Ownership::fence) == fence;
+    require("an ownership and its fence stay when the entry is replaced", same, || "they changed".to_owned());
+    let mut larger = second.clone();
+    larger.proof = vec![7; MAX_PROOF + 1];
+    let renewed = renewal.renew(&larger);
+    let is_refused = matches!(renewed, Err(Error::TooLarge { .. }));
+    require("an entry is not replaced by one beyond a bound", is_refused, || format!("it is {renewed:?}"));
+    subject.has("a refused replacement changes nothing", &[&second]);
+    let is_taken = matches!(registry.publish(&first), Err(Error::Taken { .. }));
+    require("a name whose entry was replaced stays taken", is_taken, || "it was published".to_owned());
+    expect("an entry that was replaced can be withdrawn by its name", true, || {
+        registry.withdraw(&first.type_name, &first.instance)
+    });
+    expect("an entry that was withdrawn is not replaced", false, || renewal.renew(&second));
+    let next = subject.publish(&first);
+    expect("an earlier registration replaces no later entry", false, || renewal.renew(&second));
+    subject.has("an earlier registration changes no later entry", &[&first]);
+    drop(registration);
+    expect("a registration that was dropped replaces no entry", false, || renewal.renew(&second));
+    subject.expect_withdrawn(next);
+}
+
 fn versions(subject: &Subject<'_>) {
     let registry = subject.registry;
     let version = || match registry.list() {
@@ -204,8 +242,8 @@ fn entries_at_bounds(excess: usize) -> [(Entry, usize); 3] {
     entries[0].type_name = label(&"T".repeat(MAX_LABEL));
     entries[0].instance = label(&"i".repeat(MAX_EXPORT - 1 - MAX_LABEL + excess));
     entries[1].fingerprints = vec![Fingerprint { number: 1, types: 2, name: 3 }; MAX_FINGERPRINTS + excess];
-    entries[2].public_key = vec![7; MAX_PUBLIC_KEY + excess];
-    let mut bounds = [MAX_EXPORT, MAX_FINGERPRINTS, MAX_PUBLIC_KEY].into_iter();
+    entries[2].proof = vec![7; MAX_PROOF + excess];
+    let mut bounds = [MAX_EXPORT, MAX_FINGERPRINTS, MAX_PROOF].into_iter();
     entries.map(|entry| (entry, bounds.next().unwrap_or_default()))
 }
 

@@ -289,7 +289,7 @@ fn fill(registry: &File) {
     let mut kept = Vec::new();
     let error = loop {
         let mut large = entry(&format!("large{:03}", kept.len()));
-        large.public_key = vec![0xff; farcall_names::MAX_PUBLIC_KEY];
+        large.proof = vec![0xff; farcall_names::MAX_PROOF];
         match registry.publish(&large) {
             Ok(registration) => kept.push(registration),
             Err(error) => break error,

@@ -325,9 +325,9 @@ impl Inner {
             Name::At { address, type_name, instance } => {
                 return Ok(Candidate::at_each(address.socket().as_slice(), type_name, instance.as_ref()));
             }
-            Name::Type(type_name) => self.registry.instances(type_name).map_err(registry_failed)?,
+            Name::Type(type_name) => self.names()?.instances(type_name).map_err(registry_failed)?,
             Name::Instance { type_name, instance } => {
-                Vec::from_iter(self.registry.lookup(type_name, instance).map_err(registry_failed)?)
+                Vec::from_iter(self.names()?.lookup(type_name, instance).map_err(registry_failed)?)
             }
             other => {
                 let why = format!("this version cannot bind {other}");

@@ -91,7 +91,7 @@ impl Inner {
     fn whereabouts(&self, name: &Name) -> Option<(Vec<SocketAddr>, String)> {
         match name {
             Name::Instance { type_name, instance } => {
-                let entry = self.registry.lookup(type_name, instance).ok().flatten()?;
+                let entry = self.names().ok()?.lookup(type_name, instance).ok().flatten()?;
                 Some((entry.sockets_from_here(), entry.asked_name()))
             }
             // A name that asks for shared memory is bound by its first call.
@@ -175,7 +175,7 @@ impl Follower {
     }
 
     fn follow(&self) -> Result<Arc<[Entry]>, CallFailed> {
-        let registry = &self.inner.registry;
+        let registry = self.inner.names()?;
         let version = registry.version().map_err(registry_failed)?;
         {
             let known = lock(&self.known);
@@ -183,8 +183,13 @@ impl Follower {
                 return Ok(known.entries.clone());
             }
         }
-        let entries: Arc<[Entry]> = registry.instances(&self.type_name).map_err(registry_failed)?.into();
+        let entries = registry.instances(&self.type_name);
         let mut known = lock(&self.known);
+        let entries: Arc<[Entry]> = match entries {
+            // None of the entries counts any more, so the group has no members.
+            Err(farcall_names::Error::NotGenuine { .. }) if known.version.is_some() => Arc::default(),
+            entries => entries.map_err(registry_failed)?.into(),
+        };
         let names: HashSet<String> = entries.iter().map(Entry::name).collect();
         known.bound.retain(|name, _| names.contains(name));
         *known = Known {

@@ -96,7 +96,7 @@ impl ClerkRuntime for Runtime {
         let mut settings = self.0.settings.clone();
         settings.address.set_port(0);
         settings.advertise.iter_mut().for_each(|address| address.set_port(0));
-        let (env, registry) = (self.0.env.clone(), self.0.registry.clone());
+        let (env, registry) = (self.0.env.clone(), self.0.plain_registry.clone());
         Arc::new(Runtime::new(env, settings, registry, Interceptors::default(), Interceptors::default()))
     }
 }

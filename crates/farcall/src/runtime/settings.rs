@@ -293,9 +293,10 @@ impl Builder {
     pub fn build(mut self) -> crate::Result<Runtime> {
         let current = CURRENT.with_borrow(|current| current.as_ref()?.upgrade());
         let (env, registry) = match current {
-            Some(current) => {
-                (self.env.or(Some(current.env.clone())), self.registry.or(Some(current.registry.clone())))
-            }
+            Some(current) => (
+                self.env.or(Some(current.env.clone())),
+                self.registry.or(Some(current.plain_registry.clone())),
+            ),
             None => (self.env, self.registry),
         };
         let env = env.unwrap_or_else(|| Arc::new(System));

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueHint};
-use farcall_keys::{KeyFiles, PrincipalName, PublicKey, Rights, Scope, Terms};
+use farcall_keys::{KeyFiles, PrincipalName, PublicKey, Rights, Scope, Template, Terms};
 
-use super::{date, describe_grant, faulty, no_entropy, now};
+use super::{date, describe_grant, faulty, new_serial, now};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 
@@ -13,7 +13,6 @@ use crate::output::Output;
 ///
 /// Prints a line for the file `grants` of the end that has the key.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("right").args(["export", "import"]).required(true).multiple(true))]
 pub struct Grant {
     /// The authority's file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -21,6 +20,14 @@ pub struct Grant {
     /// The public key that the grant is for
     #[arg(long)]
     key: PublicKey,
+    #[command(flatten)]
+    wanted: Wanted,
+}
+
+/// What a grant says, besides the key that it is for.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("right").args(["export", "import"]).required(true).multiple(true))]
+pub(super) struct Wanted {
     /// Who that is: 1 to 64 letters, digits and -_.@/:
     #[arg(long)]
     principal: PrincipalName,
@@ -35,22 +42,14 @@ pub struct Grant {
     days: u32,
 }
 
-/// Serials have so many bits that every reader of JSON knows them exactly.
-const SERIAL_BITS: u32 = 53;
+const DAY: u32 = 86_400;
 
 impl Grant {
     pub fn run(&self, output: &Output) -> Outcome {
-        let (rights, scope) = self.rights()?;
+        let Template { principal, rights, scope, seconds } = self.wanted.template()?;
         let authority = KeyFiles::read_identity(&self.authority).map_err(faulty)?;
-        let serial = getrandom::u64().map_err(no_entropy)? >> (u64::BITS - SERIAL_BITS);
-        let terms = Terms {
-            key: self.key,
-            principal: self.principal.clone(),
-            rights,
-            scope,
-            serial,
-            expires: now() + u64::from(self.days) * 86_400,
-        };
+        let (serial, expires) = (new_serial()?, now() + u64::from(seconds));
+        let terms = Terms { key: self.key, principal, rights, scope, serial, expires };
         let grant = authority.grant(terms).map_err(|why| Failure::usage(why.to_string()))?;
         let text = grant.to_text();
         output.line(
@@ -66,6 +65,19 @@ impl Grant {
                 format!("{text} {principal} {rights} {scope} serial {serial} until {until}")
             },
         )
+    }
+}
+
+impl Wanted {
+    /// Returns what the grant is to say.
+    ///
+    /// # Errors
+    /// If it names two different scopes.
+    pub(super) fn template(&self) -> Outcome<Template> {
+        let (rights, scope) = self.rights()?;
+        // Fewer than 36,500 days were asked for.
+        let seconds = self.days.saturating_mul(DAY);
+        Ok(Template { principal: self.principal.clone(), rights, scope, seconds })
     }
 
     fn rights(&self) -> Outcome<(Rights, Scope)> {

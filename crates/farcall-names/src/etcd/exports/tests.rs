@@ -28,7 +28,7 @@ fn refused() -> (u16, Value) {
 
 /// An answer to any request: it has succeeded, and the key is there with the lease.
 fn done() -> (u16, Value) {
-    let kv = json!({"lease": "5", "mod_revision": "3"});
+    let kv = json!({"lease": "5", "create_revision": "3"});
     (200, json!({"succeeded": true, "ID": "5", "TTL": "10", "kvs": [kv]}))
 }
 
@@ -157,10 +157,11 @@ fn an_ownership_that_begins_anew_while_its_entry_is_withdrawn_ends() {
 #[test]
 fn a_put_that_was_executed_after_it_was_given_up_does_not_keep_the_name_from_its_process() {
     let former = document::render(&Entry { export: 8, ..entry("a") });
+    let mut is_deleted = false;
     let exports = exports(fake::gateway(move |path, request| {
-        let expected = &request["compare"][0]["mod_revision"];
-        if action(path, request) == "put" && expected == "0" {
-            let kv = json!({"lease": "5", "mod_revision": "3", "value": encoded(&former)});
+        is_deleted |= action(path, request) == "delete";
+        if action(path, request) == "put" && !is_deleted {
+            let kv = json!({"lease": "5", "create_revision": "3", "value": encoded(&former)});
             return (200, json!({"responses": [{"response_range": {"kvs": [kv]}}]}));
         }
         (200, json!({"succeeded": true, "ID": "5", "TTL": "10", "header": {"revision": "4"}}))

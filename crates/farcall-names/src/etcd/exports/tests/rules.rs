@@ -70,7 +70,7 @@ struct Etcd {
 struct KeyValue {
     value: Value,
     lease: u64,
-    modified: u64,
+    created: u64,
 }
 
 #[derive(Debug, Default)]
@@ -142,12 +142,12 @@ impl World {
         lock(&self.state)
     }
 
-    /// Lets one exporter act that is not in the middle of an act: it publishes, withdraws, or does what its
-    /// thread would do.
+    /// Lets one exporter act that is not in the middle of an act: it publishes, withdraws, renews its entry,
+    /// or does what its thread would do.
     fn act(&self) {
-        let (which, withdraws) = {
+        let (which, withdraws, renews) = {
             let mut state = self.state();
-            (state.below(EXPORTERS as u64) as usize, state.happens(40))
+            (state.below(EXPORTERS as u64) as usize, state.happens(40), state.happens(200))
         };
         let (exports, registration) = {
             let mut exporters = lock(&self.exporters);
@@ -162,6 +162,12 @@ impl World {
             Some(registration) if withdraws => {
                 drop(registration);
                 None
+            }
+            Some(registration) if renews => {
+                let mut renewed = entry("a");
+                renewed.proof = vec![1];
+                let _ = registration.renewal().map(|renewal| renewal.renew(&renewed));
+                Some(registration)
             }
             Some(registration) => {
                 exports.work();
@@ -409,17 +415,17 @@ impl Etcd {
 
     fn found(&self) -> Vec<Value> {
         let found = |kv: &KeyValue| {
-            let KeyValue { value, lease, modified } = kv;
-            json!({"value": value, "lease": lease.to_string(), "mod_revision": modified.to_string()})
+            let KeyValue { value, lease, created } = kv;
+            json!({"value": value, "lease": lease.to_string(), "create_revision": created.to_string()})
         };
         self.kv.iter().map(found).collect()
     }
 
     fn transact(&mut self, request: &Value) -> Result<Value> {
         let wanted = &request["compare"][0];
-        assert_eq!(wanted["target"], "MOD");
-        let modified = self.kv.as_ref().map_or(0, |kv| kv.modified);
-        if number(&wanted["mod_revision"]) != modified {
+        assert_eq!(wanted["target"], "CREATE");
+        let created = self.kv.as_ref().map_or(0, |kv| kv.created);
+        if number(&wanted["create_revision"]) != created {
             return Ok(json!({"responses": [{"response_range": {"kvs": self.found()}}]}));
         }
         let put = &request["success"][0]["request_put"];
@@ -430,7 +436,8 @@ impl Etcd {
             if !self.leases.contains_key(&lease) {
                 return Err(Error::Refused { registry: String::new(), code: NOT_FOUND, why: String::new() });
             }
-            self.kv = Some(KeyValue { value: put["value"].clone(), lease, modified: self.revision + 1 });
+            let created = if created == 0 { self.revision + 1 } else { created };
+            self.kv = Some(KeyValue { value: put["value"].clone(), lease, created });
         }
         self.revision += 1;
         Ok(json!({"succeeded": true, "header": {"revision": self.revision.to_string()}}))
