@@ -227,7 +227,10 @@ fn hint(kind: Kind) -> Option<&'static str> {
         Kind::Overloaded => "try again later; it did no harm",
         Kind::Mismatch => "one side is older than the other; `farcall check` says what differs",
         Kind::Registry => REGISTRY_HINT,
-        Kind::NotPermitted => "farcall serve --open lets other machines call without keys",
+        Kind::NotPermitted => {
+            "`farcall keys show`, at both ends, says who is known; without keys, `farcall serve --open` lets \
+             other machines call"
+        }
         _ => return None,
     })
 }

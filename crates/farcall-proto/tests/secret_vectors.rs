@@ -28,8 +28,8 @@ const NAME: &str = "Store/one";
 const ABOUT: &str = "\
 # Exchanges in schemes with secrets (protocol.md, section 11). A line is a name and bytes; `client` and `server`
 # are datagrams of that end. `plain` is the datagram above it after it was opened, without its tag. A `key and iv`
-# is the key, then 12 bytes of IV. A `nonce` is that of the datagram above it. Rest of tickets: only the server
-# reads it, and another server may write something else there.
+# is the key, then 12 bytes of IV. A `nonce` is that of the datagram above it. What an end presents is its public
+# key. Rest of tickets: only the server reads it, and another server may write something else there.
 ";
 
 struct Page {

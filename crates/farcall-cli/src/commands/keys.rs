@@ -123,7 +123,7 @@ fn expected_found(why: &dyn std::fmt::Display) -> Failure {
 }
 
 /// Makes an identity of the operating system's entropy, and writes it to a new file.
-fn make_identity(path: &Path) -> Outcome<Identity> {
+pub fn make_identity(path: &Path) -> Outcome<Identity> {
     let mut entropy = [0; 32];
     getrandom::fill(&mut entropy).map_err(no_entropy)?;
     let identity = Identity::from_entropy(entropy);

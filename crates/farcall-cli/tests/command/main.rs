@@ -6,6 +6,8 @@ mod common;
 mod demo;
 #[cfg(all(target_os = "linux", feature = "etcd"))]
 mod documented_deployment;
+#[cfg(all(target_os = "linux", feature = "secure"))]
+mod documented_keys;
 #[cfg(target_os = "linux")]
 mod documented_tour;
 mod dump;
@@ -13,6 +15,8 @@ mod files;
 #[cfg(target_os = "linux")]
 mod generated_c;
 mod help;
+#[cfg(all(target_os = "linux", any(feature = "etcd", feature = "secure")))]
+mod hosts;
 mod inside_calls;
 #[cfg(all(unix, feature = "keys"))]
 mod keys;

@@ -33,6 +33,8 @@ def random64():
 
 
 class Client:
+    TAG = wire.TAG
+
     def __init__(self, host, port, scheme=wire.OPEN):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_DGRAM)
@@ -52,7 +54,17 @@ class Client:
         conversation = self.conversation if conversation is None else conversation
         scheme = self.scheme if conversation else wire.OPEN
         self.sent["datagrams"] += 1
-        self.socket.sendto(wire.seal(scheme, conversation, self.number, frames, size), self.server)
+        self.socket.sendto(self.seal(scheme, conversation, frames, size), self.server)
+
+    def seal(self, scheme, conversation, frames, size):
+        return wire.seal(scheme, conversation, self.number, frames, size)
+
+    def unseal(self, data):
+        return wire.unseal(data)
+
+    def head_size(self):
+        """The bytes of a datagram that are not of its last frame, while the ticket is shown."""
+        return wire.HEADER + self.TAG + wire.FRAME_HEAD + len(self.ticket)
 
     def say(self, *frames):
         """Sends frames in the conversation, behind the ticket until the server has answered."""
@@ -65,7 +77,7 @@ class Client:
             self.socket.settimeout(left)
             try:
                 data, _ = self.socket.recvfrom(65_536)
-                datagram = wire.unseal(data)
+                datagram = self.unseal(data)
             except (TimeoutError, Malformed, ConnectionRefusedError):
                 continue
             if datagram.conversation in (self.me, 0):
@@ -114,9 +126,10 @@ class Client:
 
     def confirm(self):
         """Asks whether our ticket is good (section 7.2): None if it is, else (reason, age, when that was asked)."""
+        conversation, ticket = self.conversation, self.ticket
         welcome, asked = self.ask("", renew=True)
-        good = not welcome.reason and welcome.conversation == self.conversation
-        if good and welcome.ticket == self.ticket:
+        good = not welcome.reason and welcome.conversation == conversation
+        if good and welcome.ticket == ticket:
             return None
         if not welcome.refused:
             self.take_ticket(welcome)
@@ -148,7 +161,7 @@ class Welcome:
         self.export = reader.unpack("Q")
         self.address = reader.take(20)
         self.reason, _, self.age = reader.unpack("IIQ")
-        wire.read_handshake(reader)
+        self.handshake = wire.read_handshake(reader)
         self.total, self.procedures = reader.unpack("I"), {}
         while reader.at < len(reader.data):
             number, *fingerprint = reader.unpack("IQQ")
@@ -169,8 +182,8 @@ class Call:
         self.flags = wire.META if items else 0
         self.head = self.position.pack() + struct.pack(">QI", export, procedure)
         self.head += wire.pack_metadata(items) if items else b""
-        long = len(self.head) + len(arguments) + 44 + 40 > wire.BASE
-        self.outgoing = Outgoing(arguments) if long else None
+        room = (wire.BASE - client.head_size() - wire.FRAME_HEAD - len(self.head)) & ~3
+        self.outgoing = Outgoing(arguments, room - 8) if len(arguments) > room else None
         self.incoming = None
         self.running = self.cancelled = False
         self.began = self.heard = time.monotonic()

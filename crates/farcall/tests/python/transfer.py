@@ -67,10 +67,10 @@ class Incoming:
 class Outgoing:
     """A message that is being sent."""
 
-    def __init__(self, message):
+    def __init__(self, message, piece=PIECE):
         self.message, self.limit = message, FIRST_WINDOW
         # Each piece that has not arrived: its end, and the datagram in which it was sent last (0: in none).
-        self.pieces = {at: [min(at + PIECE, len(message)), 0] for at in range(0, len(message), PIECE)}
+        self.pieces = {at: [min(at + piece, len(message)), 0] for at in range(0, len(message), piece)}
 
     def take(self, reader, pull):
         """Takes a SELECT: forgets what has arrived, and marks what is lost as not sent."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from xxh3 import xxh3_64
 
 VERSION = 1
-OPEN, LOCAL = 0, 1
+OPEN, LOCAL, AUTHENTICATED, SECURE = range(4)
 HEADER, TAG, FRAME_HEAD = 20, 8, 4
 BASE = 1200
 
@@ -143,12 +143,18 @@ def unseal(data):
     """The datagram that these bytes are. Raises Malformed if they are none."""
     if len(data) < HEADER + TAG or data[0] != VERSION or data[1] not in (OPEN, LOCAL):
         raise Malformed("not a datagram of wire version 1")
-    _, scheme, _, conversation, number = struct.unpack(">BBHQQ", data[:HEADER])
+    scheme = data[1]
     expected = len(data) if scheme == LOCAL else xxh3_64(data[:-TAG])
     if struct.unpack(">Q", data[-TAG:])[0] != expected:
         raise Malformed("the tag is wrong")
+    return parse(data[:-TAG])
+
+
+def parse(data):
+    """The datagram that these bytes are, which have no tag any more."""
+    _, scheme, _, conversation, number = struct.unpack(">BBHQQ", data[:HEADER])
     datagram = Datagram(scheme, conversation, number)
-    reader = Reader(data[HEADER:-TAG])
+    reader = Reader(data[HEADER:])
     while reader.at < len(reader.data):
         kind, flags, size = reader.unpack("BBH")
         if size % 4:

@@ -1,0 +1,202 @@
+//! `farcall demo --secure`: keys that are made on the spot, and what becomes of a changed datagram, of a
+//! stranger's key, of a call that the policy does not allow, and of a key that is taken away.
+
+mod tap;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use farcall::key_files::PublicKey;
+use farcall::{Error, Runtime};
+use serde_json::Value;
+
+use super::interface::{Demo, DemoClient};
+use super::process::Process;
+use crate::commands::keys::make_identity;
+use crate::failure::{Failure, Outcome};
+
+/// The setting that names a process's directory of key files.
+const SETTING: &str = "FARCALL_KEYS";
+
+/// The directories of the demo's keys: of the client, of someone whom no server knows, of the servers, and of
+/// the server from which the client's key is taken away.
+const CLIENT: &str = "alice";
+const STRANGER: &str = "stranger";
+const SERVERS: &str = "servers";
+const VAULT: &str = "vault";
+
+/// The name of that server, and what its policy lets the client call.
+const VAULT_NAME: &str = "Vault/one";
+const POLICY: &str = "allow alice Vault echo,count,counted,hang\n";
+
+/// How many calls are made through the forwarder that changes datagrams.
+const CALLS: u32 = 1_000;
+/// The number of calling threads. Most of the time each waits for a retransmission.
+const CALLERS: u32 = 50;
+
+/// What the forwarder looks for in the datagrams.
+const SECRET: &[u8] = b"the combination of the safe is 42-17-3";
+
+/// How long a call may stay unanswered while datagrams are changed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What was observed.
+pub struct Secured {
+    pub sent: u32,
+    /// The number of calls with the right result.
+    pub answered: u32,
+    /// The number of calls that the server counted, and of those that were executed again.
+    pub executed: u32,
+    pub repeated: u32,
+    /// The datagrams that passed the forwarder; those that it changed, and those in which it read the secret.
+    pub passed: u64,
+    pub changed: u64,
+    pub read: u64,
+    /// Why the stranger was refused, and a procedure that the policy does not allow.
+    pub stranger: Ended,
+    pub denied: Ended,
+    /// Why the call ended that ran when the key was taken away, the time until then, and why the next one was
+    /// refused.
+    pub ended: Ended,
+    pub told: Duration,
+    pub next: Ended,
+}
+
+/// How a call ended: the kind of its failure, whether it ran, and what people are told. The kind is empty if
+/// it did not fail.
+pub struct Ended {
+    pub kind: String,
+    pub ran: String,
+    pub said: String,
+}
+
+impl Ended {
+    fn of<T>(result: Result<T, Error>) -> Ended {
+        match result {
+            Err(Error::CallFailed(why)) => Ended {
+                kind: format!("{:?}", why.kind()),
+                ran: format!("{:?}", why.ran()),
+                said: why.to_string(),
+            },
+            _ => Ended::read(&Value::Null),
+        }
+    }
+
+    /// Reads how a call ended from what the command says of a failure in JSON.
+    fn read(error: &Value) -> Ended {
+        let field = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+        let [kind, ran, said] = [field("kind"), field("ran"), field("message")];
+        Ended { said: if kind.is_empty() { "it returned".to_owned() } else { said }, kind, ran }
+    }
+
+    /// Returns whether the call was refused and did not run.
+    pub fn is_refused(&self) -> bool {
+        self.kind == "NotPermitted" && self.ran == "No"
+    }
+}
+
+/// Makes the keys in a directory, and has a command use those of the client.
+pub fn set_keys(command: &mut Command, scratch: &Path) -> Outcome {
+    let make = |name: &str| -> Outcome<PublicKey> {
+        let directory = scratch.join(name);
+        fs::create_dir(&directory)?;
+        Ok(make_identity(&directory.join("identity"))?.public())
+    };
+    let [client, _, servers, vault] = [make(CLIENT)?, make(STRANGER)?, make(SERVERS)?, make(VAULT)?];
+    for end in [CLIENT, STRANGER] {
+        write(&scratch.join(end), "known_servers", &format!("Vault {vault}\n* {servers}\n"))?;
+    }
+    for end in [SERVERS, VAULT] {
+        write(&scratch.join(end), "authorized_keys", &format!("{client} {CLIENT}\n"))?;
+    }
+    write(&scratch.join(VAULT), "policy", POLICY)?;
+    command.env(SETTING, scratch.join(CLIENT));
+    Ok(())
+}
+
+/// Writes a key file as one that only its user can write. It takes the place of another one as a whole.
+fn write(directory: &Path, file: &str, text: &str) -> Outcome {
+    let mut new = tempfile::NamedTempFile::new_in(directory)?;
+    std::io::Write::write_all(&mut new, text.as_bytes())?;
+    new.persist(directory.join(file)).map_err(|why| Failure::from(why.error))?;
+    Ok(())
+}
+
+/// Returns the directory of this client's key files, if the demonstration has keys.
+pub fn own_keys() -> Option<PathBuf> {
+    std::env::var_os(SETTING).map(PathBuf::from)
+}
+
+/// Returns the setting by which the demo's servers have keys, if the demonstration has any.
+pub fn servers_setting() -> Option<(&'static str, PathBuf)> {
+    Some((SETTING, own_keys()?.with_file_name(SERVERS)))
+}
+
+/// Makes the calls, as the client with keys in this directory.
+pub fn run(own: &Path) -> Outcome<Secured> {
+    let vault = own.with_file_name(VAULT);
+    let mut server =
+        Process::start_with(Some((SETTING, vault.clone())), &["server".as_ref(), OsStr::new(VAULT_NAME)])?;
+    let runtime = Runtime::builder().patience(PATIENCE).build()?;
+    let (address, seen) = tap::start(server.address("address")?, SECRET)?;
+    let tapped = runtime.import::<dyn Demo>(&format!("udp://{address}/{VAULT_NAME}"))?;
+    let answered = call_all(&tapped);
+    let counted = tapped.counted()?;
+    let [passed, changed, read] = seen.counts();
+
+    let stranger = call_as_stranger(&own.with_file_name(STRANGER))?;
+    let direct = runtime.import::<dyn Demo>(VAULT_NAME)?;
+    let denied = Ended::of(direct.sleep(0));
+
+    let call = direct.start().hang();
+    let said = server.line()?;
+    if said != "hanging" {
+        return Err(Failure::new(format!("the server said {said:?}")));
+    }
+    let start = Instant::now();
+    write(&vault, "authorized_keys", "# nobody\n")?;
+    let ended = Ended::of(call.wait());
+    let told = start.elapsed();
+    let next = Ended::of(direct.echo(SECRET));
+    let (executed, repeated) = (counted.executions, counted.repeated);
+    let sent = CALLS;
+    Ok(Secured {
+        sent,
+        answered,
+        executed,
+        repeated,
+        passed,
+        changed,
+        read,
+        stranger,
+        denied,
+        ended,
+        told,
+        next,
+    })
+}
+
+/// Makes all calls, and returns the number of right answers.
+fn call_all(vault: &DemoClient) -> u32 {
+    let is_right = |number: &u32| {
+        vault.count(*number).is_ok_and(|result| result == *number)
+            && vault.echo(SECRET).is_ok_and(|result| result == SECRET)
+    };
+    let call_some = |first| (first..CALLS).step_by(CALLERS as usize).filter(is_right).count() as u32;
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..CALLERS).map(|first| scope.spawn(move || call_some(first))).collect();
+        callers.into_iter().map(|caller| caller.join().unwrap_or(0)).sum()
+    })
+}
+
+/// Calls the vault with other keys: those of this directory. The environment's keys go before a program's, so
+/// another process makes the call.
+fn call_as_stranger(keys: &Path) -> Outcome<Ended> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let output = command.args(["--json", "call", VAULT_NAME, "null"]).env(SETTING, keys).output()?;
+    let said: Value = serde_json::from_slice(&output.stderr).unwrap_or_default();
+    Ok(Ended::read(&said["error"]))
+}
