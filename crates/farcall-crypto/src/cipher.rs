@@ -94,8 +94,16 @@ impl Cipher {
         key.open(number, datagram, clear).then_some(opened)
     }
 
+    #[inline]
     fn clear(&self, len: usize, clear: usize) -> usize {
-        match self.level {
+        Cipher::clear_of(self.level, len, clear)
+    }
+
+    /// Returns how many bytes of a datagram of `len` bytes are not encrypted at a level, if the first `clear`
+    /// are never.
+    #[inline]
+    pub(crate) fn clear_of(level: Level, len: usize, clear: usize) -> usize {
+        match level {
             Level::Authenticated => len.saturating_sub(TAG),
             Level::Secure => clear,
         }

@@ -11,6 +11,7 @@
 //! | `handshake` | the two messages by which two ends agree on a secret |
 //! | `secrets` | the secrets of a conversation, and what is derived from them |
 //! | `cipher` | seals and opens datagrams |
+//! | `logged` | what a log of secrets has of a conversation, to read captured datagrams |
 //! | `window` | which datagrams have come already |
 //! | `ticket` | the keys by which a server seals secrets into tickets |
 //! | `wipe` | overwrites what computations leave on the stack |
@@ -23,6 +24,7 @@
 pub mod audit;
 mod cipher;
 mod handshake;
+mod logged;
 mod secrets;
 mod suite;
 mod ticket;
@@ -31,6 +33,7 @@ mod wipe;
 
 pub use cipher::{Answering, Cipher, MAX_PER_PHASE, limit_per_phase, max_per_phase};
 pub use handshake::{Initiator, MESSAGE_1, MESSAGE_2, Responder, public_key};
+pub use logged::Logged;
 pub use secrets::{End, Place, Resumption, Secrets};
 pub use suite::{Level, Suite, Suites, TAG};
 pub use ticket::TicketKeys;

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use crate::cipher::{Answering, Cipher};
 use crate::suite::Key;
 use crate::wipe::wiped;
-use crate::{Level, Suite};
+use crate::{Level, Logged, Suite};
 
 /// A secret of 32 bytes, which is overwritten when it is dropped.
 pub(crate) type Secret = Zeroizing<[u8; 32]>;
@@ -90,8 +90,7 @@ impl Secrets {
         let ([level, suite], rest) = bytes.split_first_chunk()?;
         let (base, chain) = rest.split_first_chunk()?;
         let chain: &[u8; 32] = chain.try_into().ok()?;
-        let level = [Level::Authenticated, Level::Secure].into_iter().find(|known| *known as u8 == *level)?;
-        let suite = Suite::of(*suite)?;
+        let (level, suite) = (Level::of(*level)?, Suite::of(*suite)?);
         Some(wiped(|| {
             let (base, chain) = (Zeroizing::new(*base), Zeroizing::new(*chain));
             Secrets(Box::new(Place { base, chain, phase: 0, level, suite }))
@@ -178,15 +177,15 @@ impl Place {
     /// datagrams open. `before` is the cipher of the phase before, if its key is to open datagrams that were
     /// overtaken.
     pub fn cipher(&self, end: End, before: Option<&Cipher>) -> Arc<Cipher> {
-        let (ours, theirs) = match end {
-            End::Client => (TO_SERVER, TO_CLIENT),
-            End::Server => (TO_CLIENT, TO_SERVER),
+        let other = match end {
+            End::Client => End::Server,
+            End::Server => End::Client,
         };
         let Place { chain, phase, level, suite, .. } = self;
-        let key = |chain: &Secret, label| Key::new(*suite, |out| fill(&prk(chain), &[label], out));
+        let key = |chain: &Secret, sender| key_of(*suite, chain, sender);
         wiped(|| {
-            let (current, following) = (key(chain, theirs), key(&next(chain), theirs));
-            Arc::new(Cipher::new(*level, *phase, key(chain, ours), before, current, following))
+            let (current, following) = (key(chain, other), key(&next(chain), other));
+            Arc::new(Cipher::new(*level, *phase, key(chain, end), before, current, following))
         })
     }
 
@@ -195,6 +194,12 @@ impl Place {
         let Place { base, suite, .. } = self;
         let key = || Key::new(*suite, |out| fill(&prk(base), &[b"farcall answer", question], out));
         wiped(|| Answering(Box::new(key())))
+    }
+
+    /// Returns what a log may keep of a conversation that begins with these secrets.
+    pub fn logged(&self) -> Logged {
+        debug_assert_eq!(self.phase, 0);
+        Logged::new(self.level, self.suite, self.chain.clone())
     }
 
     /// Returns what a ticket keeps of these secrets, in the first phase: from it [`Secrets::from_bytes`] makes
@@ -209,7 +214,17 @@ impl Place {
 const TO_SERVER: &[u8] = b"farcall to server";
 const TO_CLIENT: &[u8] = b"farcall to client";
 
-fn next(chain: &Secret) -> Secret {
+/// Returns the key by which an end seals its datagrams in the phase that has this secret.
+pub(crate) fn key_of(suite: Suite, chain: &Secret, sender: End) -> Key {
+    let label = match sender {
+        End::Client => TO_SERVER,
+        End::Server => TO_CLIENT,
+    };
+    Key::new(suite, |out| fill(&prk(chain), &[label], out))
+}
+
+/// Returns the secret of the phase after the one that has this secret.
+pub(crate) fn next(chain: &Secret) -> Secret {
     derive(&prk(chain), &[b"farcall next"])
 }
 

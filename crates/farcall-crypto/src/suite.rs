@@ -22,6 +22,13 @@ pub enum Level {
     Secure,
 }
 
+impl Level {
+    /// Returns the level that [`Logged`](crate::Logged) and tickets have as this number.
+    pub(crate) fn of(number: u8) -> Option<Level> {
+        [Level::Authenticated, Level::Secure].into_iter().find(|level| *level as u8 == number)
+    }
+}
+
 /// An algorithm of authenticated encryption with associated data (AEAD).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -12,6 +12,12 @@
 use std::fmt;
 use std::time::Duration;
 
+#[cfg(feature = "secure")]
+pub use key_log::{KeyLog, dump_with, line_of};
+
+#[cfg(feature = "secure")]
+mod key_log;
+
 use crate::scheme::Scheme;
 use crate::wire::{
     self, Bind, Credit, Data, Ended, Frame, Frames, Handshake, Header, Position, Ticket, Welcome,
@@ -23,6 +29,8 @@ pub struct Dump {
     header: Header,
     len: usize,
     frames: Vec<String>,
+    /// Whether nobody has checked who wrote the datagram.
+    is_unchecked: bool,
     /// Whether there are more frames, which could not be read.
     malformed: bool,
 }
@@ -42,38 +50,53 @@ impl std::error::Error for NotOurs {}
 /// Converts a datagram to text.
 ///
 /// # Errors
-/// When the datagram is too short, has another wire version, is in a scheme that needs keys, or has a wrong
-/// tag.
+/// When the datagram is too short, has another wire version, is encrypted, or has a wrong tag.
 pub fn dump(datagram: &[u8]) -> Result<Dump, NotOurs> {
+    let scheme = scheme_of(datagram)?;
+    if !scheme.has_secrets() {
+        let Ok((header, body)) = wire::open(datagram, None, true) else {
+            let before = datagram.len() - Scheme::Open.tag();
+            return Err(NotOurs(format!("no tag of 8 bytes that fits the {before} before it")));
+        };
+        return Ok(Dump::new(header, datagram.len(), body, false));
+    }
+    // At this level, and in answers to BIND, everything is in the clear.
+    let is_clear = scheme == Scheme::Authenticated || !wire::is_sealed(datagram);
+    if is_clear && let Ok((header, body)) = wire::peek(datagram) {
+        return Ok(Dump::new(header, datagram.len(), body, true));
+    }
+    Err(NotOurs(format!("security scheme {}, which needs keys", datagram[1])))
+}
+
+/// Returns the scheme of a datagram that may be ours.
+fn scheme_of(datagram: &[u8]) -> Result<Scheme, NotOurs> {
     if datagram.len() < wire::HEADER + Scheme::Open.tag() {
         return Err(NotOurs(format!("{} bytes: too short for a header and a tag", datagram.len())));
     }
     if datagram[0] != wire::VERSION {
         return Err(NotOurs(format!("wire version {}, not {}", datagram[0], wire::VERSION)));
     }
-    if Scheme::of(datagram[1]).is_none_or(Scheme::has_secrets) {
-        return Err(NotOurs(format!("security scheme {}, which needs keys", datagram[1])));
-    }
-    let Ok((header, body)) = wire::open(datagram, None, true) else {
-        let before = datagram.len() - Scheme::Open.tag();
-        return Err(NotOurs(format!("no tag of 8 bytes that fits the {before} before it")));
-    };
-    let mut dump = Dump { header, len: datagram.len(), frames: Vec::new(), malformed: false };
-    let mut frames = Frames::new(body);
-    while let Some(raw) = frames.next().transpose() {
-        match raw.and_then(|raw| raw.read()) {
-            Ok(Some(frame)) => dump.frames.push(text(&frame)),
-            Ok(None) => {}
-            Err(wire::Malformed) => {
-                dump.malformed = true;
-                break;
-            }
-        }
-    }
-    Ok(dump)
+    Scheme::of(datagram[1]).ok_or_else(|| NotOurs(format!("security scheme {} is not known", datagram[1])))
 }
 
 impl Dump {
+    /// Converts the frames of a datagram to text.
+    fn new(header: Header, len: usize, body: &[u8], is_unchecked: bool) -> Dump {
+        let mut dump = Dump { header, len, frames: Vec::new(), is_unchecked, malformed: false };
+        let mut frames = Frames::new(body);
+        while let Some(raw) = frames.next().transpose() {
+            match raw.and_then(|raw| raw.read()) {
+                Ok(Some(frame)) => dump.frames.push(text(&frame)),
+                Ok(None) => {}
+                Err(wire::Malformed) => {
+                    dump.malformed = true;
+                    break;
+                }
+            }
+        }
+        dump
+    }
+
     /// Returns the receiver's identifier of the conversation, or zero if the sender does not know it.
     pub fn conversation(&self) -> u64 {
         self.header.conversation
@@ -93,8 +116,14 @@ impl Dump {
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Header { conversation, number, scheme } = self.header;
-        let scheme = if scheme == Scheme::Local { ", local" } else { "" };
-        write!(f, "to {conversation:016x} number {number} ({} bytes{scheme})", self.len)?;
+        let scheme = match scheme {
+            Scheme::Open => "",
+            Scheme::Local => ", local",
+            Scheme::Authenticated => ", authenticated",
+            Scheme::Secure => ", secure",
+        };
+        let seal = if self.is_unchecked { ", seal not checked" } else { "" };
+        write!(f, "to {conversation:016x} number {number} ({} bytes{scheme}{seal})", self.len)?;
         for frame in &self.frames {
             write!(f, "\n  {frame}")?;
         }

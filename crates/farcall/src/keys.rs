@@ -8,11 +8,14 @@ mod names;
 mod trust;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use farcall_keys::{KeyFiles, Keyring, PublicKey};
+use zeroize::Zeroizing;
 
 use crate::{CallFailed, Kind, Ran, lock};
 
@@ -38,6 +41,8 @@ struct Inner {
     /// How often decisions about clients were made void.
     generation: AtomicU64,
     files: Mutex<Option<Files>>,
+    /// Where the secrets of conversations are logged, if they are.
+    log: Mutex<Option<File>>,
     /// The clients that were accepted, by their keys. A ticket names a client by its key only.
     clients: Mutex<HashMap<PublicKey, Arc<Client>>>,
 }
@@ -82,6 +87,7 @@ impl Keys {
             keyring: RwLock::new(Arc::new(keyring)),
             generation: AtomicU64::new(0),
             files: Mutex::new(files),
+            log: Mutex::default(),
             clients: Mutex::default(),
         }))
     }
@@ -96,6 +102,39 @@ impl Keys {
     /// Makes decisions that were kept count no more, because the keys, or what has expired, are others now.
     pub(crate) fn decide_anew(&self) {
         self.0.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Writes the secrets of every conversation that clients with these keys begin from now on to a new file,
+    /// which only its owner can read. By it `farcall dump --key-log` reads captured datagrams. Whoever has the
+    /// file can read these conversations too; nothing but this call writes one.
+    ///
+    /// # Errors
+    /// When the file is there already, or cannot be made.
+    pub fn log_secrets(&self, path: impl AsRef<Path>) -> crate::Result<()> {
+        let path = path.as_ref();
+        let mut options = File::options();
+        options.append(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path).and_then(|mut file| {
+            file.write_all(
+                b"# farcall: secrets of conversations; whoever has them can read what was said\n",
+            )?;
+            Ok(file)
+        });
+        let file = file.map_err(|why| CallFailed::local(&format!("making {}", path.display()), why))?;
+        *lock(&self.0.log) = Some(file);
+        Ok(())
+    }
+
+    /// Adds a line to the log of secrets, if there is one.
+    fn log(&self, line: &dyn Fn() -> Zeroizing<String>) {
+        if let Some(file) = &mut *lock(&self.0.log) {
+            let mut line = line();
+            line.push('\n');
+            // What cannot be written is missing in the log. No call fails because of it.
+            let _ = file.write_all(line.as_bytes());
+        }
     }
 
     /// Returns the present keys.

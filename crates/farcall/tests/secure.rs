@@ -1,12 +1,15 @@
 //! Calls between ends that have keys: who is let in, who calls, what a policy allows, and what revocation ends.
 
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use farcall::key_files::{Identity, Keyring, Policy};
 use farcall::names::Memory;
+
 use farcall::{Keys, Kind, Level, Ran, Runtime};
+use farcall_proto::dump::{KeyLog, dump_with};
 
 #[farcall::interface]
 trait Store {
@@ -76,7 +79,7 @@ fn clients(byte: u8, server: u8) -> Keyring {
 struct Pair {
     names: Arc<Memory>,
     keys: Keys,
-    _export: farcall::Export,
+    export: farcall::Export,
     told: mpsc::Receiver<String>,
 }
 
@@ -96,7 +99,7 @@ impl Pair {
         let (tell, told) = mpsc::channel();
         let server = runtime(&names, Some(keys.clone()), level);
         let export = server.export::<dyn Store>("Store/main", Arc::new(Server(tell))).unwrap();
-        Pair { names, keys, _export: export, told }
+        Pair { names, keys, export, told }
     }
 
     fn client(&self, keyring: Keyring) -> farcall::Result<StoreClient> {
@@ -206,6 +209,51 @@ fn calls_of_a_server_whose_key_is_taken_away_end_and_the_next_one_is_not_sent() 
     // Once the key is accepted again, the binding works again.
     keys.replace(clients(ALICE, SERVER));
     assert_eq!(client.get("a").unwrap(), "aa");
+}
+
+/// Passes datagrams between a client and a server until an empty one comes, and returns them.
+fn relay(socket: &UdpSocket, server: SocketAddr) -> Vec<Vec<u8>> {
+    let (mut client, mut all, mut buffer) = (server, Vec::new(), vec![0; 65_536]);
+    loop {
+        let (len, from) = socket.recv_from(&mut buffer).unwrap();
+        if len == 0 {
+            return all;
+        }
+        if from != server {
+            client = from;
+        }
+        socket.send_to(&buffer[..len], if from == server { client } else { server }).unwrap();
+        all.push(buffer[..len].to_vec());
+    }
+}
+
+#[test]
+fn a_log_of_secrets_that_a_program_asks_for_lets_captured_datagrams_be_read() {
+    let pair = Pair::new(servers(), Level::Secure);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("secrets");
+    let keys = Keys::new(clients(ALICE, SERVER));
+    keys.log_secrets(&path).unwrap();
+    assert!(keys.log_secrets(&path).is_err(), "a log never takes the place of another");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let datagrams = std::thread::scope(|scope| {
+        let relaying = scope.spawn(|| relay(&socket, pair.export.address()));
+        let name = format!("udp://{address}/Store");
+        let client = runtime(&pair.names, Some(keys), Level::Secure).import::<dyn Store>(&name).unwrap();
+        assert_eq!(client.get("secret").unwrap(), "secretsecret");
+        socket.send_to(&[], address).unwrap();
+        relaying.join().unwrap()
+    });
+    let mut log = KeyLog::default();
+    std::fs::read_to_string(&path).unwrap().lines().for_each(|line| log.add(line).unwrap());
+    assert!(datagrams.iter().all(|datagram| !datagram.windows(6).any(|part| part == b"secret")));
+    let read: Vec<String> =
+        datagrams.iter().map(|datagram| dump_with(datagram, &mut log).unwrap().to_string()).collect();
+    assert!(read.iter().any(|text| text.contains("CALL ")), "{read:#?}");
+    assert!(read.iter().any(|text| text.contains("RESULT ")), "{read:#?}");
 }
 
 #[test]

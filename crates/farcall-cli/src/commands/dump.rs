@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap::Args;
 use farcall_cli::capture::{self, Captured, Unreadable};
 use farcall_proto::dump::{Dump as Taken, NotOurs, dump, from_hex};
+#[cfg(feature = "secure")]
+use farcall_proto::dump::{KeyLog, dump_with};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
@@ -25,6 +27,11 @@ pub struct Dump {
     /// The capture; - for standard input
     file: PathBuf,
 
+    /// A log of secrets, by which sealed datagrams are read: a program writes one by `Keys::log_secrets`
+    #[cfg(feature = "secure")]
+    #[arg(long, value_name = "FILE")]
+    key_log: Option<PathBuf>,
+
     /// Also show each datagram that is not farcall's, with the reason
     #[arg(long)]
     all: bool,
@@ -39,6 +46,9 @@ struct Counts {
     others: u64,
 }
 
+/// Converts a datagram to text.
+type Reader = Box<dyn FnMut(&[u8]) -> Result<Taken, NotOurs>>;
+
 impl Dump {
     pub fn run(&self, output: &Output) -> Outcome {
         let about = |why: Failure| why.about(self.file.display());
@@ -48,8 +58,9 @@ impl Dump {
         };
         let mut input = BufReader::new(input);
         let mut counts = Counts::default();
+        let mut reader = self.reader()?;
         let is_capture = capture::is_one(input.fill_buf()?);
-        let mut take = |captured: Captured<'_>| self.show(&captured, &mut counts, output);
+        let mut take = |captured: Captured<'_>| self.show(&captured, &mut *reader, &mut counts, output);
         match is_capture {
             true => capture::read(input, &mut take).map_err(about)?,
             false => read_lines(input, &mut take).map_err(about)?,
@@ -65,8 +76,30 @@ impl Dump {
         }
     }
 
-    fn show(&self, captured: &Captured<'_>, counts: &mut Counts, output: &Output) -> Outcome {
-        match dump(captured.bytes) {
+    /// Returns what converts a datagram to text.
+    fn reader(&self) -> Result<Reader, Failure> {
+        #[cfg(feature = "secure")]
+        if let Some(path) = &self.key_log {
+            let about = |why: Failure| why.about(path.display());
+            let text = std::fs::read_to_string(path).map_err(|why| about(why.into()))?;
+            let mut log = KeyLog::default();
+            for (number, line) in text.lines().enumerate() {
+                let at = |why| about(Failure::new(format!("line {}: {why}", number + 1)));
+                log.add(line).map_err(at)?;
+            }
+            return Ok(Box::new(move |datagram| dump_with(datagram, &mut log)));
+        }
+        Ok(Box::new(dump))
+    }
+
+    fn show(
+        &self,
+        captured: &Captured<'_>,
+        read: &mut dyn FnMut(&[u8]) -> Result<Taken, NotOurs>,
+        counts: &mut Counts,
+        output: &Output,
+    ) -> Outcome {
+        match read(captured.bytes) {
             Ok(taken) => {
                 counts.ours += 1;
                 output.line(|| with(captured, of(&taken)), || format!("{}{taken}", heading(captured)))

@@ -10,6 +10,7 @@ use farcall_crypto::{End, Initiator, Level, Place, Resumption, Secrets, Suite, S
 use zeroize::Zeroizing;
 
 use super::{Conversation, Event};
+use crate::dump::line_of;
 use crate::phases::Phases;
 use crate::scheme::Scheme;
 use crate::secure::{self, Cipher, Opened, Trust};
@@ -190,6 +191,9 @@ impl Conversation {
             self.stats.received += 1;
             match authentic {
                 Authentic::Good(secrets) => {
+                    if let (Some((secrets, _)), Some(trust)) = (&secrets, &self.config.trust) {
+                        trust.agreed(&|| line_of(self.id, w.conversation, secrets));
+                    }
                     self.agreed = secrets;
                     self.on_welcome(now, w, sink);
                     self.agreed = None;

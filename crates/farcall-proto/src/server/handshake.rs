@@ -155,7 +155,7 @@ impl Server {
 
     /// Returns the best of the suites that a client offers and this server has, for a scheme.
     fn suite(&self, offered: u8, scheme: Scheme) -> Option<Suite> {
-        Suites(offered).and(self.config.suites).best(level(scheme)?)
+        Suites(offered).and(self.config.suites).best(scheme.level()?)
     }
 
     /// Tells a client whose address is proven that the server has no time for its handshake now.

@@ -27,6 +27,8 @@ pub struct TestTrust {
     drawn: Mutex<u64>,
     /// How many handshakes were computed.
     pub handshakes: Mutex<u64>,
+    /// The log of secrets, a line for each conversation.
+    pub log: Mutex<Vec<String>>,
 }
 
 impl TestTrust {
@@ -38,6 +40,7 @@ impl TestTrust {
             forbidden: Mutex::new("Forbidden"),
             drawn: Mutex::new(0),
             handshakes: Mutex::new(0),
+            log: Mutex::default(),
         })
     }
 
@@ -78,6 +81,10 @@ impl Trust for TestTrust {
 
     fn recall(&self, facts: &[u8]) -> Result<Arc<Principal>, String> {
         self.accepts(facts.try_into().map_err(|_| "no key of 32 bytes")?)
+    }
+
+    fn agreed(&self, line: &dyn Fn() -> Zeroizing<String>) {
+        self.log.lock().unwrap().push(line().to_string());
     }
 
     fn entropy(&self, out: &mut [u8]) {

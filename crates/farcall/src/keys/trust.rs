@@ -96,6 +96,10 @@ impl Trust for Trusting {
         Ok(client.principal.clone())
     }
 
+    fn agreed(&self, line: &dyn Fn() -> Zeroizing<String>) {
+        self.keys.log(line);
+    }
+
     fn entropy(&self, out: &mut [u8]) {
         self.env.entropy(out);
     }
