@@ -160,6 +160,11 @@ impl Place {
         self.level
     }
 
+    /// The algorithm of the conversation's seals.
+    pub fn suite(&self) -> Suite {
+        self.suite
+    }
+
     /// The number of the current phase, from 0.
     pub fn phase(&self) -> u32 {
         self.phase

@@ -157,3 +157,30 @@ impl Entry {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_contents_have_these_bytes() {
+        let address = "udp://10.0.0.7:7000".parse().unwrap();
+        let mut entry = Entry::new("Store".parse().unwrap(), "main".parse().unwrap(), address, 0x5eed);
+        entry.owner = Owner { pid: 1, started: 2, boot: 3, namespace: 4 };
+        entry.other_addresses = vec!["udp://[fd00::7]:7000".parse().unwrap()];
+        entry.fingerprints = vec![Fingerprint { number: 5, types: 6, name: 7 }];
+        let expected = [
+            &0x5eed_u64.to_be_bytes()[..],
+            &[0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4],
+            &[2, 0, 19],
+            b"udp://10.0.0.7:7000",
+            &[0, 20],
+            b"udp://[fd00::7]:7000",
+            &[0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7],
+        ];
+        assert_eq!(entry.contents(), expected.concat());
+        let mut proven = entry.clone();
+        proven.proof = vec![1];
+        assert_eq!(proven.contents(), entry.contents(), "a proof is not part of what it proves");
+    }
+}

@@ -77,9 +77,11 @@ use farcall_core::{lock, notice, requests, retry, self_wait, serving, sys, wait,
 #[cfg(feature = "secure")]
 pub use farcall_keys as key_files;
 #[cfg(feature = "secure")]
-pub use farcall_proto::secure::Level;
+pub use farcall_proto::secure::{Level, Suite};
 #[cfg(feature = "secure")]
 pub use keys::Keys;
+#[cfg(feature = "secure")]
+pub use runtime::Answerer;
 #[cfg(feature = "tokio")]
 pub use runtime::export_async;
 pub use runtime::{

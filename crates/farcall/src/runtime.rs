@@ -7,6 +7,7 @@
 //! resolve     resolves the name of a host
 //! restarts    whether an import may be bound to another server than before
 //! import      the channel of an imported interface: calls, binds again, repeats calls
+//! answerer    who answers at an address, as a handshake shows
 //! group       the instances of a type, as the registry lists them
 //! memory      the services of a runtime that segments and clerks use
 //! started     started calls of an imported interface;  sent: a call that was sent to its server;
@@ -18,6 +19,8 @@
 //! ```
 
 mod advertise;
+#[cfg(feature = "secure")]
+mod answerer;
 mod bind;
 mod bound;
 mod exchanging;
@@ -48,6 +51,8 @@ use std::time::Duration;
 use farcall_names::Registry;
 use farcall_proto::{ClientConfig, ServerConfig};
 
+#[cfg(feature = "secure")]
+pub use answerer::Answerer;
 use export::Terms;
 pub use export::{Export, Stopper};
 pub use settings::Builder;

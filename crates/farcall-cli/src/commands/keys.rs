@@ -1,6 +1,9 @@
-//! `farcall keys`: makes and shows identities, signs and revokes grants, enrols machines, checks key files.
+//! `farcall keys`: makes and shows identities, signs and revokes grants, enrols machines, checks key files
+//! and servers.
 
 mod authority;
+#[cfg(feature = "secure")]
+mod check;
 mod check_files;
 mod enrol;
 mod enrolment;
@@ -55,7 +58,8 @@ Examples:
   farcall keys invite --authority ca.key --at 10.0.0.7:7070 --principal alice --import Store --days 90
   farcall keys enrol TOKEN                            on the new machine, within ten minutes
   farcall keys revoke --authority ca.key --list revoked --serial 5117218912
-  farcall keys show                                   whom this end trusts";
+  farcall keys show                                   whom this end trusts
+  farcall keys check 10.0.0.7:7000 Store/main         who answers there, and what it lets this end do";
 
 #[derive(Debug, Subcommand)]
 enum Action {
@@ -67,6 +71,8 @@ enum Action {
     Enrol(enrol::Enrol),
     Revoke(revoke::Revoke),
     CheckFiles(check_files::CheckFiles),
+    #[cfg(feature = "secure")]
+    Check(check::Check),
 }
 
 /// The directory of key files.
@@ -88,6 +94,8 @@ impl Keys {
             Action::Enrol(command) => command.run(output),
             Action::Revoke(command) => command.run(output),
             Action::CheckFiles(command) => command.run(output),
+            #[cfg(feature = "secure")]
+            Action::Check(command) => command.run(output),
         }
     }
 }

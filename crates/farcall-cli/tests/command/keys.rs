@@ -284,6 +284,88 @@ fn what_is_no_token_or_no_place_to_wait_is_exit_code_2() {
     assert_eq!(said.code, 2, "{said:?}");
 }
 
+/// Checks a server with a directory of key files. Returns what is said as JSON.
+#[cfg(feature = "secure")]
+fn check(keys: &Keys, who: &str, arguments: &[&str]) -> Value {
+    with_keys(keys, who, &[&["--json", "keys", "check"], arguments].concat()).json().remove(0)
+}
+
+#[cfg(feature = "secure")]
+#[test]
+fn a_check_says_who_answers_and_what_it_lets_this_end_do() {
+    let (keys, ..) = Keys::made();
+    let mut enrolled = Vec::new();
+    for (who, right) in [("server", "--export"), ("client", "--import")] {
+        let (_invitation, token) = invite(&keys, who, right);
+        enrolled.push(with_keys(&keys, who, &["--json", "keys", "enrol", &token]).json().remove(0));
+    }
+    keys.0.write("served/todo.txt", "");
+    let serve = ["--json", "serve", "served", "--name", "FileAccess/notes"];
+    let server = keys.0.start_with(&serve, |command| command.env("FARCALL_KEYS", keys.0.path("server")));
+    let url = server.fact("url");
+    let address = url.trim_start_matches("udp://").split('/').next().unwrap();
+
+    let said = check(&keys, "client", &[address]);
+    assert_eq!((&said["key"], &said["principal"]), (&enrolled[0]["key"], &json!("server")));
+    assert_eq!(said["authority"], enrolled[0]["authority"]);
+    assert_eq!(
+        (&said["serial"], &said["expires"]),
+        (&enrolled[0]["grant"]["serial"], &enrolled[0]["grant"]["expires"])
+    );
+    assert_eq!((&said["level"], &said["own_key"]), (&json!("secure"), &enrolled[1]["key"]));
+    assert!(["AES-128-GCM", "ChaCha20-Poly1305"].contains(&said["suite"].as_str().unwrap()));
+    assert_eq!(said["own_grants"], json!([enrolled[1]["grant"]]));
+    assert_eq!(said.get("may"), None);
+    let said = check(&keys, "client", &[address, "FileAccess/notes"]);
+    assert_eq!(said["may"], json!({ "health": true, "describe": true, "refused": null }));
+    assert!(said["procedures"].as_array().unwrap().contains(&json!("stat")));
+    let page = with_keys(&keys, "client", &["keys", "check", address, "FileAccess"]).ok();
+    for part in [
+        " answers for FileAccess\n",
+        "principal    server\n",
+        "accepted by  grant ",
+        "sealed       secure, ",
+        "for its health: yes\n",
+    ] {
+        assert!(page.contains(part), "{part:?} is not in {page}");
+    }
+
+    let fails = |who: &str, arguments: &[&str], code: i32| {
+        let said = with_keys(&keys, who, &[&["--json", "keys", "check"], arguments].concat());
+        assert_eq!(said.code, code, "{said:?}");
+        let error: Value = serde_json::from_str(&said.err).unwrap();
+        ["message", "hint"].map(|field| error["error"][field].as_str().unwrap_or_default().to_owned())
+    };
+    // The policy lets nobody do anything.
+    let policy = keys.0.write("server/policy.new", "deny * *\n");
+    fs::set_permissions(policy, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::rename(keys.0.path("server/policy.new"), keys.0.path("server/policy")).unwrap();
+    while with_keys(&keys, "client", &["keys", "check", address, "FileAccess/notes"]).code == 0 {}
+    let [message, _] = fails("client", &[address, "FileAccess/notes"], 1);
+    assert!(message.contains("the policy does not let client ask for the health"), "{message}");
+    // The server's grant is for another name.
+    let [message, hint] = fails("client", &[address, "Store/main"], 4);
+    assert!(message.contains("expected") && message.contains("found the key"), "{message}");
+    assert!(hint.contains("Store/main") || hint.contains("grant"), "{hint}");
+    // This end knows nobody.
+    with_keys(&keys, "nobody", &["keys", "make"]).ok();
+    let [message, hint] = fails("nobody", &[address], 4);
+    assert!(message.contains("expected a grant of a trusted authority"), "{message}");
+    assert!(hint.contains("add the authority to authorities if you trust it"), "{hint}");
+    // The server does not know this end.
+    fs::copy(keys.0.path("client/authorities"), keys.0.path("nobody/authorities")).unwrap();
+    let [message, hint] = fails("nobody", &[address], 4);
+    assert!(message.contains("the server did not say why"), "{message}");
+    assert!(hint.contains("only by a line of its authorized_keys, or by a grant"), "{hint}");
+    let [message, _] = fails("client", &["nowhere"], 2);
+    assert!(message.contains("is no HOST:PORT"), "{message}");
+    fails("client", &[address, "udp://10.0.0.7:1/Store"], 2);
+    drop(server);
+    let [message, hint] = fails("client", &[address], 4);
+    assert!(message.contains(address) && hint.contains("is the server running"), "{message} {hint}");
+}
+
+#[cfg(feature = "secure")]
 #[test]
 fn enrolled_machines_call_one_another_by_names() {
     let (keys, ..) = Keys::made();
@@ -295,6 +377,10 @@ fn enrolled_machines_call_one_another_by_names() {
     let serve = ["--json", "serve", "served", "--name", "FileAccess/notes"];
     let _server = keys.0.start_with(&serve, |command| command.env("FARCALL_KEYS", keys.0.path("server")));
     let cat = ["cat", "todo.txt", "--from", "FileAccess/notes"];
+    assert_eq!(with_keys(&keys, "client", &cat).ok(), "buy milk\n");
+    // Two grants that fit are shown together.
+    let (_invitation, token) = invite(&keys, "client", "--import");
+    with_keys(&keys, "client", &["keys", "enrol", &token]).ok();
     assert_eq!(with_keys(&keys, "client", &cat).ok(), "buy milk\n");
     // One that may only export is known, and gets nothing.
     let said = with_keys(&keys, "stranger", &cat);

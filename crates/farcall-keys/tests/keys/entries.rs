@@ -5,7 +5,7 @@ use farcall_keys::{
     RefusalKind, Revoked, Rights,
 };
 
-use crate::common::{AUTHORITY, CLIENT, DAY, NOW, OTHER, SERVER, grant, identity, key, terms};
+use crate::common::{AUTHORITY, CLIENT, DAY, NOW, OTHER, SERVER, grant, identity, key, terms, unhex};
 
 const CONTENTS: &[u8] = b"udp://10.0.0.7:7000";
 
@@ -200,4 +200,15 @@ fn the_largest_proof_is_within_its_bound_and_a_digest_covers_all_parts() {
         assert_ne!(EntryProof::digest(type_name, instance, contents, proof), digest);
     }
     assert_eq!(EntryProof::digest("Store", "main", CONTENTS, b"proof"), digest);
+}
+
+#[test]
+fn a_proof_has_these_bytes() {
+    let proof = exporter(SERVER, []).prove_entry("Store", "main", CONTENTS, NOW);
+    let expected = "\
+        01000000006b49d4580022018139770ea87d175f56a35466c34c7ecccb8d8a91 \
+        b4ee37a25df60f5b8fc9b394006d3e9c55fd3479506752aed1571598c60f14f4 \
+        902ea1e8bc2e290f64d1ad006a832085cf6ab356cf357071029b33fc85abdef1 \
+        0a2b331b34e3dd223ec9e1fe05";
+    assert_eq!(proof, unhex(expected));
 }

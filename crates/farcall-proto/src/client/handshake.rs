@@ -150,6 +150,12 @@ impl Conversation {
         self.kept.as_ref().map(|kept| kept.server.1.clone())
     }
 
+    /// Returns how much the conversation's seals protect and by which algorithm, in a scheme with secrets.
+    pub fn protection(&self) -> Option<(Level, Suite)> {
+        let secrets = self.kept.as_ref()?.phases.secrets();
+        Some((secrets.level(), secrets.suite()))
+    }
+
     /// Handles a datagram that is not sealed with the conversation's keys. The datagram can be a hint, or a
     /// step of a handshake. Everything else is ignored.
     pub(super) fn handle_unopened(&mut self, now: Time, datagram: &[u8], sink: &mut dyn FnMut(Event<'_>)) {

@@ -52,6 +52,17 @@ impl Peer {
         self.lock().conversation.expected_proof(question)
     }
 
+    /// Returns the server's key, and how the conversation with it is protected. Returns `None` before a
+    /// handshake.
+    #[cfg(feature = "secure")]
+    pub(crate) fn protection(
+        &self,
+    ) -> Option<([u8; 32], farcall_proto::secure::Level, farcall_proto::secure::Suite)> {
+        let state = self.lock();
+        let (level, suite) = state.conversation.protection()?;
+        Some((state.conversation.principal()?.key, level, suite))
+    }
+
     /// Returns the number of datagrams received from the server.
     pub(crate) fn received(&self) -> u64 {
         self.lock().conversation.stats().received

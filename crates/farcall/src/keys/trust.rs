@@ -46,6 +46,11 @@ impl Trusting {
         servers.extract_if(|_, names| !names.values().all(stands)).map(|(key, _)| key).collect()
     }
 
+    /// Returns a server that was accepted, and why it was for one of its names.
+    pub(crate) fn server(&self, key: &[u8; 32]) -> Option<farcall_keys::Principal> {
+        lock(&self.servers).get(key)?.values().next().cloned()
+    }
+
     /// Returns whether a client's key is still accepted.
     pub(crate) fn still_accepts(&self, principal: &Principal) -> bool {
         self.recall(&principal.key).is_ok()

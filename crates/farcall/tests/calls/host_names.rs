@@ -135,7 +135,7 @@ fn a_group_of_two_families_is_called_from_a_machine_of_one() {
     let _b = member.export::<dyn Member>("Member/b", Arc::new(Server)).unwrap();
     let (type_name, instance) = ("Member".parse().unwrap(), "a".parse().unwrap());
     let entry = farcall::names::Entry::new(type_name, instance, "udp://[::1]:7".parse().unwrap(), 7);
-    let _a = farcall::names::Registry::publish(&names, &entry).unwrap();
+    let _a = member.registry().publish(&entry).unwrap();
     let hosts = Arc::new(Hosts { without_v6: true, ..Hosts::default() });
     let client = builder().registry(names).env(hosts).build().unwrap();
     let group = client.import_all::<dyn Member>("Member").unwrap();
