@@ -280,7 +280,7 @@ mod tests {
             all.insert((conversation, 1), (secrets, principal.clone()), 0, Mutant::NONE);
             assert!(all.cipher(conversation).is_some());
         }
-        let at = |seconds| Time::from_nanos(seconds * 1_000_000_000);
+        let at = |seconds: u64| Time::from_nanos(seconds * 1_000_000_000);
         assert!(all.erase_idle(at(100)) && all.cipher(2).is_some());
         assert!(all.erase_idle(at(101)) && all.of[&1].cipher.is_some(), "it is too early");
         assert!(all.erase_idle(at(110)));
