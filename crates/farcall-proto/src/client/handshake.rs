@@ -266,8 +266,9 @@ impl Conversation {
         let mut entropy = Zeroizing::new([0; 32]);
         trust.entropy(&mut *entropy);
         let private = trust.private_key();
-        let begun =
-            chosen.and_then(|_| Initiator::begin(&private, &accepted.key, &prologue, &shows, &*entropy));
+        // Handed over by reference, because a copy of it would stay on the stack.
+        let once: &[u8; 32] = &entropy;
+        let begun = chosen.and_then(|_| Initiator::begin(&private, &accepted.key, &prologue, &shows, once));
         let Some((initiator, message)) = begun else {
             let why = (Kind::Mismatch, "the server's key or its cipher is unusable");
             return self.refuse(now, w.nonce, why, sink);
