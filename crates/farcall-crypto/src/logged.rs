@@ -2,7 +2,7 @@
 
 use zeroize::Zeroizing;
 
-use crate::secrets::{End, Secret, key_of, next};
+use crate::secrets::{End, Secret, Secrets, key_of, next};
 use crate::suite::Key;
 use crate::{Cipher, Level, Suite};
 
@@ -24,8 +24,11 @@ impl Logged {
     /// The length in bytes of [`Logged::to_bytes`].
     pub const BYTES: usize = 2 + 32;
 
-    pub(crate) fn new(level: Level, suite: Suite, first: Secret) -> Logged {
-        Logged { level, suite, chain: vec![first] }
+    /// Returns what a log may keep of a conversation that begins with these secrets.
+    pub fn of(secrets: &Secrets) -> Logged {
+        debug_assert_eq!(secrets.phase(), 0);
+        let (level, suite, first) = secrets.phase_secret();
+        Logged { level, suite, chain: vec![first.clone()] }
     }
 
     /// Returns what a log keeps: the level, the suite and the first phase's secret.
@@ -37,7 +40,8 @@ impl Logged {
     /// Reads what [`Logged::to_bytes`] wrote. Returns `None` for anything else.
     pub fn from_bytes(bytes: &[u8]) -> Option<Logged> {
         let ([level, suite], first) = bytes.split_first_chunk()?;
-        Some(Logged::new(Level::of(*level)?, Suite::of(*suite)?, Zeroizing::new(first.try_into().ok()?)))
+        let chain = vec![Zeroizing::new(first.try_into().ok()?)];
+        Some(Logged { level: Level::of(*level)?, suite: Suite::of(*suite)?, chain })
     }
 
     /// Opens the datagram of this number in place, which `sender` has sealed. `phase` are the 14 lowest bits
@@ -63,15 +67,13 @@ impl Logged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Secrets;
-
     #[test]
     fn a_log_opens_what_both_ends_have_sealed_in_every_phase() {
         for (level, suite) in
             [(Level::Secure, Suite::ChaCha20Poly1305), (Level::Authenticated, Suite::ChaCha20Poly1305)]
         {
             let mut secrets = Secrets::new(Zeroizing::new([5; 32]), level, suite);
-            let bytes = secrets.logged().to_bytes();
+            let bytes = Logged::of(&secrets).to_bytes();
             assert_eq!(bytes.len(), Logged::BYTES);
             assert!((0..bytes.len()).all(|len| Logged::from_bytes(&bytes[..len]).is_none()));
             let mut logged = Logged::from_bytes(&bytes).unwrap();

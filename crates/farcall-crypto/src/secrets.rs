@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use crate::cipher::{Answering, Cipher};
 use crate::suite::Key;
 use crate::wipe::wiped;
-use crate::{Level, Logged, Suite};
+use crate::{Level, Suite};
 
 /// A secret of 32 bytes, which is overwritten when it is dropped.
 pub(crate) type Secret = Zeroizing<[u8; 32]>;
@@ -201,10 +201,9 @@ impl Place {
         wiped(|| Answering(Box::new(key())))
     }
 
-    /// Returns what a log may keep of a conversation that begins with these secrets.
-    pub fn logged(&self) -> Logged {
-        debug_assert_eq!(self.phase, 0);
-        Logged::new(self.level, self.suite, self.chain.clone())
+    /// Returns the secret of the current phase, its level and its suite.
+    pub(crate) fn phase_secret(&self) -> (Level, Suite, &Secret) {
+        (self.level, self.suite, &self.chain)
     }
 
     /// Returns what a ticket keeps of these secrets, in the first phase: from it [`Secrets::from_bytes`] makes

@@ -12,12 +12,6 @@
 use std::fmt;
 use std::time::Duration;
 
-#[cfg(feature = "secure")]
-pub use key_log::{KeyLog, dump_with, line_of};
-
-#[cfg(feature = "secure")]
-mod key_log;
-
 use crate::scheme::Scheme;
 use crate::wire::{
     self, Bind, Credit, Data, Ended, Frame, Frames, Handshake, Header, Position, Ticket, Welcome,
@@ -37,7 +31,7 @@ pub struct Dump {
 
 /// Why bytes are not a datagram of this protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotOurs(String);
+pub struct NotOurs(pub(crate) String);
 
 impl fmt::Display for NotOurs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -69,7 +63,7 @@ pub fn dump(datagram: &[u8]) -> Result<Dump, NotOurs> {
 }
 
 /// Returns the scheme of a datagram that may be ours.
-fn scheme_of(datagram: &[u8]) -> Result<Scheme, NotOurs> {
+pub(crate) fn scheme_of(datagram: &[u8]) -> Result<Scheme, NotOurs> {
     if datagram.len() < wire::HEADER + Scheme::Open.tag() {
         return Err(NotOurs(format!("{} bytes: too short for a header and a tag", datagram.len())));
     }
@@ -81,7 +75,7 @@ fn scheme_of(datagram: &[u8]) -> Result<Scheme, NotOurs> {
 
 impl Dump {
     /// Converts the frames of a datagram to text.
-    fn new(header: Header, len: usize, body: &[u8], is_unchecked: bool) -> Dump {
+    pub(crate) fn new(header: Header, len: usize, body: &[u8], is_unchecked: bool) -> Dump {
         let mut dump = Dump { header, len, frames: Vec::new(), is_unchecked, malformed: false };
         let mut frames = Frames::new(body);
         while let Some(raw) = frames.next().transpose() {

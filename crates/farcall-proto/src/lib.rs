@@ -20,6 +20,8 @@ mod exchange;
 #[doc(hidden)]
 pub mod fuzzing;
 mod insert;
+#[cfg(feature = "secure")]
+pub mod key_log;
 pub mod mutant;
 mod path;
 #[cfg(feature = "secure")]

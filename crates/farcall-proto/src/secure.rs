@@ -112,7 +112,7 @@ mod trust {
         /// Fills `out` with random bytes that nobody can guess.
         fn entropy(&self, out: &mut [u8]);
 
-        /// Is told that a client has new secrets. `line` makes the [line](crate::dump::line_of) of a log of
+        /// Is told that a client has new secrets. `line` makes the [line](crate::key_log::line_of) of a log of
         /// secrets for them. By default nothing is logged.
         fn agreed(&self, line: &dyn Fn() -> Zeroizing<String>) {
             let _ = line;

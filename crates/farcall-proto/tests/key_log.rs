@@ -6,7 +6,8 @@ mod common;
 use common::trust::{CLIENT, SERVER, TestTrust, client, server};
 use common::*;
 use farcall_proto::ClientConfig;
-use farcall_proto::dump::{KeyLog, dump, dump_with};
+use farcall_proto::dump::dump;
+use farcall_proto::key_log::{KeyLog, dump_with};
 use farcall_proto::secure::audit::{Audit, exchange};
 use farcall_proto::server::Finish;
 

@@ -9,7 +9,7 @@ use farcall::key_files::{Identity, Keyring, Policy};
 use farcall::names::Memory;
 
 use farcall::{Keys, Kind, Level, Ran, Runtime};
-use farcall_proto::dump::{KeyLog, dump_with};
+use farcall_proto::key_log::{KeyLog, dump_with};
 
 #[farcall::interface]
 trait Store {

@@ -8,7 +8,7 @@ use clap::Args;
 use farcall_cli::capture::{self, Captured, Unreadable};
 use farcall_proto::dump::{Dump as Taken, NotOurs, dump, from_hex};
 #[cfg(feature = "secure")]
-use farcall_proto::dump::{KeyLog, dump_with};
+use farcall_proto::key_log::{KeyLog, dump_with};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};

@@ -10,7 +10,7 @@ use farcall_crypto::{End, Initiator, Level, Place, Resumption, Secrets, Suite, S
 use zeroize::Zeroizing;
 
 use super::{Conversation, Event};
-use crate::dump::line_of;
+use crate::key_log::line_of;
 use crate::phases::Phases;
 use crate::scheme::Scheme;
 use crate::secure::{self, Cipher, Opened, Trust};

@@ -8,14 +8,14 @@ use std::collections::HashMap;
 use farcall_crypto::{End, Logged, Secrets};
 use zeroize::Zeroizing;
 
-use super::{Dump, NotOurs, dump, from_hex, scheme_of};
+use crate::dump::{Dump, NotOurs, dump, from_hex, scheme_of};
 use crate::wire::{self, Layout, Opened};
 
 /// Returns the line of a log for a conversation that begins with these secrets.
 pub fn line_of(client: u64, server: u64, secrets: &Secrets) -> Zeroizing<String> {
     let mut line = Zeroizing::new(String::with_capacity(2 * 17 + 2 * Logged::BYTES + 1));
     line.push_str(&format!("{client:016x} {server:016x} "));
-    for byte in secrets.logged().to_bytes().iter() {
+    for byte in Logged::of(secrets).to_bytes().iter() {
         let digit = |value: u8| char::from_digit(value.into(), 16).unwrap_or_default();
         line.extend([digit(byte >> 4), digit(byte & 15)]);
     }
@@ -25,7 +25,7 @@ pub fn line_of(client: u64, server: u64, secrets: &Secrets) -> Zeroizing<String>
 /// The conversations of a log.
 ///
 /// ```
-/// use farcall_proto::dump::KeyLog;
+/// use farcall_proto::key_log::KeyLog;
 ///
 /// let mut log = KeyLog::default();
 /// let why = log.add("0000000000000001 0000000000000002 0101").unwrap_err();
