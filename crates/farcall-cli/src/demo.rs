@@ -16,12 +16,16 @@ mod etcd;
 mod files;
 mod forward;
 mod interface;
+#[cfg(feature = "secure")]
+mod keys;
 mod killed;
 mod latency;
 mod lossy;
 mod pin;
 mod process;
 mod report;
+#[cfg(feature = "secure")]
+mod secure;
 mod server;
 mod signal;
 
@@ -58,9 +62,16 @@ pub struct Demo {
     #[arg(long)]
     seed: Option<u64>,
 
+    /// Do all this with keys, which are made for it: show also what becomes of a changed datagram, of a
+    /// stranger, of a call that the policy does not allow, and of a key that is taken away
+    #[cfg(feature = "secure")]
+    #[arg(long)]
+    secure: bool,
+
     /// Show names in etcd instead: kill its leader, and then a server, while calls are made
     #[cfg(feature = "etcd")]
     #[arg(long, conflicts_with_all = ["dir", "seed"])]
+    #[cfg_attr(feature = "secure", arg(conflicts_with = "secure"))]
     etcd: bool,
 }
 
@@ -110,6 +121,10 @@ impl Demo {
         command.arg("client").arg(&self.dir).arg("--seed").arg(self.seed().to_string());
         // The registry creates its own directory, which only this user can enter.
         command.env("FARCALL_REGISTRY", scratch.join("registry"));
+        #[cfg(feature = "secure")]
+        if self.secure {
+            keys::set_keys(command, scratch)?;
+        }
         Ok(())
     }
 

@@ -8,6 +8,7 @@ mod revoke;
 mod show;
 
 use std::env;
+use std::fs::DirBuilder;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -103,8 +104,17 @@ fn faulty(why: Fault) -> Failure {
     Failure::new(message).hint(why.advice())
 }
 
+/// Makes a directory for key files, which only its user can enter, if there is none.
+pub fn make_directory(path: &Path) -> Outcome {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path).map_err(|why| Failure::new(why.to_string()).about(path.display()))
+}
+
 /// Makes an identity of the operating system's entropy, and writes it to a new file.
-fn make_identity(path: &Path) -> Outcome<Identity> {
+pub fn make_identity(path: &Path) -> Outcome<Identity> {
     let mut entropy = [0; 32];
     getrandom::fill(&mut entropy).map_err(no_entropy)?;
     let identity = Identity::from_entropy(entropy);

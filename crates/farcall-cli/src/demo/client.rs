@@ -9,6 +9,8 @@ use farcall::Runtime;
 use super::interface::{Demo, DemoClient};
 use super::process::Process;
 use super::report::Report;
+#[cfg(feature = "secure")]
+use super::secure;
 use super::{files, killed, latency, lossy, signal};
 use crate::failure::Outcome;
 use crate::output::Output;
@@ -36,7 +38,11 @@ impl Client {
     pub fn run(&self, output: &Output) -> Outcome {
         super::end_with_parent();
         let start = Instant::now();
-        let mut report = Report::begin(*output, self.seed, &self.dir)?;
+        #[cfg(feature = "secure")]
+        let keys = super::keys::own_keys();
+        #[cfg(not(feature = "secure"))]
+        let keys: Option<PathBuf> = None;
+        let mut report = Report::begin(*output, self.seed, &self.dir, keys.is_some())?;
         let runtime = Runtime::builder().patience(PATIENCE).build()?;
         let server =
             Process::start(&["server".as_ref(), MAIN.as_ref(), "--dir".as_ref(), self.dir.as_os_str()])?;
@@ -48,6 +54,10 @@ impl Client {
         report.lossy(&lossy::run(&demo, &server, self.seed)?)?;
         report.killed(&killed::run(&runtime)?)?;
         report.slow(slow(&demo)?, PATIENCE)?;
+        #[cfg(feature = "secure")]
+        if let Some(keys) = &keys {
+            report.secured(&secure::run(keys)?)?;
+        }
         report.latency(&latency::run()?)?;
         report.end(start.elapsed())
     }

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Lines};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::Value;
@@ -18,9 +19,19 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a process, and waits until it reports that it is ready.
+    /// Starts a process, and waits until it reports that it is ready. It has keys if the demonstration has.
     pub fn start(arguments: &[&OsStr]) -> Outcome<Process> {
+        #[cfg(feature = "secure")]
+        let setting = super::keys::servers_setting();
+        #[cfg(not(feature = "secure"))]
+        let setting = None;
+        Process::start_with(setting, arguments)
+    }
+
+    /// Starts a process with a setting.
+    pub fn start_with(setting: Option<(&str, PathBuf)>, arguments: &[&OsStr]) -> Outcome<Process> {
         let mut command = super::this_program()?;
+        command.envs(setting);
         let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let stdout = child.stdout.take().ok_or_else(|| Failure::new("a process without output"))?;
         let lines = BufReader::new(stdout).lines();

@@ -13,6 +13,8 @@ use super::forward::{LOSS, REPETITION};
 use super::killed::Killed;
 use super::latency::Latency;
 use super::lossy::Lossy;
+#[cfg(feature = "secure")]
+use super::secure::{Ended, Secured};
 use super::signal::Signal;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, say, say_json};
@@ -26,13 +28,16 @@ pub struct Report {
 }
 
 impl Report {
-    pub fn begin(output: Output, seed: u64, dir: &Path) -> Outcome<Report> {
+    pub fn begin(output: Output, seed: u64, dir: &Path, has_keys: bool) -> Outcome<Report> {
         let report = Report { output, facts: json!({}), faults: Vec::new() };
         report.tell(&format!(
             "farcall {}: processes of this machine call each other. Seed {seed}.",
             env!("CARGO_PKG_VERSION")
         ))?;
-        report.tell("They do so through shared memory and over UDP.")?;
+        report.tell(match has_keys {
+            true => "They do so over UDP, and have keys: all datagrams are sealed.",
+            false => "They do so through shared memory and over UDP.",
+        })?;
         report.tell("")?;
         if !dir.is_dir() {
             return Err(Failure::usage(format!("{} is not a directory", dir.display())));
@@ -143,6 +148,60 @@ impl Report {
         self.more("of silence, but its probes were answered")
     }
 
+    /// Reports what keys are good for.
+    #[cfg(feature = "secure")]
+    pub fn secured(&mut self, secured: &Secured) -> Outcome {
+        let Secured { sent, answered, executed, repeated, passed, changed, read, .. } = *secured;
+        self.expect(answered == sent && executed == sent && repeated == 0, || {
+            format!(
+                "of {sent} calls, {answered} were answered, {executed} executed, {repeated} more than once"
+            )
+        });
+        self.expect(read == 0 && changed > 0, || format!("a secret was read in {read} datagrams"));
+        self.tell(&format!(
+            "secret    {} pairs of calls through a forwarder that changed {} of {} datagrams:",
+            count(sent.into()),
+            count(changed),
+            count(passed)
+        ))?;
+        self.more(&format!(
+            "{} were executed, none twice; it read their secret in none",
+            count(executed.into())
+        ))?;
+        let mut facts = json!({
+            "sent": sent, "answered": answered, "executed": executed, "repeated": repeated,
+            "datagrams": passed, "changed": changed, "read": read,
+        });
+        let refused = [
+            ("stranger", "a key that the server does not know", &secured.stranger),
+            ("policy", "a procedure that alice may not call", &secured.denied),
+        ];
+        for (fact, what, ended) in refused {
+            self.not_permitted(what, ended);
+            facts[fact] = ending(ended);
+            self.tell(&format!("{fact:<10}{what}:"))?;
+            self.more(&ended.said)?;
+        }
+        self.expect(!secured.ended.kind.is_empty(), || "a call outlived its key".to_owned());
+        self.not_permitted("a key that was taken away", &secured.next);
+        facts["taken_away"] = json!({
+            "running": ending(&secured.ended), "ms": ms(secured.told), "next": ending(&secured.next),
+        });
+        self.facts["secure"] = facts;
+        self.tell(&format!(
+            "revoked   alice's key is taken away in the middle of a call, which ends after {}:",
+            duration(secured.told)
+        ))?;
+        self.more(&secured.ended.said)?;
+        self.more(&format!("and the next call: {}", secured.next.said))
+    }
+
+    /// Expects that a call was refused and did not run.
+    #[cfg(feature = "secure")]
+    fn not_permitted(&mut self, what: &str, ended: &Ended) {
+        self.expect(ended.is_refused(), || format!("{what} was not refused: {}", ended.said));
+    }
+
     pub fn latency(&mut self, latency: &Latency) -> Outcome {
         let Latency { measured, pin } = latency;
         self.facts["latency"] = measured.iter().flat_map(|row| row.rows(pin)).collect();
@@ -186,6 +245,12 @@ impl Report {
     fn more(&self, line: &str) -> Outcome {
         self.tell(&format!("          {line}"))
     }
+}
+
+/// Returns how a call ended, as JSON.
+#[cfg(feature = "secure")]
+fn ending(ended: &Ended) -> Value {
+    json!({ "kind": ended.kind, "ran": ended.ran })
 }
 
 fn ms(time: Duration) -> f64 {

@@ -41,6 +41,28 @@ fn all_is_as_it_should_be() {
     assert!(!place.registry().exists());
 }
 
+#[cfg(all(unix, feature = "secure"))]
+#[test]
+fn all_is_as_it_should_be_with_keys_too() {
+    let place = Place::new();
+    place.write("dir/small", "hello");
+    std::fs::create_dir(place.path("tmp")).unwrap();
+    let mut command = place.command(&["demo", "dir", "--secure", "--json"]);
+    // The user's keys are not touched.
+    command.env("TMPDIR", place.path("tmp")).env("FARCALL_KEYS", "nonsense");
+    let facts = crate::common::Said::of(command.output().unwrap()).json().remove(0);
+    assert_eq!((&facts["hashes_equal"], &facts["faults"]), (&true.into(), &serde_json::json!([])));
+    let secure = &facts["secure"];
+    assert_eq!([&secure["sent"], &secure["executed"], &secure["answered"]], [1_000; 3]);
+    assert!(secure["changed"].as_u64().unwrap() > 0 && secure["read"] == 0, "{secure}");
+    let refused = serde_json::json!({ "kind": "NotPermitted", "ran": "No" });
+    for ended in [&secure["stranger"], &secure["policy"], &secure["taken_away"]["next"]] {
+        assert_eq!(*ended, refused);
+    }
+    assert_eq!(secure["taken_away"]["running"]["ran"], "Maybe");
+    assert!(names_in(&place.path("tmp")).is_empty());
+}
+
 #[cfg(unix)]
 #[test]
 fn interrupted_it_leaves_nothing_behind() {

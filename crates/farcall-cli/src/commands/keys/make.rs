@@ -1,12 +1,10 @@
 //! `farcall keys make`: makes the identity of this end.
 
-use std::fs::DirBuilder;
-
 use clap::Args;
 use serde_json::json;
 
-use super::{Directory, make_identity};
-use crate::failure::{Failure, Outcome};
+use super::{Directory, make_directory, make_identity};
+use crate::failure::Outcome;
 use crate::output::Output;
 
 /// Make the identity of this end: a private key that nobody else can read
@@ -21,11 +19,7 @@ pub struct Make {
 impl Make {
     pub fn run(&self, output: &Output) -> Outcome {
         let directory = self.directory.path()?;
-        let mut builder = DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&directory).map_err(|why| Failure::new(why.to_string()).about(directory.display()))?;
+        make_directory(&directory)?;
         let path = directory.join("identity");
         let public = make_identity(&path)?.public();
         output.line(
