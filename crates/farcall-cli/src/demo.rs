@@ -16,6 +16,8 @@ mod etcd;
 mod files;
 mod forward;
 mod interface;
+#[cfg(feature = "secure")]
+mod keys;
 mod killed;
 mod latency;
 mod lossy;
@@ -121,7 +123,7 @@ impl Demo {
         command.env("FARCALL_REGISTRY", scratch.join("registry"));
         #[cfg(feature = "secure")]
         if self.secure {
-            secure::set_keys(command, scratch)?;
+            keys::set_keys(command, scratch)?;
         }
         Ok(())
     }

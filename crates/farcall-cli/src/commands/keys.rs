@@ -130,6 +130,15 @@ fn expected_found(why: &dyn std::fmt::Display) -> Failure {
     }
 }
 
+/// Makes a directory for key files, which only its user can enter, if there is none.
+pub fn make_directory(path: &Path) -> Outcome {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path).map_err(|why| Failure::new(why.to_string()).about(path.display()))
+}
+
 /// Makes an identity of the operating system's entropy, and writes it to a new file.
 pub fn make_identity(path: &Path) -> Outcome<Identity> {
     let mut entropy = [0; 32];

@@ -39,7 +39,7 @@ impl Client {
         super::end_with_parent();
         let start = Instant::now();
         #[cfg(feature = "secure")]
-        let keys = secure::own_keys();
+        let keys = super::keys::own_keys();
         #[cfg(not(feature = "secure"))]
         let keys: Option<PathBuf> = None;
         let mut report = Report::begin(*output, self.seed, &self.dir, keys.is_some())?;

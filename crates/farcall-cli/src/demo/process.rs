@@ -22,7 +22,7 @@ impl Process {
     /// Starts a process, and waits until it reports that it is ready. It has keys if the demonstration has.
     pub fn start(arguments: &[&OsStr]) -> Outcome<Process> {
         #[cfg(feature = "secure")]
-        let setting = super::secure::servers_setting();
+        let setting = super::keys::servers_setting();
         #[cfg(not(feature = "secure"))]
         let setting = None;
         Process::start_with(setting, arguments)

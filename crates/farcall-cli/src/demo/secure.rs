@@ -1,36 +1,23 @@
-//! `farcall demo --secure`: keys that are made on the spot, and what becomes of a changed datagram, of a
-//! stranger's key, of a call that the policy does not allow, and of a key that is taken away.
+//! `farcall demo --secure`: what becomes of a changed datagram, of a stranger's key, of a call that the policy
+//! does not allow, and of a key that is taken away.
 
 mod tap;
 
 use std::ffi::OsStr;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use farcall::key_files::PublicKey;
 use farcall::{Error, Runtime};
 use serde_json::Value;
 
 use super::interface::{Demo, DemoClient};
+use super::keys::{self, SETTING, STRANGER, VAULT};
 use super::process::Process;
-use crate::commands::keys::make_identity;
 use crate::failure::{Failure, Outcome};
 
-/// The setting that names a process's directory of key files.
-const SETTING: &str = "FARCALL_KEYS";
-
-/// The directories of the demo's keys: of the client, of someone whom no server knows, of the servers, and of
-/// the server from which the client's key is taken away.
-const CLIENT: &str = "alice";
-const STRANGER: &str = "stranger";
-const SERVERS: &str = "servers";
-const VAULT: &str = "vault";
-
-/// The name of that server, and what its policy lets the client call.
+/// The server from which the client's key is taken away.
 const VAULT_NAME: &str = "Vault/one";
-const POLICY: &str = "allow alice Vault echo,count,counted,hang\n";
 
 /// How many calls are made through the forwarder that changes datagrams.
 const CALLS: u32 = 1_000;
@@ -98,43 +85,6 @@ impl Ended {
     }
 }
 
-/// Makes the keys in a directory, and has a command use those of the client.
-pub fn set_keys(command: &mut Command, scratch: &Path) -> Outcome {
-    let make = |name: &str| -> Outcome<PublicKey> {
-        let directory = scratch.join(name);
-        fs::create_dir(&directory)?;
-        Ok(make_identity(&directory.join("identity"))?.public())
-    };
-    let [client, _, servers, vault] = [make(CLIENT)?, make(STRANGER)?, make(SERVERS)?, make(VAULT)?];
-    for end in [CLIENT, STRANGER] {
-        write(&scratch.join(end), "known_servers", &format!("Vault {vault}\n* {servers}\n"))?;
-    }
-    for end in [SERVERS, VAULT] {
-        write(&scratch.join(end), "authorized_keys", &format!("{client} {CLIENT}\n"))?;
-    }
-    write(&scratch.join(VAULT), "policy", POLICY)?;
-    command.env(SETTING, scratch.join(CLIENT));
-    Ok(())
-}
-
-/// Writes a key file as one that only its user can write. It takes the place of another one as a whole.
-fn write(directory: &Path, file: &str, text: &str) -> Outcome {
-    let mut new = tempfile::NamedTempFile::new_in(directory)?;
-    std::io::Write::write_all(&mut new, text.as_bytes())?;
-    new.persist(directory.join(file)).map_err(|why| Failure::from(why.error))?;
-    Ok(())
-}
-
-/// Returns the directory of this client's key files, if the demonstration has keys.
-pub fn own_keys() -> Option<PathBuf> {
-    std::env::var_os(SETTING).map(PathBuf::from)
-}
-
-/// Returns the setting by which the demo's servers have keys, if the demonstration has any.
-pub fn servers_setting() -> Option<(&'static str, PathBuf)> {
-    Some((SETTING, own_keys()?.with_file_name(SERVERS)))
-}
-
 /// Makes the calls, as the client with keys in this directory.
 pub fn run(own: &Path) -> Outcome<Secured> {
     let vault = own.with_file_name(VAULT);
@@ -157,7 +107,7 @@ pub fn run(own: &Path) -> Outcome<Secured> {
         return Err(Failure::new(format!("the server said {said:?}")));
     }
     let start = Instant::now();
-    write(&vault, "authorized_keys", "# nobody\n")?;
+    keys::take_away(&vault)?;
     let ended = Ended::of(call.wait());
     let told = start.elapsed();
     let next = Ended::of(direct.echo(SECRET));
