@@ -148,15 +148,6 @@ pub fn make_identity(path: &Path) -> Outcome<Identity> {
     Ok(identity)
 }
 
-/// Makes the directory of key files, which only its user can enter.
-fn make_directory(path: &Path) -> Outcome {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path).map_err(|why| Failure::new(why.to_string()).about(path.display()))
-}
-
 /// Returns the number of a new grant.
 fn new_serial() -> Outcome<u64> {
     /// So many bits that every reader of JSON knows them exactly.
