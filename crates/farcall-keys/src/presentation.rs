@@ -7,15 +7,20 @@ use crate::codec::{Malformed, Reader};
 use crate::grant::{Grant, MAX_GRANT_BYTES};
 use crate::key::PublicKey;
 
-/// The maximum length of a presentation in bytes.
-pub const MAX_PRESENTATION_BYTES: usize = 700;
+/// The maximum length of a presentation in bytes. A question with the longest name, a ticket, and a first message
+/// that holds such a presentation fits a datagram of 1,200 bytes.
+pub const MAX_PRESENTATION_BYTES: usize = 500;
 
 /// The most grants of a presentation.
 pub const MAX_GRANTS_SHOWN: usize = 2;
 
 const VERSION: u8 = 1;
 
-const _: () = assert!(1 + 32 + 1 + MAX_GRANTS_SHOWN * (2 + MAX_GRANT_BYTES) <= MAX_PRESENTATION_BYTES);
+/// Bytes of a presentation without grants.
+const WITHOUT_GRANTS: usize = 1 + 32 + 1;
+
+// Any one grant can be shown.
+const _: () = assert!(WITHOUT_GRANTS + 2 + MAX_GRANT_BYTES <= MAX_PRESENTATION_BYTES);
 
 /// An end's public key, and at most two grants that are for this key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,10 +30,16 @@ pub struct Presentation {
 }
 
 impl Presentation {
-    /// Makes a presentation of a key. Grants beyond the second, and those for other keys, are left out.
+    /// Makes a presentation of a key. Grants beyond the second, those for other keys, and a second grant for which
+    /// there is no room, are left out.
     pub fn new(key: PublicKey, grants: impl IntoIterator<Item = Grant>) -> Presentation {
         let own = grants.into_iter().filter(|grant| grant.terms().key == key);
-        Presentation { key, grants: own.take(MAX_GRANTS_SHOWN).collect() }
+        let mut len = WITHOUT_GRANTS;
+        let has_room = |grant: &Grant| {
+            len += 2 + grant.encode().len();
+            len <= MAX_PRESENTATION_BYTES
+        };
+        Presentation { key, grants: own.take(MAX_GRANTS_SHOWN).take_while(has_room).collect() }
     }
 
     /// Decodes a presentation. The signatures of its grants are not checked.

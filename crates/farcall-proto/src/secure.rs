@@ -73,7 +73,7 @@ mod trust {
     use zeroize::Zeroizing;
 
     /// The longest presentation of an end, in bytes, so that a handshake fits one datagram each way.
-    pub const MAX_PRESENTATION: usize = 352;
+    pub const MAX_PRESENTATION: usize = 500;
 
     /// The longest facts about a client that a ticket holds, in bytes.
     pub const MAX_FACTS: usize = 128;
