@@ -3,6 +3,8 @@
 use ring::aead::{AES_128_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use zeroize::Zeroize;
 
+use crate::wipe::after_seal;
+
 /// Bytes of the tag at the end of a sealed datagram.
 pub const TAG: usize = 16;
 
@@ -151,6 +153,7 @@ impl Key {
         if let Ok(sealed) = self.key.seal_in_place_separate_tag(nonce, Aad::from(header), frames) {
             tag.copy_from_slice(sealed.as_ref());
         }
+        self.wipe();
         #[cfg(feature = "audit")]
         crate::audit::note_seal(self.name, number, datagram);
     }
@@ -167,9 +170,19 @@ impl Key {
         let digest = crate::audit::digest(datagram);
         let (header, sealed) = datagram.split_at_mut(clear);
         let opened = self.key.open_in_place(self.nonce(number), Aad::from(header), sealed).is_ok();
+        self.wipe();
         #[cfg(feature = "audit")]
         crate::audit::note_open(self.name, number, digest, opened);
         opened
+    }
+
+    /// Overwrites the copies of the key that ChaCha20 leaves on the stack. (AES reads its keys from where they
+    /// are.)
+    #[inline(always)]
+    fn wipe(&self) {
+        if self.suite == Suite::ChaCha20Poly1305 {
+            after_seal();
+        }
     }
 }
 

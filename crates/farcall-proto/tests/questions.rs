@@ -194,7 +194,8 @@ fn the_failure_of_a_refused_bind_says_why() {
     let (_, answers) = ask(&mut pair);
     let mismatch = changed(&answers[0], &[(REFUSED, &9u16.to_be_bytes())]);
     let said = detail(&mut pair, &mismatch);
-    assert!(said.contains("wire versions 1 to 1"), "{said}");
+    // The server's range of versions has this program's, so the schemes are what differs.
+    assert!(said.contains("clients without keys"), "{said}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The registry of a simulation, as one life of a process sees it.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use farcall::names::{Entry, Error, Label, Listing, Registration, Registry, Result};
 
@@ -43,24 +43,29 @@ impl Registry for Names {
         if !self.lives(me) {
             return Ok(Registration::new(entry.name(), || Ok(false)));
         }
-        let mut entry = entry.clone();
-        entry.owner.pid = me;
+        let name = entry.name().to_string();
+        let publisher =
+            self.world.publishers.lock().unwrap_or_else(PoisonError::into_inner).get(&name).copied();
         if let Some(Entry { owner, address, .. }) = self.lookup(&entry.type_name, &entry.instance)? {
-            if self.lives(owner.pid) {
+            if publisher.is_some_and(|publisher| self.lives(publisher)) {
                 return Err(Error::Taken { name: entry.name(), owner, address });
             }
             self.world.names.withdraw(&entry.type_name, &entry.instance)?;
         }
-        let registration = self.world.names.publish(&entry)?;
+        let registration = self.world.names.publish(entry)?;
+        self.world.publishers.lock().unwrap_or_else(PoisonError::into_inner).insert(name, me);
         let myself = Names::new(self.world.clone(), self.process, self.life);
-        Ok(Registration::new(entry.name(), move || {
+        let renewal = registration.renewal();
+        let undo = move || {
             if myself.lives(me) {
                 return registration.withdraw();
             }
             // A process that has crashed withdraws nothing.
             std::mem::forget(registration);
             Ok(false)
-        }))
+        };
+        let renew = move |entry: &Entry| renewal.as_ref().map_or(Ok(false), |renewal| renewal.renew(entry));
+        Ok(Registration::new(entry.name(), undo).renewing(renew))
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {

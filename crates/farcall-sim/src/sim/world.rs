@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,6 +24,8 @@ pub(super) struct World {
     state: Mutex<State>,
     /// The registry of all processes.
     pub(super) names: Memory,
+    /// The life of a process that published each name last. (Entries may be signed, so they are kept as they are.)
+    pub(super) publishers: Mutex<BTreeMap<String, u32>>,
     /// Threads of the operating system, one for each of `State::threads`.
     handles: Mutex<Vec<(ThreadId, JoinHandle<()>)>>,
     /// Receives the token when the run is over.
@@ -63,6 +66,7 @@ impl World {
         Arc::new(World {
             state: Mutex::new(State::new(seed, verbose)),
             names: Memory::new(),
+            publishers: Mutex::default(),
             handles: Mutex::default(),
             supervisor: System.event(),
             handed: AtomicU64::new(0),
