@@ -1,7 +1,9 @@
 //! Noise IK as farcall uses it. The server seals the secrets into the ticket that goes with its message, keeps
 //! nothing, and expands the keys when the client's first datagram shows the ticket.
 use anyhow::{Context, Result};
-use farcall_crypto::{End as Ours, Initiator, Level, Responder, Secrets, Suite, TicketKeys, public_key};
+use farcall_crypto::{
+    End as Ours, Initiator, Level, Responder, Secrets, Suite, Suites, TicketKeys, public_key,
+};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::handshakes::{Clock, End, Handshake};
@@ -22,7 +24,7 @@ impl Noise {
         let (client, server) = (entropy(&random)?, entropy(&random)?);
         let mut keys = [0; 44];
         random.fill(&mut keys).ok().context("no entropy")?;
-        let tickets = TicketKeys::new(&keys.into());
+        let tickets = TicketKeys::new(Suites::of_this_machine(), &keys.into());
         Ok(Noise { client, server, public: public_key(&server), random, tickets })
     }
 }
@@ -35,7 +37,7 @@ impl Handshake for Noise {
     fn run(&mut self, clock: &mut Clock) -> Result<()> {
         let Noise { client, server, public, random, tickets } = self;
         let prologue = [1; 32];
-        let (initiator, first) = clock.step(End::Client, || {
+        let (mut initiator, first) = clock.step(End::Client, || {
             Initiator::begin(client, public, &prologue, &[], &entropy(random)?).context("no first message")
         })?;
         let (mut second, mut ticket) = (Vec::with_capacity(256), Vec::with_capacity(256));

@@ -2,7 +2,7 @@
 use aes_gcm::aead::{AeadInPlace, KeyInit};
 use anyhow::{Context, Result};
 use farcall_bench_method::{Options, Row};
-use farcall_crypto::{End, Level, Secrets, Suite, TicketKeys, Window};
+use farcall_crypto::{End, Level, Secrets, Suite, Suites, TicketKeys, Window};
 
 use crate::callgrind::Count;
 use crate::interleaved::{self, Part};
@@ -159,7 +159,8 @@ fn others() -> Result<Vec<Part>> {
         let secrets = secrets(Level::Secure, suite)?;
         Ok(Box::new(move || secrets.cipher(End::Server, None).phase() == 0))
     };
-    let (mut sealing, mut opening) = (TicketKeys::new(&[5; 44].into()), TicketKeys::new(&[5; 44].into()));
+    let tickets = || TicketKeys::new(Suites::of_this_machine(), &[5; 44].into());
+    let (mut sealing, mut opening) = (tickets(), tickets());
     let secret = secrets(Level::Secure, Suite::Aes128Gcm)?.to_bytes();
     let ticket = opening.seal(&[1; 32], &secret);
     Ok(vec![

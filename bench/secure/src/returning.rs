@@ -183,7 +183,8 @@ impl<'r> Run<'r> {
         alloc::counting(false);
         let computed = self.world.handshakes() - before;
         // The answers are on their way, and not the server's any more.
-        let sent = answers.iter().map(Vec::capacity).sum::<usize>() + answers.capacity() * size_of::<Vec<u8>>();
+        let sent =
+            answers.iter().map(Vec::capacity).sum::<usize>() + answers.capacity() * size_of::<Vec<u8>>();
         let kept = alloc::live_bytes() - live - sent as i64;
         if self.world.server.conversations() == known {
             self.kept_by_waiting += kept;

@@ -51,7 +51,9 @@ impl Keys {
             private,
             public: public_key(&private),
             server: public_key(&SERVER),
-            random: AtomicU64::new(u64::from_le_bytes(*private.first_chunk().unwrap_or(&[1; 8])).wrapping_mul(3)),
+            random: AtomicU64::new(
+                u64::from_le_bytes(*private.first_chunk().unwrap_or(&[1; 8])).wrapping_mul(3),
+            ),
             handshakes: AtomicU64::new(0),
             clients: Mutex::default(),
         })
@@ -316,7 +318,8 @@ impl Ended {
 pub fn is_wait(datagram: &[u8]) -> bool {
     /// Where the bytes of the ticket begin that only the server reads, in a datagram with a WELCOME.
     const REST: usize = 24 + 16 + 40;
-    let word = datagram.get(REST..REST + 4).and_then(|word| word.try_into().ok()).map_or(0, u32::from_be_bytes);
+    let word =
+        datagram.get(REST..REST + 4).and_then(|word| word.try_into().ok()).map_or(0, u32::from_be_bytes);
     let step = REST + 4 + (word as usize).next_multiple_of(4) + 16 + 20 + 16 + 16;
     datagram.get(20) == Some(&2) && datagram.get(step) == Some(&4)
 }

@@ -101,6 +101,11 @@ impl Dump {
         self.header.number
     }
 
+    /// Returns whether the datagram is sealed, and nobody has checked the seal.
+    pub fn is_unchecked(&self) -> bool {
+        self.is_unchecked
+    }
+
     /// Returns the frames, a line each, without padding.
     pub fn frames(&self) -> &[String] {
         &self.frames

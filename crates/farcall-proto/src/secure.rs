@@ -96,6 +96,14 @@ mod trust {
         /// Why the server is not accepted: what was expected, what came, and what to do.
         fn accept_server(&self, name: &[u8], presentation: &[u8]) -> Result<Accepted, String>;
 
+        /// Returns whether a server that was accepted still is. A client asks this when a handshake has ended,
+        /// because keys may change meanwhile, and under the lock under which
+        /// [`forget_server`](crate::client::Conversation::forget_server) is called. By default it is.
+        fn stands(&self, server: &Principal) -> bool {
+            let _ = server;
+            true
+        }
+
         /// Decides whether the client that has this public key (X25519), and shows this presentation, may
         /// call. Returns facts from which [`Trust::recall`] makes the principal: at most [`MAX_FACTS`] bytes.
         ///

@@ -705,6 +705,24 @@ fn calls_of_a_server_that_is_no_longer_accepted_end_and_names_are_bound_anew() {
 }
 
 #[test]
+fn a_server_whose_key_is_taken_away_during_the_handshake_is_not_bound() {
+    let trust = TestTrust::new(CLIENT, &[SERVER]);
+    let mut pair = Pair::with(ClientConfig { trust: Some(trust.clone()), ..client() }, server());
+    pair.client.bind(pair.now, "Store", 1);
+    for step in 0..2 {
+        let sent = pair.sent();
+        pair.receive(&sent);
+        if step == 1 {
+            trust.accepted.lock().unwrap().clear();
+        }
+        let answers = pair.answered();
+        pair.hear(&answers);
+    }
+    assert_eq!(pair.told, [(1, Told::NotBound(Kind::NotPermitted))]);
+    assert!(pair.client.principal().is_none());
+}
+
+#[test]
 fn a_question_that_is_not_permitted_ends_no_call_of_another_name() {
     let trust = TestTrust::new(CLIENT, &[SERVER]);
     *trust.forbidden.lock().unwrap() = "Other";

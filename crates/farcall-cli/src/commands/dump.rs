@@ -119,11 +119,15 @@ impl Dump {
 }
 
 fn of(taken: &Taken) -> Value {
-    json!({
+    let mut facts = json!({
         "conversation": format!("{:016x}", taken.conversation()),
         "number": taken.number(),
         "frames": taken.frames(),
-    })
+    });
+    if taken.is_unchecked() {
+        facts["seal_checked"] = false.into();
+    }
+    facts
 }
 
 fn other(why: &NotOurs) -> Value {

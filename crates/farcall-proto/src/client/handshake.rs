@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use farcall_base::Principal;
 use farcall_crypto::{End, Initiator, Level, Place, Resumption, Secrets, Suite, Suites};
-
 use zeroize::Zeroizing;
 
 use super::{Conversation, Event};
@@ -293,10 +292,7 @@ impl Conversation {
     /// the last question.
     fn authenticate(&mut self, header: Header, datagram: &[u8], w: &Welcome<'_>) -> Option<Authentic> {
         let trust = self.config.trust.clone()?;
-        let level = match header.scheme {
-            Scheme::Authenticated => Level::Authenticated,
-            _ => Level::Secure,
-        };
+        let level = header.scheme.level()?;
         let mutant = self.config.mutant;
         let id = self.id;
         let offered = self.offered() & header.scheme.bit() != 0 && w.scheme == header.scheme as u16;
@@ -352,6 +348,10 @@ impl Conversation {
         if let Some(shown) = shown
             && let Err(why) = may(shown, &server.0)
         {
+            return Some(Authentic::Forbidden(why));
+        }
+        if !trust.stands(&server.1) && !mutant.breaks(Rule::ServerUnchecked) {
+            let why = "the server's key was taken away during the handshake".to_owned();
             return Some(Authentic::Forbidden(why));
         }
         Some(Authentic::Good(Some((secrets, server))))

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_crypto::{Answering, Responder, Secrets, Suite};
-
 use zeroize::Zeroizing;
 
 use super::counts::Counts;
@@ -148,12 +147,14 @@ impl Waiting {
         true
     }
 
-    /// Queues a handshake, unless the same BIND waits already. (A client repeats its BIND while it waits.)
+    /// Returns whether the same BIND waits already. A client repeats its BIND while it waits, and that counts
+    /// only once.
+    pub fn has(&self, from: &SocketAddr, bind: &OwnedBind) -> bool {
+        self.queue.iter().any(|other| other.from == *from && other.bind == *bind)
+    }
+
+    /// Queues a handshake.
     pub fn push(&mut self, handshake: Handshake) {
-        let is_same = |other: &Handshake| other.from == handshake.from && other.bind == handshake.bind;
-        if self.queue.iter().any(is_same) {
-            return;
-        }
         if let Some([waiting, _]) = &mut self.per_host {
             waiting.add(HostName::at(&handshake.from), 1);
         }

@@ -122,12 +122,16 @@ impl Server {
                 Some(self.answer_message(now, from, bind, &*trust, response))
             }
             (Step::Message(suites, _), None) if self.proves(now, from, bind) => {
+                let owned = bind.to_owned();
+                if self.handshakes.waiting.has(&from, &owned) {
+                    return Some(Next::Compute);
+                }
                 if !self.handshakes.waiting.take(now, &from, self.config.mutant) {
                     return Some(self.wait(now, from, bind).into());
                 }
                 let (chosen, mutant) = ((scheme, self.suite(suites, scheme)?), self.config.mutant);
-                let bind = bind.to_owned();
-                self.handshakes.waiting.push(Handshake { from, len, bind, chosen, trust, mutant });
+                let handshake = Handshake { from, len, bind: owned, chosen, trust, mutant };
+                self.handshakes.waiting.push(handshake);
                 return Some(Next::Compute);
             }
             // Perhaps the client has read a changed answer, or has waited for too long. It begins again when it

@@ -74,6 +74,10 @@ impl Trust for TestTrust {
         Ok(Accepted { key, principal: self.accepts(key)? })
     }
 
+    fn stands(&self, server: &Principal) -> bool {
+        self.accepts(server.key).is_ok()
+    }
+
     fn accept_client(&self, key: &[u8; 32], _: &[u8]) -> Result<Vec<u8>, String> {
         self.accepts(*key)?;
         Ok(key.to_vec())

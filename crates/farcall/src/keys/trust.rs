@@ -40,9 +40,9 @@ impl Trusting {
     /// Returns the keys of the servers that are no longer accepted for every name for which they were. They
     /// have to show again that they may answer.
     pub(crate) fn rejected_servers(&self) -> HashSet<[u8; 32]> {
+        let mut servers = lock(&self.servers);
         let (keyring, now) = (self.keys.keyring(), self.env.unix_seconds());
         let stands = |server: &farcall_keys::Principal| keyring.still_stands(server, now).is_ok();
-        let mut servers = lock(&self.servers);
         servers.extract_if(|_, names| !names.values().all(stands)).map(|(key, _)| key).collect()
     }
 
@@ -76,12 +76,19 @@ impl Trust for Trusting {
     fn accept_server(&self, name: &[u8], presentation: &[u8]) -> Result<Accepted, String> {
         let (type_name, instance) = parts(name);
         let now = self.env.unix_seconds();
+        // The lock is taken before the keys are read, so that `rejected_servers`, which also locks first and is
+        // called after keys have changed, misses no server that was accepted by the former keys.
+        let mut servers = lock(&self.servers);
         let server = self.keys.keyring().check_server(type_name, instance, presentation, now);
         let server = server.map_err(|why| why.to_string())?;
         let principal = Principal { name: server.name.clone(), key: *server.key.as_bytes() };
         let key = server.key.exchange_key();
-        lock(&self.servers).entry(principal.key).or_default().insert(name.into(), server);
+        servers.entry(principal.key).or_default().insert(name.into(), server);
         Ok(Accepted { key, principal: Arc::new(principal) })
+    }
+
+    fn stands(&self, server: &Principal) -> bool {
+        lock(&self.servers).contains_key(&server.key)
     }
 
     fn accept_client(&self, key: &[u8; 32], presentation: &[u8]) -> Result<Vec<u8>, String> {
