@@ -1,8 +1,8 @@
 //! Honest callers beside a flood of forged first packets, at the most that one core can send.
 //!
 //! The server is a process of its own with default settings and keys. The flood is another one. It sends what
-//! a client sends first, taken from conversations with another server that has the same key: the question
-//! who answers, a handshake's first message with a proof of another incarnation, a resumption with a ticket of
+//! a client sends first, taken from conversations with another server that has the same key: the question who
+//! answers, a handshake's first message with a proof of another incarnation, a resumption with a ticket of
 //! another incarnation, and a sealed call with such a ticket. Each datagram has another client's identifier
 //! and a right checksum. Beside the honest calls, and in turn with them, a bare ping-pong is measured at a
 //! socket of its own, which the flood does not reach.

@@ -1,4 +1,5 @@
-//! The server's memory per idle secure conversation, and the resumption of conversations that it has forgotten.
+//! The server's memory per idle secure conversation, and the resumption of conversations that it has
+//! forgotten.
 use std::collections::HashSet;
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! All clients of a server come back at once after it was started anew, with tickets of its former incarnation.
+//! All clients of a server come back at once after it was started anew, with tickets of its former
+//! incarnation.
 //!
 //! The time is simulated. The server is one processor: each datagram takes it some time, and each handshake
 //! more. Datagrams that come meanwhile wait in its socket's queue, and are lost when the queue is full.

@@ -1,5 +1,5 @@
-//! A server of the protocol's core and its clients, with keys and without sockets. Time and random numbers are
-//! simulated.
+//! A server of the protocol's core and its clients, with keys and without sockets. Time and random numbers
+//! are simulated.
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -206,7 +206,8 @@ impl World {
         Ok(self.exchange(client, &mut Vec::new()))
     }
 
-    /// Carries datagrams both ways until something has ended, or no side has any. Notes what the client sends.
+    /// Carries datagrams both ways until something has ended, or no side has any. Notes what the client
+    /// sends.
     fn exchange(&mut self, client: &mut Client, seen: &mut Vec<Vec<u8>>) -> Ended {
         loop {
             let sent = client.sends(self.now);

@@ -6,7 +6,8 @@ use crate::secrets::{End, Secret, Secrets, key_of, next};
 use crate::suite::Key;
 use crate::{Cipher, Level, Suite};
 
-/// What opens the datagrams of one conversation, in both directions. The conversation cannot be resumed by it.
+/// What opens the datagrams of one conversation, in both directions. The conversation cannot be resumed by
+/// it.
 pub struct Logged {
     level: Level,
     suite: Suite,

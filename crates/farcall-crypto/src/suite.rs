@@ -176,8 +176,8 @@ impl Key {
         opened
     }
 
-    /// Overwrites the copies of the key that ChaCha20 leaves on the stack. (AES reads its keys from where they
-    /// are.)
+    /// Overwrites the copies of the key that ChaCha20 leaves on the stack. (AES reads its keys from where
+    /// they are.)
     #[inline(always)]
     fn wipe(&self) {
         if self.suite == Suite::ChaCha20Poly1305 {

@@ -1,8 +1,8 @@
 //! Enrolment: how a new machine shows that it was given a token, and gets its first grant for it.
 //!
-//! It is one question and one answer. Nothing in them is secret, and the token's secret is in neither. Numbers
-//! are big-endian. A MAC is [`EnrolmentToken::mac`] over a byte that says what it is for (0 name, 1 request, 2
-//! answer) and the bytes that the table names.
+//! It is one question and one answer. Nothing in them is secret, and the token's secret is in neither.
+//! Numbers are big-endian. A MAC is [`EnrolmentToken::mac`] over a byte that says what it is for (0 name, 1
+//! request, 2 answer) and the bytes that the table names.
 //!
 //! ```text
 //! request   version 1 (1 byte) · the token's name: 16 bytes of a MAC over nothing · the machine's key (32) ·
@@ -21,6 +21,7 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 use crate::codec::{Read, Reader};
+use crate::entry::MAX_CLOCK_DIFFERENCE_SECONDS;
 use crate::grant::{Grant, Terms, TooLarge};
 use crate::identity::Identity;
 use crate::key::{Context, PublicKey, SIGNATURE_BYTES};
@@ -33,10 +34,6 @@ pub const MAX_ENROLMENT_BYTES: usize = 512;
 /// How many requests with a wrong MAC end an enrolment. A secret of 128 bits is not found by guessing; this
 /// only says so without computing.
 pub const MAX_WRONG_ATTEMPTS: u32 = 100;
-
-/// How far the clocks of the two machines may differ when the machine looks at the grant's expiry, in
-/// seconds.
-const MAX_CLOCK_DIFFERENCE_SECONDS: u64 = 300;
 
 const VERSION: u8 = 1;
 const NAME_BYTES: usize = 16;

@@ -11,9 +11,9 @@
 //!               the type and the instance (texts with their lengths in front), and the entry's other contents
 //! ```
 //!
-//! Whoever owns a registry cannot sign for an exporter, so it cannot change an entry or write one. It can keep
-//! an entry that was withdrawn, or put it back, until the entry expires. So an entry expires soon, and its
-//! exporter signs it anew as long as it exports the name.
+//! Whoever owns a registry cannot sign for an exporter, so it cannot change an entry or write one. It can
+//! keep an entry that was withdrawn, or put it back, until the entry expires. So an entry expires soon, and
+//! its exporter signs it anew as long as it exports the name.
 
 use sha2::{Digest as _, Sha256};
 

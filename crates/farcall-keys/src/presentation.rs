@@ -7,8 +7,8 @@ use crate::codec::{Malformed, Reader};
 use crate::grant::{Grant, MAX_GRANT_BYTES};
 use crate::key::PublicKey;
 
-/// The maximum length of a presentation in bytes. A question with the longest name, a ticket, and a first message
-/// that holds such a presentation fits a datagram of 1,200 bytes.
+/// The maximum length of a presentation in bytes. A question with the longest name, a ticket, and a first
+/// message that holds such a presentation fits a datagram of 1,200 bytes.
 pub const MAX_PRESENTATION_BYTES: usize = 500;
 
 /// The most grants of a presentation.
@@ -30,8 +30,8 @@ pub struct Presentation {
 }
 
 impl Presentation {
-    /// Makes a presentation of a key. Grants beyond the second, those for other keys, and a second grant for which
-    /// there is no room, are left out.
+    /// Makes a presentation of a key. Grants beyond the second, those for other keys, and a second grant for
+    /// which there is no room, are left out.
     pub fn new(key: PublicKey, grants: impl IntoIterator<Item = Grant>) -> Presentation {
         let own = grants.into_iter().filter(|grant| grant.terms().key == key);
         let mut len = WITHOUT_GRANTS;

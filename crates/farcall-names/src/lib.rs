@@ -37,8 +37,8 @@
 //! A process that can write to a registry can claim to be any server in it, so a registry's access control
 //! decides who may export a name (section 2.3). [`Memory`] belongs to one process. [`File`] requires a
 //! directory that only its user can enter, in which a document may say which programs may export and import
-//! what. In etcd its roles decide. Exporters with keys sign their entries ([`Entry::proof`]), and importers with
-//! keys take no others: `farcall` signs and checks, around any registry to which exporters publish.
+//! what. In etcd its roles decide. Exporters with keys sign their entries ([`Entry::proof`]), and importers
+//! with keys take no others: `farcall` signs and checks, around any registry to which exporters publish.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The keys of one end of a conversation, phase by phase (docs/protocol.md, section 11.4): when the end goes on
-//! to the next phase, and which datagrams it has taken already.
+//! The keys of one end of a conversation, phase by phase (docs/protocol.md, section 11.4): when the end goes
+//! on to the next phase, and which datagrams it has taken already.
 
 use std::sync::Arc;
 
@@ -26,14 +26,15 @@ pub(crate) struct Phases {
 }
 
 impl Phases {
-    /// Makes a place for the secrets of a conversation that begins, which [`Phases::hold`] puts in. `cipher` are
-    /// the expanded keys, if there are any.
+    /// Makes a place for the secrets of a conversation that begins, which [`Phases::hold`] puts in. `cipher`
+    /// are the expanded keys, if there are any.
     pub fn new(end: End, cipher: Option<Arc<Cipher>>) -> Phases {
         let (secrets, window) = (Place::default(), Window::default());
         Phases { secrets, window, cipher, sealed: 0, end, confirmed: true, used: true }
     }
 
-    /// Takes the secrets in. Call this where the phases stay, because moving secrets leaves copies on the stack.
+    /// Takes the secrets in. Call this where the phases stay, because moving secrets leaves copies on the
+    /// stack.
     pub fn hold(&mut self, secrets: &Secrets) {
         self.secrets.hold(secrets);
     }
@@ -70,7 +71,8 @@ impl Phases {
         std::mem::take(&mut self.used)
     }
 
-    /// Returns the cipher that seals one more datagram. Goes on to the next phase if this one has sealed many.
+    /// Returns the cipher that seals one more datagram. Goes on to the next phase if this one has sealed
+    /// many.
     #[inline]
     pub fn sealing(&mut self, mutant: Mutant) -> &Arc<Cipher> {
         if self.sealed >= max_per_phase() && (self.confirmed || mutant.breaks(Rule::PhaseUnconfirmed)) {
@@ -80,8 +82,8 @@ impl Phases {
         self.cipher()
     }
 
-    /// Returns whether the phase has sealed as many datagrams as it may. Then the conversation must end, because
-    /// the other end has not been heard in this phase.
+    /// Returns whether the phase has sealed as many datagrams as it may. Then the conversation must end,
+    /// because the other end has not been heard in this phase.
     #[inline]
     pub fn is_spent(&self) -> bool {
         self.sealed >= limit_per_phase()

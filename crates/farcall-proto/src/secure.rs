@@ -79,8 +79,8 @@ mod trust {
     pub const MAX_FACTS: usize = 128;
 
     /// What an end knows of keys: its own, and which others it accepts for what. The functions may be called
-    /// while the protocol's lock is held, so they must not wait. A server calls [`Trust::accept_client`] while
-    /// it does not hold the lock.
+    /// while the protocol's lock is held, so they must not wait. A server calls [`Trust::accept_client`]
+    /// while it does not hold the lock.
     pub trait Trust: std::fmt::Debug + Send + Sync {
         /// Returns this end's private key (X25519).
         fn private_key(&self) -> Zeroizing<[u8; 32]>;
@@ -96,8 +96,8 @@ mod trust {
         /// Why the server is not accepted: what was expected, what came, and what to do.
         fn accept_server(&self, name: &[u8], presentation: &[u8]) -> Result<Accepted, String>;
 
-        /// Returns whether a server that was accepted still is. A client asks this when a handshake has ended,
-        /// because keys may change meanwhile, and under the lock under which
+        /// Returns whether a server that was accepted still is. A client asks this when a handshake has
+        /// ended, because keys may change meanwhile, and under the lock under which
         /// [`forget_server`](crate::client::Conversation::forget_server) is called. By default it is.
         fn stands(&self, server: &Principal) -> bool {
             let _ = server;
@@ -120,8 +120,8 @@ mod trust {
         /// Fills `out` with random bytes that nobody can guess.
         fn entropy(&self, out: &mut [u8]);
 
-        /// Is told that a client has new secrets. `line` makes the [line](crate::key_log::line_of) of a log of
-        /// secrets for them. By default nothing is logged.
+        /// Is told that a client has new secrets. `line` makes the [line](crate::key_log::line_of) of a log
+        /// of secrets for them. By default nothing is logged.
         fn agreed(&self, line: &dyn Fn() -> Zeroizing<String>) {
             let _ = line;
         }

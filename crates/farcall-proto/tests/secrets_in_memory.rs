@@ -99,8 +99,8 @@ impl Secrets {
         self.known.push(Secret { name: name.into(), bytes: bytes.to_vec() });
     }
 
-    /// Adds a key, and what the library makes of it. Not the IV: it opens nothing, and each seal leaves a nonce,
-    /// from which it follows, on the stack.
+    /// Adds a key, and what the library makes of it. Not the IV: it opens nothing, and each seal leaves a
+    /// nonce, from which it follows, on the stack.
     fn add_key(&mut self, name: &str, key_and_iv: &[u8]) {
         self.add(&format!("key {name}"), &key_and_iv[..self.key_len()]);
         if self.suite == Suite::Aes128Gcm
@@ -136,7 +136,7 @@ fn length_at(bytes: &[u8], at: usize) -> usize {
     usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]))
 }
 
-/// Asserts that all parts of these secrets are in the memory, so that the search is not blind.
+/// Asserts that at least one part of each of these secrets is in the memory, so that the search is not blind.
 fn assert_there(process: &process::Process, secrets: &[Secret], when: &str) {
     let found = process.search(secrets);
     for Secret { name, .. } in secrets {
@@ -238,12 +238,14 @@ fn a_server_keeps_no_secrets_of_handshakes_phases_and_ticket_keys_that_have_ende
             assert_there(&caller.server, &secrets.named(&expanded), "alive");
         }
         assert_gone(&caller.server, &secrets.named(&HANDSHAKE), "after the handshake");
-        for _ in 0..2 {
-            caller.pass(Duration::from_secs(660));
-            caller.call();
-        }
+        caller.pass(Duration::from_secs(660));
+        caller.call();
         // The server has drawn a second key of tickets when the first was ten minutes old.
         secrets.add_ticket_keys(&[3]);
+        let keys = ["key of tickets 1", "key of tickets 3"];
+        assert_there(&caller.server, &secrets.named(&keys), "in phase 1");
+        caller.pass(Duration::from_secs(660));
+        caller.call();
         assert_there(&caller.server, &secrets.named(&["base", "chain 2", "key to client 2"]), "in phase 2");
         let phases = ["chain 0", "chain 1", "to client 0", "to client 1", "to server 0"];
         assert_gone(&caller.server, &secrets.named(&phases), "in phase 2");

@@ -1,5 +1,5 @@
-//! Phases of keys that are so short that a few datagrams fill them: what an end does that does not hear the other
-//! one.
+//! Phases of keys that are so short that a few datagrams fill them: what an end does that does not hear the
+//! other one.
 #![cfg(all(feature = "secure", feature = "audit"))]
 
 mod common;

@@ -105,9 +105,9 @@ impl Keys {
     }
 
     /// Writes the secrets of every conversation that clients with these keys begin from now on to a new file,
-    /// which only its owner can read. By it `farcall dump --key-log` reads captured datagrams. Whoever has the
-    /// file can read these conversations too; nothing but this call writes one. Each new conversation waits until
-    /// its line is written, so the file should not be on a slow disk.
+    /// which only its owner can read. By it `farcall dump --key-log` reads captured datagrams. Whoever has
+    /// the file can read these conversations too; nothing but this call writes one. Each new conversation
+    /// waits until its line is written, so the file should not be on a slow disk.
     ///
     /// # Errors
     /// When the file is there already, or cannot be made.

@@ -104,7 +104,7 @@ pub(crate) struct Inner {
     /// The registry. If this runtime has keys, what it publishes there is signed, and what it finds is
     /// checked.
     registry: Arc<dyn Registry>,
-    /// The registry without that, for other runtimes, which may have other keys.
+    /// The registry as it was given, without signatures, for other runtimes, which may have other keys.
     plain_registry: Arc<dyn Registry>,
     /// The interceptors of calls that this runtime makes.
     calls: Interceptors,
@@ -574,7 +574,9 @@ impl Inner {
     /// they are watched from now on.
     fn names(&self) -> Result<&dyn Registry, CallFailed> {
         #[cfg(feature = "secure")]
-        self.watch_keys(&mut self.lock())?;
+        if self.has_keys() {
+            self.watch_keys(&mut self.lock())?;
+        }
         Ok(&*self.registry)
     }
 

@@ -1,5 +1,5 @@
-//! The second implementation of docs/protocol.md, section 11, in Python (tests/python/sealed*.py): it makes the
-//! vectors of docs/ again, and calls farcall's server with keys.
+//! The second implementation of docs/protocol.md, section 11, in Python (tests/python/sealed*.py): it makes
+//! the vectors of docs/ again, and calls farcall's server with keys.
 
 #[path = "common/mod.rs"]
 mod common;
@@ -129,8 +129,8 @@ fn has_aes() -> bool {
     false
 }
 
-/// Lets the second implementation check a server that prefers a level, in a suite. Takes its client's key away
-/// when it asks for that, and gives it back.
+/// Lets the second implementation check a server that prefers a level, in a suite. Takes its client's key
+/// away when it asks for that, and gives it back.
 fn check(level: Level, suite: u32) {
     let Some(mut python) = python() else { return };
     let (tell, told) = mpsc::channel();

@@ -52,8 +52,8 @@ fn seed(target: &str, name: &str, data: &[u8]) {
     SEEDS.with_borrow_mut(|seeds| seeds.push((target.into(), name.into(), data.into())));
 }
 
-/// Grants, presentations, proofs of entries, revocation lists, and a key file of each kind, of identities whose entropy is
-/// fixed.
+/// Grants, presentations, proofs of entries, revocation lists, and a key file of each kind, of identities
+/// whose entropy is fixed.
 fn keys() {
     let [authority, end] = [1, 7].map(|byte| Identity::from_entropy([byte; 32]));
     let grant = |scope: &str| {

@@ -121,7 +121,7 @@ fn faulty(why: Fault) -> Failure {
     Failure::new(message).hint(why.advice())
 }
 
-/// Returns the failure of what says what was expected, what came, and at last what to do.
+/// Makes a failure of a message of the form EXPECTED; FOUND; ADVICE. The advice becomes the hint.
 fn expected_found(why: &dyn std::fmt::Display) -> Failure {
     let text = why.to_string();
     match text.rsplit_once("; ") {

@@ -1,5 +1,5 @@
-//! `farcall demo --secure`: what becomes of a changed datagram, of a stranger's key, of a call that the policy
-//! does not allow, and of a key that is taken away.
+//! `farcall demo --secure`: what becomes of a changed datagram, of a stranger's key, of a call that the
+//! policy does not allow, and of a key that is taken away.
 
 mod tap;
 

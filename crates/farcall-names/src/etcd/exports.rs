@@ -113,7 +113,7 @@ struct Published {
     entry: Entry,
     /// The lease with which the entry was put last. The entry is there while that is the present lease.
     lease: u64,
-    /// The revision at which it was put last into a key that was free. A replacement changes only the entry.
+    /// The revision at which the key was created (`create_revision`). A renewal does not change it.
     revision: u64,
     /// Lasts while the entry is there.
     ownership: Ownership,
@@ -262,8 +262,8 @@ impl Exports {
         Some(Err(self.unavailable("it has not answered before; the entry goes as soon as it answers again")))
     }
 
-    /// Removes an entry that came into being at this revision, whether this process has published it or a tool.
-    /// Returns whether it was there.
+    /// Removes an entry that came into being at this revision, whether this process has published it or a
+    /// tool. Returns whether it was there.
     pub(super) fn remove(&self, key: &str, revision: u64) -> Result<bool> {
         let _writing = lock(&self.writing);
         let own = lock(&self.state).published.remove(key);

@@ -132,8 +132,8 @@ impl Conversation {
         self.timers.check = Time::default();
     }
 
-    /// Ends a conversation whose keys must seal no more. Its server was not heard in the last phase, so nobody
-    /// knows what became of the calls that were sent. The others go to the next conversation.
+    /// Ends a conversation whose keys must seal no more. Its server was not heard in the last phase, so
+    /// nobody knows what became of the calls that were sent. The others go to the next conversation.
     pub(super) fn end_spent(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
         if !std::mem::take(&mut self.is_spent) {
             return;
@@ -374,8 +374,8 @@ impl Conversation {
         self.end_calls(kind, sink, |slot| Some(slot.ran_if_unheard()));
     }
 
-    /// Forgets the conversation with a server whose key is no longer accepted, and its secrets. No call that was
-    /// meant for it is sent any more. The outstanding ones end as [`Kind::NotPermitted`] at the next
+    /// Forgets the conversation with a server whose key is no longer accepted, and its secrets. No call that
+    /// was meant for it is sent any more. The outstanding ones end as [`Kind::NotPermitted`] at the next
     /// [`Conversation::handle_timeout`], which is due at once. Names have to be bound again.
     pub fn forget_server(&mut self, now: Time) {
         self.kept = None;

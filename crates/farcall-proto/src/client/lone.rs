@@ -65,9 +65,9 @@ impl Conversation {
     }
 
     /// Ends a call by a datagram that holds just its result, and returns the result's body. `sent` is when
-    /// the call was sent, if that is known. A sealed datagram must have been opened. The clock is read only if
-    /// a round trip is to be measured. Returns `None`, without any change, for any other datagram. Then call
-    /// [`Conversation::go_on`], and give the datagram to [`Conversation::receive_opened`].
+    /// the call was sent, if that is known. A sealed datagram must have been opened. The clock is read only
+    /// if a round trip is to be measured. Returns `None`, without any change, for any other datagram. Then
+    /// call [`Conversation::go_on`], and give the datagram to [`Conversation::receive_opened`].
     #[inline(always)]
     pub fn end_lone<'d>(
         &mut self,

@@ -31,8 +31,9 @@ use crate::{BASE_DATAGRAM, Fingerprint, Kind, Rule, Time};
 const AMPLIFICATION: usize = 3;
 
 impl Server {
-    /// Answers a BIND that came from `from` in a datagram of `len` bytes, and keeps no state of it. `computed`
-    /// is its handshake, if that was computed; a BIND whose handshake is to be computed first waits for that.
+    /// Answers a BIND that came from `from` in a datagram of `len` bytes, and keeps no state of it.
+    /// `computed` is its handshake, if that was computed; a BIND whose handshake is to be computed first
+    /// waits for that.
     pub(super) fn answer_bind(
         &mut self,
         now: Time,

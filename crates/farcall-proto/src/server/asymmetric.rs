@@ -1,9 +1,9 @@
 //! The asymmetric cryptography of handshakes, which takes about 0.3 ms each (docs/protocol.md, section 11.2).
 //!
 //! Under the lock of the program that drives this crate, the server only decides whether a handshake may be
-//! computed. The program takes a [`Handshake`] out, computes it while it does not hold the lock, and hands the
-//! [`Computed`] handshake in. The server then looks at the BIND once more: everything that may have changed
-//! meanwhile is decided anew, and only what was computed is taken from before.
+//! computed. The program takes a [`Handshake`] out, computes it while it does not hold the lock, and hands
+//! the [`Computed`] handshake in. The server then looks at the BIND once more: everything that may have
+//! changed meanwhile is decided anew, and only what was computed is taken from before.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -112,8 +112,8 @@ impl Handshake {
 #[derive(Debug)]
 pub(super) struct Waiting {
     queue: VecDeque<Handshake>,
-    /// How many handshakes wait, and how many have begun since `began`, for each host. Both are made when they
-    /// are needed first, with `key`, which decides how hosts are counted.
+    /// How many handshakes wait, and how many have begun since `began`, for each host. Both are made when
+    /// they are needed first, with `key`, which decides how hosts are counted.
     per_host: Option<[Counts; 2]>,
     key: [u8; 16],
     /// How many handshakes have begun since `began`, for all hosts.
@@ -177,19 +177,19 @@ impl Server {
         !self.handshakes.waiting.queue.is_empty()
     }
 
-    /// Takes out the handshake that has waited longest. [`Handshake::compute`] it without the lock under which
-    /// the server works, and hand the result to [`Server::finish_handshake`]. One thread that does so suffices:
-    /// the number of handshakes that may begin is bounded by what one processor can compute.
+    /// Takes out the handshake that has waited longest. [`Handshake::compute`] it without the lock under
+    /// which the server works, and hand the result to [`Server::finish_handshake`]. One thread that does so
+    /// suffices: the number of handshakes that may begin is bounded by what one processor can compute.
     ///
     /// A handshake that is not handed in is lost, as if its BIND had been.
     pub fn next_handshake(&mut self) -> Option<Handshake> {
         self.handshakes.waiting.pop()
     }
 
-    /// Ends a handshake that was computed. Looks anew at everything that it depends on and that may have changed
-    /// meanwhile: the proof of the client's address, the ticket that it renews, whether its key is accepted, the
-    /// export, and this server's ticket keys and horizon. Writes the answer into `out` (at least
-    /// [`BASE_DATAGRAM`](crate::BASE_DATAGRAM) bytes) and returns it.
+    /// Ends a handshake that was computed. Looks anew at everything that it depends on and that may have
+    /// changed meanwhile: the proof of the client's address, the ticket that it renews, whether its key is
+    /// accepted, the export, and this server's ticket keys and horizon. Writes the answer into `out` (at
+    /// least [`BASE_DATAGRAM`](crate::BASE_DATAGRAM) bytes) and returns it.
     pub fn finish_handshake(&mut self, now: Time, computed: Computed, out: &mut [u8]) -> Option<Transmit> {
         let Computed { handshake: Handshake { from, len, bind, .. }, responded } = computed;
         let reply = self.answer_bind(now, (from, len), &bind.read()?, Some(responded))?;

@@ -93,8 +93,8 @@ impl Handshakes {
 
 impl Server {
     /// Answers the handshake in a BIND that came from `from` in a datagram of `len` bytes, or queues it to be
-    /// computed. `computed` is what came of that. `asked` is what is to be said about the ticket that the client
-    /// wants to renew.
+    /// computed. `computed` is what came of that. `asked` is what is to be said about the ticket that the
+    /// client wants to renew.
     pub(super) fn agree(
         &mut self,
         now: Time,
@@ -134,8 +134,8 @@ impl Server {
                 self.handshakes.waiting.push(handshake);
                 return Some(Next::Compute);
             }
-            // Perhaps the client has read a changed answer, or has waited for too long. It begins again when it
-            // is told who this is.
+            // Perhaps the client has read a changed answer, or has waited for too long. It begins again when
+            // it is told who this is.
             (Step::Message(suites, _) | Step::Hello(suites, _), _) => {
                 self.greet(now, from, (bind, suites, scheme), &*trust)
             }
@@ -382,8 +382,8 @@ impl Server {
         }
     }
 
-    /// Forgets the conversations by whose keys no more may be sealed. Their clients were not heard in the last
-    /// phase.
+    /// Forgets the conversations by whose keys no more may be sealed. Their clients were not heard in the
+    /// last phase.
     #[cold]
     pub(super) fn forget_spent(&mut self, now: Time) {
         for conversation in self.seals.secrets.take_spent() {

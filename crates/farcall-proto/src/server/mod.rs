@@ -259,7 +259,8 @@ impl Default for Seals {
 
 impl Seals {
     /// Returns the right to write the next datagram to a target, and what seals it. In a scheme with secrets
-    /// each conversation has numbers of its own, so that its client can tell late datagrams from repeated ones.
+    /// each conversation has numbers of its own, so that its client can tell late datagrams from repeated
+    /// ones.
     #[inline(always)]
     fn take(&mut self, target: Target, mutant: Mutant) -> (Number, Option<Arc<Cipher>>) {
         #[cfg(feature = "secure")]

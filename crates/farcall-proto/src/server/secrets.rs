@@ -79,8 +79,8 @@ impl AllSecrets {
         }
     }
 
-    /// Keeps the cipher of a conversation that is not known yet, whose first datagram is about to be opened by
-    /// it, and forgets the one before. It is used again if the conversation begins.
+    /// Keeps the cipher of a conversation that is not known yet, whose first datagram is about to be opened
+    /// by it, and forgets the one before. It is used again if the conversation begins.
     pub fn keep_expanded(&mut self, conversation: u64, cipher: &Arc<Cipher>) {
         self.expanded = Some((conversation, cipher.clone()));
     }

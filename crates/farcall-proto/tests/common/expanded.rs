@@ -1,6 +1,6 @@
-//! What `ring` makes of an AES-128 key: the keys of the rounds (FIPS 197, section 5.2), and the key of the hash
-//! of GCM (NIST SP 800-38D) as it is kept for processors with carry-less multiplication. For searches in memory;
-//! not fast, and not in constant time.
+//! What `ring` makes of an AES-128 key: the keys of the rounds (FIPS 197, section 5.2), and the key of the
+//! hash of GCM (NIST SP 800-38D) as it is kept for processors with carry-less multiplication. For searches in
+//! memory; not fast, and not in constant time.
 
 type Block = [u8; 16];
 

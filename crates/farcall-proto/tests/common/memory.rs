@@ -5,8 +5,8 @@ use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Bytes that are searched for as a whole. A secret is found if one part of it is. Random memory has a certain
-/// part with a probability of 2^-64 at each place.
+/// Bytes that are searched for as a whole. A secret is found if one part of it is. Random memory has a
+/// certain part with a probability of 2^-64 at each place.
 const PART: usize = 8;
 
 /// A secret, and its name for messages.

@@ -1,6 +1,6 @@
 //! An end of a conversation in a process of its own, which is told what to do by lines on its standard input:
-//! a word, the time in nanoseconds, and a datagram in hexadecimal digits. Its answer are lines with datagrams,
-//! and one that says that it has done all.
+//! a word, the time in nanoseconds, and a datagram in hexadecimal digits. Its answer are lines with
+//! datagrams, and one that says that it has done all.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -37,7 +37,8 @@ pub fn now() -> Duration {
     Duration::from_nanos(require().world.lock().net.now())
 }
 
-/// Returns the seconds since the beginning of 1970 by the simulated calendar, which begins with 2027 in each run.
+/// Returns the seconds since the beginning of 1970 by the simulated calendar, which begins with 2027 in each
+/// run.
 ///
 /// # Panics
 /// In a thread that is not simulated.

@@ -24,7 +24,8 @@ pub(super) struct World {
     state: Mutex<State>,
     /// The registry of all processes.
     pub(super) names: Memory,
-    /// The life of a process that published each name last. (Entries may be signed, so they are kept as they are.)
+    /// The life of the process that last published each name. It is kept here because entries may be signed
+    /// and must not be changed.
     pub(super) publishers: Mutex<BTreeMap<String, u32>>,
     /// Threads of the operating system, one for each of `State::threads`.
     handles: Mutex<Vec<(ThreadId, JoinHandle<()>)>>,

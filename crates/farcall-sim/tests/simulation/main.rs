@@ -4,11 +4,11 @@
 mod balanced;
 mod bank;
 mod driver;
-mod expired_grant;
 mod first_calls;
 mod inside_calls;
 mod large_results;
 mod long_run;
+mod lost_rights;
 mod name_clerk;
 #[cfg(target_os = "linux")]
 mod onc;

@@ -1,6 +1,6 @@
 //! A registry whose entries exporters sign and importers check (docs/names.md).
 //!
-//! Who owns the registry can withhold entries. It cannot add one, change one, or put an old one back for
+//! The owner of the registry can withhold entries. It cannot add one, change one, or put an old one back for
 //! longer than signatures count. For that an exporter signs its entries anew from time to time.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use farcall_names::{Entry, Error, Label, Listing, Registration, Registry, Renewa
 
 use super::Keys;
 use crate::env::{Env, Event};
-use crate::lock;
+use crate::{guard, lock};
 
 /// After how many seconds an entry is signed anew. It counts for three times as long, so that a registry may
 /// be away for a while.
@@ -26,9 +26,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The maximum number of checked signatures that are kept.
 const MAX_CHECKED: usize = 1 << 15;
 
-/// How many signatures that are not known yet may be wrong among the entries of one answer. The owner of a
-/// registry can fill it with wrong ones, each of which takes time to check.
-const MAX_WRONG: usize = 1_000;
+/// How many signed entries that are not known yet may be refused of one answer. The owner of a registry can
+/// fill it with such entries, each of which takes time to check.
+const MAX_REFUSED: usize = 1_000;
 
 /// A registry whose entries are signed with the keys of a runtime, and checked by them.
 pub(crate) struct SignedNames {
@@ -114,26 +114,26 @@ impl SignedNames {
             return (entries, None);
         }
         let (keyring, now) = (self.keys.keyring(), self.env.unix_seconds());
-        let (mut genuine, mut refused, mut wrong) = (Vec::with_capacity(entries.len()), None, 0);
+        let (mut genuine, mut first, mut refused) = (Vec::with_capacity(entries.len()), None, 0);
         for entry in entries {
-            match self.check(&entry, &keyring, now, &mut wrong) {
+            match self.check(&entry, &keyring, now, &mut refused) {
                 Ok(()) => genuine.push(entry),
                 Err(why) => {
-                    refused.get_or_insert_with(|| Error::NotGenuine { name: entry.name(), why });
+                    first.get_or_insert_with(|| Error::NotGenuine { name: entry.name(), why });
                 }
             }
         }
-        (genuine, refused)
+        (genuine, first)
     }
 
-    /// Checks that an entry was signed lately by a key that may export its name. Counts in `wrong` the
-    /// signatures that were checked and are wrong.
+    /// Checks that an entry was signed lately by a key that may export its name. Counts in `refused` the
+    /// entries that were checked for the first time and are refused.
     fn check(
         &self,
         entry: &Entry,
         keyring: &Keyring,
         now: u64,
-        wrong: &mut usize,
+        refused: &mut usize,
     ) -> std::result::Result<(), String> {
         let (type_name, instance) = (entry.type_name.as_str(), entry.instance.as_str());
         let contents = entry.contents();
@@ -141,19 +141,23 @@ impl SignedNames {
         let proof = if entry.by_type { &[][..] } else { &entry.proof };
         let digest = EntryProof::digest(type_name, instance, &contents, proof);
         let known = lock(&self.checked).get(&digest).cloned();
+        // An entry without a signature costs nothing to refuse.
+        let is_new = known.is_none() && !proof.is_empty();
         let verified = match known {
             Some(verified) => verified,
-            None if *wrong >= MAX_WRONG => {
-                return Err(format!("{MAX_WRONG} other entries have wrong signatures; look who writes them"));
+            None if is_new && *refused >= MAX_REFUSED => {
+                return Err(format!("{MAX_REFUSED} other signed entries do not count; look who writes them"));
             }
             None => {
                 let verified = EntryProof::verify(type_name, instance, &contents, proof).map(Arc::new);
-                *wrong += usize::from(verified.is_err() && !proof.is_empty());
-                self.remember(digest, verified.clone());
+                if is_new {
+                    self.remember(digest, verified.clone());
+                }
                 verified
             }
         };
         let judged = verified.and_then(|verified| keyring.check_entry(&verified, now));
+        *refused += usize::from(is_new && judged.is_err());
         judged.map(drop).map_err(|why| why.to_string())
     }
 
@@ -257,16 +261,18 @@ impl Signer {
             state.entries.iter().filter(|kept| kept.is_due(&keyring, now)).cloned().collect()
         };
         for kept in due {
-            // The registry may take its time, so nothing is locked meanwhile.
-            let renewed = kept.renewal.renew(&signed(&kept.entry, &keyring, now));
-            self.note(&kept, &keyring, now, renewed);
+            // The registry may be the user's, and may take its time, so nothing is locked meanwhile.
+            guard::run_alone("the renewal of a registry entry", || {
+                let renewed = kept.renewal.renew(&signed(&kept.entry, &keyring, now));
+                self.note(&kept, &keyring, now, renewed);
+            });
         }
     }
 
     /// Notes what has become of an entry that was to be signed anew.
     fn note(&self, of: &Kept, keyring: &Arc<Keyring>, now: u64, renewed: Result<bool>) {
         let mut state = lock(&self.state);
-        let Some(place) = state.entries.iter().position(|kept| kept.is(of)) else { return };
+        let Some(place) = state.entries.iter().position(|kept| kept.renewal.is(&of.renewal)) else { return };
         match renewed {
             Ok(true) => {
                 let kept = &mut state.entries[place];
@@ -296,11 +302,6 @@ impl Kept {
         let fresh = self.signed..self.signed.saturating_add(RENEW_AFTER_SECONDS);
         // A clock that was set back makes it due, too.
         !fresh.contains(&now) || self.keyring.as_ptr() != Arc::as_ptr(keyring)
-    }
-
-    /// Returns whether the two are the same publication.
-    fn is(&self, other: &Kept) -> bool {
-        self.renewal.is(&other.renewal)
     }
 }
 

@@ -46,9 +46,9 @@ impl Trusting {
         servers.extract_if(|_, names| !names.values().all(stands)).map(|(key, _)| key).collect()
     }
 
-    /// Returns a server that was accepted, and why it was for one of its names.
-    pub(crate) fn server(&self, key: &[u8; 32]) -> Option<farcall_keys::Principal> {
-        lock(&self.servers).get(key)?.values().next().cloned()
+    /// Returns a server that was accepted for this name, and why it was.
+    pub(crate) fn server(&self, key: &[u8; 32], name: &str) -> Option<farcall_keys::Principal> {
+        lock(&self.servers).get(key)?.get(name.as_bytes()).cloned()
     }
 
     /// Returns whether a client's key is still accepted.
@@ -75,16 +75,22 @@ impl Trust for Trusting {
 
     fn accept_server(&self, name: &[u8], presentation: &[u8]) -> Result<Accepted, String> {
         let (type_name, instance) = parts(name);
-        let now = self.env.unix_seconds();
-        // The lock is taken before the keys are read, so that `rejected_servers`, which also locks first and is
-        // called after keys have changed, misses no server that was accepted by the former keys.
-        let mut servers = lock(&self.servers);
-        let server = self.keys.keyring().check_server(type_name, instance, presentation, now);
-        let server = server.map_err(|why| why.to_string())?;
-        let principal = Principal { name: server.name.clone(), key: *server.key.as_bytes() };
-        let key = server.key.exchange_key();
-        servers.entry(principal.key).or_default().insert(name.into(), server);
-        Ok(Accepted { key, principal: Arc::new(principal) })
+        loop {
+            let generation = self.keys.generation();
+            let now = self.env.unix_seconds();
+            let server = self.keys.keyring().check_server(type_name, instance, presentation, now);
+            let server = server.map_err(|why| why.to_string())?;
+            let mut servers = lock(&self.servers);
+            // If the keys have changed since, `rejected_servers` may have been called already, and would miss
+            // a server that the former keys accepted.
+            if self.keys.generation() != generation {
+                continue;
+            }
+            let principal = Principal { name: server.name.clone(), key: *server.key.as_bytes() };
+            let key = server.key.exchange_key();
+            servers.entry(principal.key).or_default().insert(name.into(), server);
+            return Ok(Accepted { key, principal: Arc::new(principal) });
+        }
     }
 
     fn stands(&self, server: &Principal) -> bool {

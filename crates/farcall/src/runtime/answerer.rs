@@ -6,6 +6,7 @@ use farcall_keys::Principal;
 use farcall_proto::secure::{Level, Suite};
 
 use super::Runtime;
+use super::bind::bind_failed;
 use crate::{CallFailed, Kind, Ran};
 
 /// A server with which this end has made a handshake.
@@ -23,9 +24,9 @@ pub struct Answerer {
 }
 
 impl Runtime {
-    /// Makes a handshake with the server at an address, and returns who it is. The server must be one that may
-    /// answer for `name`, and export it: a type, or a type and an instance as in `Store/main`. If the name is
-    /// empty, it is any server that this end accepts for anything.
+    /// Makes a handshake with the server at an address, and returns who it is. The server must be one that
+    /// may answer for `name`, and export it: a type, or a type and an instance as in `Store/main`. If the
+    /// name is empty, it is any server that this end accepts for anything.
     ///
     /// ```no_run
     /// # fn main() -> farcall::Result<()> {
@@ -37,8 +38,8 @@ impl Runtime {
     /// ```
     ///
     /// # Errors
-    /// When this runtime has no keys, nobody answers, or one end does not accept the other; the error says what
-    /// was expected, what came, and what to do.
+    /// When this runtime has no keys, nobody answers, or one end does not accept the other; the error says
+    /// what was expected, what came, and what to do.
     pub fn answerer(&self, address: SocketAddr, name: &str) -> crate::Result<Answerer> {
         let inner = &self.0;
         let Some(accepted) = &inner.accepted_servers else {
@@ -59,14 +60,11 @@ impl Runtime {
         let silent =
             || CallFailed::new(Kind::Unreachable, Ran::No).because(format!("nobody answers at {address}"));
         if let Err(failure) = answer.ok_or_else(silent)? {
-            let detail = match &failure.detail[..] {
-                "" => address.to_string(),
-                detail => format!("{address}: {detail}"),
-            };
-            return Err(CallFailed::new(failure.kind, Ran::No).because(detail).into());
+            return Err(bind_failed(address, failure).into());
         }
         let protection = peers[0].0.protection();
-        let found = protection.and_then(|(key, level, suite)| Some((accepted.server(&key)?, level, suite)));
+        let found =
+            protection.and_then(|(key, level, suite)| Some((accepted.server(&key, name)?, level, suite)));
         // An end with keys takes no answer that is not sealed, so there is one.
         let (server, level, suite) = found.ok_or_else(silent)?;
         Ok(Answerer { address, server, level, suite })

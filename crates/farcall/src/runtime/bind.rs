@@ -350,13 +350,7 @@ impl Inner {
         interface: &idl::Interface,
     ) -> Result<Target, CallFailed> {
         let address = peer.address();
-        let bound = answer.map_err(|failure| {
-            let detail = match &failure.detail[..] {
-                "" => address.to_string(),
-                detail => format!("{address}: {detail}"),
-            };
-            CallFailed::new(failure.kind, Ran::No).because(detail)
-        })?;
+        let bound = answer.map_err(|failure| bind_failed(address, failure))?;
         let known = |&farcall_proto::Fingerprint { number, types, name }: &_| idl::Fingerprint {
             number,
             types,
@@ -558,4 +552,13 @@ mod tests {
         // Two instances of one server.
         assert_eq!(left(&[("Store/a", 1), ("Store/b", 1), ("Store/c", 2)], &[1]), [2]);
     }
+}
+
+/// Returns the failure of a question that the server at an address refused.
+pub(super) fn bind_failed(address: SocketAddr, failure: Failure) -> CallFailed {
+    let detail = match &failure.detail[..] {
+        "" => address.to_string(),
+        detail => format!("{address}: {detail}"),
+    };
+    CallFailed::new(failure.kind, Ran::No).because(detail)
 }

@@ -45,6 +45,7 @@ pub(super) fn roster(
         return Ok(Arc::new(Members::new(vec![only])));
     };
     let (inner, type_name) = (runtime.0.clone(), type_name.clone());
+    inner.names()?;
     let follower = Follower { inner, type_name, interface, known: Mutex::default() };
     let entries = follower.follow()?;
     if entries.is_empty() {
@@ -175,7 +176,7 @@ impl Follower {
     }
 
     fn follow(&self) -> Result<Arc<[Entry]>, CallFailed> {
-        let registry = self.inner.names()?;
+        let registry = &self.inner.registry;
         let version = registry.version().map_err(registry_failed)?;
         {
             let known = lock(&self.known);

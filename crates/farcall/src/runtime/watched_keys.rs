@@ -1,5 +1,5 @@
-//! Watches the keys of a runtime: reads changed files, and ends the conversations with clients and servers that
-//! are no longer accepted.
+//! Watches the keys of a runtime: reads changed files, and ends the conversations with clients and servers
+//! that are no longer accepted.
 
 use std::io;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 /// What uses a runtime's keys: its sockets as a client, and its server if it has one yet.
 pub(super) type Users = (Vec<Arc<Endpoint>>, Option<Arc<Server>>);
 
-/// Starts the thread that watches the keys. `servers` are those that this runtime has accepted. `users` returns `None` when the runtime is gone; then the thread
-/// ends.
+/// Starts the thread that watches the keys. `servers` are the servers that this runtime has accepted. `users`
+/// returns `None` when the runtime is gone, and then the thread ends.
 pub(super) fn watch(
     keys: &Keys,
     env: &Arc<dyn Env>,

@@ -17,8 +17,8 @@ use crate::text::printable;
 
 /// Make a handshake with a server, and say who answered and what it lets this end do
 ///
-/// Shows the server's key, why this end accepts it, and how calls would be sealed. With a name, the server must
-/// be one that may answer for it, and is asked what this end may do with it. If the handshake fails, the
+/// Shows the server's key, why this end accepts it, and how calls would be sealed. With a name, the server
+/// must be one that may answer for it, and is asked what this end may do with it. If the handshake fails, the
 /// message says what was expected, what came, and what to do.
 ///
 /// The exit code is 4 if there is no handshake, and 1 if this end may do nothing with the name.

@@ -19,9 +19,9 @@ use crate::text::printable;
 
 /// Invite a new machine: print a token, and sign a grant for the first key that brings it
 ///
-/// Give the token to the new machine, where `farcall keys enrol TOKEN` makes a key and gets the grant. A token
-/// is good for one key, for ten minutes, and as long as this command runs. It is a secret. The machine must
-/// reach this one at the address.
+/// Give the token to the new machine, where `farcall keys enrol TOKEN` makes a key and gets the grant. A
+/// token is good for one key, for ten minutes, and as long as this command runs. It is a secret. The machine
+/// must reach this one at the address.
 #[derive(Debug, Args)]
 pub struct Invite {
     /// The authority's file
@@ -152,7 +152,8 @@ impl Enrolment for Invitation {
     fn kept(&self, request: &[u8]) -> farcall::Result<()> {
         let Some(opened) = self.0.get() else { return Ok(()) };
         let state = opened.lock();
-        // Who has seen the request can say so, too; then the machine has had its answer on the way.
+        // An eavesdropper can send this too. The command then ends although the answer may have been lost,
+        // and the machine needs another token.
         if let Some(grant) = state.enrolment.signed().filter(|_| state.request == request) {
             // The command ends at the first time.
             let _ = opened.kept.send(grant.clone());

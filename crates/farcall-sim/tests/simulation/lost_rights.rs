@@ -1,5 +1,5 @@
-//! Tests that a grant which expires ends what was begun under it: the running call, the conversation, and its
-//! resumption.
+//! Tests that a grant which expires, and a key that is taken away, end what was begun under them: the running
+//! call, the conversation, and its resumption.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -70,7 +70,9 @@ fn run(sim: &Sim, ends: &Ends) {
     assert_eq!(store.get().unwrap(), 7);
     let began = sim::now();
     let waits = store.wait().unwrap_err();
-    let (ended, waits) = (sim::now() - began, waits.call_failed().expect("it declares no exception").kind());
+    let waits = waits.call_failed().expect("it declares no exception");
+    let ended = sim::now() - began;
+    assert_eq!(waits.ran(), Ran::Maybe, "{waits}");
     assert!(ended > COUNTS - Duration::from_secs(2) && ended < COUNTS + NOTICED, "{waits:?} after {ended:?}");
     let next = store.get().unwrap_err();
     let next = next.call_failed().expect("it declares no exception");
@@ -83,4 +85,49 @@ fn run(sim: &Sim, ends: &Ends) {
 #[test]
 fn a_grant_that_expires_ends_the_running_call_and_the_next_one_is_refused() {
     check(4, |sim| run(sim, &Ends::default()));
+}
+
+/// How long a runtime takes at most to notice changed keys, and to send what ends a call.
+const CHANGED: Duration = Duration::from_millis(300);
+
+/// Takes one end's key away at the other end while a call runs. `at_server` says which end hears of it.
+fn take_away(sim: &Sim, at_server: bool) {
+    let ends = Ends::default();
+    let line = format!("{} alice", identity(2).public()).parse().unwrap();
+    let served = Keys::new(Keyring::new(identity(1)).with_authorized_key(line).unwrap());
+    let server = {
+        let (ends, served) = (ends.clone(), served.clone());
+        sim.server("server", move || {
+            let runtime = Runtime::builder().keys(served.clone()).build()?;
+            runtime.export::<dyn Store>("Store", Arc::new(Server(ends.clone())))?.wait()
+        })
+    };
+    let known = format!("Store {}", identity(1).public()).parse().unwrap();
+    let known = Keys::new(Keyring::new(identity(2)).with_known_server(known));
+    let runtime = Runtime::builder().keys(known.clone()).build().unwrap();
+    let store = runtime.import::<dyn Store>("Store").unwrap();
+    let waiting = store.start().wait();
+    // A later call is answered after the server has begun with the former one.
+    assert_eq!(store.get().unwrap(), 7);
+    let taken = sim::now();
+    let (keys, identity) = if at_server { (served, identity(1)) } else { (known, identity(2)) };
+    keys.replace(Keyring::new(identity));
+    let ended = waiting.wait().unwrap_err();
+    assert_eq!(ended.call_failed().map(|why| why.ran()), Some(Ran::Maybe), "{ended}");
+    let next = store.get().unwrap_err();
+    let next = next.call_failed().expect("it declares no exception");
+    assert_eq!((next.kind(), next.ran()), (Kind::NotPermitted, Ran::No), "{next}");
+    if at_server {
+        let ends = ends.lock().unwrap();
+        assert!(ends.len() == 1 && ends[0] < taken + CHANGED, "{ends:?} after {taken:?}");
+    } else {
+        assert!(sim::now() < taken + CHANGED, "{:?} after {taken:?}", sim::now());
+    }
+    drop(server);
+}
+
+#[test]
+fn a_key_that_is_taken_away_is_noticed_within_a_quarter_of_a_second_at_either_end() {
+    check(4, |sim| take_away(sim, true));
+    check(4, |sim| take_away(sim, false));
 }
