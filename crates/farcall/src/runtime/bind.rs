@@ -527,6 +527,15 @@ fn more_telling(former: Option<CallFailed>, now: CallFailed) -> CallFailed {
     }
 }
 
+/// Returns the failure of a question that the server at an address refused.
+pub(super) fn bind_failed(address: SocketAddr, failure: Failure) -> CallFailed {
+    let detail = match &failure.detail[..] {
+        "" => address.to_string(),
+        detail => format!("{address}: {detail}"),
+    };
+    CallFailed::new(failure.kind, Ran::No).because(detail)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -552,13 +561,4 @@ mod tests {
         // Two instances of one server.
         assert_eq!(left(&[("Store/a", 1), ("Store/b", 1), ("Store/c", 2)], &[1]), [2]);
     }
-}
-
-/// Returns the failure of a question that the server at an address refused.
-pub(super) fn bind_failed(address: SocketAddr, failure: Failure) -> CallFailed {
-    let detail = match &failure.detail[..] {
-        "" => address.to_string(),
-        detail => format!("{address}: {detail}"),
-    };
-    CallFailed::new(failure.kind, Ran::No).because(detail)
 }
