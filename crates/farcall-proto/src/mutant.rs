@@ -226,7 +226,6 @@ impl Rule {
         Rule::EndUnacknowledged,
         Rule::TouchedSaysNo,
         Rule::DataTwice,
-        Rule::StopOnce,
         Rule::DataUnordered,
         Rule::DataUnrepeated,
         Rule::CreditOnArrival,

@@ -5,6 +5,8 @@
 //! [`Cipher`] before it sends it. So both can happen outside the lock under which the protocol works.
 
 use std::sync::Arc;
+#[cfg(feature = "secure")]
+use std::time::Duration;
 
 #[cfg(feature = "secure")]
 pub use farcall_crypto::Cipher;
@@ -14,6 +16,11 @@ pub use farcall_crypto::audit;
 
 use crate::wire::Layout;
 pub use crate::wire::{Opened, is_sealed};
+
+/// The longest time that a server lets a client wait at once, and that a client waits because the server says
+/// so.
+#[cfg(feature = "secure")]
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(4);
 
 /// The keys of one end of a conversation. In this build there are none.
 #[cfg(not(feature = "secure"))]

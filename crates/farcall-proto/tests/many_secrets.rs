@@ -32,12 +32,16 @@ struct Many {
 impl Many {
     /// Makes so many clients known to a server.
     fn acquainted(count: usize) -> Many {
+        Many::with(count, client_settings())
+    }
+
+    fn with(count: usize, client: ClientConfig) -> Many {
         let trust = TestTrust::new(SERVER, &[CLIENT]);
         let settings = ServerConfig { trust: Some(trust.clone()), ..ServerConfig::default() };
-        let pair = Pair::with(client_settings(), settings);
+        let pair = Pair::with(client.clone(), settings);
         let mut many = Many { pair, trust, clients: Vec::new(), executed: BTreeMap::new() };
         for number in 0..count {
-            many.clients.push(Conversation::new(client_settings(), 0x1000 + number as u64));
+            many.clients.push(Conversation::new(client.clone(), 0x1000 + number as u64));
             many.pair.pass(Duration::from_millis(1));
             assert_eq!(many.call(number, "first"), Told::Result(argument(number, "first")));
         }
@@ -186,7 +190,11 @@ fn change(datagram: &mut Datagram, identifier: u64) {
 #[test]
 fn after_a_restart_all_clients_come_back_and_those_that_must_wait_are_told_so() {
     const COUNT: usize = 1_000;
-    let mut many = Many::acquainted(COUNT);
+    // The last ones wait for longer than a client is patient with a silent server.
+    let patience = Duration::from_millis(200);
+    let impatient =
+        ClientConfig { patience, patience_probes: 3, max_retransmit: patience / 4, ..client_settings() };
+    let mut many = Many::with(COUNT, impatient);
     let settings = ServerConfig { trust: Some(many.trust.clone()), ..ServerConfig::default() };
     many.pair.pass(SILENCE);
     many.pair.server = Server::new(settings, many.pair.now, [8; 32]);

@@ -75,33 +75,38 @@ fn a_bind_is_sent_again_ever_more_rarely_until_the_patience_is_over() {
         pair.tick();
     }
     let times: Vec<u128> = asked.iter().map(|(at, _)| *at).collect();
-    assert_eq!(times[..8], [0, 20, 60, 140, 300, 620, 1260, 2260]);
-    assert_eq!((times.len(), pair.client.stats().retransmitted), (15, 14));
+    assert_eq!(times[0], 0);
+    assert_spread(&times[1..], &[40, 80, 160, 320, 640, 1000, 1000]);
+    assert_eq!(pair.client.stats().retransmitted, times.len() as u64 - 1);
     assert!(asked.iter().all(|(_, nonce)| *nonce == asked[0].1), "all BINDs have the same nonce");
     assert_eq!(pair.told, [(1, Told::NotBound(Kind::Unreachable))]);
-    assert_eq!(
-        pair.now.since(start),
-        10_260 * MS,
-        "a BIND is given up after ten seconds, and after time for the answer to the last one"
+    let ended = pair.now.since(start).as_millis();
+    let last = *times.last().expect("it was asked");
+    assert!(
+        (10_000..11_000).contains(&ended) && ended - last >= 500,
+        "a BIND is given up after ten seconds, and after time for the answer to the last one: {last}, {ended} ms"
     );
 }
 
 #[test]
 fn each_bind_is_given_up_ten_seconds_after_it_began() {
-    let (mut pair, mut times) = (Pair::new(), Vec::new());
-    let start = pair.now;
+    let (mut pair, mut times, mut began) = (Pair::new(), Vec::new(), Vec::new());
     for token in 0..3 {
         pair.client.bind(pair.now, "Store", token);
+        began.push(pair.now);
         let next = pair.now + 2000 * MS;
         while times.len() < 3 && (pair.now < next || token == 2) {
             pair.sent();
             pair.now = pair.client.timeout().expect("the client waits").max(pair.now);
             pair.tick();
-            let seconds = pair.now.since(start).as_secs();
-            times.extend(pair.told.drain(..).map(|(token, _)| (token, seconds)));
+            times.extend(pair.told.drain(..).map(|(token, _)| (token, pair.now)));
         }
     }
-    assert_eq!(times, [(0, 10), (1, 12), (2, 14)]);
+    for (token, ((told, given_up), began)) in times.iter().zip(&began).enumerate() {
+        let after = given_up.since(*began).as_millis();
+        assert!(*told == token as u64 && (10_000..11_000).contains(&after), "{told}: {after} ms");
+    }
+    assert_eq!(times.len(), 3);
 }
 
 #[test]

@@ -3,16 +3,17 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use farcall_base::Principal;
 use farcall_crypto::{End, Initiator, Level, Place, Resumption, Secrets, Suite, Suites};
 use zeroize::Zeroizing;
 
-use super::{Conversation, Event};
+use super::{Conversation, Event, slots};
 use crate::key_log::line_of;
 use crate::phases::Phases;
 use crate::scheme::Scheme;
-use crate::secure::{self, Cipher, Opened, Trust};
+use crate::secure::{self, Cipher, MAX_WAIT, Opened, Trust};
 use crate::wire::{self, Frame, Frames, Header, Prologue, Step, Ticket, VERSION, Welcome};
 use crate::{Failure, Kind, Mutant, Ran, Route, Rule, Time, route};
 
@@ -223,8 +224,26 @@ impl Conversation {
         }
         match Step::read(&w.handshake) {
             Ok(Some(Step::Hello(suite, shown))) => self.on_hello(now, w, (suite, shown), sink),
-            Ok(Some(Step::Wait(millis))) => self.session.wait(now, w.nonce, u64::from(millis)),
+            Ok(Some(Step::Wait(millis))) => self.wait(now, w.nonce, millis),
             _ => self.reject(),
+        }
+    }
+
+    /// Waits with a question, because the server is there and has no time for the handshake now. The calls
+    /// that need the handshake wait too: their servers are not silent.
+    fn wait(&mut self, now: Time, nonce: u64, millis: u16) {
+        let time = Duration::from_millis(millis.into()).min(MAX_WAIT);
+        if !self.session.wait(now, nonce, time) {
+            return;
+        }
+        let patience = self.patience();
+        let mut next = self.slots.first();
+        while let Some(activity) = next {
+            next = self.slots.after(activity);
+            let slot = self.slots.at_mut(activity);
+            if slot.timing.first_sent.is_some() && !matches!(slot.stage, slots::Stage::Cancelling { .. }) {
+                slot.restart_timer(now + time, patience);
+            }
         }
     }
 

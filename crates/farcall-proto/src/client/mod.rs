@@ -25,6 +25,7 @@ mod refusals;
 mod send;
 mod session;
 mod slots;
+mod spread;
 mod timers;
 #[cfg(not(feature = "secure"))]
 mod unkeyed;
@@ -42,6 +43,7 @@ pub use lone::Lone;
 use refusals::Refusals;
 use session::Session;
 use slots::{Slot, Slots, Stage, Want};
+use spread::Spread;
 use usual::{Callee, Usual};
 
 /// A call that was started: its activity and its number.
@@ -201,6 +203,7 @@ pub struct Conversation {
     #[cfg(feature = "secure")]
     is_distrusted: bool,
     timers: Timers,
+    spread: Spread,
     refusals: Refusals,
     path: Path,
     mtu: Mtu,
@@ -295,6 +298,7 @@ impl Conversation {
                 least_interval: nanos(config.min_retransmit),
                 most_interval: nanos(config.max_retransmit),
             },
+            spread: Spread::new(id),
             refusals: Refusals::default(),
             path: Path::default(),
             mtu: Mtu::new(config.max_datagram),

@@ -16,7 +16,7 @@ use crate::ticket::{self, Holder};
 #[cfg(not(feature = "secure"))]
 use crate::wire::Handshake;
 use crate::wire::{Bind, Ended, Stale, StaleReason, Target, Ticket, VERSION, Welcome, Writer};
-use crate::{BASE_DATAGRAM, Failure, Fingerprint, Kind, Ran, Rule, Time};
+use crate::{BASE_DATAGRAM, Failure, Fingerprint, Kind, Ran, Rule, Time, nanos};
 
 /// The maximum number of procedures of one export that a binding collects.
 const MAX_PROCEDURES: usize = 65_536;
@@ -78,9 +78,9 @@ pub(super) struct Request {
     due: Time,
     pub interval: Duration,
     pub unanswered: u32,
-    /// How often the server asked to be asked again later.
+    /// How long the server made the client wait.
     #[cfg(feature = "secure")]
-    waits: u32,
+    waited: Duration,
     /// How often the handshake has begun.
     #[cfg(feature = "secure")]
     pub hellos: u32,
@@ -88,12 +88,10 @@ pub(super) struct Request {
     pub agreement: super::handshake::Agreement,
 }
 
-/// The maximum number of times that a client asks again later because the server says so.
+/// The longest time that a client waits with a question because the server says so, in all. Anybody on the
+/// path can say so.
 #[cfg(feature = "secure")]
-const MAX_WAITS: u32 = 4096;
-/// The longest time that a client waits because the server says so. Anybody on the path can say so.
-#[cfg(feature = "secure")]
-const MAX_WAIT: Duration = Duration::from_secs(1);
+const MAX_WAITED: Duration = Duration::from_secs(600);
 
 impl Request {
     /// Returns the name that is asked for.
@@ -175,15 +173,17 @@ impl Session {
         self.requests.iter_mut().find(|request| request.nonce == nonce)
     }
 
-    /// Asks a question again after so many milliseconds, because the server says so.
+    /// Asks a question again after a time, because the server says so. Returns whether the client does: each
+    /// time that the question was sent it waits once, and not for ever.
     #[cfg(feature = "secure")]
-    pub fn wait(&mut self, now: Time, nonce: u64, millis: u64) {
-        if let Some(request) = self.asked(nonce)
-            && request.waits < MAX_WAITS
-        {
-            request.waits += 1;
-            (request.due, request.unanswered) = (now + Duration::from_millis(millis).min(MAX_WAIT), 0);
+    pub fn wait(&mut self, now: Time, nonce: u64, time: Duration) -> bool {
+        let Some(request) = self.asked(nonce) else { return false };
+        if request.unanswered == 0 || request.waited >= MAX_WAITED {
+            return false;
         }
+        request.waited += time;
+        (request.due, request.unanswered) = (now + time, 0);
+        true
     }
 
     /// Drops the question with this nonce, and returns its token.
@@ -270,8 +270,8 @@ impl Conversation {
             request.timed = false;
             self.stats.retransmitted += 1;
         }
-        request.due = now + request.interval;
         request.interval = (request.interval * 2).min(self.config.max_retransmit);
+        request.due = now.plus(self.spread.within(nanos(request.interval)));
         request.unanswered += 1;
         #[cfg(feature = "secure")]
         let step = if one_by_one { request.agreement.step(suites, random.as_ref()) } else { Vec::new() };

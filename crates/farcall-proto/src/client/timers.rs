@@ -163,7 +163,7 @@ impl Conversation {
         let slot = self.slots.at_mut(activity);
         slot.timing.unanswered += 1;
         slot.timing.timed = false;
-        slot.timing.due = now.plus(slot.timing.interval);
+        slot.timing.due = now.plus(self.spread.within(slot.timing.interval));
         slot.timing.interval = (slot.timing.interval * 2).min(self.timers.most_interval);
         let unanswered = slot.timing.unanswered;
         let want = slot.reminder();

@@ -18,7 +18,7 @@ use super::counts::Counts;
 use super::hosts::HostName;
 use super::{Server, Transmit};
 use crate::scheme::Scheme;
-use crate::secure::Trust;
+use crate::secure::{MAX_WAIT, Trust};
 use crate::wire::{Bind, OwnedBind, Prologue, Step};
 use crate::{Mutant, Rule, Time};
 
@@ -28,7 +28,7 @@ const MAX_PER_PERIOD: u32 = 280;
 const MAX_OF_A_HOST: u32 = 140;
 
 /// The period.
-pub(super) const PERIOD: Duration = Duration::from_millis(125);
+const PERIOD: Duration = Duration::from_millis(125);
 
 /// A handshake that may be computed. It owns all that this needs, so no lock is held meanwhile.
 pub struct Handshake {
@@ -112,39 +112,71 @@ impl Handshake {
 #[derive(Debug)]
 pub(super) struct Waiting {
     queue: VecDeque<Handshake>,
-    /// How many handshakes wait, and how many have begun since `began`, for each host. Both are made when
-    /// they are needed first, with `key`, which decides how hosts are counted.
-    per_host: Option<[Counts; 2]>,
+    /// The counts of hosts. They are made when they are needed first, with `key`, which decides how hosts are
+    /// counted.
+    per_host: Option<PerHost>,
     key: [u8; 16],
     /// How many handshakes have begun since `began`, for all hosts.
     all: u32,
     began: Time,
+    /// When the last of the clients that were told to wait comes again.
+    last_turn: Time,
+}
+
+/// What is counted of each host.
+#[derive(Debug)]
+struct PerHost {
+    /// How many handshakes wait.
+    waiting: Counts,
+    /// How many handshakes have begun in the period.
+    begun: Counts,
+    /// How many clients were told to wait in the period.
+    told: Counts,
 }
 
 impl Waiting {
     /// Makes an empty queue. The secret `key` decides how hosts are counted.
     pub fn new(now: Time, key: [u8; 16]) -> Waiting {
-        Waiting { queue: VecDeque::new(), per_host: None, key, all: 0, began: now }
+        Waiting { queue: VecDeque::new(), per_host: None, key, all: 0, began: now, last_turn: now }
     }
 
     /// Returns whether one more handshake of a host may begin now, and counts it if so.
     pub fn take(&mut self, now: Time, from: &SocketAddr, mutant: Mutant) -> bool {
-        let key = self.key;
-        let [waiting, begun] = self.per_host.get_or_insert_with(|| [Counts::new(key), Counts::new(key)]);
+        let counts = || Counts::new(self.key);
+        let per_host = self.per_host.get_or_insert_with(|| PerHost {
+            waiting: counts(),
+            begun: counts(),
+            told: counts(),
+        });
         if now.since(self.began) >= PERIOD {
             (self.began, self.all) = (now, 0);
-            begun.clear();
+            per_host.begun.clear();
+            per_host.told.clear();
         }
         let host = HostName::at(from);
         let of_all = self.all.max(self.queue.len() as u32);
-        let of_host = begun.of(host).max(waiting.of(host));
+        let of_host = per_host.begun.of(host).max(per_host.waiting.of(host));
         let has_room = of_all < MAX_PER_PERIOD && of_host < MAX_OF_A_HOST;
         if !has_room && !mutant.breaks(Rule::HandshakesUnbounded) {
             return false;
         }
         self.all += 1;
-        begun.add(host, 1);
+        per_host.begun.add(host, 1);
         true
+    }
+
+    /// Returns how long a client that may not begin now waits until it asks again. Clients get turns one
+    /// after the other, as fast as handshakes may begin, so that a hundred thousand do not ask ten times a
+    /// second. A host cannot lengthen this for others by itself: it gets no more turns than handshakes.
+    pub fn turn(&mut self, now: Time, from: &SocketAddr) -> Duration {
+        let Some(PerHost { told, .. }) = &mut self.per_host else { return PERIOD };
+        let host = HostName::at(from);
+        if told.of(host) >= MAX_OF_A_HOST {
+            return PERIOD;
+        }
+        told.add(host, 1);
+        self.last_turn = (self.last_turn + PERIOD / MAX_PER_PERIOD).max(now + PERIOD).min(now + MAX_WAIT);
+        self.last_turn.since(now)
     }
 
     /// Returns whether the same BIND waits already. A client repeats its BIND while it waits, and that counts
@@ -155,7 +187,7 @@ impl Waiting {
 
     /// Queues a handshake.
     pub fn push(&mut self, handshake: Handshake) {
-        if let Some([waiting, _]) = &mut self.per_host {
+        if let Some(PerHost { waiting, .. }) = &mut self.per_host {
             waiting.add(HostName::at(&handshake.from), 1);
         }
         self.queue.push_back(handshake);
@@ -163,7 +195,7 @@ impl Waiting {
 
     fn pop(&mut self) -> Option<Handshake> {
         let handshake = self.queue.pop_front()?;
-        if let Some([waiting, _]) = &mut self.per_host {
+        if let Some(PerHost { waiting, .. }) = &mut self.per_host {
             waiting.remove(HostName::at(&handshake.from));
         }
         Some(handshake)

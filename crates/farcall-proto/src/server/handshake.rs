@@ -12,7 +12,7 @@ use farcall_base::Principal;
 use farcall_crypto::{Answering, End, Resumption, Secrets, Suite, Suites, TicketKeys};
 use zeroize::Zeroizing;
 
-use super::asymmetric::{Handshake, PERIOD, Responded, Response, Waiting, answering, hello};
+use super::asymmetric::{Handshake, Responded, Response, Waiting, answering, hello};
 use super::work::Phase;
 use super::{Server, key};
 use crate::scheme::Scheme;
@@ -165,7 +165,8 @@ impl Server {
     /// Tells a client whose address is proven that the server has no time for its handshake now.
     fn wait(&mut self, now: Time, from: SocketAddr, bind: &Bind<'_>) -> Agreed {
         let (conversation, ticket) = self.give_ticket(now, bind.client, from, |_| Vec::new());
-        let step = Step::Wait(PERIOD.as_millis() as u16).to_bytes();
+        let time = self.handshakes.waiting.turn(now, &from);
+        let step = Step::Wait(time.as_millis() as u16).to_bytes();
         Agreed { conversation, ticket, step, sealed: None, refused: None }
     }
 

@@ -22,6 +22,18 @@ pub const EXPORT: u64 = 77;
 /// The credit with which each direction of an exchange begins, in bytes.
 pub const FIRST_CREDIT: u32 = 12_000;
 
+/// Checks that the first tries came at such `times` in milliseconds that each came later than the one before
+/// by half to the whole of an interval, and a little for looking at timers together.
+pub fn assert_spread(times: &[u128], intervals: &[u128]) {
+    let mut before = 0;
+    for (time, interval) in times.iter().zip(intervals) {
+        let between = time - before;
+        assert!(interval / 2 <= between && between <= interval + 2, "{between} of {interval} ms: {times:?}");
+        before = *time;
+    }
+    assert!(times.len() > intervals.len(), "{times:?}");
+}
+
 /// The outcome that a caller was told.
 #[derive(Debug, PartialEq)]
 pub enum Told {
