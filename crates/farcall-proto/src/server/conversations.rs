@@ -57,7 +57,7 @@ type Rank = (u32, Reverse<u32>, u64);
 
 impl Busiest {
     /// The places of the table that one step looks at.
-    const LOOKS: usize = 256;
+    const LOOKS: usize = 128;
     /// The most places that are looked at in all. A table with as many is full of 114,688 conversations.
     const MAX_LOOKS: usize = 1 << 17;
 
@@ -72,6 +72,14 @@ impl Busiest {
         self.next
     }
 
+    /// Returns the identifiers of the conversations that were found, the busiest first.
+    pub fn found(self) -> Vec<u64> {
+        // A table that has grown meanwhile may have shown a conversation twice.
+        let mut told = BTreeSet::new();
+        let found = self.found.into_sorted_vec().into_iter().map(|Reverse((.., id))| id);
+        found.filter(|id| told.insert(*id)).collect()
+    }
+
     fn note(&mut self, rank: Rank) {
         if self.found.len() < self.most {
             self.found.push(Reverse(rank));
@@ -84,7 +92,7 @@ impl Busiest {
 }
 
 impl Server {
-    /// Looks at a few more conversations: at most 256. Returns false when all were looked at, or 131,072
+    /// Looks at a few more conversations: at most 128. Returns false when all were looked at, or 131,072
     /// places of the table. A conversation can be missed if others begin and end between two steps.
     pub fn look_for_busiest(&self, now: Time, busiest: &mut Busiest) -> bool {
         let coarse = self.coarse(now);
@@ -98,16 +106,8 @@ impl Server {
         busiest.looked < self.table.size().min(Busiest::MAX_LOOKS)
     }
 
-    /// Returns the conversations that were found and still exist, the busiest first. In a server without keys
-    /// there are none.
-    pub fn tell_busiest(&self, now: Time, busiest: Busiest) -> Vec<Conversation> {
-        // A table that has grown meanwhile may have shown a conversation twice.
-        let mut told = BTreeSet::new();
-        let found = busiest.found.into_sorted_vec().into_iter().map(|Reverse((.., id))| id);
-        found.filter(|id| told.insert(*id)).filter_map(|id| self.tell(now, id)).collect()
-    }
-
-    fn tell(&self, now: Time, id: u64) -> Option<Conversation> {
+    /// Tells of a conversation that was found, if it still exists.
+    pub fn conversation(&self, now: Time, id: u64) -> Option<Conversation> {
         let entry = self.table.at(self.table.find(id)?);
         let secrets = self.seals.secrets.secrets(id)?;
         let began = Duration::from_nanos(entry.issued);
@@ -169,7 +169,11 @@ mod tests {
         while server.look_for_busiest(at(100), &mut busiest) {
             steps += 1;
         }
-        (server.tell_busiest(at(100), busiest), steps)
+        (tell(server, busiest), steps)
+    }
+
+    fn tell(server: &Server, busiest: Busiest) -> Vec<Conversation> {
+        busiest.found().into_iter().filter_map(|id| server.conversation(at(100), id)).collect()
     }
 
     fn names(found: &[Conversation]) -> Vec<&str> {
@@ -212,7 +216,7 @@ mod tests {
         busiest.looked = 0;
         while server.look_for_busiest(at(100), &mut busiest) {}
         server.seals.secrets.remove(7);
-        let found = server.tell_busiest(at(100), busiest);
+        let found = tell(&server, busiest);
         assert_eq!(found.len(), 39);
     }
 
@@ -233,7 +237,7 @@ mod tests {
             }
             assert_eq!(steps, Busiest::MAX_LOOKS / Busiest::LOOKS);
             from = busiest.next();
-            assert_eq!(names(&server.tell_busiest(at(100), busiest)), [expected]);
+            assert_eq!(names(&tell(&server, busiest)), [expected]);
         }
     }
 }

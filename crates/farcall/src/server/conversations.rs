@@ -32,17 +32,22 @@ impl Server {
         // The lock is given up after each step, because it protects every call.
         while self.looks_on(&mut busiest) {}
         next.store(busiest.next(), Ordering::Relaxed);
-        let (told, all) = {
-            let core = self.lock();
-            (core.protocol.tell_busiest(self.now(), busiest), core.protocol.conversations())
-        };
+        let told: Vec<Conversation> =
+            busiest.found().into_iter().filter_map(|id| self.conversation(id)).collect();
+        let all = self.lock().protocol.conversations();
         let untold = all.saturating_sub(told.len()).try_into().unwrap_or(u32::MAX);
-        (told.into_iter().map(show).collect(), untold)
+        (told, untold)
     }
 
     fn looks_on(&self, busiest: &mut proto::Busiest) -> bool {
         let now = self.now();
         self.lock().protocol.look_for_busiest(now, busiest)
+    }
+
+    fn conversation(&self, id: u64) -> Option<Conversation> {
+        let now = self.now();
+        let told = self.lock().protocol.conversation(now, id);
+        told.map(show)
     }
 }
 
