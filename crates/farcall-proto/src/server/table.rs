@@ -226,8 +226,8 @@ impl Table {
         self.places.iter().filter(|entry| entry.id != 0)
     }
 
-    /// Returns at most `looks` places, beginning with one that counts on beyond the last place. Free places
-    /// have the identifier 0.
+    /// Returns at most `looks` places from the place `from` on, up to the last one. Numbers beyond that begin
+    /// again at the first place. Free places have the identifier 0.
     #[cfg(feature = "secure")]
     pub fn part(&self, from: usize, looks: usize) -> &[Entry] {
         let from = from & self.places.len().saturating_sub(1);
