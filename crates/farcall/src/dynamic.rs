@@ -354,7 +354,7 @@ pub fn balancers(runtime: &Runtime, address: SocketAddr, within: Duration) -> cr
 ///
 /// ```no_run
 /// # fn main() -> farcall::Result<()> {
-/// # let runtime = farcall::Runtime::new()?;
+/// # let runtime = farcall::Runtime::builder().build()?;
 /// let address = "10.0.0.7:7000".parse().unwrap();
 /// let shown = farcall::dynamic::conversations(&runtime, address, std::time::Duration::from_secs(1))?;
 /// for conversation in &shown.conversations {
