@@ -5,6 +5,7 @@
 mod arguments;
 mod balancing;
 mod commands;
+mod conversing;
 mod demo;
 mod failure;
 mod onc;

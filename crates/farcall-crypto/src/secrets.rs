@@ -39,6 +39,8 @@ pub struct Place {
     /// The secret of the current phase.
     chain: Secret,
     phase: u32,
+    /// How long after their handshake the secrets were made, in seconds.
+    resumed_after: u16,
     level: Level,
     suite: Suite,
 }
@@ -81,7 +83,7 @@ impl Secrets {
         wiped(|| {
             let prk = prk(&root);
             let (base, chain) = (derive(&prk, &[b"farcall base"]), derive(&prk, &[b"farcall chain"]));
-            Secrets(Box::new(Place { base, chain, phase: 0, level, suite }))
+            Secrets(Box::new(Place { base, chain, phase: 0, resumed_after: 0, level, suite }))
         })
     }
 
@@ -93,7 +95,7 @@ impl Secrets {
         let (level, suite) = (Level::of(*level)?, Suite::of(*suite)?);
         Some(wiped(|| {
             let (base, chain) = (Zeroizing::new(*base), Zeroizing::new(*chain));
-            Secrets(Box::new(Place { base, chain, phase: 0, level, suite }))
+            Secrets(Box::new(Place { base, chain, phase: 0, resumed_after: 0, level, suite }))
         }))
     }
 }
@@ -116,17 +118,25 @@ impl DerefMut for Secrets {
 impl Default for Place {
     fn default() -> Place {
         let (base, chain) = (Secret::default(), Secret::default());
-        Place { base, chain, phase: 0, level: Level::Secure, suite: Suite::ChaCha20Poly1305 }
+        Place {
+            base,
+            chain,
+            phase: 0,
+            resumed_after: 0,
+            level: Level::Secure,
+            suite: Suite::ChaCha20Poly1305,
+        }
     }
 }
 
 impl Place {
     /// Takes these secrets in, in the place of those that it held.
     pub fn hold(&mut self, secrets: &Secrets) {
-        let Place { base, chain, phase, level, suite } = &*secrets.0;
+        let Place { base, chain, phase, resumed_after, level, suite } = &*secrets.0;
         self.base.copy_from_slice(&**base);
         self.chain.copy_from_slice(&**chain);
         (self.phase, self.level, self.suite) = (*phase, *level, *suite);
+        self.resumed_after = *resumed_after;
     }
 
     /// Returns the secrets of a new conversation that continues this one: they follow from this one's secrets
@@ -149,9 +159,9 @@ impl Place {
     #[must_use]
     pub fn copy(&self) -> Secrets {
         wiped(|| {
-            let Place { base, chain, phase, level, suite } = self;
-            let (base, chain) = (base.clone(), chain.clone());
-            Secrets(Box::new(Place { base, chain, phase: *phase, level: *level, suite: *suite }))
+            let (base, chain) = (self.base.clone(), self.chain.clone());
+            let Place { phase, resumed_after, level, suite, .. } = *self;
+            Secrets(Box::new(Place { base, chain, phase, resumed_after, level, suite }))
         })
     }
 
@@ -168,6 +178,18 @@ impl Place {
     /// The number of the current phase, from 0.
     pub fn phase(&self) -> u32 {
         self.phase
+    }
+
+    /// Returns how long after their handshake the secrets were made, in seconds: 0 unless somebody has
+    /// [noted](Place::note_resumed_after) that they are of a resumed conversation.
+    pub fn resumed_after(&self) -> u16 {
+        self.resumed_after
+    }
+
+    /// Notes how long after their handshake the secrets were made, in seconds. [`Place::to_bytes`] does not
+    /// have it.
+    pub fn note_resumed_after(&mut self, seconds: u16) {
+        self.resumed_after = seconds;
     }
 
     /// Goes on to the next phase, and erases the secret of the current one.

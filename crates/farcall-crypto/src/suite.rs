@@ -51,6 +51,14 @@ impl Suite {
         }
     }
 
+    /// Returns the suite's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Suite::Aes128Gcm => "AES-128-GCM",
+            Suite::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+        }
+    }
+
     fn algorithm(self) -> &'static Algorithm {
         match self {
             Suite::Aes128Gcm => &AES_128_GCM,

@@ -9,8 +9,8 @@ use std::time::Duration;
 use common::trust::{CLIENT, SERVER, TestTrust, client, server};
 use common::*;
 use farcall_proto::client::Call;
-use farcall_proto::secure::{self, Cipher, Opened};
-use farcall_proto::server::{Export, Finish, Insert, Reading, Server};
+use farcall_proto::secure::{self, Cipher, Level, Opened};
+use farcall_proto::server::{Busiest, Export, Finish, Insert, Reading, Server};
 use farcall_proto::{BASE_DATAGRAM, ClientConfig, Kind, MAX_POST, READINGS, Ran, ServerConfig};
 
 const OPEN: u8 = 0;
@@ -554,12 +554,22 @@ fn tickets_are_good_for_twenty_minutes_at_most_once_their_conversation_is_forgot
     assert_eq!(*trust.handshakes.lock().unwrap(), before + 1, "a new handshake");
 }
 
+/// Returns how long ago the handshake of the server's only conversation was, as the server tells it.
+fn age_of_keys(pair: &Pair) -> Duration {
+    let mut busiest = Busiest::new(2, 0);
+    while pair.server.look_for_busiest(pair.now, &mut busiest) {}
+    let [only] = busiest.found()[..] else { panic!("there is one conversation") };
+    let told = pair.server.conversation(pair.now, only).unwrap();
+    assert_eq!(told.level, Level::Secure);
+    told.handshake
+}
+
 #[test]
 fn a_client_that_resumes_again_and_again_makes_a_handshake_every_twelve_hours() {
     let trust = TestTrust::new(SERVER, &[CLIENT]);
     let mut pair = Pair::acquainted_with(client(), ServerConfig { trust: Some(trust.clone()), ..server() });
     let began = pair.now;
-    let mut after = Vec::new();
+    let (mut last, mut after) = (began, Vec::new());
     for hour in 1..=26 {
         for quarter in 0..4 {
             pair.pass(Duration::from_secs(900));
@@ -574,7 +584,11 @@ fn a_client_that_resumes_again_and_again_makes_a_handshake_every_twelve_hours() 
             assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))], "{hour}:{quarter}");
             if *trust.handshakes.lock().unwrap() > before {
                 after.push(pair.now.since(began).as_secs());
+                last = pair.now;
             }
+            // What the server tells of its conversations counts from the handshake, not from the resumption.
+            let told = age_of_keys(&pair).as_secs();
+            assert!(told.abs_diff(pair.now.since(last).as_secs()) <= 1, "{hour}:{quarter}: {told} s");
         }
     }
     assert_eq!(after, [43_200 + 900, 2 * (43_200 + 900)]);

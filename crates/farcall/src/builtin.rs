@@ -1,12 +1,15 @@
 //! The procedures that every export has in addition to those of its interface. They return its health and its
-//! description. The export of a server's counters also returns the state of the process's balancers.
+//! description. The export of a server's counters also returns the state of the process's balancers, and the
+//! server's conversations.
 //!
 //! Their numbers are ones that no interface can have. They do not slow the interface's procedures down,
 //! because a number is looked up here only if the interface does not have it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::balancers::Balancers;
+use crate::conversations::Conversations;
 use crate::idl::Interface;
 use crate::stub::{BATCH, Dispatched, Procedure};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
@@ -44,6 +47,24 @@ pub(crate) static BALANCERS: Procedure = Procedure {
     exchanges: false,
     deadline: None,
 };
+
+/// Takes no arguments and returns [`Conversations`].
+pub(crate) static CONVERSATIONS: Procedure = Procedure {
+    number: 0xffff_0003,
+    name: "conversations",
+    idempotent: true,
+    blocking: false,
+    uncancelled: false,
+    exchanges: false,
+    deadline: None,
+};
+
+/// What the export of a server's counters shows besides them.
+pub(crate) struct Shown {
+    pub(crate) balancers: Arc<Balancers>,
+    /// Returns the server's conversations, as they are now.
+    pub(crate) conversations: Box<dyn Fn() -> Conversations + Send + Sync>,
+}
 
 /// Returns whether a procedure with this number belongs to an interface. If the export has an executor, the
 /// executor executes these procedures, and batches of one-way calls. The server's own threads execute all
@@ -91,7 +112,7 @@ pub struct Description {
 pub(crate) fn dispatch(
     number: u32,
     described: Option<&'static Interface>,
-    balancers: Option<&Balancers>,
+    shown: Option<&Shown>,
     health: impl FnOnce() -> Health,
     arguments: &mut Decoder<'_>,
     reply: &mut Encoder<'_>,
@@ -99,12 +120,14 @@ pub(crate) fn dispatch(
     enum Asked<'a> {
         Health,
         Description(&'static Interface),
-        Balancers(&'a Balancers),
+        Balancers(&'a Shown),
+        Conversations(&'a Shown),
     }
-    let asked = match (number, described, balancers) {
+    let asked = match (number, described, shown) {
         (number, ..) if number == HEALTH.number => Asked::Health,
         (number, Some(interface), _) if number == DESCRIBE.number => Asked::Description(interface),
-        (number, _, Some(balancers)) if number == BALANCERS.number => Asked::Balancers(balancers),
+        (number, _, Some(shown)) if number == BALANCERS.number => Asked::Balancers(shown),
+        (number, _, Some(shown)) if number == CONVERSATIONS.number => Asked::Conversations(shown),
         _ => return Dispatched::NoSuchProcedure,
     };
     if let Err(why) = crate::stub::arguments(arguments, |_| Ok(())) {
@@ -113,7 +136,8 @@ pub(crate) fn dispatch(
     let encoded = match asked {
         Asked::Health => health().encode(reply),
         Asked::Description(interface) => describe(interface, reply),
-        Asked::Balancers(balancers) => balancers.show().encode(reply),
+        Asked::Balancers(shown) => shown.balancers.show().encode(reply),
+        Asked::Conversations(shown) => (shown.conversations)().encode(reply),
     };
     encoded.map_or_else(Dispatched::BadResult, |()| Dispatched::Result)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use farcall_memory::TYPE;
 use farcall_memory::clerk::COUNTERS;
 
-use crate::builtin::{BALANCERS, DESCRIBE, HEALTH};
+use crate::builtin::{BALANCERS, CONVERSATIONS, DESCRIBE, HEALTH};
 
 use crate::idl::{self, Interface};
 use crate::multi::{Members, Multi, Prepared, Roster};
@@ -21,6 +21,7 @@ use crate::{Answer, CallFailed, Error, Kind, Ran, Stream};
 
 pub use crate::balancers::Balancing;
 pub use crate::builtin::{Description, Health};
+pub use crate::conversations::{Conversation, Conversations, Protection, ServerIdentity};
 
 /// A binding to an export, with the exporter's description of it.
 ///
@@ -336,9 +337,44 @@ pub fn describe(runtime: &Runtime, name: &str) -> crate::Result<Description> {
 /// When no server answers there, or the server does not describe itself. The error is
 /// [`Kind::NoSuchProcedure`] if the server is of an older version.
 pub fn balancers(runtime: &Runtime, address: SocketAddr, within: Duration) -> crate::Result<Vec<Balancing>> {
+    beside_counters(runtime, address, within)?.call(&BALANCERS, &|_| Ok(()))
+}
+
+/// Asks the server at an address for its own identity and its conversations: the level of each, who the client
+/// is, and how old its keys are. At most 64 conversations are shown: first those with the most running calls,
+/// then those whose clients were heard last. The call takes at most `within`.
+///
+/// A policy decides about this as about the server's counters (`@counters`). A server without keys has nothing
+/// to show. A server with more than about 100,000 conversations looks at as many of them for each answer, the
+/// next ones each time.
+///
+/// # Errors
+/// When no server answers there, it does not let this runtime read its counters, or it does not describe
+/// itself. The error is [`Kind::NoSuchProcedure`] if the server is of an older version.
+///
+/// ```no_run
+/// # fn main() -> farcall::Result<()> {
+/// # let runtime = farcall::Runtime::builder().build()?;
+/// let address = "10.0.0.7:7000".parse().unwrap();
+/// let shown = farcall::dynamic::conversations(&runtime, address, std::time::Duration::from_secs(1))?;
+/// for conversation in &shown.conversations {
+///     println!("{} since {:?}", conversation.principal, conversation.handshake);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub fn conversations(
+    runtime: &Runtime,
+    address: SocketAddr,
+    within: Duration,
+) -> crate::Result<Conversations> {
+    beside_counters(runtime, address, within)?.call(&CONVERSATIONS, &|_| Ok(()))
+}
+
+/// Returns a binding to the export of a server's counters.
+fn beside_counters(runtime: &Runtime, address: SocketAddr, within: Duration) -> crate::Result<Binding> {
     let name = format!("udp://{address}/{TYPE}/{COUNTERS}");
-    let binding = runtime.binding(&name, Cow::Owned(Interface::new("")))?;
-    binding.within(within).call(&BALANCERS, &|_| Ok(()))
+    Ok(runtime.binding(&name, Cow::Owned(Interface::new("")))?.within(within))
 }
 
 /// A binding for asking an exporter repeatedly whether it is alive.

@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use farcall_keys::{KeyFiles, Keyring, PublicKey};
+use farcall_keys::{KeyFiles, Keyring, PublicKey, Right};
 use zeroize::Zeroizing;
 
+use crate::conversations::ServerIdentity;
 use crate::{CallFailed, Kind, Ran, lock};
 
 pub(crate) use access::{Access, What};
@@ -63,6 +64,9 @@ struct Files {
 
 /// The maximum number of clients that are remembered. A client that was forgotten makes a handshake again.
 const MAX_CLIENTS: usize = 1 << 17;
+
+/// The maximum number of a server's own names that it shows.
+const MAX_PRINCIPALS: usize = 16;
 
 impl Keys {
     /// Reads the keys of a directory. While a runtime uses them, a changed file is read again within a quarter
@@ -141,6 +145,19 @@ impl Keys {
     /// Returns the present keys.
     pub fn keyring(&self) -> Arc<Keyring> {
         self.0.keyring.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns who a server with these keys is. Of the names in its grants it has the first 16.
+    pub(crate) fn server_identity(&self) -> ServerIdentity {
+        let keyring = self.keyring();
+        let mut principals: Vec<String> = Vec::new();
+        for terms in keyring.grants().iter().map(|grant| grant.terms()) {
+            let is_new = !principals.iter().any(|name| **name == **terms.principal);
+            if is_new && terms.rights.has(Right::Export) && principals.len() < MAX_PRINCIPALS {
+                principals.push(terms.principal.to_string());
+            }
+        }
+        ServerIdentity { key: *keyring.identity().public().as_bytes(), principals }
     }
 
     /// Returns how often decisions about clients were made void.

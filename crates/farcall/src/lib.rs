@@ -46,6 +46,7 @@ extern crate self as farcall;
 mod balancers;
 mod builtin;
 mod client;
+mod conversations;
 mod depart;
 pub mod dynamic;
 #[cfg_attr(not(feature = "secure"), path = "keys/none.rs")]

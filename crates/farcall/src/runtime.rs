@@ -58,7 +58,9 @@ pub use export::{Export, Stopper};
 pub use settings::Builder;
 
 use crate::balancers::Balancers;
+use crate::builtin::Shown;
 use crate::client::{Endpoint, bind_address};
+use crate::conversations::Conversations;
 use crate::env::{Env, SocketOptions};
 use crate::idl::Interface;
 use crate::intercept::Interceptors;
@@ -624,7 +626,7 @@ impl Inner {
             let access = self.access(farcall_memory::TYPE, farcall_memory::clerk::COUNTERS);
             #[cfg(feature = "secure")]
             let access = access.map(keys::Access::of_counters);
-            server.export_counters(self.random(), self.random(), &self.balancers, access);
+            server.export_counters(self.random(), self.random(), self.shown(&server), access);
         }
         if self.settings.shared_memory && self.env.shares_memory() && !self.has_keys() {
             // If this fails, callers on this machine call by UDP.
@@ -684,6 +686,18 @@ impl Inner {
         return self.settings.keys.is_some();
         #[cfg(not(feature = "secure"))]
         false
+    }
+
+    /// Returns what the server shows besides its counters.
+    fn shown(&self, server: &Arc<Server>) -> Shown {
+        let balancers = self.balancers.clone();
+        #[cfg(feature = "secure")]
+        if let Some(keys) = &self.settings.keys {
+            let conversations = server.show_conversations(keys.clone(), self.settings.level);
+            return Shown { balancers, conversations };
+        }
+        let _ = server;
+        Shown { balancers, conversations: Box::new(Conversations::without_keys) }
     }
 
     /// Returns what decides who may do what with an export, if this runtime has keys.

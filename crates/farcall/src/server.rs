@@ -13,6 +13,7 @@
 //! accesses         reads and writes of memory, which the receiving thread executes itself
 //! external         calls that did not come by the socket;  reply_to: where their outcomes go
 //! counter_segment  the server's counters as a memory segment
+//! conversations    tells of single conversations of a server with keys
 //! handshakes       the thread that computes the handshakes of clients with keys
 //! watchdog         watches over a lone receiver, and acts on the protocol's timers
 //! ```
@@ -33,6 +34,8 @@
 
 mod accesses;
 mod call;
+#[cfg(feature = "secure")]
+mod conversations;
 mod counter_segment;
 mod exchanges;
 mod executor;

@@ -3,8 +3,9 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use farcall::dynamic::{Conversations, Protection, conversations};
 use farcall::key_files::{Identity, Keyring, Policy};
 use farcall::names::Memory;
 
@@ -63,6 +64,7 @@ fn identity(byte: u8) -> Identity {
 const SERVER: u8 = 1;
 const ALICE: u8 = 2;
 const MALLORY: u8 = 3;
+const MONITOR: u8 = 4;
 
 /// Returns the keys of a server that knows Alice.
 fn servers() -> Keyring {
@@ -276,4 +278,80 @@ fn a_client_that_exports_nothing_reads_changed_key_files_too() {
     while client.import::<dyn Store>("Store/main").is_err() {
         std::thread::yield_now();
     }
+}
+
+/// Returns the keys of a server that knows Alice, and somebody who looks after it.
+fn looked_after() -> Keyring {
+    let line = format!("{} monitor", identity(MONITOR).public());
+    servers().with_authorized_key(line.parse().unwrap()).unwrap()
+}
+
+/// Asks a server for its conversations, with keys of one's own.
+fn ask(pair: &Pair, byte: u8) -> farcall::Result<Conversations> {
+    let line = format!("* {}", identity(SERVER).public());
+    let keyring = Keyring::new(identity(byte)).with_known_server(line.parse().unwrap());
+    let runtime = runtime(&pair.names, Some(Keys::new(keyring)), Level::Authenticated);
+    conversations(&runtime, pair.export.address(), Duration::from_secs(60))
+}
+
+#[test]
+fn a_server_shows_who_converses_with_it_and_how_old_the_keys_are() {
+    for (level, protection) in
+        [(Level::Secure, Protection::Secure), (Level::Authenticated, Protection::Authenticated)]
+    {
+        let began = Instant::now();
+        let pair = Pair::new(looked_after(), level);
+        let keys = Keys::new(clients(ALICE, SERVER));
+        let alice = runtime(&pair.names, Some(keys), level).import::<dyn Store>("Store/main").unwrap();
+        let waiting = alice.start().wait();
+        assert_eq!(pair.told.recv().unwrap(), "waiting");
+        let shown = ask(&pair, MONITOR).unwrap();
+        assert_eq!((shown.level, shown.untold, shown.conversations.len()), (protection, 0, 2));
+        let own = shown.identity.expect("the server has keys");
+        assert_eq!((&own.key, own.principals.len()), (identity(SERVER).public().as_bytes(), 0));
+        for (who, byte) in [("alice", ALICE), ("monitor", MONITOR)] {
+            let one = shown.conversations.iter().find(|one| one.principal == who).unwrap();
+            assert_eq!(&one.key, identity(byte).public().as_bytes());
+            assert!(one.client.ip().is_loopback());
+            assert_eq!((one.level, one.phase, one.running), (protection, 0, 1), "{one:?}");
+            assert!(["AES-128-GCM", "ChaCha20-Poly1305"].contains(&&*one.suite), "{one:?}");
+            assert!(one.handshake <= began.elapsed() + Duration::from_secs(1), "{one:?}");
+        }
+        drop(waiting);
+    }
+}
+
+#[test]
+fn a_policy_decides_who_may_see_a_server_s_conversations() {
+    let policy = Policy::new().with_rule("allow alice Store").unwrap();
+    let policy = policy.with_rule("allow monitor @counters").unwrap();
+    let pair = Pair::new(looked_after().with_policy(policy), Level::Secure);
+    pair.client(clients(ALICE, SERVER)).unwrap().get("a").unwrap();
+    let why = ask(&pair, ALICE).unwrap_err();
+    assert_eq!(self::why(&why), (Kind::NotPermitted, Ran::No), "{why}");
+    assert!(why.to_string().contains("the policy does not let alice read the server's counters"), "{why}");
+    let shown = ask(&pair, MONITOR).unwrap();
+    assert!(shown.conversations.iter().any(|one| one.principal == "alice"), "{shown:?}");
+    // With a policy that says nothing about it, nobody may.
+    pair.keys.replace(looked_after().with_policy(Policy::new().with_rule("allow alice Store").unwrap()));
+    let why = ask(&pair, MONITOR).unwrap_err();
+    assert_eq!(self::why(&why), (Kind::NotPermitted, Ran::No), "{why}");
+}
+
+#[test]
+fn a_server_shows_its_64_busiest_conversations() {
+    let pair = Pair::new(looked_after(), Level::Secure);
+    let clients: Vec<StoreClient> = (0..66).map(|_| pair.client(clients(ALICE, SERVER)).unwrap()).collect();
+    clients.iter().for_each(|client| assert_eq!(client.get("a").unwrap(), "aa"));
+    let waiting = clients[0].start().wait();
+    assert_eq!(pair.told.recv().unwrap(), "waiting");
+    let shown = ask(&pair, MONITOR).unwrap();
+    assert_eq!((shown.conversations.len(), shown.untold), (64, 3));
+    let running: Vec<u32> = shown.conversations.iter().map(|one| one.running).collect();
+    assert_eq!(running[..3], [1, 1, 0], "the call that waits, the one that asks, and then idle ones");
+    let mut of: Vec<_> = shown.conversations.iter().map(|one| one.client).collect();
+    of.sort();
+    of.dedup();
+    assert_eq!(of.len(), 64, "each is another one");
+    drop(waiting);
 }

@@ -1,22 +1,27 @@
-//! `farcall debug`: shows what a process exports, and to which members its balancers send calls.
+//! `farcall debug`: shows what a process exports, who converses with it, and to which members its balancers
+//! send calls.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use clap::Args;
 use farcall::Runtime;
-use farcall::dynamic::Balancing;
+use farcall::dynamic::{Balancing, Conversations};
 use farcall::memory::Counters;
 use farcall::stats::Serving;
 use serde_json::{Value, json};
 
 use super::top::{addresses, ended, nobody};
 use crate::balancing::{balancers_json, balancers_of, balancers_table};
+use crate::conversing::{conversations_json, conversations_of, conversations_table};
 use crate::failure::Outcome;
 use crate::output::Output;
 use crate::text::{count, counted, duration, printable, rounded, total};
 
-/// Show what a process exports, and how its balancers see the servers that it calls
+/// Show what a process exports, who converses with it, and how its balancers see the servers that it calls
+///
+/// Of a server with keys it shows who the server is, and the 64 busiest conversations: the level, who the
+/// client is, the suite, and how old the keys are. A policy decides who may see them (`@counters`).
 ///
 /// Of each member of a balanced group it shows the state, the latency, the share of the calls, and why it
 /// gets no calls. The process is asked at its server, so it must export something. A program that only calls
@@ -39,14 +44,22 @@ impl Debug {
         for address in addresses {
             let serving = Counters::import(&runtime, address)?.read()?;
             let balancers = balancers_of(&runtime, address)?;
-            output
-                .page(|| to_json(address, &serving, &balancers), || table(address, &serving, &balancers))?;
+            let conversations = conversations_of(&runtime, address)?;
+            output.page(
+                || to_json(address, &serving, &balancers, conversations.as_ref()),
+                || table(address, &serving, &balancers, conversations.as_ref()),
+            )?;
         }
         Ok(())
     }
 }
 
-fn table(address: SocketAddr, serving: &Serving, balancers: &[Balancing]) -> String {
+fn table(
+    address: SocketAddr,
+    serving: &Serving,
+    balancers: &[Balancing],
+    conversations: Option<&Conversations>,
+) -> String {
     let mut page = format!("{address}  process {}, up {}\n", serving.process, duration(serving.up));
     for export in &serving.exports {
         let calls = counted(total(export.procedures.iter().map(ended)), "call");
@@ -54,13 +67,19 @@ fn table(address: SocketAddr, serving: &Serving, balancers: &[Balancing]) -> Str
         let _ =
             writeln!(page, "{}", printable(&format!("exports {}  {calls}, {running} running", export.name)));
     }
+    page += &conversations_table(conversations, usize::MAX);
     if balancers.is_empty() {
         page += "no balancers\n";
     }
     page + &balancers_table(balancers)
 }
 
-fn to_json(address: SocketAddr, serving: &Serving, balancers: &[Balancing]) -> Value {
+fn to_json(
+    address: SocketAddr,
+    serving: &Serving,
+    balancers: &[Balancing],
+    conversations: Option<&Conversations>,
+) -> Value {
     let exports = serving.exports.iter().map(|export| {
         json!({
             "name": export.name, "calls": total(export.procedures.iter().map(ended)),
@@ -70,6 +89,6 @@ fn to_json(address: SocketAddr, serving: &Serving, balancers: &[Balancing]) -> V
     json!({
         "address": address.to_string(), "process": serving.process,
         "up_s": rounded(serving.up.as_secs_f64(), 3), "exports": exports.collect::<Vec<_>>(),
-        "balancers": balancers_json(balancers),
+        "security": conversations_json(conversations), "balancers": balancers_json(balancers),
     })
 }

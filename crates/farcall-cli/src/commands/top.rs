@@ -15,6 +15,7 @@ use farcall::{Kind, Runtime};
 use serde_json::{Map, Value, json};
 
 use crate::balancing::{balancers_json, balancers_of, balancers_table};
+use crate::conversing::{conversations_json, conversations_of, conversations_table};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, say, say_json};
 use crate::remote::{runtime, seconds};
@@ -24,7 +25,7 @@ use crate::text::{count, counted, duration, printable, rounded, size, total};
 ///
 /// Reads the counters that every server keeps in its memory. So the command works even while all threads of a
 /// server are stuck in procedures. Servers that start later are shown too; servers that end are shown as gone
-/// for a while.
+/// for a while. Of a server with keys it shows the busiest conversations, too; `farcall debug` shows more.
 #[derive(Debug, Args)]
 pub struct Top {
     /// The servers: an address (10.0.0.7:7000), a type, or a type and an instance [default: all servers in
@@ -40,6 +41,9 @@ pub struct Top {
     #[arg(long)]
     once: bool,
 }
+
+/// The most conversations that are shown of a server.
+const MAX_CONVERSATIONS: usize = 8;
 
 /// The number of readings for which an ended server is shown as gone.
 const GONE_READINGS: u32 = 10;
@@ -153,14 +157,21 @@ fn look(servers: &mut Servers, runtime: &Runtime, output: &Output) -> Outcome<(S
         match server.look(address, runtime) {
             Ok((serving, since)) => {
                 // A server whose threads are all stuck does not say it.
-                let balancers = balancers_of(runtime, address).unwrap_or_default();
+                let asked = balancers_of(runtime, address)
+                    .and_then(|balancers| Ok((balancers, conversations_of(runtime, address)?)));
+                let (balancers, conversations) = asked.unwrap_or_default();
                 match output.is_json() {
                     true => {
                         let mut all = to_json(address, &serving, since);
+                        all["security"] = conversations_json(conversations.as_ref());
                         all["balancers"] = balancers_json(&balancers);
                         say_json(&all)?;
                     }
-                    false => page += &(table(address, &serving, since) + &balancers_table(&balancers) + "\n"),
+                    false => {
+                        page += &table(address, &serving, since);
+                        page += &conversations_table(conversations.as_ref(), MAX_CONVERSATIONS);
+                        page += &(balancers_table(&balancers) + "\n");
+                    }
                 }
             }
             Err(why) => failed = Some(why.at(address)),

@@ -292,6 +292,53 @@ fn check(keys: &Keys, who: &str, arguments: &[&str]) -> Value {
 
 #[cfg(feature = "secure")]
 #[test]
+fn top_and_debug_show_the_conversations_of_a_server_with_keys_to_whom_its_policy_lets() {
+    let keys = Keys::new();
+    let make = |who: &str| with_keys(&keys, who, &["keys", "make"]).ok().trim().to_owned();
+    let [server_key, alice, bob] = ["server", "alice", "bob"].map(make);
+    let put = |file: &str, text: &str| {
+        let path = keys.0.write(file, text);
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    };
+    put("server/authorized_keys", &format!("{alice} alice\n{bob} bob\n"));
+    put("server/policy", "allow alice *\nallow bob FileAccess\n");
+    for who in ["alice", "bob"] {
+        put(&format!("{who}/known_servers"), &format!("* {server_key}\n"));
+    }
+    keys.0.write("served/todo.txt", "");
+    let serve = ["--json", "serve", "served", "--name", "FileAccess/notes"];
+    let server = keys.0.start_with(&serve, |command| command.env("FARCALL_KEYS", keys.0.path("server")));
+    let url = server.fact("url");
+    let address = url.trim_start_matches("udp://").split('/').next().unwrap();
+
+    with_keys(&keys, "bob", &["ls", "--from", &url]).ok();
+    for command in [&["debug", address][..], &["top", "--once", address]] {
+        let said = with_keys(&keys, "bob", command);
+        let why = "the policy does not let bob read the server's counters";
+        assert!(said.code != 0 && said.out.is_empty() && said.err.contains(why), "{said:?}");
+        let said = with_keys(&keys, "alice", command).ok();
+        assert!(said.contains(&format!("level secure, key {server_key}\n")), "{said}");
+        assert!(said.contains("  bob at 127.0.0.1:") && said.contains("  alice at 127.0.0.1:"), "{said}");
+        let said = with_keys(&keys, "alice", &[&["--json"], command].concat()).json().remove(0);
+        let security = &said["security"];
+        assert_eq!((&security["level"], &security["untold"]), (&json!("secure"), &json!(0)));
+        assert_eq!(security["identity"], json!({ "key": server_key, "principals": [] }));
+        let conversations = security["conversations"].as_array().unwrap();
+        let of = |who: &str| conversations.iter().find(|one| one["principal"] == who).unwrap();
+        for (who, key) in [("alice", &alice), ("bob", &bob)] {
+            let one = of(who);
+            assert_eq!(
+                (&one["key"], &one["level"], &one["phase"]),
+                (&json!(key), &json!("secure"), &json!(0))
+            );
+            assert!(one["handshake_age_s"].as_f64() >= Some(0.0) && one["suite"].is_string(), "{one}");
+        }
+        assert_eq!(conversations[0]["running"], 1, "the call that asks comes first");
+    }
+}
+
+#[cfg(feature = "secure")]
+#[test]
 fn a_check_says_who_answers_and_what_it_lets_this_end_do() {
     let (keys, ..) = Keys::made();
     let mut enrolled = Vec::new();

@@ -278,7 +278,10 @@ impl Server {
         let (secrets, origin) = plain.split_at_checked(Secrets::BYTES)?;
         let (agreed, facts) = origin.split_first_chunk()?;
         let agreed = Duration::from_secs(u32::from_be_bytes(*agreed).into());
-        Some((Secrets::from_bytes(secrets)?, Origin { agreed, facts: facts.to_vec() }))
+        let mut secrets = Secrets::from_bytes(secrets)?;
+        let later = Duration::from_nanos(ticket.issued).saturating_sub(agreed).as_secs();
+        secrets.note_resumed_after(later.try_into().unwrap_or(u16::MAX));
+        Some((secrets, Origin { agreed, facts: facts.to_vec() }))
     }
 
     /// Returns the secrets of a conversation that is known, or whose ticket is good, and who its client is.

@@ -17,6 +17,7 @@
 //! | `send.rs` | results, their fragments, short answers |
 //! | `hosts.rs` | what peers make the server keep, counted by host |
 //! | `counts.rs` | counters for each host |
+//! | `conversations.rs` | what is told of single conversations |
 //! | `audit.rs` | checks of what is kept, for tests |
 //! | `share.rs` | which calls wait until their clients have fetched other results |
 //! | `silence.rs` | calls of clients that are silent for too long |
@@ -29,6 +30,8 @@ mod arguments;
 #[cfg(feature = "secure")]
 mod asymmetric;
 mod audit;
+#[cfg(feature = "secure")]
+mod conversations;
 mod counts;
 mod exchanges;
 mod exports;
@@ -68,6 +71,8 @@ use crate::{Failure, Fingerprint, Mutant, ServerConfig, Spares, Time, Trace};
 #[cfg(feature = "secure")]
 pub use asymmetric::{Computed, Handshake};
 pub use audit::KeptForHost;
+#[cfg(feature = "secure")]
+pub use conversations::{Busiest, Conversation};
 use counts::Counts;
 use exchanges::AllInside;
 use exports::Exports;

@@ -92,7 +92,10 @@ impl Access {
     ) -> Result<(), CallFailed> {
         match decision {
             Ok(decision) if self.allows(decision, what) => Ok(()),
-            Ok(_) => Err(refusal(format!("the policy does not let {} {}", principal.name, say(what)))),
+            Ok(_) => {
+                let what = if self.counters { "read the server's counters".to_owned() } else { say(what) };
+                Err(refusal(format!("the policy does not let {} {what}", principal.name)))
+            }
             Err(why) => Err(refusal(why.clone())),
         }
     }

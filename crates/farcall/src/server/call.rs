@@ -16,6 +16,7 @@ use super::finish::{finish, unless_late};
 use super::reply_to::{Back, Outlet};
 use super::task::{Serving, Teller};
 use crate::Principal;
+use crate::builtin;
 use crate::context;
 use crate::env::place;
 use crate::guard;
@@ -108,7 +109,12 @@ impl Work {
         if self.exported.elsewhere().is_some() {
             return Pace::Quick;
         }
-        self.which.map_or(Pace::Quick, |which| self.exported.known(which).pace())
+        match self.which {
+            Some(which) => self.exported.known(which).pace(),
+            // It looks at all conversations, so the receiving worker must not execute it.
+            None if self.procedure == builtin::CONVERSATIONS.number => Pace::Any,
+            None => Pace::Quick,
+        }
     }
 
     /// Returns the call's expected pace, and the usual length of its result in bytes, or 0 if results are not

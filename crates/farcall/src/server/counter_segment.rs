@@ -11,7 +11,7 @@ use farcall_proto::READINGS;
 use super::executor::{Direct, Executor};
 use super::exported::{Exported, Exports};
 use super::{Core, Server, proto};
-use crate::balancers::Balancers;
+use crate::builtin::Shown;
 use crate::env::Time;
 use crate::keys::Access;
 use crate::stats::words::{WORDS, Words};
@@ -72,15 +72,9 @@ impl Core {
 }
 
 impl Server {
-    /// Exports the counters as memory, and the state of these balancers. The caller chooses an identifier and
-    /// a generation that no other export has.
-    pub(crate) fn export_counters(
-        &self,
-        export: u64,
-        generation: u64,
-        balancers: &Arc<Balancers>,
-        access: Option<Access>,
-    ) {
+    /// Exports the counters as memory, and what is shown besides them. The caller chooses an identifier and a
+    /// generation that no other export has.
+    pub(crate) fn export_counters(&self, export: u64, generation: u64, shown: Shown, access: Option<Access>) {
         let words: Arc<[AtomicU64]> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         let memory = readable_words(words.clone(), generation, &*self.env);
         let executor = Executor::Here(Box::new(Direct::<dyn MemoryAccess>(Arc::new(()))));
@@ -89,9 +83,7 @@ impl Server {
         let (type_name, instance) = (TYPE.to_owned(), COUNTERS.to_owned());
         let offer = proto::Export { id: export, type_name, instance, procedures: Vec::new() };
         let (since, process) = (self.now(), self.env.process_id());
-        let exported = Arc::new(
-            exported.with_memory(Some(memory)).with_balancers(balancers.clone()).with_access(access),
-        );
+        let exported = Arc::new(exported.with_memory(Some(memory)).with_shown(shown).with_access(access));
         let mut core = self.lock();
         core.protocol.export(offer);
         core.counter_segment =

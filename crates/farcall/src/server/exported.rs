@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::executor::{Dispatch, Executor, Spawn};
 use super::oneway_orders::Orders;
-use crate::balancers::Balancers;
+use crate::builtin::Shown;
 use crate::env::{Env, Event, Time};
 use crate::keys::{Access, What};
 use crate::stats::{self, Counters};
@@ -33,8 +33,8 @@ pub(crate) struct Exported {
     accessed: AtomicU64,
     /// Decides which clients may do what, if this server has keys.
     access: Option<Access>,
-    /// The balancers that are shown to clients that ask for them.
-    balancers: Option<Arc<Balancers>>,
+    /// What is shown besides counters to clients that ask for it.
+    shown: Option<Shown>,
     /// The description of the interface, for clients that ask for it.
     described: Option<&'static idl::Interface>,
     since: Time,
@@ -184,7 +184,7 @@ impl Exported {
             memory: None,
             access: None,
             accessed: AtomicU64::new(0),
-            balancers: None,
+            shown: None,
             described,
             since: env.now(),
             procedures: procedures.iter().chain(&batch).map(known).collect(),
@@ -265,9 +265,9 @@ impl Exported {
         self.exclusive.as_ref()?.get()?.fence()
     }
 
-    /// Makes the export show balancers.
-    pub(super) fn with_balancers(mut self, balancers: Arc<Balancers>) -> Exported {
-        self.balancers = Some(balancers);
+    /// Makes the export show balancers and conversations.
+    pub(super) fn with_shown(mut self, shown: Shown) -> Exported {
+        self.shown = Some(shown);
         self
     }
 
@@ -412,8 +412,8 @@ impl Exported {
             by.wake();
             return ended;
         }
-        let balancers = self.balancers.as_deref();
-        builtin::dispatch(number, self.described, balancers, || self.health(now), arguments, reply)
+        let shown = self.shown.as_ref();
+        builtin::dispatch(number, self.described, shown, || self.health(now), arguments, reply)
     }
 
     fn health(&self, now: Time) -> builtin::Health {

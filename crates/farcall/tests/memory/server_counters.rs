@@ -75,6 +75,18 @@ fn a_call_of_them_that_is_no_access_is_answered() {
 }
 
 #[test]
+fn a_server_without_keys_shows_its_level_and_no_conversations() {
+    let (runtime, door) = (builder().build().unwrap(), Arc::new(Shut::default()));
+    let exported = export(&runtime, &door);
+    let importer = builder().build().unwrap();
+    importer.import::<dyn Door>(&exported.url()).unwrap().knock(false).unwrap();
+    let within = std::time::Duration::from_secs(60);
+    let shown = farcall::dynamic::conversations(&importer, exported.address(), within).unwrap();
+    assert_eq!((shown.level.word(), shown.identity, shown.untold), ("open", None, 0));
+    assert_eq!(shown.conversations, []);
+}
+
+#[test]
 fn they_are_read_while_every_thread_is_stuck_in_a_procedure() {
     let runtime = builder().workers(3).threads(4).queue(2).build().unwrap();
     let door = Arc::new(Shut::default());

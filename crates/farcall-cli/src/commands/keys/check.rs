@@ -6,7 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use clap::{Args, ValueHint};
 use farcall::dynamic::{self, Pinger};
 use farcall::names::Name;
-use farcall::{Answerer, CallFailed, Error, Keys, Kind, Level, Runtime, Suite};
+use farcall::{Answerer, CallFailed, Error, Keys, Kind, Level, Runtime};
 use farcall_keys::{Keyring, Right, Scope};
 use serde_json::{Value, json};
 
@@ -162,13 +162,6 @@ fn level(answerer: &Answerer) -> &'static str {
     }
 }
 
-fn suite(answerer: &Answerer) -> &'static str {
-    match answerer.suite {
-        Suite::Aes128Gcm => "AES-128-GCM",
-        Suite::ChaCha20Poly1305 => "ChaCha20-Poly1305",
-    }
-}
-
 fn to_json(name: Option<&str>, answerer: &Answerer, keyring: &Keyring, rights: Option<&Rights>) -> Value {
     let server = &answerer.server;
     let mut said = json!({
@@ -181,7 +174,7 @@ fn to_json(name: Option<&str>, answerer: &Answerer, keyring: &Keyring, rights: O
         "serial": server.grant.map(|(_, serial)| serial),
         "expires": server.expires,
         "level": level(answerer),
-        "suite": suite(answerer),
+        "suite": answerer.suite.name(),
         "own_key": keyring.identity().public().to_string(),
         "own_grants": shown(keyring, name),
     });
@@ -214,7 +207,7 @@ fn table(name: Option<&str>, answerer: &Answerer, keyring: &Keyring, rights: Opt
     line("key", &server.key.to_string());
     line("fingerprint", &server.key.fingerprint().to_string());
     line("accepted by", &by);
-    line("sealed", &format!("{}, {}", level(answerer), suite(answerer)));
+    line("sealed", &format!("{}, {}", level(answerer), answerer.suite.name()));
     line("own key", &keyring.identity().public().to_string());
     for grant in shown(keyring, name) {
         let text = |field: &str| grant[field].as_str().unwrap_or_default().to_owned();
