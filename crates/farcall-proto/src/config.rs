@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::Spares;
 use crate::mutant::Mutant;
 #[cfg(feature = "secure")]
-use crate::secure::{Level, Suites, Trust};
+use crate::secure::{Level, Padding, Suites, Trust};
 
 /// The largest datagram that is sent before a larger one is known to arrive, in bytes.
 pub const BASE_DATAGRAM: usize = 1200;
@@ -83,6 +83,9 @@ pub struct ClientConfig {
     /// The algorithms that may seal datagrams. ChaCha20-Poly1305 must be among them, because every end has it.
     #[cfg(feature = "secure")]
     pub suites: Suites,
+    /// How long datagrams are made that only the two ends can read.
+    #[cfg(feature = "secure")]
+    pub padding: Padding,
     /// A deliberate fault, for the simulator.
     pub mutant: Mutant,
 }
@@ -120,6 +123,8 @@ impl Default for ClientConfig {
             level: Level::Secure,
             #[cfg(feature = "secure")]
             suites: Suites::of_this_machine(),
+            #[cfg(feature = "secure")]
+            padding: Padding::None,
             mutant: Mutant::NONE,
         }
     }
@@ -162,6 +167,9 @@ pub struct ServerConfig {
     /// The algorithms that may seal datagrams. ChaCha20-Poly1305 must be among them, because every end has it.
     #[cfg(feature = "secure")]
     pub suites: Suites,
+    /// How long datagrams are made that only the two ends can read.
+    #[cfg(feature = "secure")]
+    pub padding: Padding,
     /// A deliberate fault, for the simulator.
     pub mutant: Mutant,
 }
@@ -195,6 +203,8 @@ impl Default for ServerConfig {
             level: Level::Secure,
             #[cfg(feature = "secure")]
             suites: Suites::of_this_machine(),
+            #[cfg(feature = "secure")]
+            padding: Padding::None,
             mutant: Mutant::NONE,
         }
     }

@@ -23,6 +23,8 @@ mod insert;
 #[cfg(feature = "secure")]
 pub mod key_log;
 pub mod mutant;
+#[cfg(feature = "secure")]
+mod padding;
 mod path;
 #[cfg(feature = "secure")]
 mod phases;

@@ -14,6 +14,8 @@ pub use farcall_crypto::Cipher;
 #[doc(hidden)]
 pub use farcall_crypto::audit;
 
+#[cfg(feature = "secure")]
+pub use crate::padding::Padding;
 use crate::wire::Layout;
 pub use crate::wire::{Opened, is_sealed};
 

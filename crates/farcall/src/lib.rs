@@ -78,7 +78,7 @@ use farcall_core::{lock, notice, requests, retry, self_wait, serving, sys, wait,
 #[cfg(feature = "secure")]
 pub use farcall_keys as key_files;
 #[cfg(feature = "secure")]
-pub use farcall_proto::secure::{Level, Suite};
+pub use farcall_proto::secure::{Level, Padding, Suite};
 #[cfg(feature = "secure")]
 pub use keys::Keys;
 #[cfg(feature = "secure")]

@@ -665,6 +665,8 @@ impl Inner {
             trust: self.accepted_servers.clone().map(|accepted| accepted as _),
             #[cfg(feature = "secure")]
             level: self.settings.level,
+            #[cfg(feature = "secure")]
+            padding: self.settings.padding,
             ..default
         }
     }
@@ -676,6 +678,8 @@ impl Inner {
             trust: self.settings.keys.as_ref().map(|keys| keys::Trusting::of_server(keys, &self.env) as _),
             #[cfg(feature = "secure")]
             level: self.settings.level,
+            #[cfg(feature = "secure")]
+            padding: self.settings.padding,
             ..ServerConfig::default()
         }
     }

@@ -186,6 +186,8 @@ impl Conversation {
     pub(super) fn count_sent(&mut self, writer: Writer<'_>) -> usize {
         #[cfg(feature = "secure")]
         let scheme = writer.target().scheme;
+        #[cfg(feature = "secure")]
+        let writer = writer.hiding_length(self.config.padding);
         let datagram = writer.finish(self.numbers.take());
         #[cfg(feature = "secure")]
         if scheme.has_secrets() {

@@ -96,6 +96,8 @@ impl Server {
         // `now` can be old, because the caller does not read the clock for each reading. The noted time must
         // not go back.
         self.table.at_mut(place).hear_late(coarse, header.scheme);
+        #[cfg(feature = "secure")]
+        let writer = writer.hiding_length(self.config.padding);
         let (number, cipher) = self.seals.take(target, self.config.mutant);
         let len = writer.finish(number).len();
         if held {

@@ -167,6 +167,8 @@ impl Server {
                 let head = ResultHead { position: Position::of_call(key.activity, key.sequence), status };
                 if writer.result(&head, &work.payload) {
                     write_next(&mut self.sending.queue, key.conversation, more, &mut writer);
+                    #[cfg(feature = "secure")]
+                    let writer = writer.hiding_length(self.config.padding);
                     let (number, cipher) = self.seals.take(target, self.config.mutant);
                     written = Some((writer.finish(number).len(), cipher));
                     long = None;
@@ -255,6 +257,8 @@ impl Server {
         insert: Option<Insert>,
     ) -> Transmit {
         let inserted = insert.as_ref().map_or(0, |insert| insert.bytes.len());
+        #[cfg(feature = "secure")]
+        let writer = writer.hiding_length(self.config.padding);
         let (number, cipher) = self.seals.take(writer.target(), self.config.mutant);
         let len = writer.finish_around(inserted, number).len();
         self.count_written(len + inserted);

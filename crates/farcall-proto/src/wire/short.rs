@@ -2,6 +2,10 @@
 
 use super::kinds::*;
 use super::{FRAME_HEAD, Frame, Malformed, Position, Reader, Writer};
+#[cfg(feature = "secure")]
+use crate::padding::Padding;
+#[cfg(feature = "secure")]
+use crate::scheme::Scheme;
 
 /// The flag of a PROBE for a call that goes on although its caller does not wait for its end.
 const DETACHED: u8 = 0x01;
@@ -100,10 +104,20 @@ impl Writer<'_> {
         self.frame(ACK, 0, 12).u64(ack.low).u32(ack.datagram);
     }
 
-    /// Brings the datagram to `size` bytes, tag included, or as near as PADDING can.
+    /// Brings a datagram that only its receiver can read to the length that hides what it holds.
+    #[cfg(feature = "secure")]
+    #[inline]
+    pub fn hiding_length(mut self, padding: Padding) -> Self {
+        if padding != Padding::None && self.target().scheme == Scheme::Secure {
+            self.pad(padding.of(self.len() + self.tag()));
+        }
+        self
+    }
+
+    /// Brings the datagram to `size` bytes, tag included, or as near as PADDING can within its limit.
     pub fn pad(&mut self, size: usize) {
         let missing = size.saturating_sub(self.len() + self.tag());
-        if missing >= FRAME_HEAD {
+        if missing >= FRAME_HEAD && self.fits(0) {
             let len = (missing - FRAME_HEAD).min(self.room()) & !3;
             self.frame(PADDING, 0, len).zeros();
         }

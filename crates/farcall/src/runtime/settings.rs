@@ -44,6 +44,9 @@ pub(super) struct Settings {
     /// How much seals protect at least.
     #[cfg(feature = "secure")]
     pub(super) level: crate::Level,
+    /// How long sealed datagrams are made.
+    #[cfg(feature = "secure")]
+    pub(super) padding: crate::Padding,
 }
 
 /// The settings of a [`Runtime`] that is to be made. Environment variables override the program's settings,
@@ -81,6 +84,8 @@ impl Builder {
             keys: None,
             #[cfg(feature = "secure")]
             level: crate::Level::Secure,
+            #[cfg(feature = "secure")]
+            padding: crate::Padding::None,
         };
         let (calls, serving) = (Interceptors::default(), Interceptors::default());
         Builder { settings, registry: None, env: None, calls, serving }
@@ -132,6 +137,17 @@ impl Builder {
     #[must_use]
     pub fn level(mut self, level: crate::Level) -> Builder {
         self.settings.level = level;
+        self
+    }
+
+    /// Sets how the lengths of datagrams hide those of what this runtime sends in them, at the level *secure*.
+    /// By default they do not. Both ends choose for what they send. Padding to 64 bytes costs little; padding
+    /// to the datagram makes all short calls and results look the same. `FARCALL_PADDING`: `none`, `64` or
+    /// `datagram`.
+    #[cfg(feature = "secure")]
+    #[must_use]
+    pub fn padding(mut self, padding: crate::Padding) -> Builder {
+        self.settings.padding = padding;
         self
     }
 
@@ -359,6 +375,8 @@ impl Settings {
             }
             variable => return Err(variable.invalid(variable.value.as_deref().unwrap_or_default())),
         }
+        #[cfg(feature = "secure")]
+        read("FARCALL_PADDING").set(&mut self.padding)?;
         read("FARCALL_OPEN").set(&mut open)?;
         read("FARCALL_DESCRIBE").set(&mut describe)?;
         read("FARCALL_WORKERS").set_some(&mut workers)?;
