@@ -120,6 +120,18 @@ impl Directory {
                     .hint("name the directory: --dir DIR")
             })
     }
+
+    /// Makes the directory if there is none, and reads the identity in it, or makes one.
+    fn prepare(&self) -> Outcome<(PathBuf, Identity)> {
+        let directory = self.path()?;
+        make_directory(&directory)?;
+        let path = directory.join("identity");
+        let identity = match path.exists() {
+            true => KeyFiles::read_identity(&path).map_err(faulty)?,
+            false => make_identity(&path)?,
+        };
+        Ok((directory, identity))
+    }
 }
 
 /// Returns the failure of a key file. What to do becomes the hint.

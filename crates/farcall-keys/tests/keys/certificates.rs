@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use farcall_keys::{
     CertificateChain, CertificateEnrolment, CertificateFiles, CertificateKey, CertificatePolicy,
     CertificateRequest, Enrolled, KeyFiles, Keyring, LineFault, MAX_CERTIFICATE_REQUEST_BYTES,
@@ -78,7 +80,7 @@ struct World {
     policy: CertificatePolicy,
     service: CertificateEnrolment,
     /// How many requests were made.
-    requests: Cell<u8>,
+    requests: Cell<u32>,
 }
 
 /// A host's chain of certificates and private key.
@@ -107,7 +109,8 @@ impl World {
     /// Makes the request of a host for the service's challenge of now.
     fn request(&self, host: &Host) -> CertificateRequest {
         self.requests.set(self.requests.get() + 1);
-        let challenge = self.service.challenge([self.requests.get(); 16], NOW);
+        let random = u128::from(self.requests.get()).to_be_bytes();
+        let challenge = self.service.challenge(random, NOW);
         host.request(key(AUTHORITY), &challenge)
     }
 
@@ -446,6 +449,23 @@ fn somebody_on_the_way_can_change_nothing_of_a_certificates_enrolment() {
     assert_eq!(again.accept(&answer, NOW).unwrap_err().kind(), RefusalKind::Forged);
     assert_eq!(request.accept(&answer, NOW + HOUR).unwrap_err().kind(), RefusalKind::Expired);
     assert_eq!(request.accept(&answer, NOW).unwrap().len(), 2);
+}
+
+#[test]
+fn a_certificate_of_which_one_byte_was_changed_is_refused_although_its_key_proves_it() {
+    let mut world = World::new();
+    let key = KeyPair::generate().unwrap();
+    let names = [uri("spiffe://example.org/store"), dns("a.example.org")];
+    let der = host(&names).signed_by(&key, &world.root).unwrap().der().to_vec();
+    for at in 0..der.len() {
+        for bit in [0, 7] {
+            let mut changed = der.clone();
+            changed[at] ^= 1 << bit;
+            let base64 = STANDARD.encode(&changed);
+            let pem = format!("-----BEGIN CERTIFICATE-----\n{base64}\n-----END CERTIFICATE-----\n");
+            assert!(world.enrol(&Host::of_pem(&pem, &key.serialize_pem())).is_err(), "byte {at}");
+        }
+    }
 }
 
 #[test]

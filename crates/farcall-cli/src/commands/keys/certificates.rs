@@ -83,7 +83,7 @@ impl Named<'_> {
         let chain = CertificateFiles::read_chain(self.certificate).map_err(faulty)?;
         let key = CertificateFiles::read_private_key(self.private_key).map_err(faulty)?;
         key.check(&chain).map_err(|why| expected_found(&why).about(self.private_key.display()))?;
-        let (directory, identity) = super::enrol::prepare(directory)?;
+        let (directory, identity) = directory.prepare()?;
         let service = self.import()?;
         let challenge = service.challenge().map_err(|why| self.refused(why))?;
         let mut random = [0; 32];

@@ -1,16 +1,14 @@
 //! `farcall keys enrol`: makes this machine's key, and gets its first grant for a token.
 
 use std::io::{self, BufRead as _, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
-use farcall_keys::{EnrolmentRequest, EnrolmentToken, Grant, Identity, KeyFiles, PublicKey};
+use farcall_keys::{EnrolmentRequest, EnrolmentToken, Grant, KeyFiles, PublicKey};
 use serde_json::json;
 
 use super::enrolment::{Enrolment, EnrolmentClient, PATIENCE, plain};
-use super::{
-    Directory, date, describe_grant, expected_found, faulty, make_directory, make_identity, no_entropy, now,
-};
+use super::{Directory, date, describe_grant, expected_found, faulty, no_entropy, now};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 
@@ -50,7 +48,7 @@ impl Enrol {
         }
         let token = self.token()?;
         token.check_time(now()).map_err(|why| expected_found(&why))?;
-        let (directory, identity) = prepare(&self.directory)?;
+        let (directory, identity) = self.directory.prepare()?;
         let mut random = [0; 32];
         getrandom::fill(&mut random).map_err(no_entropy)?;
         let request = EnrolmentRequest::new(&token, &identity, &random);
@@ -87,22 +85,6 @@ impl Enrol {
         }
         let text = if token == "-" { &line } else { token };
         text.parse().map_err(|why: farcall_keys::TokenError| Failure::usage(why.to_string()))
-    }
-}
-
-/// Makes the directory of key files if there is none, and reads this machine's identity, or makes one.
-pub(super) fn prepare(directory: &Directory) -> Outcome<(PathBuf, Identity)> {
-    let directory = directory.path()?;
-    make_directory(&directory)?;
-    let identity = identity(&directory.join("identity"))?;
-    Ok((directory, identity))
-}
-
-/// Reads this machine's identity, or makes one.
-fn identity(path: &Path) -> Outcome<Identity> {
-    match path.exists() {
-        true => KeyFiles::read_identity(path).map_err(faulty),
-        false => make_identity(path),
     }
 }
 
