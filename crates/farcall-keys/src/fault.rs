@@ -37,6 +37,12 @@ impl LineFault {
         LineFault { line: Some(line), ..self }
     }
 
+    /// Says in which other file it was found.
+    #[cfg(feature = "x509")]
+    pub(crate) fn about(self, file: &str) -> LineFault {
+        LineFault { found: format!("in {file}: {}", self.found), ..self }
+    }
+
     /// Adds the file.
     pub(crate) fn within(self, path: &Path) -> Fault {
         Fault { path: path.to_owned(), fault: self, source: None }

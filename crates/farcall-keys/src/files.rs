@@ -12,6 +12,8 @@
 //!
 //! Only `identity` must exist. `#` begins a comment.
 
+#[cfg(feature = "x509")]
+mod certificates;
 mod disk;
 mod stamp;
 
@@ -27,6 +29,9 @@ use crate::policy::Policy;
 use crate::revocation::RevocationList;
 use disk::Secrecy;
 use stamp::Stamp;
+
+#[cfg(feature = "x509")]
+pub use certificates::CertificateFiles;
 
 /// The files besides `identity`, in the order in which they are read.
 const FILES: [Part; 6] =

@@ -2,7 +2,7 @@
 //!
 //! A handshake (in `farcall-proto`) proves that the other end has the private key of a public key. This crate
 //! says *who* that key is, and what it may do. It has no sockets, no threads, no clock and no randomness:
-//! times are Unix seconds and, like entropy, arguments. Only [`KeyFiles`] reads files.
+//! times are Unix seconds and, like entropy, arguments. Only [`KeyFiles`] and `CertificateFiles` read files.
 //!
 //! - [`Identity`] is a private key, [`PublicKey`] its public half. Both have an Ed25519 form, which signs,
 //!   and an X25519 form, which takes part in handshakes.
@@ -16,6 +16,8 @@
 //! - An [`EntryProof`] shows that an exporter has signed its entry in a registry.
 //! - An [`EnrolmentToken`] lets a new machine ask an authority for its first grant, by an
 //!   [`EnrolmentRequest`], which an [`OpenEnrolment`] answers.
+//! - With the feature `x509`, a host with a certificate gets grants by a `CertificateRequest`, which a
+//!   `CertificateEnrolment` answers as a `CertificatePolicy` says.
 //!
 //! ```
 //! use farcall_keys::{Identity, Keyring, Right, Rights, Terms};
@@ -65,6 +67,8 @@ mod refusal;
 mod revocation;
 mod text;
 mod token;
+#[cfg(feature = "x509")]
+mod x509;
 
 pub use codec::Malformed;
 pub use enrolment::{
@@ -72,6 +76,8 @@ pub use enrolment::{
 };
 pub use entry::{ENTRY_SECONDS, EntryProof, MAX_CLOCK_DIFFERENCE_SECONDS, MAX_ENTRY_PROOF_BYTES};
 pub use fault::{Fault, LineFault};
+#[cfg(feature = "x509")]
+pub use files::CertificateFiles;
 pub use files::KeyFiles;
 pub use grant::{Grant, MAX_GRANT_BYTES, Right, Rights, Terms, TooLarge};
 pub use identity::Identity;
@@ -85,6 +91,12 @@ pub use principal::Principal;
 pub use refusal::{Refusal, RefusalKind};
 pub use revocation::{MAX_REVOCATIONS, RevocationList, Revoked};
 pub use token::{EnrolmentToken, MAC_BYTES, Template, TokenError};
+#[cfg(feature = "x509")]
+pub use x509::{
+    CHALLENGE_BYTES, CHALLENGE_SECONDS, CertificateChain, CertificateEnrolment, CertificateKey,
+    CertificatePolicy, CertificateRequest, Enrolled, MAX_CERTIFICATE_REQUEST_BYTES, MAX_CHAIN_BYTES,
+    MAX_CHAIN_CERTIFICATES, MAX_ENROLMENTS_A_MINUTE, MAX_GRANTS_OF_RULE,
+};
 
 /// Reads the bytes after the first as the key file that the first byte names. For the fuzz target.
 #[doc(hidden)]

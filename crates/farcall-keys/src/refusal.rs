@@ -34,7 +34,7 @@ pub enum RefusalKind {
     WrongRight,
     /// The grants, or the lines of `authorized_keys`, are for other names.
     WrongName,
-    /// The grant or the registry entry has expired.
+    /// The grant, the registry entry or the certificate has expired.
     Expired,
     /// The registry entry expires too late: the clocks differ.
     WrongClock,
@@ -46,6 +46,24 @@ pub enum RefusalKind {
     StaleRevocations,
     /// The key is now another principal than before.
     OtherPrincipal,
+    /// A request for enrolment is to another authority.
+    OtherAuthority,
+    /// A challenge is not this authority's, or was issued too long ago.
+    StaleChallenge,
+    /// A proof has come before.
+    UsedChallenge,
+    /// There are too many enrolments.
+    Overloaded,
+    /// A proof was not made with the private key of the certificate.
+    WrongPrivateKey,
+    /// A certificate breaks a rule for certificates of hosts.
+    WrongCertificate,
+    /// A certificate is of a trust domain that the authority does not know.
+    OtherTrustDomain,
+    /// Certificates do not lead to an authority of the trust bundle.
+    UntrustedCertificate,
+    /// No rule of the authority allows a certificate.
+    NoRule,
 }
 
 impl Refusal {

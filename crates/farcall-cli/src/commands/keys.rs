@@ -1,7 +1,11 @@
 //! `farcall keys`: makes and shows identities, signs and revokes grants, enrols machines, checks key files
 //! and servers.
 
+#[cfg(feature = "x509")]
+mod admit;
 mod authority;
+#[cfg(feature = "x509")]
+mod certificates;
 #[cfg(feature = "secure")]
 mod check;
 mod check_files;
@@ -68,6 +72,8 @@ enum Action {
     Authority(authority::Authority),
     Grant(grant::Grant),
     Invite(invite::Invite),
+    #[cfg(feature = "x509")]
+    Admit(admit::Admit),
     Enrol(enrol::Enrol),
     Revoke(revoke::Revoke),
     CheckFiles(check_files::CheckFiles),
@@ -91,6 +97,8 @@ impl Keys {
             Action::Authority(command) => command.run(output),
             Action::Grant(command) => command.run(output),
             Action::Invite(command) => command.run(output),
+            #[cfg(feature = "x509")]
+            Action::Admit(command) => command.run(output),
             Action::Enrol(command) => command.run(output),
             Action::Revoke(command) => command.run(output),
             Action::CheckFiles(command) => command.run(output),
@@ -111,6 +119,18 @@ impl Directory {
                 Failure::new("no directory of key files: neither FARCALL_KEYS nor HOME is set")
                     .hint("name the directory: --dir DIR")
             })
+    }
+
+    /// Makes the directory if there is none, and reads the identity in it, or makes one.
+    fn prepare(&self) -> Outcome<(PathBuf, Identity)> {
+        let directory = self.path()?;
+        make_directory(&directory)?;
+        let path = directory.join("identity");
+        let identity = match path.exists() {
+            true => KeyFiles::read_identity(&path).map_err(faulty)?,
+            false => make_identity(&path)?,
+        };
+        Ok((directory, identity))
     }
 }
 

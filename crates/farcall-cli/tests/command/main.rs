@@ -2,6 +2,8 @@
 #![allow(missing_docs)]
 
 mod calls;
+#[cfg(all(unix, feature = "secure", feature = "x509"))]
+mod certificates;
 mod common;
 mod demo;
 #[cfg(all(target_os = "linux", feature = "etcd"))]

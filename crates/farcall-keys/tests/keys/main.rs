@@ -1,6 +1,8 @@
 //! Tests of identities, grants, revocation, key files and policies.
 #![allow(missing_docs)]
 
+#[cfg(feature = "x509")]
+mod certificates;
 mod common;
 mod encodings;
 mod enrolments;

@@ -43,12 +43,16 @@ fn identity(byte: u8) -> Identity {
 
 /// Returns the client's grant, which counts from now on for a time.
 fn grant() -> Grant {
+    numbered_grant(1)
+}
+
+fn numbered_grant(serial: u64) -> Grant {
     let terms = Terms {
         key: identity(2).public(),
         principal: "alice".parse::<PrincipalName>().unwrap(),
         rights: Rights::IMPORT,
         scope: Scope::any(),
-        serial: 1,
+        serial,
         expires: sim::unix_seconds() + COUNTS.as_secs(),
     };
     identity(3).grant(terms).unwrap()
@@ -85,6 +89,37 @@ fn run(sim: &Sim, ends: &Ends) {
 #[test]
 fn a_grant_that_expires_ends_the_running_call_and_the_next_one_is_refused() {
     check(4, |sim| run(sim, &Ends::default()));
+}
+
+/// Renews the client's grant before it expires, and calls on.
+fn renew(sim: &Sim, ends: &Ends) {
+    let server = {
+        let ends = ends.clone();
+        sim.server("server", move || {
+            let keyring = Keyring::new(identity(1)).with_authority(identity(3).public());
+            let runtime = Runtime::builder().keys(Keys::new(keyring)).build()?;
+            runtime.export::<dyn Store>("Store", Arc::new(Server(ends.clone())))?.wait()
+        })
+    };
+    let known: farcall::key_files::KnownServer = format!("Store {}", identity(1).public()).parse().unwrap();
+    let keyring =
+        |grant| Keyring::new(identity(2)).with_known_server(known.clone()).with_grant(grant).unwrap();
+    let keys = Keys::new(keyring(grant()));
+    let runtime = Runtime::builder().keys(keys.clone()).build().unwrap();
+    let store = runtime.import::<dyn Store>("Store").unwrap();
+    assert_eq!(store.get().unwrap(), 7);
+    sim::sleep(COUNTS / 2);
+    keys.replace(keyring(numbered_grant(2)));
+    // The call began under the old grant, and ends with it.
+    let waits = store.wait().unwrap_err();
+    assert_eq!(waits.call_failed().map(|why| why.ran()), Some(Ran::Maybe), "{waits}");
+    assert_eq!(store.get().unwrap(), 7, "the handshake shows the new grant");
+    drop(server);
+}
+
+#[test]
+fn a_grant_that_was_renewed_in_time_lets_the_next_calls_pass() {
+    check(4, |sim| renew(sim, &Ends::default()));
 }
 
 /// How long a runtime takes at most to notice changed keys, and to send what ends a call.

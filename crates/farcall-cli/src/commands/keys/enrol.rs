@@ -4,13 +4,11 @@ use std::io::{self, BufRead as _, Read as _};
 use std::path::Path;
 
 use clap::Args;
-use farcall_keys::{EnrolmentRequest, EnrolmentToken, Grant, Identity, KeyFiles, PublicKey};
+use farcall_keys::{EnrolmentRequest, EnrolmentToken, Grant, KeyFiles, PublicKey};
 use serde_json::json;
 
 use super::enrolment::{Enrolment, EnrolmentClient, PATIENCE, plain};
-use super::{
-    Directory, date, describe_grant, expected_found, faulty, make_directory, make_identity, no_entropy, now,
-};
+use super::{Directory, date, describe_grant, expected_found, faulty, no_entropy, now};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 
@@ -19,11 +17,22 @@ use crate::output::Output;
 /// The token is what `farcall keys invite` printed at the authority. This end keeps the identity that it has,
 /// or else makes one. It checks the authority's key by the fingerprint in the token, and adds the key to
 /// `authorities` and the grant to `grants`.
+#[cfg_attr(
+    feature = "x509",
+    doc = "
+With --certificate, it shows an X.509 certificate to `farcall keys admit` in place of a token. The grants end
+with the certificate at the latest. Run the command again, by a timer, when about half of their time is over:
+the new grants take the place of the old ones, and running programs read them within a quarter of a second."
+)]
 #[derive(Debug, Args)]
 pub struct Enrol {
     /// The token; - reads it from standard input, where other users of this machine cannot see it
-    #[arg(value_name = "TOKEN")]
-    token: String,
+    #[cfg_attr(feature = "x509", arg(value_name = "TOKEN", required_unless_present = "certificate"))]
+    #[cfg_attr(not(feature = "x509"), arg(value_name = "TOKEN", required = true))]
+    token: Option<String>,
+    #[cfg(feature = "x509")]
+    #[command(flatten)]
+    by_certificate: super::certificates::ByCertificate,
     #[command(flatten)]
     directory: Directory,
 }
@@ -33,11 +42,13 @@ const MAX_LINE: u64 = 4096;
 
 impl Enrol {
     pub fn run(&self, output: &Output) -> Outcome {
+        #[cfg(feature = "x509")]
+        if let Some(named) = self.by_certificate.named() {
+            return named.enrol(&self.directory, output);
+        }
         let token = self.token()?;
         token.check_time(now()).map_err(|why| expected_found(&why))?;
-        let directory = self.directory.path()?;
-        make_directory(&directory)?;
-        let identity = identity(&directory.join("identity"))?;
+        let (directory, identity) = self.directory.prepare()?;
         let mut random = [0; 32];
         getrandom::fill(&mut random).map_err(no_entropy)?;
         let request = EnrolmentRequest::new(&token, &identity, &random);
@@ -68,19 +79,12 @@ impl Enrol {
 
     fn token(&self) -> Outcome<EnrolmentToken> {
         let mut line = String::new();
-        if self.token == "-" {
+        let token = self.token.as_deref().unwrap_or_default();
+        if token == "-" {
             io::stdin().lock().take(MAX_LINE).read_line(&mut line)?;
         }
-        let text = if self.token == "-" { &line } else { &self.token };
+        let text = if token == "-" { &line } else { token };
         text.parse().map_err(|why: farcall_keys::TokenError| Failure::usage(why.to_string()))
-    }
-}
-
-/// Reads this machine's identity, or makes one.
-fn identity(path: &Path) -> Outcome<Identity> {
-    match path.exists() {
-        true => KeyFiles::read_identity(path).map_err(faulty),
-        false => make_identity(path),
     }
 }
 
