@@ -1,5 +1,5 @@
 //! Meetings: two ends that share a conversation's secrets prove that to one another outside UDP, where they
-//! pass shared memory to one another (docs/protocol.md, section 11.9).
+//! pass shared memory to one another (docs/protocol.md, section 11.10).
 //!
 //! The program that drives this crate has the channel, makes the transcript of the meeting, and passes the
 //! proofs on.
