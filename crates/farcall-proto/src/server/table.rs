@@ -399,7 +399,9 @@ mod tests {
     #[test]
     fn an_entry_that_stays_is_no_victim() {
         let mut table = Table::default();
-        (1..=2).for_each(|id| drop(table.insert(entry(id))));
+        for id in 1..=2 {
+            table.insert(entry(id));
+        }
         let place = table.victim(400, u64::MAX, |_| 0, |id| id == 1).unwrap();
         assert_eq!(table.at(place).id, 2);
         assert_eq!(table.victim(400, u64::MAX, |_| 0, |_| true), None);
