@@ -39,6 +39,7 @@ struct Exporter {
     /// [`THERE`], [`GONE`] or [`DISTRUSTED`].
     state: AtomicU8,
     /// The exporter's key, if this end has keys.
+    #[cfg_attr(not(feature = "secure"), allow(dead_code))]
     server: Option<[u8; 32]>,
     /// Identifies the process that mapped the memory, so that a forked child is noticed.
     process: u64,
@@ -49,6 +50,7 @@ const THERE: u8 = 0;
 /// The exporter has ended.
 const GONE: u8 = 1;
 /// The exporter's key is no longer accepted.
+#[cfg_attr(not(feature = "secure"), allow(dead_code))]
 const DISTRUSTED: u8 = 2;
 
 const ALARM: u64 = 0;
