@@ -34,7 +34,7 @@ mod wipe;
 pub use cipher::{Answering, Cipher, MAX_PER_PHASE, limit_per_phase, max_per_phase};
 pub use handshake::{Initiator, MESSAGE_1, MESSAGE_2, Responder, public_key};
 pub use logged::Logged;
-pub use secrets::{End, Place, Resumption, Secrets};
+pub use secrets::{End, PROOF, Place, Resumption, Secrets};
 pub use suite::{Level, Suite, Suites, TAG};
 pub use ticket::TicketKeys;
 pub use window::Window;

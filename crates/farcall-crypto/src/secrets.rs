@@ -9,6 +9,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+use ring::hmac::{self, HMAC_SHA256};
 use zeroize::Zeroizing;
 
 use crate::cipher::{Answering, Cipher};
@@ -18,6 +19,9 @@ use crate::{Level, Suite};
 
 /// A secret of 32 bytes, which is overwritten when it is dropped.
 pub(crate) type Secret = Zeroizing<[u8; 32]>;
+
+/// Bytes of the proof that an end has a conversation's secrets.
+pub const PROOF: usize = 32;
 
 /// Which end of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,6 +227,29 @@ impl Place {
         wiped(|| Answering(Box::new(key())))
     }
 
+    /// Returns the proof that this end has the conversation's secrets, at a meeting with this transcript.
+    #[must_use]
+    pub fn prove(&self, prover: End, transcript: &[u8]) -> [u8; PROOF] {
+        let mut proof = [0; PROOF];
+        wiped(|| {
+            let tag = hmac::sign(&self.meeting_key(), &proven(prover, transcript));
+            proof.copy_from_slice(tag.as_ref());
+        });
+        proof
+    }
+
+    /// Returns whether that end has given this proof at a meeting with this transcript. Takes the same time
+    /// for every wrong proof.
+    #[must_use]
+    pub fn is_proven(&self, prover: End, transcript: &[u8], proof: &[u8]) -> bool {
+        wiped(|| hmac::verify(&self.meeting_key(), &proven(prover, transcript), proof).is_ok())
+    }
+
+    fn meeting_key(&self) -> hmac::Key {
+        let prk = prk(&self.base);
+        prk.expand(&[b"farcall meeting"], HMAC_SHA256).expect("less than 255 blocks").into()
+    }
+
     /// Returns the secret of the current phase, its level and its suite.
     pub(crate) fn phase_secret(&self) -> (Level, Suite, &Secret) {
         (self.level, self.suite, &self.chain)
@@ -235,6 +262,16 @@ impl Place {
         let kind = [*level as u8, *suite as u8];
         Zeroizing::new([&kind[..], &base[..], &chain[..]].concat())
     }
+}
+
+/// Returns what an end authenticates at a meeting. Proofs of the two ends differ, so that none can be
+/// reflected.
+fn proven(prover: End, transcript: &[u8]) -> Vec<u8> {
+    let label = match prover {
+        End::Client => b"farcall client",
+        End::Server => b"farcall server",
+    };
+    [label, transcript].concat()
 }
 
 const TO_SERVER: &[u8] = b"farcall to server";
@@ -343,6 +380,37 @@ mod tests {
             assert!(!passes(&resumed(&other), &same));
         }
         assert!(!passes(&secrets(1).cipher(End::Client, None), &same));
+    }
+
+    #[test]
+    fn a_proof_is_good_for_one_end_of_one_conversation_at_one_meeting() {
+        let (client, server) = (secrets(1), Secrets::from_bytes(&secrets(1).to_bytes()).unwrap());
+        let proof = client.prove(End::Client, b"meeting");
+        assert!(server.is_proven(End::Client, b"meeting", &proof));
+        assert!(!server.is_proven(End::Server, b"meeting", &proof), "nothing can be reflected");
+        assert!(!server.is_proven(End::Client, b"another", &proof));
+        assert!(!secrets(2).is_proven(End::Client, b"meeting", &proof));
+        assert!(client.is_proven(End::Server, b"meeting", &server.prove(End::Server, b"meeting")));
+        for at in 0..PROOF {
+            let mut changed = proof;
+            changed[at] ^= 1;
+            assert!(!server.is_proven(End::Client, b"meeting", &changed));
+            assert!(!server.is_proven(End::Client, b"meeting", &proof[..at]));
+        }
+        let mut later = secrets(1);
+        later.advance();
+        assert!(later.is_proven(End::Client, b"meeting", &proof), "it does not depend on the phase");
+    }
+
+    #[test]
+    fn a_proof_is_the_hmac_that_the_specification_names() {
+        let base: [u8; 32] = secrets(1).to_bytes()[2..34].try_into().unwrap();
+        // HKDF-Expand of one block is one HMAC (RFC 5869, section 2.3).
+        let key = hmac::sign(&hmac::Key::new(HMAC_SHA256, &base), b"farcall meeting\x01");
+        let key = hmac::Key::new(HMAC_SHA256, key.as_ref());
+        for (end, text) in [(End::Client, b"farcall clientx"), (End::Server, b"farcall serverx")] {
+            assert_eq!(secrets(1).prove(end, b"x"), hmac::sign(&key, text).as_ref());
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The first message that an importer sends to an exporter: what it wants, and a question. By its answer the
-//! exporter proves its identity.
+//! exporter proves its identity. An importer with keys proves its own identity too, by the answer to a
+//! challenge, which the exporter sends before.
 //!
 //! An importer is a process that calls or maps what another process, the exporter, offers.
 
@@ -41,10 +42,27 @@ pub struct TicketHolder {
     pub address: SocketAddr,
 }
 
+/// The first message of an importer that has keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyedHello<'m> {
+    /// The importer's proof that it has the conversation's secrets.
+    pub proof: &'m [u8; KEYED_PROOF_BYTES],
+    /// The whole ticket, as it is in datagrams.
+    pub ticket: &'m [u8],
+    /// What the importer wants.
+    pub hello: Hello,
+    /// The message without the proof. The proof depends on it.
+    pub body: &'m [u8],
+}
+
 /// A buffer of this many bytes is longer than every hello.
-pub const MAX_HELLO_BYTES: usize = 128;
-/// The bytes of the exporter's answer.
+pub const MAX_HELLO_BYTES: usize = 512;
+/// The bytes of the exporter's answer without keys.
 pub const PROOF_BYTES: usize = 16;
+/// The bytes of the proofs of importer and exporter with keys.
+pub const KEYED_PROOF_BYTES: usize = 32;
+/// The bytes of the challenge, chosen at random for each connection.
+pub const CHALLENGE_BYTES: usize = 32;
 
 impl Hello {
     /// Encodes the message.
@@ -96,5 +114,35 @@ impl Hello {
     /// so that a process at another name cannot pass the question on to the exporter and use its answer.
     pub fn question(nonce: &[u8; 16], name: SocketAddr) -> Vec<u8> {
         [&nonce[..], b"farcall shared memory ", name.to_string().as_bytes()].concat()
+    }
+}
+
+impl<'m> KeyedHello<'m> {
+    /// Returns the message without its proof.
+    pub fn body_of(ticket: &[u8], hello: &Hello) -> Vec<u8> {
+        [&(ticket.len() as u16).to_be_bytes(), ticket, &hello.to_bytes()].concat()
+    }
+
+    /// Decodes a message. Returns `None` if it is not the hello of an importer with keys.
+    pub fn from_bytes(message: &'m [u8]) -> Option<KeyedHello<'m>> {
+        let (proof, body) = message.split_first_chunk()?;
+        let (len, rest) = body.split_first_chunk()?;
+        let (ticket, hello) = rest.split_at_checked(u16::from_be_bytes(*len).into())?;
+        Some(KeyedHello { proof, ticket, hello: Hello::from_bytes(hello)?, body })
+    }
+
+    /// Returns what importer and exporter prove that they agree on. Each passes the numbers of the importer's
+    /// and the exporter's process as the system tells it, so that no third process can stand between them and
+    /// pass on what they say. `name` is the address by which the importer knows the exporter.
+    pub fn transcript(
+        challenge: &[u8; CHALLENGE_BYTES],
+        [importer, exporter]: [i32; 2],
+        body: &[u8],
+        name: SocketAddr,
+    ) -> Vec<u8> {
+        const LABEL: &[u8] = b"farcall meeting 1\0";
+        let (processes, len) =
+            ([importer, exporter].map(i32::to_be_bytes), (body.len() as u16).to_be_bytes());
+        [LABEL, challenge, processes.as_flattened(), &len, body, name.to_string().as_bytes()].concat()
     }
 }

@@ -39,7 +39,9 @@ pub use bulk_ring::{BulkConsumer, BulkProducer};
 pub use call_memory::CallMemory;
 pub use caller::{ArgumentRing, Caller, RequestId};
 pub use disposal::unclosed;
-pub use hello::{Hello, MAX_HELLO_BYTES, PROOF_BYTES, TicketHolder, Wants};
+pub use hello::{
+    CHALLENGE_BYTES, Hello, KEYED_PROOF_BYTES, KeyedHello, MAX_HELLO_BYTES, PROOF_BYTES, TicketHolder, Wants,
+};
 pub use layout::{
     FETCH_PARTS, MAX_DETAIL_BYTES, PART_BYTES, RING_COUNT, RING_PARTS, SLOT_BODY_BYTES, SLOT_COUNT,
 };

@@ -122,6 +122,12 @@ impl UnixChannel {
         (peer.uid == rustix::process::geteuid()).then_some(peer.pid.as_raw_nonzero().get())
     }
 
+    /// Returns the numbers of this process and of the other one, as the system tells them to this process.
+    /// Returns `None` if it does not tell them.
+    pub fn processes(&self) -> Option<[i32; 2]> {
+        Some([self.maker.as_raw_nonzero().get(), self.same_user()?])
+    }
+
     /// Sends a message, with a file if one is given. Returns false if the message was not sent: there is no
     /// room, or the other side is gone.
     pub fn send(&self, bytes: &[u8], file: Option<BorrowedFd<'_>>) -> bool {

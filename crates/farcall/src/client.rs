@@ -151,7 +151,7 @@ impl Endpoint {
             }
         };
         let config = ClientConfig { loopback: self.env.is_loopback(address), ..self.config.clone() };
-        let peer = Arc::new(Peer::new(Conversation::new(config, id), address));
+        let peer = Arc::new(Peer::new(Conversation::new(config, id), address, self.has_keys));
         peers.by_address.insert(address, peer.clone());
         peers.by_id.insert(id, peer.clone());
         // The socket is connected only if it calls a single server, on this machine. The machine's address

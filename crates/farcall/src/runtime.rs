@@ -628,7 +628,7 @@ impl Inner {
             let access = access.map(keys::Access::of_counters);
             server.export_counters(self.random(), self.random(), self.shown(&server), access);
         }
-        if self.settings.shared_memory && self.env.shares_memory() && !self.has_keys() {
+        if self.settings.shared_memory && self.env.shares_memory() {
             // If this fails, callers on this machine call by UDP.
             match Host::new(&server, &self.offers, self.settings.spin) {
                 Ok(host) => state.host = Some(host),
@@ -726,10 +726,14 @@ impl Inner {
         let users = move || {
             let inner = inner.upgrade()?;
             let state = inner.lock();
-            Some((
-                state.endpoints.iter().map(|(_, endpoint)| endpoint.clone()).collect(),
-                state.server.clone(),
-            ))
+            Some(watched_keys::Users {
+                endpoints: state.endpoints.iter().map(|(_, endpoint)| endpoint.clone()).collect(),
+                links: state.links.iter().filter_map(|(_, link)| link.upgrade()).collect(),
+                watcher: state.watcher.clone(),
+                server: state.server.clone(),
+                host: state.host.clone(),
+                offers: inner.offers.clone(),
+            })
         };
         watched_keys::watch(keys, &self.env, servers, users)
             .map_err(|why| CallFailed::local("starting a thread", why))?;

@@ -353,6 +353,19 @@ impl Server {
         self.lock().protocol.prove(holder, question)
     }
 
+    /// Meets a client outside UDP that proves that it has the secrets of a conversation.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    pub(crate) fn meet(&self, shown: &farcall_proto::Shown<'_>) -> Option<farcall_proto::Met> {
+        let now = self.now();
+        self.lock().protocol.meet(now, shown)
+    }
+
+    /// Returns whether clients must have keys.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    pub(crate) fn has_keys(&self) -> bool {
+        self.has_keys
+    }
+
     /// Returns the address of the server's socket.
     pub(crate) fn address(&self) -> SocketAddr {
         self.socket.local_address()

@@ -17,7 +17,7 @@ mod parts {
     use std::sync::Arc;
 
     pub(super) use crate::modelled::AtomicU64;
-    pub(super) use farcall_shm::{AccessRights, PROOF_BYTES};
+    pub(super) use farcall_shm::AccessRights;
     pub(super) use loom::sync::atomic::{Ordering, fence};
     pub(super) use loom::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
     pub(super) use std::sync::PoisonError;
@@ -99,7 +99,7 @@ mod parts {
 
 use std::sync::Arc;
 
-use farcall_shm::{AccessRights, PROOF_BYTES};
+use farcall_shm::AccessRights;
 use loom::sync::atomic::{AtomicBool, Ordering, fence};
 use loom::thread;
 
@@ -119,7 +119,7 @@ impl Mapped {
     /// Maps a generation, if that is the one on offer.
     fn map(mapping: &SharedMapping, generation: u64) -> Option<Mapped> {
         let wire = UnixChannel::default();
-        if !mapping.pass(generation, false, &[0; PROOF_BYTES], &wire) {
+        if !mapping.pass(generation, false, &[0; 16], &wire) {
             return None;
         }
         let [control, data] = wire.0.into_inner().unwrap().try_into().expect("two files are passed");

@@ -17,7 +17,7 @@ use farcall_names::{Entry, Fingerprint, Label};
 use farcall_proto::client::CallId;
 use farcall_proto::server::{CallKey, Finish, Request};
 use farcall_proto::{Failure, Kind, Ran, Tail, Trace, fuzzing};
-use farcall_shm::{Hello, TicketHolder, Wants};
+use farcall_shm::{Hello, KeyedHello, TicketHolder, Wants};
 use farcall_xdr::schema::{Type, Types};
 use farcall_xdr::{Decoder, Encode, Encoder, Schema, to_vec};
 
@@ -109,7 +109,10 @@ fn memory() {
     ] {
         let address = address.parse().expect("an address");
         let ticket = TicketHolder { client: 1, issued: 2, conversation: 3, address };
-        seed("shm_hello", name, &Hello { export: 4, wants, nonce: [5; 16], ticket }.to_bytes());
+        let hello = Hello { export: 4, wants, nonce: [5; 16], ticket };
+        seed("shm_hello", name, &hello.to_bytes());
+        let keyed = [&[6; 32][..], &KeyedHello::body_of(&[7; 44], &hello)].concat();
+        seed("shm_hello", &format!("{name} with keys"), &keyed);
     }
     fn word(script: &mut Writer, region: u8, at: u16, word: u64) -> &mut Writer {
         script.step(0, &[region]).text(&at.to_be_bytes()).text(&word.to_be_bytes())

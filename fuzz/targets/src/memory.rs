@@ -6,15 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_shm::{
-    Call, CallMemory, Caller, FETCH_PARTS, Hello, PART_BYTES, RING_COUNT, RING_PARTS, Request, RequestCursor,
-    RequestId, SLOT_BODY_BYTES, SLOT_COUNT, Server, Status,
+    Call, CallMemory, Caller, FETCH_PARTS, Hello, KeyedHello, PART_BYTES, RING_COUNT, RING_PARTS, Request,
+    RequestCursor, RequestId, SLOT_BODY_BYTES, SLOT_COUNT, Server, Status,
 };
 
 use crate::script::Script;
 
-/// Reads a hello, the first message of an importer, which wants to call or to map a segment. A hello that was
-/// read is written as the same bytes.
+/// Reads a hello, the first message of an importer, which wants to call or to map a segment, and the hello of
+/// an importer with keys. A hello that was read is written as the same bytes.
 pub fn shm_hello(data: &[u8]) {
+    if let Some(KeyedHello { proof, ticket, hello, body }) = KeyedHello::from_bytes(data) {
+        assert_eq!(KeyedHello::body_of(ticket, &hello), body);
+        assert_eq!([&proof[..], body].concat(), data);
+    }
     let Some(hello) = Hello::from_bytes(data) else { return };
     assert_eq!(Hello::from_bytes(&hello.to_bytes()), Some(hello));
     assert_eq!(hello.to_bytes(), data);

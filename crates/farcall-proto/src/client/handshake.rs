@@ -33,6 +33,11 @@ impl Kept {
         kept
     }
 
+    /// Returns the conversation's secrets, and who its server is.
+    pub fn known(&self) -> (&Place, &Arc<Principal>) {
+        (self.phases.secrets(), &self.server.1)
+    }
+
     /// Opens a sealed datagram of the conversation, which has this identifier.
     #[inline(never)]
     fn open(&self, id: u64, datagram: &mut [u8]) -> Option<Opened> {

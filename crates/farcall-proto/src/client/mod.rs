@@ -5,6 +5,7 @@
 //! | `slots.rs` | the pool of activities, the order in which their calls began |
 //! | `session.rs` | tickets and binding |
 //! | `handshake.rs` | how both ends agree on a conversation's secrets |
+//! | `meeting.rs` | proves those secrets outside UDP |
 //! | `evidence.rs` | what a refusal of the ticket proves about calls |
 //! | `receive.rs` | acting on each frame from the server |
 //! | `send.rs` | what goes into the next datagram |
@@ -20,6 +21,8 @@ mod exchanges;
 mod handshake;
 mod inside;
 mod lone;
+#[cfg(feature = "secure")]
+mod meeting;
 mod receive;
 mod refusals;
 mod send;

@@ -233,10 +233,15 @@ impl Conversation {
     /// Returns the identity under which the server knows this conversation, and the answer to `question` that
     /// only the server incarnation which issued the ticket can give. Returns `None` without a ticket.
     pub fn expected_proof(&self, question: &[u8]) -> Option<(Holder, [u8; 16])> {
+        let (holder, ticket) = self.ticket()?;
+        Some((holder, ticket::answer(&ticket.mac, question)))
+    }
+
+    /// Returns the conversation's ticket, and its holder.
+    pub(super) fn ticket(&self) -> Option<(Holder, &Ticket<'static>)> {
         let Granted { conversation, ticket, address, .. } = self.session.granted.as_ref()?;
         let Ticket { client, issued, .. } = *ticket;
-        let holder = Holder { client, issued, conversation: *conversation, address: *address };
-        Some((holder, ticket::answer(&ticket.mac, question)))
+        Some((Holder { client, issued, conversation: *conversation, address: *address }, ticket))
     }
 
     /// Writes the question that is due, if there is one.

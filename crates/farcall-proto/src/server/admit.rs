@@ -224,30 +224,50 @@ impl Server {
             self.table.at_mut(place).hear(now, header.scheme);
             return Some(place);
         }
-        // At this point it is certain that no call ever ran under this ticket.
-        if self.table.len() >= self.config.max_conversations {
-            let conversing = &self.admission.per_host;
-            let no_share = mutant.breaks(Rule::NoShareOfHosts);
-            let of_host = |host| if no_share { 0 } else { conversing.of(host) };
-            if let Some(victim) = self.table.victim(self.coarse(now), ticket.issued, of_host) {
-                self.forget(now, victim);
-            }
-            if self.table.len() >= self.config.max_conversations && !mutant.breaks(Rule::HorizonIgnored) {
-                if !mutant.breaks(Rule::FullUnrecorded) {
-                    self.admission.horizon = self.admission.horizon.max(ticket.issued);
-                }
-                return self.refuse_ticket(from, header, ticket.client, StaleReason::Full);
-            }
+        if !self.make_room(now, ticket.issued) {
+            return self.refuse_ticket(from, header, ticket.client, StaleReason::Full);
         }
-        let mut entry = Entry::new(conversation, ticket.client, ticket.issued, from);
-        entry.hear(self.coarse(now), header.scheme);
         #[cfg(feature = "secure")]
         if let Some(admitted) = admitted {
             let coarse = self.coarse(now);
-            self.seals.secrets.insert((conversation, header.number), admitted, coarse, mutant);
+            self.seals.secrets.insert((conversation, Some(header.number)), admitted, coarse, mutant);
         }
+        let entry = Entry::new(conversation, ticket.client, ticket.issued, from);
+        Some(self.enter(now, entry, header.scheme))
+    }
+
+    /// Makes room for a conversation whose ticket has this date, if the server is full. Returns whether there
+    /// is room. If not, tickets of that date are refused from now on.
+    pub(super) fn make_room(&mut self, now: Time, issued: u64) -> bool {
+        let mutant = self.config.mutant;
+        // At this point it is certain that no call ever ran under this ticket.
+        if self.table.len() < self.config.max_conversations {
+            return true;
+        }
+        let conversing = &self.admission.per_host;
+        let no_share = mutant.breaks(Rule::NoShareOfHosts);
+        let of_host = |host| if no_share { 0 } else { conversing.of(host) };
+        #[cfg(feature = "secure")]
+        let stays = |conversation| self.seals.secrets.has_met(conversation);
+        #[cfg(not(feature = "secure"))]
+        let stays = |_| false;
+        if let Some(victim) = self.table.victim(self.coarse(now), issued, of_host, stays) {
+            self.forget(now, victim);
+        }
+        if self.table.len() < self.config.max_conversations || mutant.breaks(Rule::HorizonIgnored) {
+            return true;
+        }
+        if !mutant.breaks(Rule::FullUnrecorded) {
+            self.admission.horizon = self.admission.horizon.max(issued);
+        }
+        false
+    }
+
+    /// Adds a conversation to the table, whose client was heard now. Returns its place.
+    pub(super) fn enter(&mut self, now: Time, mut entry: Entry, scheme: Scheme) -> usize {
+        entry.hear(self.coarse(now), scheme);
         self.admission.per_host.add(entry.host(), 1);
-        Some(self.table.insert(entry))
+        self.table.insert(entry)
     }
 
     /// Moves a conversation to another address. What is kept for it counts for the new host from now on.

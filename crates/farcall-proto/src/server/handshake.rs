@@ -286,7 +286,7 @@ impl Server {
 
     /// Returns the secrets of a conversation that is known, or whose ticket is good, and who its client is.
     /// Returns `None` if there are none, or the client is not accepted any more.
-    fn secrets_of(
+    pub(super) fn secrets_of(
         &self,
         trust: &dyn Trust,
         conversation: u64,

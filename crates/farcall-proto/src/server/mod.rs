@@ -10,6 +10,7 @@
 //! | `admit.rs` | tickets, challenges, binding: who may call at all |
 //! | `handshake.rs` | how both ends agree on a conversation's secrets; `secrets.rs` keeps them |
 //! | `asymmetric.rs` | the part of a handshake that takes long, which is computed without a lock |
+//! | `meeting.rs` | clients that are met outside UDP |
 //! | `receive.rs` | acting on each frame from a client |
 //! | `arguments.rs` | arguments that arrive in fragments |
 //! | `exchanges.rs` | calls with exchanges (signals, streams); `inside.rs` holds their state |
@@ -40,6 +41,8 @@ mod handshake;
 mod hosts;
 mod inquiries;
 mod inside;
+#[cfg(feature = "secure")]
+mod meeting;
 mod memory;
 mod more;
 mod reading;

@@ -15,7 +15,7 @@ use farcall_crypto::{Cipher, End, Place, Secrets};
 use crate::phases::Phases;
 use crate::secure::Opened;
 use crate::wire::{Number, Numbers};
-use crate::{Mutant, Rule, Time};
+use crate::{Ended, Mutant, Rule, Time};
 
 /// The maximum number of conversations whose ciphers are kept.
 const MAX_CIPHERS: usize = 4096;
@@ -32,6 +32,8 @@ const MAX_AGE: u32 = 4 * 8 * 600;
 #[derive(Debug, Default)]
 pub(super) struct AllSecrets {
     of: HashMap<u64, Box<Kept>, BuildHasherDefault<Identity>>,
+    /// The conversations whose clients were met outside UDP, as long as something lasts that was made there.
+    met: HashMap<u64, Ended, BuildHasherDefault<Identity>>,
     /// The conversations whose ciphers are kept, the oldest first.
     busy: VecDeque<u64>,
     /// The conversations that must end, because no more may be sealed by their keys.
@@ -56,10 +58,10 @@ struct Kept {
 }
 
 impl AllSecrets {
-    /// Adds a conversation, which the datagram of this number has begun.
+    /// Adds a conversation, which the datagram of this number has begun, if it was a datagram.
     pub fn insert(
         &mut self,
-        (conversation, number): (u64, u64),
+        (conversation, number): (u64, Option<u64>),
         (secrets, principal): (Secrets, Arc<Principal>),
         now: u32,
         mutant: Mutant,
@@ -67,7 +69,7 @@ impl AllSecrets {
         let expanded = self.expanded.take_if(|(of, _)| *of == conversation).map(|(_, cipher)| cipher);
         let is_busy = expanded.is_some();
         let mut phases = Phases::new(End::Server, expanded);
-        if !mutant.breaks(Rule::FirstUnnoted) {
+        if let Some(number) = number.filter(|_| !mutant.breaks(Rule::FirstUnnoted)) {
             phases.note(number);
         }
         let mut kept = Box::new(Kept { phases, principal, numbers: Numbers::from(1), failed: 0, since: now });
@@ -90,9 +92,23 @@ impl AllSecrets {
         self.expanded = None;
     }
 
-    /// Erases what is kept of a conversation.
+    /// Erases what is kept of a conversation. What was made at meetings with its client ends.
     pub fn remove(&mut self, conversation: u64) {
         self.of.remove(&conversation);
+        if let Some(ended) = self.met.remove(&conversation) {
+            ended.end();
+        }
+    }
+
+    /// Notes that the client of a conversation was met, and returns what tells when the conversation ends.
+    pub fn meet(&mut self, conversation: u64) -> Ended {
+        self.met.retain(|_, ended| ended.is_kept());
+        self.met.entry(conversation).or_default().clone()
+    }
+
+    /// Returns whether something lasts that was made at a meeting with the client of a conversation.
+    pub fn has_met(&self, conversation: u64) -> bool {
+        self.met.get(&conversation).is_some_and(Ended::is_kept)
     }
 
     /// Returns the number that the next datagram to a conversation's client will have.
@@ -258,7 +274,7 @@ mod tests {
         let principal = Arc::new(Principal { name: "somebody".into(), key: [1; 32] });
         for conversation in 1..=MAX_CIPHERS as u64 + 100 {
             let secrets = Secrets::new([7; 32].into(), Level::Secure, Suite::ChaCha20Poly1305);
-            all.insert((conversation, 1), (secrets, principal.clone()), 0, Mutant::NONE);
+            all.insert((conversation, Some(1)), (secrets, principal.clone()), 0, Mutant::NONE);
             assert!(all.cipher(conversation).is_some() && all.cipher(1).is_some());
             assert!(all.busy.len() <= MAX_CIPHERS);
         }
@@ -279,7 +295,7 @@ mod tests {
         let cipher = secrets().cipher(End::Server, None);
         for (expanded, used) in [(1, true), (2, false)] {
             all.keep_expanded(expanded, &cipher);
-            all.insert((1, 1), (secrets(), principal.clone()), 0, Mutant::NONE);
+            all.insert((1, Some(1)), (secrets(), principal.clone()), 0, Mutant::NONE);
             assert_eq!(Arc::ptr_eq(&all.cipher(1).unwrap(), &cipher), used);
             all.remove(1);
         }
@@ -293,7 +309,7 @@ mod tests {
         let principal = Arc::new(Principal { name: "somebody".into(), key: [1; 32] });
         for conversation in 1..=2 {
             let secrets = Secrets::new([7; 32].into(), Level::Secure, Suite::ChaCha20Poly1305);
-            all.insert((conversation, 1), (secrets, principal.clone()), 0, Mutant::NONE);
+            all.insert((conversation, Some(1)), (secrets, principal.clone()), 0, Mutant::NONE);
             assert!(all.cipher(conversation).is_some());
         }
         let at = |seconds: u64| Time::from_nanos(seconds * 1_000_000_000);

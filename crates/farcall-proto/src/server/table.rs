@@ -322,7 +322,15 @@ impl Table {
     /// older tickets qualify. Looks at a few entries, in turn (the clock algorithm). Among them, chooses
     /// those of the host with the most conversations, and of these the one that was silent for longest. That
     /// approximates a sorted list without keeping one.
-    pub fn victim(&mut self, now: u32, date: u64, of_host: impl Fn(HostName) -> u32) -> Option<usize> {
+    ///
+    /// Conversations for which `stays` returns true are not idle.
+    pub fn victim(
+        &mut self,
+        now: u32,
+        date: u64,
+        of_host: impl Fn(HostName) -> u32,
+        stays: impl Fn(u64) -> bool,
+    ) -> Option<usize> {
         let mask = self.places.len().checked_sub(1)?;
         let mut best: Option<((u32, u32), usize)> = None;
         let mut seen = 0;
@@ -332,6 +340,7 @@ impl Table {
             if entry.id == 0
                 || entry.issued >= date
                 || entry.more.as_ref().is_some_and(|more| more.running > 0)
+                || stays(entry.id)
             {
                 continue;
             }
@@ -402,6 +411,17 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_that_stays_is_no_victim() {
+        let mut table = Table::default();
+        for id in 1..=2 {
+            table.insert(entry(id));
+        }
+        let place = table.victim(400, u64::MAX, |_| 0, |id| id == 1).unwrap();
+        assert_eq!(table.at(place).id, 2);
+        assert_eq!(table.victim(400, u64::MAX, |_| 0, |_| true), None);
+    }
+
+    #[test]
     fn an_entry_returns_its_address_and_tells_hosts_and_ports_apart() {
         let all = ["10.1.2.3:4", "10.1.2.3:5", "10.1.2.4:4", "[::1]:5", "[::2]:5", "[::1]:6", "[1::1]:5"];
         for a in all.into_iter().chain(["[fe80::1%7]:6", "0.0.0.0:0", "255.255.255.255:65535", "[::]:0"]) {
@@ -451,14 +471,14 @@ mod tests {
             let place = table.insert(entry(id));
             table.at_mut(place).hear(4 * (100 - id as u32), Scheme::Open);
         }
-        let place = table.victim(400, u64::MAX, |_| 0).unwrap();
+        let place = table.victim(400, u64::MAX, |_| 0, |_| false).unwrap();
         assert!(table.at(place).heard() < 400);
     }
 
     #[test]
     fn the_victim_is_idle_and_has_an_older_ticket_and_is_one_of_eight_candidates() {
         let mut table = Table::default();
-        assert_eq!(table.victim(0, u64::MAX, |_| 0), None);
+        assert_eq!(table.victim(0, u64::MAX, |_| 0, |_| false), None);
         for id in 1..=40 {
             let place = table.insert(entry(id));
             if id % 2 == 0 {
@@ -472,7 +492,7 @@ mod tests {
                 looked.set(looked.get() + 1);
                 0
             };
-            table.victim(400, date, count).map(|place| table.at(place).id)
+            table.victim(400, date, count, |_| false).map(|place| table.at(place).id)
         };
         for _ in 0..100 {
             assert!(victim(30).is_some_and(|id| id < 30 && id % 2 == 1));
@@ -494,7 +514,8 @@ mod tests {
         table.insert(Entry::new(9, 1, 9, "10.0.0.1:9".parse().unwrap()));
         let few = HostName::of(table.places[9].ip);
         for _ in 0..100 {
-            let place = table.victim(400, u64::MAX, |host| if host == few { 1 } else { 8 }).unwrap();
+            let place =
+                table.victim(400, u64::MAX, |host| if host == few { 1 } else { 8 }, |_| false).unwrap();
             assert_ne!(table.at(place).host(), few, "it was not heard for longest");
         }
     }

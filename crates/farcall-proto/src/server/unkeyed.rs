@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::Server;
-use crate::Time;
 use crate::secure::Cipher;
+use crate::{Met, Shown, Time};
 
 /// What computing a handshake leads to. In this build nothing computes one.
 pub(super) type Responded = std::convert::Infallible;
@@ -20,6 +20,11 @@ impl Server {
     #[inline]
     pub fn has_handshakes(&self) -> bool {
         false
+    }
+
+    /// Meets a client that proves secrets. In this build there are none.
+    pub fn meet(&mut self, _: Time, _: &Shown<'_>) -> Option<Met> {
+        None
     }
 
     /// Notes that a datagram did not open.

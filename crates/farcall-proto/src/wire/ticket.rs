@@ -40,6 +40,20 @@ impl<'a> Ticket<'a> {
         Ticket { rest: Cow::Owned(self.rest.into_owned()), ..self }
     }
 
+    /// Returns the ticket as it is on the wire.
+    #[cfg(feature = "secure")]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len()];
+        self.write(&mut Body::new(&mut bytes));
+        bytes
+    }
+
+    /// Reads a ticket, and nothing else.
+    #[cfg(feature = "secure")]
+    pub fn from_bytes(bytes: &'a [u8]) -> Option<Ticket<'a>> {
+        Ticket::read(&mut Reader::new(bytes)).ok().filter(|ticket| ticket.len() == bytes.len())
+    }
+
     pub(super) fn read(r: &mut Reader<'a>) -> Result<Ticket<'a>, Malformed> {
         let (client, incarnation, issued, mac) = (r.u64()?, r.u64()?, r.u64()?, r.array()?);
         Ok(Ticket { client, incarnation, issued, mac, rest: r.opaque(MAX_REST)?.into() })

@@ -8,8 +8,8 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use farcall_shm::{
-    AccessRights, Alarm, CallMemory, EpollSet, Hello, Listener, MAX_HELLO_BYTES, MappedFile, Received,
-    TicketHolder, UnixChannel, Wants,
+    AccessRights, Alarm, CHALLENGE_BYTES, CallMemory, EpollSet, Hello, KEYED_PROOF_BYTES, KeyedHello,
+    Listener, MAX_HELLO_BYTES, MappedFile, Received, TicketHolder, UnixChannel, Wants,
 };
 use farcall_shm::{file_limit, unclosed};
 use rustix::io::FdFlags;
@@ -56,6 +56,53 @@ fn a_hello_has_the_documented_form_and_other_bytes_are_refused() {
     assert_eq!(Hello::from_bytes(&expected), None);
     let question = Hello::question(&[9; 16], address);
     assert_eq!(question, [&[9; 16][..], b"farcall shared memory 10.1.2.3:513"].concat());
+}
+
+#[test]
+fn the_hello_of_an_importer_with_keys_has_the_documented_form() {
+    let address = "10.1.2.3:513".parse().unwrap();
+    let ticket = TicketHolder { client: 2, issued: 3, conversation: 4, address };
+    for wants in [Wants::Calls, Wants::Segment(7)] {
+        let hello = Hello { export: 1, wants, nonce: [9; 16], ticket };
+        let body = KeyedHello::body_of(&[5; 300], &hello);
+        assert_eq!(body, [&[1, 44][..], &[5; 300], &hello.to_bytes()].concat());
+        let message = [&[6; KEYED_PROOF_BYTES][..], &body].concat();
+        assert!(message.len() < MAX_HELLO_BYTES, "a longer message can be told from it");
+        let read = KeyedHello::from_bytes(&message).unwrap();
+        assert_eq!((read.proof, read.ticket), (&[6; KEYED_PROOF_BYTES], &[5; 300][..]));
+        assert_eq!((read.hello, read.body), (hello, &body[..]));
+        assert!((0..message.len()).all(|end| KeyedHello::from_bytes(&message[..end]).is_none()));
+        assert_eq!(Hello::from_bytes(&message), None);
+        assert_eq!(KeyedHello::from_bytes(&hello.to_bytes()), None);
+    }
+}
+
+#[test]
+fn a_transcript_depends_on_the_connection_its_processes_and_its_name() {
+    let name = "10.1.2.3:513".parse().unwrap();
+    let transcript = |challenge: u8, processes, body: &[u8], name| {
+        KeyedHello::transcript(&[challenge; CHALLENGE_BYTES], processes, body, name)
+    };
+    let ours = transcript(1, [2, 3], b"body", name);
+    let expected =
+        [b"farcall meeting 1\0", &[1; 32][..], &[0, 0, 0, 2, 0, 0, 0, 3, 0, 4], b"body10.1.2.3:513"];
+    assert_eq!(ours, expected.concat());
+    for other in [
+        transcript(2, [2, 3], b"body", name),
+        transcript(1, [9, 3], b"body", name),
+        transcript(1, [2, 9], b"body", name),
+        transcript(1, [2, 3], b"bod", name),
+        transcript(1, [2, 3], b"body", "10.1.2.3:514".parse().unwrap()),
+    ] {
+        assert_ne!(ours, other);
+    }
+}
+
+#[test]
+fn the_system_tells_each_end_which_processes_are_at_a_connection() {
+    let (importers, exporters) = connection();
+    let this = std::process::id() as i32;
+    assert_eq!((importers.processes(), exporters.processes()), (Some([this; 2]), Some([this; 2])));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard};
 
 use farcall_proto::client::Conversation;
-use farcall_proto::{Holder, Time};
+use farcall_proto::{Holder, Proven, Time};
 
 use super::owners::Owners;
 use crate::{lock, stats};
@@ -14,6 +14,7 @@ use crate::{lock, stats};
 pub(crate) struct Peer {
     pub(super) id: u64,
     pub(super) address: SocketAddr,
+    has_keys: bool,
     state: Mutex<PeerState>,
 }
 
@@ -29,7 +30,8 @@ pub(super) struct PeerState {
 }
 
 impl Peer {
-    pub(super) fn new(conversation: Conversation, address: SocketAddr) -> Peer {
+    /// Makes a peer. `has_keys` says whether this end has keys.
+    pub(super) fn new(conversation: Conversation, address: SocketAddr, has_keys: bool) -> Peer {
         let state = PeerState {
             owners: Owners::default(),
             listed: false,
@@ -37,7 +39,7 @@ impl Peer {
             flushed: Time::default(),
             conversation,
         };
-        Peer { id: state.conversation.id(), address, state: Mutex::new(state) }
+        Peer { id: state.conversation.id(), address, has_keys, state: Mutex::new(state) }
     }
 
     /// Returns the server's address.
@@ -50,6 +52,35 @@ impl Peer {
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(crate) fn expected_proof(&self, question: &[u8]) -> Option<(Holder, [u8; 16])> {
         self.lock().conversation.expected_proof(question)
+    }
+
+    /// Returns whether this end has keys, so that all its conversations have secrets.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    pub(crate) fn has_keys(&self) -> bool {
+        self.has_keys
+    }
+
+    /// Proves to the server, at a meeting outside UDP, that this client has the conversation's secrets. See
+    /// [`Conversation::prove_meeting`].
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    pub(crate) fn prove_meeting(&self, transcript: impl FnOnce(&Holder, &[u8]) -> Vec<u8>) -> Option<Proven> {
+        self.lock().conversation.prove_meeting(transcript)
+    }
+
+    /// Returns whether the conversation is with a server that has this key, and that is accepted.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    pub(crate) fn is_with(&self, server: Option<[u8; 32]>) -> bool {
+        self.server_key() == server
+    }
+
+    #[cfg(feature = "secure")]
+    fn server_key(&self) -> Option<[u8; 32]> {
+        self.lock().conversation.principal().map(|server| server.key)
+    }
+
+    #[cfg(not(feature = "secure"))]
+    fn server_key(&self) -> Option<[u8; 32]> {
+        None
     }
 
     /// Returns the server's key, and how the conversation with it is protected. Returns `None` before a

@@ -294,7 +294,7 @@ impl Inner {
                 .and_then(|(_, link)| link.upgrade())
         };
         // This is outside of the lock, because it may drop the last reference to an unsound link.
-        if let Some(link) = former.filter(|link| link.is_sound()) {
+        if let Some(link) = former.filter(|link| link.is_sound() && link.is_to(&target.peer)) {
             return Ok(link);
         }
         let config = self.client_config();
@@ -302,6 +302,11 @@ impl Inner {
         let mut state = self.lock();
         state.links.retain(|(address, _)| *address != target.address);
         state.links.push((target.address, Arc::downgrade(&link)));
+        drop(state);
+        // The server's key may have been taken away while nobody knew of the link.
+        if !link.is_to(&target.peer) {
+            link.distrust();
+        }
         Ok(link)
     }
 

@@ -1,6 +1,7 @@
 //! Watches the keys of a runtime: reads changed files, and ends the conversations with clients and servers
 //! that are no longer accepted.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use crate::client::Endpoint;
 use crate::env::Env;
 use crate::keys::Trusting;
 use crate::server::Server;
+use crate::shm::{Host, Link, Offers, Watcher};
 
 /// How long it takes at most until changed keys are noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -18,8 +20,44 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long it takes at most until an expired key is noticed.
 const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 
-/// What uses a runtime's keys: its sockets as a client, and its server if it has one yet.
-pub(super) type Users = (Vec<Arc<Endpoint>>, Option<Arc<Server>>);
+/// What uses a runtime's keys.
+pub(super) struct Users {
+    /// The sockets from which it calls.
+    pub(super) endpoints: Vec<Arc<Endpoint>>,
+    /// The connections by which it calls through shared memory.
+    pub(super) links: Vec<Arc<Link>>,
+    /// Knows whose memory it has mapped.
+    pub(super) watcher: Option<Arc<Watcher>>,
+    /// Its server, if it has one yet, and that server's end of shared memory.
+    pub(super) server: Option<Arc<Server>>,
+    pub(super) host: Option<Host>,
+    /// Its segments that others may have mapped.
+    pub(super) offers: Arc<Offers>,
+}
+
+impl Users {
+    /// Ends what clients have that are no longer accepted, and takes memory away that others may not map any
+    /// more.
+    fn forget_clients(&self, accepted: &Trusting) {
+        let Some(server) = &self.server else { return };
+        server.forget_revoked(|principal| accepted.still_accepts(principal));
+        if let Some(host) = &self.host {
+            host.end_forgotten();
+        }
+        self.offers.take_from(|export, principal, writes| server.may_map(export, Some(principal), writes));
+    }
+
+    /// Ends what this runtime has of the servers with these keys, which are no longer accepted. Their
+    /// conversations end first, because a connection through shared memory that is being made looks whether
+    /// its conversation still is there.
+    fn forget_servers(&self, rejected: &HashSet<[u8; 32]>) {
+        self.endpoints.iter().for_each(|endpoint| endpoint.forget_servers(rejected));
+        self.links.iter().for_each(|link| link.distrust_if(rejected));
+        if let Some(watcher) = &self.watcher {
+            watcher.distrust_exporters(rejected);
+        }
+    }
+}
 
 /// Starts the thread that watches the keys. `servers` are the servers that this runtime has accepted. `users`
 /// returns `None` when the runtime is gone, and then the thread ends.
@@ -34,7 +72,7 @@ pub(super) fn watch(
     let look = move || {
         let (event, mut generation) = (of_thread.event(), keys.generation());
         let mut checked = of_thread.now();
-        while let Some((endpoints, server)) = users() {
+        while let Some(of_keys) = users() {
             if let Some(fault) = keys.reload() {
                 say(&format!("the keys that were read last go on: {fault}"));
             }
@@ -45,15 +83,13 @@ pub(super) fn watch(
             }
             if keys.generation() != generation {
                 generation = keys.generation();
-                if let Some(server) = &server {
-                    server.forget_revoked(|principal| clients.still_accepts(principal));
-                }
+                of_keys.forget_clients(&clients);
                 let rejected = servers.rejected_servers();
                 if !rejected.is_empty() {
-                    endpoints.iter().for_each(|endpoint| endpoint.forget_servers(&rejected));
+                    of_keys.forget_servers(&rejected);
                 }
             }
-            drop((endpoints, server));
+            drop(of_keys);
             event.wait(Some(LOOK_EVERY));
         }
     };

@@ -242,6 +242,17 @@ impl Exported {
         access.check(principal, what)
     }
 
+    /// Returns an error if a client may not map the export's memory, to read it, or to write it too.
+    pub(super) fn check_mapping(
+        &self,
+        principal: Option<&Principal>,
+        writes: bool,
+    ) -> Result<(), CallFailed> {
+        let Some(access) = &self.access else { return Ok(()) };
+        access.check(principal, What::Read)?;
+        if writes { access.check(principal, What::Write) } else { Ok(()) }
+    }
+
     /// Makes the export admit calls only while this process owns its name.
     pub(crate) fn exclusively(mut self, exclusive: bool) -> Exported {
         self.exclusive = exclusive.then(OnceLock::new);

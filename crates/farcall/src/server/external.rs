@@ -10,6 +10,7 @@ use farcall_proto::{Failure, Kind, Ran, Time};
 use super::call::{Origin, Work};
 use super::exported::Exports;
 use super::{Caller, Server, queue};
+use crate::Principal;
 use crate::workers::Pace;
 
 /// The exports, and whether they refuse new calls.
@@ -59,6 +60,13 @@ impl Server {
     /// Returns whether there is such an export.
     pub(crate) fn exports(&self, id: u64) -> bool {
         self.read_offers().exports.find(id).is_some()
+    }
+
+    /// Returns whether a process may map the memory of an export: to read it, or to write it too.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    pub(crate) fn may_map(&self, export: u64, principal: Option<&Principal>, writes: bool) -> bool {
+        let exported = self.read_offers().exports.find(export).cloned();
+        exported.is_some_and(|exported| exported.check_mapping(principal, writes).is_ok())
     }
 
     /// Queues a call, or hands it to a worker at once. The call itself contains where its outcome goes.

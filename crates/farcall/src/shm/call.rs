@@ -20,6 +20,9 @@ impl Link {
     ) -> Result<bool, CallFailed> {
         self.check_process()?;
         crate::serving::may_wait()?;
+        if self.is_distrusted() {
+            return Ok(false);
+        }
         let Some(claim) = Claim::new(&self.caller) else { return Ok(false) };
         let mut scratch = Scratch::take();
         let mut long = Long::new(self, request.deadline);

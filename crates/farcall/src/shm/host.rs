@@ -8,13 +8,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_shm::{EpollSet, Hello, Listener, MAX_HELLO_BYTES, Received, UnixChannel, Wants};
+use farcall_shm::{CHALLENGE_BYTES, EpollSet, Listener, MAX_HELLO_BYTES, Received, UnixChannel, Wants};
 
 use super::budget::{Budget, Share};
 use super::host_signal::HostSignal;
 use super::meet::{Meeting, Met};
 use super::offers::Offers;
-use super::proof::answer;
+use super::proof::{Importer, Threshold};
 use super::session::{HABIT, Means, Session};
 use super::watch::PROBE;
 use crate::env::Time;
@@ -91,6 +91,18 @@ impl Host {
     pub(crate) fn stop(&self) {
         self.0.stop();
     }
+
+    /// Ends the connections whose conversations have ended.
+    #[cfg(feature = "secure")]
+    pub(crate) fn end_forgotten(&self) {
+        self.0.wake();
+    }
+}
+
+impl Clone for Host {
+    fn clone(&self) -> Host {
+        Host(self.0.clone())
+    }
 }
 
 /// The state of the host's thread.
@@ -128,6 +140,8 @@ struct Connection {
     /// The server's address that the caller used.
     at: SocketAddr,
     channel: Arc<UnixChannel>,
+    /// The challenge that was sent to the peer, if this server has keys.
+    challenge: Option<[u8; CHALLENGE_BYTES]>,
     place: Share,
     stage: Stage,
 }
@@ -158,6 +172,7 @@ impl HostThread {
             }
             self.take_met();
             self.end_silence();
+            self.end_forgotten();
             self.sessions().for_each(|(session, watch)| drop(session.look(watch)));
         }
         self.end();
@@ -201,9 +216,18 @@ impl HostThread {
         if !place.take(1) {
             return;
         }
-        let name = self.next;
+        let challenge = self.server.has_keys().then(|| {
+            let mut challenge = [0; CHALLENGE_BYTES];
+            self.server.env().entropy(&mut challenge);
+            challenge
+        });
+        // If it is not sent, the peer goes on by UDP, and its connection is dropped when it says nothing.
+        if let Some(challenge) = &challenge {
+            let _ = channel.send(challenge, None);
+        }
+        let (name, stage) = (self.next, Stage::Silent);
         self.next += 1;
-        let connection = Connection { at: *at, channel: Arc::new(channel), place, stage: Stage::Silent };
+        let connection = Connection { at: *at, channel: Arc::new(channel), challenge, place, stage };
         if self.epoll.add(&*connection.channel, name).is_err() {
             return;
         }
@@ -276,14 +300,13 @@ impl HostThread {
         }
         self.silent.retain(|(_, silent)| *silent != name);
         let stays = match received {
-            Received::Message(len) => match Hello::from_bytes(&hello[..len]) {
-                Some(hello @ Hello { wants: Wants::Segment(generation), .. }) => {
-                    connection.stage = Stage::Guest;
-                    let answer = answer(&self.server, &hello, connection.at);
-                    self.offers.pass(hello.export, generation, &answer, &connection.channel)
-                }
-                _ => false,
-            },
+            Received::Message(len) => {
+                connection.stage = Stage::Guest;
+                let threshold = connection.threshold();
+                threshold
+                    .meet(&self.server, &hello[..len])
+                    .is_some_and(|importer| pass(&self.server, &self.offers, &importer, &connection.channel))
+            }
             Received::Files => {
                 connection.stage = Stage::Meeting;
                 self.epoll.remove(&*connection.channel);
@@ -296,7 +319,8 @@ impl HostThread {
                     bytes: self.bytes.share(process),
                     threads: self.threads.share(process),
                 };
-                Meeting { name, at: connection.at, met: self.met.clone(), means }.start().is_ok()
+                let (at, challenge) = (connection.at, connection.challenge);
+                Meeting { name, at, challenge, met: self.met.clone(), means }.start().is_ok()
             }
             Received::Nothing | Received::Gone => false,
         };
@@ -321,6 +345,16 @@ impl HostThread {
         }
     }
 
+    /// Drops the connections whose conversations have ended.
+    fn end_forgotten(&mut self) {
+        let ended = |(name, connection): (&u64, &Connection)| match &connection.stage {
+            Stage::Calling(session, _) if session.has_ended() => Some(*name),
+            _ => None,
+        };
+        let ended: Vec<u64> = self.connections.iter().filter_map(ended).collect();
+        ended.into_iter().for_each(|name| self.drop_connection(name));
+    }
+
     /// Drops a connection whose peer is gone or must leave.
     fn drop_connection(&mut self, name: u64) {
         let Some(connection) = self.connections.remove(&name) else { return };
@@ -331,6 +365,22 @@ impl HostThread {
         }
         connection.channel.close();
     }
+}
+
+impl Connection {
+    fn threshold(&self) -> Threshold<'_> {
+        Threshold { channel: &self.channel, challenge: self.challenge.as_ref(), at: self.at }
+    }
+}
+
+/// Passes the segment's memory to an importer that wants to map it, if it may. Returns whether the memory was
+/// passed.
+fn pass(server: &Server, offers: &Offers, importer: &Importer, channel: &UnixChannel) -> bool {
+    let Wants::Segment(generation) = importer.hello.wants else { return false };
+    let (export, principal) =
+        (importer.hello.export, importer.known.as_ref().map(|(principal, _)| principal));
+    let may = |writes| server.may_map(export, principal.map(|principal| &**principal), writes);
+    offers.pass((export, generation), principal, may, &importer.answer, channel)
 }
 
 impl Drop for Connection {

@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
+#[cfg(feature = "secure")]
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,12 +14,11 @@ use std::time::Duration;
 use farcall_proto::client::Outcome;
 use farcall_proto::{ClientConfig, Failure, Kind, Ran, Spares};
 use farcall_shm::{
-    ArgumentRing, Call, CallMemory, Caller, PROOF_BYTES, RequestId, SLOT_BODY_BYTES, Status, UnixChannel,
-    Wants,
+    ArgumentRing, Call, CallMemory, Caller, RequestId, SLOT_BODY_BYTES, Status, UnixChannel, Wants,
 };
 
 use super::elsewhere::elsewhere;
-use super::proof::Question;
+use super::proof::{Inquirer, Question};
 use super::service::{Connection, Service};
 use super::watch::{Broken, FIRST_NAP, LONGEST_NAP, Watch};
 use super::{brisk, spin};
@@ -33,6 +34,8 @@ pub(crate) struct Link {
     pub(super) watch: Watch,
     service: OnceLock<Arc<Service>>,
     address: SocketAddr,
+    /// The server's key, if this end has keys.
+    server: Option<[u8; 32]>,
     calls: AtomicU64,
     /// The fork generation of the process that made the connection.
     generation: u64,
@@ -85,15 +88,18 @@ impl Link {
         /// UDP.
         const MEETING_TIME: Duration = Duration::from_secs(1);
         let address = peer.address();
-        let question = Question::new(&**env, peer, export, Wants::Calls).ok_or(NoLink::NotOffered)?;
-        let met = elsewhere(env, MEETING_TIME, move || meet(address, &question, MEETING_TIME));
-        let (channel, page) = met.unwrap_or(Err(NoLink::NotOffered))?;
+        let (wants, env_of_thread) = (Wants::Calls, env.clone());
+        let inquirer = Inquirer { env: env_of_thread, peer: peer.clone(), export, wants };
+        let ask = move |channel: &UnixChannel| inquirer.question(channel, || channel.wait(MEETING_TIME));
+        let met = elsewhere(env, MEETING_TIME, move || meet(address, ask, MEETING_TIME));
+        let (channel, page, server) = met.unwrap_or(Err(NoLink::NotOffered))?;
         Ok(Arc::new(Link {
             env: env.clone(),
             caller: Arc::new(Caller::new(Arc::new(page))),
             watch: Watch::new(channel, config.patience),
             service: OnceLock::new(),
             address,
+            server,
             calls: AtomicU64::new(0),
             generation: fork::generation(),
             spin,
@@ -108,6 +114,33 @@ impl Link {
     pub(crate) fn is_sound(&self) -> bool {
         self.watch.look(self.env.now());
         self.watch.broken().is_none()
+    }
+
+    /// Returns whether the server at the other end has the key of the server that `peer` speaks with, and is
+    /// accepted.
+    pub(crate) fn is_to(&self, peer: &Peer) -> bool {
+        peer.is_with(self.server)
+    }
+
+    /// Ends the connection if the server's key is one of these, which are no longer accepted. Later calls go
+    /// by UDP.
+    #[cfg(feature = "secure")]
+    pub(crate) fn distrust_if(&self, rejected: &HashSet<[u8; 32]>) {
+        if self.server.is_some_and(|server| rejected.contains(&server)) {
+            self.distrust();
+        }
+    }
+
+    /// Ends the connection, because the server's key is no longer accepted.
+    pub(crate) fn distrust(&self) {
+        self.watch.distrust();
+        self.caller.wake();
+    }
+
+    /// Returns whether the server's key is no longer accepted.
+    #[inline]
+    pub(super) fn is_distrusted(&self) -> bool {
+        self.watch.broken() == Some(Broken::Distrusted)
     }
 
     /// Returns the number of messages received from the server.
@@ -237,6 +270,9 @@ impl Link {
         body: &mut Vec<u8>,
     ) -> Result<bool, Failure> {
         body.clear();
+        if self.is_distrusted() {
+            return Err(self.lose(id, Stop::Broken(Broken::Distrusted)));
+        }
         let streamed = match self.caller.result_ring(id) {
             None => 0,
             Some(ring) => self.draw(id, ring, deadline, body)?,
@@ -301,23 +337,27 @@ impl Drop for Link {
 /// files may block the thread.
 fn meet(
     address: SocketAddr,
-    question: &Question,
+    ask: impl FnOnce(&UnixChannel) -> Option<Question>,
     most: Duration,
-) -> Option<Result<(UnixChannel, CallMemory), NoLink>> {
+) -> Option<Result<Connected, NoLink>> {
     let channel = UnixChannel::connect(address).ok()?;
+    let question = ask(&channel)?;
     let (rings, file) = CallMemory::create_arguments().ok()?;
     if !channel.send(question.hello(), Some(file.as_fd())) {
         return None;
     }
     channel.wait(most);
     // One byte more than the proof needs, to detect an answer that is too long.
-    let mut answer = [0; PROOF_BYTES + 1];
+    let mut answer = vec![0; question.answer_len() + 1];
     let (len, file) = channel.receive_file(&mut answer)?;
     if !question.is_answered_by(&answer[..len]) {
         return Some(Err(NoLink::Unproven));
     }
-    Some(Ok((channel, CallMemory::open(&file, rings).ok()?)))
+    Some(Ok((channel, CallMemory::open(&file, rings).ok()?, question.server())))
 }
+
+/// A connection, its memory, and the server's key if this end has keys.
+type Connected = (UnixChannel, CallMemory, Option<[u8; 32]>);
 
 /// A slot that was claimed for a call. Unless the call is sent, dropping this gives the slot back.
 pub(super) struct Claim<'a> {
@@ -397,11 +437,12 @@ pub(super) fn not_sent(stop: Stop) -> Failure {
 
 #[cold]
 fn unreachable(broken: Broken, ran: Ran) -> Failure {
-    let why = match broken {
-        Broken::Gone => "its process ended, or closed the shared memory",
-        Broken::Silent => "it is there, but answers no probe",
+    let (kind, why) = match broken {
+        Broken::Gone => (Kind::Unreachable, "its process ended, or closed the shared memory"),
+        Broken::Silent => (Kind::Unreachable, "it is there, but answers no probe"),
+        Broken::Distrusted => (Kind::NotPermitted, "the server's key is no longer accepted"),
     };
-    Failure::new(Kind::Unreachable, ran).with_detail(why)
+    Failure::new(kind, ran).with_detail(why)
 }
 
 #[cold]

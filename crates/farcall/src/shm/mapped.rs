@@ -22,9 +22,7 @@ mod parts {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
     pub(super) use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-    pub(super) use farcall_shm::{
-        AccessRights, MappedFile, PROOF_BYTES, UnixChannel, punch_hole, written_ranges,
-    };
+    pub(super) use farcall_shm::{AccessRights, MappedFile, UnixChannel, punch_hole, written_ranges};
 
     pub(super) use crate::sys::fork;
     pub(super) use farcall_memory::words::zeros;
@@ -36,10 +34,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use farcall_shm::{AccessRights, MappedFile, PROOF_BYTES, ReadOnlyWord, UnixChannel, Wants};
+use farcall_shm::{AccessRights, MappedFile, ReadOnlyWord, UnixChannel, Wants};
 
 use super::elsewhere::elsewhere;
-use super::proof::Question;
+use super::proof::{Inquirer, Question};
 use crate::client::Peer;
 use crate::xdr::Encode;
 use crate::{CallFailed, Kind, Pending, Ran};
@@ -93,14 +91,28 @@ pub(crate) fn map(
     const MEETING_TIME: Duration = Duration::from_secs(1);
     let (generation, size) = (facts.generation, facts.size);
     let mapped = watcher.zip(protection(facts.rights())).and_then(|(watcher, may)| {
-        let question = Question::new(&**watcher.env(), peer, export, Wants::Segment(generation))?;
+        let (env, wants) = (watcher.env().clone(), Wants::Segment(generation));
+        let inquirer = Inquirer { env, peer: peer.clone(), export, wants };
         let address = peer.address();
-        let meet = move || meet(address, &question, size, may, MEETING_TIME);
-        let (control, data, hears, channel) = elsewhere(watcher.env(), MEETING_TIME, meet)?;
-        Some((control, data, hears, watcher.watch(channel).ok()?))
+        let ask = move |channel: &UnixChannel| inquirer.question(channel, || channel.wait(MEETING_TIME));
+        let meet = move || meet(address, ask, size, may, MEETING_TIME);
+        let Passed { control, data, hears, channel, server } = elsewhere(watcher.env(), MEETING_TIME, meet)?;
+        let exporter = watcher.watch(channel, server).ok()?;
+        // The key may have been taken away before the watcher knew of the exporter.
+        peer.is_with(server).then_some((control, data, hears, exporter))
     });
     let Some((control, data, hears, exporter)) = mapped else { return served };
     Arc::new(Mapped { data, control, generation, hears, exporter, served, asked: AtomicBool::new(false) })
+}
+
+/// What an exporter has passed.
+struct Passed {
+    control: MappedFile,
+    data: MappedFile,
+    hears: bool,
+    channel: UnixChannel,
+    /// The exporter's key, if this end has keys.
+    server: Option<[u8; 32]>,
 }
 
 /// Connects to the exporter at `address`, and maps the control word and the memory that it passes. Waits for
@@ -108,18 +120,19 @@ pub(crate) fn map(
 /// can pass files that block the thread.
 fn meet(
     address: SocketAddr,
-    question: &Question,
+    ask: impl FnOnce(&UnixChannel) -> Option<Question>,
     size: u64,
     may: AccessRights,
     most: Duration,
-) -> Option<(MappedFile, MappedFile, bool, UnixChannel)> {
+) -> Option<Passed> {
     let channel = UnixChannel::connect(address).ok()?;
+    let question = ask(&channel)?;
     if !channel.send(question.hello(), None) {
         return None;
     }
-    let mut first = [0; PROOF_BYTES + 2];
+    let mut first = vec![0; question.answer_len() + 2];
     let control = receive(&channel, &mut first, most)?;
-    let (proof, facts) = first.split_at(PROOF_BYTES);
+    let (proof, facts) = first.split_at(question.answer_len());
     if !question.is_answered_by(proof) {
         return None;
     }
@@ -129,7 +142,7 @@ fn meet(
     }
     let control = MappedFile::open(&control, size_of::<u64>(), AccessRights::Read).ok()?;
     let data = MappedFile::open(&data, usize::try_from(size).ok()?, may).ok()?;
-    Some((control, data, facts[1] != 0, channel))
+    Some(Passed { control, data, hears: facts[1] != 0, channel, server: question.server() })
 }
 
 /// Receives a message of exactly the length of `message`, and returns the file that comes with it.
@@ -311,7 +324,7 @@ mod tests {
         const LONG: Duration = Duration::from_secs(60);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        for (proof, is_mapped) in [([1; PROOF_BYTES], true), ([2; PROOF_BYTES], false)] {
+        for (proof, is_mapped) in [([1; 16], true), ([2; 16], false)] {
             let listener = Listener::bind(address).unwrap();
             let exporter = std::thread::spawn(move || {
                 let channel = loop {
@@ -325,8 +338,8 @@ mod tests {
                 assert!(mapping.pass(7, false, &proof, &channel) || !is_mapped);
                 channel.as_fd().try_clone_to_owned().unwrap()
             });
-            let question = Question::expecting([1; PROOF_BYTES]);
-            assert_eq!(meet(address, &question, 4096, AccessRights::Read, LONG).is_some(), is_mapped);
+            let ask = |_: &UnixChannel| Some(Question::expecting(&[1; 16]));
+            assert_eq!(meet(address, ask, 4096, AccessRights::Read, LONG).is_some(), is_mapped);
             drop(exporter.join().unwrap());
         }
     }

@@ -8,9 +8,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
-use farcall_shm::{CallMemory, Hello, MAX_HELLO_BYTES, Wants};
+use farcall_shm::{CHALLENGE_BYTES, CallMemory, MAX_HELLO_BYTES, Wants};
 
-use super::proof::answer;
+use super::proof::Threshold;
 use super::session::{Means, Session};
 use crate::{lock, workers};
 
@@ -20,6 +20,8 @@ pub(super) struct Meeting {
     pub(super) name: u64,
     /// The address by which the caller knows the server.
     pub(super) at: SocketAddr,
+    /// The challenge that was sent to the caller, if the server has keys.
+    pub(super) challenge: Option<[u8; CHALLENGE_BYTES]>,
     /// Gets the outcome of the meeting.
     pub(super) met: Arc<Met>,
     pub(super) means: Means,
@@ -67,19 +69,23 @@ impl Meeting {
 
     /// Proves to the caller that this is the server that it wants to call, and gives the caller the memory
     /// for the calls. The caller must name an export of this server, and must pass the file for its
-    /// arguments.
+    /// arguments. If the server has keys, the caller must prove its own first.
     fn hold(&self) -> Option<Arc<Session>> {
         let mut hello = [0; MAX_HELLO_BYTES];
         let (len, arguments) = self.means.channel.receive_file(&mut hello)?;
-        let hello = Hello::from_bytes(&hello[..len]).filter(|hello| hello.wants == Wants::Calls)?;
-        if !self.means.server.exports(hello.export) {
+        let (channel, challenge) = (&*self.means.channel, self.challenge.as_ref());
+        let importer =
+            Threshold { channel, challenge, at: self.at }.meet(&self.means.server, &hello[..len])?;
+        let hello = importer.hello;
+        if hello.wants != Wants::Calls || !self.means.server.exports(hello.export) {
             return None;
         }
         let (page, file) = CallMemory::create(&arguments).ok()?;
         let mut id = [0; 8];
         self.means.server.env().entropy(&mut id);
-        let session = Session::new(&self.means, u64::from_ne_bytes(id), caller(hello.ticket.address), page);
-        if !self.means.channel.send(&answer(&self.means.server, &hello, self.at), Some(file.as_fd())) {
+        let (id, from) = (u64::from_ne_bytes(id), caller(hello.ticket.address));
+        let session = Session::new(&self.means, (id, from, importer.known), page);
+        if !self.means.channel.send(&importer.answer, Some(file.as_fd())) {
             session.close();
         }
         Some(session)

@@ -1,5 +1,7 @@
 //! Replaces the shared-memory driver on systems without shared memory. Every call goes by UDP.
 
+#[cfg(feature = "secure")]
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,6 +20,7 @@ use farcall_memory::{Carrier, Facts, SharedMemory, SharingTerms};
 pub(crate) struct Offers;
 
 /// A type without values. It replaces each type of the driver that has no values here.
+#[derive(Clone)]
 pub(crate) enum Nothing {}
 
 pub(crate) type Host = Nothing;
@@ -38,6 +41,9 @@ impl Offers {
     pub(crate) fn share(&self, _: usize, _: SharingTerms) -> Option<Box<dyn SharedMemory>> {
         None
     }
+
+    #[cfg(feature = "secure")]
+    pub(crate) fn take_from(&self, _: impl Fn(u64, &crate::Principal, bool) -> bool) {}
 }
 
 /// Returns `served`, because nothing can be mapped.
@@ -78,6 +84,29 @@ impl Nothing {
     }
 
     pub(crate) fn stop(&self) {
+        match *self {}
+    }
+
+    #[cfg(feature = "secure")]
+    pub(crate) fn end_forgotten(&self) {
+        match *self {}
+    }
+
+    pub(crate) fn is_to(&self, _: &Peer) -> bool {
+        match *self {}
+    }
+
+    pub(crate) fn distrust(&self) {
+        match *self {}
+    }
+
+    #[cfg(feature = "secure")]
+    pub(crate) fn distrust_if(&self, _: &HashSet<[u8; 32]>) {
+        match *self {}
+    }
+
+    #[cfg(feature = "secure")]
+    pub(crate) fn distrust_exporters(&self, _: &HashSet<[u8; 32]>) {
         match *self {}
     }
 

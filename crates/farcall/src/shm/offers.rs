@@ -4,18 +4,29 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, Weak};
 
-use farcall_shm::{PROOF_BYTES, UnixChannel};
+use farcall_shm::UnixChannel;
 
 use super::mapped::{self, SharedMapping};
-use crate::lock;
+use crate::{Principal, lock};
 use farcall_memory::{SharedMemory, SharingTerms, words};
 
 /// The segments of a runtime that may be mapped, by the identifiers of their exports.
 #[derive(Debug, Default)]
 pub(crate) struct Offers(Mutex<HashMap<u64, Offer>>);
 
-/// The memory of a segment, and whether the exporter is notified of writes that ask for a notice.
-type Offer = (Weak<SharedMapping>, bool);
+/// The memory of a segment that may be mapped.
+#[derive(Debug)]
+struct Offer {
+    mapping: Weak<SharedMapping>,
+    /// Whether the exporter is notified of writes that ask for a notice.
+    hears: bool,
+    /// Who may have the memory mapped, if this runtime has keys: an importer that has closed its connection
+    /// can have kept the mapping.
+    mapped_by: Vec<Arc<Principal>>,
+}
+
+/// The most principals that map one segment. Further ones access it by calls.
+const MAX_PRINCIPALS: usize = 256;
 
 /// The memory of a segment, as the segment itself holds it.
 #[derive(Debug)]
@@ -34,25 +45,58 @@ impl Offers {
     }
 
     /// Passes the memory of `export` to a process of the same user, if that export has such memory and is of
-    /// this generation. Returns whether the memory was passed.
+    /// this generation. With keys, `principal` is the process's, and `may` decides whether it may write, or
+    /// only read, the memory. Returns whether the memory was passed.
     pub(super) fn pass(
         &self,
-        export: u64,
-        generation: u64,
-        proof: &[u8; PROOF_BYTES],
+        (export, generation): (u64, u64),
+        principal: Option<&Arc<Principal>>,
+        may: impl FnOnce(bool) -> bool,
+        proof: &[u8],
         channel: &UnixChannel,
     ) -> bool {
-        let offer =
-            lock(&self.0).get(&export).and_then(|(mapping, hears)| Some((mapping.upgrade()?, *hears)));
-        offer.is_some_and(|(mapping, hears)| mapping.pass(generation, hears, proof, channel))
+        // The lock is held throughout, so that `take_from` knows of everybody to whom memory was passed.
+        let mut offers = lock(&self.0);
+        let Some(Offer { mapping, hears, mapped_by }) = offers.get_mut(&export) else { return false };
+        let Some(mapping) = mapping.upgrade().filter(|mapping| may(mapping.is_written_by_others())) else {
+            return false;
+        };
+        if let Some(principal) = principal
+            && !mapped_by.iter().any(|known| known.key == principal.key)
+        {
+            if mapped_by.len() >= MAX_PRINCIPALS {
+                return false;
+            }
+            mapped_by.push(principal.clone());
+        }
+        mapping.pass(generation, *hears, proof, channel)
+    }
+
+    /// Takes the memory of segments away from all their importers if one of these may not map it any more, as
+    /// `may` says of an export, a principal, and whether the memory can be written. Everybody goes on by
+    /// calls. Until the segment is exported again, its memory is not passed to anybody.
+    #[cfg(feature = "secure")]
+    pub(crate) fn take_from(&self, may: impl Fn(u64, &Principal, bool) -> bool) {
+        let mut taken = Vec::new();
+        for (export, Offer { mapping, mapped_by, .. }) in lock(&self.0).iter_mut() {
+            let Some(mapping) = mapping.upgrade() else { continue };
+            let writes = mapping.is_written_by_others();
+            if !mapped_by.iter().all(|principal| may(*export, principal, writes)) {
+                mapped_by.clear();
+                taken.push(mapping);
+            }
+        }
+        // This copies the memory.
+        taken.iter().for_each(|mapping| mapping.take_away(None));
     }
 }
 
 impl SharedMemory for Owner {
     fn offer(&self, export: u64) {
         let mut offers = lock(&self.offers.0);
-        offers.retain(|_, (mapping, _)| mapping.strong_count() > 0);
-        offers.insert(export, (Arc::downgrade(&self.mapping), self.hears));
+        offers.retain(|_, offer| offer.mapping.strong_count() > 0);
+        let (mapping, mapped_by) = (Arc::downgrade(&self.mapping), Vec::new());
+        offers.insert(export, Offer { mapping, hears: self.hears, mapped_by });
     }
 
     fn with(&self, access: &mut dyn FnMut(&[AtomicU64])) {

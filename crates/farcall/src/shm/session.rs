@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use farcall_proto::server::{CallKey, Finish, Incoming};
-use farcall_proto::{Failure, Kind, Ran, ServerConfig, Time, Trace};
+use farcall_proto::{Ended, Failure, Kind, Ran, ServerConfig, Time, Trace};
 use farcall_shm::{
     Call, CallMemory, MAX_DETAIL_BYTES, Request, RequestCursor, SLOT_BODY_BYTES, SLOT_COUNT, SeenWork,
     Status, UnixChannel,
@@ -26,10 +26,10 @@ use super::outflow::Outflow;
 use super::{brisk, spin};
 use crate::context::{self, CallServer as _};
 use crate::env::Env;
-use crate::lock;
 use crate::server::{Back, Caller, Server, Work};
 use crate::serving::WorkerPool;
 use crate::workers::{Carrier, Habit, Pace, Plan, Pool, Rested, Worker, replace};
+use crate::{Principal, lock};
 
 /// How the host, as the watchdog of a receiver that executes calls, looks after it. Each look costs a
 /// wake-up, and to wake the watchdog costs the receiver a system call. So the watchdog sleeps after 64 looks
@@ -44,6 +44,9 @@ pub(super) struct Session {
     /// conversation there.
     id: u64,
     from: SocketAddr,
+    /// Who calls, and whether the conversation has ended at whose meeting this connection was made, if this
+    /// server has keys.
+    known: Option<(Arc<Principal>, Ended)>,
     /// The identifier of the caller's process.
     process: i32,
     bulk: Bulk,
@@ -91,7 +94,12 @@ enum Next {
 }
 
 impl Session {
-    pub(super) fn new(means: &Means, id: u64, from: SocketAddr, page: CallMemory) -> Arc<Session> {
+    /// Makes a session with this number, for a caller at this address that has proven to be this principal.
+    pub(super) fn new(
+        means: &Means,
+        (id, from, known): (u64, SocketAddr, Option<(Arc<Principal>, Ended)>),
+        page: CallMemory,
+    ) -> Arc<Session> {
         let pool = Pool::new(usize::MAX, means.server.threads().clone());
         let mut pool = pool.within(Arc::new(means.threads.clone()));
         pool.add_first();
@@ -103,6 +111,7 @@ impl Session {
             server: means.server.clone(),
             id,
             from,
+            known,
             process: means.threads.process(),
             channel: means.channel.clone(),
             spin: means.spin,
@@ -125,11 +134,11 @@ impl Session {
     }
 
     /// Gives up the calls of a caller whose process has ended, except the calls that go on because the caller
-    /// has detached them.
+    /// has detached them. If the caller's conversation has ended, none goes on.
     pub(super) fn give_up_calls(&self) {
         for (slot, open) in self.open.iter().enumerate() {
             let number = open.load(Ordering::Acquire);
-            if number == 0 || self.bulk.memory.is_detached(slot, number) {
+            if number == 0 || !self.has_ended() && self.bulk.memory.is_detached(slot, number) {
                 continue;
             }
             self.server
@@ -138,7 +147,12 @@ impl Session {
     }
 
     fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst)
+        self.closed.load(Ordering::SeqCst) || self.has_ended()
+    }
+
+    /// Returns whether the caller's conversation has ended, and this connection with it.
+    pub(super) fn has_ended(&self) -> bool {
+        self.known.as_ref().is_some_and(|(_, ended)| ended.has_ended())
     }
 
     pub(super) fn channel(&self) -> &UnixChannel {
@@ -173,6 +187,10 @@ impl Session {
         // The store comes before the answer, because after the answer the caller can use the slot for another
         // call.
         self.open[slot].store(0, Ordering::Release);
+        if self.has_ended() {
+            // The caller may be one that is no longer accepted, so it is told nothing.
+            return;
+        }
         let gone = if body.len() > SLOT_BODY_BYTES { outflow.put(body, 0) } else { 0 };
         let rest = &body[gone..];
         self.bulk.memory.prepare(slot, status, rest);
@@ -386,7 +404,7 @@ impl<'p> Receiver<'p> {
             procedure: call.procedure,
             deadline: call.within.map(|within| self.now + within),
             trace,
-            principal: None,
+            principal: session.known.as_ref().map(|(principal, _)| principal.clone()),
             again: false,
             args: (&self.buffer[..]).into(),
         };

@@ -42,6 +42,9 @@ impl Started {
         (export, request): (u64, &CallRequest<'_>),
     ) -> Result<Option<Arc<Started>>, CallFailed> {
         link.check_process()?;
+        if link.is_distrusted() {
+            return Ok(None);
+        }
         let Some(claim) = Claim::new(&link.caller) else { return Ok(None) };
         let mut scratch = Scratch::take();
         let mut kept = Kept::new(link);

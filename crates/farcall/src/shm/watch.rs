@@ -41,6 +41,8 @@ pub(super) enum Broken {
     Gone = 1,
     /// The server may live, but does not answer.
     Silent = 2,
+    /// The server's key is no longer accepted.
+    Distrusted = 3,
 }
 
 impl Watch {
@@ -54,13 +56,22 @@ impl Watch {
         match self.broken.load(Ordering::Acquire) {
             0 => None,
             1 => Some(Broken::Gone),
-            _ => Some(Broken::Silent),
+            2 => Some(Broken::Silent),
+            _ => Some(Broken::Distrusted),
         }
     }
 
     /// Returns the number of messages received from the server.
     pub(super) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
+    }
+
+    /// Closes the connection for ever, because the server's key is no longer accepted.
+    pub(super) fn distrust(&self) {
+        let channel = lock(&self.asked).channel.take();
+        if channel.is_some() {
+            self.broken.store(Broken::Distrusted as u8, Ordering::Release);
+        }
     }
 
     /// Checks whether the server is there. Sends a probe if none is outstanding.

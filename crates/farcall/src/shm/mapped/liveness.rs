@@ -1,8 +1,10 @@
-//! Watches whether the exporters of mapped memory are still there. One thread sleeps until the socket of an
-//! exporter closes.
+//! Watches whether the exporters of mapped memory are still there, and are still accepted. One thread sleeps
+//! until the socket of an exporter closes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+#[cfg(feature = "secure")]
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use farcall_shm::{EpollSet, UnixChannel};
@@ -34,10 +36,22 @@ pub(super) struct Liveness {
 
 struct Exporter {
     channel: UnixChannel,
-    gone: AtomicBool,
+    /// [`THERE`], [`GONE`] or [`DISTRUSTED`].
+    state: AtomicU8,
+    /// The exporter's key, if this end has keys.
+    #[cfg_attr(not(feature = "secure"), allow(dead_code))]
+    server: Option<[u8; 32]>,
     /// Identifies the process that mapped the memory, so that a forked child is noticed.
     process: u64,
 }
+
+/// The exporter is there, and accepted.
+const THERE: u8 = 0;
+/// The exporter has ended.
+const GONE: u8 = 1;
+/// The exporter's key is no longer accepted.
+#[cfg_attr(not(feature = "secure"), allow(dead_code))]
+const DISTRUSTED: u8 = 2;
 
 const ALARM: u64 = 0;
 
@@ -64,12 +78,24 @@ impl Watcher {
         &self.env
     }
 
-    /// Watches the exporter at the other end of a socket.
-    pub(super) fn watch(&self, channel: UnixChannel) -> std::io::Result<Liveness> {
+    /// Makes accesses to the memory of the exporters with these keys go by calls from now on. The keys are no
+    /// longer accepted.
+    #[cfg(feature = "secure")]
+    pub(crate) fn distrust_exporters(&self, rejected: &HashSet<[u8; 32]>) {
+        for exporter in lock(&self.shared.exporters).values().filter_map(Weak::upgrade) {
+            if exporter.server.is_some_and(|server| rejected.contains(&server)) {
+                let _ =
+                    exporter.state.compare_exchange(THERE, DISTRUSTED, Ordering::Release, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Watches the exporter at the other end of a socket. `server` is its key, if this end has keys.
+    pub(super) fn watch(&self, channel: UnixChannel, server: Option<[u8; 32]>) -> std::io::Result<Liveness> {
         let shared = &self.shared;
         let name = shared.next.fetch_add(1, Ordering::Relaxed);
         let exporter =
-            Arc::new(Exporter { channel, gone: AtomicBool::new(false), process: fork::generation() });
+            Arc::new(Exporter { channel, state: AtomicU8::new(THERE), server, process: fork::generation() });
         lock(&shared.exporters).insert(name, Arc::downgrade(&exporter));
         let liveness = Liveness { exporter, name, shared: shared.clone() };
         shared.epoll.add(&liveness.exporter.channel, name)?;
@@ -88,7 +114,7 @@ impl Shared {
                 } else if let Some(exporter) = self.exporter(name) {
                     // A proper exporter never sends anything on this socket any more. If the socket is ready,
                     // it was closed or the exporter breaks the rules.
-                    exporter.gone.store(true, Ordering::Release);
+                    exporter.state.store(GONE, Ordering::Release);
                     self.epoll.remove(&exporter.channel);
                 }
             }
@@ -101,15 +127,15 @@ impl Shared {
 }
 
 impl Liveness {
-    /// Returns whether the exporter is there and this is the process that mapped its memory.
+    /// Returns whether the exporter is there and accepted, and this is the process that mapped its memory.
     #[inline(always)]
     pub(super) fn holds(&self) -> bool {
-        !self.is_gone() && self.is_ours()
+        self.exporter.state.load(Ordering::Relaxed) == THERE && self.is_ours()
     }
 
     #[inline(always)]
     pub(super) fn is_gone(&self) -> bool {
-        self.exporter.gone.load(Ordering::Relaxed)
+        self.exporter.state.load(Ordering::Relaxed) == GONE
     }
 
     #[inline(always)]

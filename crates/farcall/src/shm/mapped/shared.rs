@@ -5,8 +5,8 @@
 //! through `super::parts`.
 
 use super::parts::{
-    AccessRights, AsFd, AtomicU64, MappedFile, Ordering, OwnedFd, PROOF_BYTES, PoisonError, RwLock,
-    RwLockReadGuard, RwLockWriteGuard, UnixChannel, fence, fork, punch_hole, written_ranges, zeros,
+    AccessRights, AsFd, AtomicU64, MappedFile, Ordering, OwnedFd, PoisonError, RwLock, RwLockReadGuard,
+    RwLockWriteGuard, UnixChannel, fence, fork, punch_hole, written_ranges, zeros,
 };
 
 /// The memory of one segment, in a file that is passed to importers.
@@ -123,20 +123,14 @@ impl SharedMapping {
     /// Passes the memory to an importer that asks for this generation, with the proof of the exporter's
     /// identity. `hears` tells the importer whether the exporter is to be notified of writes that ask for a
     /// notice.
-    pub(crate) fn pass(
-        &self,
-        generation: u64,
-        hears: bool,
-        proof: &[u8; PROOF_BYTES],
-        channel: &UnixChannel,
-    ) -> bool {
+    pub(crate) fn pass(&self, generation: u64, hears: bool, proof: &[u8], channel: &UnixChannel) -> bool {
         let mut current = self.write();
         if current.offered != Some(generation) {
             return false;
         }
         let Words::File(_, file) = &current.words else { return false };
         let facts = [u8::from(self.others == AccessRights::Write), u8::from(hears)];
-        let first = [&proof[..], &facts].concat();
+        let first = [proof, &facts].concat();
         let passed =
             channel.send(&first, Some(self.control_file.as_fd())) && channel.send(b"!", Some(file.as_fd()));
         current.passed = true;

@@ -1,0 +1,50 @@
+//! Meets clients outside UDP: checks that they have the secrets of a conversation, which is known from then
+//! on as if a datagram of it had opened.
+
+use farcall_crypto::End;
+
+use super::Server;
+use super::table::Entry;
+use crate::scheme::Scheme;
+use crate::secure::Level;
+use crate::wire::Ticket;
+use crate::{Holder, Met, Shown, Time};
+
+impl Server {
+    /// Meets a client that shows the ticket of a conversation and proves that it has the conversation's
+    /// secrets. The transcript must contain random bytes that the server has chosen for this meeting.
+    ///
+    /// Returns `None` if the ticket is not good, the client is no longer accepted, or the proof is wrong, and
+    /// then nothing has changed; also if there is no room for the conversation.
+    pub fn meet(&mut self, now: Time, shown: &Shown<'_>) -> Option<Met> {
+        let Holder { client, issued, conversation, address } = shown.holder;
+        let ticket = Ticket::from_bytes(shown.ticket)?;
+        if (ticket.client, ticket.issued) != (client, issued) {
+            return None;
+        }
+        self.stands(now, conversation, &ticket, address).ok()?;
+        let trust = self.config.trust.clone()?;
+        let (secrets, principal) = self.secrets_of(&*trust, conversation, &ticket)?;
+        if !secrets.is_proven(End::Client, shown.transcript, shown.proof) {
+            return None;
+        }
+        let answer = secrets.prove(End::Server, shown.transcript);
+        let (level, met) = (secrets.level(), (secrets, principal.clone()));
+        if self.table.find(conversation).is_none() {
+            if !self.make_room(now, ticket.issued) {
+                return None;
+            }
+            self.seals.secrets.insert((conversation, None), met, self.coarse(now), self.config.mutant);
+            self.enter(now, Entry::new(conversation, client, issued, address), scheme_of(level));
+        }
+        let ended = self.seals.secrets.meet(conversation);
+        Some(Met { principal, answer, ended })
+    }
+}
+
+fn scheme_of(level: Level) -> Scheme {
+    match level {
+        Level::Authenticated => Scheme::Authenticated,
+        Level::Secure => Scheme::Secure,
+    }
+}
