@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use crate::BASE_DATAGRAM;
+/// What every path carries ([`BASE_DATAGRAM`](crate::BASE_DATAGRAM), in bytes).
+const BASE: usize = 1_200;
 
 /// How long an end makes the datagrams that only the two ends can read. Each end decides for what it sends.
 /// Datagrams at the level *authenticated* are never padded, because everybody can read where their padding
@@ -33,7 +34,7 @@ impl Padding {
         match self {
             Padding::None => len,
             Padding::Block => len.next_multiple_of(64),
-            Padding::Datagram if len <= BASE_DATAGRAM => BASE_DATAGRAM,
+            Padding::Datagram if len <= BASE => BASE,
             Padding::Datagram => usize::MAX,
         }
     }
@@ -61,5 +62,13 @@ impl FromStr for Padding {
             "datagram" => Ok(Padding::Datagram),
             _ => Err(UnknownPadding),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn short_datagrams_are_padded_to_what_every_path_carries() {
+        assert_eq!(super::BASE, crate::BASE_DATAGRAM);
     }
 }

@@ -4,13 +4,12 @@
 
 mod common;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use common::trust::{CLIENT, SERVER, TestTrust, client, server};
 use common::*;
 use farcall_proto::client::Call;
-use farcall_proto::secure::{self, Cipher, Level, Opened, Padding};
+use farcall_proto::secure::{self, Cipher, Level, Opened};
 use farcall_proto::server::{Busiest, Export, Finish, Insert, Reading, Server};
 use farcall_proto::{BASE_DATAGRAM, ClientConfig, Kind, MAX_POST, READINGS, Ran, ServerConfig};
 
@@ -172,33 +171,6 @@ fn all_datagrams_but_questions_and_hints_are_sealed_and_changed_ones_have_no_eff
     }
     pair.hear(&[result]);
     assert_eq!(pair.told, [(1, Told::Result(b"argument".to_vec()))]);
-}
-
-#[test]
-fn padding_hides_the_lengths_of_what_is_sent() {
-    for (padding, short) in [(Padding::Block, &[64, 128, 192, 256, 320][..]), (Padding::Datagram, &[1_200])] {
-        let client = ClientConfig { padding, ..client() };
-        let mut pair = Pair::acquainted_with(client, ServerConfig { padding, ..server() });
-        let mut token = 0;
-        // The last arguments and results are sent in fragments.
-        for len in (0..200).step_by(4).chain([1_000, 1_200, 5_000]) {
-            token += 1;
-            pair.start(token, &vec![7; len]);
-            let mut lengths = [BTreeSet::new(), BTreeSet::new()];
-            pair.carry(token as usize, Duration::from_secs(1), |_, datagram, to| {
-                if datagram[1] == SECURE {
-                    lengths[usize::from(to == To::Client)].insert(datagram.len());
-                }
-                true
-            });
-            assert_eq!(pair.told.last(), Some(&(token, Told::Result(vec![7; len]))));
-            let right = |sent: &usize| match len {
-                0..200 => short.contains(sent),
-                _ => padding.of(*sent) == *sent || *sent >= 1_200,
-            };
-            assert!(lengths.iter().all(|sent| !sent.is_empty() && sent.iter().all(right)), "{len}: {lengths:?}");
-        }
-    }
 }
 
 #[test]

@@ -576,7 +576,7 @@ impl Inner {
     /// they are watched from now on.
     fn names(&self) -> Result<&dyn Registry, CallFailed> {
         #[cfg(feature = "secure")]
-        if self.has_keys() {
+        if self.settings.has_keys() {
             self.watch_keys(&mut self.lock())?;
         }
         Ok(&*self.registry)
@@ -608,7 +608,7 @@ impl Inner {
             return Ok(server.clone());
         }
         let address = self.settings.address;
-        if !address.ip().is_loopback() && !self.settings.open && !self.has_keys() {
+        if !address.ip().is_loopback() && !self.settings.open && !self.settings.has_keys() {
             let why = format!(
                 "{address} can be reached from other machines: to let them call, use keys (FARCALL_KEYS), or \
                  let everybody call in clear text by the builder's `open()` or FARCALL_OPEN=1"
@@ -682,14 +682,6 @@ impl Inner {
             padding: self.settings.padding,
             ..ServerConfig::default()
         }
-    }
-
-    /// Returns whether this runtime has keys.
-    fn has_keys(&self) -> bool {
-        #[cfg(feature = "secure")]
-        return self.settings.keys.is_some();
-        #[cfg(not(feature = "secure"))]
-        false
     }
 
     /// Returns what the server shows besides its counters.

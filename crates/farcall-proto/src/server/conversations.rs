@@ -156,7 +156,7 @@ mod tests {
         let mut secrets = Secrets::new([7; 32].into(), Level::Secure, Suite::ChaCha20Poly1305);
         secrets.note_resumed_after(resumed_after);
         let principal = Arc::new(Principal { name: format!("client {id}").into(), key: [1; 32] });
-        server.seals.secrets.insert((id, 1), (secrets, principal), 0, Mutant::NONE);
+        server.seals.secrets.insert((id, Some(1)), (secrets, principal), 0, Mutant::NONE);
     }
 
     fn server() -> Server {

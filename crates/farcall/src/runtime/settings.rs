@@ -349,6 +349,14 @@ impl fmt::Debug for Builder {
 }
 
 impl Settings {
+    /// Returns whether the runtime has keys.
+    pub(super) fn has_keys(&self) -> bool {
+        #[cfg(feature = "secure")]
+        return self.keys.is_some();
+        #[cfg(not(feature = "secure"))]
+        false
+    }
+
     /// Overrides the settings by the environment variables that are set.
     fn override_from(&mut self, variable: &dyn Fn(&'static str) -> Option<String>) -> Result<(), CallFailed> {
         let read = |name| Variable { name, value: variable(name).filter(|value| !value.is_empty()) };
