@@ -78,7 +78,8 @@ pub struct Conversation {
     pub handshake: Duration,
     /// The number of the phase of its keys, from 0: how often the keys were replaced without a handshake.
     pub phase: u32,
-    /// The number of its calls that execute or are queued. The call that asks is among them.
+    /// The number of its calls that execute or are queued and came in datagrams. (Calls through shared memory
+    /// are not counted.) A call that asks in this way is among them.
     pub running: u32,
     /// How long ago the client was heard, to an eighth of a second.
     pub heard: Duration,

@@ -87,6 +87,8 @@ struct Pair {
 
 fn runtime(names: &Arc<Memory>, keys: Option<Keys>, level: Level) -> Runtime {
     let builder = Runtime::builder().registry(names.clone()).level(level).patience(Duration::from_secs(3));
+    // All goes by datagrams. `secure_shared_memory` has what goes through memory.
+    let builder = builder.shared_memory(false);
     match keys {
         Some(keys) => builder.keys(keys),
         None => builder,
