@@ -404,6 +404,17 @@ fn who_stops_is_sent_nothing_more_than_the_end() {
     nothing_is_kept(&mut pair);
 }
 
+/// Random runs show this fault too rarely (`exchanges_random.rs`).
+#[cfg(feature = "mutants")]
+#[test]
+fn a_stop_that_is_not_repeated_is_noticed() {
+    use farcall_proto::{Mutant, Rule};
+    common::MUTANT.set(Mutant::of(Rule::StopOnce));
+    let noticed = std::panic::catch_unwind(who_stops_is_sent_nothing_more_than_the_end).is_err();
+    common::MUTANT.set(Mutant::NONE);
+    assert!(noticed);
+}
+
 #[test]
 fn a_stop_does_not_forget_an_end_that_was_acknowledged() {
     let (mut pair, id, key) = Pair::executing(b"argument");

@@ -54,8 +54,8 @@ pub struct Conversations {
 pub struct ServerIdentity {
     /// The server's public key.
     pub key: [u8; 32],
-    /// The names that the server's grants give it, each once, and at most 16. At a server that is known without a grant there
-    /// are none.
+    /// The names that the server's grants give it, each once, and at most 16. A server that is known without a
+    /// grant has none.
     pub principals: Vec<String>,
 }
 

@@ -140,7 +140,7 @@ fn read_pem<T>(
     parse: impl FnOnce(&[u8]) -> Result<T, LineFault>,
 ) -> Result<T, Fault> {
     let Some(content) = disk::read(path, secrecy)? else {
-        let advice = "name the file that whoever issues certificates has written";
+        let advice = "name the file that the certificate authority has written";
         return Err(Fault::new(path, "a PEM file", "no such file", advice));
     };
     parse(&content.bytes).map_err(|why| why.within(path))

@@ -43,7 +43,7 @@ pub(super) struct Facts {
     names: Option<SubjectAltName>,
 }
 
-const ADVICE: &str = "ask whoever issues certificates for one that identifies this host";
+const ADVICE: &str = "ask the certificate authority for one that identifies this host";
 
 impl Leaf {
     /// Reads a host's certificate, and checks what does not depend on its issuer: its time, its names, and

@@ -343,7 +343,7 @@ fn a_certificate_must_be_valid_now_and_that_of_a_host() {
         |it: &mut CertificateParams| it.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     refuse(&server, RefusalKind::UntrustedCertificate, &["client authentication"]);
     let two = |it: &mut CertificateParams| it.subject_alt_names.push(uri("spiffe://example.org/team/alice"));
-    refuse(&two, wrong, &["expected one URI", "found 2 URIs", "ask whoever issues certificates"]);
+    refuse(&two, wrong, &["expected one URI", "found 2 URIs", "ask the certificate authority"]);
     refuse(&|it| it.subject_alt_names.clear(), wrong, &["one without such a name"]);
     for name in [
         "https://example.org/store",
@@ -575,7 +575,7 @@ fn a_changed_bundle_or_policy_counts_and_a_bad_one_keeps_the_last_good_one() {
 
     let missing = directory.path().join("key.pem");
     let fault = CertificateFiles::read_private_key(&missing).unwrap_err().to_string();
-    assert!(fault.ends_with("name the file that whoever issues certificates has written"), "{fault}");
+    assert!(fault.ends_with("name the file that the certificate authority has written"), "{fault}");
     let key = write("key.pem", &KeyPair::generate().unwrap().serialize_pem());
     let fault = CertificateFiles::read_private_key(&key).unwrap_err().to_string();
     assert!(fault.contains("chmod 600") || fault.contains("0600"), "others can read it: {fault}");

@@ -58,15 +58,18 @@ fn numbered_grant(serial: u64) -> Grant {
     identity(3).grant(terms).unwrap()
 }
 
+/// Starts a server that accepts clients with grants.
+fn serve(sim: &Sim, ends: &Ends) -> sim::Process {
+    let ends = ends.clone();
+    sim.server("server", move || {
+        let keyring = Keyring::new(identity(1)).with_authority(identity(3).public());
+        let runtime = Runtime::builder().keys(Keys::new(keyring)).build()?;
+        runtime.export::<dyn Store>("Store", Arc::new(Server(ends.clone())))?.wait()
+    })
+}
+
 fn run(sim: &Sim, ends: &Ends) {
-    let server = {
-        let ends = ends.clone();
-        sim.server("server", move || {
-            let keyring = Keyring::new(identity(1)).with_authority(identity(3).public());
-            let runtime = Runtime::builder().keys(Keys::new(keyring)).build()?;
-            runtime.export::<dyn Store>("Store", Arc::new(Server(ends.clone())))?.wait()
-        })
-    };
+    let server = serve(sim, ends);
     let known = format!("Store {}", identity(1).public()).parse().unwrap();
     let keyring = Keyring::new(identity(2)).with_known_server(known).with_grant(grant()).unwrap();
     let runtime = Runtime::builder().keys(Keys::new(keyring)).build().unwrap();
@@ -93,14 +96,7 @@ fn a_grant_that_expires_ends_the_running_call_and_the_next_one_is_refused() {
 
 /// Renews the client's grant before it expires, and calls on.
 fn renew(sim: &Sim, ends: &Ends) {
-    let server = {
-        let ends = ends.clone();
-        sim.server("server", move || {
-            let keyring = Keyring::new(identity(1)).with_authority(identity(3).public());
-            let runtime = Runtime::builder().keys(Keys::new(keyring)).build()?;
-            runtime.export::<dyn Store>("Store", Arc::new(Server(ends.clone())))?.wait()
-        })
-    };
+    let server = serve(sim, ends);
     let known: farcall::key_files::KnownServer = format!("Store {}", identity(1).public()).parse().unwrap();
     let keyring =
         |grant| Keyring::new(identity(2)).with_known_server(known.clone()).with_grant(grant).unwrap();
