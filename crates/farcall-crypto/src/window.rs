@@ -30,6 +30,12 @@ impl Window {
         known && !came
     }
 
+    /// Returns whether [`Window::take`] would return true.
+    pub fn is_new(&self, number: u64) -> bool {
+        let came = self.came[Self::word(number)] & Self::bit(number) != 0;
+        number > self.greatest || self.greatest - number < WIDTH && !came
+    }
+
     fn word(number: u64) -> usize {
         (number % WIDTH / 64) as usize
     }
@@ -70,6 +76,7 @@ mod tests {
             let number = (greatest + (random >> 40) % 300).saturating_sub((random >> 20) % 400).max(1);
             greatest = number.max(greatest);
             let known = greatest - number < WIDTH;
+            assert_eq!(window.is_new(number), known && !all.contains(&number), "{number} of {greatest}");
             assert_eq!(window.take(number), known && all.insert(number), "{number} of {greatest}");
         }
     }

@@ -103,6 +103,11 @@ impl Phases {
         true
     }
 
+    /// Returns whether [`Phases::take`] would accept a datagram of this number.
+    pub fn is_new(&self, number: u64) -> bool {
+        self.window.is_new(number)
+    }
+
     /// Notes that the datagram of this number has come before the conversation was known.
     pub fn note(&mut self, number: u64) {
         self.window.take(number);

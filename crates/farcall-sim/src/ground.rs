@@ -138,9 +138,11 @@ impl Ground {
         }
         let servers = plan.servers;
         let patience = plan.client.patience.as_nanos() as Nanos;
+        // With keys, tickets end with the keys that seal them (docs/protocol.md 11.6).
+        let ticket_life = if plan.scheme().is_some() { 600 * SECS } else { Nanos::MAX };
         Ground {
             net,
-            oracle: Oracle::new(rng.next(), plan.calm, patience, plan.servers),
+            oracle: Oracle::new(rng.next(), plan.calm, (patience, ticket_life), plan.servers),
             rng,
             plan,
             scratch: vec![0; 1 << 16],

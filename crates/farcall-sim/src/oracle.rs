@@ -220,6 +220,8 @@ pub struct Oracle {
     calm: bool,
     /// How long a server must be silent before a call may fail because of the silence.
     patience: Nanos,
+    /// How long a ticket is good at least, for a client that is silent.
+    ticket_life: Nanos,
     /// Whether the server in the next report may be given up before the patience is over, because its port
     /// was refused.
     pub may_give_up: bool,
@@ -243,9 +245,9 @@ pub struct Oracle {
 
 impl Oracle {
     /// Returns an oracle that has seen nothing.
-    pub fn new(salt: u64, calm: bool, patience: Nanos, servers: usize) -> Oracle {
+    pub fn new(salt: u64, calm: bool, (patience, ticket_life): (Nanos, Nanos), servers: usize) -> Oracle {
         let (versions, living) = (vec![0; servers], vec![NOBODY; servers]);
-        Oracle { salt, calm, patience, versions, living, ..Oracle::default() }
+        Oracle { salt, calm, patience, ticket_life, versions, living, ..Oracle::default() }
     }
 
     /// Notes a new life of a server.
@@ -625,11 +627,16 @@ impl Oracle {
         if failure.kind == Kind::Nested && ran {
             self.comes_last(now, call, &c);
         }
+        // The server has erased the key of the ticket by which the client wanted to resume its conversation.
+        // Drivers make such a call again.
+        let outlived = failure.kind == Kind::Forgotten
+            && failure.ran == Ran::No
+            && c.sent.saturating_sub(heard) >= self.ticket_life;
         let unwound = failure.kind == Kind::Unwound;
         if unwound && !self.is_unwound(call) {
             self.violate("unwound-by-its-caller", now, || format!("call {call}: {failure:?} {c:?}"));
         }
-        if self.calm && !excused && !unwound {
+        if self.calm && !excused && !unwound && !outlived {
             self.violate("calm-calls-return", now, || {
                 format!("call {call} failed without a reason: {failure:?} {c:?}")
             });

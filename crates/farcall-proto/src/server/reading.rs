@@ -72,6 +72,11 @@ impl Server {
         if !sound || self.draining || !entry.is_at(from) || !entry.takes(header.scheme, from) {
             return None;
         }
+        // Checked before the reading is executed, but noted only after: if `read` does not execute it, the
+        // datagram goes to `receive`, which must not take it for a repetition.
+        if opened.is_some() && !self.would_be_first(header) {
+            return None;
+        }
         let (this, last) = (Last::new(position.sequence, false), entry.last(position.activity));
         let again = this.sequence() == last.sequence();
         let rule = if again { Rule::RefusedReadingRuns } else { Rule::ReadingGoesBack };
@@ -87,10 +92,8 @@ impl Server {
         let mut writer = Writer::new(out, entry.datagram(), target);
         let reading = Reading { principal: self.principal(header.conversation, header.scheme), ..reading };
         writer.result_by(&ResultHead { position, status: Status::Result }, |room| read(reading, room))?;
-        if let Some(opened) = opened
-            && !self.is_first(now, header, opened)
-        {
-            return None;
+        if let Some(opened) = opened {
+            self.is_first(now, header, opened);
         }
         let coarse = self.coarse(now);
         // `now` can be old, because the caller does not read the clock for each reading. The noted time must

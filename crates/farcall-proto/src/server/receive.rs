@@ -80,7 +80,20 @@ impl Server {
         self.compute_handshakes(now);
     }
 
-    /// Returns whether an opened datagram comes for the first time, as far as this is known.
+    /// Returns whether [`Server::is_first`] would return true. Notes nothing.
+    pub(super) fn would_be_first(&self, header: Header) -> bool {
+        #[cfg(feature = "secure")]
+        return self.config.mutant.breaks(Rule::ReplayIgnored)
+            || self.seals.secrets.is_new(header.conversation, header.number);
+        #[cfg(not(feature = "secure"))]
+        {
+            let _ = header;
+            true
+        }
+    }
+
+    /// Returns whether an opened datagram comes for the first time, as far as this is known, and notes that
+    /// it has come.
     #[inline(always)]
     pub(super) fn is_first(&mut self, now: Time, header: Header, opened: Opened) -> bool {
         #[cfg(feature = "secure")]

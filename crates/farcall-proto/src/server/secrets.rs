@@ -167,6 +167,11 @@ impl AllSecrets {
         Some(taken)
     }
 
+    /// Returns whether the datagram of this number has not come before, as far as this is known.
+    pub fn is_new(&self, conversation: u64, number: u64) -> bool {
+        self.of.get(&conversation).is_none_or(|kept| kept.phases.is_new(number))
+    }
+
     /// Notes that the datagram of this number has been opened. Returns false if it had come before.
     #[inline]
     pub fn take(
