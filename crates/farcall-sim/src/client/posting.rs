@@ -46,6 +46,7 @@ impl ClientNode {
             let Some(len) = talk.core.post(export, &post, &mut g.scratch) else { break };
             g.send_after(self.later, self.address, address(server, 7000), len);
             import.posts.sent(post);
+            talk.touched = g.net.now();
         }
         if import.asking.is_none() && (import.posts.is_full() || g.rng.chance(400_000)) {
             let most = if g.rng.chance(500_000) { 0 } else { Posts::<()>::MAX_AFTER_WAIT };
