@@ -113,10 +113,7 @@ struct Broken {
 
 impl Broken {
     fn all() -> impl Iterator<Item = Broken> {
-        let protocol = Rule::ALL
-            .iter()
-            .copied()
-            .filter(|rule| !Rule::OF_ATTACKS.contains(rule) && !Rule::OF_HANDSHAKES.contains(rule));
+        let protocol = Rule::ALL.iter().copied().filter(Rule::is_simulated);
         let protocol =
             protocol.map(|rule| Broken { name: rule.name(), mutant: Mutant::of(rule), model: None });
         let models = model::Rule::all();

@@ -93,9 +93,10 @@ impl AllSecrets {
     }
 
     /// Erases what is kept of a conversation. What was made at meetings with its client ends.
-    pub fn remove(&mut self, conversation: u64) {
+    pub fn remove(&mut self, conversation: u64, mutant: Mutant) {
         self.of.remove(&conversation);
-        if let Some(ended) = self.met.remove(&conversation) {
+        let met = self.met.remove(&conversation);
+        if let Some(ended) = met.filter(|_| !mutant.breaks(Rule::MeetingOutlives)) {
             ended.end();
         }
     }
