@@ -3,6 +3,8 @@
 //!
 //! Their inputs consist of parts with a zero byte between them.
 
+use std::sync::LazyLock;
+
 use farcall_keys::{
     CertificateChain, CertificateEnrolment, CertificateKey, CertificatePolicy, CertificateRequest, Grant,
     Identity, LineFault, MAX_GRANTS_OF_RULE, fuzz_certificate_request, fuzz_certificates,
@@ -59,8 +61,9 @@ pub fn certificate_request(data: &[u8]) {
 
 /// Reads an answer to a request by a certificate.
 pub fn certificate_answer(data: &[u8]) {
+    static REQUEST: LazyLock<CertificateRequest> = LazyLock::new(|| request(b"a certificate"));
     let (authority, host) = (authority(), host());
-    if let Ok(grants) = request(b"a certificate").accept(data, NOW) {
+    if let Ok(grants) = REQUEST.accept(data, NOW) {
         let is_ours = |grant: &Grant| grant.terms().key == host.public() && grant.terms().expires > NOW;
         assert!(grants.iter().all(|grant| is_ours(grant) && grant.authority() == authority.public()));
     }

@@ -284,7 +284,7 @@ mod tests {
         let has_cipher = |conversation| all.of[&conversation].phases.expanded().is_some();
         assert!(has_cipher(1) && !has_cipher(2));
         assert!(all.cipher(2).is_some() && all.cipher(2).is_some());
-        all.remove(2);
+        all.remove(2, Mutant::NONE);
         assert!(all.cipher(2).is_none());
     }
 
@@ -298,7 +298,7 @@ mod tests {
             all.keep_expanded(expanded, &cipher);
             all.insert((1, Some(1)), (secrets(), principal.clone()), 0, Mutant::NONE);
             assert_eq!(Arc::ptr_eq(&all.cipher(1).unwrap(), &cipher), used);
-            all.remove(1);
+            all.remove(1, Mutant::NONE);
         }
         all.forget_expanded();
         assert_eq!(Arc::strong_count(&cipher), 1);
