@@ -23,6 +23,8 @@ pub struct Counts {
     pub forged: u64,
     /// Handshakes that a client completed.
     pub handshakes: u64,
+    /// X25519 functions that ends have computed in handshakes.
+    pub asymmetric: u64,
     /// How often an end made the secrets of a resumed conversation.
     pub resumptions: u64,
     /// How often an end went on to the next phase.
@@ -116,6 +118,10 @@ pub(crate) fn note_open(key: u64, number: u64, digest: u64, opened: bool) {
 
 pub(crate) fn note_handshake() {
     look(|audit| audit.counts.handshakes += 1);
+}
+
+pub(crate) fn note_asymmetric() {
+    look(|audit| audit.counts.asymmetric += 1);
 }
 
 pub(crate) fn note_resumption() {

@@ -306,6 +306,14 @@ struct X25519 {
     public: [u8; 32],
 }
 
+impl X25519 {
+    fn make_public(&mut self) {
+        #[cfg(feature = "audit")]
+        crate::audit::note_asymmetric();
+        self.public = public_key(&self.private);
+    }
+}
+
 impl Dh for X25519 {
     fn name(&self) -> &'static str {
         "25519"
@@ -321,12 +329,12 @@ impl Dh for X25519 {
 
     fn set(&mut self, private: &[u8]) {
         self.private.copy_from_slice(private);
-        self.public = public_key(&self.private);
+        self.make_public();
     }
 
     fn generate(&mut self, random: &mut dyn Random) -> Result<(), snow::Error> {
         random.try_fill_bytes(&mut *self.private)?;
-        self.public = public_key(&self.private);
+        self.make_public();
         Ok(())
     }
 
@@ -339,6 +347,8 @@ impl Dh for X25519 {
     }
 
     fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), snow::Error> {
+        #[cfg(feature = "audit")]
+        crate::audit::note_asymmetric();
         let public = public.get(..32).and_then(|public| public.try_into().ok()).ok_or(snow::Error::Dh)?;
         let mut shared = MontgomeryPoint(public).mul_clamped(*self.private);
         // An all-zero result comes from a key of small order, with which there is no secret (RFC 7748,

@@ -98,6 +98,10 @@ pub use x509::{
     MAX_CHAIN_CERTIFICATES, MAX_ENROLMENTS_A_MINUTE, MAX_GRANTS_OF_RULE,
 };
 
+#[cfg(feature = "x509")]
+#[doc(hidden)]
+pub use x509::{fuzz_certificate_request, fuzz_certificates};
+
 /// Reads the bytes after the first as the key file that the first byte names. For the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_key_file(bytes: &[u8]) {

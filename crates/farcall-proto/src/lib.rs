@@ -41,7 +41,7 @@ pub use config::{BASE_DATAGRAM, ClientConfig, MAX_DATAGRAM, ServerConfig};
 pub use exchange::{News, Tail};
 pub(crate) use farcall_base::nanos;
 pub use farcall_base::{Failure, Kind, Ran, Time, Trace};
-pub use meeting::{Ended, Met, Proven, Shown};
+pub use meeting::{Ended, Meeting, Met, Proven, Shown};
 pub use mutant::{Mutant, Rule};
 pub use spares::Spares;
 pub use ticket::Holder;

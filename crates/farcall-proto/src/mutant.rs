@@ -215,6 +215,30 @@ mutants! {
     NewsUnbounded = "news-unbounded",
     /// When a call ends, what its exchanges had under way still counts as under way.
     InFlightKept = "in-flight-kept",
+    /// A server believes any proof of a client at a meeting.
+    MeetingProofUnchecked = "meeting-proof-unchecked",
+    /// A client believes any proof of a server at a meeting.
+    MeetingAnswerUnchecked = "meeting-answer-unchecked",
+    /// Both ends of a meeting prove their secrets by the same bytes.
+    MeetingProofsAlike = "meeting-proofs-alike",
+    /// The proofs of a meeting do not depend on the server's challenge.
+    MeetingChallengeIgnored = "meeting-challenge-ignored",
+    /// The proofs of a meeting do not depend on which processes meet.
+    MeetingProcessesIgnored = "meeting-processes-ignored",
+    /// The proofs of a meeting do not depend on what the client says there.
+    MeetingBodyIgnored = "meeting-body-ignored",
+    /// The proofs of a meeting do not depend on the address at which the client looks for the server.
+    MeetingAddressIgnored = "meeting-address-ignored",
+    /// A server does not check whether the ticket that a client shows at a meeting is good.
+    MeetingTicketUnchecked = "meeting-ticket-unchecked",
+    /// A server does not check whether a client at a meeting says the same of its ticket as the ticket does.
+    MeetingHolderUnchecked = "meeting-holder-unchecked",
+    /// A client proves itself at a meeting to a server that it accepts no more.
+    MeetingServerUnchecked = "meeting-server-unchecked",
+    /// What was made at a meeting goes on when the conversation ends.
+    MeetingOutlives = "meeting-outlives-conversation",
+    /// A conversation whose client was met is forgotten to make room for another.
+    MeetingGivesWay = "meeting-gives-way",
 }
 
 impl Rule {
@@ -261,6 +285,29 @@ impl Rule {
         Rule::PhaseUnconfirmed,
         Rule::PhaseUnlimited,
     ];
+
+    /// The rules of meetings, which the simulator has none of. `tests/meetings.rs` notices.
+    pub const OF_MEETINGS: &'static [Rule] = &[
+        Rule::MeetingProofUnchecked,
+        Rule::MeetingAnswerUnchecked,
+        Rule::MeetingProofsAlike,
+        Rule::MeetingChallengeIgnored,
+        Rule::MeetingProcessesIgnored,
+        Rule::MeetingBodyIgnored,
+        Rule::MeetingAddressIgnored,
+        Rule::MeetingTicketUnchecked,
+        Rule::MeetingHolderUnchecked,
+        Rule::MeetingServerUnchecked,
+        Rule::MeetingOutlives,
+        Rule::MeetingGivesWay,
+    ];
+
+    /// Returns whether runs of the simulator notice when this rule is broken. Tests of `farcall-proto` notice
+    /// the others.
+    pub fn is_simulated(&self) -> bool {
+        let others = [Rule::OF_ATTACKS, Rule::OF_HANDSHAKES, Rule::OF_MEETINGS];
+        !others.iter().any(|rules| rules.contains(self))
+    }
 }
 
 /// The fault that a configuration has, if any.

@@ -17,7 +17,7 @@ use common::*;
 use farcall_proto::client::Conversation;
 use farcall_proto::secure::{Level, Suite, Suites};
 use farcall_proto::server::Finish;
-use farcall_proto::{ClientConfig, ServerConfig};
+use farcall_proto::{ClientConfig, Holder, Meeting, ServerConfig, Shown};
 use noise::{BODY, HEADER, Keys, expand, hkdf, public, step};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/vectors/secrets.txt");
@@ -29,7 +29,9 @@ const ABOUT: &str = "\
 # Exchanges in schemes with secrets (protocol.md, section 11). A line is a name and bytes; `client` and `server`
 # are datagrams of that end. `plain` is the datagram above it after it was opened, without its tag. A `key and iv`
 # is the key, then 12 bytes of IV. A `nonce` is that of the datagram above it. What an end presents is its public
-# key. Rest of tickets: only the server reads it, and another server may write something else there.
+# key. Rest of tickets: only the server reads it, and another server may write something else there. The
+# messages and the transcript of a meeting are those of shared-memory.md; the processes of this meeting have the
+# numbers 2 and 3.
 ";
 
 struct Page {
@@ -175,7 +177,49 @@ impl Page {
         assert_eq!(self.pair.told.pop(), Some((1, Told::Bound(EXPORT))));
         self.title("its first call, which shows the ticket, and its second one");
         (0..2).for_each(|_| self.call(&secrets));
+        self.meeting(&secrets);
         secrets
+    }
+
+    /// Notes a meeting outside UDP.
+    fn meeting(&mut self, secrets: &Secrets) {
+        self.title("a meeting over a Unix socket");
+        let at = "127.0.0.1:513".parse().unwrap();
+        let meeting = Meeting { challenge: [5; 32], processes: [2, 3], at };
+        let (mut hello, mut shown) = (Vec::new(), None);
+        let proven = self.pair.client.prove_meeting(&meeting, |holder, ticket| {
+            hello = hello_of(holder);
+            shown = Some((*holder, ticket.to_vec()));
+            [&(ticket.len() as u16).to_be_bytes(), ticket, &hello].concat()
+        });
+        let (proven, (holder, ticket)) = (proven.unwrap(), shown.unwrap());
+        let (proof, body) = (&proven.proof, &proven.body[..]);
+        let shown = Shown { holder, ticket: &ticket, meeting: &meeting, body, proof };
+        let answer = self.pair.server.meet(self.pair.now, &shown).expect("the proof is good").answer;
+        assert!(proven.is_answered_by(&answer));
+        let key = expand(&secrets.base, b"farcall meeting", 32);
+        let (len, address) = ((body.len() as u16).to_be_bytes(), at.to_string());
+        let transcript = [
+            &b"farcall meeting 1\0"[..],
+            &meeting.challenge,
+            &[0, 0, 0, 2, 0, 0, 0, 3],
+            &len,
+            body,
+            address.as_bytes(),
+        ]
+        .concat();
+        let proofs = [&b"farcall client"[..], b"farcall server"].map(|label| {
+            let tag = noise::hmac(&key, &[label, &transcript].concat());
+            <[u8; 32]>::try_from(tag.as_ref()).unwrap()
+        });
+        assert_eq!(proofs, [*proof, answer]);
+        self.value("meeting key", &key);
+        self.value("challenge", &meeting.challenge);
+        self.value("address", address.as_bytes());
+        self.value("hello", &hello);
+        self.value("transcript", &transcript);
+        self.value("client's message", &[&proof[..], body].concat());
+        self.value("server's proof", &answer);
     }
 
     /// Notes a call eleven minutes later, whose result begins the next phase.
@@ -224,6 +268,18 @@ impl Page {
         self.pair.told.clear();
         self.call(&resumed);
     }
+}
+
+/// Returns the hello of a client that wants to call, as docs/shared-memory.md has it.
+fn hello_of(holder: &Holder) -> Vec<u8> {
+    let Holder { client, issued, conversation, address } = *holder;
+    let std::net::IpAddr::V4(ip) = address.ip() else { panic!("{address}") };
+    let mut hello = vec![9; 16];
+    [EXPORT, client, issued, conversation].iter().for_each(|word| hello.extend(word.to_be_bytes()));
+    hello.extend(ip.to_ipv6_mapped().octets());
+    hello.extend(address.port().to_be_bytes());
+    hello.push(b'C');
+    hello
 }
 
 fn client(level: Level, suite: Suite) -> ClientConfig {

@@ -130,19 +130,4 @@ impl<'m> KeyedHello<'m> {
         let (ticket, hello) = rest.split_at_checked(u16::from_be_bytes(*len).into())?;
         Some(KeyedHello { proof, ticket, hello: Hello::from_bytes(hello)?, body })
     }
-
-    /// Returns what importer and exporter prove that they agree on. Each passes the numbers of the importer's
-    /// and the exporter's process as the system tells it, so that no third process can stand between them and
-    /// pass on what they say. `name` is the address by which the importer knows the exporter.
-    pub fn transcript(
-        challenge: &[u8; CHALLENGE_BYTES],
-        [importer, exporter]: [i32; 2],
-        body: &[u8],
-        name: SocketAddr,
-    ) -> Vec<u8> {
-        const LABEL: &[u8] = b"farcall meeting 1\0";
-        let (processes, len) =
-            ([importer, exporter].map(i32::to_be_bytes), (body.len() as u16).to_be_bytes());
-        [LABEL, challenge, processes.as_flattened(), &len, body, name.to_string().as_bytes()].concat()
-    }
 }

@@ -80,7 +80,8 @@ impl Keys {
     /// Returns what a machine knows of keys, in one of its process's lives.
     fn trust(&self, host: usize, life: u32) -> Arc<dyn Trust> {
         let rng = Rng::new(mix(self.seed ^ (host as u64) << 32 ^ u64::from(life)));
-        Arc::new(Member { host, keys: self.clone(), rng: Mutex::new(rng) })
+        let public = public_key(&private(self.seed, host));
+        Arc::new(Member { host, public, keys: self.clone(), rng: Mutex::new(rng) })
     }
 }
 
@@ -113,6 +114,7 @@ fn private(seed: u64, host: usize) -> [u8; 32] {
 #[derive(Debug)]
 struct Member {
     host: usize,
+    public: [u8; 32],
     keys: Keys,
     rng: Mutex<Rng>,
 }
@@ -129,7 +131,7 @@ impl Trust for Member {
     }
 
     fn presentation(&self, _: &[u8]) -> Vec<u8> {
-        public_key(&private(self.keys.seed, self.host)).to_vec()
+        self.public.to_vec()
     }
 
     fn accept_server(&self, name: &[u8], presentation: &[u8]) -> Result<Accepted, String> {

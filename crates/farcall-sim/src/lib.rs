@@ -44,6 +44,8 @@ mod clock;
 mod counts;
 mod exchange_user;
 mod exchanging;
+#[cfg(feature = "soak")]
+mod flood;
 mod ground;
 pub mod history;
 mod hostile;
@@ -72,6 +74,8 @@ mod world;
 
 pub use bulk::{Bulk, Transfer};
 pub use check::{Failure, Passed, check, find, replay};
+#[cfg(feature = "soak")]
+pub use flood::{Flood, Flooded};
 pub use net::Faults as FaultCounts;
 pub use oracle::{Outcomes, Violation};
 pub use seals::Seals;

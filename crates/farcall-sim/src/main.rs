@@ -10,7 +10,7 @@ use std::time::Instant;
 use clap::{Args, Parser, Subcommand};
 use farcall_proto::{Mutant, Rule};
 use farcall_sim::net::{MICROS, Path, SECS};
-use farcall_sim::{Bulk, Soak, Summary, model, onc, run, shared_memory};
+use farcall_sim::{Bulk, Flood, Soak, Summary, model, onc, run, shared_memory};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Simulates farcall's protocols under random faults, which a seed determines.
@@ -29,6 +29,9 @@ enum Command {
     Replay(ReplayArgs),
     /// Transfers one large result over a path that loses datagrams in both directions.
     Bulk(BulkArgs),
+    /// Floods a server with keys with forged first packets, while honest clients call it. Prints one line of
+    /// JSON, and fails if the server computes or keeps anything, or if an honest call fails.
+    Flood(FloodArgs),
 }
 
 #[derive(Args)]
@@ -101,6 +104,22 @@ struct BulkArgs {
     json: bool,
 }
 
+#[derive(Args)]
+struct FloodArgs {
+    /// The number of forged packets.
+    #[arg(long, default_value_t = 1_000_000)]
+    packets: u64,
+    /// How many of them are sent in a second of virtual time.
+    #[arg(long, default_value_t = 200_000)]
+    rate: u64,
+    /// The seed of the keys and of the packets.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Breaks this rule of the protocol on purpose, such as proof-unchecked.
+    #[arg(long = "break", value_name = "NAME", value_parser = rule)]
+    broken: Option<Rule>,
+}
+
 /// A rule to break on purpose. The default value breaks no rule.
 #[derive(Clone, Copy, Default)]
 struct Broken {
@@ -113,10 +132,7 @@ struct Broken {
 
 impl Broken {
     fn all() -> impl Iterator<Item = Broken> {
-        let protocol = Rule::ALL
-            .iter()
-            .copied()
-            .filter(|rule| !Rule::OF_ATTACKS.contains(rule) && !Rule::OF_HANDSHAKES.contains(rule));
+        let protocol = Rule::ALL.iter().copied().filter(Rule::is_simulated);
         let protocol =
             protocol.map(|rule| Broken { name: rule.name(), mutant: Mutant::of(rule), model: None });
         let models = model::Rule::all();
@@ -133,6 +149,7 @@ fn main() -> ExitCode {
         Command::Soak(args) => soak(&args),
         Command::Replay(args) => replay(&args),
         Command::Bulk(args) => bulk(&args),
+        Command::Flood(args) => flood(&args),
     }
 }
 
@@ -141,6 +158,14 @@ fn broken(name: &str) -> Result<Broken, String> {
     Broken::all()
         .find(|rule| rule.name == name)
         .ok_or_else(|| "there is no such rule; `soak --list-breaks` prints the names of the rules".into())
+}
+
+/// Returns the rule of the protocol with this name.
+fn rule(name: &str) -> Result<Rule, String> {
+    let named = Rule::ALL.iter().find(|rule| rule.name() == name);
+    named
+        .copied()
+        .ok_or_else(|| "the protocol has no such rule; see crates/farcall-proto/src/mutant.rs".into())
 }
 
 fn soak(args: &SoakArgs) -> ExitCode {
@@ -238,4 +263,22 @@ fn bulk(args: &BulkArgs) -> ExitCode {
         );
     }
     if t.intact { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn flood(args: &FloodArgs) -> ExitCode {
+    let FloodArgs { packets, rate, seed, broken } = *args;
+    let start = Instant::now();
+    let flooded = Flood { packets, rate, seed, mutant: broken.map(Mutant::of).unwrap_or_default() }.run();
+    println!(
+        r#"{{"packets":{},"answers":{},"computed":{},"kept":{},"calls":{},"failed":{},"slowest_us":{}}}"#,
+        flooded.packets,
+        flooded.answers,
+        flooded.computed,
+        flooded.kept,
+        flooded.calls,
+        flooded.failed,
+        flooded.slowest / MICROS
+    );
+    eprintln!("{:.1} s", start.elapsed().as_secs_f64());
+    if flooded.is_harmless(packets) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -7,6 +7,8 @@
 mod common;
 #[path = "common/other.rs"]
 mod other;
+#[path = "common/relay.rs"]
+mod relay;
 
 use std::env;
 use std::net::{SocketAddr, UdpSocket};
@@ -158,6 +160,13 @@ fn a_process_that_a_test_starts() {
             let store = client.import::<dyn Store>(&url).unwrap();
             println!("is {} by {} calls", store.caller().unwrap(), calls(&client));
         }
+        "relay" => {
+            let (at, server) = url.split_once(' ').unwrap();
+            let listener = Listener::bind(at.parse().unwrap()).unwrap();
+            println!("stands between");
+            let relay::Relayed { to_server, to_client } = relay::relay(&listener, server.parse().unwrap());
+            println!("passed on {to_server} to the server, {to_client} to the client");
+        }
         other => panic!("no role {other}"),
     }
 }
@@ -186,6 +195,25 @@ fn another_process_proves_its_key_too() {
     let served = Served::new(servers(), true, None);
     let mut other = Other::start(module_path!(), "client", &served.export.url());
     assert_eq!(other.hear("is "), "bob by 1 calls");
+}
+
+#[test]
+fn who_stands_between_two_ends_and_passes_on_what_they_say_gets_no_memory() {
+    // The server listens at all addresses, and has no socket for shared memory at this one.
+    let mut server = Other::start(module_path!(), "server", "0.0.0.0:0");
+    let port = server.hear("at ").split([':', '/']).nth(4).unwrap().to_owned();
+    let [address, relayed] = [1, 2].map(|host| format!("127.0.0.{host}:{port}"));
+    let mut relay = Other::start(module_path!(), "relay", &format!("{relayed} {address}"));
+    relay.hear("stands between");
+    let [alices, bobs] = [ALICE, BOB].map(client);
+    let alice = alices.import::<dyn Store>(&format!("udp://{relayed}/Store/main")).unwrap();
+    // The server's challenge and the client's hello are passed on. The server refuses the hello.
+    assert_eq!(relay.hear("passed on "), "1 to the server, 1 to the client");
+    assert_eq!((alice.caller().unwrap(), alice.get("a").unwrap()), ("alice".to_owned(), "aa".to_owned()));
+    assert_eq!(calls(&alices), 0);
+    // Where nobody stands between them, ends meet.
+    let bob = bobs.import::<dyn Store>(&format!("udp://{address}/Store/main")).unwrap();
+    assert_eq!((bob.caller().unwrap(), calls(&bobs)), ("bob".to_owned(), 1));
 }
 
 #[test]

@@ -3,6 +3,9 @@
 //!
 //! They are what goes over the wire when all is well. After a change of a format, run it again.
 
+#[path = "seeds/certificates.rs"]
+mod certificates;
+
 use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
@@ -45,6 +48,7 @@ pub fn all() -> Vec<Seed> {
     descriptions();
     registry();
     keys();
+    certificates::certificates();
     SEEDS.take()
 }
 

@@ -8,6 +8,7 @@
 
 pub mod acquaintance;
 mod capture;
+pub mod certificates;
 mod client;
 mod dump;
 mod idl;
@@ -25,6 +26,7 @@ mod x;
 mod xdr;
 
 pub use capture::capture;
+pub use certificates::{certificate_answer, certificate_request, certificates};
 pub use client::client;
 pub use dump::dump;
 pub use idl::{interface, json, values};
@@ -93,5 +95,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "revocation_list", run: revocation_list, memory_per_byte: 16, memory: 8 * KIB },
     Target { name: "key_file", run: key_file, memory_per_byte: 64, memory: 16 * KIB },
     Target { name: "policy", run: policy, memory_per_byte: 128, memory: 8 * KIB },
+    Target { name: "certificates", run: certificates, memory_per_byte: 64, memory: 64 * KIB },
+    Target { name: "certificate_request", run: certificate_request, memory_per_byte: 64, memory: 64 * KIB },
+    Target { name: "certificate_answer", run: certificate_answer, memory_per_byte: 32, memory: 16 * KIB },
     Target { name: "shm_hello", run: shm_hello, memory_per_byte: 8, memory: 4 * KIB },
 ];

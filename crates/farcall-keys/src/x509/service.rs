@@ -113,7 +113,7 @@ impl CertificateEnrolment {
 
 /// Checks that the host has the private key of its certificate. Whether the certificate is one to believe is
 /// not checked.
-fn check_proof(asked: &Asked<'_>) -> Result<(), Refusal> {
+pub(super) fn check_proof(asked: &Asked<'_>) -> Result<(), Refusal> {
     const ADVICE: &str = "name the private key that goes with the first certificate of the chain";
     let refused = |expected: &str, found: String| {
         Err(Refusal::new(RefusalKind::WrongPrivateKey, expected, found, ADVICE))

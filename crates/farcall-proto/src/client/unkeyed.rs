@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Conversation;
 use crate::secure::{Cipher, Opened};
-use crate::{Holder, Proven};
+use crate::{Holder, Meeting, Proven};
 
 impl Conversation {
     /// Returns the cipher by which the server's sealed datagrams open. In this build there is none.
@@ -18,7 +18,7 @@ impl Conversation {
     }
 
     /// Proves at a meeting that this client has secrets. In this build it has none.
-    pub fn prove_meeting(&self, _: impl FnOnce(&Holder, &[u8]) -> Vec<u8>) -> Option<Proven> {
+    pub fn prove_meeting(&self, _: &Meeting, _: impl FnOnce(&Holder, &[u8]) -> Vec<u8>) -> Option<Proven> {
         None
     }
 }

@@ -248,7 +248,8 @@ impl Server {
         let no_share = mutant.breaks(Rule::NoShareOfHosts);
         let of_host = |host| if no_share { 0 } else { conversing.of(host) };
         #[cfg(feature = "secure")]
-        let stays = |conversation| self.seals.secrets.has_met(conversation);
+        let stays =
+            |conversation| self.seals.secrets.has_met(conversation) && !mutant.breaks(Rule::MeetingGivesWay);
         #[cfg(not(feature = "secure"))]
         let stays = |_| false;
         if let Some(victim) = self.table.victim(self.coarse(now), issued, of_host, stays) {
@@ -332,7 +333,7 @@ impl Server {
     pub(super) fn forget(&mut self, now: Time, place: usize) {
         let entry = self.table.remove(place);
         #[cfg(feature = "secure")]
-        self.seals.secrets.remove(entry.id);
+        self.seals.secrets.remove(entry.id, self.config.mutant);
         self.admission.per_host.remove(entry.host());
         if !self.config.mutant.breaks(Rule::ForgetsSilently) {
             self.admission.horizon = self.admission.horizon.max(entry.issued);

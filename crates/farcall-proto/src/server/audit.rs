@@ -60,6 +60,12 @@ impl Server {
         }
     }
 
+    /// Returns whether the server has an entry for a host.
+    #[doc(hidden)]
+    pub fn knows_host(&self, host: IpAddr) -> bool {
+        self.hosts.find(HostName::at(&(host, 0).into())).is_some()
+    }
+
     /// Returns the number of short answers that wait to be sent.
     #[doc(hidden)]
     pub fn replies(&self) -> usize {

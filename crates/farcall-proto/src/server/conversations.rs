@@ -215,7 +215,7 @@ mod tests {
         (11..=40).for_each(|id| know(&mut server, id, at(20), 0));
         busiest.looked = 0;
         while server.look_for_busiest(at(100), &mut busiest) {}
-        server.seals.secrets.remove(7);
+        server.seals.secrets.remove(7, Mutant::NONE);
         let found = tell(&server, busiest);
         assert_eq!(found.len(), 39);
     }

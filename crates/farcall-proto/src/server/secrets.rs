@@ -93,9 +93,10 @@ impl AllSecrets {
     }
 
     /// Erases what is kept of a conversation. What was made at meetings with its client ends.
-    pub fn remove(&mut self, conversation: u64) {
+    pub fn remove(&mut self, conversation: u64, mutant: Mutant) {
         self.of.remove(&conversation);
-        if let Some(ended) = self.met.remove(&conversation) {
+        let met = self.met.remove(&conversation);
+        if let Some(ended) = met.filter(|_| !mutant.breaks(Rule::MeetingOutlives)) {
             ended.end();
         }
     }
@@ -288,7 +289,7 @@ mod tests {
         let has_cipher = |conversation| all.of[&conversation].phases.expanded().is_some();
         assert!(has_cipher(1) && !has_cipher(2));
         assert!(all.cipher(2).is_some() && all.cipher(2).is_some());
-        all.remove(2);
+        all.remove(2, Mutant::NONE);
         assert!(all.cipher(2).is_none());
     }
 
@@ -302,7 +303,7 @@ mod tests {
             all.keep_expanded(expanded, &cipher);
             all.insert((1, Some(1)), (secrets(), principal.clone()), 0, Mutant::NONE);
             assert_eq!(Arc::ptr_eq(&all.cipher(1).unwrap(), &cipher), used);
-            all.remove(1);
+            all.remove(1, Mutant::NONE);
         }
         all.forget_expanded();
         assert_eq!(Arc::strong_count(&cipher), 1);

@@ -114,7 +114,8 @@ pub fn expand(secret: &[u8], info: &[u8], len: usize) -> Vec<u8> {
     out
 }
 
-fn hmac(key: &[u8], message: &[u8]) -> hmac::Tag {
+/// HMAC with SHA-256 (RFC 2104).
+pub fn hmac(key: &[u8], message: &[u8]) -> hmac::Tag {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message)
 }
 

@@ -5,6 +5,8 @@ mod balanced;
 mod bank;
 mod driver;
 mod first_calls;
+#[cfg(feature = "soak")]
+mod flood;
 mod inside_calls;
 mod large_results;
 mod long_run;

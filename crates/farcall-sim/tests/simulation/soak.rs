@@ -46,9 +46,7 @@ fn every_broken_rule_is_noticed() {
     let is_left_out = |rule: &&Rule| {
         cfg!(debug_assertions) && (Rule::OF_EXCHANGES.contains(rule) || RARELY_NOTICED.contains(rule))
     };
-    let rules = Rule::ALL.iter().filter(|rule| !Rule::OF_ATTACKS.contains(rule) && !is_left_out(rule));
-    let rules = rules.filter(|rule| !Rule::OF_HANDSHAKES.contains(rule));
-    for rule in rules {
+    for rule in Rule::ALL.iter().filter(|rule| rule.is_simulated() && !is_left_out(rule)) {
         let summary = soak(CAUGHT_WITHIN, Mutant::of(*rule), 0, true);
         assert!(!summary.failing.is_empty(), "{} was not noticed", rule.name());
     }

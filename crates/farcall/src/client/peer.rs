@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard};
 
 use farcall_proto::client::Conversation;
-use farcall_proto::{Holder, Proven, Time};
+use farcall_proto::{Holder, Meeting, Proven, Time};
 
 use super::owners::Owners;
 use crate::{lock, stats};
@@ -63,8 +63,12 @@ impl Peer {
     /// Proves to the server, at a meeting outside UDP, that this client has the conversation's secrets. See
     /// [`Conversation::prove_meeting`].
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-    pub(crate) fn prove_meeting(&self, transcript: impl FnOnce(&Holder, &[u8]) -> Vec<u8>) -> Option<Proven> {
-        self.lock().conversation.prove_meeting(transcript)
+    pub(crate) fn prove_meeting(
+        &self,
+        meeting: &Meeting,
+        body: impl FnOnce(&Holder, &[u8]) -> Vec<u8>,
+    ) -> Option<Proven> {
+        self.lock().conversation.prove_meeting(meeting, body)
     }
 
     /// Returns whether the conversation is with a server that has this key, and that is accepted.

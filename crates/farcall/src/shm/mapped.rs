@@ -338,7 +338,7 @@ mod tests {
                 assert!(mapping.pass(7, false, &proof, &channel) || !is_mapped);
                 channel.as_fd().try_clone_to_owned().unwrap()
             });
-            let ask = |_: &UnixChannel| Some(Question::expecting(&[1; 16]));
+            let ask = |_: &UnixChannel| Some(Question::expecting([1; 16]));
             assert_eq!(meet(address, ask, 4096, AccessRights::Read, LONG).is_some(), is_mapped);
             drop(exporter.join().unwrap());
         }

@@ -10,8 +10,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use farcall_proto::{Ended, Holder, Met, Shown};
-use farcall_shm::{CHALLENGE_BYTES, Hello, KeyedHello, TicketHolder, UnixChannel, Wants};
+use farcall_proto::{Ended, Holder, Meeting, Met, Proven, Shown};
+use farcall_shm::{CHALLENGE_BYTES, Hello, KeyedHello, PROOF_BYTES, TicketHolder, UnixChannel, Wants};
 
 use crate::Principal;
 use crate::client::Peer;
@@ -21,9 +21,15 @@ use crate::server::Server;
 /// An importer's first message, its hello, and the answer that proves the server's identity.
 pub(crate) struct Question {
     hello: Vec<u8>,
-    answer: Vec<u8>,
-    /// The server's key, if this end has keys.
-    server: Option<[u8; 32]>,
+    expected: Expected,
+}
+
+/// The answer that proves the server's identity.
+enum Expected {
+    /// Without keys: these bytes.
+    Open([u8; PROOF_BYTES]),
+    /// With keys.
+    Keyed(Proven),
 }
 
 /// What an importer wants, and of which server.
@@ -53,18 +59,18 @@ impl Inquirer {
         let name = self.peer.address();
         let (holder, answer) = self.peer.expected_proof(&Hello::question(&nonce, name))?;
         let hello = self.hello(nonce, &holder).to_bytes();
-        Some(Question { hello, answer: answer.to_vec(), server: None })
+        Some(Question { hello, expected: Expected::Open(answer) })
     }
 
     fn keyed_question(&self, channel: &UnixChannel) -> Option<Question> {
         let challenge = receive_challenge(channel)?;
-        let (nonce, processes, mut body) = (self.nonce(), channel.processes()?, Vec::new());
-        let proven = self.peer.prove_meeting(|holder, ticket| {
-            body = KeyedHello::body_of(ticket, &self.hello(nonce, holder));
-            KeyedHello::transcript(&challenge, processes, &body, self.peer.address())
+        let meeting = Meeting { challenge, processes: channel.processes()?, at: self.peer.address() };
+        let nonce = self.nonce();
+        let proven = self.peer.prove_meeting(&meeting, |holder, ticket| {
+            KeyedHello::body_of(ticket, &self.hello(nonce, holder))
         })?;
-        let hello = [&proven.proof[..], &body].concat();
-        Some(Question { hello, answer: proven.answer.to_vec(), server: Some(proven.server.key) })
+        let hello = [&proven.proof[..], &proven.body].concat();
+        Some(Question { hello, expected: Expected::Keyed(proven) })
     }
 
     fn nonce(&self) -> [u8; 16] {
@@ -83,8 +89,8 @@ impl Inquirer {
 impl Question {
     /// Returns a question with this right answer, for tests.
     #[cfg(test)]
-    pub(crate) fn expecting(answer: &[u8]) -> Question {
-        Question { hello: vec![0], answer: answer.to_vec(), server: None }
+    pub(crate) fn expecting(answer: [u8; PROOF_BYTES]) -> Question {
+        Question { hello: vec![0], expected: Expected::Open(answer) }
     }
 
     /// Returns the hello, which is to be sent.
@@ -94,18 +100,27 @@ impl Question {
 
     /// Returns the bytes of the right answer.
     pub(crate) fn answer_len(&self) -> usize {
-        self.answer.len()
+        match self.expected {
+            Expected::Open(_) => PROOF_BYTES,
+            Expected::Keyed(_) => Proven::ANSWER_BYTES,
+        }
     }
 
     /// Returns whether `answer` is the right one. An answer is right for one connection only, so it does not
     /// matter that a comparison may tell how much of a wrong one was right.
     pub(crate) fn is_answered_by(&self, answer: &[u8]) -> bool {
-        answer == self.answer
+        match &self.expected {
+            Expected::Open(expected) => answer == expected,
+            Expected::Keyed(proven) => proven.is_answered_by(answer),
+        }
     }
 
     /// Returns the key of the server that can answer, if this end has keys.
     pub(crate) fn server(&self) -> Option<[u8; 32]> {
-        self.server
+        match &self.expected {
+            Expected::Open(_) => None,
+            Expected::Keyed(proven) => Some(proven.server.key),
+        }
     }
 }
 
@@ -146,17 +161,17 @@ impl Threshold<'_> {
         };
         let KeyedHello { proof, ticket, hello, body } = KeyedHello::from_bytes(hello)?;
         let [this, importer] = self.channel.processes()?;
-        let transcript = KeyedHello::transcript(challenge, [importer, this], body, self.at);
+        let meeting = &Meeting { challenge: *challenge, processes: [importer, this], at: self.at };
         let holder = holder(&hello);
         let Met { principal, answer, ended } =
-            server.meet(&Shown { holder, ticket, transcript: &transcript, proof })?;
+            server.meet(&Shown { holder, ticket, meeting, body, proof })?;
         Some(Importer { hello, answer: answer.to_vec(), known: Some((principal, ended)) })
     }
 }
 
 /// Returns the answer of a server without keys to a hello. `at` is the address by which the importer knows
 /// the server.
-pub(crate) fn answer(server: &Server, hello: &Hello, at: SocketAddr) -> [u8; farcall_shm::PROOF_BYTES] {
+pub(crate) fn answer(server: &Server, hello: &Hello, at: SocketAddr) -> [u8; PROOF_BYTES] {
     server.prove(&holder(hello), &Hello::question(&hello.nonce, at))
 }
 

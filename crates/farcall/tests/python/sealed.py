@@ -8,6 +8,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256, Hash
+from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -74,6 +75,13 @@ def hkdf(salt, material, info, size):
 
 def expand(key, info, size=32):
     return HKDFExpand(SHA256(), size, info).derive(key)
+
+
+def mac(key, *parts):
+    hmac = HMAC(key, SHA256())
+    for part in parts:
+        hmac.update(part)
+    return hmac.finalize()
 
 
 class Noise:
@@ -212,6 +220,7 @@ class Secrets:
         self.scheme, self.suite, self.root = scheme, suite, root
         self.base, self.chain = expand(root, b"farcall base"), expand(root, b"farcall chain")
         self.resumption = expand(self.base, b"farcall resume")
+        self.meeting = expand(self.base, b"farcall meeting")
 
     @staticmethod
     def of_handshake(scheme, suite, split, hash):
@@ -225,6 +234,23 @@ class Secrets:
     def answer(self, question):
         """The key of the answer to a BIND with this body (section 11.5)."""
         return Key(self.suite, self.base, b"farcall answer" + question)
+
+
+# Meetings (section 11.10, and docs/shared-memory.md)
+
+def meeting_hello(nonce, export, ticket, conversation, address):
+    """The hello of a client that wants to call; the address is that of WELCOME."""
+    client, _, issued = struct.unpack(">QQQ", ticket[:24])
+    return nonce + struct.pack(">QQQQ", export, client, issued, conversation) + address[:18] + b"C"
+
+
+def meeting_body(ticket, hello):
+    return struct.pack(">H", len(ticket)) + ticket + hello
+
+
+def meeting_transcript(challenge, processes, body, address):
+    head = b"farcall meeting 1\0" + challenge + struct.pack(">iiH", *processes, len(body))
+    return head + body + address
 
 
 class Phase:

@@ -44,13 +44,17 @@ def alter(lines, at):
     return [*lines[:at], (name, bytes(value)), *lines[at + 1:]]
 
 
+# The numbers of the processes that meet.
+PROCESSES = (2, 3)
+
+
 class Exchange:
     """What both ends know after the lines before."""
 
     def __init__(self, lines):
         self.lines = lines
         self.private, self.random, self.made = {}, {}, {}
-        self.seals, self.phase, self.secrets = {}, None, None
+        self.seals, self.phase, self.secrets, self.given = {}, None, None, {}
 
     def make(self, at, name, value):
         if name in ("client", "server"):
@@ -65,6 +69,13 @@ class Exchange:
             # An input too: the client's was in the BIND before, the server's is in the WELCOME that comes.
             self.random[name.removesuffix("'s random bytes")] = value
             return self.question.step[4:] if name.startswith("client") else value
+        if name in ("challenge", "address"):
+            # Inputs of a meeting, on which the transcript depends.
+            self.given[name] = value
+            return value
+        if name == "hello":
+            # Its first bytes are random.
+            self.begin_meeting(value[:16])
         if name == "prologue":
             (self.begin_resumption if self.question.renewal else self.begin_handshake)(at)
         elif name == "chain" and self.made.pop("phase is new", None) is None:
@@ -104,7 +115,8 @@ class Exchange:
     def begin(self, secrets):
         self.secrets, self.phase = secrets, sealed.Phase(secrets.suite, secrets.chain)
         self.seals = {end: sealed.Seals(secrets, end == "client") for end in ("client", "server")}
-        self.made |= {"root": secrets.root, "base": secrets.base, "phase is new": True}
+        self.made |= {"root": secrets.root, "base": secrets.base, "phase is new": True,
+                      "meeting key": secrets.meeting}
         self.answer_line()
         self.phase_lines()
 
@@ -114,6 +126,19 @@ class Exchange:
 
     def answer_line(self):
         self.made["key and iv of the answer"] = self.secrets.answer(self.question.body()).bytes
+
+    # Meetings
+
+    def begin_meeting(self, nonce):
+        welcome = self.welcome
+        hello = sealed.meeting_hello(nonce, welcome.export, welcome.ticket, welcome.conversation,
+                                     welcome.address)
+        body = sealed.meeting_body(welcome.ticket, hello)
+        transcript = sealed.meeting_transcript(self.given["challenge"], PROCESSES, body, self.given["address"])
+        proofs = [sealed.mac(self.secrets.meeting, label, transcript)
+                  for label in (b"farcall client", b"farcall server")]
+        self.made |= {"hello": hello, "transcript": transcript, "client's message": proofs[0] + body,
+                      "server's proof": proofs[1]}
 
     def following(self, at, name):
         return next(value for found, value in self.lines[at:] if found == name)
