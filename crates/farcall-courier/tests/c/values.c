@@ -63,7 +63,10 @@ NUMBER(Integer, -32768, 32767, "%d", int)
 NUMBER(LongInteger, -2147483648LL, 2147483647, "%d", int)
 NUMBER(Telephones1_Kind, 0, 65535, "%u", unsigned)
 
-/* The library keeps strings with a zero at the end, and a byte of zero as 128. */
+/*
+ * The library ends strings with a zero, so none may be within. (It means to keep one as 128, but its character constants for
+ * that are wrong: a zero that comes in becomes the digit 0.)
+ */
 void read_String(Text *text, String *value)
 {
     char *from = word(text), *to;
@@ -75,9 +78,9 @@ void read_String(Text *text, String *value)
     for (i = 0; i < length; i++) {
         unsigned byte;
 
-        if (sscanf(from + 2 * i, "%2x", &byte) != 1 || byte == 128)
+        if (sscanf(from + 2 * i, "%2x", &byte) != 1 || byte == 0)
             refuse("not a byte of a string", from + 2 * i);
-        *to++ = byte ? byte : 128;
+        *to++ = byte;
     }
 }
 
@@ -87,7 +90,7 @@ void print_String(FILE *to, String *value)
 
     fputs(" x", to);
     for (byte = (unsigned char *)*value; *byte; byte++)
-        fprintf(to, "%02x", *byte == 128 ? 0 : *byte);
+        fprintf(to, "%02x", *byte);
 }
 
 static void descriptor_words(Unspecified *words[10], BulkData1_Descriptor *value)
