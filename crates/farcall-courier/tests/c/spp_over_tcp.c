@@ -2,8 +2,10 @@
  * Carries packets of Xerox's sequenced packet protocol over TCP: a length of 16 bits, the protocol's header of 12 bytes, and
  * at most 534 bytes of data. The 1980s' library is compiled to call these in place of the system's calls.
  */
+#define _GNU_SOURCE
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -27,6 +29,24 @@ static ssize_t at_end(void)
     return 0;
 }
 
+/* Looks at bytes until there are so many. (Waiting by MSG_WAITALL would miss bytes that join those which were seen already.) */
+static int look(int fd, void *bytes, int count)
+{
+    struct pollfd wanted = {fd, POLLIN | POLLRDHUP, 0};
+    int one = 1, waited = 0, seen, ended = 0;
+
+    while ((seen = recv(fd, bytes, count, MSG_PEEK | MSG_DONTWAIT)) != count && !ended) {
+        setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &count, sizeof count);
+        /* (A system that is short of room for what has come does not wake us at the mark: then we look again.) */
+        poll(&wanted, 1, 20);
+        waited = 1;
+        ended = wanted.revents & (POLLRDHUP | POLLHUP | POLLERR);
+    }
+    if (waited)
+        setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
+    return seen == count;
+}
+
 /* What does not fit is lost, as it is with packets. Nothing is kept here, so a descriptor may be handed to another program. */
 static ssize_t take(int fd, const struct iovec *parts, int count, int flags)
 {
@@ -34,15 +54,17 @@ static ssize_t take(int fd, const struct iovec *parts, int count, int flags)
     size_t length, left;
     int i;
 
-    if (recv(fd, packet, 2, MSG_PEEK | MSG_WAITALL) != 2)
+    if (!look(fd, packet, 2))
         return at_end();
     length = packet[0] << 8 | packet[1];
     if (length < HEADER || length > HEADER + DATA) {
         fprintf(stderr, "a packet of %zu bytes\n", length);
         return at_end();
     }
-    if (recv(fd, packet, 2 + length, flags | MSG_WAITALL) != (ssize_t)(2 + length))
+    if (!look(fd, packet, 2 + length))
         return at_end();
+    if (!(flags & MSG_PEEK))
+        recv(fd, packet, 2 + length, 0);
     for (i = 0, left = length; i < count && left > 0; i++) {
         size_t here = parts[i].iov_len < left ? parts[i].iov_len : left;
 

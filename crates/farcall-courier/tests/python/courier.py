@@ -203,6 +203,7 @@ class Packets:
     def __init__(self, stream, most=DATA):
         self.stream = stream
         self.most = most
+        self.early = []
 
     def send(self, kind, data, control=0):
         self.stream.sendall(struct.pack(">HBB10x", HEADER + len(data), control, kind) + data)
@@ -214,6 +215,9 @@ class Packets:
 
     def receive(self):
         """Control, datastream type and data of the next packet that has a meaning."""
+        return self.early.pop(0) if self.early else self.next()
+
+    def next(self):
         while True:
             (length,) = struct.unpack(">H", self.exactly(2))
             if not HEADER <= length <= HEADER + DATA:
@@ -237,8 +241,14 @@ class Packets:
             data += more
         return data
 
-    def is_readable(self):
-        return bool(select.select([self.stream], [], [], 0)[0])
+    def stopped(self):
+        """Whether the other end has sent an attention packet. What has come before it is kept."""
+        while select.select([self.stream], [], [], 0)[0]:
+            packet = self.next()
+            if packet[0] & ATTENTION:
+                return True
+            self.early.append(packet)
+        return False
 
     def close(self):
         """Says that we end, and waits for the answer."""
@@ -296,7 +306,7 @@ class Session:
         """Returns how much was sent before the other end stopped it."""
         most = self.packets.most
         for at in range(0, len(data), most):
-            if self.packets.is_readable():
+            if self.packets.stopped():
                 self.packets.send(BULK, b"", END_OF_MESSAGE)
                 return at
             self.packets.send(BULK, data[at : at + most])

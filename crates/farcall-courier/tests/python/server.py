@@ -130,7 +130,7 @@ class Answering:
             return [0, 0]
         data = handlers.pattern(count)
         if self.fault == "abort-bulk":
-            self.session.packets.send(BULK, data[: count // 2])
+            self.session.packets.send(BULK, data[: min(count // 2, self.session.packets.most)])
             self.session.packets.send(BULK, b"\1", ATTENTION)
             raise handlers.not_possible(0, "stopped")
         sent = self.session.send_bulk(data)
