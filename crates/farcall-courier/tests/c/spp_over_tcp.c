@@ -2,11 +2,10 @@
  * Carries packets of Xerox's sequenced packet protocol over TCP: a length of 16 bits, the protocol's header of 12 bytes, and
  * at most 534 bytes of data. The 1980s' library is compiled to call these in place of the system's calls.
  */
-#define _GNU_SOURCE
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -29,42 +28,40 @@ static ssize_t at_end(void)
     return 0;
 }
 
-/* Looks at bytes until there are so many. (Waiting by MSG_WAITALL would miss bytes that join those which were seen already.) */
-static int look(int fd, void *bytes, int count)
-{
-    struct pollfd wanted = {fd, POLLIN | POLLRDHUP, 0};
-    int one = 1, waited = 0, seen, ended = 0;
+/* The packet that has been looked at, or a part of one. A process has one connection. */
+static struct {
+    unsigned char bytes[2 + HEADER + DATA];
+    size_t count;
+} seen;
 
-    while ((seen = recv(fd, bytes, count, MSG_PEEK | MSG_DONTWAIT)) != count && !ended) {
-        setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &count, sizeof count);
-        /* (A system that is short of room for what has come does not wake us at the mark: then we look again.) */
-        poll(&wanted, 1, 20);
-        waited = 1;
-        ended = wanted.revents & (POLLRDHUP | POLLHUP | POLLERR);
+static int fill(int fd, size_t count)
+{
+    while (seen.count < count) {
+        ssize_t more = recv(fd, seen.bytes + seen.count, count - seen.count, 0);
+
+        if (more <= 0)
+            return 0;
+        seen.count += more;
     }
-    if (waited)
-        setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
-    return seen == count;
+    return 1;
 }
 
-/* What does not fit is lost, as it is with packets. Nothing is kept here, so a descriptor may be handed to another program. */
+/* What does not fit is lost, as it is with packets. */
 static ssize_t take(int fd, const struct iovec *parts, int count, int flags)
 {
-    unsigned char packet[2 + HEADER + DATA], *from = packet + 2;
+    unsigned char *from = seen.bytes + 2;
     size_t length, left;
     int i;
 
-    if (!look(fd, packet, 2))
+    if (!fill(fd, 2))
         return at_end();
-    length = packet[0] << 8 | packet[1];
+    length = seen.bytes[0] << 8 | seen.bytes[1];
     if (length < HEADER || length > HEADER + DATA) {
         fprintf(stderr, "a packet of %zu bytes\n", length);
         return at_end();
     }
-    if (!look(fd, packet, 2 + length))
+    if (!fill(fd, 2 + length))
         return at_end();
-    if (!(flags & MSG_PEEK))
-        recv(fd, packet, 2 + length, 0);
     for (i = 0, left = length; i < count && left > 0; i++) {
         size_t here = parts[i].iov_len < left ? parts[i].iov_len : left;
 
@@ -72,7 +69,31 @@ static ssize_t take(int fd, const struct iovec *parts, int count, int flags)
         from += here;
         left -= here;
     }
+    if (!(flags & MSG_PEEK))
+        seen.count = 0;
     return length - left;
+}
+
+/* The program that is started takes the connection over, and what has been looked at of it. */
+int spp_execv(const char *program, char *const *arguments)
+{
+    char text[2 * sizeof seen.bytes + 1];
+    size_t i;
+
+    for (i = 0; i < seen.count; i++)
+        sprintf(text + 2 * i, "%02x", seen.bytes[i]);
+    text[2 * seen.count] = 0;
+    setenv("SPP_SEEN", text, 1);
+    return execv(program, arguments);
+}
+
+static void __attribute__((constructor)) take_over(void)
+{
+    const char *text = getenv("SPP_SEEN");
+
+    for (; text && text[0] && text[1] && seen.count < sizeof seen.bytes; text += 2)
+        sscanf(text, "%2hhx", &seen.bytes[seen.count++]);
+    unsetenv("SPP_SEEN");
 }
 
 static ssize_t put(int fd, const struct iovec *parts, int count, int attention)
