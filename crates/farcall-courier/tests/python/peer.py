@@ -3,7 +3,8 @@
 
     peer.py codec [--cooper]                  lines `encode TYPE VALUE`, `decode TYPE WORDS` (TYPE: a name, or JSON without spaces)
     peer.py server PORT [options]             prints `listening PORT`
-    peer.py client PORT [options] [PROCEDURE VALUES...]      else lines of that on its input
+    peer.py client ADDRESS [options] [PROCEDURE VALUES...]      else lines of that on its input; ADDRESS: a port
+                                              of 127.0.0.1, or the path of a Unix socket
     peer.py vectors FILE                      compares the captured vectors with this implementation
 
 The client prints a line for each call: `return VALUES`, `abort ERROR VALUES`, `reject CODE [LOW HIGH]`, `sent` (Cooper's procedures
@@ -129,9 +130,13 @@ class CooperCaller:
         self.packets.stream.close()
 
 
-def client(port, program, options, words):
-    stream = socket.create_connection(("127.0.0.1", port))
-    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def client(address, program, options, words):
+    if address.isdigit():
+        stream = socket.create_connection(("127.0.0.1", int(address)))
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    else:
+        stream = socket.socket(socket.AF_UNIX)
+        stream.connect(address)
     try:
         caller = (CooperCaller if options.cooper else Caller)(stream, program, options)
         for line in [words] if words else map(str.split, sys.stdin):
@@ -160,7 +165,7 @@ def versions(text):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("role", choices=["codec", "client", "server", "vectors"])
-    parser.add_argument("at", nargs="?", help="a port, or the vectors' file")
+    parser.add_argument("at", nargs="?", help="a port, a path, or the vectors' file")
     parser.add_argument("words", nargs="*")
     parser.add_argument("--cooper", action="store_true", help="Cooper's dialect")
     parser.add_argument("--name", help="the program's name, in Cooper's dialect")
@@ -181,7 +186,7 @@ def main():
     if options.role == "vectors":
         from vectors import check
         return check(options.at)
-    return client(int(options.at), program, options, words)
+    return client(options.at, program, options, words)
 
 
 if __name__ == "__main__":
