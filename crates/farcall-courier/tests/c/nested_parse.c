@@ -2,7 +2,6 @@
  * What the 1980s' Courier compiler took from its own yacc and lex, for bison and flex: parsing one file within another
  * (DEPENDS UPON), the end of a file, and printing of an error's arguments.
  */
-#include <stdarg.h>
 #include "compiler.h"
 #include "y.tab.h"
 
@@ -61,12 +60,18 @@ int yywrap(void)
     return 1;
 }
 
-/* Prints as vfprintf does. The arguments stand one behind the other in memory, as on the machines of then and on the i386. */
-int _doprnt(char *format, char *arguments, FILE *to)
+/* Prints an error's text with its first argument, a string or a number in an int. Where others are is not known on every machine. */
+int _doprnt(const char *format, const unsigned *argument, FILE *to)
 {
-#ifdef __i386__
-    return vfprintf(to, format, (va_list)arguments);
-#else
-    return fputs(format, to);
-#endif
+    int given = 0;
+
+    for (; *format; format++) {
+        if (*format != '%')
+            putc(*format, to);
+        else if (*++format == 's')
+            fputs(given++ ? "?" : (const char *)(size_t)*argument, to);
+        else
+            fprintf(to, given++ ? "?" : "%d", *argument);
+    }
+    return 0;
 }

@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -158,6 +160,22 @@ ssize_t spp_send(int fd, const void *bytes, size_t length, int flags)
 ssize_t spp_write(int fd, const void *bytes, size_t length)
 {
     return spp_send(fd, bytes, length, 0);
+}
+
+/* Descriptors were bits of an int. */
+int spp_select(int count, int *readable, int *writable, int *exceptional, struct timeval *left)
+{
+    struct timeval copy = *left;
+    fd_set set;
+    int ready;
+
+    (void)writable, (void)exceptional;
+    FD_ZERO(&set);
+    FD_SET(count - 1, &set);
+    /* (Nor was the time changed, of which some is static.) */
+    ready = select(count, &set, NULL, NULL, &copy);
+    *readable = ready > 0 ? 1 << (count - 1) : 0;
+    return ready;
 }
 
 int spp_socket(int family, int type, int protocol)
