@@ -1,11 +1,13 @@
 /*
- * The 1980s' client over TCP, at 127.0.0.1: `client PORT PROCEDURE VALUES...` calls once; `client PORT` reads such calls from its
- * input, one a line, and makes them on one connection. For each call it prints one line: `return VALUES`, `abort ERROR VALUES`,
- * `reject CODE` (`reject 1 LOW HIGH`), or `closed` when the connection ends, and ends then. (values.h says how values are written.)
+ * The 1980s' client over TCP, at 127.0.0.1: `client PORT PROCEDURE VALUES...` calls once; `client PORT` reads
+ * such calls from its input, one a line, and makes them on one connection. For each call it prints one line:
+ * `return VALUES`, `abort ERROR VALUES`, `reject CODE` (`reject 1 LOW HIGH`), or `closed` when the connection
+ * ends, and ends then. (values.h says how values are written.)
  *
- * Beside procedures of Telephones: `raw PROGRAM VERSION PROCEDURE CARDINALS...`, and `repeat TIMES PROCEDURE VALUES...`, which
- * prints the last outcome. Store and Fetch take a designator (and 10 words where it has a party) and a count of bytes; with
- * immediate data they print `sent COUNT SUM` or `got COUNT SUM` behind the results.
+ * Beside procedures of Telephones: `raw PROGRAM VERSION PROCEDURE CARDINALS...`, and `repeat TIMES PROCEDURE
+ * VALUES...`, which prints the last outcome. Store and Fetch take a designator (and 10 words where it has a
+ * party) and a count of bytes; with immediate data they print `sent COUNT SUM` or `got COUNT SUM` behind the
+ * results.
  */
 #include "values.h"
 
@@ -105,7 +107,10 @@ static void fetch(Text *text)
         printf(" got %u %u", (unsigned)bulk_done, bulk_sum);
 }
 
-/* Any procedure of any program with words; of what it answers only the kind and an error's number are printed. */
+/*
+ * Any procedure of any program with words; of what it answers only the kind and an error's number are
+ * printed.
+ */
 static void raw(Text *text)
 {
     LongCardinal program;

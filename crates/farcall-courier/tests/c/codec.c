@@ -1,6 +1,6 @@
 /*
- * The 1980s' codec: reads lines `encode TYPE VALUE` and prints the words, or `decode TYPE WORDS` and prints the value.
- * (values.h says how a value is written; words are four hexadecimal digits each.)
+ * The 1980s' codec: reads lines `encode TYPE VALUE` and prints the words, or `decode TYPE WORDS` and prints
+ * the value. (values.h says how a value is written; words are four hexadecimal digits each.)
  */
 #include "values.h"
 

@@ -1,4 +1,7 @@
-/* What the 1980s' daemon does with a connection, by its library: say our version, look at calls, start programs. */
+/*
+ * What the 1980s' daemon does with a connection, by its library: say our version, look at calls, start
+ * programs.
+ */
 #include <stdlib.h>
 #include <sys/types.h>
 #include <sys/socket.h>

@@ -1,6 +1,6 @@
 /*
- * The procedures of Telephones, as the 1980s' server calls them. What they answer is a function of what they are given, so
- * that every implementation of the same program can be compared with them.
+ * The procedures of Telephones, as the 1980s' server calls them. What they answer is a function of what they
+ * are given, so that every implementation of the same program can be compared with them.
  */
 #include "values.h"
 
@@ -27,7 +27,10 @@ void Telephones1_Nothing(CourierConnection *connection, int unused)
     (void)connection, (void)unused;
 }
 
-/* By the first letter: a desk, a mobile telephone, fax, pager; `nobody` and names that are too long are errors. */
+/*
+ * By the first letter: a desk, a mobile telephone, fax, pager; `nobody` and names that are too long are
+ * errors.
+ */
 Telephones1_FindResults Telephones1_Find(CourierConnection *connection, int unused, String name)
 {
     Telephones1_FindResults results;

@@ -1,6 +1,6 @@
 /*
- * What the 1980s' Courier compiler took from its own yacc and lex, for bison and flex: parsing one file within another
- * (DEPENDS UPON), the end of a file, and printing of an error's arguments.
+ * What the 1980s' Courier compiler took from its own yacc and lex, for bison and flex: parsing one file
+ * within another (DEPENDS UPON), the end of a file, and printing of an error's arguments.
  */
 #include "compiler.h"
 #include "y.tab.h"
@@ -60,7 +60,10 @@ int yywrap(void)
     return 1;
 }
 
-/* Prints an error's text with its first argument, a string or a number in an int. Where others are is not known on every machine. */
+/*
+ * Prints an error's text with its first argument, a string or a number in an int. Where others are is not
+ * known on every machine.
+ */
 int _doprnt(const char *format, const unsigned *argument, FILE *to)
 {
     int given = 0;

@@ -1,7 +1,8 @@
 /*
- * The 1980s' server over TCP: `server PORT [--direct]`, PORT 0 for any. Prints `listening PORT` and serves each connection in a
- * process of its own, until it is killed: as their daemon does, which looks at the first call and starts the program that has
- * the number, or with --direct as the program does that is given a connection at once.
+ * The 1980s' server over TCP: `server PORT [--direct]`, PORT 0 for any. Prints `listening PORT` and serves
+ * each connection in a process of its own, until it is killed: as their daemon does, which looks at the first
+ * call and starts the program that has the number, or with --direct as the program does that is given a
+ * connection at once.
  */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>

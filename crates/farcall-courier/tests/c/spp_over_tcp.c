@@ -1,6 +1,7 @@
 /*
- * Carries packets of Xerox's sequenced packet protocol over TCP: a length of 16 bits, the protocol's header of 12 bytes, and
- * at most 534 bytes of data. The 1980s' library is compiled to call these in place of the system's calls.
+ * Carries packets of Xerox's sequenced packet protocol over TCP: a length of 16 bits, the protocol's header
+ * of 12 bytes, and at most 534 bytes of data. The 1980s' library is compiled to call these in place of the
+ * system's calls.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -64,8 +64,8 @@ NUMBER(LongInteger, -2147483648LL, 2147483647, "%d", int)
 NUMBER(Telephones1_Kind, 0, 65535, "%u", unsigned)
 
 /*
- * The library ends strings with a zero, so none may be within. (It means to keep one as 128, but its character constants for
- * that are wrong: a zero that comes in becomes the digit 0.)
+ * The library ends strings with a zero, so none may be within. (It means to keep one as 128, but its
+ * character constants for that are wrong: a zero that comes in becomes the digit 0.)
  */
 void read_String(Text *text, String *value)
 {
@@ -134,7 +134,10 @@ void print_BulkData1_Descriptor(FILE *to, BulkData1_Descriptor *value)
         print_Cardinal(to, words[i]);
 }
 
-/* What follows is the same for reading and printing: DO is `read_` or `print_`, HERE what is read from or printed to. */
+/*
+ * What follows is the same for reading and printing: DO is `read_` or `print_`, HERE what is read from or
+ * printed to.
+ */
 #define ROOM(DO) \
     DO(String)(HERE, &value->building); \
     DO(Cardinal)(HERE, &value->door);

@@ -1,6 +1,7 @@
 /*
- * Values as words of text, one for each number, in the order in which Courier writes them: a BOOLEAN is 0 or 1, a STRING is
- * `x` and its bytes in hexadecimal, a SEQUENCE its count and elements, a CHOICE its designator and value.
+ * Values as words of text, one for each number, in the order in which Courier writes them: a BOOLEAN is 0 or
+ * 1, a STRING is `x` and its bytes in hexadecimal, a SEQUENCE its count and elements, a CHOICE its designator
+ * and value.
  */
 #ifndef VALUES_H
 #define VALUES_H
@@ -13,7 +14,10 @@ typedef struct {
     char **next, **end;
 } Text;
 
-/* `T` is a type's name in the generated code; each has a reader and a printer. A value that cannot be read ends the program. */
+/*
+ * `T` is a type's name in the generated code; each has a reader and a printer. A value that cannot be read
+ * ends the program.
+ */
 #define VALUE(T) void read_##T(Text *text, T *value); void print_##T(FILE *to, T *value)
 
 VALUE(Boolean);
