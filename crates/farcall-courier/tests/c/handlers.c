@@ -68,7 +68,8 @@ Telephones1_FindResults Telephones1_Find(CourierConnection *connection, int unus
     return results;
 }
 
-Telephones1_DivideResults Telephones1_Divide(CourierConnection *connection, int unused, LongInteger dividend, LongInteger divisor)
+Telephones1_DivideResults
+Telephones1_Divide(CourierConnection *connection, int unused, LongInteger dividend, LongInteger divisor)
 {
     Telephones1_DivideResults results;
 
@@ -80,7 +81,8 @@ Telephones1_DivideResults Telephones1_Divide(CourierConnection *connection, int 
     return results;
 }
 
-Telephones1_EchoResults Telephones1_Echo(CourierConnection *connection, int unused, Telephones1_Everything value)
+Telephones1_EchoResults
+Telephones1_Echo(CourierConnection *connection, int unused, Telephones1_Everything value)
 {
     Telephones1_EchoResults results;
 
@@ -89,14 +91,17 @@ Telephones1_EchoResults Telephones1_Echo(CourierConnection *connection, int unus
     return results;
 }
 
-Telephones1_ReverseResults Telephones1_Reverse(CourierConnection *connection, int unused, Telephones1_Numbers numbers)
+Telephones1_ReverseResults
+Telephones1_Reverse(CourierConnection *connection, int unused, Telephones1_Numbers numbers)
 {
     Telephones1_ReverseResults results;
     int i;
 
     (void)connection, (void)unused;
     for (i = 0; i < numbers.length / 2; i++) {
-        Cardinal *left = &numbers.sequence[i], *right = &numbers.sequence[numbers.length - 1 - i], kept = *left;
+        Cardinal *left = &numbers.sequence[i];
+        Cardinal *right = &numbers.sequence[numbers.length - 1 - i];
+        Cardinal kept = *left;
 
         *left = *right;
         *right = kept;
@@ -127,7 +132,9 @@ Telephones1_StoreResults Telephones1_Store(CourierConnection *connection, int un
 
     (void)unused;
     refuse_party(source.designator);
-    while (source.designator == BulkData1_immediate && (count = BDTread(connection, bytes, sizeof bytes)) > 0) {
+    if (source.designator == BulkData1_null)
+        return results;
+    while ((count = BDTread(connection, bytes, sizeof bytes)) > 0) {
         for (i = 0; i < count; i++)
             results.sum.sum += bytes[i];
         results.sum.bytes += count;
@@ -140,7 +147,8 @@ Telephones1_StoreResults Telephones1_Store(CourierConnection *connection, int un
 }
 
 /* Writes bytes 0, 7, 14 and so on. */
-Telephones1_FetchResults Telephones1_Fetch(CourierConnection *connection, int unused, BulkData1_Sink sink, LongCardinal bytes)
+Telephones1_FetchResults
+Telephones1_Fetch(CourierConnection *connection, int unused, BulkData1_Sink sink, LongCardinal bytes)
 {
     Telephones1_FetchResults results = {{0, 0}};
     unsigned char packet[SPPMAXDATA];

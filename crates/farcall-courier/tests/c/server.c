@@ -19,7 +19,7 @@ extern void courier_daemon(int connection, int direct);
 
 static int listening(int port)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr_in address = {AF_INET, htons(port), {htonl(INADDR_LOOPBACK)}};
     socklen_t length = sizeof address;
     int fd = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
 

@@ -95,7 +95,8 @@ void print_String(FILE *to, String *value)
 
 static void descriptor_words(Unspecified *words[10], BulkData1_Descriptor *value)
 {
-    BulkData1_Party *party = value->designator == BulkData1_passive ? &value->BulkData1_passive_case : &value->BulkData1_active_case;
+    int is_passive = value->designator == BulkData1_passive;
+    BulkData1_Party *party = is_passive ? &value->BulkData1_passive_case : &value->BulkData1_active_case;
     int i;
 
     for (i = 0; i < 2; i++) {

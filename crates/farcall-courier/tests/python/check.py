@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Compares Courier's counterparts with each other: check.py DIRECTORY (where scripts/xnscourier has built its programs).
+"""Compares Courier's counterparts with each other: check.py DIRECTORY, where scripts/xnscourier has built its
+programs.
 
-Every client calls every server with the same lines, random values of every type go through both codecs, and the captured vectors through
-ours. Prints a line for each, and exits with 1 where something differs.
+Every client calls every server with the same lines, random values of every type go through both codecs, and
+the captured vectors through ours. Prints a line for each, and exits with 1 where something differs.
 """
 
 import os
@@ -66,7 +67,9 @@ COOPER = [
 
 def lines_of(command, lines):
     text = "".join(line + "\n" for line in lines)
-    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=120).stdout.splitlines()
+    return subprocess.run(
+        command, input=text, capture_output=True, text=True, timeout=120
+    ).stdout.splitlines()
 
 
 def called(server, client, calls):
@@ -74,7 +77,9 @@ def called(server, client, calls):
     with subprocess.Popen(server, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as serving:
         try:
             port = serving.stdout.readline().split()[1]
-            outcomes = lines_of([port if word == "PORT" else word for word in client], [call for call, _ in calls])
+            outcomes = lines_of(
+                [port if word == "PORT" else word for word in client], [call for call, _ in calls]
+            )
         finally:
             serving.kill()
     for at, (call, wanted) in enumerate(calls):
@@ -105,17 +110,22 @@ def value(program, kind, chance):
 
 
 def codecs(codec):
-    """How many random values have the same words in both codecs, and are themselves again; and the first that is not."""
+    """How many values have the same words in both codecs and are themselves again, and the first other."""
     program, chance = Program(DESCRIPTION), random.Random(1981)
     names = [*NUMBERS, "STRING", *program.described["types"]]
     names = [name for name in names if name not in ("Identifier", "Party", "Empty")] * 200
     texts = [f"{name} " + " ".join(program.codec.text(name, value(program, name, chance))) for name in names]
-    words = [lines_of(command, [f"encode {text}" for text in texts]) for command in ([codec], [*PEER, "codec"])]
+    words = [
+        lines_of(command, [f"encode {text}" for text in texts]) for command in ([codec], [*PEER, "codec"])
+    ]
     decoded = [
-        lines_of(command, [f"decode {name} {each}" for name, each in zip(names, words[0])]) for command in ([codec], [*PEER, "codec"])
+        lines_of(command, [f"decode {name} {each}" for name, each in zip(names, words[0])])
+        for command in ([codec], [*PEER, "codec"])
     ]
     for at, text in enumerate(texts):
-        if words[0][at] != words[1][at] or any(each[at] != "all " + text.split(" ", 1)[1] for each in decoded):
+        if words[0][at] != words[1][at] or any(
+            each[at] != "all " + text.split(" ", 1)[1] for each in decoded
+        ):
             return at, f"{text}: {words[0][at]}, {words[1][at]}"
     return len(texts), None
 
@@ -129,8 +139,18 @@ def main():
     python_server, python_client = [*PEER, "server", "0"], [*PEER, "client", "PORT"]
     trials = [
         ("Python client, Python server", python_server, python_client, CALLS),
-        ("the same in packets of 7 and 5 bytes", [*python_server, "--packet", "7"], [*python_client, "--packet", "5"], CALLS),
-        ("the same with Courier 2", [*python_server, "--versions", "2..3"], [*python_client, "--versions", "2..2"], CALLS[:20]),
+        (
+            "the same in packets of 7 and 5 bytes",
+            [*python_server, "--packet", "7"],
+            [*python_client, "--packet", "5"],
+            CALLS,
+        ),
+        (
+            "the same with Courier 2",
+            [*python_server, "--versions", "2..3"],
+            [*python_client, "--versions", "2..2"],
+            CALLS[:20],
+        ),
         ("the same in Cooper's dialect", [*python_server, "--cooper"], [*python_client, "--cooper"], COOPER),
     ]
     if built:
@@ -139,7 +159,12 @@ def main():
             ("C client, C server without its daemon", [*c_server, "--direct"], c_client, CALLS),
             ("C client, Python server", python_server, c_client, CALLS),
             ("Python client, C server", c_server, python_client, CALLS),
-            ("Python client in packets of 16 bytes, C server", c_server, [*python_client, "--packet", "16"], CALLS),
+            (
+                "Python client in packets of 16 bytes, C server",
+                c_server,
+                [*python_client, "--packet", "16"],
+                CALLS,
+            ),
         ]
     results = [(name, *called(server, client, calls)) for name, server, client, calls in trials]
     if built:

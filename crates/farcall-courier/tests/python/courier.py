@@ -3,8 +3,8 @@
 A type is the name of a predefined or described type, or {"enumeration": [values]}, {"array": [n, type]},
 {"sequence": [most or null, type]}, {"record": [types]}, {"choice": {"designator": type}}.
 A value is an int (0 or 1 for BOOLEAN), bytes, a list, or a pair of a designator and a value.
-As text, a value is words: numbers, `x` and hexadecimal for a STRING, a count before a SEQUENCE's elements, a designator before
-a CHOICE's value.
+As text, a value is words: numbers, `x` and hexadecimal for a STRING, a count before a SEQUENCE's elements, a
+designator before a CHOICE's value.
 """
 
 import json
@@ -194,7 +194,9 @@ class Program:
         return b"".join(self.codec.encode(kind, value) for kind, value in zip(kinds, values, strict=True))
 
     def text(self, kinds, values):
-        return [word for kind, value in zip(kinds, values, strict=True) for word in self.codec.text(kind, value)]
+        return [
+            word for kind, value in zip(kinds, values, strict=True) for word in self.codec.text(kind, value)
+        ]
 
 
 class Packets:
@@ -323,7 +325,7 @@ class Client:
         self.transaction = 0
 
     def call(self, program, version, procedure, arguments, bulk=None):
-        """The answer's kind and what follows the transaction; and what arrived as bulk data. `bulk` is sent after the call."""
+        """The answer's kind, what follows the transaction, how much of `bulk` was sent and what bulk came."""
         session = self.session
         self.transaction = (self.transaction + 1) % 0x10000
         if not self.said_version and session.versions[0] != session.versions[1]:
@@ -333,7 +335,9 @@ class Client:
             self.learn()
         old = session.version == 2 or session.versions == (2, 2)
         message = b"" if self.said_version else session.version_words()
-        message += struct.pack(">HHHHH" if old else ">HHIHH", CALL, self.transaction, program, version, procedure)
+        message += struct.pack(
+            ">HHHHH" if old else ">HHIHH", CALL, self.transaction, program, version, procedure
+        )
         session.packets.send_message(RPC, message + arguments)
         self.said_version = True
         sent = session.send_bulk(bulk) if bulk is not None else None

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Calls dodo's services by our second implementation: dodo.py, which starts scripts/dodo. Prints a line for each call.
+"""Calls dodo's services by our second implementation, and starts scripts/dodo for that.
+Prints a line for each call.
 
 Exits with 1 where an answer is not what dodo's own files of users and services say.
 """
@@ -58,8 +59,22 @@ GUEST = simple((b"hawala", b"dev", b"guest"), b"guest")
 CALLS = [
     ("RetrieveAddresses", (*CLEARINGHOUSE, 0), b"", RETURN, ADDRESS, None),
     ("CheckSimpleCredentials", (*AUTHENTICATION, 2), GUEST, RETURN, b"\0\1", None),
-    ("a wrong password", (*AUTHENTICATION, 2), simple((b"hawala", b"dev", b"guest"), b"x"), RETURN, b"\0\0", None),
-    ("nobody's credentials", (*AUTHENTICATION, 2), simple((b"hawala", b"dev", b"nobody"), b"x"), ABORT, b"\0\1", None),
+    (
+        "a wrong password",
+        (*AUTHENTICATION, 2),
+        simple((b"hawala", b"dev", b"guest"), b"x"),
+        RETURN,
+        b"\0\0",
+        None,
+    ),
+    (
+        "nobody's credentials",
+        (*AUTHENTICATION, 2),
+        simple((b"hawala", b"dev", b"nobody"), b"x"),
+        ABORT,
+        b"\0\1",
+        None,
+    ),
     ("ListOrganizations", (*CLEARINGHOUSE, 5), strings(b"*") + IMMEDIATE + GUEST, RETURN, b"", [b"hawala"]),
     ("ListDomain", (*CLEARINGHOUSE, 6), strings(b"hawala", b"*") + IMMEDIATE + GUEST, RETURN, b"", [b"dev"]),
     (
@@ -97,7 +112,9 @@ def call_all(address):
 def main():
     with tempfile.TemporaryDirectory() as directory:
         address = os.path.join(directory, "courier")
-        with subprocess.Popen([SCRIPT, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as serving:
+        with subprocess.Popen(
+            [SCRIPT, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as serving:
             said = serving.stdout.readline().strip()
             if said != f"listening {address}":
                 print(said or "dodo has ended")

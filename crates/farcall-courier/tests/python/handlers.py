@@ -7,7 +7,6 @@ class Abort(Exception):
     """A declared error with its arguments."""
 
 
-
 def not_possible(limit, why):
     return Abort("NotPossible", [limit, why.encode()])
 
@@ -63,4 +62,11 @@ def pattern(count):
     return bytes(7 * i & 255 for i in range(count))
 
 
-PROCEDURES = {"Nothing": nothing, "Find": find, "Divide": divide, "Echo": echo, "Reverse": reverse, "Remove": remove}
+PROCEDURES = {
+    "Nothing": nothing,
+    "Find": find,
+    "Divide": divide,
+    "Echo": echo,
+    "Reverse": reverse,
+    "Remove": remove,
+}

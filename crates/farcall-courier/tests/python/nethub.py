@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Carries Courier's packets between a byte stream and dodo's network, which is Ethernet frames over TCP.
 
-    nethub.py serve DIRECTORY ADDRESS    starts dodo's hub and server (the jar is in DIRECTORY) and listens at ADDRESS (a path, or a
-                                         port of 127.0.0.1); prints `listening ADDRESS`. Each connection becomes one to the server.
+    nethub.py serve DIRECTORY ADDRESS
+        starts dodo's hub and server (the jar is in DIRECTORY) and listens at ADDRESS (a path, or a port of
+        127.0.0.1); prints `listening ADDRESS`. Each connection becomes one to the server.
     nethub.py expedited DIRECTORY PROGRAM VERSION PROCEDURE [WORDS...]
-                                         starts them, and broadcasts a call in one packet to clearinghouses; prints the answer's words
+        starts them, and broadcasts a call in one packet to clearinghouses; prints the answer's words
 
 Run it where nobody else is on the network (scripts/dodo): dodo's hub listens at all addresses.
 """
@@ -58,7 +59,12 @@ class Hub:
             return self.sockets
 
     def send(self, kind, host, to, ours, data):
-        packet = struct.pack(">HHBBI6sHI6sH", 0xFFFF, 30 + len(data), 0, kind, NETWORK, host, to, NETWORK, OURS, ours) + data
+        packet = (
+            struct.pack(
+                ">HHBBI6sHI6sH", 0xFFFF, 30 + len(data), 0, kind, NETWORK, host, to, NETWORK, OURS, ours
+            )
+            + data
+        )
         frame = host + OURS + b"\x06\x00" + packet + bytes(len(packet) % 2)
         with self.lock:
             self.stream.sendall(struct.pack(">H", len(frame)) + frame)
@@ -128,7 +134,14 @@ class Sequenced:
 
     def put(self, control, kind, data, sequence):
         header = struct.pack(
-            ">BBHHHHH", control, kind, self.ours, self.theirs, sequence, self.wanted, (self.wanted + RECEIVE_AHEAD) % 0x10000
+            ">BBHHHHH",
+            control,
+            kind,
+            self.ours,
+            self.theirs,
+            sequence,
+            self.wanted,
+            (self.wanted + RECEIVE_AHEAD) % 0x10000,
         )
         self.hub.send(SEQUENCED, SERVER, self.remote, self.socket, header + data)
 
@@ -146,7 +159,9 @@ class Sequenced:
     def arrived(self, kind, source, data):
         if kind != SEQUENCED or len(data) < HEADER:
             return
-        control, stream, theirs, ours, sequence, acknowledged, allowed = struct.unpack(">BBHHHHH", data[:HEADER])
+        control, stream, theirs, ours, sequence, acknowledged, allowed = struct.unpack(
+            ">BBHHHHH", data[:HEADER]
+        )
         with self.changed:
             if ours != self.ours:
                 return
@@ -192,7 +207,14 @@ class Dodo:
 
     def start(self, name, output):
         command = ["java", "-cp", "dodoserver-and-nethub.jar", name]
-        return subprocess.Popen(command, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(
+            command,
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
     def connected(self):
         """(The hub says nothing when it listens.)"""

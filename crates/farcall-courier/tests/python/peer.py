@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """A second implementation of Courier, for tests: codec, client, server, in XSIS' and Cooper's way.
 
-    peer.py codec [--cooper]                  lines `encode TYPE VALUE`, `decode TYPE WORDS` (TYPE: a name, or JSON without spaces)
-    peer.py server PORT [options]             prints `listening PORT`
-    peer.py client ADDRESS [options] [PROCEDURE VALUES...]      else lines of that on its input; ADDRESS: a port
-                                              of 127.0.0.1, or the path of a Unix socket
-    peer.py vectors FILE                      compares the captured vectors with this implementation
+    peer.py codec [--cooper]
+        reads lines `encode TYPE VALUE` and `decode TYPE WORDS` (TYPE: a name, or JSON without spaces)
+    peer.py server PORT [options]
+        prints `listening PORT`
+    peer.py client ADDRESS [options] [PROCEDURE VALUES...]
+        calls once, or as lines of its input say; ADDRESS: a port of 127.0.0.1, or a Unix socket's path
+    peer.py vectors FILE
+        compares the captured vectors with this implementation
 
-The client prints a line for each call: `return VALUES`, `abort ERROR VALUES`, `reject CODE [LOW HIGH]`, `sent` (Cooper's procedures
-without results), `closed`, or `error: reason`; it ends after the last two. Values are written as courier.py says.
+The client prints a line for each call: `return VALUES`, `abort ERROR VALUES`, `reject CODE [LOW HIGH]`,
+`sent` (Cooper's procedures without results), `closed`, or `error: reason`; after the last two it ends. Values
+are written as courier.py says.
 """
 
 import argparse
@@ -61,7 +65,9 @@ class Caller:
     def perform(self, name, words):
         if name == "raw":
             numbers = [int(word) for word in words]
-            kind, rest, _, _ = self.client.call(*numbers[:3], struct.pack(f">{len(numbers) - 3}H", *numbers[3:]))
+            kind, rest, _, _ = self.client.call(
+                *numbers[:3], struct.pack(f">{len(numbers) - 3}H", *numbers[3:])
+            )
             return self.outcome(kind, rest, None)
         number, kinds, results = self.program.procedures[name]
         rest = iter(words)
@@ -91,7 +97,9 @@ class Caller:
         if results is None or numbers[0] not in self.program.error_by_number:
             return f"abort {numbers[0]}"
         kinds = self.program.error_by_number[numbers[0]][1]
-        return " ".join(["abort", str(numbers[0]), *self.program.text(kinds, self.program.codec.all(kinds, rest[2:]))])
+        return " ".join(
+            ["abort", str(numbers[0]), *self.program.text(kinds, self.program.codec.all(kinds, rest[2:]))]
+        )
 
     def close(self):
         self.client.close()
@@ -170,11 +178,23 @@ def main():
     parser.add_argument("--cooper", action="store_true", help="Cooper's dialect")
     parser.add_argument("--name", help="the program's name, in Cooper's dialect")
     parser.add_argument("--versions", type=versions, default=(3, 3), metavar="LOW..HIGH")
-    parser.add_argument("--packet", type=int, default=DATA, help="most bytes of data in a packet that is sent")
+    parser.add_argument(
+        "--packet", type=int, default=DATA, help="most bytes of data in a packet that is sent"
+    )
     parser.add_argument("--description", default=DESCRIPTION)
-    parser.add_argument("--fault", choices=[
-        "silent", "wrong-transaction", "undeclared-error", "short-results", "more-results", "kind-of-message", "half-reply", "abort-bulk",
-    ])
+    parser.add_argument(
+        "--fault",
+        choices=[
+            "silent",
+            "wrong-transaction",
+            "undeclared-error",
+            "short-results",
+            "more-results",
+            "kind-of-message",
+            "half-reply",
+            "abort-bulk",
+        ],
+    )
     # (What begins with `-` may be a number.)
     options, more = parser.parse_known_args()
     words = sys.argv[sys.argv.index(options.words[0]) :] if options.words else []
@@ -185,6 +205,7 @@ def main():
         return serve(int(options.at), program, options)
     if options.role == "vectors":
         from vectors import check
+
         return check(options.at)
     return client(options.at, program, options, words)
 

@@ -7,8 +7,23 @@ import threading
 
 import handlers
 from courier import (
-    ABORT, ATTENTION, BAD_ARGUMENTS, BULK, CALL, END_OF_MESSAGE, NO_PROCEDURE, NO_PROGRAM, NO_VERSION, REJECT, RETURN, RPC,
-    UNSPECIFIED_ERROR, Bad, Closed, Packets, Session,
+    ABORT,
+    ATTENTION,
+    BAD_ARGUMENTS,
+    BULK,
+    CALL,
+    END_OF_MESSAGE,
+    NO_PROCEDURE,
+    NO_PROGRAM,
+    NO_VERSION,
+    REJECT,
+    RETURN,
+    RPC,
+    UNSPECIFIED_ERROR,
+    Bad,
+    Closed,
+    Packets,
+    Session,
 )
 
 
@@ -44,10 +59,14 @@ class Answering:
         try:
             reply = self.result(message[4:])
         except Rejected as rejected:
-            reply = struct.pack(">HH", REJECT, transaction) + struct.pack(f">{len(rejected.args)}H", *rejected.args)
+            reply = struct.pack(">HH", REJECT, transaction) + struct.pack(
+                f">{len(rejected.args)}H", *rejected.args
+            )
         except handlers.Abort as error:
             number, kinds = self.program.errors[error.args[0]]
-            reply = struct.pack(">HHH", ABORT, transaction, number) + self.program.encode(kinds, error.args[1])
+            reply = struct.pack(">HHH", ABORT, transaction, number) + self.program.encode(
+                kinds, error.args[1]
+            )
         except Exception as error:
             if isinstance(error, (Closed, Bad, OSError)):
                 raise
@@ -71,7 +90,9 @@ class Answering:
             reply = struct.pack(">H", 9) + reply[2:]
         if self.fault == "half-reply":
             half = len(reply) // 2
-            self.session.packets.stream.sendall(struct.pack(">HBB10x", 12 + len(reply), END_OF_MESSAGE, RPC) + reply[:half])
+            self.session.packets.stream.sendall(
+                struct.pack(">HBB10x", 12 + len(reply), END_OF_MESSAGE, RPC) + reply[:half]
+            )
             raise Closed
         self.session.packets.send_message(RPC, reply)
 
@@ -140,7 +161,7 @@ class Answering:
 
 
 class Cooper:
-    """One connection in Cooper's dialect: the program by its name, then calls; nothing says that something went wrong."""
+    """One connection in Cooper's dialect: the program by name, then calls; nothing says what went wrong."""
 
     def __init__(self, stream, program, options):
         self.packets = Packets(stream)

@@ -69,7 +69,11 @@ def check(file):
     with open(file) as lines:
         for line in lines:
             arrow, *rest = line.split() or [""]
-            words = [int(word, 16) for word in rest if len(word) == 4 and all(each in "0123456789abcdef" for each in word)]
+            words = [
+                int(word, 16)
+                for word in rest
+                if len(word) == 4 and all(each in "0123456789abcdef" for each in word)
+            ]
             if arrow == "->":
                 capture.sent(words)
             elif arrow == "<-" and "version" not in rest:
