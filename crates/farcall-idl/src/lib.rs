@@ -10,7 +10,11 @@
 #![forbid(unsafe_code)]
 
 mod binding;
+#[cfg(feature = "x")]
+mod build;
 mod check;
+#[cfg(feature = "x")]
+pub mod language;
 mod model;
 mod spell;
 #[cfg(feature = "stubs")]
@@ -27,4 +31,7 @@ pub use check::{Change, check};
 pub use model::{Argument, Builder, Fingerprint, Interface, Procedure};
 pub use spell::{spell, spell_program};
 #[cfg(feature = "x")]
-pub use x::{Build, build, from_interface::to_x};
+pub use {
+    build::{Build, build},
+    x::from_interface::to_x,
+};

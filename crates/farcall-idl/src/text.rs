@@ -2,6 +2,7 @@
 //! (`scan`), messages about errors (`diagnostic`), and suggestions for misspelt names (`nearest`).
 
 pub(crate) mod diagnostic;
+pub(crate) mod docs;
 pub(crate) mod nearest;
 pub(crate) mod scan;
 pub(crate) mod source;

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use self::same::comparable;
-use super::plan::Refused;
+use super::Refused;
 use super::tree::*;
 use super::{Options, read_text};
 use crate::spell_program;
@@ -344,7 +344,7 @@ impl Printer<'_> {
 
     /// Returns the type that remains when all aliases are resolved.
     fn stripped<'a>(&'a self, ty: &'a Type) -> &'a Type {
-        super::plan::stripped(self.tree, ty)
+        crate::language::plan::stripped(self.tree, ty)
     }
 
     fn docs(&mut self, indent: &str, docs: &str) {

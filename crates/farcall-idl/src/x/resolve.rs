@@ -3,7 +3,6 @@
 
 mod bodies;
 mod constants;
-mod layout;
 mod lookup;
 mod programs;
 mod undeclared;
@@ -16,6 +15,7 @@ pub(in crate::x) use self::used::{each_type, each_type_of_programs};
 use super::preprocess::Number;
 use super::syntax::*;
 use super::tree::{Body, Constant, Definition, Named, Specification, Type, Value};
+use crate::language::layout;
 use crate::text::diagnostic::{Diagnostic, Diagnostics};
 use crate::text::scan::in_64_bits;
 use crate::text::source::{Sources, Span};
@@ -42,7 +42,9 @@ pub(super) fn resolve(
     let types = resolver.definitions();
     let programs = resolver.programs();
     if resolver.faults.is_empty() {
-        layout::check(&mut resolver, &types);
+        for (place, why) in layout::faults(&types, "`*` or `<>`") {
+            resolver.fault_of_type(place, why);
+        }
     }
     if !resolver.faults.is_empty() {
         return Err(Diagnostics(resolver.faults));
@@ -132,7 +134,7 @@ impl<'a> Resolver<'a> {
         let mut all = Vec::new();
         for (name, number) in macros {
             let comment = number.comment.map(|span| self.sources.text(span));
-            let named = Named { name: name.clone(), docs: super::docs::clean(comment) };
+            let named = Named { name: name.clone(), docs: crate::text::docs::clean(comment) };
             all.push(Constant { named, value: Value::Integer(number.value) });
         }
         for (place, item) in self.syntax.constants.iter().enumerate().take(self.own.constants) {

@@ -1,7 +1,7 @@
 //! Decides which declaration a comment belongs to: the one before it in the same line, or the one after it.
 
-use super::super::docs;
 use super::Parser;
+use crate::text::docs;
 use crate::text::source::{Sources, Span};
 
 /// The comments between a token and the next.

@@ -21,7 +21,7 @@ pub(super) fn comparable(
         .types
         .iter()
         .map(|definition| match &definition.body {
-            Body::Union(union) => *super::super::plan::stripped(&tree, &union.discriminant) == Type::Bool,
+            Body::Union(union) => *crate::language::plan::stripped(&tree, &union.discriminant) == Type::Bool,
             _ => false,
         })
         .collect();

@@ -3,9 +3,9 @@
 use super::docs;
 use super::names::{Scope, camel, snake};
 use super::{Item, Kind, Named, Planner, Shape, resolved};
+use crate::language::tree;
 use crate::spell_program;
 use crate::stubs::RESERVED_NAMES;
-use crate::x::tree;
 
 /// The endings of the names of the items that are generated with a trait.
 const BESIDE: [&str; 6] = ["Client", "Start", "Multi", "Prepare", "Async", "AsyncServer"];

@@ -2,8 +2,8 @@
 //! large for the stack.
 
 use super::{Item, Kind, Shape};
-use crate::x::components::Components;
-use crate::x::tree::Type;
+use crate::language::components::Components;
+use crate::language::tree::Type;
 
 /// The maximum memory that an array takes without a box, in bytes.
 const MAX_ARRAY_BYTES: u64 = 4 << 10;

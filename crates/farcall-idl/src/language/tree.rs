@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use farcall_xdr::schema;
 
-use super::Diagnostic;
+use crate::text::diagnostic::Diagnostic;
 
 /// The declarations of one file and of the files that it includes, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub enum Body {
 impl Body {
     /// Returns the declarations in the body: the type of an alias, the fields of a struct, the contents of a
     /// union's arms.
-    pub(super) fn declarations(&self) -> Vec<&Declared> {
+    pub(crate) fn declarations(&self) -> Vec<&Declared> {
         match self {
             Body::Alias(declared) => vec![declared],
             Body::Enum(_) | Body::Struct(_) | Body::Union(_) => {
@@ -95,7 +95,7 @@ impl Body {
     }
 
     /// Returns the fields of a struct, or the fields in a union's arms.
-    pub(super) fn fields(&self) -> Vec<&Field> {
+    pub(crate) fn fields(&self) -> Vec<&Field> {
         match self {
             Body::Alias(_) | Body::Enum(_) => Vec::new(),
             Body::Struct(fields) => fields.iter().collect(),
@@ -106,7 +106,7 @@ impl Body {
     }
 
     /// Returns the fields as [`Body::fields`] does, mutable.
-    pub(super) fn fields_mut(&mut self) -> Vec<&mut Field> {
+    pub(crate) fn fields_mut(&mut self) -> Vec<&mut Field> {
         match self {
             Body::Alias(_) | Body::Enum(_) => Vec::new(),
             Body::Struct(fields) => fields.iter_mut().collect(),
@@ -212,7 +212,7 @@ pub enum Declared {
 
 impl Declared {
     /// Returns the type of the value or of each element; `None` for opaque data and strings.
-    pub(super) fn element(&self) -> Option<&Type> {
+    pub(crate) fn element(&self) -> Option<&Type> {
         match self {
             Declared::One(ty) | Declared::Optional(ty) => Some(ty),
             Declared::Array { element, .. } | Declared::List { element, .. } => Some(element),
@@ -221,7 +221,7 @@ impl Declared {
     }
 
     /// Returns the type as [`Declared::element`] does, mutable.
-    pub(super) fn element_mut(&mut self) -> Option<&mut Type> {
+    pub(crate) fn element_mut(&mut self) -> Option<&mut Type> {
         match self {
             Declared::One(ty) | Declared::Optional(ty) => Some(ty),
             Declared::Array { element, .. } | Declared::List { element, .. } => Some(element),
@@ -230,7 +230,7 @@ impl Declared {
     }
 
     /// Returns the type that is contained directly, and not through a pointer or a vector.
-    pub(super) fn in_place(&self) -> Option<&Type> {
+    pub(crate) fn in_place(&self) -> Option<&Type> {
         match self {
             Declared::One(_) | Declared::Array { .. } => self.element(),
             _ => None,
@@ -270,12 +270,12 @@ pub enum Type {
     /// The definition at this index of [`Specification::types`].
     Defined(usize),
     /// A type of that name which the user says is declared elsewhere
-    /// ([`Options::external`](super::Options::external)).
+    /// ([`Options::external`](crate::x::Options::external)).
     Foreign(String),
 }
 
 /// Booleans and numbers: their types in a tree, on the wire, and in an `.x` file.
-pub(super) const SCALARS: [(Type, schema::Type, &str); 11] = [
+pub(crate) const SCALARS: [(Type, schema::Type, &str); 11] = [
     (Type::Bool, schema::Type::Bool, "bool"),
     (Type::I8, schema::Type::I8, "char"),
     (Type::I16, schema::Type::I16, "short"),
@@ -291,12 +291,12 @@ pub(super) const SCALARS: [(Type, schema::Type, &str); 11] = [
 
 impl Type {
     /// Returns the wire type and the spelling of a boolean or a number, or `None` for other types.
-    pub(super) fn scalar(&self) -> Option<(schema::Type, &'static str)> {
+    pub(crate) fn scalar(&self) -> Option<(schema::Type, &'static str)> {
         SCALARS.iter().find(|(ty, ..)| ty == self).map(|(_, wire, spelled)| (wire.clone(), *spelled))
     }
 
     /// Returns the index of the type's definition, if it has one.
-    pub(super) fn place(&self) -> Option<usize> {
+    pub(crate) fn place(&self) -> Option<usize> {
         match self {
             Type::Defined(place) => Some(*place),
             _ => None,

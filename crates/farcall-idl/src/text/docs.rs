@@ -1,7 +1,7 @@
 //! Converts comments to documentation: removes the comment marks, and escapes the text for Markdown.
 
 /// Returns the text of the comments, in the order of the file.
-pub(super) fn clean<'a>(comments: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn clean<'a>(comments: impl IntoIterator<Item = &'a str>) -> String {
     let mut lines: Vec<String> = comments.into_iter().flat_map(bare).collect();
     let said = |line: &String| line.chars().any(char::is_alphanumeric);
     let Some(first) = lines.iter().position(said) else { return String::new() };

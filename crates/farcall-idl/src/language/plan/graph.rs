@@ -2,8 +2,8 @@
 //! and which nest too deeply.
 
 use super::{MAX_DEPTH, Refused, option};
-use crate::x::components::Components;
-use crate::x::tree::{Body, Declared, Field, Specification, Type};
+use crate::language::components::Components;
+use crate::language::tree::{Body, Declared, Field, Specification, Type};
 
 /// Returns the type with aliases resolved. For a circle of aliases, returns one of them.
 pub fn stripped<'t>(specification: &'t Specification, ty: &'t Type) -> &'t Type {

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Config, Options, rust_items};
+use crate::language::{Config, rust_items};
+use crate::x::{self, Options};
 
 /// Settings for [`build`].
 ///
@@ -89,7 +90,7 @@ impl Build {
     /// Generates the file in that directory.
     fn made(&self, path: &Path, directory: Option<PathBuf>) -> Result<(), String> {
         let directory = directory.ok_or("OUT_DIR is not set: this is for build scripts")?;
-        let specification = super::read(path, &self.options).map_err(|why| why.to_string())?;
+        let specification = x::read(path, &self.options).map_err(|why| why.to_string())?;
         specification.files.iter().for_each(|file| println!("cargo:rerun-if-changed={}", file.display()));
         for line in specification
             .warnings

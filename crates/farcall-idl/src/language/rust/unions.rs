@@ -5,8 +5,8 @@ use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
 use super::{Writer, tokens};
-use crate::x::plan::names::ident;
-use crate::x::plan::{Discriminant, Kind, Label, Shape, Union, Variant};
+use crate::language::plan::names::ident;
+use crate::language::plan::{Discriminant, Kind, Label, Shape, Union, Variant};
 
 impl Writer<'_> {
     pub(super) fn union(&self, index: usize, union: &Union) -> TokenStream {
