@@ -20,6 +20,16 @@ use self::plan::Plan;
 pub use self::plan::Refused;
 use self::tree::Specification;
 
+/// Inline types have names that are shorter than this many bytes.
+const MAX_INLINE_NAME: usize = 255;
+
+/// Returns the name of a type that was declared in line in a field. It is named after the declaration around it
+/// and the field, or after the field alone if that would be too long.
+pub(crate) fn inline_name(around: &str, field: &str) -> String {
+    let whole = around.len() + field.len() < MAX_INLINE_NAME;
+    if whole { format!("{around}_{field}") } else { field.to_owned() }
+}
+
 /// The settings for generating Rust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {

@@ -13,6 +13,8 @@ mod binding;
 #[cfg(feature = "x")]
 mod build;
 mod check;
+#[cfg(feature = "cr")]
+pub mod cr;
 #[cfg(feature = "x")]
 pub mod language;
 mod model;

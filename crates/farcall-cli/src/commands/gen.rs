@@ -59,7 +59,7 @@ enum To {
 impl Gen {
     pub fn run(&self, output: &Output) -> Outcome {
         let (text, left_out) = match self.to {
-            To::X if !x_file::is_definition(&self.source) => {
+            To::X if !x_file::is_definition(&self.source) && !x_file::is_courier(&self.source) => {
                 let text = to_x(&describe::interface(&self.source)?, self.program, self.version);
                 let refused =
                     |why| Failure::new(format!("cannot make an .x file of it: {why}")).about(&self.source);

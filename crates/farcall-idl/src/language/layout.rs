@@ -63,7 +63,7 @@ fn size(body: &Body, sizes: &[Option<u64>]) -> u64 {
     match body {
         Body::Enum(_) => 4,
         Body::Alias(_) | Body::Struct(_) => parts.fold(0, u64::saturating_add),
-        Body::Union(_) => parts.max().unwrap_or(0).saturating_add(4),
+        Body::Union(_) | Body::Exception(_) => parts.max().unwrap_or(0).saturating_add(4),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The resolved tree of an `.x` file. Every constant in it has a value. Every name is resolved to a
+//! The resolved tree of a file in an interface language, `.x` or `.cr`. Every constant in it has a value. Every name is resolved to a
 //! definition, or is known to be declared elsewhere.
 //!
 //! The front end scans, preprocesses, parses and resolves a file into a tree, and refuses files for which
@@ -27,6 +27,21 @@ pub struct Specification {
     /// The files that were read, the given one first. A build generates the Rust again when one of them
     /// changes.
     pub files: Vec<PathBuf>,
+    /// The language of the file. A few rules for the Rust are conventions of one language.
+    pub language: Language,
+    /// The programs that a `.cr` file depends upon, directly or not. Each becomes a Rust module. A name is that
+    /// of the program and its version: `Authentication1`.
+    pub modules: Vec<Named>,
+}
+
+/// The language that a tree was read from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Language {
+    /// `.x` files: ONC RPC.
+    #[default]
+    Onc,
+    /// `.cr` files: Courier.
+    Courier,
 }
 
 /// A name as the file spells it, and its comment. The comment was changed so that it does no harm when it is
@@ -40,9 +55,11 @@ pub struct Named {
     pub docs: String,
 }
 
-/// A `const NAME = …;`, or a `#define` of a number that declarations use.
+/// A `const NAME = …;`, a `#define` of a number that declarations use, or Courier's `name: Type = …;`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Constant {
+    /// The index in [`Specification::modules`], or `None` for the file itself.
+    pub module: Option<usize>,
     /// The constant's name.
     pub named: Named,
     /// The constant's value.
@@ -56,6 +73,32 @@ pub enum Value {
     Integer(i128),
     /// A text `"text"`, which rpcgen accepts too.
     Text(String),
+    /// A value of a declared type (Courier).
+    Typed {
+        /// The type.
+        declared: Declared,
+        /// The value, which fits the type.
+        literal: Literal,
+    },
+}
+
+/// The value of a Courier constant. Its form follows from its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Literal {
+    /// A boolean.
+    Bool(bool),
+    /// A number, in the range of its type.
+    Number(i128),
+    /// A string.
+    Text(String),
+    /// The index of an enumerator in its enumeration.
+    Enumerator(usize),
+    /// The fields of a record, in the record's order.
+    Record(Vec<Literal>),
+    /// The elements of an array or a sequence.
+    Elements(Vec<Literal>),
+    /// An alternative of a choice: the value of its designator, and the content if the alternative has one.
+    Choice(i32, Option<Box<Literal>>),
 }
 
 /// A type with a name.
@@ -65,6 +108,8 @@ pub struct Definition {
     pub named: Named,
     /// The namespaces of the Stellar dialect that contain the type, the outermost first.
     pub namespace: Vec<String>,
+    /// The index in [`Specification::modules`], or `None` for the file itself.
+    pub module: Option<usize>,
     /// The type's body.
     pub body: Body,
 }
@@ -78,8 +123,10 @@ pub enum Body {
     Enum(Vec<Enumerator>),
     /// `struct` (section 4.14); may be empty.
     Struct(Vec<Field>),
-    /// `union` (section 4.15).
+    /// `union` (section 4.15), or Courier's `CHOICE`.
     Union(Union),
+    /// The errors that a Courier procedure reports. Only procedures refer to it.
+    Exception(Vec<Raised>),
 }
 
 impl Body {
@@ -88,7 +135,7 @@ impl Body {
     pub(crate) fn declarations(&self) -> Vec<&Declared> {
         match self {
             Body::Alias(declared) => vec![declared],
-            Body::Enum(_) | Body::Struct(_) | Body::Union(_) => {
+            Body::Enum(_) | Body::Struct(_) | Body::Union(_) | Body::Exception(_) => {
                 self.fields().into_iter().map(|field| &field.declared).collect()
             }
         }
@@ -102,6 +149,7 @@ impl Body {
             Body::Union(union) => {
                 union.arms.iter().map(|arm| &arm.field).chain(&union.default).flatten().collect()
             }
+            Body::Exception(errors) => errors.iter().flat_map(|error| &error.fields).collect(),
         }
     }
 
@@ -113,6 +161,7 @@ impl Body {
             Body::Union(union) => {
                 union.arms.iter_mut().map(|arm| &mut arm.field).chain(&mut union.default).flatten().collect()
             }
+            Body::Exception(errors) => errors.iter_mut().flat_map(|error| &mut error.fields).collect(),
         }
     }
 }
@@ -170,6 +219,17 @@ pub struct Label {
     pub name: Option<String>,
     /// The label's value. An unsigned value from 2^31 on is stored as the negative number with the same bits.
     pub value: i32,
+}
+
+/// An error that a procedure reports, and its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raised {
+    /// The error's name.
+    pub named: Named,
+    /// The error's value, from 0 to 65535. No other error that the procedure reports has it.
+    pub value: i32,
+    /// The error's arguments.
+    pub fields: Vec<Field>,
 }
 
 /// The type in a declaration, and how many values of it the declaration has.
@@ -304,9 +364,11 @@ impl Type {
     }
 }
 
-/// `program NAME { … } = number;` (RFC 5531 section 12).
+/// `program NAME { … } = number;` (RFC 5531 section 12), or a Courier program, which has one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
+    /// The index in [`Specification::modules`], or `None` for the file itself.
+    pub module: Option<usize>,
     /// The program's name.
     pub named: Named,
     /// The program's number.
@@ -337,6 +399,8 @@ pub struct Procedure {
     pub arguments: Vec<Argument>,
     /// The type of the result; [`Type::Void`] if there is none.
     pub result: Declared,
+    /// The index of the [`Body::Exception`] with the errors that the procedure reports, if it reports any.
+    pub exception: Option<usize>,
 }
 
 /// An argument of a procedure.

@@ -14,9 +14,10 @@ pub(crate) fn clean<'a>(comments: impl IntoIterator<Item = &'a str>) -> String {
 
 /// Returns the lines of a comment without its marks.
 fn bare(comment: &str) -> Vec<String> {
-    let inner = match comment.strip_prefix("//") {
-        Some(rest) => rest.trim_start_matches(['/', '!']),
-        None => comment.trim_start_matches("/*").trim_end_matches("*/").trim_matches(['*', '<']),
+    let inner = match comment.get(..2) {
+        Some("//") => comment.trim_start_matches(['/', '!']),
+        Some("--") => comment.trim_matches('-'),
+        _ => comment.trim_start_matches("/*").trim_end_matches("*/").trim_matches(['*', '<']),
     };
     let mut lines: Vec<String> =
         inner.lines().enumerate().map(|(place, line)| bare_line(place, line)).collect();

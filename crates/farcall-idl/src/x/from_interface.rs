@@ -54,6 +54,7 @@ pub fn to_x(interface: &Interface, program: u32, version: u32) -> Result<String,
     let version =
         Version { named: named(format!("{upper}_VERS_{version}"), ""), number: version, procedures };
     let program = Program {
+        module: None,
         named: named(format!("{upper}_PROG"), &interface.docs),
         number: program,
         versions: vec![version],
@@ -92,7 +93,7 @@ impl Maker<'_> {
             }
             schema::Body::Union { arms } => self.union(&name, arms),
         };
-        Definition { named: named(name, &docs), namespace: Vec::new(), body }
+        Definition { named: named(name, &docs), namespace: Vec::new(), module: None, body }
     }
 
     /// Returns whether only the name of a type is known. The description has such a type as a struct whose
@@ -156,11 +157,11 @@ impl Maker<'_> {
         if enumerators.len() == arms.len() {
             return Body::Enum(enumerators);
         }
-        self.constants.extend(
-            enumerators
-                .into_iter()
-                .map(|Enumerator { named, value }| Constant { named, value: Value::Integer(value.into()) }),
-        );
+        self.constants.extend(enumerators.into_iter().map(|Enumerator { named, value }| Constant {
+            module: None,
+            named,
+            value: Value::Integer(value.into()),
+        }));
         Body::Alias(Declared::One(Type::I32))
     }
 
@@ -272,13 +273,19 @@ impl Maker<'_> {
             docs += &format!("\nIt may raise {exception}, which ONC RPC cannot express.");
         }
         let named = named(around.to_uppercase(), &docs);
-        Procedure { named, number: procedure.number, arguments, result: Declared::One(result) }
+        Procedure {
+            named,
+            number: procedure.number,
+            arguments,
+            result: Declared::One(result),
+            exception: None,
+        }
     }
 
     /// Adds a definition, and returns its type.
     fn add(&mut self, wanted: &str, body: Body) -> Type {
         let named = named(self.claim(wanted), "");
-        self.added.push(Definition { named, namespace: Vec::new(), body });
+        self.added.push(Definition { named, namespace: Vec::new(), module: None, body });
         Type::Defined(self.names.len() + self.added.len() - 1)
     }
 

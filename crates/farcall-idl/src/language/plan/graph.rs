@@ -82,7 +82,7 @@ fn is_name(specification: &Specification, body: &Body) -> bool {
 fn mentioned(body: &Body) -> Vec<usize> {
     let discriminant = match body {
         Body::Union(union) => union.discriminant.place(),
-        Body::Alias(_) | Body::Enum(_) | Body::Struct(_) => None,
+        Body::Alias(_) | Body::Enum(_) | Body::Struct(_) | Body::Exception(_) => None,
     };
     let parts = body.declarations().into_iter().filter_map(|declared| declared.element()?.place());
     discriminant.into_iter().chain(parts).collect()

@@ -31,7 +31,7 @@ pub(super) fn comparable(
         super::super::resolve::each_type(&mut definition.body, &mut { by_name });
         definition.body.fields_mut().into_iter().for_each(|field| field.named.docs.clear());
         match &mut definition.body {
-            Body::Alias(_) | Body::Struct(_) => {}
+            Body::Alias(_) | Body::Struct(_) | Body::Exception(_) => {}
             Body::Enum(all) => all.iter_mut().for_each(|each| each.named.docs.clear()),
             Body::Union(union) => {
                 union.switch.docs.clear();
