@@ -13,12 +13,14 @@
 
 mod depend;
 mod parse;
+mod print;
 mod resolve;
 mod scan;
 mod syntax;
 
 use std::path::{Path, PathBuf};
 
+pub use self::print::to_cr;
 use crate::language::tree::Specification;
 use crate::text::diagnostic::{Diagnostic, Diagnostics};
 use crate::text::source::Sources;

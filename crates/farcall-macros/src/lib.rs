@@ -244,7 +244,7 @@ pub fn include_x(arguments: TokenStream) -> TokenStream {
 /// ```
 /// mod lookup {
 ///     # #![allow(dead_code)]
-///     farcall::include_cr!("tests/cr/PasswordLookup.cr");
+///     farcall::include_cr!("../farcall/tests/cr/PasswordLookup.cr");
 /// }
 /// use lookup::PasswordLookup; // a trait, as `#[interface]` would have it
 /// ```

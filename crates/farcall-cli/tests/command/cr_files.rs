@@ -89,6 +89,25 @@ fn what_is_wrong_is_underlined() {
     assert!(said.err.contains("the path of a .cr file is wanted"), "{}", said.err);
 }
 
+#[test]
+fn a_cr_file_made_of_a_cr_file_means_the_same() {
+    let place = with_clock();
+    assert_eq!(place.run(&["gen", "--to", "cr", "Clock.cr", "-I", "lib", "-o", "Again.cr"]).ok(), "");
+    let [before, after] =
+        [&["describe", "Clock.cr", "--json", "-I", "lib"][..], &["describe", "Again.cr", "--json"]]
+            .map(|command| place.run(command).json());
+    assert_eq!(before, after);
+    // The other language has it too, and the other way round.
+    assert_eq!(place.run(&["gen", "--to", "x", "Clock.cr", "-I", "lib", "-o", "clock.x"]).ok(), "");
+    place.write("calc.x", "program CALC { version V { int ADD(int, short) = 1; } = 1; } = 7;");
+    let made = place.run(&["gen", "--to", "cr", "calc.x"]).ok();
+    assert!(made.contains("Add: PROCEDURE [number: LONG INTEGER, number_2: INTEGER]"), "{made}");
+    place.write("wide.x", "program WIDE { version V { hyper TAKE(opaque data<4>) = 1; } = 1; } = 7;");
+    let said = place.run(&["gen", "--to", "cr", "wide.x"]);
+    let why = "cannot make a .cr file of it: procedure `take`, argument `data`: Courier has no `opaque<4>`";
+    assert!(said.code == 1 && said.err.contains(why), "{}", said.err);
+}
+
 /// The Rust of every file below `$FARCALL_CR_CORPUS`, or else below `../shared/corpus/courier` beside this
 /// repository, compiles without warnings, except that of files that 4.4BSD's compiler refuses too. Files of one
 /// name in several directories are told apart by what comes before the last `__` or `-` of their names.

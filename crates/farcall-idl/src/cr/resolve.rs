@@ -9,6 +9,7 @@ mod values;
 use std::collections::HashMap;
 
 use self::names::Entry;
+pub(super) use self::types::MAX_CARDINAL;
 use super::depend::Dependent;
 use super::syntax::*;
 use crate::language::layout;

@@ -9,6 +9,7 @@ use super::Refused;
 use super::print;
 use super::tree::*;
 use crate::Interface;
+use crate::language::plan::names::identifier;
 
 /// Words that cannot be names in C++, besides the keywords of C.
 const CPP_KEYWORDS: &str = "class delete namespace new this virtual";
@@ -310,14 +311,4 @@ fn free(wanted: &str, taken: &mut BTreeSet<String>) -> String {
     let name = candidates.find(|name| !taken.contains(name) && !is_reserved(name)).unwrap_or_default();
     taken.insert(name.clone());
     name
-}
-
-/// Replaces all characters that C does not allow in names by `_`.
-fn identifier(name: &str) -> String {
-    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    match name.trim_matches('_') {
-        "" => "x".into(),
-        name if name.starts_with(|c: char| c.is_ascii_digit()) => format!("x{name}"),
-        name => name.into(),
-    }
 }

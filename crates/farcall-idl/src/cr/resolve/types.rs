@@ -10,7 +10,7 @@ use crate::language::tree::{Arm, Body, Declared, Enumerator, Field, Label, Named
 use crate::text::source::Span;
 
 /// The largest number of 16 bits: that of elements, bytes of a string, and designators.
-pub(super) const MAX_CARDINAL: u32 = u16::MAX as u32;
+pub(in crate::cr) const MAX_CARDINAL: u32 = u16::MAX as u32;
 
 impl<'a> Resolver<'a> {
     /// Returns whether a type is `PROCEDURE` or `ERROR`, perhaps by a name. No values of such types are sent.
