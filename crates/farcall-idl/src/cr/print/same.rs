@@ -11,10 +11,11 @@ const MAX_COMPARED: usize = 1 << 20;
 /// The maximum depth of the comparison.
 const MAX_DEPTH: usize = 256;
 
-/// Returns whether all calls of the two interfaces have the same bytes in Courier. Returns false for interfaces
-/// that are too large to be compared.
-pub(super) fn on_the_wire(a: &Interface, b: &Interface) -> bool {
-    let mut comparison = Comparison { a: &a.types, b: &b.types, seen: HashSet::new(), left: MAX_COMPARED };
+/// Returns whether all calls of the two interfaces have the same bytes in Courier, or `None` if the interfaces
+/// are too large to be compared.
+pub(super) fn on_the_wire(a: &Interface, b: &Interface) -> Option<bool> {
+    let mut comparison =
+        Comparison { a: &a.types, b: &b.types, seen: HashSet::new(), left: MAX_COMPARED, ended: false };
     let arguments = |procedure: &Procedure| -> Vec<Type> {
         procedure.arguments.iter().map(|argument| argument.ty.clone()).collect()
     };
@@ -26,7 +27,9 @@ pub(super) fn on_the_wire(a: &Interface, b: &Interface) -> bool {
             && comparison.same(&[result], &[other_result], MAX_DEPTH)
             && comparison.same(&[exception], &[other_exception], MAX_DEPTH)
     };
-    a.procedures.len() == b.procedures.len() && a.procedures.iter().zip(&b.procedures).all(&mut same)
+    let all =
+        a.procedures.len() == b.procedures.len() && a.procedures.iter().zip(&b.procedures).all(&mut same);
+    (!comparison.ended).then_some(all)
 }
 
 struct Comparison<'t> {
@@ -35,15 +38,21 @@ struct Comparison<'t> {
     /// Pairs that are equal, or whose comparison has begun.
     seen: HashSet<(Type, Type)>,
     left: usize,
+    /// Whether a limit ended the comparison.
+    ended: bool,
 }
 
 impl Comparison<'_> {
     /// Compares two rows of types, whose records count as their fields.
     fn same(&mut self, a: &[Type], b: &[Type], depth: usize) -> bool {
-        let Some(depth) = depth.checked_sub(1) else { return false };
+        let Some(depth) = depth.checked_sub(1) else {
+            self.ended = true;
+            return false;
+        };
         let (mut flat_a, mut flat_b) = (Vec::new(), Vec::new());
         let flattened = flatten(self.a, a, depth, &mut self.left, &mut flat_a).is_some()
             && flatten(self.b, b, depth, &mut self.left, &mut flat_b).is_some();
+        self.ended |= !flattened;
         flattened
             && flat_a.len() == flat_b.len()
             && flat_a.iter().zip(&flat_b).all(|(a, b)| self.same_type(a, b, depth))

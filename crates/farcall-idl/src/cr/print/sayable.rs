@@ -8,8 +8,10 @@ use crate::cr::resolve::MAX_CARDINAL;
 use crate::language::Refused;
 use crate::{Interface, Procedure, spell};
 
-/// The depth to which types nest. A description can come from a peer.
-const MAX_DEPTH: usize = 128;
+/// The depth to which types refer to one another. A description can come from a peer.
+const MAX_DEPTH: usize = 256;
+/// The depth to which types without a name nest. The reader of `.cr` files has a limit too.
+const MAX_UNNAMED_DEPTH: usize = 48;
 
 /// Refuses an interface that has what Courier lacks.
 pub(super) fn check(interface: &Interface) -> Result<(), Refused> {
@@ -28,7 +30,8 @@ fn check_procedure(interface: &Interface, procedure: &Procedure) -> Result<(), R
         return Err(refuse("", format!("its number, {}, has more than 16 bits", procedure.number)));
     }
     let types = &interface.types;
-    let why_not = |ty: &Type| Examination { types, seen: BTreeSet::new() }.unsayable(ty, MAX_DEPTH);
+    let why_not =
+        |ty: &Type| Examination { types, seen: BTreeSet::new() }.unsayable(ty, MAX_DEPTH, MAX_UNNAMED_DEPTH);
     for argument in &procedure.arguments {
         if let Some(why) = why_not(&argument.ty) {
             return Err(refuse(&format!(", argument `{}`", argument.name), why));
@@ -57,9 +60,11 @@ struct Examination<'t> {
 
 impl Examination<'_> {
     /// Returns why Courier lacks a type or a part of it.
-    fn unsayable(&mut self, ty: &Type, depth: usize) -> Option<String> {
+    fn unsayable(&mut self, ty: &Type, depth: usize, unnamed: usize) -> Option<String> {
         let name = || spell(self.types, ty);
-        let Some(depth) = depth.checked_sub(1) else { return Some(format!("`{}` nests too deep", name())) };
+        let (Some(depth), Some(unnamed)) = (depth.checked_sub(1), unnamed.checked_sub(1)) else {
+            return Some("its type nests too deep".into());
+        };
         let too_long = |parts: &str| {
             Some(format!("`{}` can have more than 65535 {parts}, and Courier counts in 16 bits", name()))
         };
@@ -68,9 +73,13 @@ impl Examination<'_> {
             Type::String { max } if *max <= MAX_CARDINAL => None,
             Type::String { .. } => too_long("bytes"),
             Type::Array { size: count, element } | Type::List { max: count, element } => {
-                if *count > MAX_CARDINAL { too_long("elements") } else { self.unsayable(element, depth) }
+                if *count > MAX_CARDINAL {
+                    too_long("elements")
+                } else {
+                    self.unsayable(element, depth, unnamed)
+                }
             }
-            Type::Tuple(parts) => parts.iter().find_map(|part| self.unsayable(part, depth)),
+            Type::Tuple(parts) => parts.iter().find_map(|part| self.unsayable(part, depth, unnamed)),
             Type::Named(place) if self.seen.insert(*place) => self.unsayable_body(*place, depth),
             Type::Named(_) => None,
             Type::Optional(_) | Type::Chain(_) => {
@@ -83,8 +92,9 @@ impl Examination<'_> {
     fn unsayable_body(&mut self, place: u32, depth: usize) -> Option<String> {
         let definition = self.types.get(place)?;
         let name = &definition.name;
-        let mut part =
-            |part: &str, ty: &Type| self.unsayable(ty, depth).map(|why| format!("{why} (`{name}.{part}`)"));
+        let mut part = |part: &str, ty: &Type| {
+            self.unsayable(ty, depth, MAX_UNNAMED_DEPTH).map(|why| format!("{why} (`{name}.{part}`)"))
+        };
         match &definition.body {
             Body::Struct { extensible: true, .. } => {
                 Some(format!("`{name}` is extensible, which no record is"))

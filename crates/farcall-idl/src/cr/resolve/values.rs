@@ -148,10 +148,17 @@ impl Resolver<'_> {
             let declared = declared.clone();
             return self.literal(program, value, &declared, depth + 1);
         }
-        if let (ValueKind::Name(name), Body::Enum(_)) = (&value.kind, &self.types[place].body)
+        if let ValueKind::Name(name) = &value.kind
             && let Some((index, _)) = self.member(place, &name.name)
         {
-            return Some(Literal::Enumerator(index));
+            match &self.types[place].body {
+                Body::Enum(_) => return Some(Literal::Enumerator(index)),
+                Body::Union(_) => {
+                    let what = format!("a value behind the designator, as in `{} []`,", name.name);
+                    return self.unfit(value.at, what);
+                }
+                _ => {}
+            }
         }
         let type_name = self.types[place].named.name.clone();
         match (&self.types[place].body, &value.kind) {
