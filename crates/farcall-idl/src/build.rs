@@ -18,9 +18,9 @@ pub struct Build {
     config: Config,
 }
 
-/// Generates `OUT_DIR/NAME.rs` from `NAME.x`, or with the feature `cr` from `NAME.cr`. Cargo runs the build script again when a file that was read
-/// changes. The path is relative to the directory of `Cargo.toml`. If the file has errors, prints them in the
-/// form of compiler errors and exits with status 1.
+/// Generates `OUT_DIR/NAME.rs` from `NAME.x`, or with the feature `cr` from `NAME.cr`. Cargo runs the build
+/// script again when a file that was read changes. The path is relative to the directory of `Cargo.toml`. If
+/// the file has errors, prints them in the form of compiler errors and exits with status 1.
 ///
 /// ```no_run
 /// // build.rs

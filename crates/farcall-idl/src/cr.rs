@@ -1,15 +1,15 @@
-//! Reads `.cr` files (Xerox's Courier) into the resolved tree of [`language`](crate::language), and writes `.cr`
-//! files.
+//! Reads `.cr` files (Xerox's Courier) into the resolved tree of [`language`](crate::language), and writes
+//! `.cr` files.
 //!
 //! The tree is the one that [`x`](crate::x) makes too, so names, boxes, derives, generated Rust and run-time
 //! descriptions exist once. It was widened by the few things that `.x` files lack: declared errors, typed
 //! constants, and modules for the programs that a file depends upon. Courier's numbers of 16 bits and its
 //! bounded sequences were there before.
 //!
-//! [`read`] accepts the language of the Courier standard as 4.4BSD's compiler has it, types that refer to later
-//! ones or to themselves, and Cooper's programs without numbers. A file can come from an untrusted source, so
-//! its size, its depth and the files that it depends upon are limited. `docs/courier.md` says what a `.cr` file
-//! becomes in Rust.
+//! [`read`] accepts the language of the Courier standard as 4.4BSD's compiler has it, types that refer to
+//! later ones or to themselves, and Cooper's programs without numbers. A file can come from an untrusted
+//! source, so its size, its depth and the files that it depends upon are limited. `docs/courier.md` says what
+//! a `.cr` file becomes in Rust.
 
 mod depend;
 mod parse;
@@ -44,8 +44,8 @@ pub fn read(path: &Path, options: &Options) -> Result<Specification, Diagnostics
     read_whole(sources, file, options)
 }
 
-/// Reads a text as [`read`] reads a file. Messages call the text `name`, and files of other programs are looked
-/// for in the directory of `name`.
+/// Reads a text as [`read`] reads a file. Messages call the text `name`, and files of other programs are
+/// looked for in the directory of `name`.
 ///
 /// # Errors
 /// The faults, at most 16.

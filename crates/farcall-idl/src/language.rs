@@ -1,8 +1,9 @@
 //! What the interface languages share once a file is resolved: the tree, its Rust, and its run-time
 //! descriptions.
 //!
-//! The reader of each language ([`x`](crate::x)) produces a [`tree::Specification`]. From there on there is one
-//! path: `plan` decides how the types look in Rust, `rust` writes them, and `model` describes them for tools.
+//! The reader of each language ([`x`](crate::x)) produces a [`tree::Specification`]. From there on there is
+//! one path: `plan` decides how the types look in Rust, `rust` writes them, and `model` describes them for
+//! tools.
 
 pub(crate) mod components;
 pub(crate) mod layout;
@@ -23,8 +24,8 @@ use self::tree::Specification;
 /// Inline types have names that are shorter than this many bytes.
 const MAX_INLINE_NAME: usize = 255;
 
-/// Returns the name of a type that was declared in line in a field. It is named after the declaration around it
-/// and the field, or after the field alone if that would be too long.
+/// Returns the name of a type that was declared in line in a field. It is named after the declaration around
+/// it and the field, or after the field alone if that would be too long.
 pub(crate) fn inline_name(around: &str, field: &str) -> String {
     let whole = around.len() + field.len() < MAX_INLINE_NAME;
     if whole { format!("{around}_{field}") } else { field.to_owned() }
@@ -65,8 +66,9 @@ impl Config {
         self
     }
 
-    /// Sets the Rust type for one of the types in [`Options::external`](crate::x::Options::external). The Rust type must implement `Xdr`,
-    /// `Clone`, `Debug` and `PartialEq`. An external type without a Rust type has no values.
+    /// Sets the Rust type for one of the types in [`Options::external`](crate::x::Options::external). The
+    /// Rust type must implement `Xdr`, `Clone`, `Debug` and `PartialEq`. An external type without a Rust type
+    /// has no values.
     #[must_use]
     pub fn extern_type(mut self, name: impl Into<String>, path: impl Into<String>) -> Config {
         self.externs.insert(name.into(), path.into());

@@ -5,7 +5,8 @@
 //! source. [`check`] reports which programs a change of an interface breaks. The feature `stubs` adds
 //! [`stubs`], which generates Rust stubs from an interface in source form. The feature `values` adds
 //! [`values`], which converts JSON to arguments and results to JSON by the description alone. The feature `x`
-//! adds [`x`], which reads `.x` files, and [`build`], which generates Rust from them in a build script.
+//! adds [`x`], which reads `.x` files, [`language`], which generates Rust from what was read, and [`build`],
+//! which does both in a build script. The feature `cr` adds [`cr`], which reads `.cr` files.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The procedural macros of farcall: `#[derive(Xdr)]`, `#[interface]`, with the feature `x` `include_x!`, and with
-//! the feature `cr` `include_cr!`.
+//! The procedural macros of farcall: `#[derive(Xdr)]`, `#[interface]`, with the feature `x` `include_x!`, and
+//! with the feature `cr` `include_cr!`.
 #![forbid(unsafe_code)]
 
 mod crossing;
@@ -249,8 +249,8 @@ pub fn include_x(arguments: TokenStream) -> TokenStream {
 /// use lookup::PasswordLookup; // a trait, as `#[interface]` would have it
 /// ```
 ///
-/// The path is relative to the directory of `Cargo.toml`. The crate is built again when the file, or a file of
-/// a program that it depends upon, changes. `docs/courier.md` says which names the items have.
+/// The path is relative to the directory of `Cargo.toml`. The crate is built again when the file, or a file
+/// of a program that it depends upon, changes. `docs/courier.md` says which names the items have.
 ///
 /// `crate = path` before or after the file's path gives the path of farcall, as in
 /// [`include_x!`](macro@include_x). After the file's path there may also be:

@@ -18,8 +18,8 @@ pub fn x_file(data: &[u8]) {
     }
 }
 
-/// Reads the text of a `.cr` file, generates Rust from it, and prints the descriptions of its programs. What is
-/// printed must mean the same.
+/// Reads the text of a `.cr` file, generates Rust from it, and prints the descriptions of its programs. What
+/// is printed must mean the same.
 pub fn cr_file(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let tree = match cr::read_text(Path::new("no such directory/file.cr"), &text, &cr::Options::default()) {

@@ -16,13 +16,13 @@ use crate::x_file::{self, Reading, as_json};
 /// Make Rust from an .x file (ONC RPC) or a .cr file (Courier), or such a file from an interface
 ///
 /// The Rust has the file's constants and types, and an interface for each version of its programs. It is the
-/// Rust that `farcall::include_x!` and `include_cr!` make. docs/x-names.md and docs/courier.md have the rules for
-/// names. With `--to x`, makes an .x file from an interface that was written in Rust. rpcgen can make C from that
-/// file. With `--to cr`, makes a .cr file.
+/// Rust that `farcall::include_x!` and `include_cr!` make. docs/x-names.md and docs/courier.md have the rules
+/// for names. With `--to x`, makes an .x file from an interface that was written in Rust. rpcgen can make C
+/// from that file. With `--to cr`, makes a .cr file.
 #[derive(Debug, Args)]
 pub struct Gen {
-    /// The .x or .cr file, or nfs3, mount, rpcbind, vxi11; for `--to x` and `--to cr` also the name of an exporter,
-    /// or a file that `farcall describe --json` wrote
+    /// The .x or .cr file, or nfs3, mount, rpcbind, vxi11; for `--to x` and `--to cr` also the name of an
+    /// exporter, or a file that `farcall describe --json` wrote
     #[arg(value_hint = ValueHint::FilePath)]
     source: String,
     /// The language to write

@@ -109,8 +109,8 @@ fn a_cr_file_made_of_a_cr_file_means_the_same() {
 }
 
 /// The Rust of every file below `$FARCALL_CR_CORPUS`, or else below `../shared/corpus/courier` beside this
-/// repository, compiles without warnings, except that of files that 4.4BSD's compiler refuses too. Files of one
-/// name in several directories are told apart by what comes before the last `__` or `-` of their names.
+/// repository, compiles without warnings, except that of files that 4.4BSD's compiler refuses too. Files of
+/// one name in several directories are told apart by what comes before the last `__` or `-` of their names.
 #[test]
 fn what_is_made_of_real_files_compiles() {
     let corpus = std::env::var_os("FARCALL_CR_CORPUS").map(PathBuf::from);

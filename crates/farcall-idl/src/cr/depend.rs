@@ -20,8 +20,8 @@ pub(super) struct Dependent {
     pub upon: Vec<usize>,
 }
 
-/// Reads the program in the text at that index of `sources`, and all that it depends upon. The first program in
-/// the result is that of the text.
+/// Reads the program in the text at that index of `sources`, and all that it depends upon. The first program
+/// in the result is that of the text.
 pub(super) fn read_all(
     sources: &mut Sources,
     file: u32,

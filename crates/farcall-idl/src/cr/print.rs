@@ -19,16 +19,20 @@ type Done<T = ()> = Result<T, Refused>;
 
 /// Returns the `.cr` file of an interface: its types, its errors and its procedures.
 ///
-/// The wire forms stay the same, and so do names: reading the file gives the same description, except for what
-/// Courier has no words for. These are the maximum of a string, tuples (which become records), and attributes
-/// such as `#[idempotent]`. A name that is in use already gets another form or a number.
+/// The wire forms stay the same, and so do names: reading the file gives the same description, except for
+/// what Courier has no words for. These are the maximum of a string, tuples (which become records), and
+/// attributes such as `#[idempotent]`. A name that is in use already gets another form or a number.
 ///
 /// ```
 /// use farcall_idl::{Interface, cr::to_cr};
 /// let mut echo = Interface::new("Echo");
-/// echo.procedure(1, "twice").argument::<u32>("number").result::<Vec<u32>>();
+/// echo.procedure(1, "twice").argument::<u32>("number").result::<[u16; 2]>();
+/// let text = to_cr(&echo, 4000, 1)?;
+/// assert!(text.contains("Twice: PROCEDURE [number: LONG CARDINAL]\n\tRETURNS [result: ARRAY 2 OF CARDINAL] = 1;"));
+/// echo.procedure(2, "wide").argument::<u64>("number");
 /// let why = to_cr(&echo, 4000, 1).unwrap_err().to_string();
-/// assert_eq!(why, "procedure `twice`, result: `u32<>` can have more than 65535 elements, and Courier counts in 16 bits");
+/// assert_eq!(why, "procedure `wide`, argument `number`: Courier has no `u64`");
+/// # Ok::<(), farcall_idl::language::Refused>(())
 /// ```
 ///
 /// # Errors

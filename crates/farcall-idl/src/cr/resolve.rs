@@ -19,7 +19,8 @@ use crate::text::source::{Sources, Span};
 
 /// The maximum number of undeclared names for which a similar name is searched. The search takes time.
 const MAX_SUGGESTIONS: usize = 64;
-/// The maximum number of parts in the values of all constants. A constant that is used in others counts again.
+/// The maximum number of parts in the values of all constants. A constant that is used in others counts
+/// again.
 const MAX_VALUES: usize = 1 << 18;
 
 /// Resolves the declarations of all programs. The first program is that of the file itself, each other one
@@ -62,7 +63,8 @@ struct Resolver<'a> {
     types: Vec<Definition>,
     /// The name of each type in `types`, for messages.
     type_names: Vec<Span>,
-    /// The enumerators, fields or alternatives of the types that were asked for: index, and value if there is one.
+    /// The enumerators, fields or alternatives of the types that were asked for: index, and value if there is
+    /// one.
     members: HashMap<usize, HashMap<String, (usize, i32)>>,
     /// The errors that were resolved, by program and declaration.
     errors: HashMap<(usize, usize), Option<tree::Raised>>,

@@ -1,5 +1,5 @@
-//! The resolved tree of a file in an interface language, `.x` or `.cr`. Every constant in it has a value. Every name is resolved to a
-//! definition, or is known to be declared elsewhere.
+//! The resolved tree of a file in an interface language, `.x` or `.cr`. Every constant in it has a value.
+//! Every name is resolved to a definition, or is known to be declared elsewhere.
 //!
 //! The front end scans, preprocesses, parses and resolves a file into a tree, and refuses files for which
 //! that is impossible. The code that generates Rust, the run-time model or another `.x` file from a tree
@@ -29,8 +29,8 @@ pub struct Specification {
     pub files: Vec<PathBuf>,
     /// The language of the file. A few rules for the Rust are conventions of one language.
     pub language: Language,
-    /// The programs that a `.cr` file depends upon, directly or not. Each becomes a Rust module. A name is that
-    /// of the program and its version: `Authentication1`.
+    /// The programs that a `.cr` file depends upon, directly or not. Each becomes a Rust module. A name is
+    /// that of the program and its version: `Authentication1`.
     pub modules: Vec<Named>,
 }
 

@@ -35,161 +35,164 @@ fn fault(text: &str) -> (String, String) {
     (only.message().to_owned(), marked.unwrap_or_default().to_owned())
 }
 
+/// Wrong declarations, each with its message and the part that is underlined.
+const DECLARATIONS: &[(&str, &str, &str)] = &[
+    ("a CARDINAL = 1;", "`:` should stand here", "CARDINAL"),
+    ("a: CARDINAL 1;", "`=` should stand here", "1"),
+    ("a: CARDINAL = 1", "`;` should stand here", ""),
+    ("a: LONG STRING = 1;", "`CARDINAL`, `INTEGER` or `UNSPECIFIED` should stand here", "STRING"),
+    ("T: TYPE = ;", "a type should stand here", ";"),
+    ("T: TYPE = OF;", "a type should stand here, not `OF`", "OF"),
+    (
+        "OF: TYPE = STRING;",
+        "a declaration's name or `END.` should stand here, and `OF` is a word of the language",
+        "OF",
+    ),
+    ("T: TYPE = {a(0) b(1)};", "`,` or `}` should stand here", "b"),
+    ("T: TYPE = {a};", "`a` needs a number: `a(0)`", "a"),
+    ("T: TYPE = {a(65536)};", "this number must be between 0 and 65535", "65536"),
+    ("T: TYPE = {a(0), a(1)};", "`a` is declared a second time", "a"),
+    ("T: TYPE = RECORD [a: STRING, a: STRING];", "there is a second `a`", "a"),
+    ("T: TYPE = RECORD;", "`[` should stand here", ";"),
+    (
+        "T: TYPE = ARRAY OF STRING;",
+        "the number of elements should stand here, and `OF` is a word of the language",
+        "OF",
+    ),
+    ("T: TYPE = SEQUENCE 65536 OF STRING;", "a sequence has at most 65535 elements", "65536"),
+    ("T: TYPE = ARRAY -1 OF STRING;", "an array has at most 65535 elements", "-1"),
+    (
+        "T: TYPE = CHOICE OF {a => STRING};",
+        "`a` needs a number, as in `a(0)`, because this choice names no enumeration",
+        "a",
+    ),
+    ("T: TYPE = CHOICE OF {a(0) STRING};", "`,` or `=>` should stand here", "STRING"),
+    (
+        "T: TYPE = CHOICE OF {a(0), b(0) => STRING};",
+        "another designator of this choice has the same value",
+        "b",
+    ),
+    (
+        "E: TYPE = {a(0)}; T: TYPE = CHOICE E OF {a(0) => STRING};",
+        "the enumeration gives this number: leave it out",
+        "0",
+    ),
+    ("E: TYPE = {a(0)}; T: TYPE = CHOICE E OF {b => STRING};", "`E` has no enumerator `b`", "b"),
+    (
+        "T: TYPE = CHOICE U OF {b => STRING}; U: TYPE = STRING;",
+        "`U` is no enumeration, so it cannot select",
+        "U",
+    ),
+    ("T: TYPE = Opaqe; Opaque: TYPE = STRING;", "nothing of the name `Opaqe` is declared", "Opaqe"),
+    ("T: TYPE = Time.Time;", "this program does not depend upon a program `Time`", "Time.Time"),
+    ("a: CARDINAL = 1; T: TYPE = a;", "`a` is a constant, a procedure or an error, not a type", "a"),
+    ("T: TYPE = {a(0)}; U: TYPE = a;", "`a` is an enumerator, not a type", "a"),
+    ("T: TYPE = RECORD [p: PROCEDURE];", "procedures and errors cannot be sent", "PROCEDURE"),
+    (
+        "T: TYPE = ERROR; U: TYPE = SEQUENCE OF T;",
+        "`T` is the type of procedures or errors, which cannot be sent",
+        "T",
+    ),
+    ("a: CARDINAL = 65536;", "a number from 0 to 65535 should stand here", "65536"),
+    ("a: INTEGER = 32768;", "a number from -32768 to 32767 should stand here", "32768"),
+    (
+        "a: LONG INTEGER = 20000000000B;",
+        "a number from -2147483648 to 2147483647 should stand here",
+        "20000000000B",
+    ),
+    (
+        "a: CARDINAL = 9B;",
+        "this is not a number: digits may be followed by `B` (octal), `X` (hexadecimal) or `D`",
+        "9B",
+    ),
+    ("a: BOOLEAN = 1;", "`TRUE` or `FALSE` should stand here", "1"),
+    ("a: STRING = 1;", "a string of at most 65535 bytes should stand here", "1"),
+    ("a: STRING = \"b;", "this quote is not closed in its line", "\""),
+    ("b: CARDINAL = b;", "this constant is defined by itself, or by more than 64 others", "b"),
+    ("T: TYPE = {x(0)}; a: T = y;", "nothing of the name `y` is declared", "y"),
+    ("T: TYPE = {x(0)}; a: T = 0;", "an enumerator of `T` should stand here", "0"),
+    (
+        "T: TYPE = ARRAY 2 OF CARDINAL; a: T = [1];",
+        "an array of 2 elements, as in `[…, …]`, should stand here",
+        "[1]",
+    ),
+    (
+        "T: TYPE = SEQUENCE 1 OF CARDINAL; a: T = [1, 2];",
+        "a sequence of at most 1 elements, as in `[…, …]`, should stand here",
+        "[1, 2]",
+    ),
+    (
+        "T: TYPE = RECORD [x, y: CARDINAL]; a: T = [1];",
+        "a record with the 2 fields of `T`, as in `[…, …]`, should stand here",
+        "[1]",
+    ),
+    ("T: TYPE = RECORD [x, y: CARDINAL]; a: T = [x: 1];", "the field `y` of `T` is missing", "[x: 1]"),
+    ("T: TYPE = RECORD [x: CARDINAL]; a: T = [x, z: 1];", "`T` has no field `z`", "z"),
+    ("T: TYPE = RECORD [x: CARDINAL]; a: T = [x, x: 1];", "`x` is given a second time", "x"),
+    ("T: TYPE = RECORD [x: CARDINAL]; a: T = [1: 1];", "a field's name should stand here", "1"),
+    (
+        "T: TYPE = CHOICE OF {x(0) => RECORD []}; a: T = x;",
+        "a value behind the designator, as in `x []`, should stand here",
+        "x",
+    ),
+    (
+        "T: TYPE = CHOICE OF {x(0) => RECORD []}; a: T = x [1];",
+        "`[]`, because `x` has no content, should stand here",
+        "[1]",
+    ),
+    ("T: TYPE = CHOICE OF {x(0) => RECORD []}; a: T = z [];", "`T` has no designator `z`", "z"),
+    (
+        "T: TYPE = CHOICE OF {x(0) => RECORD []}; a: T = 1;",
+        "a designator of `T` and its value, as in `designator []`, should stand here",
+        "1",
+    ),
+    ("E: ERROR = 70000;", "an error's number is between 0 and 65535", "70000"),
+    ("P: PROCEDURE = -1;", "a procedure's number is between 0 and 65535", "-1"),
+    ("P: PROCEDURE = 1; Q: PROCEDURE = 1;", "another procedure has this number already", "1"),
+    ("P: PROCEDURE REPORTS [Q] = 1; Q: PROCEDURE = 2;", "`Q` is no error", "Q"),
+    ("P: PROCEDURE REPORTS [E, E] = 1; E: ERROR = 2;", "`E` is reported already", "E"),
+    ("P: PROCEDURE REPORTS [E, F] = 1; E, F: ERROR = 2;", "`:` should stand here", ","),
+    (
+        "P: PROCEDURE REPORTS [E, F] = 1; E: ERROR = 2; F: ERROR = 2;",
+        "this procedure reports another error with the number 2",
+        "F",
+    ),
+    ("P: PROCEDURE RETURNS = 1;", "`[` should stand here", "="),
+    (
+        "x: CARDINAL = 1; T: TYPE = {x(0)};",
+        "the enumerator `x` is declared a second time: another declaration has this name",
+        "x",
+    ),
+    ("T: TYPE = {x(0)}; x: CARDINAL = 1;", "`x` is declared a second time: it is an enumerator already", "x"),
+    ("x: CARDINAL = 1; x: TYPE = STRING;", "`x` is declared a second time", "x"),
+    (
+        "T: TYPE = RECORD [t: T];",
+        "`T` contains itself without end: use `SEQUENCE` or an alternative of a `CHOICE`",
+        "T",
+    ),
+    ("T: TYPE = SEQUENCE OF T;", "`T` is nothing but itself", "T"),
+    ("T: TYPE = STRING; /", "this character cannot stand in a `.cr` file", "/"),
+];
+
+/// Wrong programs, each with its message and the part that is underlined.
+const PROGRAMS: &[(&str, &str, &str)] = &[
+    ("", "the program's name should stand here, but the file ends", ""),
+    ("P: PROGRAM x = BEGIN END.", "the program's number or `=` should stand here", "x"),
+    ("P: PROGRAM 1 VERSION 65536 = BEGIN END.", "the version's number is between 0 and 65535", "65536"),
+    ("P: PROGRAM 1 VERSION 1 = END.", "`BEGIN` should stand here", "END"),
+    ("P: PROGRAM 1 VERSION 1 = BEGIN END. Q", "the program ended at `END.`, so nothing may follow", "Q"),
+    ("P: PROGRAM 1 VERSION 1 = BEGIN DEPENDS UPON Q;", "`(` should stand here", ";"),
+    ("P: PROGRAM = BEGIN", "a declaration's name or `END.` should stand here, but the file ends", ""),
+];
+
 #[test]
 fn each_fault_has_its_message_at_its_token() {
-    for (declarations, message, marked) in [
-        ("a CARDINAL = 1;", "`:` should stand here", "CARDINAL"),
-        ("a: CARDINAL 1;", "`=` should stand here", "1"),
-        ("a: CARDINAL = 1", "`;` should stand here", ""),
-        ("a: LONG STRING = 1;", "`CARDINAL`, `INTEGER` or `UNSPECIFIED` should stand here", "STRING"),
-        ("T: TYPE = ;", "a type should stand here", ";"),
-        ("T: TYPE = OF;", "a type should stand here, not `OF`", "OF"),
-        (
-            "OF: TYPE = STRING;",
-            "a declaration's name or `END.` should stand here, and `OF` is a word of the language",
-            "OF",
-        ),
-        ("T: TYPE = {a(0) b(1)};", "`,` or `}` should stand here", "b"),
-        ("T: TYPE = {a};", "`a` needs a number: `a(0)`", "a"),
-        ("T: TYPE = {a(65536)};", "this number must be between 0 and 65535", "65536"),
-        ("T: TYPE = {a(0), a(1)};", "`a` is declared a second time", "a"),
-        ("T: TYPE = RECORD [a: STRING, a: STRING];", "there is a second `a`", "a"),
-        ("T: TYPE = RECORD;", "`[` should stand here", ";"),
-        (
-            "T: TYPE = ARRAY OF STRING;",
-            "the number of elements should stand here, and `OF` is a word of the language",
-            "OF",
-        ),
-        ("T: TYPE = SEQUENCE 65536 OF STRING;", "a sequence has at most 65535 elements", "65536"),
-        ("T: TYPE = ARRAY -1 OF STRING;", "an array has at most 65535 elements", "-1"),
-        (
-            "T: TYPE = CHOICE OF {a => STRING};",
-            "`a` needs a number, as in `a(0)`, because this choice names no enumeration",
-            "a",
-        ),
-        ("T: TYPE = CHOICE OF {a(0) STRING};", "`,` or `=>` should stand here", "STRING"),
-        (
-            "T: TYPE = CHOICE OF {a(0), b(0) => STRING};",
-            "another designator of this choice has the same value",
-            "b",
-        ),
-        (
-            "E: TYPE = {a(0)}; T: TYPE = CHOICE E OF {a(0) => STRING};",
-            "the enumeration gives this number: leave it out",
-            "0",
-        ),
-        ("E: TYPE = {a(0)}; T: TYPE = CHOICE E OF {b => STRING};", "`E` has no enumerator `b`", "b"),
-        (
-            "T: TYPE = CHOICE U OF {b => STRING}; U: TYPE = STRING;",
-            "`U` is no enumeration, so it cannot select",
-            "U",
-        ),
-        ("T: TYPE = Opaqe; Opaque: TYPE = STRING;", "nothing of the name `Opaqe` is declared", "Opaqe"),
-        ("T: TYPE = Time.Time;", "this program does not depend upon a program `Time`", "Time.Time"),
-        ("a: CARDINAL = 1; T: TYPE = a;", "`a` is a constant, a procedure or an error, not a type", "a"),
-        ("T: TYPE = {a(0)}; U: TYPE = a;", "`a` is an enumerator, not a type", "a"),
-        ("T: TYPE = RECORD [p: PROCEDURE];", "procedures and errors cannot be sent", "PROCEDURE"),
-        (
-            "T: TYPE = ERROR; U: TYPE = SEQUENCE OF T;",
-            "`T` is the type of procedures or errors, which cannot be sent",
-            "T",
-        ),
-        ("a: CARDINAL = 65536;", "a number from 0 to 65535 should stand here", "65536"),
-        ("a: INTEGER = 32768;", "a number from -32768 to 32767 should stand here", "32768"),
-        (
-            "a: LONG INTEGER = 20000000000B;",
-            "a number from -2147483648 to 2147483647 should stand here",
-            "20000000000B",
-        ),
-        (
-            "a: CARDINAL = 9B;",
-            "this is not a number: digits may be followed by `B` (octal), `X` (hexadecimal) or `D`",
-            "9B",
-        ),
-        ("a: BOOLEAN = 1;", "`TRUE` or `FALSE` should stand here", "1"),
-        ("a: STRING = 1;", "a string of at most 65535 bytes should stand here", "1"),
-        ("a: STRING = \"b;", "this quote is not closed in its line", "\""),
-        ("b: CARDINAL = b;", "this constant is defined by itself, or by more than 64 others", "b"),
-        ("T: TYPE = {x(0)}; a: T = y;", "nothing of the name `y` is declared", "y"),
-        ("T: TYPE = {x(0)}; a: T = 0;", "an enumerator of `T` should stand here", "0"),
-        (
-            "T: TYPE = ARRAY 2 OF CARDINAL; a: T = [1];",
-            "an array of 2 elements, as in `[…, …]`, should stand here",
-            "[1]",
-        ),
-        (
-            "T: TYPE = SEQUENCE 1 OF CARDINAL; a: T = [1, 2];",
-            "a sequence of at most 1 elements, as in `[…, …]`, should stand here",
-            "[1, 2]",
-        ),
-        (
-            "T: TYPE = RECORD [x, y: CARDINAL]; a: T = [1];",
-            "a record with the 2 fields of `T`, as in `[…, …]`, should stand here",
-            "[1]",
-        ),
-        ("T: TYPE = RECORD [x, y: CARDINAL]; a: T = [x: 1];", "the field `y` of `T` is missing", "[x: 1]"),
-        ("T: TYPE = RECORD [x: CARDINAL]; a: T = [x, z: 1];", "`T` has no field `z`", "z"),
-        ("T: TYPE = RECORD [x: CARDINAL]; a: T = [x, x: 1];", "`x` is given a second time", "x"),
-        ("T: TYPE = RECORD [x: CARDINAL]; a: T = [1: 1];", "a field's name should stand here", "1"),
-        (
-            "T: TYPE = CHOICE OF {x(0) => RECORD []}; a: T = x;",
-            "a value behind the designator, as in `x []`, should stand here",
-            "x",
-        ),
-        (
-            "T: TYPE = CHOICE OF {x(0) => RECORD []}; a: T = x [1];",
-            "`[]`, because `x` has no content, should stand here",
-            "[1]",
-        ),
-        ("T: TYPE = CHOICE OF {x(0) => RECORD []}; a: T = z [];", "`T` has no designator `z`", "z"),
-        (
-            "T: TYPE = CHOICE OF {x(0) => RECORD []}; a: T = 1;",
-            "a designator of `T` and its value, as in `designator []`, should stand here",
-            "1",
-        ),
-        ("E: ERROR = 70000;", "an error's number is between 0 and 65535", "70000"),
-        ("P: PROCEDURE = -1;", "a procedure's number is between 0 and 65535", "-1"),
-        ("P: PROCEDURE = 1; Q: PROCEDURE = 1;", "another procedure has this number already", "1"),
-        ("P: PROCEDURE REPORTS [Q] = 1; Q: PROCEDURE = 2;", "`Q` is no error", "Q"),
-        ("P: PROCEDURE REPORTS [E, E] = 1; E: ERROR = 2;", "`E` is reported already", "E"),
-        ("P: PROCEDURE REPORTS [E, F] = 1; E, F: ERROR = 2;", "`:` should stand here", ","),
-        (
-            "P: PROCEDURE REPORTS [E, F] = 1; E: ERROR = 2; F: ERROR = 2;",
-            "this procedure reports another error with the number 2",
-            "F",
-        ),
-        ("P: PROCEDURE RETURNS = 1;", "`[` should stand here", "="),
-        (
-            "x: CARDINAL = 1; T: TYPE = {x(0)};",
-            "the enumerator `x` is declared a second time: another declaration has this name",
-            "x",
-        ),
-        (
-            "T: TYPE = {x(0)}; x: CARDINAL = 1;",
-            "`x` is declared a second time: it is an enumerator already",
-            "x",
-        ),
-        ("x: CARDINAL = 1; x: TYPE = STRING;", "`x` is declared a second time", "x"),
-        (
-            "T: TYPE = RECORD [t: T];",
-            "`T` contains itself without end: use `SEQUENCE` or an alternative of a `CHOICE`",
-            "T",
-        ),
-        ("T: TYPE = SEQUENCE OF T;", "`T` is nothing but itself", "T"),
-        ("T: TYPE = STRING; /", "this character cannot stand in a `.cr` file", "/"),
-    ] {
-        assert_eq!(fault(&program(declarations)), (message.into(), marked.into()), "{declarations}");
+    let expected = |message: &str, marked: &str| (message.to_owned(), marked.to_owned());
+    for (declarations, message, marked) in DECLARATIONS {
+        assert_eq!(fault(&program(declarations)), expected(message, marked), "{declarations}");
     }
-    for (text, message, marked) in [
-        ("", "the program's name should stand here, but the file ends", ""),
-        ("P: PROGRAM x = BEGIN END.", "the program's number or `=` should stand here", "x"),
-        ("P: PROGRAM 1 VERSION 65536 = BEGIN END.", "the version's number is between 0 and 65535", "65536"),
-        ("P: PROGRAM 1 VERSION 1 = END.", "`BEGIN` should stand here", "END"),
-        ("P: PROGRAM 1 VERSION 1 = BEGIN END. Q", "the program ended at `END.`, so nothing may follow", "Q"),
-        ("P: PROGRAM 1 VERSION 1 = BEGIN DEPENDS UPON Q;", "`(` should stand here", ";"),
-        ("P: PROGRAM = BEGIN", "a declaration's name or `END.` should stand here, but the file ends", ""),
-    ] {
-        assert_eq!(fault(text), (message.into(), marked.into()), "{text}");
+    for (text, message, marked) in PROGRAMS {
+        assert_eq!(fault(text), expected(message, marked), "{text}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Chooses the names in a printed `.cr` file, so that reading the file gives the same names in Rust.
 //!
-//! Types, procedures and errors share one scope. A name that is taken there gives way to another spelling of the
-//! same Rust name, or else gets a number.
+//! Types, procedures and errors share one scope. A name that is taken there gives way to another spelling of
+//! the same Rust name, or else gets a number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,8 +74,8 @@ impl Names {
     }
 }
 
-/// Returns the types that the file declares: those that others mention, but not the errors of a procedure, nor
-/// the struct of several results.
+/// Returns the types that the file declares: those that others mention, but not the errors of a procedure,
+/// nor the struct of several results.
 fn declared(interface: &Interface) -> BTreeSet<u32> {
     let types = &interface.types;
     let mut found = BTreeSet::new();

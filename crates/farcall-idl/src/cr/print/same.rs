@@ -11,8 +11,8 @@ const MAX_COMPARED: usize = 1 << 20;
 /// The maximum depth of the comparison.
 const MAX_DEPTH: usize = 256;
 
-/// Returns whether all calls of the two interfaces have the same bytes in Courier, or `None` if the interfaces
-/// are too large to be compared.
+/// Returns whether all calls of the two interfaces have the same bytes in Courier, or `None` if the
+/// interfaces are too large to be compared.
 pub(super) fn on_the_wire(a: &Interface, b: &Interface) -> Option<bool> {
     let mut comparison =
         Comparison { a: &a.types, b: &b.types, seen: HashSet::new(), left: MAX_COMPARED, ended: false };

@@ -119,8 +119,8 @@ impl<'a> Resolver<'a> {
         Some((program, entry.declaration?))
     }
 
-    /// Returns the entry of a name, with the program that has it. Fails if two versions of a program, upon which
-    /// the file depends, both have the name.
+    /// Returns the entry of a name, with the program that has it. Fails if two versions of a program, upon
+    /// which the file depends, both have the name.
     fn look(&self, program: usize, name: &Reference) -> Result<Option<(usize, Entry)>, String> {
         let Some(other) = &name.program else {
             return Ok(self.names[program].get(name.name.as_str()).map(|entry| (program, *entry)));

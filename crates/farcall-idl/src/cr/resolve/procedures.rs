@@ -9,8 +9,8 @@ use crate::language::tree::{self, Argument, Body, Declared, Field, Named, Raised
 use crate::text::source::Span;
 
 impl Resolver<'_> {
-    /// Resolves the procedures of a program. Returns `None` if there are none. Checks its errors too, even those
-    /// that no procedure reports.
+    /// Resolves the procedures of a program. Returns `None` if there are none. Checks its errors too, even
+    /// those that no procedure reports.
     pub(super) fn program(&mut self, program: usize) -> Option<tree::Program> {
         let mut seen: HashMap<u32, Span> = HashMap::new();
         let mut procedures = Vec::new();

@@ -1,4 +1,5 @@
-//! Resolves types. A type that is declared in line gets a definition of its own, named after what is around it.
+//! Resolves types. A type that is declared in line gets a definition of its own, named after what is around
+//! it.
 
 use std::collections::HashMap;
 
@@ -80,8 +81,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Resolves a type that is no array, sequence or string. Gives such a type, and any other that is declared in
-    /// line, a definition of its own.
+    /// Resolves a type that is no array, sequence or string. Gives such a type, and any other that is
+    /// declared in line, a definition of its own.
     fn single(&mut self, program: usize, ty: &TypeExpression, around: &str, name: &str) -> Type {
         match &ty.kind {
             TypeKind::Plain(plain) => plain.clone(),
@@ -210,8 +211,8 @@ impl<'a> Resolver<'a> {
         None
     }
 
-    /// Returns the value of a designator that an enumeration declares. The enumeration may be unknown after an
-    /// error.
+    /// Returns the value of a designator that an enumeration declares. The enumeration may be unknown after
+    /// an error.
     fn typed(&mut self, enumeration: Option<usize>, designator: &Designator) -> Option<i32> {
         let (place, name) = (enumeration?, &designator.name);
         if let Some(number) = &designator.number {

@@ -122,7 +122,8 @@ impl Resolver<'_> {
         all.into_iter().collect::<Option<Vec<_>>>().map(Literal::Elements)
     }
 
-    /// Returns the value of the constant that a name means. The value must fit the type that is expected here.
+    /// Returns the value of the constant that a name means. The value must fit the type that is expected
+    /// here.
     fn by_name(
         &mut self,
         program: usize,

@@ -32,7 +32,8 @@ pub struct Method {
     pub result: Shape,
     /// The item of the errors that the procedure reports.
     pub exception: Option<usize>,
-    /// Whether this is the null procedure of ONC RPC (number 0), which does nothing and which every server has.
+    /// Whether this is the null procedure of ONC RPC (number 0), which does nothing and which every server
+    /// has.
     pub is_null: bool,
 }
 

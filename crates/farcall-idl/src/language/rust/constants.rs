@@ -37,8 +37,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns the expression of a value. `whole` says whether the type is that of [`Writer::whole`], which has
-    /// the maximum of a string or a list in it.
+    /// Returns the expression of a value. `whole` says whether the type is that of [`Writer::whole`], which
+    /// has the maximum of a string or a list in it.
     fn literal(&self, shape: &Shape, literal: &tree::Literal, whole: bool) -> TokenStream {
         if let Shape::Boxed(inner) = shape {
             let inner = self.literal(inner, literal, false);

@@ -41,7 +41,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Generates the errors of a procedure: an enum whose variants have the errors' arguments as named fields.
+    /// Generates the errors of a procedure: an enum whose variants have the errors' arguments as named
+    /// fields.
     pub(super) fn exception(&self, index: usize, errors: &[Raised]) -> TokenStream {
         let members = errors.iter().flat_map(|error| &error.members).map(|member| &member.named);
         let head = self.head(index, errors.iter().map(|error| &error.named), members);
