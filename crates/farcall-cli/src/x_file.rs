@@ -1,21 +1,23 @@
-//! `.x` files on the command line: reads them, and reports their faults.
+//! `.x` and `.cr` files on the command line: reads them, and reports their faults.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use farcall_idl::x::{Diagnostic, Options, Undeclared, read, read_text, tree::Specification};
+use farcall_idl::cr;
+use farcall_idl::language::tree::Specification;
+use farcall_idl::x::{Diagnostic, Options, Undeclared, read, read_text};
 use farcall_onc::standard;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 
-/// The settings for reading an `.x` file.
+/// The settings for reading an `.x` or `.cr` file.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Reading {
-    /// Search this directory for included files, after the directory of the file that includes them; may be
-    /// repeated
+    /// Search this directory for included files, after the directory of the file that includes them (of a .cr
+    /// file: for the programs that it depends upon); may be repeated
     #[arg(short = 'I', value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     include: Vec<PathBuf>,
     /// Define a macro, or a constant of C's headers; may be repeated
@@ -32,6 +34,11 @@ pub fn is_definition(name: &str) -> bool {
     let is_file =
         || Path::new(name).extension().is_some_and(|extension| extension == "x" || extension == "rpcl");
     standard::definition(name).is_some() || is_file()
+}
+
+/// Returns whether the text is the name of a Courier file.
+pub fn is_courier(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "cr")
 }
 
 /// Returns the names of the protocols that need no file, for a message.
@@ -60,20 +67,26 @@ impl Reading {
     /// Reads a file. Reports faults and omissions on standard error.
     pub fn read(&self, path: &Path, output: &Output) -> Outcome<Specification> {
         let Reading { include, define, external } = self.clone();
-        let options = Options { include_dirs: include, defines: define, external };
-        let tree = read(path, &options).map_err(|why| {
+        let (kind, tree) = match path.to_str().is_some_and(is_courier) {
+            true => ("a .cr file", cr::read(path, &cr::Options { include_dirs: include })),
+            false => {
+                let options = Options { include_dirs: include, defines: define, external };
+                ("an .x file", read(path, &options))
+            }
+        };
+        let tree = tree.map_err(|why| {
             let faults = why.iter().map(as_json).collect();
             if let Some(whole) = why.iter().find(|fault| fault.file().is_empty()) {
                 // The file could not be read.
-                let hint = format!("an .x file's path is wanted, or what needs no file: {}", known());
+                let hint = format!("the path of {kind} is wanted, or what needs no file: {}", known());
                 return Failure::new(whole.message()).hint(hint).fact("faults", Value::Array(faults));
             }
             if !output.is_json() {
                 why.iter().for_each(tell);
             }
             let failure = Failure::new(match why.iter().count() {
-                1 => format!("{} cannot be read as an .x file", path.display()),
-                count => format!("{} cannot be read as an .x file: {count} faults", path.display()),
+                1 => format!("{} cannot be read as {kind}", path.display()),
+                count => format!("{} cannot be read as {kind}: {count} faults", path.display()),
             });
             failure.fact("faults", Value::Array(faults))
         })?;

@@ -67,6 +67,8 @@ pub use error::{CallFailed, Error, Exception, Never, Result, ResultExt};
 pub use farcall_base::lock;
 pub use farcall_base::{CallKey, Failure, Kind, Principal, Ran, Time, Trace};
 pub use farcall_idl as idl;
+#[cfg(feature = "cr")]
+pub use farcall_macros::include_cr;
 #[cfg(feature = "x")]
 pub use farcall_macros::include_x;
 pub use farcall_macros::{Xdr, interface};

@@ -5,12 +5,19 @@
 //! source. [`check`] reports which programs a change of an interface breaks. The feature `stubs` adds
 //! [`stubs`], which generates Rust stubs from an interface in source form. The feature `values` adds
 //! [`values`], which converts JSON to arguments and results to JSON by the description alone. The feature `x`
-//! adds [`x`], which reads `.x` files, and [`build`], which generates Rust from them in a build script.
+//! adds [`x`], which reads `.x` files, [`language`], which generates Rust from what was read, and [`build`],
+//! which does both in a build script. The feature `cr` adds [`cr`], which reads `.cr` files.
 
 #![forbid(unsafe_code)]
 
 mod binding;
+#[cfg(feature = "x")]
+mod build;
 mod check;
+#[cfg(feature = "cr")]
+pub mod cr;
+#[cfg(feature = "x")]
+pub mod language;
 mod model;
 mod spell;
 #[cfg(feature = "stubs")]
@@ -27,4 +34,7 @@ pub use check::{Change, check};
 pub use model::{Argument, Builder, Fingerprint, Interface, Procedure};
 pub use spell::{spell, spell_program};
 #[cfg(feature = "x")]
-pub use x::{Build, build, from_interface::to_x};
+pub use {
+    build::{Build, build},
+    x::from_interface::to_x,
+};

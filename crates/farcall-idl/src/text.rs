@@ -1,7 +1,11 @@
 //! The parts that all readers of an interface language share: texts and places in them (`source`), tokens
-//! (`scan`), messages about errors (`diagnostic`), and suggestions for misspelt names (`nearest`).
+//! (`scan`), what parsers do alike (`reader`), comments and their text (`comments`, `docs`), messages about
+//! errors (`diagnostic`), and suggestions for misspelt names (`nearest`).
 
+pub(crate) mod comments;
 pub(crate) mod diagnostic;
+pub(crate) mod docs;
 pub(crate) mod nearest;
+pub(crate) mod reader;
 pub(crate) mod scan;
 pub(crate) mod source;

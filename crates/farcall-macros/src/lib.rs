@@ -1,8 +1,12 @@
-//! The procedural macros of farcall: `#[derive(Xdr)]`, `#[interface]` and, with the feature `x`,
-//! `include_x!`.
+//! The procedural macros of farcall: `#[derive(Xdr)]`, `#[interface]`, with the feature `x` `include_x!`, and
+//! with the feature `cr` `include_cr!`.
 #![forbid(unsafe_code)]
 
 mod crossing;
+#[cfg(feature = "x")]
+mod include;
+#[cfg(feature = "cr")]
+mod include_cr;
 #[cfg(feature = "x")]
 mod include_x;
 mod interface;
@@ -232,4 +236,31 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn include_x(arguments: TokenStream) -> TokenStream {
     include_x::expand(arguments.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Generates Rust from a `.cr` file (Xerox's Courier): its constants, its types, a trait with the stubs that
+/// [`interface`](macro@interface) makes, and a module for each program that it depends upon.
+///
+/// ```
+/// mod lookup {
+///     # #![allow(dead_code)]
+///     farcall::include_cr!("../farcall/tests/cr/PasswordLookup.cr");
+/// }
+/// use lookup::PasswordLookup; // a trait, as `#[interface]` would have it
+/// ```
+///
+/// The path is relative to the directory of `Cargo.toml`. The crate is built again when the file, or a file
+/// of a program that it depends upon, changes. `docs/courier.md` says which names the items have.
+///
+/// `crate = path` before or after the file's path gives the path of farcall, as in
+/// [`include_x!`](macro@include_x). After the file's path there may also be:
+/// - `async`, which also makes, for each trait, the two items for servers of `async fn`s (see
+///   [`interface`](macro@interface));
+/// - `include = "directory"`, which names a directory that is searched for the files of other programs.
+///
+/// `farcall_idl::build` does the same in a build script, and `farcall gen` on the command line.
+#[cfg(feature = "cr")]
+#[proc_macro]
+pub fn include_cr(arguments: TokenStream) -> TokenStream {
+    include_cr::expand(arguments.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }

@@ -61,6 +61,8 @@ mod server;
 mod shm;
 pub mod stats;
 
+#[cfg(feature = "cr")]
+pub use farcall_macros::include_cr;
 #[cfg(feature = "x")]
 pub use farcall_macros::include_x;
 pub use farcall_names as names;

@@ -1,10 +1,12 @@
-//! The fuzz target for `.x` files.
+//! The fuzz targets for `.x` files and `.cr` files, which have the same tree.
 
 use std::collections::HashSet;
 use std::path::Path;
 
-use farcall_idl::x::tree::{Body, Declared, Field, Specification, Type};
-use farcall_idl::x::{Options, read_text};
+use farcall_idl::cr;
+use farcall_idl::language::tree::{Body, Declared, Field, Specification, Type};
+use farcall_idl::language::{Config, generate, interfaces};
+use farcall_idl::x::{Diagnostics, Options, read_text};
 
 /// Reads the text of an `.x` file. The tree must be consistent, and the errors in a wrong file must have
 /// texts.
@@ -12,11 +14,33 @@ pub fn x_file(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match read_text(Path::new("no such directory/file.x"), &text, &Options::default()) {
         Ok(tree) => check(&tree),
-        Err(why) => {
-            assert!(why.iter().all(|each| !each.is_warning()));
-            assert!(!why.to_string().is_empty() && !why.coloured().is_empty());
-        }
+        Err(why) => check_faults(&why),
     }
+}
+
+/// Reads the text of a `.cr` file, generates Rust from it, and prints the descriptions of its programs. What
+/// is printed must mean the same.
+pub fn cr_file(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let tree = match cr::read_text(Path::new("no such directory/file.cr"), &text, &cr::Options::default()) {
+        Ok(tree) => tree,
+        Err(why) => return check_faults(&why),
+    };
+    check(&tree);
+    // Types that nest too deep for the compiler of Rust are refused.
+    if generate(&tree, &Config::new()).is_err() {
+        return;
+    }
+    for version in interfaces(&tree).unwrap_or_default() {
+        let printed = cr::to_cr(&version.interface, version.program, version.version);
+        let why = printed.err().map(|why| why.to_string()).unwrap_or_default();
+        assert!(!why.contains("means something else"), "{why}");
+    }
+}
+
+fn check_faults(why: &Diagnostics) {
+    assert!(why.iter().all(|each| !each.is_warning()));
+    assert!(!why.to_string().is_empty() && !why.coloured().is_empty());
 }
 
 fn check(tree: &Specification) {
@@ -39,6 +63,7 @@ fn check(tree: &Specification) {
                 assert_eq!(names.len(), enumerators.len());
             }
             Body::Struct(fields) => fields.iter().for_each(field),
+            Body::Exception(errors) => errors.iter().flat_map(|error| &error.fields).for_each(field),
             Body::Union(union) => {
                 defined(&union.discriminant);
                 let labels: Vec<i32> =

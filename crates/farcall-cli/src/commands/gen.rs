@@ -1,10 +1,11 @@
-//! `farcall gen`: makes Rust from an `.x` file, or an `.x` file from an interface.
+//! `farcall gen`: makes Rust from an `.x` or `.cr` file, or such a file from an interface.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use farcall_idl::to_x;
-use farcall_idl::x::{self, Config, to_rust, tree::Specification};
+use farcall_idl::cr::to_cr;
+use farcall_idl::language::{Config, Version, interfaces, to_rust, tree::Specification};
+use farcall_idl::{Interface, to_x, x};
 use serde_json::json;
 
 use crate::commands::describe;
@@ -12,15 +13,16 @@ use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::x_file::{self, Reading, as_json};
 
-/// Make Rust from an .x file (ONC RPC), or an .x file from an interface
+/// Make Rust from an .x file (ONC RPC) or a .cr file (Courier), or such a file from an interface
 ///
 /// The Rust has the file's constants and types, and an interface for each version of its programs. It is the
-/// Rust that `farcall::include_x!` makes. docs/x-names.md has the rules for names. With `--to x`, makes an .x
-/// file from an interface that was written in Rust. rpcgen can make C from that file.
+/// Rust that `farcall::include_x!` and `include_cr!` make. docs/x-names.md and docs/courier.md have the rules
+/// for names. With `--to x`, makes an .x file from an interface that was written in Rust. rpcgen can make C
+/// from that file. With `--to cr`, makes a .cr file.
 #[derive(Debug, Args)]
 pub struct Gen {
-    /// The .x file, or nfs3, mount, rpcbind, vxi11; for `--to x` also the name of an exporter, or a file that
-    /// `farcall describe --json` wrote
+    /// The .x or .cr file, or nfs3, mount, rpcbind, vxi11; for `--to x` and `--to cr` also the name of an
+    /// exporter, or a file that `farcall describe --json` wrote
     #[arg(value_hint = ValueHint::FilePath)]
     source: String,
     /// The language to write
@@ -40,10 +42,11 @@ pub struct Gen {
     /// Also make the traits for servers whose procedures are `async fn`s
     #[arg(long = "async")]
     asynchronous: bool,
-    /// For `--to x`: the program's number; users may choose numbers from 0x20000000 to 0x3fffffff
+    /// For `--to x` and `--to cr`, unless the file says it: the program's number; users of ONC RPC may choose
+    /// numbers from 0x20000000 to 0x3fffffff
     #[arg(long, value_name = "NUMBER", value_parser = number, default_value = "0x20000001")]
     program: u32,
-    /// For `--to x`: the version's number
+    /// For `--to x` and `--to cr`: the version's number, also to choose from a file of several versions
     #[arg(long, value_name = "NUMBER", value_parser = number, default_value = "1")]
     version: u32,
 }
@@ -54,22 +57,30 @@ enum To {
     Rust,
     /// Writes the `.x` file of an interface.
     X,
+    /// Writes the `.cr` file of an interface.
+    Cr,
 }
 
 impl Gen {
     pub fn run(&self, output: &Output) -> Outcome {
-        let (text, left_out) = match self.to {
-            To::X if !x_file::is_definition(&self.source) => {
-                let text = to_x(&describe::interface(&self.source)?, self.program, self.version);
-                let refused =
-                    |why| Failure::new(format!("cannot make an .x file of it: {why}")).about(&self.source);
-                (text.map_err(refused)?, Vec::new())
-            }
-            to => {
-                let external = self.externs.iter().map(|(name, _)| name.as_str());
-                let tree = self.reading.with_external(external).definition(&self.source, output)?;
-                (if to == To::X { self.x(&tree)? } else { self.rust(&tree)? }, tree.warnings)
-            }
+        let is_courier = x_file::is_courier(&self.source);
+        let is_file = self.to == To::Rust || is_courier || x_file::is_definition(&self.source);
+        let (text, left_out) = if is_file {
+            let external = self.externs.iter().map(|(name, _)| name.as_str());
+            let tree = self.reading.with_external(external).definition(&self.source, output)?;
+            let text = match self.to {
+                To::Rust => self.rust(&tree)?,
+                To::X if !is_courier => x::to_x(&tree).map_err(|why| self.unprintable(why))?,
+                // A file in another language has the interface, not the constants.
+                To::X | To::Cr => {
+                    let version = self.version_of(&tree)?;
+                    self.printed(&version.interface, version.program, version.version)?
+                }
+            };
+            (text, tree.warnings)
+        } else {
+            let described = describe::interface(&self.source)?;
+            (self.printed(&described, self.program, self.version)?, Vec::new())
         };
         if let Some(path) = &self.output {
             std::fs::write(path, &text).map_err(|why| Failure::new(format!("{}: {why}", path.display())))?;
@@ -86,10 +97,29 @@ impl Gen {
         }
     }
 
-    /// Returns the `.x` file as farcall understands it: without macros and included files.
-    fn x(&self, tree: &Specification) -> Outcome<String> {
-        x::to_x(tree)
-            .map_err(|why| Failure::new(format!("cannot make an .x file of it: {why}")).about(&self.source))
+    /// Returns the `.x` or `.cr` file of an interface.
+    fn printed(&self, interface: &Interface, program: u32, version: u32) -> Outcome<String> {
+        let print = if self.to == To::Cr { to_cr } else { to_x };
+        print(interface, program, version).map_err(|why| self.unprintable(why))
+    }
+
+    fn unprintable(&self, why: x::Refused) -> Failure {
+        let kind = if self.to == To::Cr { "a .cr file" } else { "an .x file" };
+        Failure::new(format!("cannot make {kind} of it: {why}")).about(&self.source)
+    }
+
+    /// Returns the only version in a file, or else the one that the command line chooses.
+    fn version_of(&self, tree: &Specification) -> Outcome<Version> {
+        let refused = |why: x::Refused| Failure::new(why.to_string()).about(&self.source);
+        let mut versions = interfaces(tree).map_err(refused)?;
+        if versions.len() > 1 {
+            versions.retain(|version| version.version == self.version);
+        }
+        match versions.len() {
+            1 => Ok(versions.remove(0)),
+            0 => Err(Failure::usage(format!("{} has no such version, or no procedures", self.source))),
+            _ => Err(Failure::usage(format!("{} has several programs with that version", self.source))),
+        }
     }
 
     fn rust(&self, tree: &Specification) -> Outcome<String> {

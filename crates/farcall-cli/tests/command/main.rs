@@ -5,6 +5,8 @@ mod calls;
 #[cfg(all(unix, feature = "secure", feature = "x509"))]
 mod certificates;
 mod common;
+mod corpus;
+mod cr_files;
 mod demo;
 #[cfg(all(target_os = "linux", feature = "etcd"))]
 mod documented_deployment;

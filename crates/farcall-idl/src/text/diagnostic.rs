@@ -9,6 +9,8 @@ use super::source::{Sources, Span};
 
 /// The maximum number of bytes of a line that are shown, rounded to a whole character.
 const MAX_SHOWN: usize = 400;
+/// The maximum number of errors that are reported.
+pub(crate) const MAX_FAULTS: usize = 16;
 /// The maximum number of `included from` lines in a message.
 const MAX_TRAIL: usize = 8;
 
@@ -233,3 +235,14 @@ impl fmt::Display for Diagnostics {
 }
 
 impl std::error::Error for Diagnostics {}
+
+/// Adds an error, unless there are too many or it was reported already. An undeclared name is reported only
+/// at its first use.
+pub(crate) fn add_fault(faults: &mut Vec<Diagnostic>, fault: Diagnostic) {
+    let same = |told: &Diagnostic| {
+        *told == fault || fault.undeclared().is_some() && told.undeclared() == fault.undeclared()
+    };
+    if faults.len() < MAX_FAULTS && !faults.iter().any(same) {
+        faults.push(fault);
+    }
+}

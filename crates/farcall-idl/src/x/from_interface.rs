@@ -9,6 +9,7 @@ use super::Refused;
 use super::print;
 use super::tree::*;
 use crate::Interface;
+use crate::language::plan::names::identifier;
 
 /// Words that cannot be names in C++, besides the keywords of C.
 const CPP_KEYWORDS: &str = "class delete namespace new this virtual";
@@ -54,6 +55,7 @@ pub fn to_x(interface: &Interface, program: u32, version: u32) -> Result<String,
     let version =
         Version { named: named(format!("{upper}_VERS_{version}"), ""), number: version, procedures };
     let program = Program {
+        module: None,
         named: named(format!("{upper}_PROG"), &interface.docs),
         number: program,
         versions: vec![version],
@@ -92,7 +94,7 @@ impl Maker<'_> {
             }
             schema::Body::Union { arms } => self.union(&name, arms),
         };
-        Definition { named: named(name, &docs), namespace: Vec::new(), body }
+        Definition { named: named(name, &docs), namespace: Vec::new(), module: None, body }
     }
 
     /// Returns whether only the name of a type is known. The description has such a type as a struct whose
@@ -156,11 +158,11 @@ impl Maker<'_> {
         if enumerators.len() == arms.len() {
             return Body::Enum(enumerators);
         }
-        self.constants.extend(
-            enumerators
-                .into_iter()
-                .map(|Enumerator { named, value }| Constant { named, value: Value::Integer(value.into()) }),
-        );
+        self.constants.extend(enumerators.into_iter().map(|Enumerator { named, value }| Constant {
+            module: None,
+            named,
+            value: Value::Integer(value.into()),
+        }));
         Body::Alias(Declared::One(Type::I32))
     }
 
@@ -272,13 +274,19 @@ impl Maker<'_> {
             docs += &format!("\nIt may raise {exception}, which ONC RPC cannot express.");
         }
         let named = named(around.to_uppercase(), &docs);
-        Procedure { named, number: procedure.number, arguments, result: Declared::One(result) }
+        Procedure {
+            named,
+            number: procedure.number,
+            arguments,
+            result: Declared::One(result),
+            exception: None,
+        }
     }
 
     /// Adds a definition, and returns its type.
     fn add(&mut self, wanted: &str, body: Body) -> Type {
         let named = named(self.claim(wanted), "");
-        self.added.push(Definition { named, namespace: Vec::new(), body });
+        self.added.push(Definition { named, namespace: Vec::new(), module: None, body });
         Type::Defined(self.names.len() + self.added.len() - 1)
     }
 
@@ -303,14 +311,4 @@ fn free(wanted: &str, taken: &mut BTreeSet<String>) -> String {
     let name = candidates.find(|name| !taken.contains(name) && !is_reserved(name)).unwrap_or_default();
     taken.insert(name.clone());
     name
-}
-
-/// Replaces all characters that C does not allow in names by `_`.
-fn identifier(name: &str) -> String {
-    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    match name.trim_matches('_') {
-        "" => "x".into(),
-        name if name.starts_with(|c: char| c.is_ascii_digit()) => format!("x{name}"),
-        name => name.into(),
-    }
 }

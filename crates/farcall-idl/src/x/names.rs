@@ -3,10 +3,7 @@
 use std::collections::HashMap;
 
 use super::syntax::*;
-
-/// Combined names are shorter than this many bytes. A type whose combined name would be longer is named after
-/// the field alone.
-const MAX_LENGTH: usize = 255;
+use crate::language::inline_name;
 
 /// Gives each unnamed type a unique name: `around_field`, with a number if necessary.
 pub(super) fn give(syntax: &mut Syntax) {
@@ -37,8 +34,7 @@ impl Names {
         if !item.name.text.is_empty() {
             return;
         }
-        let whole = around.len() + field.len() < MAX_LENGTH;
-        let wanted = if whole { format!("{around}_{field}") } else { field.to_owned() };
+        let wanted = inline_name(around, field);
         let key = (item.scope, wanted.clone());
         let mut name = wanted.clone();
         while self.given.contains_key(&(item.scope, name.clone())) {

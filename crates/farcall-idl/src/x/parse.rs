@@ -4,67 +4,59 @@
 //! The parser recurses only where types or namespaces are declared within each other. That depth is limited.
 
 mod c_lines;
-mod comments;
 mod declaration;
 mod program;
 
-use self::comments::Comments;
 use super::preprocess::Preprocessor;
 use super::syntax::*;
-use crate::text::diagnostic::Diagnostic;
+use crate::text::reader::{Parsed, Reader, State};
 use crate::text::scan::{Kind, Token, unquoted};
-use crate::text::source::Span;
+use crate::text::source::Sources;
 
-/// The maximum depth to which types, namespaces and expressions nest.
-const MAX_DEPTH: u32 = 64;
-/// The maximum number of declarations in one run. Constants, types, fields, enumerators and procedures count.
-const MAX_DECLARED: usize = 1 << 18;
 /// The maximum number of namespaces.
 const MAX_SCOPES: usize = 1 << 10;
 /// The maximum depth to which namespaces nest.
 const MAX_SCOPES_DEEP: usize = 16;
-/// The maximum length of a name in bytes.
-const MAX_NAME: usize = 1024;
-
-type Parsed<T> = Result<T, Diagnostic>;
-
 /// Parses the preprocessor's remaining tokens.
 pub(super) struct Parser<'p, 'o> {
     preprocessor: &'p mut Preprocessor<'o>,
-    /// The next token.
-    token: Token,
-    /// The end of the previous token.
-    before: Span,
-    comments: Comments,
+    state: State,
     syntax: &'p mut Syntax,
     scope: ScopeId,
-    depth: u32,
-    declared: usize,
 }
 
 /// Parses all tokens of the preprocessor, and adds the declarations to `syntax`. Returns how many
 /// declarations of each kind `syntax` then has, all of them the file's own.
 pub(super) fn parse(preprocessor: &mut Preprocessor, syntax: &mut Syntax) -> Parsed<Own> {
-    // There is no token before the first one, so no comment belongs to it.
-    let nowhere = Span { file: u32::MAX, start: 0, end: 0 };
-    let mut parser = Parser {
-        preprocessor,
-        token: Token { kind: Kind::End, text: nowhere, at: nowhere, first: true },
-        before: nowhere,
-        comments: Comments::default(),
-        syntax,
-        scope: 0,
-        depth: 0,
-        declared: 0,
-    };
+    let mut parser = Parser { preprocessor, state: State::new(), syntax, scope: 0 };
     parser.advance()?;
-    while parser.token.kind != Kind::End {
+    while parser.state.token.kind != Kind::End {
         parser.definition()?;
     }
     let Syntax { constants, types, programs, .. } = &parser.syntax;
     let own = Own { constants: constants.len(), types: types.len(), programs: programs.len() };
     parser.c_lines()?;
     Ok(own)
+}
+
+impl Reader for Parser<'_, '_> {
+    const FILE: &'static str = "an `.x` file";
+
+    fn next(&mut self) -> Parsed<Token> {
+        self.preprocessor.next()
+    }
+
+    fn sources(&self) -> &Sources {
+        self.preprocessor.sources
+    }
+
+    fn state(&self) -> &State {
+        &self.state
+    }
+
+    fn state_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
 }
 
 impl Parser<'_, '_> {
@@ -93,7 +85,7 @@ impl Parser<'_, '_> {
         self.advance()?;
         let mut name = self.name("the constant's name", docs)?;
         self.expect(b'=')?;
-        let value = match self.token.kind {
+        let value = match self.state.token.kind {
             Kind::Text => {
                 let text = unquoted(self.text());
                 self.advance()?;
@@ -181,16 +173,16 @@ impl Parser<'_, '_> {
                 }
             };
         }
-        let open = self.token.at;
+        let open = self.state.token.at;
         self.expect(b'{')?;
         self.deeper()?;
         while !self.takes(b'}')? {
-            if self.token.kind == Kind::End {
+            if self.state.token.kind == Kind::End {
                 return self.refuse(open, "this `{` is not closed");
             }
             self.definition()?;
         }
-        self.depth -= 1;
+        self.shallower();
         self.scope = outer;
         self.takes(b';').map(drop)
     }
@@ -205,7 +197,7 @@ impl Parser<'_, '_> {
     fn directive(&mut self) -> Parsed<()> {
         let import = self.word() == "import";
         while !self.takes(b';')? {
-            match self.token.kind {
+            match self.state.token.kind {
                 Kind::End => return Err(self.wrong("`;` is missing")),
                 Kind::Text if import => {
                     let file = unquoted(self.text());
@@ -220,9 +212,9 @@ impl Parser<'_, '_> {
 
     /// Parses a constant expression, usually a number or a name.
     fn amount(&mut self) -> Parsed<Amount> {
-        let start = self.token.at;
+        let start = self.state.token.at;
         let expression = self.expression()?;
-        Ok(Amount { expression, at: start.to(self.before) })
+        Ok(Amount { expression, at: start.to(self.state.before) })
     }
 
     /// Adds a declared type, and returns its index.
@@ -230,115 +222,5 @@ impl Parser<'_, '_> {
         self.count()?;
         self.syntax.types.push(TypeItem { name, scope: self.scope, body });
         Ok(self.syntax.types.len() - 1)
-    }
-
-    fn count(&mut self) -> Parsed<()> {
-        self.declared += 1;
-        if self.declared > MAX_DECLARED {
-            Err(self.wrong(format!("more than {MAX_DECLARED} declarations")))
-        } else {
-            Ok(())
-        }
-    }
-
-    fn deeper(&mut self) -> Parsed<()> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            Err(self.wrong(format!("nested more than {MAX_DEPTH} deep")))
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Parses `;` and the comment after it.
-    fn end(&mut self, docs: &mut String) -> Parsed<()> {
-        self.trailing_docs(docs);
-        self.expect(b';')?;
-        self.trailing_docs(docs);
-        Ok(())
-    }
-
-    /// Moves to the next token that is not a comment.
-    fn advance(&mut self) -> Parsed<()> {
-        self.before = self.token.at;
-        self.comments.begin(self.before);
-        loop {
-            let token = self.preprocessor.next()?;
-            if token.kind != Kind::Comment {
-                self.token = token;
-                return Ok(());
-            }
-            self.comments.push(token.text);
-        }
-    }
-
-    /// Returns the next token's characters.
-    fn text(&self) -> &str {
-        self.preprocessor.sources.text(self.token.text)
-    }
-
-    /// Returns the next token if it is a word.
-    fn word(&self) -> &str {
-        if self.token.kind == Kind::Word { self.text() } else { "" }
-    }
-
-    /// Returns whether the next token is this punctuation character.
-    fn at(&self, mark: u8) -> bool {
-        self.token.kind == Kind::Mark(mark)
-    }
-
-    /// Skips this punctuation character if it comes next, and returns whether it did.
-    fn takes(&mut self, mark: u8) -> Parsed<bool> {
-        let found = self.at(mark);
-        if found {
-            self.advance()?;
-        }
-        Ok(found)
-    }
-
-    fn expect(&mut self, mark: u8) -> Parsed<()> {
-        if self.takes(mark)? {
-            return Ok(());
-        }
-        let what = format!("`{}` should stand here", char::from(mark));
-        let (sources, before, at) = (&*self.preprocessor.sources, self.before, self.token.at);
-        let line = |at: u32| sources.line(before.file, at);
-        if self.token.kind == Kind::Stray || before.file != at.file || line(before.end) == line(at.start) {
-            return Err(self.wrong(what));
-        }
-        // A missing `;` is reported at the end of the line that lacks it.
-        let end = Span { start: before.end, ..before };
-        Err(Diagnostic::new(sources, end, what))
-    }
-
-    /// Parses a name. `what` says what it names, for the message if there is no name.
-    fn name(&mut self, what: &str, docs: String) -> Parsed<Name> {
-        if self.token.kind != Kind::Word {
-            return Err(self.wrong(format!("{what} should stand here")));
-        }
-        if self.text().len() > MAX_NAME {
-            return Err(self.wrong(format!("a name has at most {MAX_NAME} characters")));
-        }
-        let name = Name { text: self.text().to_owned(), at: self.token.at, docs };
-        self.advance()?;
-        Ok(name)
-    }
-
-    /// Fails with a message about the tokens at `at`.
-    fn refuse<T>(&self, at: Span, why: impl Into<String>) -> Parsed<T> {
-        Err(Diagnostic::new(self.preprocessor.sources, at, why))
-    }
-
-    /// Returns a message about the next token.
-    fn wrong(&self, what: impl Into<String>) -> Diagnostic {
-        let sources = &*self.preprocessor.sources;
-        let what = match (self.token.kind, sources.text(self.token.text)) {
-            (Kind::Stray, text) if text.starts_with("/*") => "this comment has no end".to_owned(),
-            (Kind::Stray, "\"" | "'") => "this quote is not closed in its line".to_owned(),
-            (Kind::Stray, _) => "this character cannot stand in an `.x` file".to_owned(),
-            (Kind::End, _) => format!("{}, but the file ends", what.into()),
-            _ => what.into(),
-        };
-        Diagnostic::new(sources, self.token.at, what)
     }
 }

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use self::same::comparable;
-use super::plan::Refused;
+use super::Refused;
 use super::tree::*;
 use super::{Options, read_text};
 use crate::spell_program;
@@ -70,11 +70,12 @@ impl Printer<'_> {
     /// files declare, and for names that C's headers use too.
     fn constants(&mut self) -> Done {
         let tree = self.tree;
-        for Constant { named, value } in &tree.constants {
+        for Constant { named, value, .. } in &tree.constants {
             self.docs("", &named.docs);
             let value = match value {
                 Value::Integer(value) => value.to_string(),
                 Value::Text(text) => quoted(text)?,
+                Value::Typed { .. } => return refuse_courier(),
             };
             let _ = writeln!(self.text, "const {} = {value};", named.name);
         }
@@ -129,7 +130,7 @@ impl Printer<'_> {
                 _ => {}
             },
             Body::Enum(_) => {}
-            Body::Struct(_) => self.fields_before(&definition.body, depth + 1)?,
+            Body::Struct(_) | Body::Exception(_) => self.fields_before(&definition.body, depth + 1)?,
             Body::Union(union) => {
                 self.complete(&union.discriminant, depth + 1)?;
                 self.fields_before(&definition.body, depth + 1)?;
@@ -171,7 +172,7 @@ impl Printer<'_> {
     fn nameable(&mut self, ty: &Type, depth: usize) -> Done {
         match ty {
             Type::Defined(place) => match &self.tree.types[*place].body {
-                Body::Struct(_) | Body::Union(_) => Ok(()),
+                Body::Struct(_) | Body::Union(_) | Body::Exception(_) => Ok(()),
                 Body::Alias(_) | Body::Enum(_) => self.definition(*place, depth),
             },
             _ => Ok(()),
@@ -207,6 +208,7 @@ impl Printer<'_> {
                 text += "};\n";
             }
             Body::Union(union) => self.union(name, union, &mut text)?,
+            Body::Exception(_) => return refuse_courier(),
         }
         Ok(text)
     }
@@ -344,7 +346,7 @@ impl Printer<'_> {
 
     /// Returns the type that remains when all aliases are resolved.
     fn stripped<'a>(&'a self, ty: &'a Type) -> &'a Type {
-        super::plan::stripped(self.tree, ty)
+        crate::language::plan::stripped(self.tree, ty)
     }
 
     fn docs(&mut self, indent: &str, docs: &str) {
@@ -379,6 +381,11 @@ fn quoted(text: &str) -> Done<String> {
         }
         false => Ok(format!("\"{text}\"")),
     }
+}
+
+/// Refuses what only trees of Courier programs have.
+fn refuse_courier<T>() -> Done<T> {
+    refuse("declared errors and typed constants of Courier have no form in an `.x` file".into())
 }
 
 fn refuse<T>(why: String) -> Done<T> {
@@ -470,7 +477,7 @@ fn c_names(tree: &Specification) -> impl Iterator<Item = String> {
 fn macros(tree: &Specification) -> impl Iterator<Item = (&str, Option<i128>)> {
     let constants = tree.constants.iter().map(|constant| match constant.value {
         Value::Integer(value) => (constant.named.name.as_str(), Some(value)),
-        Value::Text(_) => (constant.named.name.as_str(), None),
+        Value::Text(_) | Value::Typed { .. } => (constant.named.name.as_str(), None),
     });
     let programs = tree.programs.iter().flat_map(move |program| {
         let versions = program.versions.iter().flat_map(move |version| {
@@ -486,7 +493,7 @@ fn macros(tree: &Specification) -> impl Iterator<Item = (&str, Option<i128>)> {
 fn field_names(body: &Body) -> impl Iterator<Item = &str> {
     let switch = match body {
         Body::Union(union) => Some(union.switch.name.as_str()),
-        Body::Alias(_) | Body::Enum(_) | Body::Struct(_) => None,
+        Body::Alias(_) | Body::Enum(_) | Body::Struct(_) | Body::Exception(_) => None,
     };
     body.fields().into_iter().map(|field| field.named.name.as_str()).chain(switch)
 }

@@ -3,7 +3,6 @@
 
 mod bodies;
 mod constants;
-mod layout;
 mod lookup;
 mod programs;
 mod undeclared;
@@ -16,12 +15,11 @@ pub(in crate::x) use self::used::{each_type, each_type_of_programs};
 use super::preprocess::Number;
 use super::syntax::*;
 use super::tree::{Body, Constant, Definition, Named, Specification, Type, Value};
-use crate::text::diagnostic::{Diagnostic, Diagnostics};
+use crate::language::layout;
+use crate::text::diagnostic::{Diagnostic, Diagnostics, MAX_FAULTS, add_fault};
 use crate::text::scan::in_64_bits;
 use crate::text::source::{Sources, Span};
 
-/// The maximum number of errors that are reported.
-const MAX_FAULTS: usize = 16;
 /// The maximum number of undeclared names for which a similar name is searched. The search takes time.
 const MAX_SUGGESTIONS: usize = 64;
 /// The maximum number of warnings that are reported.
@@ -42,16 +40,20 @@ pub(super) fn resolve(
     let types = resolver.definitions();
     let programs = resolver.programs();
     if resolver.faults.is_empty() {
-        layout::check(&mut resolver, &types);
+        for (place, why) in layout::faults(&types, "`*` or `<>`") {
+            resolver.fault_of_type(place, why);
+        }
     }
     if !resolver.faults.is_empty() {
         return Err(Diagnostics(resolver.faults));
     }
-    let whole = Specification { constants, types, programs, warnings: resolver.warnings, files: Vec::new() };
+    let warnings = std::mem::take(&mut resolver.warnings);
+    let whole = Specification { constants, types, programs, warnings, ..Specification::default() };
     let (kept, used) = used::keep(whole, own.types, &resolver.dropped);
     let borrowed_faults = resolver.borrowed_faults.into_iter().filter(|(place, _)| used[*place]);
     let mut faults = Vec::new();
-    borrowed_faults.for_each(|(_, borrowed)| borrowed.into_iter().for_each(|fault| add(&mut faults, fault)));
+    borrowed_faults
+        .for_each(|(_, borrowed)| borrowed.into_iter().for_each(|fault| add_fault(&mut faults, fault)));
     if faults.is_empty() { Ok(kept) } else { Err(Diagnostics(faults)) }
 }
 
@@ -132,8 +134,8 @@ impl<'a> Resolver<'a> {
         let mut all = Vec::new();
         for (name, number) in macros {
             let comment = number.comment.map(|span| self.sources.text(span));
-            let named = Named { name: name.clone(), docs: super::docs::clean(comment) };
-            all.push(Constant { named, value: Value::Integer(number.value) });
+            let named = Named { name: name.clone(), docs: crate::text::docs::clean(comment) };
+            all.push(Constant { module: None, named, value: Value::Integer(number.value) });
         }
         for (place, item) in self.syntax.constants.iter().enumerate().take(self.own.constants) {
             let first = self.values.get(&(item.scope, item.name.text.as_str()));
@@ -144,7 +146,7 @@ impl<'a> Resolver<'a> {
                 ConstantValue::Text(text) => Some(Value::Text(text.clone())),
                 ConstantValue::Amount(amount) => self.constant_value(place, amount.at),
             };
-            all.extend(value.map(|value| Constant { named: named(&item.name), value }));
+            all.extend(value.map(|value| Constant { module: None, named: named(&item.name), value }));
         }
         all
     }
@@ -166,7 +168,7 @@ impl<'a> Resolver<'a> {
         let definition = |(place, body): (usize, Option<Body>)| {
             let item = &self.syntax.types[place];
             let body = body.unwrap_or(Body::Struct(Vec::new()));
-            Definition { named: named(&item.name), namespace: self.namespace(item.scope), body }
+            Definition { named: named(&item.name), namespace: self.namespace(item.scope), module: None, body }
         };
         all.into_iter().enumerate().map(definition).collect()
     }
@@ -223,7 +225,7 @@ impl<'a> Resolver<'a> {
 
     fn push(&mut self, make: impl FnOnce(&Sources) -> Diagnostic) {
         if self.faults.len() < MAX_FAULTS {
-            add(&mut self.faults, make(self.sources));
+            add_fault(&mut self.faults, make(self.sources));
         }
     }
 
@@ -232,17 +234,6 @@ impl<'a> Resolver<'a> {
         if self.warnings.len() < MAX_WARNINGS {
             self.warnings.push(make(self.sources).warning());
         }
-    }
-}
-
-/// Adds an error, unless there are too many or it was reported already. An undeclared name is reported only
-/// at its first use.
-fn add(faults: &mut Vec<Diagnostic>, fault: Diagnostic) {
-    let same = |told: &Diagnostic| {
-        *told == fault || fault.undeclared().is_some() && told.undeclared() == fault.undeclared()
-    };
-    if faults.len() < MAX_FAULTS && !faults.iter().any(same) {
-        faults.push(fault);
     }
 }
 

@@ -3,6 +3,7 @@
 //! Types that are declared in line are in the same list. Their names are made of the names around them.
 
 use super::tree::Type;
+pub(super) use crate::text::reader::Name;
 use crate::text::source::Span;
 
 /// All declarations, in the order in which they end in the file.
@@ -29,14 +30,6 @@ pub(super) type ScopeId = usize;
 pub(super) struct Scope {
     pub name: String,
     pub outer: ScopeId,
-}
-
-/// The name of a declaration.
-#[derive(Clone, Default)]
-pub(super) struct Name {
-    pub text: String,
-    pub at: Span,
-    pub docs: String,
 }
 
 /// The use of a name: `a`, `a::b`, `::a`.

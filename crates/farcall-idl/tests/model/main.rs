@@ -1,6 +1,8 @@
 //! Tests the model of interfaces: its encoding, compatibility, values as JSON, and `.x` files.
 
 mod compatibility;
+#[cfg(feature = "cr")]
+mod cr_language;
 mod encoding;
 #[cfg(feature = "values")]
 mod json_values;

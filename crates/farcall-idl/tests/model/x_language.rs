@@ -68,7 +68,7 @@ fn enumerators(tree: &Specification, name: &str) -> Vec<(String, i32)> {
 fn constants(tree: &Specification) -> Vec<(&str, i128)> {
     let integer = |value: &Value| match value {
         Value::Integer(value) => *value,
-        Value::Text(_) => 0,
+        Value::Text(_) | Value::Typed { .. } => 0,
     };
     tree.constants.iter().map(|each| (each.named.name.as_str(), integer(&each.value))).collect()
 }

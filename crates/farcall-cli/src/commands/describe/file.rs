@@ -1,4 +1,4 @@
-//! `farcall describe` for an `.x` file.
+//! `farcall describe` for an `.x` or `.cr` file.
 
 use farcall::xdr;
 use farcall_idl::x::{Version, interfaces, types};
@@ -13,7 +13,8 @@ use crate::x_file::Reading;
 pub fn describe(name: &str, reading: &Reading, output: &Output) -> Outcome {
     let tree = reading.definition(name, output)?;
     let refused = |why: farcall_idl::x::Refused| Failure::new(why.to_string()).about(name);
-    if tree.programs.is_empty() {
+    let versions = interfaces(&tree).map_err(refused)?;
+    if versions.is_empty() {
         let count = tree.types.len();
         let types = types_as_text(&types(&tree).map_err(refused)?.types);
         return output.page(
@@ -21,7 +22,7 @@ pub fn describe(name: &str, reading: &Reading, output: &Output) -> Outcome {
             || format!("{types}{count} types, no program"),
         );
     }
-    for version in interfaces(&tree).map_err(refused)? {
+    for version in versions {
         let model = xdr::to_vec(&version.interface).map_err(|why| Failure::new(why.to_string()))?;
         output.page(|| as_json(&version, &model), || as_text(&version))?;
     }

@@ -1,7 +1,8 @@
 //! Interprets lines that begin with `%`. They are meant for C, but the file can use names that they define.
 
 use super::super::syntax::*;
-use super::{Parsed, Parser};
+use super::Parser;
+use crate::text::reader::{Parsed, Reader};
 use crate::text::scan::{Kind, Token};
 
 impl Parser<'_, '_> {
@@ -34,7 +35,7 @@ impl Parser<'_, '_> {
         self.preprocessor.put(body);
         self.advance().ok()?;
         let number = self.amount().ok();
-        number.filter(|_| self.token.kind == Kind::End)
+        number.filter(|_| self.state.token.kind == Kind::End)
     }
 
     /// Accepts only another name for a type. A pointer or an array of C has no defined wire form.
@@ -45,7 +46,7 @@ impl Parser<'_, '_> {
             return;
         }
         let declaration = self.declaration();
-        let ended = self.token.kind == Kind::End || self.at(b';');
+        let ended = self.state.token.kind == Kind::End || self.at(b';');
         self.syntax.types.truncate(types);
         let Ok(mut declaration) = declaration else { return };
         let plain = matches!(declaration.specifier, Specifier::Plain(_) | Specifier::Named(_));

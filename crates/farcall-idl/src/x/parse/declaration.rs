@@ -2,18 +2,20 @@
 
 use super::super::syntax::*;
 use super::super::tree::Type;
-use super::{Diagnostic, MAX_DEPTH, Parsed, Parser};
+use super::Parser;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::reader::{MAX_DEPTH, Parsed, Reader};
 use crate::text::scan::{Kind, number, unquoted};
 use crate::text::source::Span;
 
 impl Parser<'_, '_> {
     /// Parses `T *name`, `T name`, `T name[n]` or `T name<n>`, where the name may be missing.
     pub(super) fn declaration(&mut self) -> Parsed<Declaration> {
-        let start = self.token.at;
+        let start = self.state.token.at;
         let specifier = self.specifier()?;
         let pointer = self.takes(b'*')?;
         let before_name = self.suffix(pointer)?;
-        let name = match self.token.kind {
+        let name = match self.state.token.kind {
             Kind::Word => self.name("a name", String::new())?,
             _ => Name { at: start, ..Name::default() },
         };
@@ -24,16 +26,16 @@ impl Parser<'_, '_> {
             (None, None) if pointer => Shape::Optional,
             (None, None) => Shape::One,
         };
-        if matches!(self.token.kind, Kind::Mark(b'[' | b'<' | b'*')) {
+        if matches!(self.state.token.kind, Kind::Mark(b'[' | b'<' | b'*')) {
             return Err(self.misplaced(start));
         }
-        Ok(Declaration { name, specifier, shape, at: start.to(self.before) })
+        Ok(Declaration { name, specifier, shape, at: start.to(self.state.before) })
     }
 
     fn misplaced(&self, start: Span) -> Diagnostic {
         Diagnostic::new(
             self.preprocessor.sources,
-            start.to(self.token.at),
+            start.to(self.state.token.at),
             "a declaration takes only one of `*`, `[…]` and `<…>`",
         )
         .help("give the inner type a name by `typedef`, and use that name")
@@ -41,7 +43,7 @@ impl Parser<'_, '_> {
 
     /// Parses `[n]`, `<n>` or `<>`.
     fn suffix(&mut self, pointer: bool) -> Parsed<Option<Shape>> {
-        let start = self.token.at;
+        let start = self.state.token.at;
         if self.takes(b'[')? {
             let size = self.amount()?;
             self.expect(b']')?;
@@ -127,7 +129,7 @@ impl Parser<'_, '_> {
         let opens = |this: &Self| this.at(b'{') || keyword == "union" && this.word() == "switch";
         if opens(self) {
             // The type is later named after the declaration that contains it.
-            let name = Name { at: self.before, ..Name::default() };
+            let name = Name { at: self.state.before, ..Name::default() };
             return Ok(Specifier::Inline(self.body(keyword, name)?));
         }
         let path = self.path()?;
@@ -143,7 +145,7 @@ impl Parser<'_, '_> {
     pub(super) fn body(&mut self, keyword: &str, mut name: Name) -> Parsed<usize> {
         self.deeper()?;
         let switch = if keyword == "union" { Some(self.switch()?) } else { None };
-        let open = self.token.at;
+        let open = self.state.token.at;
         self.expect(b'{')?;
         self.trailing_docs(&mut name.docs);
         let body = match switch {
@@ -151,7 +153,7 @@ impl Parser<'_, '_> {
             None if keyword == "enum" => BodyItem::Enum(self.enumerators()?),
             None => BodyItem::Struct(self.fields(open)?),
         };
-        self.depth -= 1;
+        self.shallower();
         self.push(name, body)
     }
 
@@ -217,7 +219,7 @@ impl Parser<'_, '_> {
     fn arms(&mut self, switch: Declaration, open: Span) -> Parsed<BodyItem> {
         let mut union = UnionItem { switch, arms: Vec::new(), default: None };
         while let Some(mut docs) = self.next_within(open)? {
-            let labels_at = self.token.at;
+            let labels_at = self.state.token.at;
             let (labels, default) = self.labels(&mut docs)?;
             let field_docs = self.leading_docs();
             let field = self.field(field_docs)?;
@@ -265,7 +267,7 @@ impl Parser<'_, '_> {
         if self.takes(b'}')? {
             return Ok(None);
         }
-        match self.token.kind {
+        match self.state.token.kind {
             Kind::End => self.refuse(open, "this `{` is not closed"),
             _ => Ok(Some(docs)),
         }
@@ -273,7 +275,7 @@ impl Parser<'_, '_> {
 
     /// Parses `a`, `a::b` or `::a`. A single `:` that follows does not belong to the name.
     pub(super) fn path(&mut self) -> Parsed<Path> {
-        let start = self.token.at;
+        let start = self.state.token.at;
         let mut path = Path { absolute: false, parts: Vec::new(), at: start };
         if self.at(b':') {
             self.advance()?;
@@ -282,7 +284,7 @@ impl Parser<'_, '_> {
         }
         loop {
             path.parts.push(self.name("a name", String::new())?.text);
-            path.at = start.to(self.before);
+            path.at = start.to(self.state.before);
             if !self.at_scope() {
                 return Ok(path);
             }
@@ -296,7 +298,11 @@ impl Parser<'_, '_> {
 
     /// Returns whether `::` comes next: two colons with nothing between them.
     fn at_scope(&self) -> bool {
-        let after = Span { start: self.token.text.end, end: self.token.text.end + 1, ..self.token.text };
+        let after = Span {
+            start: self.state.token.text.end,
+            end: self.state.token.text.end + 1,
+            ..self.state.token.text
+        };
         let text = &self.preprocessor.sources.get(after.file).text;
         self.at(b':') && text.as_bytes().get(after.start as usize) == Some(&b':')
     }
@@ -306,7 +312,7 @@ impl Parser<'_, '_> {
         self.deeper()?;
         let mut left = self.product()?;
         let mut operators = 0;
-        while let Kind::Mark(operator @ (b'+' | b'-' | b'|')) = self.token.kind {
+        while let Kind::Mark(operator @ (b'+' | b'-' | b'|')) = self.state.token.kind {
             operators += 1;
             if operators > MAX_DEPTH {
                 return Err(self.wrong(format!("more than {MAX_DEPTH} operators in a row")));
@@ -314,19 +320,19 @@ impl Parser<'_, '_> {
             self.advance()?;
             left = Expression::Binary(operator, Box::new(left), Box::new(self.product()?));
         }
-        self.depth -= 1;
+        self.shallower();
         Ok(left)
     }
 
     fn product(&mut self) -> Parsed<Expression> {
         let left = self.operand()?;
-        let Kind::Mark(operator @ (b'*' | b'/')) = self.token.kind else { return Ok(left) };
+        let Kind::Mark(operator @ (b'*' | b'/')) = self.state.token.kind else { return Ok(left) };
         self.advance()?;
         Ok(Expression::Binary(operator, Box::new(left), Box::new(self.operand()?)))
     }
 
     fn operand(&mut self) -> Parsed<Expression> {
-        let expression = match self.token.kind {
+        let expression = match self.state.token.kind {
             Kind::Number => match number(self.text()) {
                 Some(value) => Expression::Number(value),
                 None => return Err(self.wrong("this is not a number, or it does not fit into 64 bits")),
@@ -339,7 +345,7 @@ impl Parser<'_, '_> {
                 self.advance()?;
                 self.deeper()?;
                 let operand = self.operand()?;
-                self.depth -= 1;
+                self.shallower();
                 return Ok(Expression::Negative(Box::new(operand)));
             }
             Kind::Mark(b'(') => {

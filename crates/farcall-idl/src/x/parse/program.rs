@@ -1,7 +1,8 @@
 //! Parses programs, versions and procedures (RFC 5531 section 12.3).
 
 use super::super::syntax::*;
-use super::{Parsed, Parser};
+use super::Parser;
+use crate::text::reader::{Parsed, Reader};
 
 impl Parser<'_, '_> {
     /// Parses `program NAME { … } = number;`.

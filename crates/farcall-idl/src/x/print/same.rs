@@ -21,7 +21,7 @@ pub(super) fn comparable(
         .types
         .iter()
         .map(|definition| match &definition.body {
-            Body::Union(union) => *super::super::plan::stripped(&tree, &union.discriminant) == Type::Bool,
+            Body::Union(union) => *crate::language::plan::stripped(&tree, &union.discriminant) == Type::Bool,
             _ => false,
         })
         .collect();
@@ -31,7 +31,7 @@ pub(super) fn comparable(
         super::super::resolve::each_type(&mut definition.body, &mut { by_name });
         definition.body.fields_mut().into_iter().for_each(|field| field.named.docs.clear());
         match &mut definition.body {
-            Body::Alias(_) | Body::Struct(_) => {}
+            Body::Alias(_) | Body::Struct(_) | Body::Exception(_) => {}
             Body::Enum(all) => all.iter_mut().for_each(|each| each.named.docs.clear()),
             Body::Union(union) => {
                 union.switch.docs.clear();

@@ -25,7 +25,7 @@ impl Resolver<'_> {
         for version in &item.versions {
             versions.extend(self.version(item.scope, version, &mut seen));
         }
-        Some(Program { named: named(&item.name), number, versions })
+        Some(Program { module: None, named: named(&item.name), number, versions })
     }
 
     fn version(
@@ -63,7 +63,7 @@ impl Resolver<'_> {
             }
         }
         let result = self.declared(scope, &item.result);
-        Procedure { named: named(&item.name), number, arguments, result }
+        Procedure { named: named(&item.name), number, arguments, result, exception: None }
     }
 
     fn once(&mut self, seen: &mut HashMap<u32, Span>, number: u32, at: Span, why: &str) {

@@ -70,7 +70,7 @@ pub(in crate::x) fn each_type(body: &mut Body, f: &mut impl FnMut(&mut Type)) {
     match body {
         Body::Alias(declared) => declared.element_mut().into_iter().for_each(&mut *f),
         Body::Union(union) => f(&mut union.discriminant),
-        Body::Enum(_) | Body::Struct(_) => {}
+        Body::Enum(_) | Body::Struct(_) | Body::Exception(_) => {}
     }
     let fields = body.fields_mut().into_iter();
     fields.filter_map(|field| field.declared.element_mut()).for_each(f);

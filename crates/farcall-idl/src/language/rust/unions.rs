@@ -1,12 +1,12 @@
 //! Generates unions as enums with a variant for each label. A union that means either a result or an error
-//! code also gets conversions to `Result`.
+//! code also gets conversions to `Result`. Also generates the declared errors of Courier's procedures.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
-use super::{Writer, tokens};
-use crate::x::plan::names::ident;
-use crate::x::plan::{Discriminant, Kind, Label, Shape, Union, Variant};
+use super::{Writer, as_error, tokens};
+use crate::language::plan::names::ident;
+use crate::language::plan::{Discriminant, Kind, Label, Raised, Shape, Union, Variant};
 
 impl Writer<'_> {
     pub(super) fn union(&self, index: usize, union: &Union) -> TokenStream {
@@ -38,6 +38,37 @@ impl Writer<'_> {
                 #(#variants)*
             }
             #success
+        }
+    }
+
+    /// Generates the errors of a procedure: an enum whose variants have the errors' arguments as named
+    /// fields.
+    pub(super) fn exception(&self, index: usize, errors: &[Raised]) -> TokenStream {
+        let members = errors.iter().flat_map(|error| &error.members).map(|member| &member.named);
+        let head = self.head(index, errors.iter().map(|error| &error.named), members);
+        let name = self.name(index);
+        let variants = errors.iter().map(|Raised { named, value, members }| {
+            let ((name, docs), value) = (tokens(named), Literal::i32_unsuffixed(*value));
+            let members = members.iter().map(|member| self.field(member));
+            let members = (members.len() > 0).then(|| quote!({ #(#members,)* }));
+            quote!(#docs #[xdr(tag = #value)] #name #members,)
+        });
+        let shown = errors.iter().map(|Raised { named, members, .. }| {
+            let (name, spelled) = (ident(&named.name), &named.spelled);
+            let pattern = (!members.is_empty()).then(|| quote!({ .. }));
+            quote!(Self::#name #pattern => #spelled,)
+        });
+        let error = as_error(&name, shown);
+        // The derive implements the trait only where farcall has its usual path.
+        let farcall = &self.farcall;
+        let raised = self.is_elsewhere().then(|| quote!(impl #farcall::Exception for #name {}));
+        quote! {
+            #head
+            pub enum #name {
+                #(#variants)*
+            }
+            #error
+            #raised
         }
     }
 

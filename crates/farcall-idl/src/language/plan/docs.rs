@@ -1,7 +1,7 @@
 //! Cleans documentation for a Rust file, so that invisible characters hide nothing from people who read the
 //! file.
 
-use crate::x::tree::Field;
+use crate::language::tree::Field;
 
 /// Replaces control characters, and removes invisible characters and those that change the direction of
 /// writing. The compiler refuses the latter.

@@ -2,8 +2,8 @@
 //! large for the stack.
 
 use super::{Item, Kind, Shape};
-use crate::x::components::Components;
-use crate::x::tree::Type;
+use crate::language::components::Components;
+use crate::language::tree::Type;
 
 /// The maximum memory that an array takes without a box, in bytes.
 const MAX_ARRAY_BYTES: u64 = 4 << 10;
@@ -43,6 +43,9 @@ pub fn shapes(kind: &Kind) -> Box<dyn Iterator<Item = &Shape> + '_> {
         Kind::Alias(shape) | Kind::Newtype(shape) => Box::new(std::iter::once(shape)),
         Kind::Struct(members) => Box::new(members.iter().map(|member| &member.shape)),
         Kind::Union(union) => Box::new(union.variants.iter().filter_map(|variant| variant.shape.as_ref())),
+        Kind::Exception(errors) => {
+            Box::new(errors.iter().flat_map(|error| &error.members).map(|member| &member.shape))
+        }
         Kind::Enumeration(_) | Kind::Foreign(_) => Box::new(std::iter::empty()),
     }
 }
@@ -53,6 +56,9 @@ fn shapes_mut(kind: &mut Kind) -> Box<dyn Iterator<Item = &mut Shape> + '_> {
         Kind::Struct(members) => Box::new(members.iter_mut().map(|member| &mut member.shape)),
         Kind::Union(union) => {
             Box::new(union.variants.iter_mut().filter_map(|variant| variant.shape.as_mut()))
+        }
+        Kind::Exception(errors) => {
+            Box::new(errors.iter_mut().flat_map(|error| &mut error.members).map(|member| &mut member.shape))
         }
         Kind::Enumeration(_) | Kind::Foreign(_) => Box::new(std::iter::empty()),
     }

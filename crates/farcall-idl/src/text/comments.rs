@@ -1,12 +1,11 @@
 //! Decides which declaration a comment belongs to: the one before it in the same line, or the one after it.
 
-use super::super::docs;
-use super::Parser;
-use crate::text::source::{Sources, Span};
+use super::docs;
+use super::source::{Sources, Span};
 
 /// The comments between a token and the next.
 #[derive(Default)]
-pub(super) struct Comments {
+pub(crate) struct Comments {
     /// The token before the comments.
     after: Span,
     all: Vec<Span>,
@@ -34,7 +33,7 @@ impl Comments {
 
     /// Returns the comments that belong to the token before them: the first begins in that token's line, and
     /// the others follow below in the same column. If the first ends in the line of `next`, there are none.
-    fn trailing(&mut self, sources: &Sources, next: Span) -> &[Span] {
+    fn trailing_spans(&mut self, sources: &Sources, next: Span) -> &[Span] {
         let Some(first) = self.all.first().copied() else { return &[] };
         let line = |at: u32| sources.line(first.file, at);
         let own_line = next.file != first.file || line(next.start) > line(first.end);
@@ -53,7 +52,7 @@ impl Comments {
 
     /// Returns the comments directly above `next`, without a blank line, that do not belong to the token
     /// before.
-    fn leading(&self, sources: &Sources, next: Span) -> &[Span] {
+    fn leading_spans(&self, sources: &Sources, next: Span) -> &[Span] {
         let left = &self.all[self.taken..];
         let (mut begin, mut below) = (left.len(), next);
         for (place, comment) in left.iter().enumerate().rev() {
@@ -66,25 +65,15 @@ impl Comments {
         }
         &left[begin..]
     }
-}
 
-impl Parser<'_, '_> {
-    /// Returns the text of the comments before the next token.
-    pub(super) fn leading_docs(&mut self) -> String {
-        let sources = &*self.preprocessor.sources;
-        self.comments.trailing(sources, self.token.at);
-        docs::clean(self.comments.leading(sources, self.token.at).iter().map(|span| sources.text(*span)))
+    /// Returns the text of the comments before `next`, without those that belong to the token before them.
+    pub fn leading(&mut self, sources: &Sources, next: Span) -> String {
+        self.trailing_spans(sources, next);
+        docs::clean(self.leading_spans(sources, next).iter().map(|span| sources.text(*span)))
     }
 
-    /// Adds the text of the comments that belong to the last token.
-    pub(super) fn trailing_docs(&mut self, docs: &mut String) {
-        let sources = &*self.preprocessor.sources;
-        let more = docs::clean(
-            self.comments.trailing(sources, self.token.at).iter().map(|span| sources.text(*span)),
-        );
-        if !docs.is_empty() && !more.is_empty() {
-            docs.push_str("\n\n");
-        }
-        docs.push_str(&more);
+    /// Returns the text of the comments that belong to the token before them.
+    pub fn trailing(&mut self, sources: &Sources, next: Span) -> String {
+        docs::clean(self.trailing_spans(sources, next).iter().map(|span| sources.text(*span)))
     }
 }

@@ -95,6 +95,16 @@ pub fn ident(name: &str) -> syn::Ident {
     parsed.unwrap_or_else(|| quote::format_ident!("r#{name}"))
 }
 
+/// Replaces all characters that other languages do not allow in names by `_`.
+pub fn identifier(name: &str) -> String {
+    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    match name.trim_matches('_') {
+        "" => "x".into(),
+        name if name.starts_with(|c: char| c.is_ascii_digit()) => format!("x{name}"),
+        name => name.into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

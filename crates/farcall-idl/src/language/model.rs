@@ -1,4 +1,4 @@
-//! Makes run-time descriptions of interfaces from a plan (the decided Rust form of an `.x` file). They equal
+//! Makes run-time descriptions of interfaces from a plan (the decided Rust form of a file). They equal
 //! the descriptions that the generated Rust would return, without compiling it. Tools make calls by them.
 
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use farcall_xdr::schema::{self, Type, Types, arm, field};
 use farcall_xdr::{Foreign, Schema};
 
-use super::plan::{Discriminant, Item, Kind, Member, Named, Plan, Shape, Trait, Variant};
+use super::plan::{Discriminant, Item, Kind, Member, Named, Plan, Raised, Shape, Trait, Variant};
 use super::tree;
 use crate::{Argument, Interface, Procedure};
 
@@ -68,7 +68,8 @@ pub fn types(plan: &Plan) -> Described {
 }
 
 pub fn versions(plan: &Plan) -> Vec<Version> {
-    plan.traits.iter().map(|version| describe(plan, version)).collect()
+    let own = plan.traits.iter().filter(|version| version.module.is_none());
+    own.map(|version| describe(plan, version)).collect()
 }
 
 fn describe(plan: &Plan, version: &Trait) -> Version {
@@ -101,8 +102,8 @@ fn interface(plan: &Plan, version: &Trait, names: Names, switches: &mut BTreeMap
             docs: method.named.docs.clone(),
             arguments,
             result: wire(plan, names, &method.result, &mut types),
-            exception: Type::Void,
-            idempotent: method.is_null(),
+            exception: method.exception.map_or(Type::Void, |index| item(plan, names, index, &mut types)),
+            idempotent: method.is_null,
             oneway: false,
             blocking: false,
             deadline_ms: None,
@@ -144,7 +145,7 @@ fn wire(plan: &Plan, names: Names, shape: &Shape, types: &mut Types) -> Type {
 }
 
 fn item(plan: &Plan, names: Names, index: usize, types: &mut Types) -> Type {
-    let Item { named, kind } = &plan.items[index];
+    let Item { named, kind, .. } = &plan.items[index];
     let key = index.to_string();
     let body: Box<dyn FnOnce(&mut Types) -> schema::Body + '_> = match kind {
         Kind::Alias(shape) => return wire(plan, names, shape, types),
@@ -152,12 +153,7 @@ fn item(plan: &Plan, names: Names, index: usize, types: &mut Types) -> Type {
             let ty = wire(plan, names, shape, types);
             structure(vec![field("0", "", ty, false)])
         }),
-        Kind::Struct(members) => Box::new(move |types| {
-            let each = |Member { named, shape }: &Member| {
-                field(&names.one(named), &named.docs, wire(plan, names, shape, types), false)
-            };
-            structure(members.iter().map(each).collect())
-        }),
+        Kind::Struct(members) => Box::new(move |types| structure(fields(plan, names, members, types))),
         Kind::Enumeration(enumerators) if !enumerators.is_empty() => Box::new(move |_| {
             let distinct = enumerators.iter().filter(|one| one.alias_of.is_none());
             let arms =
@@ -174,6 +170,12 @@ fn item(plan: &Plan, names: Names, index: usize, types: &mut Types) -> Type {
             });
             schema::Body::Union { arms: arms.collect() }
         }),
+        Kind::Exception(errors) => Box::new(move |types| {
+            let arms = errors.iter().map(|Raised { named, value, members }| {
+                arm(&names.one(named), &named.docs, Some(*value), fields(plan, names, members, types))
+            });
+            schema::Body::Union { arms: arms.collect() }
+        }),
         Kind::Foreign(_) | Kind::Enumeration(_) | Kind::Union(_) => {
             Box::new(|types| structure(vec![field("0", "", Foreign::schema(types), false)]))
         }
@@ -186,6 +188,13 @@ fn item(plan: &Plan, names: Names, index: usize, types: &mut Types) -> Type {
         types.name_others(*place, || enumerators(plan, names, item));
     }
     ty
+}
+
+fn fields(plan: &Plan, names: Names, members: &[Member], types: &mut Types) -> Vec<schema::Field> {
+    let each = |Member { named, shape }: &Member| {
+        field(&names.one(named), &named.docs, wire(plan, names, shape, types), false)
+    };
+    members.iter().map(each).collect()
 }
 
 /// Returns the names of an enumeration's values.

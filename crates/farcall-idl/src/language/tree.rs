@@ -1,5 +1,5 @@
-//! The resolved tree of an `.x` file. Every constant in it has a value. Every name is resolved to a
-//! definition, or is known to be declared elsewhere.
+//! The resolved tree of a file in an interface language, `.x` or `.cr`. Every constant in it has a value.
+//! Every name is resolved to a definition, or is known to be declared elsewhere.
 //!
 //! The front end scans, preprocesses, parses and resolves a file into a tree, and refuses files for which
 //! that is impossible. The code that generates Rust, the run-time model or another `.x` file from a tree
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use farcall_xdr::schema;
 
-use super::Diagnostic;
+use crate::text::diagnostic::Diagnostic;
 
 /// The declarations of one file and of the files that it includes, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +27,21 @@ pub struct Specification {
     /// The files that were read, the given one first. A build generates the Rust again when one of them
     /// changes.
     pub files: Vec<PathBuf>,
+    /// The language of the file. A few rules for the Rust are conventions of one language.
+    pub language: Language,
+    /// The programs that a `.cr` file depends upon, directly or not. Each becomes a Rust module. A name is
+    /// that of the program and its version: `Authentication1`.
+    pub modules: Vec<Named>,
+}
+
+/// The language that a tree was read from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Language {
+    /// `.x` files: ONC RPC.
+    #[default]
+    Onc,
+    /// `.cr` files: Courier.
+    Courier,
 }
 
 /// A name as the file spells it, and its comment. The comment was changed so that it does no harm when it is
@@ -40,9 +55,11 @@ pub struct Named {
     pub docs: String,
 }
 
-/// A `const NAME = …;`, or a `#define` of a number that declarations use.
+/// A `const NAME = …;`, a `#define` of a number that declarations use, or Courier's `name: Type = …;`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Constant {
+    /// The index in [`Specification::modules`], or `None` for the file itself.
+    pub module: Option<usize>,
     /// The constant's name.
     pub named: Named,
     /// The constant's value.
@@ -56,6 +73,32 @@ pub enum Value {
     Integer(i128),
     /// A text `"text"`, which rpcgen accepts too.
     Text(String),
+    /// A value of a declared type (Courier).
+    Typed {
+        /// The type.
+        declared: Declared,
+        /// The value, which fits the type.
+        literal: Literal,
+    },
+}
+
+/// The value of a Courier constant. Its form follows from its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Literal {
+    /// A boolean.
+    Bool(bool),
+    /// A number, in the range of its type.
+    Number(i128),
+    /// A string.
+    Text(String),
+    /// The index of an enumerator in its enumeration.
+    Enumerator(usize),
+    /// The fields of a record, in the record's order.
+    Record(Vec<Literal>),
+    /// The elements of an array or a sequence.
+    Elements(Vec<Literal>),
+    /// An alternative of a choice: the value of its designator, and the content if the alternative has one.
+    Choice(i32, Option<Box<Literal>>),
 }
 
 /// A type with a name.
@@ -65,6 +108,8 @@ pub struct Definition {
     pub named: Named,
     /// The namespaces of the Stellar dialect that contain the type, the outermost first.
     pub namespace: Vec<String>,
+    /// The index in [`Specification::modules`], or `None` for the file itself.
+    pub module: Option<usize>,
     /// The type's body.
     pub body: Body,
 }
@@ -78,41 +123,45 @@ pub enum Body {
     Enum(Vec<Enumerator>),
     /// `struct` (section 4.14); may be empty.
     Struct(Vec<Field>),
-    /// `union` (section 4.15).
+    /// `union` (section 4.15), or Courier's `CHOICE`.
     Union(Union),
+    /// The errors that a Courier procedure reports. Only procedures refer to it.
+    Exception(Vec<Raised>),
 }
 
 impl Body {
     /// Returns the declarations in the body: the type of an alias, the fields of a struct, the contents of a
     /// union's arms.
-    pub(super) fn declarations(&self) -> Vec<&Declared> {
+    pub(crate) fn declarations(&self) -> Vec<&Declared> {
         match self {
             Body::Alias(declared) => vec![declared],
-            Body::Enum(_) | Body::Struct(_) | Body::Union(_) => {
+            Body::Enum(_) | Body::Struct(_) | Body::Union(_) | Body::Exception(_) => {
                 self.fields().into_iter().map(|field| &field.declared).collect()
             }
         }
     }
 
     /// Returns the fields of a struct, or the fields in a union's arms.
-    pub(super) fn fields(&self) -> Vec<&Field> {
+    pub(crate) fn fields(&self) -> Vec<&Field> {
         match self {
             Body::Alias(_) | Body::Enum(_) => Vec::new(),
             Body::Struct(fields) => fields.iter().collect(),
             Body::Union(union) => {
                 union.arms.iter().map(|arm| &arm.field).chain(&union.default).flatten().collect()
             }
+            Body::Exception(errors) => errors.iter().flat_map(|error| &error.fields).collect(),
         }
     }
 
     /// Returns the fields as [`Body::fields`] does, mutable.
-    pub(super) fn fields_mut(&mut self) -> Vec<&mut Field> {
+    pub(crate) fn fields_mut(&mut self) -> Vec<&mut Field> {
         match self {
             Body::Alias(_) | Body::Enum(_) => Vec::new(),
             Body::Struct(fields) => fields.iter_mut().collect(),
             Body::Union(union) => {
                 union.arms.iter_mut().map(|arm| &mut arm.field).chain(&mut union.default).flatten().collect()
             }
+            Body::Exception(errors) => errors.iter_mut().flat_map(|error| &mut error.fields).collect(),
         }
     }
 }
@@ -172,6 +221,17 @@ pub struct Label {
     pub value: i32,
 }
 
+/// An error that a procedure reports, and its arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raised {
+    /// The error's name.
+    pub named: Named,
+    /// The error's value, from 0 to 65535. No other error that the procedure reports has it.
+    pub value: i32,
+    /// The error's arguments.
+    pub fields: Vec<Field>,
+}
+
 /// The type in a declaration, and how many values of it the declaration has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Declared {
@@ -212,7 +272,7 @@ pub enum Declared {
 
 impl Declared {
     /// Returns the type of the value or of each element; `None` for opaque data and strings.
-    pub(super) fn element(&self) -> Option<&Type> {
+    pub(crate) fn element(&self) -> Option<&Type> {
         match self {
             Declared::One(ty) | Declared::Optional(ty) => Some(ty),
             Declared::Array { element, .. } | Declared::List { element, .. } => Some(element),
@@ -221,7 +281,7 @@ impl Declared {
     }
 
     /// Returns the type as [`Declared::element`] does, mutable.
-    pub(super) fn element_mut(&mut self) -> Option<&mut Type> {
+    pub(crate) fn element_mut(&mut self) -> Option<&mut Type> {
         match self {
             Declared::One(ty) | Declared::Optional(ty) => Some(ty),
             Declared::Array { element, .. } | Declared::List { element, .. } => Some(element),
@@ -230,7 +290,7 @@ impl Declared {
     }
 
     /// Returns the type that is contained directly, and not through a pointer or a vector.
-    pub(super) fn in_place(&self) -> Option<&Type> {
+    pub(crate) fn in_place(&self) -> Option<&Type> {
         match self {
             Declared::One(_) | Declared::Array { .. } => self.element(),
             _ => None,
@@ -270,12 +330,12 @@ pub enum Type {
     /// The definition at this index of [`Specification::types`].
     Defined(usize),
     /// A type of that name which the user says is declared elsewhere
-    /// ([`Options::external`](super::Options::external)).
+    /// ([`Options::external`](crate::x::Options::external)).
     Foreign(String),
 }
 
 /// Booleans and numbers: their types in a tree, on the wire, and in an `.x` file.
-pub(super) const SCALARS: [(Type, schema::Type, &str); 11] = [
+pub(crate) const SCALARS: [(Type, schema::Type, &str); 11] = [
     (Type::Bool, schema::Type::Bool, "bool"),
     (Type::I8, schema::Type::I8, "char"),
     (Type::I16, schema::Type::I16, "short"),
@@ -291,12 +351,12 @@ pub(super) const SCALARS: [(Type, schema::Type, &str); 11] = [
 
 impl Type {
     /// Returns the wire type and the spelling of a boolean or a number, or `None` for other types.
-    pub(super) fn scalar(&self) -> Option<(schema::Type, &'static str)> {
+    pub(crate) fn scalar(&self) -> Option<(schema::Type, &'static str)> {
         SCALARS.iter().find(|(ty, ..)| ty == self).map(|(_, wire, spelled)| (wire.clone(), *spelled))
     }
 
     /// Returns the index of the type's definition, if it has one.
-    pub(super) fn place(&self) -> Option<usize> {
+    pub(crate) fn place(&self) -> Option<usize> {
         match self {
             Type::Defined(place) => Some(*place),
             _ => None,
@@ -304,9 +364,11 @@ impl Type {
     }
 }
 
-/// `program NAME { … } = number;` (RFC 5531 section 12).
+/// `program NAME { … } = number;` (RFC 5531 section 12), or a Courier program, which has one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
+    /// The index in [`Specification::modules`], or `None` for the file itself.
+    pub module: Option<usize>,
     /// The program's name.
     pub named: Named,
     /// The program's number.
@@ -337,6 +399,8 @@ pub struct Procedure {
     pub arguments: Vec<Argument>,
     /// The type of the result; [`Type::Void`] if there is none.
     pub result: Declared,
+    /// The index of the [`Body::Exception`] with the errors that the procedure reports, if it reports any.
+    pub exception: Option<usize>,
 }
 
 /// An argument of a procedure.

@@ -1,4 +1,4 @@
-//! Decides how an `.x` file's types look in Rust: names, lists, boxes. The generator and the model use the
+//! Decides how a file's types look in Rust: names, lists, boxes. The generator and the model use the
 //! same plan.
 
 mod boxes;
@@ -12,7 +12,7 @@ use std::fmt;
 
 use self::names::{Scope, camel, screaming, snake};
 use super::Config;
-use super::tree::{self, Body, Declared, Specification};
+use super::tree::{self, Body, Declared, Language, Specification};
 
 pub use boxes::shapes;
 pub use graph::stripped;
@@ -24,8 +24,7 @@ const MAX_DEPTH: usize = 100;
 
 /// The plan of a whole file.
 pub struct Plan {
-    /// The constants: name, documentation and value.
-    pub constants: Vec<(String, String, tree::Value)>,
+    pub constants: Vec<Constant>,
     /// One item for each definition of the tree, in its order, then one for each foreign type.
     pub items: Vec<Item>,
     /// One trait for each version of each program.
@@ -34,6 +33,18 @@ pub struct Plan {
     pub reasons: BTreeSet<usize>,
     /// For each definition of the tree, the type that its name alone means.
     pub alone: Vec<Shape>,
+    /// The names of the modules in Rust.
+    pub modules: Vec<String>,
+}
+
+/// A constant.
+pub struct Constant {
+    /// The index in [`Plan::modules`], or `None` for the file itself.
+    pub module: Option<usize>,
+    pub named: Named,
+    pub value: tree::Value,
+    /// The type, if the language declares one.
+    pub shape: Option<Shape>,
 }
 
 /// The name and the documentation of something.
@@ -55,6 +66,8 @@ impl Named {
 
 /// A type of the file, for which Rust is generated.
 pub struct Item {
+    /// The index in [`Plan::modules`], or `None` for the file itself.
+    pub module: Option<usize>,
     pub named: Named,
     pub kind: Kind,
 }
@@ -68,6 +81,8 @@ pub enum Kind {
     Enumeration(Vec<Enumerator>),
     Struct(Vec<Member>),
     Union(Union),
+    /// The errors that a procedure reports.
+    Exception(Vec<Raised>),
     /// A type that is declared elsewhere, with its Rust type if the user has given one.
     Foreign(Option<String>),
 }
@@ -78,6 +93,13 @@ pub struct Enumerator {
     pub value: i32,
     /// The earlier variant with the same value, if there is one.
     pub alias_of: Option<usize>,
+}
+
+/// An error, with its arguments.
+pub struct Raised {
+    pub named: Named,
+    pub value: i32,
+    pub members: Vec<Member>,
 }
 
 pub struct Member {
@@ -154,21 +176,28 @@ impl std::error::Error for Refused {}
 
 impl Plan {
     pub fn new(specification: &Specification, config: &Config) -> Result<Plan, Refused> {
-        let mut scope = Scope::default();
+        let mut scopes = Scopes::new(specification);
         let mut planner = Planner::new(specification, config);
-        let mut items = planner.items(&mut scope)?;
+        let mut items = planner.items(&mut scopes)?;
         boxes::insert(&mut items);
-        let traits = traits::plan(&mut planner, &items, &mut scope);
-        let constants = specification.constants.iter().map(|constant| {
-            let tree::Named { name, docs } = &constant.named;
-            (scope.claim(&screaming(name), name), docs::clean(docs), constant.value.clone())
-        });
+        let traits = traits::plan(&mut planner, &items, &mut scopes);
+        let constants =
+            specification.constants.iter().map(|tree::Constant { module, named, value }| Constant {
+                module: *module,
+                named: Named::new(scopes.of(*module), screaming, named),
+                value: value.clone(),
+                shape: match value {
+                    tree::Value::Typed { declared, .. } => Some(planner.shape(declared)),
+                    tree::Value::Integer(_) | tree::Value::Text(_) => None,
+                },
+            });
         let constants = constants.collect();
         let alone = planner.lists.iter().enumerate().map(|(item, list)| match list {
             true => Shape::Linked(item),
             false => Shape::Named(item),
         });
-        Ok(Plan { constants, traits, reasons: reasons(&items), alone: alone.collect(), items })
+        let alone = alone.collect();
+        Ok(Plan { constants, traits, reasons: reasons(&items), alone, items, modules: scopes.modules })
     }
 
     /// Returns the shape with all aliases at its head resolved.
@@ -200,6 +229,27 @@ pub fn resolved<'p>(items: &'p [Item], mut shape: &'p Shape) -> &'p Shape {
     shape
 }
 
+/// The names that are taken in the file itself and in each module.
+pub struct Scopes {
+    own: Scope,
+    within: Vec<Scope>,
+    /// The names of the modules.
+    modules: Vec<String>,
+}
+
+impl Scopes {
+    fn new(specification: &Specification) -> Scopes {
+        let mut own = Scope::default();
+        let modules = &specification.modules;
+        let names = modules.iter().map(|module| own.claim(&snake(&module.name), &module.name)).collect();
+        Scopes { own, within: modules.iter().map(|_| Scope::default()).collect(), modules: names }
+    }
+
+    fn of(&mut self, module: Option<usize>) -> &mut Scope {
+        module.map_or(&mut self.own, |module| &mut self.within[module])
+    }
+}
+
 /// The state of making the items of a tree.
 pub struct Planner<'t> {
     specification: &'t Specification,
@@ -217,11 +267,16 @@ impl<'t> Planner<'t> {
         Planner { specification, config, lists, foreigns: BTreeMap::new() }
     }
 
-    fn items(&mut self, scope: &mut Scope) -> Result<Vec<Item>, Refused> {
+    fn items(&mut self, scopes: &mut Scopes) -> Result<Vec<Item>, Refused> {
         let cyclic = graph::check(self.specification)?;
         let types = &self.specification.types;
-        let names: Vec<Named> = types.iter().map(|ty| Named::new(scope, camel, &ty.named)).collect();
-        let item = |(index, named)| Item { named, kind: self.kind(index, cyclic[index]) };
+        let name = |ty: &tree::Definition| Named::new(scopes.of(ty.module), camel, &ty.named);
+        let names: Vec<Named> = types.iter().map(name).collect();
+        let item = |(index, named): (usize, Named)| Item {
+            module: types[index].module,
+            named,
+            kind: self.kind(index, cyclic[index]),
+        };
         let mut items: Vec<Item> = names.into_iter().enumerate().map(item).collect();
         // This finds the foreign types that only procedures mention.
         for procedure in
@@ -235,12 +290,13 @@ impl<'t> Planner<'t> {
         foreigns.sort_by_key(|(_, item)| *item);
         for (spelled, _) in foreigns {
             let path = self.config.externs.get(spelled).cloned();
-            let name = if path.is_some() { spelled.into() } else { scope.claim(&camel(spelled), spelled) };
+            let name =
+                if path.is_some() { spelled.into() } else { scopes.own.claim(&camel(spelled), spelled) };
             let docs = format!(
                 "`{spelled}`, which is declared elsewhere. It has no values unless `extern_type` says what it is."
             );
             let named = Named { name, spelled: spelled.into(), docs };
-            items.push(Item { named, kind: Kind::Foreign(path) });
+            items.push(Item { module: None, named, kind: Kind::Foreign(path) });
         }
         Ok(items)
     }
@@ -260,6 +316,7 @@ impl<'t> Planner<'t> {
                 Some(field) => Kind::Newtype(Shape::Optional(Box::new(self.shape(&field.declared)))),
                 None => Kind::Union(self.union(union)),
             },
+            Body::Exception(errors) => Kind::Exception(self.errors(errors)),
         }
     }
 
@@ -270,6 +327,16 @@ impl<'t> Planner<'t> {
             named: Named::new(&mut scope, snake, &field.named),
         };
         fields.iter().map(member).collect()
+    }
+
+    fn errors(&mut self, errors: &'t [tree::Raised]) -> Vec<Raised> {
+        let mut scope = Scope::default();
+        let error = |error: &'t tree::Raised| Raised {
+            named: Named::new(&mut scope, camel, &error.named),
+            value: error.value,
+            members: self.members(&error.fields),
+        };
+        errors.iter().map(error).collect()
     }
 
     fn union(&mut self, union: &'t tree::Union) -> Union {
@@ -343,6 +410,10 @@ impl<'t> Planner<'t> {
     /// Returns the index of the variant that 0 selects, if the union means either a result or an error code.
     /// The names of that variant, of the discriminant or of its type show it.
     fn status(&self, union: &tree::Union, discriminant: Discriminant, variants: &[Variant]) -> Option<usize> {
+        // Courier has declared errors instead of error codes.
+        if self.specification.language != Language::Onc {
+            return None;
+        }
         let is_zero = |variant: &Variant| variant.label.is_some_and(|label| label.value == 0);
         let success = variants.iter().position(is_zero)?;
         let of_type = match discriminant {

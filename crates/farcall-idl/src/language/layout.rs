@@ -2,48 +2,40 @@
 
 use std::collections::HashSet;
 
-use super::super::components::Components;
-use super::super::tree::{Body, Declared, Definition, Type};
-use super::Resolver;
+use super::components::Components;
+use super::tree::{Body, Declared, Definition, Type};
 
 /// The maximum size of a value of a type in XDR without the content of pointers and lists, in bytes.
 const MAX_IN_PLACE_BYTES: u64 = 1 << 26;
 
-/// Refuses types whose values cannot exist.
-pub(super) fn check(resolver: &mut Resolver, types: &[Definition]) {
+/// Returns the types whose values cannot exist, each with the reason. `bounded` says how the language keeps a
+/// type from containing itself.
+pub(crate) fn faults(types: &[Definition], bounded: &str) -> Vec<(usize, String)> {
     // A union ends the recursion, because its values can have an arm that does not contain the type.
     let always = |body: &Body| if matches!(body, Body::Union(_)) { Vec::new() } else { in_place(body) };
-    refuse_circles(resolver, types, always, "contains itself without end: use `*` or `<>`");
+    let mut faults = circles(types, always, &format!("contains itself without end: use {bounded}"));
     let renamed = |body: &Body| match body {
         Body::Alias(declared) => declared.element().and_then(Type::place).into_iter().collect(),
         _ => Vec::new(),
     };
-    refuse_circles(resolver, types, renamed, "is nothing but itself");
-    if resolver.faults.is_empty() {
-        check_sizes(resolver, types);
-    }
+    faults.extend(circles(types, renamed, "is nothing but itself"));
+    if faults.is_empty() { too_large(types) } else { faults }
 }
 
-/// Refuses the first type of each circle.
-fn refuse_circles(
-    resolver: &mut Resolver,
-    types: &[Definition],
-    within: impl Fn(&Body) -> Vec<usize>,
-    what: &str,
-) {
+/// Returns the first type of each circle.
+fn circles(types: &[Definition], within: impl Fn(&Body) -> Vec<usize>, what: &str) -> Vec<(usize, String)> {
     let edges: Vec<Vec<usize>> = types.iter().map(|definition| within(&definition.body)).collect();
     let components = Components::of(&edges);
     let mut told = HashSet::new();
-    for (place, definition) in types.iter().enumerate() {
-        if components.is_cyclic(place, &edges) && told.insert(components.of[place]) {
-            resolver.fault_of_type(place, format!("`{}` {what}", definition.named.name));
-        }
-    }
+    let first = |place: &usize| components.is_cyclic(*place, &edges) && told.insert(components.of[*place]);
+    let fault = |place: usize| (place, format!("`{}` {what}", types[place].named.name));
+    (0..types.len()).filter(first).map(fault).collect()
 }
 
-fn check_sizes(resolver: &mut Resolver, types: &[Definition]) {
+fn too_large(types: &[Definition]) -> Vec<(usize, String)> {
     let edges: Vec<Vec<usize>> = types.iter().map(|definition| in_place(&definition.body)).collect();
     let mut sizes: Vec<Option<u64>> = vec![None; types.len()];
+    let mut faults = Vec::new();
     for place in Components::of(&edges).inner_first() {
         let size = size(&types[place].body, &sizes);
         sizes[place] = Some(size);
@@ -52,11 +44,12 @@ fn check_sizes(resolver: &mut Resolver, types: &[Definition]) {
             let why = format!(
                 "`{name}` takes {size} bytes without pointers and lists; the limit is {MAX_IN_PLACE_BYTES}"
             );
-            resolver.fault_of_type(place, why);
+            faults.push((place, why));
             // The error is reported once: types that contain this type are too large for the same reason.
             sizes[place] = Some(0);
         }
     }
+    faults
 }
 
 fn size(body: &Body, sizes: &[Option<u64>]) -> u64 {
@@ -70,7 +63,7 @@ fn size(body: &Body, sizes: &[Option<u64>]) -> u64 {
     match body {
         Body::Enum(_) => 4,
         Body::Alias(_) | Body::Struct(_) => parts.fold(0, u64::saturating_add),
-        Body::Union(_) => parts.max().unwrap_or(0).saturating_add(4),
+        Body::Union(_) | Body::Exception(_) => parts.max().unwrap_or(0).saturating_add(4),
     }
 }
 

@@ -2,8 +2,8 @@
 //! and which nest too deeply.
 
 use super::{MAX_DEPTH, Refused, option};
-use crate::x::components::Components;
-use crate::x::tree::{Body, Declared, Field, Specification, Type};
+use crate::language::components::Components;
+use crate::language::tree::{Body, Declared, Field, Specification, Type};
 
 /// Returns the type with aliases resolved. For a circle of aliases, returns one of them.
 pub fn stripped<'t>(specification: &'t Specification, ty: &'t Type) -> &'t Type {
@@ -82,7 +82,7 @@ fn is_name(specification: &Specification, body: &Body) -> bool {
 fn mentioned(body: &Body) -> Vec<usize> {
     let discriminant = match body {
         Body::Union(union) => union.discriminant.place(),
-        Body::Alias(_) | Body::Enum(_) | Body::Struct(_) => None,
+        Body::Alias(_) | Body::Enum(_) | Body::Struct(_) | Body::Exception(_) => None,
     };
     let parts = body.declarations().into_iter().filter_map(|declared| declared.element()?.place());
     discriminant.into_iter().chain(parts).collect()

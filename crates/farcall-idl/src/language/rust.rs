@@ -1,7 +1,10 @@
 //! Generates Rust from a plan: constants, types that derive `Xdr`, and a trait with `#[farcall::interface]`
-//! for each version.
+//! for each version. The items of each module are in a Rust module beside the file's own.
 
+mod constants;
 mod unions;
+
+use std::rc::Rc;
 
 use farcall_xdr::schema::Types;
 use proc_macro2::{Ident, Literal, TokenStream};
@@ -13,17 +16,19 @@ use super::plan::names::ident;
 use super::plan::{
     Enumerator, Item, Kind, Member, Method, Named, Plan, Refused, Shape, Trait, by_value, shapes,
 };
-use super::tree::{Type, Value};
+use super::tree::Type;
 use crate::{spell, spell_program};
 
 /// Generates Rust from a plan.
 pub struct Writer<'p> {
     plan: &'p Plan,
     /// The path of the `farcall` crate.
-    farcall: &'p Path,
+    farcall: Path,
     asynchronous: bool,
     /// The traits that each item derives.
-    traits: Vec<Derives>,
+    traits: Rc<[Derives]>,
+    /// The module whose items are written, or `None` for the file's own.
+    here: Option<usize>,
 }
 
 /// The traits of std that an item can derive, besides those that all items derive.
@@ -37,14 +42,35 @@ struct Derives {
 const ALL: Derives = Derives { copy: true, eq: true, default: true };
 
 impl<'p> Writer<'p> {
-    pub fn new(plan: &'p Plan, config: &Config, farcall: &'p Path) -> Writer<'p> {
-        Writer { plan, farcall, asynchronous: config.asynchronous, traits: derives(plan) }
+    pub fn new(plan: &'p Plan, config: &Config, farcall: &Path) -> Writer<'p> {
+        let (farcall, traits) = (farcall.clone(), derives(plan).into());
+        Writer { plan, farcall, asynchronous: config.asynchronous, traits, here: None }
     }
 
     pub fn file(&self) -> Result<TokenStream, Refused> {
-        let constants = self.plan.constants.iter().map(|(name, docs, value)| constant(name, docs, value));
-        let items: Result<Vec<_>, _> = (0..self.plan.items.len()).map(|index| self.item(index)).collect();
-        let (items, traits) = (items?, self.plan.traits.iter().map(|version| self.interface(version)));
+        let own = self.items()?;
+        let modules: Result<Vec<_>, _> =
+            (0..self.plan.modules.len()).map(|index| self.module(index)).collect();
+        let modules = modules?;
+        Ok(quote!(#own #(#modules)*))
+    }
+
+    fn module(&self, index: usize) -> Result<TokenStream, Refused> {
+        let farcall = one_deeper(&self.farcall);
+        let within = Writer { farcall, traits: self.traits.clone(), here: Some(index), ..*self };
+        let (name, items) = (ident(&self.plan.modules[index]), within.items()?);
+        Ok(quote!(#[allow(dead_code)] pub mod #name { #items }))
+    }
+
+    /// Generates the constants, types and traits of one module.
+    fn items(&self) -> Result<TokenStream, Refused> {
+        let Plan { constants, items, traits, .. } = self.plan;
+        let constants = constants.iter().filter(|each| each.module == self.here);
+        let constants = constants.map(|constant| self.constant(constant));
+        let here = (0..items.len()).filter(|index| items[*index].module == self.here);
+        let items: Result<Vec<_>, _> = here.map(|index| self.item(index)).collect();
+        let traits = traits.iter().filter(|each| each.module == self.here);
+        let (items, traits) = (items?, traits.map(|version| self.interface(version)));
         Ok(quote! {
             #(#constants)*
             #(#items)*
@@ -53,7 +79,7 @@ impl<'p> Writer<'p> {
     }
 
     fn item(&self, index: usize) -> Result<TokenStream, Refused> {
-        let Item { named, kind } = &self.plan.items[index];
+        let Item { named, kind, .. } = &self.plan.items[index];
         let name = self.name(index);
         Ok(match kind {
             Kind::Alias(shape) => {
@@ -73,6 +99,7 @@ impl<'p> Writer<'p> {
                 quote!(#head pub struct #name { #(#members,)* })
             }
             Kind::Union(union) if !union.variants.is_empty() => self.union(index, union),
+            Kind::Exception(errors) => self.exception(index, errors),
             // The path is checked once, here. Other items use the path wherever the type is named.
             Kind::Foreign(Some(elsewhere)) => path(elsewhere).map(|_| TokenStream::new())?,
             // `Foreign(None)` becomes an enum without variants.
@@ -90,7 +117,7 @@ impl<'p> Writer<'p> {
         variants: impl IntoIterator<Item = &'n Named>,
         members: impl IntoIterator<Item = &'n Named>,
     ) -> TokenStream {
-        let Item { named, kind } = &self.plan.items[index];
+        let Item { named, kind, .. } = &self.plan.items[index];
         let names = |named: &'n Named| named.name.as_str();
         let leave = spelled(
             [named.name.as_str()].into_iter().chain(variants.into_iter().map(names)),
@@ -136,18 +163,35 @@ impl<'p> Writer<'p> {
     }
 
     fn member(&self, member: &Member) -> TokenStream {
-        let Member { named, shape } = member;
+        let (docs, field) = self.field_parts(member);
+        quote!(#docs pub #field)
+    }
+
+    /// Returns a field of a variant, which has no visibility of its own.
+    fn field(&self, member: &Member) -> TokenStream {
+        let (docs, field) = self.field_parts(member);
+        quote!(#docs #field)
+    }
+
+    /// Returns the documentation and attributes of a field, and its name and type.
+    fn field_parts(&self, Member { named, shape }: &Member) -> (TokenStream, TokenStream) {
         let (name, docs) = tokens(named);
         let (attribute, ty) = (self.attribute(shape), self.outermost(shape));
-        quote!(#docs #attribute pub #name: #ty)
+        (quote!(#docs #attribute), quote!(#name: #ty))
+    }
+
+    /// Returns whether farcall has another path than the one that its macros assume.
+    fn is_elsewhere(&self) -> bool {
+        let segments = &self.farcall.segments;
+        segments.len() != 1 || segments.first().is_none_or(|only| only.ident != "farcall")
     }
 
     /// Returns `#[xdr(crate = …)]`, if farcall has another path.
     fn attributes(&self) -> TokenStream {
         let farcall = &self.farcall;
-        match farcall.is_ident("farcall") {
-            true => TokenStream::new(),
-            false => quote!(#[xdr(crate = #farcall::xdr)]),
+        match self.is_elsewhere() {
+            true => quote!(#[xdr(crate = #farcall::xdr)]),
+            false => TokenStream::new(),
         }
     }
 
@@ -231,10 +275,20 @@ impl<'p> Writer<'p> {
     }
 
     fn name(&self, item: usize) -> TokenStream {
-        let Item { named, kind } = &self.plan.items[item];
-        match kind {
-            Kind::Foreign(Some(elsewhere)) => path(elsewhere).map(|path| quote!(#path)).unwrap_or_default(),
-            _ => ident(&named.name).into_token_stream(),
+        let Item { module, named, kind } = &self.plan.items[item];
+        let name = match kind {
+            Kind::Foreign(Some(elsewhere)) => {
+                return path(elsewhere).map(|path| quote!(#path)).unwrap_or_default();
+            }
+            _ => ident(&named.name),
+        };
+        let module = module.map(|module| (module, ident(&self.plan.modules[module])));
+        match (self.here, module) {
+            (None, None) => quote!(#name),
+            (Some(here), Some((module, _))) if module == here => quote!(#name),
+            (None, Some((_, module))) => quote!(#module::#name),
+            (Some(_), Some((_, module))) => quote!(super::#module::#name),
+            (Some(_), None) => quote!(super::#name),
         }
     }
 
@@ -249,7 +303,7 @@ impl<'p> Writer<'p> {
         let (name, docs, farcall) = (ident(name), documentation(docs), &self.farcall);
         let (program, version) = (number(*program), Literal::u32_unsuffixed(*version));
         let asynchronous = self.asynchronous.then(|| quote!(async,));
-        let elsewhere = (!self.attributes().is_empty()).then(|| quote!(crate = #farcall,));
+        let elsewhere = self.is_elsewhere().then(|| quote!(crate = #farcall,));
         let methods = methods.iter().map(|method| self.method(method));
         quote! {
             #docs
@@ -262,7 +316,7 @@ impl<'p> Writer<'p> {
     }
 
     fn method(&self, method: &Method) -> TokenStream {
-        let Method { named, number, arguments, result } = method;
+        let Method { named, number, arguments, result, exception, is_null } = method;
         let ((name, docs), farcall) = (tokens(named), &self.farcall);
         let number = Literal::u32_unsuffixed(*number);
         let arguments = arguments.iter().map(|argument| {
@@ -272,16 +326,17 @@ impl<'p> Writer<'p> {
             quote!(, #max #name: #ty)
         });
         let result = self.whole(result);
-        let body = match method.is_null() {
+        let exception = exception.map(|item| self.name(item)).map(|name| quote!(, #name));
+        let body = match is_null {
             true => quote!({ Ok(()) }),
             false => quote!(;),
         };
-        let idempotent = method.is_null().then(|| quote!(#[idempotent]));
+        let idempotent = is_null.then(|| quote!(#[idempotent]));
         quote! {
             #docs
             #[procedure(#number)]
             #idempotent
-            fn #name(&self #(#arguments)*) -> #farcall::Result<#result> #body
+            fn #name(&self #(#arguments)*) -> #farcall::Result<#result #exception> #body
         }
     }
 
@@ -306,6 +361,13 @@ impl<'p> Writer<'p> {
             }
         }
     }
+}
+
+/// Returns a path that begins in the enclosing module as a module within sees it.
+fn one_deeper(path: &Path) -> Path {
+    let first = path.segments.first().filter(|_| path.leading_colon.is_none());
+    let relative = first.is_some_and(|first| first.ident == "self" || first.ident == "super");
+    if relative { syn::parse_quote!(super::#path) } else { path.clone() }
 }
 
 /// Returns the attributes that allow names in the file's own spelling.
@@ -334,32 +396,17 @@ fn documentation(docs: &str) -> TokenStream {
     quote!(#(#[doc = #lines])*)
 }
 
-fn constant(name: &str, docs: &str, value: &Value) -> TokenStream {
-    let leave =
-        name.contains(|c: char| c.is_ascii_lowercase()).then(|| quote!(#[allow(non_upper_case_globals)]));
-    let (name, docs) = (ident(name), documentation(docs));
-    let docs = quote!(#docs #leave);
-    match value {
-        Value::Text(text) => quote!(#docs pub const #name: &str = #text;),
-        Value::Integer(number) => {
-            let (ty, number) = match *number {
-                n if u32::try_from(n).is_ok() => (quote!(u32), Literal::i128_unsuffixed(n)),
-                n if i32::try_from(n).is_ok() => (quote!(i32), Literal::i128_unsuffixed(n)),
-                n if u64::try_from(n).is_ok() => (quote!(u64), Literal::i128_unsuffixed(n)),
-                n if i64::try_from(n).is_ok() => (quote!(i64), Literal::i128_unsuffixed(n)),
-                n => (quote!(i128), Literal::i128_unsuffixed(n)),
-            };
-            quote!(#docs pub const #name: #ty = #number;)
-        }
-    }
-}
-
 /// Implements `Error` for an enumeration that is an error code.
 fn reason(name: &TokenStream, enumerators: &[Enumerator]) -> TokenStream {
     let arms = enumerators.iter().filter(|one| one.alias_of.is_none()).map(|one| {
         let (name, spelled) = (ident(&one.named.name), &one.named.spelled);
         quote!(Self::#name => #spelled,)
     });
+    as_error(name, arms)
+}
+
+/// Implements `Error` for an enum. The arms of a match give its texts.
+fn as_error(name: &TokenStream, arms: impl Iterator<Item = TokenStream>) -> TokenStream {
     quote! {
         impl ::core::fmt::Display for #name {
             fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
@@ -409,7 +456,7 @@ fn of_item(item: &Item, known: &[Derives]) -> Derives {
         Kind::Enumeration(enumerators) => {
             Derives { default: enumerators.iter().any(|enumerator| enumerator.value == 0), ..ALL }
         }
-        Kind::Union(_) => Derives { default: false, ..parts },
+        Kind::Union(_) | Kind::Exception(_) => Derives { default: false, ..parts },
         // Of a type that is declared elsewhere, only `Xdr`, `Clone`, `Debug` and `PartialEq` are known to be
         // implemented.
         Kind::Foreign(path) => Derives { copy: path.is_none(), eq: path.is_none(), default: false },

@@ -2,16 +2,18 @@
 
 use super::docs;
 use super::names::{Scope, camel, snake};
-use super::{Item, Kind, Named, Planner, Shape, resolved};
+use super::{Item, Kind, Named, Planner, Scopes, Shape, resolved};
+use crate::language::tree::{self, Language};
 use crate::spell_program;
 use crate::stubs::RESERVED_NAMES;
-use crate::x::tree;
 
 /// The endings of the names of the items that are generated with a trait.
 const BESIDE: [&str; 6] = ["Client", "Start", "Multi", "Prepare", "Async", "AsyncServer"];
 
 /// One version of a program.
 pub struct Trait {
+    /// The index of the module, or `None` for the file itself.
+    pub module: Option<usize>,
     /// The name in Rust.
     pub name: String,
     /// The program's and the version's name in the file.
@@ -28,13 +30,11 @@ pub struct Method {
     pub number: u32,
     pub arguments: Vec<Argument>,
     pub result: Shape,
-}
-
-impl Method {
-    /// Returns whether this is the null procedure (number 0), which does nothing and which every server has.
-    pub fn is_null(&self) -> bool {
-        self.number == 0 && self.arguments.is_empty() && self.result == Shape::Scalar(tree::Type::Void)
-    }
+    /// The item of the errors that the procedure reports.
+    pub exception: Option<usize>,
+    /// Whether this is the null procedure of ONC RPC (number 0), which does nothing and which every server
+    /// has.
+    pub is_null: bool,
 }
 
 pub struct Argument {
@@ -44,7 +44,7 @@ pub struct Argument {
     pub shape: Shape,
 }
 
-pub(super) fn plan<'t>(planner: &mut Planner<'t>, items: &[Item], scope: &mut Scope) -> Vec<Trait> {
+pub(super) fn plan<'t>(planner: &mut Planner<'t>, items: &[Item], scopes: &mut Scopes) -> Vec<Trait> {
     let specification = planner.specification;
     let mut traits = Vec::new();
     let versions: Vec<&str> = specification
@@ -56,11 +56,18 @@ pub(super) fn plan<'t>(planner: &mut Planner<'t>, items: &[Item], scope: &mut Sc
         for version in &program.versions {
             let (outer, inner) = (&program.named.name, &version.named.name);
             let alone = versions.iter().filter(|other| camel(other) == camel(inner)).count() == 1;
-            let wish = if alone { camel(inner) } else { camel(outer) + &camel(inner) };
+            let (wish, otherwise) = match specification.language {
+                // A Courier program has one version, which has no name of its own. Often a type has the
+                // program's name.
+                Language::Courier => (camel(outer), camel(outer) + "Program"),
+                Language::Onc if alone => (camel(inner), camel(inner)),
+                Language::Onc => (camel(outer) + &camel(inner), camel(outer) + &camel(inner)),
+            };
             traits.push(Trait {
-                name: scope.claim_with(&wish, &wish, &BESIDE),
+                module: program.module,
+                name: scopes.of(program.module).claim_with(&wish, &otherwise, &BESIDE),
                 spelled: (outer.clone(), inner.clone()),
-                docs: of_version(program, version),
+                docs: of_version(specification.language, program, version),
                 program: program.number,
                 version: version.number,
                 methods: methods(planner, items, &version.procedures),
@@ -70,16 +77,16 @@ pub(super) fn plan<'t>(planner: &mut Planner<'t>, items: &[Item], scope: &mut Sc
     traits
 }
 
-fn of_version(program: &tree::Program, version: &tree::Version) -> String {
+fn of_version(language: Language, program: &tree::Program, version: &tree::Version) -> String {
     let first = [&version.named.docs, &program.named.docs].map(|docs| docs::clean(docs));
     let first = first.into_iter().find(|docs| !docs.is_empty());
-    let numbers = format!(
-        "Program `{}` ({}), version `{}` ({}).",
-        program.named.name,
-        spell_program(program.number),
-        version.named.name,
-        version.number
-    );
+    let (name, number) = (&program.named.name, spell_program(program.number));
+    let numbers = match language {
+        Language::Onc => {
+            format!("Program `{name}` ({number}), version `{}` ({}).", version.named.name, version.number)
+        }
+        Language::Courier => format!("Courier program `{name}` ({number}), version {}.", version.number),
+    };
     first.into_iter().chain([numbers]).collect::<Vec<_>>().join("\n\n")
 }
 
@@ -91,11 +98,16 @@ fn methods<'t>(planner: &mut Planner<'t>, items: &[Item], procedures: &'t [tree:
         if RESERVED_NAMES.contains(&wish.as_str()) {
             wish.push('_');
         }
+        let (arguments, result) =
+            (arguments(planner, items, &procedure.arguments), planner.shape(&procedure.result));
+        let nothing = arguments.is_empty() && result == Shape::Scalar(tree::Type::Void);
         Method {
+            is_null: planner.specification.language == Language::Onc && procedure.number == 0 && nothing,
             named: Named { name: scope.claim(&wish, name), spelled: name.clone(), docs: docs::clean(docs) },
             number: procedure.number,
-            arguments: arguments(planner, items, &procedure.arguments),
-            result: planner.shape(&procedure.result),
+            arguments,
+            result,
+            exception: procedure.exception,
         }
     };
     procedures.iter().map(&mut method).collect()

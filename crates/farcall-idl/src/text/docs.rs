@@ -1,7 +1,7 @@
 //! Converts comments to documentation: removes the comment marks, and escapes the text for Markdown.
 
 /// Returns the text of the comments, in the order of the file.
-pub(super) fn clean<'a>(comments: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn clean<'a>(comments: impl IntoIterator<Item = &'a str>) -> String {
     let mut lines: Vec<String> = comments.into_iter().flat_map(bare).collect();
     let said = |line: &String| line.chars().any(char::is_alphanumeric);
     let Some(first) = lines.iter().position(said) else { return String::new() };
@@ -14,9 +14,10 @@ pub(super) fn clean<'a>(comments: impl IntoIterator<Item = &'a str>) -> String {
 
 /// Returns the lines of a comment without its marks.
 fn bare(comment: &str) -> Vec<String> {
-    let inner = match comment.strip_prefix("//") {
-        Some(rest) => rest.trim_start_matches(['/', '!']),
-        None => comment.trim_start_matches("/*").trim_end_matches("*/").trim_matches(['*', '<']),
+    let inner = match comment.get(..2) {
+        Some("//") => comment.trim_start_matches(['/', '!']),
+        Some("--") => comment.trim_matches('-'),
+        _ => comment.trim_start_matches("/*").trim_end_matches("*/").trim_matches(['*', '<']),
     };
     let mut lines: Vec<String> =
         inner.lines().enumerate().map(|(place, line)| bare_line(place, line)).collect();

@@ -1,8 +1,10 @@
-//! For build scripts: generates a Rust file in `OUT_DIR` from an `.x` file.
+//! For build scripts: generates a Rust file in `OUT_DIR` from an `.x` file or a `.cr` file.
 
 use std::path::{Path, PathBuf};
 
-use super::{Config, Options, rust_items};
+use crate::language::tree::Specification;
+use crate::language::{Config, rust_items};
+use crate::x::{self, Diagnostics, Options};
 
 /// Settings for [`build`].
 ///
@@ -16,9 +18,9 @@ pub struct Build {
     config: Config,
 }
 
-/// Generates `OUT_DIR/NAME.rs` from `NAME.x`. Cargo runs the build script again when a file that was read
-/// changes. The path is relative to the directory of `Cargo.toml`. If the file has errors, prints them in the
-/// form of compiler errors and exits with status 1.
+/// Generates `OUT_DIR/NAME.rs` from `NAME.x`, or with the feature `cr` from `NAME.cr`. Cargo runs the build
+/// script again when a file that was read changes. The path is relative to the directory of `Cargo.toml`. If
+/// the file has errors, prints them in the form of compiler errors and exits with status 1.
 ///
 /// ```no_run
 /// // build.rs
@@ -36,7 +38,7 @@ impl Build {
         Build::default()
     }
 
-    /// Adds a directory that is searched for included files.
+    /// Adds a directory that is searched for included files, or for programs that a `.cr` file depends upon.
     pub fn include(mut self, directory: impl Into<PathBuf>) -> Build {
         self.options.include_dirs.push(directory.into());
         self
@@ -89,7 +91,7 @@ impl Build {
     /// Generates the file in that directory.
     fn made(&self, path: &Path, directory: Option<PathBuf>) -> Result<(), String> {
         let directory = directory.ok_or("OUT_DIR is not set: this is for build scripts")?;
-        let specification = super::read(path, &self.options).map_err(|why| why.to_string())?;
+        let specification = self.read(path).map_err(|why| why.to_string())?;
         specification.files.iter().for_each(|file| println!("cargo:rerun-if-changed={}", file.display()));
         for line in specification
             .warnings
@@ -102,6 +104,15 @@ impl Build {
         let name = path.file_stem().ok_or_else(|| format!("{}: not a file", path.display()))?;
         let out = directory.join(name).with_extension("rs");
         std::fs::write(&out, text).map_err(|why| format!("{}: {why}", out.display()))
+    }
+
+    fn read(&self, path: &Path) -> Result<Specification, Diagnostics> {
+        #[cfg(feature = "cr")]
+        if path.extension().is_some_and(|extension| extension == "cr") {
+            let include_dirs = self.options.include_dirs.clone();
+            return crate::cr::read(path, &crate::cr::Options { include_dirs });
+        }
+        x::read(path, &self.options)
     }
 }
 
