@@ -1,0 +1,8 @@
+//! Courier (XSIS 038112), Xerox's remote procedure call standard of 1981, for farcall's stubs.
+
+#![forbid(unsafe_code)]
+
+// Code that macros generate refers to `::farcall`. In this crate that name means `farcall_core`.
+extern crate farcall_core as farcall;
+
+pub mod codec;
