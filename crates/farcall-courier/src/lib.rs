@@ -6,3 +6,4 @@
 extern crate farcall_core as farcall;
 
 pub mod codec;
+pub mod wire;
