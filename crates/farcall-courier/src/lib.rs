@@ -5,5 +5,12 @@
 // Code that macros generate refers to `::farcall`. In this crate that name means `farcall_core`.
 extern crate farcall_core as farcall;
 
+#[cfg(unix)]
+pub mod client;
 pub mod codec;
+#[cfg(unix)]
+mod link;
 pub mod wire;
+
+#[cfg(unix)]
+pub use client::{Builder, import};

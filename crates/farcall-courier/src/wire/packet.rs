@@ -17,6 +17,7 @@
 
 use std::fmt;
 use std::mem;
+use std::ops::Range;
 
 use super::message::Versions;
 
@@ -138,8 +139,8 @@ pub struct PacketReader {
     message: Vec<u8>,
     /// Whether the message is whole, but was not given out yet.
     is_whole: bool,
-    /// Whether the message was given out, and the next packet begins another one.
-    is_given: bool,
+    /// What the last [`PacketReader::advance`] has found.
+    found: Found,
     has_versions: bool,
     max_message_bytes: usize,
 }
@@ -149,11 +150,24 @@ const BUFFER_BYTES: usize = 8 << 10;
 /// The memory of a received message that is kept for the next one.
 const KEPT_BYTES: usize = 64 << 10;
 
+/// What was found, without its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Versions(Versions),
+    /// The message.
+    Message,
+    /// Bulk data at this place of the buffer, and whether it ends here.
+    Bulk(Range<usize>, bool),
+    Attention(u8),
+    End,
+}
+
 /// A packet whose place in the buffer is known.
 struct Packet {
     control: u8,
     datastream: Datastream,
-    data: std::ops::Range<usize>,
+    data: Range<usize>,
 }
 
 impl PacketReader {
@@ -165,7 +179,7 @@ impl PacketReader {
             end: 0,
             message: Vec::new(),
             is_whole: false,
-            is_given: false,
+            found: Found::Nothing,
             has_versions: false,
             max_message_bytes,
         }
@@ -190,7 +204,7 @@ impl PacketReader {
 
     /// Returns whether a packet or a message has been received in part.
     pub fn is_partial(&self) -> bool {
-        self.start < self.end || (!self.is_given && !self.message.is_empty())
+        self.start < self.end || (self.found != Found::Message && !self.message.is_empty())
     }
 
     /// Returns the next thing that was received, or `None` if more bytes are needed.
@@ -198,48 +212,72 @@ impl PacketReader {
     /// # Errors
     /// The bytes are not packets, or a message is too long. The connection is of no more use.
     pub fn next(&mut self) -> Result<Option<Received<'_>>, BadPacket> {
-        if mem::take(&mut self.is_given) {
+        self.advance()?;
+        Ok(self.received())
+    }
+
+    /// Goes on to the next thing that was received. Returns false if more bytes are needed.
+    ///
+    /// # Errors
+    /// The errors of [`PacketReader::next`].
+    pub fn advance(&mut self) -> Result<bool, BadPacket> {
+        if mem::replace(&mut self.found, Found::Nothing) == Found::Message {
             self.message.clear();
             self.message.shrink_to(KEPT_BYTES);
         }
         if mem::take(&mut self.is_whole) {
-            self.is_given = true;
-            return Ok(Some(Received::Message(&self.message)));
+            self.found = Found::Message;
         }
-        while let Some(Packet { control, datastream, data }) = self.packet()? {
-            if control & SYSTEM != 0 {
-                continue;
-            }
-            if control & ATTENTION != 0 {
-                let byte = self.buffer[data].first().copied().unwrap_or(0);
-                return Ok(Some(Received::Attention(byte)));
-            }
-            let ends = control & END_OF_MESSAGE != 0;
-            match datastream {
-                Datastream::End | Datastream::EndReply => return Ok(Some(Received::End)),
-                Datastream::Bulk if !self.has_versions => return Err(BadPacket::NoVersions),
-                Datastream::Bulk => return Ok(Some(Received::Bulk(&self.buffer[data], ends))),
-                Datastream::Messages => {}
-            }
-            if self.message.len() + data.len() > self.max_message_bytes {
-                return Err(BadPacket::TooLong(self.max_message_bytes));
-            }
-            self.message.extend_from_slice(&self.buffer[data.clone()]);
-            if !self.has_versions
-                && let Some(versions) = self.message.first_chunk()
-            {
-                self.has_versions = true;
-                let versions = Versions::from_bytes(*versions);
-                self.message.drain(..Versions::BYTES);
-                self.is_whole = ends && !self.message.is_empty();
-                return Ok(Some(Received::Versions(versions)));
-            }
-            if ends && self.has_versions && !self.message.is_empty() {
-                self.is_given = true;
-                return Ok(Some(Received::Message(&self.message)));
-            }
+        while self.found == Found::Nothing
+            && let Some(packet) = self.packet()?
+        {
+            self.found = self.take(packet)?;
         }
-        Ok(None)
+        Ok(self.found != Found::Nothing)
+    }
+
+    /// Returns what the last [`PacketReader::advance`] has found.
+    pub fn received(&self) -> Option<Received<'_>> {
+        Some(match &self.found {
+            Found::Nothing => return None,
+            Found::Versions(versions) => Received::Versions(*versions),
+            Found::Message => Received::Message(&self.message),
+            Found::Bulk(data, ends) => Received::Bulk(&self.buffer[data.clone()], *ends),
+            Found::Attention(byte) => Received::Attention(*byte),
+            Found::End => Received::End,
+        })
+    }
+
+    /// Returns what a packet brings.
+    fn take(&mut self, Packet { control, datastream, data }: Packet) -> Result<Found, BadPacket> {
+        if control & SYSTEM != 0 {
+            return Ok(Found::Nothing);
+        }
+        if control & ATTENTION != 0 {
+            return Ok(Found::Attention(self.buffer[data].first().copied().unwrap_or(0)));
+        }
+        let ends = control & END_OF_MESSAGE != 0;
+        match datastream {
+            Datastream::End | Datastream::EndReply => return Ok(Found::End),
+            Datastream::Bulk if !self.has_versions => return Err(BadPacket::NoVersions),
+            Datastream::Bulk => return Ok(Found::Bulk(data, ends)),
+            Datastream::Messages => {}
+        }
+        if self.message.len() + data.len() > self.max_message_bytes {
+            return Err(BadPacket::TooLong(self.max_message_bytes));
+        }
+        self.message.extend_from_slice(&self.buffer[data]);
+        let is_whole = ends && self.message.len() > if self.has_versions { 0 } else { Versions::BYTES };
+        if !self.has_versions
+            && let Some(versions) = self.message.first_chunk()
+        {
+            let versions = Versions::from_bytes(*versions);
+            self.has_versions = true;
+            self.is_whole = is_whole;
+            self.message.drain(..Versions::BYTES);
+            return Ok(Found::Versions(versions));
+        }
+        Ok(if is_whole { Found::Message } else { Found::Nothing })
     }
 
     /// Takes the next packet, if all of its bytes have been received.
