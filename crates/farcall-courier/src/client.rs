@@ -61,7 +61,7 @@ mod target;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall::env::{Address, Env};
+use farcall::env::Env;
 use farcall::idl::Interface as Description;
 use farcall::stub::{Binding, Program};
 use farcall::{CallFailed, Kind, Ran};

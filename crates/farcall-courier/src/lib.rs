@@ -14,3 +14,8 @@ pub mod wire;
 
 #[cfg(unix)]
 pub use client::{Builder, import};
+#[cfg(unix)]
+pub mod server;
+
+#[cfg(unix)]
+pub use server::Server;
