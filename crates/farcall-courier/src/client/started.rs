@@ -89,7 +89,6 @@ impl StartedCall {
 
     /// Blocks until the call has ended.
     fn wait(&self) -> Result<(Outcome, Vec<u8>), CallFailed> {
-        serving::may_wait()?;
         let _waiting = serving::try_wait_guard()?;
         let env = self.target.env();
         let mut state = lock(&self.state);
