@@ -185,8 +185,8 @@ impl PacketReader {
         }
     }
 
-    /// Returns the space into which bytes are to be received. It is never empty once [`PacketReader::next`]
-    /// has returned `None`.
+    /// Returns the space into which bytes are to be received. It is never empty once
+    /// [`PacketReader::advance`] has returned false.
     pub fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -207,19 +207,10 @@ impl PacketReader {
         self.start < self.end || (self.found != Found::Message && !self.message.is_empty())
     }
 
-    /// Returns the next thing that was received, or `None` if more bytes are needed.
-    ///
-    /// # Errors
-    /// The bytes are not packets, or a message is too long. The connection is of no more use.
-    pub fn next(&mut self) -> Result<Option<Received<'_>>, BadPacket> {
-        self.advance()?;
-        Ok(self.received())
-    }
-
     /// Goes on to the next thing that was received. Returns false if more bytes are needed.
     ///
     /// # Errors
-    /// The errors of [`PacketReader::next`].
+    /// The bytes are not packets, or a message is too long. The connection is of no more use.
     pub fn advance(&mut self) -> Result<bool, BadPacket> {
         if mem::replace(&mut self.found, Found::Nothing) == Found::Message {
             self.message.clear();

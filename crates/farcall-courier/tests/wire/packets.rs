@@ -39,8 +39,8 @@ fn read(bytes: &[u8], step: usize, most: usize) -> Result<Vec<Found>, BadPacket>
             space[..count].copy_from_slice(&part[..count]);
             reader.filled(count);
             part = &part[count..];
-            while let Some(received) = reader.next()? {
-                found.push(received.into());
+            while reader.advance()? {
+                found.extend(reader.received().map(Found::from));
             }
         }
     }
@@ -162,7 +162,7 @@ fn a_reader_says_whether_it_is_within_a_message() {
     for (at, byte) in out.iter().enumerate() {
         reader.space()[0] = *byte;
         reader.filled(1);
-        while reader.next().unwrap().is_some() {}
+        while reader.advance().unwrap() {}
         let last = at + 1 == out.len();
         assert_eq!(reader.is_partial(), !last, "after {} bytes", at + 1);
     }
