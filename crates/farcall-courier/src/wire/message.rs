@@ -142,7 +142,7 @@ impl<'a> Message<'a> {
         let (id, rest) = word(rest).ok_or(truncated)?;
         match kind {
             CALL => call(id, rest, courier).map(Message::Call).ok_or(Malformed::Truncated { call: Some(id) }),
-            REJECT => Ok(Message::Reject(id, Rejection::parse(rest).ok_or(truncated)?)),
+            REJECT => Ok(Message::Reject(id, Rejection::parse(rest, courier).ok_or(truncated)?)),
             RETURN => Ok(Message::Return(id, rest)),
             _ => match word(rest) {
                 Some(_) => Ok(Message::Abort(id, rest)),
@@ -196,11 +196,12 @@ fn call(id: u16, rest: &[u8], courier: Courier) -> Option<Call<'_>> {
 
 impl Rejection {
     /// Parses what follows the identifier of a rejection. Ignores words after it.
-    pub(super) fn parse(bytes: &[u8]) -> Option<Rejection> {
+    pub(super) fn parse(bytes: &[u8], courier: Courier) -> Option<Rejection> {
         let (code, rest) = word(bytes)?;
+        let range = rest.first_chunk().filter(|_| courier == Courier::Three);
         Some(match code {
             0 => Rejection::NoSuchProgram,
-            1 => Rejection::NoSuchVersion(rest.first_chunk().map(|range| Versions::from_bytes(*range))),
+            1 => Rejection::NoSuchVersion(range.map(|range| Versions::from_bytes(*range))),
             2 => Rejection::NoSuchProcedure,
             3 => Rejection::InvalidArguments,
             other => Rejection::Unspecified(other),

@@ -58,7 +58,7 @@ impl<'a> Reply<'a> {
         former: Option<u16>,
     ) -> Result<Reply<'a>, BadReply> {
         if id >= FIRST_ID
-            && let Some(rejection) = exchanged(bytes, id)
+            && let Some(rejection) = exchanged(bytes, courier, id)
         {
             return Ok(Reply::Reject(rejection));
         }
@@ -77,13 +77,13 @@ impl<'a> Reply<'a> {
 }
 
 /// Parses a rejection whose kind and identifier are exchanged.
-fn exchanged(bytes: &[u8], id: u16) -> Option<Rejection> {
+fn exchanged(bytes: &[u8], courier: Courier, id: u16) -> Option<Rejection> {
     let (header, rest) = bytes.split_first_chunk::<4>()?;
     let ([a, b], [c, d]) = (id.to_be_bytes(), REJECT.to_be_bytes());
     if *header != [a, b, c, d] || id <= ABORT {
         return None;
     }
-    Rejection::parse(rest)
+    Rejection::parse(rest, courier)
 }
 
 impl fmt::Display for BadReply {

@@ -50,7 +50,7 @@ fn a_peer_that_sends_byte_after_byte_does_not_keep_its_connection() {
 
 #[test]
 fn a_client_that_takes_no_replies_does_not_keep_its_connection() {
-    let (server, address) = serve(Arc::default(), |builder| builder.message_time(Duration::from_millis(200)));
+    let (_server, address) = serve(Arc::default(), |builder| builder.message_time(SOON));
     let mut peer = Peer::connect(&address, Versions::THREE);
     let words = [&[0xff, 0xff][..], &[7; 131_070]].concat();
     // The server's replies fill both sockets, then the calls do.

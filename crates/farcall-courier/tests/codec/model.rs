@@ -83,7 +83,7 @@ impl V {
             V::String(bytes) => {
                 out.extend((bytes.len() as u32).to_be_bytes());
                 out.extend(bytes);
-                while out.len() % 4 != 0 {
+                while !out.len().is_multiple_of(4) {
                     out.push(0);
                 }
             }

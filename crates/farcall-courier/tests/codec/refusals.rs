@@ -99,7 +99,9 @@ fn what_is_no_call_and_reply_is_refused() {
         "Courier cannot carry the calls of Store.call: its number is 65536, and 65535 is the greatest"
     );
     assert_eq!(
-        refusal(&|store| drop(store.signal("progress"))),
+        refusal(&|store| {
+            store.signal("progress");
+        }),
         "Courier cannot carry the calls of Store: it has signals, and Courier has none"
     );
     assert_eq!(

@@ -15,7 +15,7 @@ fn check(words: &str, message: Message<'_>) {
 }
 
 /// Checks the versions before a first message, and returns the words after them.
-fn versions<'a>(words: &'a str, versions: Versions) -> &'a str {
+fn versions(words: &str, versions: Versions) -> &str {
     let (head, rest) = words.split_at("0003 0003".len());
     assert_eq!(bytes(head), versions.to_bytes());
     assert_eq!(Versions::from_bytes(bytes(head).try_into().unwrap()), versions);
