@@ -66,6 +66,7 @@
 //! |---|---|
 //! | [`client`] | [`import`], and [`Builder`] with its settings |
 //! | [`server`] | [`Server`] with its settings: programs, sockets, limits |
+//! | [`bulk`] | bulk data between a call and its reply |
 //! | [`codec`] | XDR bytes to words, and back |
 //! | [`wire`] | messages and packets, without I/O |
 
@@ -74,6 +75,8 @@
 // Code that macros generate refers to `::farcall`. In this crate that name means `farcall_core`.
 extern crate farcall_core as farcall;
 
+#[cfg(unix)]
+pub mod bulk;
 #[cfg(unix)]
 pub mod client;
 pub mod codec;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use farcall::Time;
 use farcall::env::{Alarm, Env, Interest, Stream, Wait, Wanted};
 
+use crate::wire::message::Versions;
 use crate::wire::packet::{BadPacket, Datastream, PacketReader, PacketWriter, Received};
 
 /// A connection with its buffers. One thread at a time uses it.
@@ -17,6 +18,17 @@ pub(crate) struct Link {
     writer: PacketWriter,
     /// The packets that are to be sent.
     out: Vec<u8>,
+    /// Whether the message that was received last is to be received again.
+    is_held: bool,
+}
+
+/// What has arrived while data is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    Versions(Versions),
+    Attention,
+    /// A message, which the next [`Link::receive`] returns.
+    Message,
 }
 
 /// The memory for packets that is kept for the next message.
@@ -52,12 +64,54 @@ pub(crate) trait Attendant {
 impl Link {
     pub(crate) fn new(env: Arc<dyn Env>, stream: Arc<dyn Stream>, max_message_bytes: usize) -> Link {
         let (reader, writer) = (PacketReader::new(max_message_bytes), PacketWriter::default());
-        Link { env, stream, reader, writer, out: Vec::new() }
+        Link { env, stream, reader, writer, out: Vec::new(), is_held: false }
     }
 
     /// Adds the packets of some data to those that are to be sent. `ends` says that a message ends here.
     pub(crate) fn put(&mut self, datastream: Datastream, data: &[u8], ends: bool) {
         self.writer.write(datastream, data, ends, &mut self.out);
+    }
+
+    /// Adds a packet that aborts the peer's data, or this end's.
+    pub(crate) fn attention(&mut self, datastream: Datastream) {
+        /// The byte that says so.
+        const ABORT: u8 = 1;
+        self.writer.attention(datastream, ABORT, &mut self.out);
+    }
+
+    /// Looks whether something has arrived, without waiting. Discards bulk data.
+    pub(crate) fn look(&mut self) -> Result<Option<Arrival>, LinkError> {
+        if self.is_held {
+            return Ok(Some(Arrival::Message));
+        }
+        loop {
+            while self.reader.advance().map_err(LinkError::BadPacket)? {
+                match self.reader.received() {
+                    Some(Received::Versions(versions)) => return Ok(Some(Arrival::Versions(versions))),
+                    Some(Received::Attention(_)) => return Ok(Some(Arrival::Attention)),
+                    Some(Received::Message(_)) => {
+                        self.is_held = true;
+                        return Ok(Some(Arrival::Message));
+                    }
+                    Some(Received::End) => return Err(LinkError::Ended),
+                    Some(Received::Bulk(..)) | None => {}
+                }
+            }
+            match self.stream.read(self.reader.space(), Wait::No) {
+                Ok(0) => return Err(LinkError::Ended),
+                Ok(count) => self.reader.filled(count),
+                Err(why) if is_early(why.kind()) => return Ok(None),
+                Err(why) => return Err(LinkError::System(why)),
+            }
+        }
+    }
+
+    /// Goes on to the next thing that was received. Returns false if nothing was.
+    pub(crate) fn advance(&mut self) -> Result<bool, LinkError> {
+        if std::mem::take(&mut self.is_held) {
+            return Ok(true);
+        }
+        self.reader.advance().map_err(LinkError::BadPacket)
     }
 
     /// Sends what was put. After an error the connection is of no more use. The peer has then not received
@@ -84,7 +138,7 @@ impl Link {
         attendant: Option<&dyn Attendant>,
     ) -> Result<Received<'_>, LinkError> {
         // What has arrived when the time is over still counts.
-        while !self.reader.advance().map_err(LinkError::BadPacket)? {
+        while !self.advance()? {
             self.read(until, attendant)?;
         }
         self.reader.received().ok_or(LinkError::Ended)

@@ -11,6 +11,7 @@ use farcall::{CallFailed, serving};
 use super::buffers::{self, Buffers};
 use super::started::StartedCall;
 use super::target::{CalledAt, Outcome, Target};
+use crate::bulk;
 
 /// A program at a server, whose procedures a stub calls.
 pub(super) struct Bound(pub(super) Arc<Target>);
@@ -20,13 +21,14 @@ impl Bound {
     fn call_in_turn(&self, call: &Call<'_>, buffers: &mut Buffers) -> Result<Outcome, CallFailed> {
         let target = &self.0;
         target.encode(call, buffers)?;
+        let mut bulk = bulk::caller::take();
         let deadline = target.deadline(call);
         let _waiting = serving::try_wait_guard()?;
         let Some(mut turn) = target.line.take(deadline.until) else {
             return Ok(Outcome::Failed(target.late(call.procedure, deadline)));
         };
         let Buffers { xdr, words } = buffers;
-        Ok(target.run((call.procedure, words), deadline, &mut turn.connection, None, xdr))
+        Ok(target.run((call.procedure, words), deadline, &mut turn.connection, None, bulk.as_mut(), xdr))
     }
 }
 

@@ -1,15 +1,16 @@
 //! A connection to a server, on which one call at a time is made.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use farcall::env::{Address, ConnectOptions, Env, PeerState};
 use farcall::{Kind, Ran, Time};
 
-use crate::link::{Attendant, Link, LinkError};
+use crate::bulk::caller::{Attached, Transfer};
+use crate::link::{Arrival, Attendant, Link, LinkError};
 use crate::wire::message::{Call, Courier, Message, Versions};
-use crate::wire::packet::{Datastream, Received};
+use crate::wire::packet::{Datastream, MAX_DATA_BYTES, Received};
 use crate::wire::reply::{FIRST_ID, Reply};
 
 /// A connection. It is dropped with a call whose reply has not come, because that reply would be taken for
@@ -25,6 +26,8 @@ pub(super) struct Connection {
     next: u16,
     former: Option<u16>,
     used: Time,
+    /// Whether the present call sends bulk data.
+    sends_bulk: bool,
     message: Vec<u8>,
 }
 
@@ -80,7 +83,8 @@ impl Connection {
         let link = Link::new(env.clone(), stream, max_message_bytes);
         link.settle(until)?;
         let (used, courier, former, message) = (env.now(), None, None, Vec::new());
-        Ok(Connection { link, offered, has_offered: false, courier, next: FIRST_ID, former, used, message })
+        let (has_offered, sends_bulk, next) = (false, false, FIRST_ID);
+        Ok(Connection { link, offered, has_offered, courier, next, former, used, sends_bulk, message })
     }
 
     /// Returns whether the server has not ended the connection, as far as it is known.
@@ -98,6 +102,7 @@ impl Connection {
         called: Called,
         arguments: &[u8],
         patience: Patience<'_>,
+        mut bulk: Option<&mut Attached>,
         take: impl FnOnce(Reply<'_>) -> R,
     ) -> Result<R, Fault> {
         if self.courier.is_none() && self.offered.lowest < 3 {
@@ -106,7 +111,14 @@ impl Connection {
         let id = self.put(called, arguments)?;
         // The server has not received the whole message if this fails, so it does not execute the call.
         self.link.send(patience.until).map_err(|why| fault(Problem::Link(why), Ran::No))?;
-        let replied = self.reply(id, patience, take).map_err(|why| fault(why, Ran::Maybe))?;
+        self.sends_bulk = false;
+        if let Some(Attached { transfer: Transfer::Send(_), .. }) = &bulk
+            && let Some(bulk) = bulk.take()
+        {
+            self.sends_bulk = true;
+            self.send_bulk(bulk, patience).map_err(|why| fault(why, Ran::Maybe))?;
+        }
+        let replied = self.reply(id, patience, bulk, take).map_err(|why| fault(why, Ran::Maybe))?;
         self.former = Some(id);
         self.used = self.link.env.now();
         Ok(replied)
@@ -145,25 +157,83 @@ impl Connection {
         Ok(id)
     }
 
-    /// Waits for the reply to a call.
+    /// Sends the bulk data of a call. It ends early if the server aborts it, or replies before it has ended.
+    fn send_bulk(&mut self, bulk: &mut Attached, patience: Patience<'_>) -> Result<(), Problem> {
+        let mut buffer = [0; 8 * MAX_DATA_BYTES];
+        loop {
+            let part = match self.link.look()? {
+                Some(Arrival::Versions(theirs)) => {
+                    self.courier = Some(common(self.offered, theirs)?);
+                    continue;
+                }
+                Some(Arrival::Attention | Arrival::Message) => Err(aborted()),
+                None => match &mut bulk.transfer {
+                    Transfer::Send(source) => source.read(&mut buffer),
+                    Transfer::Receive(_) => Ok(0),
+                },
+            };
+            match part {
+                Ok(0) => {
+                    self.link.put(Datastream::Bulk, &[], true);
+                    bulk.end(Ok(()));
+                }
+                Ok(count) => {
+                    self.link.put(Datastream::Bulk, &buffer[..count.min(buffer.len())], false);
+                    bulk.passed += count as u64;
+                }
+                Err(why) if why.kind() == ErrorKind::Interrupted => continue,
+                Err(why) => {
+                    self.link.attention(Datastream::Bulk);
+                    bulk.end(Err(why));
+                }
+            }
+            self.link.send(patience.until)?;
+            if bulk.has_ended() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for the reply to a call, and receives the bulk data before it.
     fn reply<R>(
         &mut self,
         id: u16,
         patience: Patience<'_>,
+        mut bulk: Option<&mut Attached>,
         take: impl FnOnce(Reply<'_>) -> R,
     ) -> Result<R, Problem> {
         loop {
-            match self.link.receive(patience.until, patience.attendant)? {
-                Received::Versions(theirs) => self.courier = Some(common(self.offered, theirs)?),
-                Received::Message(message) => {
+            let received = self.link.receive(patience.until, patience.attendant)?;
+            let is_refused = match (received, &mut bulk) {
+                (Received::Versions(theirs), _) => {
+                    self.courier = Some(common(self.offered, theirs)?);
+                    false
+                }
+                (Received::Message(message), _) => {
                     let courier = self.courier.unwrap_or(Courier::Three);
                     let reply = Reply::parse(message, courier, id, self.former);
                     return Ok(take(reply.map_err(|why| Problem::Peer(why.to_string()))?));
                 }
-                other => return Err(unexpected(&other)),
+                (Received::Bulk(data, ends), Some(bulk)) => bulk.take_part(data, ends),
+                (Received::Attention(_), Some(bulk)) => {
+                    bulk.end(Err(aborted()));
+                    false
+                }
+                // The server aborts data that was sent whole meanwhile.
+                (Received::Attention(_), None) if self.sends_bulk => false,
+                (other, _) => return Err(unexpected(&other)),
+            };
+            if is_refused {
+                // The server ends the data. What it has sent before is discarded.
+                self.link.attention(Datastream::Bulk);
+                self.link.send(patience.until)?;
             }
         }
     }
+}
+
+fn aborted() -> io::Error {
+    io::Error::new(ErrorKind::ConnectionAborted, "the server aborted the bulk data")
 }
 
 /// Why the two ends do not understand each other, or the connection is broken.

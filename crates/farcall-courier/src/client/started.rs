@@ -122,7 +122,7 @@ impl Job for StartedCall {
         }
         let (mut connection, mut xdr) = (connection, Vec::new());
         let call = (&self.procedure, &self.words[..]);
-        let outcome = self.target.run(call, self.deadline, &mut connection, Some(attendant), &mut xdr);
+        let outcome = self.target.run(call, self.deadline, &mut connection, Some(attendant), None, &mut xdr);
         self.end(outcome, xdr);
         connection
     }

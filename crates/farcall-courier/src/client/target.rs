@@ -15,6 +15,7 @@ use super::buffers::Buffers;
 use super::connection::{Called, Connection, Fault, Patience, explain};
 use super::line::Line;
 use super::settings::Settings;
+use crate::bulk::caller::Attached;
 use crate::codec::{self, Layout};
 use crate::link::{Attendant, LinkError};
 use crate::wire::message::{Rejection, Versions};
@@ -93,47 +94,48 @@ impl Target {
         deadline: Deadline,
         connection: &mut Option<Connection>,
         attendant: Option<&dyn Attendant>,
+        mut bulk: Option<&mut Attached>,
         xdr: &mut Vec<u8>,
     ) -> Outcome {
         let mut retry = Retry::default();
         loop {
             xdr.clear();
-            let why = match self.attempt(procedure, words, deadline, connection, attendant, xdr) {
+            let patience = Patience { until: deadline.until, attendant };
+            let why = match self.attempt((procedure, words), patience, connection, bulk.as_deref_mut(), xdr) {
                 Ok(outcome) => return outcome,
                 Err(fault) => self.failed(fault, deadline),
             };
-            *connection = None;
             let step = retry.next_at_same_server((why.kind(), why.ran()), procedure.idempotent, true);
-            if step != Step::Repeat {
+            if step != Step::Repeat || bulk.is_some() {
                 return Outcome::Failed(self.about(retry.of_all(why), procedure));
             }
         }
     }
 
+    /// Makes one attempt of a call. The connection is not there meanwhile, so that it is dropped if the
+    /// attempt fails, or a source of bulk data panics.
     fn attempt(
         &self,
-        procedure: &Procedure,
-        words: &[u8],
-        deadline: Deadline,
+        (procedure, words): (&Procedure, &[u8]),
+        patience: Patience<'_>,
         connection: &mut Option<Connection>,
-        attendant: Option<&dyn Attendant>,
+        bulk: Option<&mut Attached>,
         xdr: &mut Vec<u8>,
     ) -> Result<Outcome, Fault> {
-        if connection.as_ref().is_some_and(|connection| !connection.is_usable()) {
-            *connection = None;
-        }
-        let connection = match connection {
-            Some(connection) => connection,
-            None => connection.insert(self.open(deadline.until).map_err(|why| {
+        let mut used = match connection.take().filter(Connection::is_usable) {
+            Some(usable) => usable,
+            None => self.open(patience.until).map_err(|why| {
                 let (kind, why) = explain(&why, "connection");
                 Fault { kind, ran: Ran::No, why }
-            })?),
+            })?,
         };
         // `encode` has checked that the number has 16 bits.
         let called =
             Called { program: self.program, version: self.version, procedure: procedure.number as u16 };
-        let patience = Patience { until: deadline.until, attendant };
-        connection.call(called, words, patience, |reply| self.outcome(procedure, reply, xdr))
+        let take = |reply: Reply<'_>| self.outcome(procedure, reply, xdr);
+        let outcome = used.call(called, words, patience, bulk, take)?;
+        *connection = Some(used);
+        Ok(outcome)
     }
 
     fn open(&self, until: Option<Time>) -> Result<Connection, LinkError> {

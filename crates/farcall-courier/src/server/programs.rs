@@ -89,15 +89,24 @@ impl Buffers {
     }
 }
 
-/// What the server does after a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+/// What the server does with a message.
+pub(super) enum Verdict<'a> {
+    /// It runs a procedure.
+    Run(Admitted<'a>),
     /// It sends the reply.
     Reply,
     /// It sends the reply, and ends the connection.
     ReplyAndEnd,
     /// It ends the connection.
     End,
+}
+
+/// A call whose procedure is to run. Its arguments are in the buffers.
+pub(super) struct Admitted<'a> {
+    id: u16,
+    courier: Courier,
+    offer: &'a Offer,
+    procedure: &'a Procedure,
 }
 
 /// How a call was answered.
@@ -121,24 +130,17 @@ impl Programs {
         self.offers.iter().map(|offer| (offer.program, offer.version))
     }
 
-    /// Answers a message. If it is a call, runs the procedure in this thread.
-    pub(super) fn answer(
-        &self,
-        message: &[u8],
-        courier: Courier,
-        from: Option<SocketAddr>,
-        buffers: &mut Buffers,
-    ) -> Verdict {
+    /// Examines a message. Writes the reply if it can be answered without running a procedure.
+    pub(super) fn examine(&self, message: &[u8], courier: Courier, buffers: &mut Buffers) -> Verdict<'_> {
         buffers.clear();
         match Message::parse(message, courier) {
-            Ok(Message::Call(call)) => {
-                let answer = match self.find(&call) {
-                    Ok((offer, procedure)) => self.run(&call, offer, procedure, from, buffers),
-                    Err(rejection) => Answer::Reject(rejection),
-                };
-                reply(call.id, courier, answer, buffers);
-                Verdict::Reply
-            }
+            Ok(Message::Call(call)) => match self.admit(&call, courier, buffers) {
+                Ok(admitted) => Verdict::Run(admitted),
+                Err(rejection) => {
+                    reply(call.id, courier, Answer::Reject(rejection), buffers);
+                    Verdict::Reply
+                }
+            },
             Err(Malformed::Truncated { call: Some(id) }) => {
                 // What follows may be out of step, so the connection ends.
                 reply(id, courier, Answer::Reject(Rejection::Unspecified(UNSPECIFIED)), buffers);
@@ -146,6 +148,20 @@ impl Programs {
             }
             Ok(_) | Err(_) => Verdict::End,
         }
+    }
+
+    /// Admits a call whose procedure exists and whose arguments are the procedure's.
+    fn admit(
+        &self,
+        call: &Call<'_>,
+        courier: Courier,
+        buffers: &mut Buffers,
+    ) -> Result<Admitted<'_>, Rejection> {
+        let (offer, procedure) = self.find(call)?;
+        let arguments = procedure.arguments();
+        let decoded = offer.layout.to_xdr(arguments, call.arguments, &mut buffers.arguments, self.limits);
+        decoded.map_err(|_| Rejection::InvalidArguments)?;
+        Ok(Admitted { id: call.id, courier, offer, procedure })
     }
 
     /// Finds the offer and the procedure that a call names.
@@ -167,10 +183,16 @@ impl Programs {
         }
     }
 
+    /// Runs the procedure of a call, and writes the reply.
+    pub(super) fn run(&self, admitted: Admitted<'_>, from: Option<SocketAddr>, buffers: &mut Buffers) {
+        let Admitted { id, courier, offer, procedure } = admitted;
+        let answer = self.dispatch(offer, procedure, from, buffers);
+        reply(id, courier, answer, buffers);
+    }
+
     /// Runs a procedure. The words of its result or error are in `buffers.arguments` afterwards.
-    fn run(
+    fn dispatch(
         &self,
-        call: &Call<'_>,
         offer: &Offer,
         procedure: &Procedure,
         from: Option<SocketAddr>,
@@ -178,14 +200,12 @@ impl Programs {
     ) -> Answer {
         let Buffers { arguments, result, .. } = buffers;
         let limits = self.limits;
-        let Ok(()) = offer.layout.to_xdr(procedure.arguments(), call.arguments, arguments, limits) else {
-            return Answer::Reject(Rejection::InvalidArguments);
-        };
+        let number = procedure.number().into();
         let dispatched = {
             let _serving = from.map(context::enter_elsewhere);
             let mut decoder = Decoder::new(arguments);
             let mut encoder = Encoder::new(result);
-            stub::catch(|| offer.service.dispatch(call.procedure.into(), &mut decoder, &mut encoder))
+            stub::catch(|| offer.service.dispatch(number, &mut decoder, &mut encoder))
         };
         let (values, answer) = match &dispatched {
             Dispatched::Result => (Some(procedure.result()), Answer::Return),

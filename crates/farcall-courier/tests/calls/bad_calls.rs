@@ -37,7 +37,6 @@ fn what_is_no_packet_ends_the_connection() {
     assert_eq!(answers(|peer| peer.raw(&[0, 1, 2, 3])), NONE, "a length below a header's");
     assert_eq!(answers(|peer| peer.raw(&[0xff; 100])), NONE, "a length above a packet's");
     assert_eq!(answers(|peer| peer.raw(&[0, 12, 0, 77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])), NONE);
-    assert_eq!(answers(|peer| peer.send_bulk(&[1; 10], true)), NONE, "bulk data without a call");
     assert_eq!(answers(|peer| peer.raw(b"GET / HTTP/1.0\r\n\r\n")), NONE);
 }
 

@@ -220,6 +220,37 @@ impl Peer {
         self.raw(&out);
     }
 
+    /// Sends the packet that aborts bulk data.
+    pub fn abort_bulk(&mut self) {
+        let mut out = Vec::new();
+        self.writer.attention(Datastream::Bulk, 1, &mut out);
+        self.raw(&out);
+    }
+
+    /// Receives bulk data up to its end, or to a message or the end of the connection.
+    pub fn receive_bulk(&mut self) -> (Vec<u8>, Ended) {
+        let mut data = Vec::new();
+        loop {
+            while self.reader.advance().unwrap() {
+                match self.reader.received().unwrap() {
+                    Received::Versions(versions) => self.versions = Some(versions),
+                    Received::Bulk(part, ends) => {
+                        data.extend(part);
+                        if ends {
+                            return (data, Ended::Whole);
+                        }
+                    }
+                    Received::Attention(_) => return (data, Ended::Aborted),
+                    Received::Message(_) | Received::End => return (data, Ended::Otherwise),
+                }
+            }
+            match self.socket.read(self.reader.space()) {
+                Ok(count) if count > 0 => self.reader.filled(count),
+                _ => return (data, Ended::Otherwise),
+            }
+        }
+    }
+
     /// Sends bytes as they are. The other end may have gone.
     pub fn raw(&mut self, bytes: &[u8]) {
         let _ = self.socket.write_all(bytes);
@@ -268,6 +299,14 @@ impl Peer {
         self.message(Message::Return(id, &number.wrapping_add(1).to_be_bytes()));
         Some(())
     }
+}
+
+/// How bulk data ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Whole,
+    Aborted,
+    Otherwise,
 }
 
 /// Starts a server that runs the script for each connection, with the connection's number. It sends version 3

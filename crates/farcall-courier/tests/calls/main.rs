@@ -2,6 +2,7 @@
 
 mod bad_calls;
 mod bad_replies;
+mod bulk;
 mod common;
 mod connections;
 mod deadlines;

@@ -89,7 +89,7 @@ fn to_xdr(layout: &Layout, words: &[u8]) -> Result<Vec<u8>, Error> {
 #[test]
 fn values_become_what_the_independent_encoder_makes_of_them_and_come_back() {
     let mut random = Random(1);
-    for _ in 0..6000 {
+    for _ in 0..3000 {
         let ty = random.ty(3);
         let booleans = [Booleans::Words, Booleans::HighBytes][random.below(2)];
         let layout = layout(&ty, booleans);
@@ -116,7 +116,7 @@ fn values_become_what_the_independent_encoder_makes_of_them_and_come_back() {
 fn random_words_give_a_value_or_an_error() {
     let mut random = Random(2);
     let mut values = 0;
-    for _ in 0..20_000 {
+    for _ in 0..10_000 {
         let ty = random.ty(3);
         let layout = layout(&ty, Booleans::Words);
         let small = random.below(2) == 0;
@@ -132,5 +132,5 @@ fn random_words_give_a_value_or_an_error() {
         assert_eq!(again.len(), words.len(), "{ty:?} {words:x?}");
         assert_eq!(to_xdr(&layout, &again).as_ref(), Ok(&xdr));
     }
-    assert!(values > 500, "{values} of the random words are values");
+    assert!(values > 250, "{values} of the random words are values");
 }
