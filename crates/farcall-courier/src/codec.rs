@@ -24,17 +24,20 @@
 //! shape     the compact form of a type that the transcoder follows
 //! layout    makes shapes of an interface's description, and refuses what Courier cannot say
 //! to_words  XDR bytes to words          to_xdr  words to XDR bytes
+//! stream_of items in segments, as bulk data carries them
 //! error     what is wrong with a value, and in which of its parts
 //! ```
 
 mod error;
 mod layout;
 mod shape;
+mod stream_of;
 mod to_words;
 mod to_xdr;
 
 pub use error::{Error, ErrorKind};
 pub use layout::{Layout, Procedure, Refusal, Values};
+pub use stream_of::StreamOf;
 
 /// How the words of a BOOLEAN stand on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

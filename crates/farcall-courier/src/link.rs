@@ -226,7 +226,8 @@ fn wait(until: Time, now: Time) -> Wait {
     u64::try_from(left.as_nanos()).map_or(Wait::Forever, Wait::Nanos)
 }
 
-/// Returns whether a read has only ended before something arrived.
+/// Returns whether a read has only ended before something arrived. (`TimedOut` says that the system has given
+/// the connection up.)
 fn is_early(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::TimedOut)
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }

@@ -234,8 +234,10 @@ impl ServerBuilder {
         if self.places.is_empty() {
             return Err(invalid("the server has no address: call `tcp` or `unix`".into()));
         }
-        self.programs.limits =
-            Limits { bytes: self.limits.message_bytes.saturating_mul(2), ..Limits::default() };
+        let bytes = self.limits.message_bytes;
+        self.programs.words = Limits { bytes, ..Limits::default() };
+        // Words become at most twice as many bytes of XDR.
+        self.programs.xdr = Limits { bytes: bytes.saturating_mul(2), ..Limits::default() };
         let (mut listeners, mut addresses) = (Vec::<Arc<dyn Listener>>::new(), Vec::new());
         let mut paths = Bound(Vec::new());
         for place in &self.places {

@@ -13,6 +13,10 @@ pub(super) fn addresses(env: &dyn Env, text: &str) -> io::Result<Vec<Address>> {
     let Some(place) = text.strip_prefix("tcp://") else {
         return Err(invalid("an address is tcp://HOST:PORT or unix:PATH"));
     };
+    // An address is no name, which only a resolver knows.
+    if let Ok(address) = place.parse() {
+        return Ok(vec![Address::Tcp(address)]);
+    }
     let Some((host, port)) = place.rsplit_once(':') else { return Err(invalid("it names no port")) };
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let port = port.parse().map_err(|_| invalid("its port is no number up to 65535"))?;

@@ -41,8 +41,13 @@ impl Settings {
         Connection::open(&self.env, to, self.socket, (self.versions, self.max_message_bytes), until)
     }
 
-    /// Returns the limits of arguments and results.
-    pub(super) fn limits(&self) -> Limits {
+    /// Returns the limits of the words of arguments.
+    pub(super) fn words(&self) -> Limits {
+        Limits { bytes: self.max_message_bytes, ..Limits::default() }
+    }
+
+    /// Returns the limits of the XDR bytes of results, which are at most twice as many as those of words.
+    pub(super) fn xdr(&self) -> Limits {
         Limits { bytes: self.max_message_bytes.saturating_mul(2), ..Limits::default() }
     }
 }

@@ -78,7 +78,7 @@ impl Target {
         buffers.xdr.clear();
         (call.encode)(&mut Encoder::new(&mut buffers.xdr)).map_err(bad_arguments)?;
         buffers.words.clear();
-        let limits = self.settings.limits();
+        let limits = self.settings.words();
         self.layout
             .to_words(procedure.arguments(), &buffers.xdr, &mut buffers.words, limits)
             .map_err(|why| CallFailed::new(kind(&why, Kind::BadArguments), Ran::No).caused_by(why))?;
@@ -150,7 +150,7 @@ impl Target {
         let Some(procedure) = self.layout.procedure(called.number as u16) else {
             return Outcome::Failed(CallFailed::new(Kind::NoSuchProcedure, Ran::Maybe));
         };
-        let limits = self.settings.limits();
+        let limits = self.settings.xdr();
         let transcoded = match reply {
             Reply::Return(words) => {
                 self.layout.to_xdr(procedure.result(), words, xdr, limits).map(|()| Outcome::Result)

@@ -57,6 +57,8 @@ pub enum ErrorKind {
     OutOfRange(i64),
     /// The value nests more deeply than the limit.
     TooDeep(u32),
+    /// The item of a stream is not of its Rust type, for this reason: a string is not UTF-8, for example.
+    NotOfItsType(String),
     /// The transcoded value has more bytes than the limit.
     TooLarge {
         /// The number of bytes.
@@ -135,6 +137,7 @@ impl fmt::Display for ErrorKind {
             }
             ErrorKind::TooLong { length, max } => write!(f, "the length is {length}, and {max} is allowed"),
             ErrorKind::OutOfRange(value) => write!(f, "{value} does not fit into 16 bits"),
+            ErrorKind::NotOfItsType(why) => f.write_str(why),
             ErrorKind::TooDeep(limit) => write!(f, "the value nests more than {limit} levels deep"),
             ErrorKind::TooLarge { bytes, limit } => {
                 write!(f, "the value has {bytes} bytes, and {limit} are allowed")

@@ -22,13 +22,32 @@ impl Layout {
         limits: Limits,
     ) -> Result<(), Error> {
         let start = out.len();
+        let used = self.to_xdr_of_first(values, words, out, limits)?;
+        if used < words.len() {
+            out.truncate(start);
+            return Err(Error::new(ErrorKind::Trailing(words.len() - used)).of(values.name));
+        }
+        Ok(())
+    }
+
+    /// Appends the XDR bytes of the value with which `words` begin, as [`Layout::to_xdr`] does, and returns
+    /// how many bytes of `words` the value has.
+    pub(super) fn to_xdr_of_first(
+        &self,
+        values: Values,
+        words: &[u8],
+        out: &mut Vec<u8>,
+        limits: Limits,
+    ) -> Result<usize, Error> {
+        let start = out.len();
         let mut transcoder = ToXdr { layout: self, words, out, limits, depth: limits.depth };
-        let transcoded = transcoder.value(values.at).and_then(|()| transcoder.finish(start));
+        let transcoded = transcoder.value(values.at).and_then(|()| transcoder.check_length(start));
+        let left = transcoder.words.len();
         if let Err(why) = transcoded {
             out.truncate(start);
             return Err(why.of(values.name));
         }
-        Ok(())
+        Ok(words.len() - left)
     }
 }
 
@@ -43,10 +62,7 @@ struct ToXdr<'a> {
 }
 
 impl ToXdr<'_> {
-    fn finish(&self, start: usize) -> Result<(), Error> {
-        if !self.words.is_empty() {
-            return Err(Error::new(ErrorKind::Trailing(self.words.len())));
-        }
+    fn check_length(&self, start: usize) -> Result<(), Error> {
         let bytes = self.out.len() - start;
         if bytes > self.limits.bytes {
             return Err(Error::new(ErrorKind::TooLarge { bytes, limit: self.limits.bytes }));

@@ -1,6 +1,6 @@
 //! One connection of a client, which one thread serves.
 
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,6 +85,8 @@ impl Connection {
         // An error means that the client has gone, or that it is not to be served any more. Nobody is there
         // to be told.
         let _ = session.answer_calls();
+        // A procedure may have kept its bulk data, which keeps the socket.
+        session.served.link.borrow().stream.shutdown(Shutdown::Both);
     }
 }
 

@@ -14,7 +14,10 @@ use crate::wire::message::{Call, Courier, Malformed, Message, Rejection, UNSPECI
 #[derive(Default)]
 pub(super) struct Programs {
     offers: Vec<Offer>,
-    pub(super) limits: Limits,
+    /// The limits of the XDR bytes of arguments.
+    pub(super) xdr: Limits,
+    /// The limits of the words of results.
+    pub(super) words: Limits,
 }
 
 /// An interface that a server offers, with its implementation.
@@ -159,7 +162,7 @@ impl Programs {
     ) -> Result<Admitted<'_>, Rejection> {
         let (offer, procedure) = self.find(call)?;
         let arguments = procedure.arguments();
-        let decoded = offer.layout.to_xdr(arguments, call.arguments, &mut buffers.arguments, self.limits);
+        let decoded = offer.layout.to_xdr(arguments, call.arguments, &mut buffers.arguments, self.xdr);
         decoded.map_err(|_| Rejection::InvalidArguments)?;
         Ok(Admitted { id: call.id, courier, offer, procedure })
     }
@@ -199,7 +202,6 @@ impl Programs {
         buffers: &mut Buffers,
     ) -> Answer {
         let Buffers { arguments, result, .. } = buffers;
-        let limits = self.limits;
         let number = procedure.number().into();
         let dispatched = {
             let _serving = from.map(context::enter_elsewhere);
@@ -221,7 +223,7 @@ impl Programs {
         // A result that Courier cannot say, such as a string of 70,000 bytes.
         let unspecified = Answer::Reject(Rejection::Unspecified(UNSPECIFIED));
         let Some(values) = values else { return unspecified };
-        match offer.layout.to_words(values, result, arguments, limits) {
+        match offer.layout.to_words(values, result, arguments, self.words) {
             Ok(()) => answer,
             Err(codec::Error { .. }) => unspecified,
         }

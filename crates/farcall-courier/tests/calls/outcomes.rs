@@ -212,4 +212,9 @@ fn arguments_that_courier_cannot_say_fail_before_anything_is_sent() {
     let text = "arguments.words: the length is 65536, and 65535 is allowed";
     assert!(failed.detail().ends_with(text), "{failed}");
     assert_eq!(work.words(vec![0; 65_535]).unwrap().len(), 65_535);
+    let small = farcall_courier::Builder::default().messages(1000).import::<dyn Work>(&address).unwrap();
+    let why = small.words(vec![0; 500]).unwrap_err();
+    let failed = why.call_failed().unwrap();
+    assert_eq!((failed.kind(), failed.ran()), (Kind::TooLarge, Ran::No));
+    assert_eq!(small.words(vec![0; 400]).unwrap().len(), 400);
 }

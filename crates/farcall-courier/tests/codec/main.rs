@@ -3,4 +3,5 @@
 mod model;
 mod random;
 mod refusals;
+mod stream_of;
 mod values;
