@@ -30,7 +30,7 @@
 //! ([`Builder::patience`]). The connection is abandoned with a call that was cancelled or whose deadline has
 //! passed, because its reply would be taken for the next one's. The next call makes a new connection.
 //!
-//! **Failures** are [`CallFailed`](farcall::CallFailed), and say whether the call ran. It did not if the
+//! **Failures** are [`CallFailed`], and say whether the call ran. It did not if the
 //! server rejected it: no such program, version or procedure, or arguments that it cannot read. It did not
 //! either if its message was not sent whole. It may have run if the server rejected it for an unspecified
 //! reason, if no reply came, or if the connection broke after the message was sent. A declared error is no
