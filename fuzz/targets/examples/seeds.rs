@@ -11,6 +11,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use base64::Engine as _;
+use farcall_courier::wire::message::{Call, Courier, Message, Rejection, Versions};
+use farcall_courier::wire::packet::{Datastream, PacketWriter};
 use farcall_fuzz_targets::acquaintance::{Acquaintance, ROOM, address, call};
 use farcall_fuzz_targets::script::Writer;
 use farcall_fuzz_targets::specimen;
@@ -49,11 +51,49 @@ pub fn all() -> Vec<Seed> {
     registry();
     keys();
     certificates::certificates();
+    courier();
     SEEDS.take()
 }
 
 fn seed(target: &str, name: &str, data: &[u8]) {
     SEEDS.with_borrow_mut(|seeds| seeds.push((target.into(), name.into(), data.into())));
+}
+
+/// A connection of Courier as a server receives it, and values.
+fn courier() {
+    let mut packets = PacketWriter::default();
+    let mut stream = vec![200];
+    let mut first = Versions::THREE.to_bytes().to_vec();
+    let lookup = Call { id: 0x1234, program: 754, version: 1, procedure: 1, arguments: b"\0\x04root" };
+    Message::Call(lookup).write(Courier::Three, &mut first);
+    packets.write(Datastream::Messages, &first, true, &mut stream);
+    packets.write(Datastream::Bulk, &[7; 600], true, &mut stream);
+    packets.attention(Datastream::Bulk, 1, &mut stream);
+    for message in [
+        Message::Reject(0x1235, Rejection::NoSuchVersion(Some(Versions::ALL))),
+        Message::Return(0x1236, &[0, 7, 0, 0]),
+        Message::Abort(0x1237, &[0, 1, 0, 2, b'n', b'o']),
+    ] {
+        let mut bytes = Vec::new();
+        message.write(Courier::Three, &mut bytes);
+        packets.write(Datastream::Messages, &bytes, true, &mut stream);
+    }
+    packets.write(Datastream::End, &[], true, &mut stream);
+    seed("courier_stream", "connection", &stream);
+    // A tree: a node with a leaf, and a next one that is a leaf.
+    let tree = [0, 7, 0, 2, 0, 0, 1, 44, 0, 0];
+    seed("courier_words", "tree", &[&[0][..], &tree].concat());
+    let everything = [
+        &[4, 0, 2, 0, 1, 0, 0][..],
+        &[0, 1, 0xff, 0xfe, 0, 0, 0, 3, 0xff, 0xff, 0xff, 0xfc],
+        &[0, 1, 0xff, 0xff],
+        &[0, 1, 0, 0, 0, 9],
+        &[0, 2, 0, 1, b'x', 0, 0, 0],
+        &[0, 1, 0, 1, 0, 2],
+        &[0, 9],
+        &tree,
+    ];
+    seed("courier_words", "everything", &everything.concat());
 }
 
 /// Grants, presentations, proofs of entries, revocation lists, and a key file of each kind, of identities

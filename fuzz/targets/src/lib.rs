@@ -10,6 +10,7 @@ pub mod acquaintance;
 mod capture;
 pub mod certificates;
 mod client;
+mod courier;
 mod dump;
 mod idl;
 mod keys;
@@ -28,6 +29,7 @@ mod xdr;
 pub use capture::capture;
 pub use certificates::{certificate_answer, certificate_request, certificates};
 pub use client::client;
+pub use courier::{courier_stream, courier_words};
 pub use dump::dump;
 pub use idl::{interface, json, values};
 pub use keys::{entry_proof, grant, key_file, policy, presentation, revocation_list};
@@ -85,6 +87,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "onc_stream", run: onc_stream, memory_per_byte: 16, memory: 64 * KIB },
     Target { name: "onc_server", run: onc_server, memory_per_byte: 64, memory: 160 * KIB },
     Target { name: "onc_client", run: onc_client, memory_per_byte: 64, memory: 512 * KIB },
+    Target { name: "courier_stream", run: courier_stream, memory_per_byte: 64, memory: 64 * KIB },
+    Target { name: "courier_words", run: courier_words, memory_per_byte: 64, memory: 64 * KIB },
     Target { name: "universal", run: universal, memory_per_byte: 8, memory: 4 * KIB },
     Target { name: "nfs_handle", run: nfs_handle, memory_per_byte: 8, memory: 64 * KIB },
     Target { name: "clerk", run: clerk, memory_per_byte: 8, memory: 4 * KIB },

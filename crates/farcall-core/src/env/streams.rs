@@ -1,5 +1,5 @@
-//! The part of [`Env`](super::Env) that ONC RPC uses: streams to one peer, listeners, and waits for several
-//! sources.
+//! The part of [`Env`](super::Env) that ONC RPC and Courier use: streams to one peer, listeners, and waits
+//! for several sources.
 //!
 //! A [`Stream`] leads to one peer. It is a TCP connection, a connection of a Unix socket, or a connected UDP
 //! socket. Each read or write of a UDP socket is one datagram. A read may wait; a write never does. Reads and

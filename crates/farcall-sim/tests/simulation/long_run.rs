@@ -154,10 +154,14 @@ pub fn call_repeatedly(calls: u64, longest: Duration, most_pause: u64, one_call:
 }
 
 /// The kind of a call, and what its caller was told.
-type Ended<E> = (&'static str, farcall::Result<Vec<u8>, E>);
+type Ended<T, E> = (&'static str, farcall::Result<T, E>);
 
 /// Ends a started call in a random way. Returns how it ended, unless the caller gave it up.
-pub fn end_started<E: for<'a> Decode<'a>>(mut started: Pending<Vec<u8>, E>) -> Option<Ended<E>> {
+pub fn end_started<T, E>(mut started: Pending<T, E>) -> Option<Ended<T, E>>
+where
+    T: for<'a> Decode<'a>,
+    E: for<'a> Decode<'a>,
+{
     match sim::below(6) {
         0 | 1 => return Some(("start and wait", started.wait())),
         2 => return Some(("start and await", sim::block_on(started))),

@@ -1,8 +1,11 @@
-//! Tests in the simulated network: the driver, users' programs, segments, groups and ONC RPC.
+//! Tests in the simulated network: the driver, users' programs, segments, groups, ONC RPC and
+//! Courier.
 #![allow(missing_docs)]
 
 mod balanced;
 mod bank;
+#[cfg(target_os = "linux")]
+mod courier;
 mod driver;
 mod first_calls;
 #[cfg(feature = "soak")]
@@ -12,7 +15,6 @@ mod large_results;
 mod long_run;
 mod lost_rights;
 mod name_clerk;
-#[cfg(target_os = "linux")]
 mod onc;
 mod oneway;
 mod segments;

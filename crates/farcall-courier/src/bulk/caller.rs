@@ -1,0 +1,122 @@
+//! Bulk data that a caller attaches to a call.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, ErrorKind, Read, Write};
+use std::rc::Rc;
+
+/// Bulk data that is attached to the next call of this thread.
+pub(crate) struct Attached {
+    pub(crate) transfer: Transfer,
+    /// How many bytes have passed.
+    pub(crate) passed: u64,
+    outcome: Rc<Cell<Option<io::Result<u64>>>>,
+}
+
+/// The direction of bulk data, and where it comes from or goes to.
+pub(crate) enum Transfer {
+    Send(Box<dyn Read>),
+    Receive(Box<dyn Write>),
+}
+
+impl Attached {
+    /// Notes how the transfer ended. Only the first end counts.
+    pub(crate) fn end(&self, ended: io::Result<()>) {
+        let former = self.outcome.take();
+        self.outcome.set(Some(former.unwrap_or_else(|| ended.map(|()| self.passed))));
+    }
+
+    /// Gives a part of received data to the sink, unless the transfer has ended. Returns whether the sink
+    /// refuses it: then the server is to be told.
+    pub(crate) fn take_part(&mut self, data: &[u8], ends: bool) -> bool {
+        let Transfer::Receive(sink) = &mut self.transfer else { return false };
+        let has_ended = self.outcome.take().map(|outcome| self.outcome.set(Some(outcome))).is_some();
+        if has_ended {
+            return false;
+        }
+        if let Err(why) = sink.write_all(data) {
+            self.end(Err(why));
+            return !ends;
+        }
+        self.passed += data.len() as u64;
+        if ends {
+            self.end(Ok(()));
+        }
+        false
+    }
+
+    /// Returns whether the transfer has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        let outcome = self.outcome.take();
+        let ended = outcome.is_some();
+        self.outcome.set(outcome);
+        ended
+    }
+}
+
+thread_local! {
+    static ATTACHED: RefCell<Option<Attached>> = const { RefCell::new(None) };
+}
+
+/// Takes what is attached to this thread's next call.
+pub(crate) fn take() -> Option<Attached> {
+    ATTACHED.try_with(|place| place.borrow_mut().take()).ok().flatten()
+}
+
+/// Runs `call`, and sends everything that `source` has in the first call that `call` makes by Courier in this
+/// thread. It must be a call that blocks, of a procedure that takes an immediate source. Returns what `call`
+/// returns, and how many bytes were sent.
+///
+/// # Errors
+/// The second value is an error if the server did not take everything, or `source` returned an error. The
+/// call itself may have succeeded nevertheless.
+pub fn send<S: Read + 'static, R>(source: S, call: impl FnOnce() -> R) -> (R, io::Result<u64>) {
+    with(Transfer::Send(Box::new(source)), call)
+}
+
+/// Runs `call`, and writes to `sink` what comes in the first call that `call` makes by Courier in this
+/// thread. It must be a call that blocks, of a procedure that takes an immediate sink. Returns what `call`
+/// returns, the sink, and how many bytes came.
+///
+/// # Errors
+/// The third value is an error if the server did not send everything, or `sink` returned an error. The call
+/// itself may have succeeded nevertheless.
+pub fn receive<W: Write + 'static, R>(sink: W, call: impl FnOnce() -> R) -> (R, W, io::Result<u64>) {
+    let shared = Rc::new(RefCell::new(sink));
+    let (result, received) = with(Transfer::Receive(Box::new(Shared(shared.clone()))), call);
+    let Some(sink) = Rc::into_inner(shared) else {
+        unreachable!("the other reference was dropped with the call to which it was attached")
+    };
+    (result, sink.into_inner(), received)
+}
+
+/// A sink that its owner gets back.
+struct Shared<W>(Rc<RefCell<W>>);
+
+impl<W: Write> Write for Shared<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.borrow_mut().flush()
+    }
+}
+
+fn with<R>(transfer: Transfer, call: impl FnOnce() -> R) -> (R, io::Result<u64>) {
+    /// What was attached before. It is attached again when this is dropped.
+    struct Former(Option<Attached>);
+    impl Drop for Former {
+        fn drop(&mut self) {
+            let former = self.0.take();
+            let unused = ATTACHED.try_with(|place| place.replace(former)).ok();
+            drop(unused);
+        }
+    }
+    let outcome = Rc::default();
+    let attached = Attached { transfer, passed: 0, outcome: Rc::clone(&outcome) };
+    let former = Former(ATTACHED.replace(Some(attached)));
+    let result = call();
+    drop(former);
+    let none = || Err(io::Error::new(ErrorKind::NotConnected, "no bulk data passed in a call"));
+    (result, outcome.take().unwrap_or_else(none))
+}

@@ -1,0 +1,204 @@
+//! Calls servers that speak Courier, through the same stubs as servers of farcall's own protocol.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! #[farcall::interface(program = 754, version = 1)]
+//! pub trait PasswordLookup {
+//!     #[procedure(2)]
+//!     fn count(&self) -> farcall::Result<u16>;
+//! }
+//!
+//! # fn main() -> farcall::Result<()> {
+//! let lookup = farcall_courier::import::<dyn PasswordLookup>("tcp://127.0.0.1:5000")?;
+//! println!("{}", lookup.count()?); // blocks
+//! let pending = lookup.start().count(); // does not block
+//! let soon = lookup.within(Duration::from_secs(1)).count()?;
+//! println!("{soon} {}", pending.wait()?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **Addresses** are `tcp://HOST:PORT` and `unix:PATH`.
+//!
+//! **One call at a time.** Courier's servers take one call at a time from a connection, and an import has one
+//! connection. So its calls queue, from whatever threads, in the order in which they were made. Import an
+//! interface twice to make two calls at the same time.
+//!
+//! **Time.** A call's deadline also counts while the call waits for its turn. A client cannot ask a server
+//! whether it is still executing a call. So a call whose caller sets no time limit fails after 25 seconds
+//! ([`Builder::patience`]). The connection is abandoned with a call that was cancelled or whose deadline has
+//! passed, because its reply would be taken for the next one's. The next call makes a new connection.
+//!
+//! **Failures** are [`CallFailed`], and say whether the call ran. It did not if the
+//! server rejected it: no such program, version or procedure, or arguments that it cannot read. It did not
+//! either if its message was not sent whole. It may have run if the server rejected it for an unspecified
+//! reason, if no reply came, or if the connection broke after the message was sent. A declared error is no
+//! failure, but the call's declared exception.
+//!
+//! If a connection breaks, the client makes the call once more on a new connection, provided that the call
+//! did not run or that its procedure is `#[idempotent]`.
+//!
+//! **Threads.** A call that blocks is made by its caller's thread. Started calls are made by a thread of the
+//! import, which ends ten seconds after the last one. At most 1,024 of them wait.
+//!
+//! ```text
+//! bound       a program as a stub's channel      target    how its calls are made, and what replies mean
+//! line        turns at the one connection        started   a started call
+//! connection  versions, one call and its reply   settings  settings
+//! buffers     buffers of a thread                address   the text that names a server
+//! ```
+
+mod address;
+mod bound;
+mod buffers;
+mod connection;
+mod line;
+mod settings;
+mod started;
+mod target;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcall::env::Env;
+use farcall::idl::Interface as Description;
+use farcall::stub::{Binding, Program};
+use farcall::{CallFailed, Kind, Ran};
+
+use crate::codec::Layout;
+use crate::wire::message::Versions;
+use address::addresses;
+use bound::Bound;
+use connection::explain;
+use line::Line;
+use settings::Settings;
+use target::Target;
+
+pub use target::OtherVersions;
+
+/// Connects to the server at `tcp://HOST:PORT` or `unix:PATH`, and returns a user-stub for the program there,
+/// with the default settings.
+///
+/// ```no_run
+/// # #[farcall::interface(program = 754, version = 1)]
+/// # pub trait PasswordLookup { fn count(&self) -> farcall::Result<u16>; }
+/// # fn main() -> farcall::Result<()> {
+/// let lookup = farcall_courier::import::<dyn PasswordLookup>("tcp://127.0.0.1:5000")?;
+/// println!("{}", lookup.count()?);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// The errors of [`Builder::import`].
+pub fn import<T: ?Sized + Program>(address: &str) -> Result<T::Client, CallFailed> {
+    Builder::default().import::<T>(address)
+}
+
+/// Settings of an import.
+#[derive(Clone, Default)]
+pub struct Builder {
+    settings: Settings,
+}
+
+impl Builder {
+    /// Sets the time limit of calls whose caller sets none; 25 seconds by default, no limit if `None`.
+    #[must_use]
+    pub fn patience(mut self, patience: Option<Duration>) -> Builder {
+        self.settings.patience = patience;
+        self
+    }
+
+    /// Sets how long making a connection may take; 10 seconds by default.
+    #[must_use]
+    pub fn connect_within(mut self, time: Duration) -> Builder {
+        self.settings.connecting = time;
+        self
+    }
+
+    /// Offers version 2 of Courier to the server, too. Then the first call on a connection waits until the
+    /// server has told its versions, because its form depends on them. By default the client offers version 3
+    /// alone, and sends the first call at once.
+    #[must_use]
+    pub fn version_2(mut self) -> Builder {
+        self.settings.versions = Versions::ALL;
+        self
+    }
+
+    /// Sets the most bytes of a message, sent or received; 16 MiB by default.
+    #[must_use]
+    pub fn messages(mut self, max_bytes: usize) -> Builder {
+        self.settings.max_message_bytes = max_bytes;
+        self
+    }
+
+    /// Sets how long a thread polls for a reply before it sleeps; it does not poll by default.
+    #[must_use]
+    pub fn spin(mut self, time: Duration) -> Builder {
+        self.settings.socket.spin = time;
+        self
+    }
+
+    /// Connects to a server, and returns a user-stub for the program there.
+    ///
+    /// # Errors
+    /// The errors of [`Builder::bind`].
+    pub fn import<T: ?Sized + Program>(&self, address: &str) -> Result<T::Client, CallFailed> {
+        Ok(self.bind(T::interface(), T::PROGRAM, T::VERSION, address)?.into())
+    }
+
+    /// Connects to a server, and returns a binding by which the program with these numbers is called. The
+    /// description says what the program's interface is.
+    ///
+    /// # Errors
+    /// Courier cannot say a type of the interface ([`Layout::new`]), there is no such address, or no server
+    /// accepts connections there.
+    pub fn bind(
+        &self,
+        interface: &Description,
+        program: u32,
+        version: u32,
+        address: &str,
+    ) -> Result<Binding, CallFailed> {
+        let refused = |kind, why: String| CallFailed::new(kind, Ran::No).because(why);
+        let layout =
+            Layout::new(interface).map_err(|why| CallFailed::new(Kind::Local, Ran::No).caused_by(why))?;
+        let version = u16::try_from(version).map_err(|_| {
+            refused(Kind::Local, format!("version {version} of {}: Courier's have 16 bits", interface.name))
+        })?;
+        let addresses = addresses(&*self.settings.env, address)
+            .map_err(|why| refused(Kind::NoSuchName, format!("{address}: {why}")))?;
+        let until = self.settings.env.now() + self.settings.connecting;
+        let mut failed = refused(Kind::NoSuchName, address.to_owned());
+        for address in addresses {
+            match self.settings.open(&address, Some(until)) {
+                Ok(connection) => {
+                    let line = Line::new(self.settings.env.clone(), connection);
+                    let (settings, name) = (self.settings.clone(), interface.name.clone());
+                    let target = Target { settings, address, name, program, version, layout, line };
+                    return Ok(Binding::new(Arc::new(Bound(Arc::new(target)))));
+                }
+                Err(why) => {
+                    let (kind, why) = explain(&why, "connection");
+                    failed = refused(kind, format!("{address}: {why}"));
+                }
+            }
+        }
+        Err(failed)
+    }
+
+    /// Replaces the environment, for simulations.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn env(mut self, env: Arc<dyn Env>) -> Builder {
+        self.settings.env = env;
+        self
+    }
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,75 @@
+//! The stubs' channel to a program at a server.
+
+use std::sync::Arc;
+
+use farcall::env::Env;
+use farcall::stub::{Call, Channel, PendingCall, Reply, Sink};
+use farcall::wait::{Parking, WaitPoint};
+use farcall::xdr::Decoder;
+use farcall::{CallFailed, serving};
+
+use super::buffers::{self, Buffers};
+use super::started::StartedCall;
+use super::target::{CalledAt, Outcome, Target};
+use crate::bulk;
+
+/// A program at a server, whose procedures a stub calls.
+pub(super) struct Bound(pub(super) Arc<Target>);
+
+impl Bound {
+    /// Makes a call in this thread, when it has its turn at the connection.
+    fn call_in_turn(&self, call: &Call<'_>, buffers: &mut Buffers) -> Result<Outcome, CallFailed> {
+        let target = &self.0;
+        target.encode(call, buffers)?;
+        let mut bulk = bulk::caller::take();
+        let deadline = target.deadline(call);
+        let _waiting = serving::try_wait_guard()?;
+        let Some(mut turn) = target.line.take(deadline.until) else {
+            return Ok(Outcome::Failed(target.late(call.procedure, deadline)));
+        };
+        let Buffers { xdr, words } = buffers;
+        Ok(target.run((call.procedure, words), deadline, &mut turn.connection, None, bulk.as_mut(), xdr))
+    }
+}
+
+impl Channel for Bound {
+    fn call(&self, call: Call<'_>, sink: Sink<'_>) {
+        buffers::with(|buffers| {
+            let outcome = self.call_in_turn(&call, buffers);
+            let origin = CalledAt { target: &self.0, procedure: call.procedure };
+            sink(match outcome {
+                Ok(Outcome::Result) => Reply::ResultOf(Decoder::new(&buffers.xdr), &origin),
+                Ok(Outcome::Exception) => Reply::Exception(Decoder::new(&buffers.xdr)),
+                Ok(Outcome::Failed(why)) => Reply::Failed(why),
+                Err(why) => Reply::Failed(self.0.about(why, call.procedure)),
+            });
+        });
+    }
+
+    fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
+        let target = &self.0;
+        let started = buffers::with(|buffers| {
+            target.encode(&call, buffers).map_err(|why| target.about(why, call.procedure))?;
+            let deadline = target.deadline(&call);
+            StartedCall::start(target, *call.procedure, buffers.words.clone(), deadline)
+        });
+        match started {
+            Ok(started) => Box::new(started),
+            Err(why) => Box::new(why),
+        }
+    }
+
+    fn env(&self) -> Arc<dyn Env> {
+        self.0.env().clone()
+    }
+
+    fn wait_point(&self) -> Arc<dyn WaitPoint> {
+        Arc::new(Parking::new(self.0.env().clone()))
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        self.0.line.close();
+    }
+}

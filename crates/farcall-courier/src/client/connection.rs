@@ -1,0 +1,293 @@
+//! A connection to a server, on which one call at a time is made.
+
+use std::io::{self, ErrorKind, Read as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcall::env::{Address, ConnectOptions, Env, PeerState};
+use farcall::{Kind, Ran, Time};
+
+use crate::bulk::caller::{Attached, Transfer};
+use crate::link::{Arrival, Attendant, Link, LinkError};
+use crate::wire::message::{Call, Courier, Message, Versions};
+use crate::wire::packet::{Datastream, MAX_DATA_BYTES, Received};
+use crate::wire::reply::{FIRST_ID, Reply};
+
+/// A connection. It is dropped with a call whose reply has not come, because that reply would be taken for
+/// the reply to the next call.
+pub(super) struct Connection {
+    link: Link,
+    offered: Versions,
+    /// Whether the offered versions were sent.
+    has_offered: bool,
+    /// The version of Courier that both ends speak, once it is known.
+    courier: Option<Courier>,
+    /// The identifiers of the next call and of the one before it.
+    next: u16,
+    former: Option<u16>,
+    used: Time,
+    /// Whether the present call sends bulk data.
+    sends_bulk: bool,
+    message: Vec<u8>,
+}
+
+/// Why a call has no reply.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) kind: Kind,
+    pub(super) ran: Ran,
+    pub(super) why: String,
+}
+
+/// The number and the version of a program, and the number of one of its procedures.
+#[derive(Clone, Copy)]
+pub(super) struct Called {
+    pub(super) program: u32,
+    pub(super) version: u16,
+    pub(super) procedure: u16,
+}
+
+/// When to stop waiting, and what to do meanwhile.
+#[derive(Clone, Copy)]
+pub(super) struct Patience<'a> {
+    pub(super) until: Option<Time>,
+    pub(super) attendant: Option<&'a dyn Attendant>,
+}
+
+/// The idle time after which a connection is checked before use, because the server may have ended it.
+const IDLE: Duration = Duration::from_secs(1);
+/// The memory for a message that is kept for the next one.
+const KEPT_BYTES: usize = 64 << 10;
+
+impl Connection {
+    /// Connects to a server.
+    ///
+    /// # Errors
+    /// No server accepts connections there, or the time is over.
+    pub(super) fn open(
+        env: &Arc<dyn Env>,
+        to: &Address,
+        options: ConnectOptions,
+        (offered, max_message_bytes): (Versions, usize),
+        until: Option<Time>,
+    ) -> Result<Connection, LinkError> {
+        let within = until.map(|until| until.since(env.now()));
+        if within.is_some_and(|within| within.is_zero()) {
+            return Err(LinkError::Late);
+        }
+        let stream =
+            env.connect(to, &ConnectOptions { within, ..options }).map_err(|why| match why.kind() {
+                ErrorKind::TimedOut => LinkError::Late,
+                _ => LinkError::System(why),
+            })?;
+        let link = Link::new(env.clone(), stream, max_message_bytes);
+        link.settle(until)?;
+        let (used, courier, former, message) = (env.now(), None, None, Vec::new());
+        let (has_offered, sends_bulk, next) = (false, false, FIRST_ID);
+        Ok(Connection { link, offered, has_offered, courier, next, former, used, sends_bulk, message })
+    }
+
+    /// Returns whether the server has not ended the connection, as far as it is known.
+    pub(super) fn is_usable(&self) -> bool {
+        let is_fresh = self.link.env.now().since(self.used) < IDLE;
+        is_fresh || self.link.stream.peer_state() == PeerState::Open
+    }
+
+    /// Makes a call, and passes the reply to `take`. After an error the connection is of no more use.
+    ///
+    /// # Errors
+    /// No reply has come, or the server sent something else.
+    pub(super) fn call<R>(
+        &mut self,
+        called: Called,
+        arguments: &[u8],
+        patience: Patience<'_>,
+        mut bulk: Option<&mut Attached>,
+        take: impl FnOnce(Reply<'_>) -> R,
+    ) -> Result<R, Fault> {
+        if self.courier.is_none() && self.offered.lowest < 3 {
+            self.agree(patience).map_err(|why| fault(why, Ran::No))?;
+        }
+        let id = self.put(called, arguments)?;
+        // The server has not received the whole message if this fails, so it does not execute the call.
+        self.link.send(patience.until).map_err(|why| fault(Problem::Link(why), Ran::No))?;
+        self.sends_bulk = false;
+        if let Some(Attached { transfer: Transfer::Send(_), .. }) = &bulk
+            && let Some(bulk) = bulk.take()
+        {
+            self.sends_bulk = true;
+            self.send_bulk(bulk, patience).map_err(|why| fault(why, Ran::Maybe))?;
+        }
+        let replied = self.reply(id, patience, bulk, take).map_err(|why| fault(why, Ran::Maybe))?;
+        self.former = Some(id);
+        self.used = self.link.env.now();
+        Ok(replied)
+    }
+
+    /// Exchanges versions before the first call, whose form depends on them.
+    fn agree(&mut self, patience: Patience<'_>) -> Result<(), Problem> {
+        self.has_offered = true;
+        self.link.put(Datastream::Messages, &self.offered.to_bytes(), false);
+        self.link.send(patience.until)?;
+        match self.link.receive(patience.until, patience.attendant)? {
+            Received::Versions(theirs) => self.courier = Some(common(self.offered, theirs)?),
+            other => return Err(unexpected(&other)),
+        }
+        Ok(())
+    }
+
+    /// Puts the message of a call into the link, and returns its identifier.
+    fn put(&mut self, called: Called, arguments: &[u8]) -> Result<u16, Fault> {
+        let courier = self.courier.unwrap_or(Courier::Three);
+        let Called { program, version, procedure } = called;
+        if courier == Courier::Two && program > u16::MAX.into() {
+            let why = "the server speaks version 2 of Courier, whose program numbers have 16 bits";
+            return Err(Fault { kind: Kind::Mismatch, ran: Ran::No, why: why.into() });
+        }
+        let id = self.next;
+        self.next = id.checked_add(1).unwrap_or(FIRST_ID);
+        self.message.clear();
+        self.message.shrink_to(KEPT_BYTES);
+        if !self.has_offered {
+            self.message.extend(self.offered.to_bytes());
+            self.has_offered = true;
+        }
+        Message::Call(Call { id, program, version, procedure, arguments }).write(courier, &mut self.message);
+        self.link.put(Datastream::Messages, &self.message, true);
+        Ok(id)
+    }
+
+    /// Sends the bulk data of a call. It ends early if the server aborts it, or replies before it has ended.
+    fn send_bulk(&mut self, bulk: &mut Attached, patience: Patience<'_>) -> Result<(), Problem> {
+        let mut buffer = [0; 8 * MAX_DATA_BYTES];
+        loop {
+            let part = match self.link.look()? {
+                Some(Arrival::Versions(theirs)) => {
+                    self.courier = Some(common(self.offered, theirs)?);
+                    continue;
+                }
+                Some(Arrival::Attention | Arrival::Message) => Err(aborted()),
+                None => match &mut bulk.transfer {
+                    Transfer::Send(source) => source.read(&mut buffer),
+                    Transfer::Receive(_) => Ok(0),
+                },
+            };
+            match part {
+                Ok(0) => {
+                    self.link.put(Datastream::Bulk, &[], true);
+                    bulk.end(Ok(()));
+                }
+                Ok(count) => {
+                    self.link.put(Datastream::Bulk, &buffer[..count.min(buffer.len())], false);
+                    bulk.passed += count as u64;
+                }
+                Err(why) if why.kind() == ErrorKind::Interrupted => continue,
+                Err(why) => {
+                    self.link.attention(Datastream::Bulk);
+                    bulk.end(Err(why));
+                }
+            }
+            self.link.send(patience.until)?;
+            if bulk.has_ended() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for the reply to a call, and receives the bulk data before it.
+    fn reply<R>(
+        &mut self,
+        id: u16,
+        patience: Patience<'_>,
+        mut bulk: Option<&mut Attached>,
+        take: impl FnOnce(Reply<'_>) -> R,
+    ) -> Result<R, Problem> {
+        loop {
+            let received = self.link.receive(patience.until, patience.attendant)?;
+            let is_refused = match (received, &mut bulk) {
+                (Received::Versions(theirs), _) => {
+                    self.courier = Some(common(self.offered, theirs)?);
+                    false
+                }
+                (Received::Message(message), _) => {
+                    let courier = self.courier.unwrap_or(Courier::Three);
+                    let reply = Reply::parse(message, courier, id, self.former);
+                    return Ok(take(reply.map_err(|why| Problem::Peer(why.to_string()))?));
+                }
+                (Received::Bulk(data, ends), Some(bulk)) => bulk.take_part(data, ends),
+                (Received::Attention(_), Some(bulk)) => {
+                    bulk.end(Err(aborted()));
+                    false
+                }
+                // The server aborts data that was sent whole meanwhile.
+                (Received::Attention(_), None) if self.sends_bulk => false,
+                (other, _) => return Err(unexpected(&other)),
+            };
+            if is_refused {
+                // The server ends the data. What it has sent before is discarded.
+                self.link.attention(Datastream::Bulk);
+                self.link.send(patience.until)?;
+            }
+        }
+    }
+}
+
+fn aborted() -> io::Error {
+    io::Error::new(ErrorKind::ConnectionAborted, "the server aborted the bulk data")
+}
+
+/// Why the two ends do not understand each other, or the connection is broken.
+enum Problem {
+    Link(LinkError),
+    /// The server sent something that it should not.
+    Peer(String),
+    /// The ends have no version of Courier in common.
+    Versions(Versions, Versions),
+}
+
+impl From<LinkError> for Problem {
+    fn from(why: LinkError) -> Problem {
+        Problem::Link(why)
+    }
+}
+
+fn common(ours: Versions, theirs: Versions) -> Result<Courier, Problem> {
+    ours.common(theirs).ok_or(Problem::Versions(ours, theirs))
+}
+
+#[cold]
+fn unexpected(received: &Received<'_>) -> Problem {
+    Problem::Peer(match received {
+        Received::End => return Problem::Link(LinkError::Ended),
+        Received::Bulk(..) => "the server sent bulk data, and the procedure has none".into(),
+        Received::Attention(byte) => format!("the server asks for attention ({byte}) for no reason"),
+        _ => "the server sent a message before the versions of Courier".into(),
+    })
+}
+
+#[cold]
+fn fault(problem: Problem, ran: Ran) -> Fault {
+    let (kind, why) = match problem {
+        Problem::Link(why) => explain(&why, "reply"),
+        Problem::Peer(why) => (Kind::BadResult, why),
+        Problem::Versions(ours, theirs) => {
+            (Kind::Mismatch, format!("the server speaks {theirs} of Courier, and this client {ours}"))
+        }
+    };
+    Fault { kind, ran, why }
+}
+
+/// Returns the kind and the explanation of a fault of a connection. `missing` is what has not come in time.
+pub(super) fn explain(why: &LinkError, missing: &str) -> (Kind, String) {
+    match why {
+        LinkError::Late => (Kind::Deadline, format!("no {missing} in time")),
+        LinkError::Ended => (Kind::Unreachable, "the server ended the connection".into()),
+        LinkError::System(why) => (Kind::Unreachable, system(why)),
+        LinkError::BadPacket(why) => (Kind::BadResult, format!("the server sent {why}")),
+        LinkError::Stopped => (Kind::Cancelled, String::new()),
+    }
+}
+
+fn system(why: &io::Error) -> String {
+    why.to_string()
+}

@@ -1,0 +1,302 @@
+//! The one connection of a binding, and the calls that wait for their turn at it.
+//!
+//! A call that blocks is made by its caller's thread when it has its turn. Started calls are made by the
+//! *carrier*, a thread that the first started call starts and that ends when there has been none for ten
+//! seconds. Both have their turns in the order in which they came.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use farcall::env::{Alarm, Env, Event, Interest, Wanted, thread_event};
+use farcall::{CallFailed, Kind, Ran, Time, lock};
+
+use super::connection::Connection;
+use crate::link::{Attendant, LinkError};
+
+/// The most started calls that wait for their turn.
+const MAX_STARTED: usize = 1024;
+/// After this time without a started call the carrier ends.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// A started call.
+pub(super) trait Job: Send + Sync {
+    /// Makes the call on the connection, or on a new one. Returns the connection if more calls can be made
+    /// on it.
+    fn run(&self, connection: Option<Connection>, attendant: &dyn Attendant) -> Option<Connection>;
+
+    /// Returns the call's deadline.
+    fn until(&self) -> Option<Time>;
+
+    /// Returns whether nobody waits for the call any more.
+    fn is_over(&self) -> bool;
+
+    /// Ends the call, whose deadline has passed before its turn came.
+    fn end_late(&self);
+}
+
+/// The connection of a binding, and who waits for it.
+pub(super) struct Line {
+    env: Arc<dyn Env>,
+    state: Mutex<State>,
+    /// Wakes the carrier.
+    alarm: OnceLock<Arc<dyn Alarm>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The connection, if there is one and nobody uses it.
+    connection: Option<Connection>,
+    /// Whether somebody has the turn. If nobody has it, nobody waits.
+    is_taken: bool,
+    queue: VecDeque<Waiter>,
+    /// How many started calls are in the queue.
+    started: usize,
+    /// The number of the thread in the queue that has the turn now and does not know it yet.
+    passed_to: Option<u64>,
+    /// The started call whose turn it is.
+    for_carrier: Option<Arc<dyn Job>>,
+    next: u64,
+    has_carrier: bool,
+    is_closing: bool,
+}
+
+enum Waiter {
+    Thread(u64, Arc<dyn Event>),
+    Started(Arc<dyn Job>),
+}
+
+/// The turn of a thread. When it is dropped, the next call has its turn, on the connection that is here.
+pub(super) struct Turn<'a> {
+    line: &'a Line,
+    pub(super) connection: Option<Connection>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.line.pass(self.connection.take());
+    }
+}
+
+impl Line {
+    pub(super) fn new(env: Arc<dyn Env>, connection: Connection) -> Arc<Line> {
+        let state = State { connection: Some(connection), ..State::default() };
+        Arc::new(Line { env, state: Mutex::new(state), alarm: OnceLock::new() })
+    }
+
+    /// Waits for this thread's turn. Returns `None` if it has not come in time.
+    pub(super) fn take(&self, until: Option<Time>) -> Option<Turn<'_>> {
+        let mut state = lock(&self.state);
+        if !state.is_taken {
+            state.is_taken = true;
+            return Some(Turn { line: self, connection: state.connection.take() });
+        }
+        let (ticket, event) = (state.next, thread_event(&self.env));
+        state.next += 1;
+        state.queue.push_back(Waiter::Thread(ticket, event.clone()));
+        drop(state);
+        loop {
+            let left = until.map(|until| until.since(self.env.now()));
+            event.wait(left);
+            let mut state = lock(&self.state);
+            if state.passed_to == Some(ticket) {
+                state.passed_to = None;
+                return Some(Turn { line: self, connection: state.connection.take() });
+            }
+            if left.is_some_and(|left| left.is_zero()) {
+                state.queue.retain(|waiter| !matches!(waiter, Waiter::Thread(other, _) if *other == ticket));
+                return None;
+            }
+        }
+    }
+
+    /// Lets a started call wait for its turn.
+    ///
+    /// # Errors
+    /// Too many wait, or the system cannot start the carrier.
+    pub(super) fn submit(self: &Arc<Self>, job: Arc<dyn Job>) -> Result<(), CallFailed> {
+        let alarm = self.alarm()?;
+        let mut state = lock(&self.state);
+        if state.started >= MAX_STARTED {
+            let why = format!("{MAX_STARTED} started calls wait for their turn at the connection");
+            return Err(CallFailed::new(Kind::Overloaded, Ran::No).because(why));
+        }
+        if !state.has_carrier {
+            let (line, alarm) = (self.clone(), alarm.clone());
+            let spawned = self.env.spawn("courier-carrier", Box::new(move || line.carry(&*alarm)));
+            spawned.map_err(|why| CallFailed::local("starting a thread for started calls", why))?;
+            state.has_carrier = true;
+        }
+        if state.is_taken {
+            state.queue.push_back(Waiter::Started(job));
+            state.started += 1;
+        } else {
+            state.is_taken = true;
+            state.for_carrier = Some(job);
+        }
+        drop(state);
+        alarm.ring();
+        Ok(())
+    }
+
+    /// Makes the carrier see that a started call is over. The call is removed if it waits for its turn.
+    pub(super) fn withdraw(&self, job: &dyn Job) {
+        let mut state = lock(&self.state);
+        let is_it =
+            |waiter: &Waiter| matches!(waiter, Waiter::Started(other) if std::ptr::addr_eq(&**other, job));
+        let place = state.queue.iter().position(is_it);
+        let removed = place.and_then(|place| state.queue.remove(place));
+        if removed.is_some() {
+            state.started -= 1;
+        }
+        drop(state);
+        if removed.is_none()
+            && let Some(alarm) = self.alarm.get()
+        {
+            alarm.ring();
+        }
+    }
+
+    /// Ends the connection as soon as no call uses it or waits for it.
+    pub(super) fn close(&self) {
+        let connection = {
+            let mut state = lock(&self.state);
+            state.is_closing = true;
+            state.connection.take()
+        };
+        drop(connection);
+        if let Some(alarm) = self.alarm.get() {
+            alarm.ring();
+        }
+    }
+
+    /// Gives the next call its turn.
+    fn pass(&self, connection: Option<Connection>) {
+        let mut state = lock(&self.state);
+        let mut to_drop = None;
+        match state.is_closing && state.queue.is_empty() {
+            true => to_drop = connection,
+            false => state.connection = connection,
+        }
+        loop {
+            match state.queue.pop_front() {
+                None => {
+                    state.is_taken = false;
+                    break;
+                }
+                Some(Waiter::Thread(ticket, event)) => {
+                    state.passed_to = Some(ticket);
+                    event.set();
+                    break;
+                }
+                Some(Waiter::Started(job)) => {
+                    state.started -= 1;
+                    if job.is_over() {
+                        continue;
+                    }
+                    state.for_carrier = Some(job);
+                    self.alarm.get().inspect(|alarm| alarm.ring());
+                    break;
+                }
+            }
+        }
+        drop(state);
+        drop(to_drop);
+    }
+
+    fn alarm(&self) -> Result<Arc<dyn Alarm>, CallFailed> {
+        if let Some(alarm) = self.alarm.get() {
+            return Ok(alarm.clone());
+        }
+        let alarm = self.env.alarm().map_err(|why| CallFailed::local("making an alarm", why))?;
+        Ok(self.alarm.get_or_init(|| alarm).clone())
+    }
+
+    /// Makes started calls until there have been none for a while.
+    fn carry(&self, alarm: &dyn Alarm) {
+        let mut idle_until = self.env.now() + IDLE;
+        loop {
+            alarm.quiet();
+            if let Some(job) = self.next_job() {
+                let connection = lock(&self.state).connection.take();
+                let connection = match job.is_over() {
+                    true => connection,
+                    false => job.run(connection, &Attending { line: self, alarm, job: &*job }),
+                };
+                self.pass(connection);
+                idle_until = self.env.now() + IDLE;
+                continue;
+            }
+            let next = self.end_late_jobs();
+            let is_idle = self.env.now() >= idle_until;
+            if self.leave(is_idle) {
+                return;
+            }
+            let next = next.unwrap_or(idle_until).since(self.env.now());
+            let waited = self.env.wait_any(&mut [Wanted::new(alarm.source(), Interest::READ)], Some(next));
+            if waited.is_err_and(|why| why.kind() != ErrorKind::Interrupted) {
+                // The system refuses to wait. The carrier lets others run, and looks again.
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn next_job(&self) -> Option<Arc<dyn Job>> {
+        lock(&self.state).for_carrier.take()
+    }
+
+    /// Ends the carrier if it has nothing to do and `is_idle`, or the line is closing. Returns whether it is
+    /// to end.
+    fn leave(&self, is_idle: bool) -> bool {
+        let mut state = lock(&self.state);
+        let has_work = state.for_carrier.is_some() || state.started > 0;
+        let leaves = !has_work && (is_idle || state.is_closing);
+        state.has_carrier = !leaves;
+        leaves
+    }
+
+    /// Ends the waiting calls whose deadline has passed, and returns the earliest deadline of the others.
+    fn end_late_jobs(&self) -> Option<Time> {
+        let mut late = Vec::new();
+        let now = self.env.now();
+        let mut state = lock(&self.state);
+        let mut next: Option<Time> = None;
+        state.queue.retain(|waiter| {
+            let Waiter::Started(job) = waiter else { return true };
+            match job.until() {
+                Some(until) if until <= now => {
+                    late.push(job.clone());
+                    return false;
+                }
+                Some(until) => next = Some(next.map_or(until, |next| next.min(until))),
+                None => {}
+            }
+            true
+        });
+        state.started -= late.len();
+        drop(state);
+        late.iter().for_each(|job| job.end_late());
+        next
+    }
+}
+
+/// What the carrier does while it waits for the reply to a call.
+struct Attending<'a> {
+    line: &'a Line,
+    alarm: &'a dyn Alarm,
+    job: &'a dyn Job,
+}
+
+impl Attendant for Attending<'_> {
+    fn alarm(&self) -> &dyn Alarm {
+        self.alarm
+    }
+
+    fn attend(&self) -> Result<Option<Time>, LinkError> {
+        if self.job.is_over() {
+            return Err(LinkError::Stopped);
+        }
+        Ok(self.line.end_late_jobs())
+    }
+}

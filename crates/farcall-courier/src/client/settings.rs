@@ -1,0 +1,53 @@
+//! The settings of a binding.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcall::env::{Address, ConnectOptions, Env};
+use farcall::{System, Time};
+
+use super::connection::Connection;
+use crate::codec::Limits;
+use crate::link::LinkError;
+use crate::wire::message::Versions;
+
+/// The settings of a binding.
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) env: Arc<dyn Env>,
+    pub(super) patience: Option<Duration>,
+    pub(super) connecting: Duration,
+    pub(super) versions: Versions,
+    pub(super) max_message_bytes: usize,
+    pub(super) socket: ConnectOptions,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            env: System::current(),
+            patience: Some(Duration::from_secs(25)),
+            connecting: Duration::from_secs(10),
+            versions: Versions::THREE,
+            max_message_bytes: 16 << 20,
+            socket: ConnectOptions::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Connects to a server.
+    pub(super) fn open(&self, to: &Address, until: Option<Time>) -> Result<Connection, LinkError> {
+        Connection::open(&self.env, to, self.socket, (self.versions, self.max_message_bytes), until)
+    }
+
+    /// Returns the limits of the words of arguments.
+    pub(super) fn words(&self) -> Limits {
+        Limits { bytes: self.max_message_bytes, ..Limits::default() }
+    }
+
+    /// Returns the limits of the XDR bytes of results, which are at most twice as many as those of words.
+    pub(super) fn xdr(&self) -> Limits {
+        Limits { bytes: self.max_message_bytes.saturating_mul(2), ..Limits::default() }
+    }
+}

@@ -1,0 +1,281 @@
+//! A program at a server: how its calls are made, and what becomes of their replies.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcall::env::{Address, Env};
+use farcall::idl::spell_program;
+use farcall::retry::{Retry, Step};
+use farcall::stub::{Call, Origin, Procedure, bad_arguments};
+use farcall::xdr::Encoder;
+use farcall::{CallFailed, Kind, Ran, Time};
+
+use super::buffers::Buffers;
+use super::connection::{Called, Connection, Fault, Patience, explain};
+use super::line::Line;
+use super::settings::Settings;
+use crate::bulk::caller::Attached;
+use crate::codec::{self, Layout};
+use crate::link::{Attendant, LinkError};
+use crate::wire::message::{Rejection, Versions};
+use crate::wire::reply::Reply;
+
+/// A program at a server.
+pub(super) struct Target {
+    pub(super) settings: Settings,
+    pub(super) address: Address,
+    /// The name of the interface.
+    pub(super) name: String,
+    pub(super) program: u32,
+    pub(super) version: u16,
+    pub(super) layout: Layout,
+    pub(super) line: Arc<Line>,
+}
+
+/// How a call ended. The bytes of a result or exception are in the buffer that was passed along.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Result,
+    Exception,
+    Failed(CallFailed),
+}
+
+/// When a call ends at the latest.
+#[derive(Clone, Copy)]
+pub(super) struct Deadline {
+    pub(super) until: Option<Time>,
+    /// The time limit, if the caller has set none and the client's own holds.
+    patience: Option<Duration>,
+}
+
+impl Target {
+    pub(super) fn env(&self) -> &Arc<dyn Env> {
+        &self.settings.env
+    }
+
+    /// Returns the deadline of a call.
+    pub(super) fn deadline(&self, call: &Call<'_>) -> Deadline {
+        let within = [call.within, farcall::context().remaining()].into_iter().flatten().min();
+        let patience = if within.is_none() { self.settings.patience } else { None };
+        Deadline { until: within.or(patience).map(|time| self.env().now() + time), patience }
+    }
+
+    /// Encodes the arguments of a call as words.
+    ///
+    /// # Errors
+    /// Courier cannot carry the call.
+    pub(super) fn encode(&self, call: &Call<'_>, buffers: &mut Buffers) -> Result<u16, CallFailed> {
+        if call.procedure.exchanges || !call.carries.is_empty() {
+            let why = "Courier carries no signals, no streams, and no one-way calls in order";
+            return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
+        }
+        let number = u16::try_from(call.procedure.number).ok();
+        let Some(procedure) = number.and_then(|number| self.layout.procedure(number)) else {
+            let why = "the interface does not have the procedure";
+            return Err(CallFailed::new(Kind::NoSuchProcedure, Ran::No).because(why));
+        };
+        buffers.xdr.clear();
+        (call.encode)(&mut Encoder::new(&mut buffers.xdr)).map_err(bad_arguments)?;
+        buffers.words.clear();
+        let limits = self.settings.words();
+        self.layout
+            .to_words(procedure.arguments(), &buffers.xdr, &mut buffers.words, limits)
+            .map_err(|why| CallFailed::new(kind(&why, Kind::BadArguments), Ran::No).caused_by(why))?;
+        Ok(procedure.number())
+    }
+
+    /// Makes a call on a connection, or on a new one, and once more where that may help and does no harm.
+    /// Appends the bytes of the result or exception to `xdr`. Leaves the connection only if it can be used
+    /// again.
+    pub(super) fn run(
+        &self,
+        (procedure, words): (&Procedure, &[u8]),
+        deadline: Deadline,
+        connection: &mut Option<Connection>,
+        attendant: Option<&dyn Attendant>,
+        mut bulk: Option<&mut Attached>,
+        xdr: &mut Vec<u8>,
+    ) -> Outcome {
+        let mut retry = Retry::default();
+        loop {
+            xdr.clear();
+            let patience = Patience { until: deadline.until, attendant };
+            let why = match self.attempt((procedure, words), patience, connection, bulk.as_deref_mut(), xdr) {
+                Ok(outcome) => return outcome,
+                Err(fault) => self.failed(fault, deadline),
+            };
+            let step = retry.next_at_same_server((why.kind(), why.ran()), procedure.idempotent, true);
+            if step != Step::Repeat || bulk.is_some() {
+                return Outcome::Failed(self.about(retry.of_all(why), procedure));
+            }
+        }
+    }
+
+    /// Makes one attempt of a call. The connection is not there meanwhile, so that it is dropped if the
+    /// attempt fails, or a source of bulk data panics.
+    fn attempt(
+        &self,
+        (procedure, words): (&Procedure, &[u8]),
+        patience: Patience<'_>,
+        connection: &mut Option<Connection>,
+        bulk: Option<&mut Attached>,
+        xdr: &mut Vec<u8>,
+    ) -> Result<Outcome, Fault> {
+        let mut used = match connection.take().filter(Connection::is_usable) {
+            Some(usable) => usable,
+            None => self.open(patience.until).map_err(|why| {
+                let (kind, why) = explain(&why, "connection");
+                Fault { kind, ran: Ran::No, why }
+            })?,
+        };
+        // `encode` has checked that the number has 16 bits.
+        let called =
+            Called { program: self.program, version: self.version, procedure: procedure.number as u16 };
+        let take = |reply: Reply<'_>| self.outcome(procedure, reply, xdr);
+        let outcome = used.call(called, words, patience, bulk, take)?;
+        *connection = Some(used);
+        Ok(outcome)
+    }
+
+    fn open(&self, until: Option<Time>) -> Result<Connection, LinkError> {
+        let connecting = self.env().now() + self.settings.connecting;
+        let until = until.map_or(connecting, |until| until.min(connecting));
+        self.settings.open(&self.address, Some(until))
+    }
+
+    /// Returns the outcome that a reply tells, and appends the bytes of a result or exception to `xdr`.
+    fn outcome(&self, called: &Procedure, reply: Reply<'_>, xdr: &mut Vec<u8>) -> Outcome {
+        // `encode` has found the procedure.
+        let Some(procedure) = self.layout.procedure(called.number as u16) else {
+            return Outcome::Failed(CallFailed::new(Kind::NoSuchProcedure, Ran::Maybe));
+        };
+        let limits = self.settings.xdr();
+        let transcoded = match reply {
+            Reply::Return(words) => {
+                self.layout.to_xdr(procedure.result(), words, xdr, limits).map(|()| Outcome::Result)
+            }
+            Reply::Abort(words) => match self.declared(procedure, words) {
+                Ok(errors) => self.layout.to_xdr(errors, words, xdr, limits).map(|()| Outcome::Exception),
+                Err(number) => {
+                    let why = format!("it reports error {number}, which it does not declare");
+                    Ok(Outcome::Failed(CallFailed::new(Kind::BadResult, Ran::Yes).because(why)))
+                }
+            },
+            Reply::Reject(rejection) => Ok(Outcome::Failed(rejected(rejection))),
+        };
+        let outcome = transcoded.unwrap_or_else(|why| {
+            Outcome::Failed(CallFailed::new(kind(&why, Kind::BadResult), Ran::Yes).caused_by(why))
+        });
+        match outcome {
+            Outcome::Failed(why) => Outcome::Failed(self.about(why, called)),
+            outcome => outcome,
+        }
+    }
+
+    /// Returns the errors of a procedure if the error at the beginning of these words is among them, and its
+    /// number otherwise.
+    fn declared(&self, procedure: &codec::Procedure, words: &[u8]) -> Result<codec::Values, u16> {
+        let number = words.first_chunk().map_or(0, |word| u16::from_be_bytes(*word));
+        match (procedure.errors(), self.layout.error_name(procedure, number)) {
+            (Some(errors), Some(_)) => Ok(errors),
+            _ => Err(number),
+        }
+    }
+
+    /// Returns the failure of a call that waited for its turn for too long.
+    pub(super) fn late(&self, procedure: &Procedure, deadline: Deadline) -> CallFailed {
+        let why = "no turn in time: calls that were made earlier have not ended".into();
+        self.about(self.failed(Fault { kind: Kind::Deadline, ran: Ran::No, why }, deadline), procedure)
+    }
+
+    #[cold]
+    fn failed(&self, fault: Fault, deadline: Deadline) -> CallFailed {
+        let Fault { kind, ran, why } = fault;
+        match (kind, deadline.patience) {
+            // The caller has set no deadline, so the failure is that of a server that does not answer.
+            (Kind::Deadline, Some(patience)) => {
+                let why = why.replace("in time", &format!("within {patience:?}"));
+                CallFailed::new(Kind::Unreachable, ran).because(why)
+            }
+            _ => CallFailed::new(kind, ran).because(why),
+        }
+    }
+
+    /// Adds the called procedure and the server's address to a failure.
+    #[cold]
+    pub(super) fn about(&self, why: CallFailed, procedure: &Procedure) -> CallFailed {
+        let (detail, colon) = (why.detail(), if why.detail().is_empty() { "" } else { ": " });
+        let text = format!("{}{colon}{detail}", CalledAt { target: self, procedure });
+        why.because(text)
+    }
+}
+
+/// Returns the failure of a call that was rejected.
+#[cold]
+fn rejected(rejection: Rejection) -> CallFailed {
+    let failed = |kind, why: &'static str| CallFailed::new(kind, Ran::No).because(why);
+    match rejection {
+        Rejection::NoSuchProgram => failed(Kind::NotExported, "the server does not have the program"),
+        Rejection::NoSuchVersion(Some(versions)) => {
+            CallFailed::new(Kind::Mismatch, Ran::No).caused_by(OtherVersions(versions))
+        }
+        Rejection::NoSuchVersion(None) => {
+            failed(Kind::Mismatch, "the server does not have this version of the program")
+        }
+        Rejection::NoSuchProcedure => {
+            failed(Kind::NoSuchProcedure, "the server's program does not have the procedure")
+        }
+        Rejection::InvalidArguments => failed(Kind::BadArguments, "the server cannot read the arguments"),
+        Rejection::Unspecified(code) => {
+            let why = format!("the server rejects the call for an unspecified reason ({code})");
+            CallFailed::new(Kind::Other, Ran::Maybe).because(why)
+        }
+    }
+}
+
+/// Returns the kind of failure of a value that cannot be transcoded.
+fn kind(why: &codec::Error, usual: Kind) -> Kind {
+    match why.kind() {
+        codec::ErrorKind::TooLarge { .. } => Kind::TooLarge,
+        _ => usual,
+    }
+}
+
+/// The versions of a program that the server has, when the called one is not among them. This is the source
+/// of the call's [`CallFailed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherVersions(pub Versions);
+
+impl fmt::Display for OtherVersions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the server has {} of the program", self.0)
+    }
+}
+
+impl std::error::Error for OtherVersions {}
+
+/// A called procedure, for error messages.
+pub(super) struct CalledAt<'a> {
+    pub(super) target: &'a Target,
+    pub(super) procedure: &'a Procedure,
+}
+
+impl Origin for CalledAt<'_> {
+    #[cold]
+    fn about(&self, why: CallFailed) -> CallFailed {
+        self.target.about(why, self.procedure)
+    }
+}
+
+impl fmt::Display for CalledAt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Target { name, program, version, address, .. } = self.target;
+        let (program, procedure) = (spell_program(*program), self.procedure);
+        match procedure.name {
+            "" => write!(f, "procedure {}", procedure.number)?,
+            name => f.write_str(name)?,
+        }
+        write!(f, " of {name} (program {program}, version {version}) at {address}")
+    }
+}

@@ -1,0 +1,274 @@
+//! A Courier server: the programs that it serves, and the sockets at which clients call them.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! #[farcall::interface(program = 754, version = 1)]
+//! pub trait Echo {
+//!     fn twice(&self, number: u16) -> farcall::Result<u16>;
+//! }
+//!
+//! struct Twice;
+//! impl Echo for Twice {
+//!     fn twice(&self, number: u16) -> farcall::Result<u16> {
+//!         Ok(number.wrapping_mul(2))
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = farcall_courier::Server::builder()
+//!     .program::<dyn Echo>(Arc::new(Twice))
+//!     .tcp("127.0.0.1:0".parse()?)
+//!     .start()?;
+//! println!("{:?}", server.addresses());
+//! # server.stopper().stop();
+//! server.wait(); // until the process ends, or somebody stops it
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **One thread serves one connection**, because a client makes one call at a time on it. The calls of a
+//! connection, to whatever programs, are executed in the order in which they come.
+//!
+//! **What callers see.** A declared exception is reported as an error of Courier, with its number. A call of
+//! an unknown program, version or procedure, or with arguments that are not the procedure's, is rejected. A
+//! procedure that panics, that fails without a declared exception, or whose result Courier cannot say is
+//! rejected for an unspecified reason; the client then knows that it may have run. After a message that is no
+//! call, and when the ends have no version of Courier in common, the server ends the connection.
+//!
+//! ```text
+//! programs    what a message is answered with     connection  one client
+//! acceptor    the thread that accepts             hosts       how many connections each host has
+//! stopper     the end of `Server::wait`
+//! ```
+
+mod acceptor;
+mod connection;
+mod hosts;
+mod programs;
+mod stopper;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcall::System;
+use farcall::env::{Address, Env, Listener};
+use farcall::stub::Program;
+
+use crate::codec::Limits;
+use crate::wire::message::Versions;
+use acceptor::Acceptor;
+use connection::ConnectionLimits;
+use programs::{NotOffered, Offer, Programs};
+pub use stopper::Stopper;
+
+/// A running server. It serves its programs until it is dropped.
+pub struct Server {
+    acceptor: Arc<Acceptor>,
+    addresses: Vec<SocketAddr>,
+    paths: Vec<PathBuf>,
+    stopper: Stopper,
+}
+
+impl Server {
+    /// Begins the configuration of a server.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder::default()
+    }
+
+    /// Serves until the process ends or another thread calls [`Stopper::stop`].
+    pub fn wait(self) {
+        self.stopper.wait();
+    }
+
+    /// Returns a handle with which another thread can end [`Server::wait`].
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Returns the TCP addresses.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Returns the program and version numbers that the server serves.
+    pub fn programs(&self) -> Vec<(u32, u16)> {
+        self.acceptor.programs().numbers().collect()
+    }
+
+    /// Returns the number of open connections.
+    pub fn connections(&self) -> usize {
+        self.acceptor.connections()
+    }
+}
+
+/// When the drop returns, the addresses are free and all connections have ended. Procedures that still run
+/// end by themselves; their callers learn that the calls may have run.
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.acceptor.stop();
+        self.paths.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut all = f.debug_struct("Server");
+        all.field("programs", &self.programs()).field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+/// The configuration of a server.
+#[must_use]
+pub struct ServerBuilder {
+    env: Arc<dyn Env>,
+    programs: Programs,
+    /// Why the first interface that cannot be served is not.
+    refused: Option<NotOffered>,
+    places: Vec<Address>,
+    connections: usize,
+    limits: ConnectionLimits,
+}
+
+impl Default for ServerBuilder {
+    fn default() -> ServerBuilder {
+        ServerBuilder {
+            env: System::current(),
+            programs: Programs::default(),
+            refused: None,
+            places: Vec::new(),
+            connections: 256,
+            limits: ConnectionLimits {
+                idle: Duration::from_secs(90),
+                message_time: Duration::from_secs(60),
+                message_bytes: 1 << 20,
+                versions: Versions::ALL,
+            },
+        }
+    }
+}
+
+impl ServerBuilder {
+    /// Serves an interface under its program and version number. A server can serve several interfaces, and
+    /// several versions of one. If Courier cannot say the interface, [`ServerBuilder::start`] fails.
+    pub fn program<T: ?Sized + Program>(mut self, server: Arc<T>) -> Self {
+        match Offer::new(server) {
+            Ok(offer) => self.programs.add(offer),
+            Err(why) => self.refused = self.refused.or(Some(why)),
+        }
+        self
+    }
+
+    /// Serves TCP at this address. With port 0 the system chooses a free port.
+    pub fn tcp(mut self, address: SocketAddr) -> Self {
+        self.places.push(Address::Tcp(address));
+        self
+    }
+
+    /// Serves a Unix socket at this path. The path must not exist; it is removed when the server is dropped.
+    pub fn unix(mut self, path: impl AsRef<Path>) -> Self {
+        self.places.push(Address::Unix(path.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets how many connections there can be, each with a thread of its own; 256 by default. One host can
+    /// have four fifths of them. A host is an IPv4 address, the first 64 bits of an IPv6 address, or a user
+    /// of this machine.
+    ///
+    /// At the limit, the server ends a connection for each new one: the one that has been silent longest, of
+    /// the host with most connections, or of the same host if that has its share. If none has been silent for
+    /// five seconds, it ends the new connection.
+    pub fn connections(mut self, most: usize) -> Self {
+        self.connections = most;
+        self
+    }
+
+    /// Sets after how long a time without a call the server ends a connection; 90 seconds by default, as
+    /// 4.4BSD's server has it.
+    pub fn idle(mut self, time: Duration) -> Self {
+        self.limits.idle = time;
+        self
+    }
+
+    /// Sets how long a message may take from its first byte to its last; a minute by default. It holds for
+    /// calls that are received, and for replies that a client does not take.
+    pub fn message_time(mut self, time: Duration) -> Self {
+        self.limits.message_time = time;
+        self
+    }
+
+    /// Sets the most bytes of a call's message, and of a result; 1 MiB by default. While it executes a call,
+    /// a connection takes at most eight times as much memory, besides what the procedure itself takes.
+    pub fn messages(mut self, max_bytes: usize) -> Self {
+        self.limits.message_bytes = max_bytes;
+        self
+    }
+
+    /// Sets the versions of Courier that clients can speak: 2 and 3 by default.
+    pub fn versions(mut self, versions: Versions) -> Self {
+        self.limits.versions = versions;
+        self
+    }
+
+    /// Replaces the environment, for simulations.
+    #[doc(hidden)]
+    pub fn env(mut self, env: Arc<dyn Env>) -> Self {
+        self.env = env;
+        self
+    }
+
+    /// Starts the server.
+    ///
+    /// # Errors
+    /// Courier cannot say a type of an interface ([`Layout::new`](crate::codec::Layout::new)), the server has
+    /// no address, or the system refuses an address or a thread.
+    pub fn start(mut self) -> io::Result<Server> {
+        let invalid =
+            |why: Box<dyn std::error::Error + Send + Sync>| io::Error::new(io::ErrorKind::InvalidInput, why);
+        if let Some(why) = self.refused {
+            return Err(invalid(why.into()));
+        }
+        if self.places.is_empty() {
+            return Err(invalid("the server has no address: call `tcp` or `unix`".into()));
+        }
+        let bytes = self.limits.message_bytes;
+        self.programs.words = Limits { bytes, ..Limits::default() };
+        // Words become at most twice as many bytes of XDR.
+        self.programs.xdr = Limits { bytes: bytes.saturating_mul(2), ..Limits::default() };
+        let (mut listeners, mut addresses) = (Vec::<Arc<dyn Listener>>::new(), Vec::new());
+        let mut paths = Bound(Vec::new());
+        for place in &self.places {
+            let listener = self
+                .env
+                .listen(place)
+                .map_err(|why| io::Error::new(why.kind(), format!("{place}: {why}")))?;
+            addresses.extend(listener.local_address());
+            if let Address::Unix(path) = place {
+                paths.0.push(path.clone());
+            }
+            listeners.push(listener);
+        }
+        let stopper = Stopper::new(self.env.clone());
+        let acceptor = Acceptor::start(self.env, listeners, self.programs, self.limits, self.connections)?;
+        let paths = std::mem::take(&mut paths.0);
+        Ok(Server { acceptor, addresses, paths, stopper })
+    }
+}
+
+/// Paths of Unix sockets that are bound. They are removed if the server does not start.
+struct Bound(Vec<PathBuf>);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    }
+}
+
+impl fmt::Debug for ServerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerBuilder").field("places", &self.places).finish_non_exhaustive()
+    }
+}

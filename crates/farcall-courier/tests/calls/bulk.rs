@@ -1,0 +1,273 @@
+//! Bulk data between a call and its reply, in both directions, whole and aborted.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use farcall::{Kind, Ran};
+use farcall_courier::wire::message::{Message, Rejection, Versions};
+use farcall_courier::{Server, bulk};
+
+use crate::common::{ANY, Ended, Peer, bytes, scripted};
+
+/// `BulkData.Descriptor`, without the forms that need a third party.
+#[derive(farcall::Xdr, Clone, Copy, Debug, PartialEq)]
+pub enum Descriptor {
+    #[xdr(tag = 0)]
+    Null,
+    #[xdr(tag = 1)]
+    Immediate,
+}
+
+#[farcall::interface(program = 770, version = 1)]
+pub trait Files {
+    /// Reads so many bytes of the source, or all if there are fewer. Returns how many came.
+    #[procedure(1)]
+    fn store(&self, source: Descriptor, most: u32) -> farcall::Result<u32>;
+    /// Writes so many bytes to the sink. Ends them if `whole`.
+    #[procedure(2)]
+    fn retrieve(&self, sink: Descriptor, bytes: u32, whole: bool) -> farcall::Result<()>;
+}
+
+/// Tells how each transfer ended.
+struct Here(Sender<io::Result<usize>>);
+
+impl Files for Here {
+    fn store(&self, source: Descriptor, most: u32) -> farcall::Result<u32> {
+        let mut data = Vec::new();
+        if source == Descriptor::Immediate {
+            let source = bulk::incoming().unwrap();
+            assert!(bulk::incoming().is_none() && bulk::outgoing().is_none(), "it was taken");
+            let _ = self.0.send(source.take(most.into()).read_to_end(&mut data));
+            assert!(data.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
+        }
+        Ok(data.len() as u32)
+    }
+
+    fn retrieve(&self, sink: Descriptor, bytes: u32, whole: bool) -> farcall::Result<()> {
+        if sink == Descriptor::Immediate {
+            let mut sink = bulk::outgoing().unwrap();
+            let written = sink.write_all(&contents(bytes as usize));
+            let ended = if whole { written.and_then(|()| sink.finish()) } else { written };
+            let _ = self.0.send(ended.map(|()| 0));
+        }
+        Ok(())
+    }
+}
+
+fn contents(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at % 251) as u8).collect()
+}
+
+/// Returns a server, a client of it, its address, and how the server's transfers ended.
+fn files() -> (Server, FilesClient, String, Receiver<io::Result<usize>>) {
+    let (ended, ends) = channel();
+    let builder = Server::builder().program::<dyn Files>(Arc::new(Here(ended)));
+    let server = builder.tcp(ANY.parse().unwrap()).start().unwrap();
+    let address = format!("tcp://{}", server.addresses()[0]);
+    let files = farcall_courier::import::<dyn Files>(&address).unwrap();
+    (server, files, address, ends)
+}
+
+/// Returns data that is read from the beginning.
+fn source(length: usize) -> io::Cursor<Vec<u8>> {
+    io::Cursor::new(contents(length))
+}
+
+const ALL: u32 = u32::MAX;
+
+#[test]
+fn data_of_any_length_passes_in_both_directions() {
+    let (server, files, ..) = files();
+    for length in [0, 1, 533, 534, 535, 5000, 3 << 20] {
+        let (stored, sent) = bulk::send(source(length), || files.store(Descriptor::Immediate, ALL));
+        assert_eq!((stored.unwrap(), sent.unwrap()), (length as u32, length as u64));
+        let (done, data, received) =
+            bulk::receive(Vec::new(), || files.retrieve(Descriptor::Immediate, length as u32, true));
+        done.unwrap();
+        assert_eq!((data, received.unwrap()), (contents(length), length as u64));
+        assert_eq!(files.store(Descriptor::Null, 0), Ok(0), "a call without bulk data");
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn a_procedure_that_does_not_read_to_the_end_aborts_and_the_connection_stays() {
+    let (server, files, _, ends) = files();
+    for _ in 0..3 {
+        let (stored, sent) = bulk::send(source(3 << 20), || files.store(Descriptor::Immediate, 1000));
+        assert_eq!(stored, Ok(1000));
+        assert_eq!(sent.unwrap_err().kind(), ErrorKind::ConnectionAborted);
+        assert_eq!(ends.recv().unwrap().unwrap(), 1000);
+        assert_eq!(files.store(Descriptor::Null, 0), Ok(0));
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn a_procedure_that_does_not_take_the_data_ends_the_transfer_by_its_reply() {
+    let (server, files, ..) = files();
+    let (stored, sent) = bulk::send(source(3 << 20), || files.store(Descriptor::Null, 0));
+    assert_eq!(stored, Ok(0));
+    // All of it may have been sent before the reply came.
+    assert!(sent.is_ok_and(|sent| sent == 3 << 20) || server.connections() == 1);
+    assert_eq!(files.store(Descriptor::Null, 0), Ok(0));
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn a_source_that_fails_aborts_and_the_procedure_learns_of_it() {
+    /// Fails after the first part.
+    struct Fails(usize);
+    impl Read for Fails {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            if self.0 == 0 {
+                return Err(ErrorKind::InvalidData.into());
+            }
+            let part = contents(self.0.min(buffer.len()));
+            buffer[..part.len()].copy_from_slice(&part);
+            self.0 = 0;
+            Ok(part.len())
+        }
+    }
+    let (server, files, _, ends) = files();
+    let (stored, sent) = bulk::send(Fails(100), || files.store(Descriptor::Immediate, ALL));
+    assert_eq!(stored, Ok(100));
+    assert_eq!(sent.unwrap_err().kind(), ErrorKind::InvalidData);
+    assert_eq!(ends.recv().unwrap().unwrap_err().kind(), ErrorKind::ConnectionAborted);
+    assert_eq!(files.store(Descriptor::Null, 0), Ok(0));
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn a_procedure_that_does_not_finish_aborts_and_the_caller_learns_of_it() {
+    let (server, files, ..) = files();
+    let (done, data, received) =
+        bulk::receive(Vec::new(), || files.retrieve(Descriptor::Immediate, 700, false));
+    assert_eq!(done, Ok(()));
+    assert_eq!(data, contents(700));
+    assert_eq!(received.unwrap_err().kind(), ErrorKind::ConnectionAborted);
+    assert_eq!(files.store(Descriptor::Null, 0), Ok(0));
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn a_sink_that_fails_aborts_and_the_procedure_learns_of_it() {
+    /// Takes one part.
+    struct Full(bool);
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if std::mem::replace(&mut self.0, true) {
+                Err(ErrorKind::StorageFull.into())
+            } else {
+                Ok(bytes.len())
+            }
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let (server, files, _, ends) = files();
+    let (done, _, received) =
+        bulk::receive(Full(false), || files.retrieve(Descriptor::Immediate, 64 << 20, true));
+    assert_eq!(done, Ok(()));
+    assert_eq!(received.unwrap_err().kind(), ErrorKind::StorageFull);
+    assert_eq!(ends.recv().unwrap().unwrap_err().kind(), ErrorKind::ConnectionAborted);
+    assert_eq!(files.store(Descriptor::Null, 0), Ok(0));
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn data_that_no_call_takes_is_said_to_have_stayed() {
+    let (_server, files, ..) = files();
+    let ((), sent) = bulk::send(source(10), || ());
+    assert_eq!(sent.unwrap_err().kind(), ErrorKind::NotConnected);
+    let (done, data, received) = bulk::receive(Vec::new(), || files.store(Descriptor::Null, 0));
+    assert_eq!((done, data), (Ok(0), Vec::new()));
+    assert_eq!(received.unwrap_err().kind(), ErrorKind::NotConnected, "the server sent none");
+    assert!(bulk::incoming().is_none() && bulk::outgoing().is_none(), "this thread serves no call");
+}
+
+#[test]
+fn a_rejected_call_discards_the_data_that_was_sent_with_it() {
+    let (_server, _, address, _) = files();
+    let mut peer = Peer::connect(&address, Versions::THREE);
+    peer.call(1, (770, 1), 99, &[]);
+    peer.send_bulk(&contents(5000), true);
+    assert_eq!(peer.receive().unwrap(), bytes("0001 0001 0002"));
+    peer.call(2, (770, 1), 1, &bytes("0000 0000 0000"));
+    assert_eq!(peer.receive().unwrap(), bytes("0002 0002 0000 0000"));
+}
+
+#[test]
+fn the_packets_are_as_the_standard_has_them() {
+    let (_server, _, address, ends) = files();
+    let mut peer = Peer::connect(&address, Versions::THREE);
+    // Its end is a packet without data, as 4.4BSD sends it.
+    peer.call(1, (770, 1), 1, &bytes("0001 ffff ffff"));
+    peer.send_bulk(&contents(600), false);
+    peer.send_bulk(&[], true);
+    assert_eq!(peer.receive().unwrap(), bytes("0002 0001 0000 0258"));
+    peer.call(2, (770, 1), 1, &bytes("0001 ffff ffff"));
+    peer.send_bulk(&contents(600), false);
+    peer.abort_bulk();
+    assert_eq!(peer.receive().unwrap(), bytes("0002 0002 0000 0258"));
+    assert_eq!(ends.try_iter().last().unwrap().unwrap_err().kind(), ErrorKind::ConnectionAborted);
+    peer.call(3, (770, 1), 2, &bytes("0001 0000 0258 0001"));
+    assert_eq!(peer.receive_bulk(), (contents(600), Ended::Whole));
+    assert_eq!(peer.receive().unwrap(), bytes("0002 0003"));
+    peer.call(4, (770, 1), 2, &bytes("0001 0000 0258 0000"));
+    assert_eq!(peer.receive_bulk(), (contents(600), Ended::Aborted));
+    assert_eq!(peer.receive().unwrap(), bytes("0002 0004"));
+}
+
+#[test]
+fn a_connection_that_breaks_during_the_data_leaves_open_whether_the_call_ran() {
+    let address = scripted(|_, mut peer| {
+        peer.receive_call().unwrap();
+        peer.send_bulk(&contents(600), false);
+        peer.receive_call();
+        peer.receive_bulk();
+    });
+    let files = farcall_courier::import::<dyn Files>(&address).unwrap();
+    // The peer waits for a call that does not come, and sees the end at the deadline.
+    let late = files.within(std::time::Duration::from_millis(30));
+    let (done, data, received) =
+        bulk::receive(Vec::new(), || late.retrieve(Descriptor::Immediate, 1000, true));
+    let why = done.unwrap_err();
+    let why = why.call_failed().unwrap();
+    assert_eq!((why.kind(), why.ran(), data), (Kind::Deadline, Ran::Maybe, contents(600)));
+    assert_eq!(received.unwrap_err().kind(), ErrorKind::NotConnected);
+}
+
+#[test]
+fn a_procedure_whose_client_goes_away_during_the_data_ends() {
+    let (server, _, address, ends) = files();
+    let mut peer = Peer::connect(&address, Versions::THREE);
+    peer.call(1, (770, 1), 1, &bytes("0001 ffff ffff"));
+    peer.send_bulk(&contents(600), false);
+    drop(peer);
+    assert_eq!(ends.recv().unwrap().unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    let mut peer = Peer::connect(&address, Versions::THREE);
+    peer.call(1, (770, 1), 1, &bytes("0001 ffff ffff"));
+    // A second call within the data is no data.
+    peer.call(2, (770, 1), 1, &bytes("0000 0000 0000"));
+    assert_eq!(ends.recv().unwrap().unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    while peer.receive().is_some() {}
+    drop(server);
+}
+
+#[test]
+fn a_server_that_rejects_while_data_is_sent_is_understood() {
+    let address = scripted(|_, mut peer| {
+        while let Some((id, ..)) = peer.receive_call() {
+            peer.message(Message::Reject(id, Rejection::NoSuchProcedure));
+        }
+    });
+    let files = farcall_courier::import::<dyn Files>(&address).unwrap();
+    for length in [0, 100, 3 << 20] {
+        let (stored, _) = bulk::send(source(length), || files.store(Descriptor::Immediate, ALL));
+        let why = stored.unwrap_err();
+        assert_eq!(why.call_failed().unwrap().kind(), Kind::NoSuchProcedure);
+    }
+}

@@ -1,0 +1,98 @@
+//! The limits of a server: time, bytes and connections.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use farcall_courier::wire::message::Versions;
+use farcall_courier::wire::packet::{Datastream, PacketWriter};
+
+use crate::common::{Peer, Work, bytes, serve, work};
+
+/// A limit that passes soon. Nothing depends on how long it is.
+const SOON: Duration = Duration::from_millis(30);
+
+#[test]
+fn an_idle_connection_ends() {
+    let (_server, address) = serve(Arc::default(), |builder| builder.idle(SOON));
+    let mut silent = Peer::connect(&address, Versions::THREE);
+    assert_eq!(silent.receive(), None);
+    // A client whose connection has ended meanwhile makes another.
+    let work = work(&address);
+    assert_eq!(work.again(7), Ok(7));
+    let mut third = Peer::connect(&address, Versions::THREE);
+    assert_eq!(third.receive(), None, "by now the client's connection has ended, too");
+    assert_eq!(work.again(8), Ok(8));
+}
+
+#[test]
+fn a_peer_that_sends_byte_after_byte_does_not_keep_its_connection() {
+    let (_server, address) =
+        serve(Arc::default(), |builder| builder.idle(Duration::from_secs(3600)).message_time(SOON));
+    let mut packet = Vec::new();
+    let mut writer = PacketWriter::default();
+    writer.write(Datastream::Messages, &[0; 500], false, &mut packet);
+    let mut peer = Peer::connect(&address, Versions::THREE);
+    // It sends parts of a message until the connection has ended.
+    let mut socket = peer.socket.try_clone().unwrap();
+    let (ended, end) = channel();
+    let sender = std::thread::spawn(move || {
+        let mut bytes = packet.iter().cycle();
+        while end.try_recv().is_err() && socket.write_all(&[*bytes.next().unwrap()]).is_ok() {
+            std::thread::yield_now();
+        }
+    });
+    assert_eq!(peer.receive(), None);
+    let _ = ended.send(());
+    sender.join().unwrap();
+}
+
+#[test]
+fn a_client_that_takes_no_replies_does_not_keep_its_connection() {
+    let (_server, address) = serve(Arc::default(), |builder| builder.message_time(SOON));
+    let mut peer = Peer::connect(&address, Versions::THREE);
+    let words = [&[0xff, 0xff][..], &[7; 131_070]].concat();
+    // The server's replies fill both sockets, then the calls do.
+    let mut sent = 0;
+    let mut out = Vec::new();
+    let mut writer = PacketWriter::default();
+    let header = bytes("0000 0001 0000 0384 0003 0004");
+    writer.write(Datastream::Messages, &[&header[..], &words].concat(), true, &mut out);
+    while peer.socket.write_all(&out).is_ok() {
+        sent += 1;
+    }
+    assert!(sent > 1, "some calls were sent");
+    assert_eq!(work(&address).next(1), Ok(2), "others are served");
+}
+
+#[test]
+fn a_message_that_is_too_long_ends_its_connection() {
+    let (_server, address) = serve(Arc::default(), |builder| builder.messages(1000));
+    let mut peer = Peer::connect(&address, Versions::THREE);
+    peer.call(1, (900, 3), 4, &[&[0, 100][..], &[7; 200]].concat());
+    assert_eq!(peer.receive().unwrap().len(), 4 + 202);
+    peer.call(2, (900, 3), 4, &[&[1, 0xf0][..], &[7; 0x3e0]].concat());
+    assert_eq!(peer.receive(), None);
+}
+
+#[test]
+fn at_the_limit_a_new_connection_ends_at_once_while_the_others_work() {
+    let (server, address) = serve(Arc::default(), |builder| builder.connections(3));
+    let clients: Vec<_> = (0..3).map(|_| work(&address)).collect();
+    clients.iter().for_each(|client| assert_eq!(client.next(1), Ok(2)));
+    let mut fourth = Peer::connect(&address, Versions::THREE);
+    assert_eq!(fourth.receive(), None, "no other has been silent for long");
+    clients.iter().for_each(|client| assert_eq!(client.next(2), Ok(3)));
+    assert_eq!(server.connections(), 3);
+}
+
+#[test]
+fn one_host_has_four_fifths_of_the_connections() {
+    let (server, address) = serve(Arc::default(), |builder| builder.connections(5));
+    let clients: Vec<_> = (0..4).map(|_| work(&address)).collect();
+    clients.iter().for_each(|client| assert_eq!(client.next(1), Ok(2)));
+    let mut fifth = Peer::connect(&address, Versions::THREE);
+    assert_eq!(fifth.receive(), None);
+    assert_eq!(server.connections(), 4);
+}

@@ -1,0 +1,13 @@
+//! Tests of calls over real TCP and Unix sockets: ours to ours, and each with a scripted peer.
+
+mod bad_calls;
+mod bad_replies;
+mod bulk;
+mod common;
+mod connections;
+mod deadlines;
+mod groups;
+mod limits;
+mod outcomes;
+mod started;
+mod versions;
