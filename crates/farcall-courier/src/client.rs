@@ -43,17 +43,19 @@
 //! import, which ends ten seconds after the last one. At most 1,024 of them wait.
 //!
 //! ```text
-//! bound       a program as a stub's channel      target    how its calls are made, and what replies mean
+//! bound       a callee as a stub's channel       callee    what bound, line and started ask of a target
+//! target      how calls are made, and what replies mean
 //! line        turns at the one connection        started   a started call
 //! connection  versions, one call and its reply   settings  settings
 //! buffers     buffers of a thread                address   the text that names a server
 //! ```
 
-mod address;
-mod bound;
-mod buffers;
-mod connection;
-mod line;
+pub(crate) mod address;
+pub(crate) mod bound;
+pub(crate) mod buffers;
+pub(crate) mod callee;
+pub(crate) mod connection;
+pub(crate) mod line;
 mod settings;
 mod started;
 mod target;

@@ -69,6 +69,8 @@
 //! | [`bulk`] | bulk data between a call and its reply |
 //! | [`codec`] | XDR bytes to words, and back |
 //! | [`wire`] | messages and packets, without I/O |
+//! | [`cooper`] | another wire: Cooper's dialect, which 4.1c to 4.3BSD had |
+//! | [`packets`] | a third one: that dialect in UDP datagrams, as Larus measured it |
 
 #![forbid(unsafe_code)]
 
@@ -81,7 +83,13 @@ pub mod bulk;
 pub mod client;
 pub mod codec;
 #[cfg(unix)]
+pub mod cooper;
+#[cfg(unix)]
+mod dialect;
+#[cfg(unix)]
 mod link;
+#[cfg(unix)]
+pub mod packets;
 #[cfg(unix)]
 pub mod server;
 pub mod wire;

@@ -38,14 +38,15 @@
 //! ```text
 //! programs    what a message is answered with     connection  one client
 //! acceptor    the thread that accepts             hosts       how many connections each host has
-//! stopper     the end of `Server::wait`
+//! stopper     the end of `Server::wait`           silence     since when a connection waits for a call
 //! ```
 
-mod acceptor;
+pub(crate) mod acceptor;
 mod connection;
 mod hosts;
-mod programs;
-mod stopper;
+pub(crate) mod programs;
+pub(crate) mod silence;
+pub(crate) mod stopper;
 
 use std::fmt;
 use std::io;
@@ -55,19 +56,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall::System;
-use farcall::env::{Address, Env, Listener};
+use farcall::env::{Address, Env, Listener, Stream};
 use farcall::stub::Program;
 
 use crate::codec::Limits;
 use crate::wire::message::Versions;
-use acceptor::Acceptor;
-use connection::ConnectionLimits;
+use acceptor::{Acceptor, Serves};
+use connection::{Connection, ConnectionLimits};
 use programs::{NotOffered, Offer, Programs};
+use silence::Silence;
 pub use stopper::Stopper;
 
 /// A running server. It serves its programs until it is dropped.
 pub struct Server {
     acceptor: Arc<Acceptor>,
+    programs: Arc<Programs>,
     addresses: Vec<SocketAddr>,
     paths: Vec<PathBuf>,
     stopper: Stopper,
@@ -96,7 +99,7 @@ impl Server {
 
     /// Returns the program and version numbers that the server serves.
     pub fn programs(&self) -> Vec<(u32, u16)> {
-        self.acceptor.programs().numbers().collect()
+        self.programs.numbers().collect()
     }
 
     /// Returns the number of open connections.
@@ -252,9 +255,31 @@ impl ServerBuilder {
             listeners.push(listener);
         }
         let stopper = Stopper::new(self.env.clone());
-        let acceptor = Acceptor::start(self.env, listeners, self.programs, self.limits, self.connections)?;
+        let programs = Arc::new(self.programs);
+        let serving = Serving { env: self.env.clone(), programs: programs.clone(), limits: self.limits };
+        let acceptor = Acceptor::start(self.env, listeners, Box::new(serving), self.connections)?;
         let paths = std::mem::take(&mut paths.0);
-        Ok(Server { acceptor, addresses, paths, stopper })
+        Ok(Server { acceptor, programs, addresses, paths, stopper })
+    }
+}
+
+/// What the threads of connections need.
+struct Serving {
+    env: Arc<dyn Env>,
+    programs: Arc<Programs>,
+    limits: ConnectionLimits,
+}
+
+impl Serves for Serving {
+    fn begin(
+        &self,
+        stream: &Arc<dyn Stream>,
+        from: Option<SocketAddr>,
+        silence: Arc<Silence>,
+    ) -> Box<dyn FnOnce() + Send> {
+        let (stream, programs, limits) = (stream.clone(), self.programs.clone(), self.limits);
+        let connection = Connection::new(&self.env, stream, from, programs, limits, silence);
+        Box::new(move || connection.serve())
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use farcall::env::{Address, Env};
 
 /// Returns the addresses that `tcp://HOST:PORT` or `unix:PATH` names.
-pub(super) fn addresses(env: &dyn Env, text: &str) -> io::Result<Vec<Address>> {
+pub(crate) fn addresses(env: &dyn Env, text: &str) -> io::Result<Vec<Address>> {
     if let Some(path) = text.strip_prefix("unix:") {
         return Ok(vec![Address::Unix(Path::new(path.strip_prefix("//").unwrap_or(path)).into())]);
     }

@@ -9,14 +9,14 @@ use farcall::xdr::Decoder;
 use farcall::{CallFailed, serving};
 
 use super::buffers::{self, Buffers};
+use super::callee::{CalledAt, Callee, Outcome};
 use super::started::StartedCall;
-use super::target::{CalledAt, Outcome, Target};
 use crate::bulk;
 
 /// A program at a server, whose procedures a stub calls.
-pub(super) struct Bound(pub(super) Arc<Target>);
+pub(crate) struct Bound<T: Callee>(pub(crate) Arc<T>);
 
-impl Bound {
+impl<T: Callee> Bound<T> {
     /// Makes a call in this thread, when it has its turn at the connection.
     fn call_in_turn(&self, call: &Call<'_>, buffers: &mut Buffers) -> Result<Outcome, CallFailed> {
         let target = &self.0;
@@ -24,7 +24,7 @@ impl Bound {
         let mut bulk = bulk::caller::take();
         let deadline = target.deadline(call);
         let _waiting = serving::try_wait_guard()?;
-        let Some(mut turn) = target.line.take(deadline.until) else {
+        let Some(mut turn) = target.line().take(deadline.until) else {
             return Ok(Outcome::Failed(target.late(call.procedure, deadline)));
         };
         let Buffers { xdr, words } = buffers;
@@ -32,11 +32,11 @@ impl Bound {
     }
 }
 
-impl Channel for Bound {
+impl<T: Callee> Channel for Bound<T> {
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
         buffers::with(|buffers| {
             let outcome = self.call_in_turn(&call, buffers);
-            let origin = CalledAt { target: &self.0, procedure: call.procedure };
+            let origin = CalledAt { callee: &*self.0, procedure: call.procedure };
             sink(match outcome {
                 Ok(Outcome::Result) => Reply::ResultOf(Decoder::new(&buffers.xdr), &origin),
                 Ok(Outcome::Exception) => Reply::Exception(Decoder::new(&buffers.xdr)),
@@ -68,8 +68,8 @@ impl Channel for Bound {
     }
 }
 
-impl Drop for Bound {
+impl<T: Callee> Drop for Bound<T> {
     fn drop(&mut self) {
-        self.0.line.close();
+        self.0.line().close();
     }
 }

@@ -4,11 +4,11 @@ use std::cell::Cell;
 
 /// Two buffers.
 #[derive(Default)]
-pub(super) struct Buffers {
+pub(crate) struct Buffers {
     /// XDR bytes: first those of the arguments, then those of the result.
-    pub(super) xdr: Vec<u8>,
+    pub(crate) xdr: Vec<u8>,
     /// The words of the arguments.
-    pub(super) words: Vec<u8>,
+    pub(crate) words: Vec<u8>,
 }
 
 /// The memory that is kept for the next call.
@@ -19,7 +19,7 @@ thread_local! {
 }
 
 /// Runs `act` with this thread's buffers, which are empty. A call within a call gets other ones.
-pub(super) fn with<R>(act: impl FnOnce(&mut Buffers) -> R) -> R {
+pub(crate) fn with<R>(act: impl FnOnce(&mut Buffers) -> R) -> R {
     let mut buffers = BUFFERS.try_with(Cell::take).ok().flatten().unwrap_or_default();
     let result = act(&mut buffers);
     for buffer in [&mut buffers.xdr, &mut buffers.words] {

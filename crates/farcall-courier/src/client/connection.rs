@@ -33,10 +33,10 @@ pub(super) struct Connection {
 
 /// Why a call has no reply.
 #[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) kind: Kind,
-    pub(super) ran: Ran,
-    pub(super) why: String,
+pub(crate) struct Fault {
+    pub(crate) kind: Kind,
+    pub(crate) ran: Ran,
+    pub(crate) why: String,
 }
 
 /// The number and the version of a program, and the number of one of its procedures.
@@ -278,7 +278,7 @@ fn fault(problem: Problem, ran: Ran) -> Fault {
 }
 
 /// Returns the kind and the explanation of a fault of a connection. `missing` is what has not come in time.
-pub(super) fn explain(why: &LinkError, missing: &str) -> (Kind, String) {
+pub(crate) fn explain(why: &LinkError, missing: &str) -> (Kind, String) {
     match why {
         LinkError::Late => (Kind::Deadline, format!("no {missing} in time")),
         LinkError::Ended => (Kind::Unreachable, "the server ended the connection".into()),

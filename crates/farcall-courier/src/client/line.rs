@@ -1,4 +1,4 @@
-//! The one connection of a binding, and the calls that wait for their turn at it.
+//! The one connection of a binding, of whatever kind, and the calls that wait for their turn at it.
 //!
 //! A call that blocks is made by its caller's thread when it has its turn. Started calls are made by the
 //! *carrier*, a thread that the first started call starts and that ends when there has been none for ten
@@ -12,7 +12,6 @@ use std::time::Duration;
 use farcall::env::{Alarm, Env, Event, Interest, Wanted, thread_event};
 use farcall::{CallFailed, Kind, Ran, Time, lock};
 
-use super::connection::Connection;
 use crate::link::{Attendant, LinkError};
 
 /// The most started calls that wait for their turn.
@@ -21,10 +20,10 @@ const MAX_STARTED: usize = 1024;
 const IDLE: Duration = Duration::from_secs(10);
 
 /// A started call.
-pub(super) trait Job: Send + Sync {
+pub(crate) trait Job<C>: Send + Sync {
     /// Makes the call on the connection, or on a new one. Returns the connection if more calls can be made
     /// on it.
-    fn run(&self, connection: Option<Connection>, attendant: &dyn Attendant) -> Option<Connection>;
+    fn run(&self, connection: Option<C>, attendant: &dyn Attendant) -> Option<C>;
 
     /// Returns the call's deadline.
     fn until(&self) -> Option<Time>;
@@ -37,56 +36,65 @@ pub(super) trait Job: Send + Sync {
 }
 
 /// The connection of a binding, and who waits for it.
-pub(super) struct Line {
+pub(crate) struct Line<C> {
     env: Arc<dyn Env>,
-    state: Mutex<State>,
+    state: Mutex<State<C>>,
     /// Wakes the carrier.
     alarm: OnceLock<Arc<dyn Alarm>>,
 }
 
-#[derive(Default)]
-struct State {
+struct State<C> {
     /// The connection, if there is one and nobody uses it.
-    connection: Option<Connection>,
+    connection: Option<C>,
     /// Whether somebody has the turn. If nobody has it, nobody waits.
     is_taken: bool,
-    queue: VecDeque<Waiter>,
+    queue: VecDeque<Waiter<C>>,
     /// How many started calls are in the queue.
     started: usize,
     /// The number of the thread in the queue that has the turn now and does not know it yet.
     passed_to: Option<u64>,
     /// The started call whose turn it is.
-    for_carrier: Option<Arc<dyn Job>>,
+    for_carrier: Option<Arc<dyn Job<C>>>,
     next: u64,
     has_carrier: bool,
     is_closing: bool,
 }
 
-enum Waiter {
+enum Waiter<C> {
     Thread(u64, Arc<dyn Event>),
-    Started(Arc<dyn Job>),
+    Started(Arc<dyn Job<C>>),
 }
 
 /// The turn of a thread. When it is dropped, the next call has its turn, on the connection that is here.
-pub(super) struct Turn<'a> {
-    line: &'a Line,
-    pub(super) connection: Option<Connection>,
+pub(crate) struct Turn<'a, C: Send + 'static> {
+    line: &'a Line<C>,
+    pub(crate) connection: Option<C>,
 }
 
-impl Drop for Turn<'_> {
+impl<C: Send + 'static> Drop for Turn<'_, C> {
     fn drop(&mut self) {
         self.line.pass(self.connection.take());
     }
 }
 
-impl Line {
-    pub(super) fn new(env: Arc<dyn Env>, connection: Connection) -> Arc<Line> {
-        let state = State { connection: Some(connection), ..State::default() };
+impl<C: Send + 'static> Line<C> {
+    pub(crate) fn new(env: Arc<dyn Env>, connection: C) -> Arc<Line<C>> {
+        let state = State {
+            connection: Some(connection),
+            is_taken: false,
+            queue: VecDeque::new(),
+            started: 0,
+            passed_to: None,
+            for_carrier: None,
+            next: 0,
+            has_carrier: false,
+            is_closing: false,
+        };
         Arc::new(Line { env, state: Mutex::new(state), alarm: OnceLock::new() })
     }
 
     /// Waits for this thread's turn. Returns `None` if it has not come in time.
-    pub(super) fn take(&self, until: Option<Time>) -> Option<Turn<'_>> {
+    pub(crate) fn take(&self, until: Option<Time>) -> Option<Turn<'_, C>> {
         let mut state = lock(&self.state);
         if !state.is_taken {
             state.is_taken = true;
@@ -115,7 +123,7 @@ impl Line {
     ///
     /// # Errors
     /// Too many wait, or the system cannot start the carrier.
-    pub(super) fn submit(self: &Arc<Self>, job: Arc<dyn Job>) -> Result<(), CallFailed> {
+    pub(crate) fn submit(self: &Arc<Self>, job: Arc<dyn Job<C>>) -> Result<(), CallFailed> {
         let alarm = self.alarm()?;
         let mut state = lock(&self.state);
         if state.started >= MAX_STARTED {
@@ -141,10 +149,10 @@ impl Line {
     }
 
     /// Makes the carrier see that a started call is over. The call is removed if it waits for its turn.
-    pub(super) fn withdraw(&self, job: &dyn Job) {
+    pub(crate) fn withdraw(&self, job: &dyn Job<C>) {
         let mut state = lock(&self.state);
         let is_it =
-            |waiter: &Waiter| matches!(waiter, Waiter::Started(other) if std::ptr::addr_eq(&**other, job));
+            |waiter: &Waiter<C>| matches!(waiter, Waiter::Started(other) if std::ptr::addr_eq(&**other, job));
         let place = state.queue.iter().position(is_it);
         let removed = place.and_then(|place| state.queue.remove(place));
         if removed.is_some() {
@@ -159,7 +167,7 @@ impl Line {
     }
 
     /// Ends the connection as soon as no call uses it or waits for it.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let connection = {
             let mut state = lock(&self.state);
             state.is_closing = true;
@@ -172,7 +180,7 @@ impl Line {
     }
 
     /// Gives the next call its turn.
-    fn pass(&self, connection: Option<Connection>) {
+    fn pass(&self, connection: Option<C>) {
         let mut state = lock(&self.state);
         let mut to_drop = None;
         match state.is_closing && state.queue.is_empty() {
@@ -242,7 +250,7 @@ impl Line {
         }
     }
 
-    fn next_job(&self) -> Option<Arc<dyn Job>> {
+    fn next_job(&self) -> Option<Arc<dyn Job<C>>> {
         lock(&self.state).for_carrier.take()
     }
 
@@ -282,13 +290,13 @@ impl Line {
 }
 
 /// What the carrier does while it waits for the reply to a call.
-struct Attending<'a> {
-    line: &'a Line,
+struct Attending<'a, C> {
+    line: &'a Line<C>,
     alarm: &'a dyn Alarm,
-    job: &'a dyn Job,
+    job: &'a dyn Job<C>,
 }
 
-impl Attendant for Attending<'_> {
+impl<C: Send + 'static> Attendant for Attending<'_, C> {
     fn alarm(&self) -> &dyn Alarm {
         self.alarm
     }

@@ -9,14 +9,13 @@ use farcall::wait::{Parking, WaitPoint};
 use farcall::xdr::Decoder;
 use farcall::{CallFailed, Kind, Ran, Time, guard, lock, serving};
 
-use super::connection::Connection;
+use super::callee::{CalledAt, Callee, Deadline, Outcome};
 use super::line::Job;
-use super::target::{CalledAt, Deadline, Outcome, Target};
 use crate::link::Attendant;
 
 /// A started call, which its carrier and its caller share.
-pub(super) struct StartedCall {
-    target: Arc<Target>,
+pub(crate) struct StartedCall<T> {
+    target: Arc<T>,
     procedure: Procedure,
     /// The words of the arguments.
     words: Vec<u8>,
@@ -38,20 +37,20 @@ struct State {
     waker: Option<Waker>,
 }
 
-impl StartedCall {
+impl<T: Callee> StartedCall<T> {
     /// Starts a call, and returns its caller's handle.
     ///
     /// # Errors
     /// Too many calls wait, or the system cannot start a thread.
-    pub(super) fn start(
-        target: &Arc<Target>,
+    pub(crate) fn start(
+        target: &Arc<T>,
         procedure: Procedure,
         words: Vec<u8>,
         deadline: Deadline,
-    ) -> Result<Started, CallFailed> {
+    ) -> Result<Started<T>, CallFailed> {
         let (target, state, ended) = (target.clone(), Mutex::default(), Condition::default());
         let call = Arc::new(StartedCall { target, procedure, words, deadline, state, ended });
-        call.target.line.submit(call.clone()).map_err(|why| call.target.about(why, &call.procedure))?;
+        call.target.line().submit(call.clone()).map_err(|why| call.target.about(why, &call.procedure))?;
         Ok(Started(call))
     }
 
@@ -75,11 +74,11 @@ impl StartedCall {
     fn give_up(&self, outcome: impl FnOnce(Ran) -> Outcome) {
         let ran = if lock(&self.state).is_running { Ran::Maybe } else { Ran::No };
         self.end(outcome(ran), Vec::new());
-        self.target.line.withdraw(self);
+        self.target.line().withdraw(self);
     }
 
     fn deliver(&self, (outcome, xdr): (Outcome, Vec<u8>), sink: Sink<'_>) {
-        let origin = CalledAt { target: &self.target, procedure: &self.procedure };
+        let origin = CalledAt { callee: &*self.target, procedure: &self.procedure };
         sink(match outcome {
             Outcome::Result => Reply::ResultOf(Decoder::new(&xdr), &origin),
             Outcome::Exception => Reply::Exception(Decoder::new(&xdr)),
@@ -101,7 +100,7 @@ impl StartedCall {
             if left.is_some_and(|left| left.is_zero()) {
                 drop(state);
                 self.end_late();
-                self.target.line.withdraw(self);
+                self.target.line().withdraw(self);
                 state = lock(&self.state);
                 continue;
             }
@@ -111,8 +110,8 @@ impl StartedCall {
     }
 }
 
-impl Job for StartedCall {
-    fn run(&self, connection: Option<Connection>, attendant: &dyn Attendant) -> Option<Connection> {
+impl<T: Callee> Job<T::Connection> for StartedCall<T> {
+    fn run(&self, connection: Option<T::Connection>, attendant: &dyn Attendant) -> Option<T::Connection> {
         {
             let mut state = lock(&self.state);
             if state.is_over {
@@ -145,9 +144,9 @@ impl Job for StartedCall {
 }
 
 /// The caller's handle of a started call. Dropping it cancels the call.
-pub(super) struct Started(Arc<StartedCall>);
+pub(crate) struct Started<T: Callee>(Arc<StartedCall<T>>);
 
-impl PendingCall for Started {
+impl<T: Callee> PendingCall for Started<T> {
     fn wait(self: Box<Self>, sink: Sink<'_>) {
         match self.0.wait() {
             Ok(outcome) => self.0.deliver(outcome, sink),
@@ -193,7 +192,7 @@ impl PendingCall for Started {
     }
 }
 
-impl Drop for Started {
+impl<T: Callee> Drop for Started<T> {
     fn drop(&mut self) {
         let state = lock(&self.0.state);
         let is_done = state.is_over || state.is_detached;

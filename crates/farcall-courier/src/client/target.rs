@@ -2,16 +2,16 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use farcall::env::{Address, Env};
 use farcall::idl::spell_program;
 use farcall::retry::{Retry, Step};
-use farcall::stub::{Call, Origin, Procedure, bad_arguments};
+use farcall::stub::{Call, Procedure, bad_arguments};
 use farcall::xdr::Encoder;
 use farcall::{CallFailed, Kind, Ran, Time};
 
 use super::buffers::Buffers;
+use super::callee::{CalledAt, Callee, Deadline, Outcome};
 use super::connection::{Called, Connection, Fault, Patience, explain};
 use super::line::Line;
 use super::settings::Settings;
@@ -30,23 +30,7 @@ pub(super) struct Target {
     pub(super) program: u32,
     pub(super) version: u16,
     pub(super) layout: Layout,
-    pub(super) line: Arc<Line>,
-}
-
-/// How a call ended. The bytes of a result or exception are in the buffer that was passed along.
-#[derive(Debug)]
-pub(super) enum Outcome {
-    Result,
-    Exception,
-    Failed(CallFailed),
-}
-
-/// When a call ends at the latest.
-#[derive(Clone, Copy)]
-pub(super) struct Deadline {
-    pub(super) until: Option<Time>,
-    /// The time limit, if the caller has set none and the client's own holds.
-    patience: Option<Duration>,
+    pub(super) line: Arc<Line<Connection>>,
 }
 
 impl Target {
@@ -206,7 +190,7 @@ impl Target {
     #[cold]
     pub(super) fn about(&self, why: CallFailed, procedure: &Procedure) -> CallFailed {
         let (detail, colon) = (why.detail(), if why.detail().is_empty() { "" } else { ": " });
-        let text = format!("{}{colon}{detail}", CalledAt { target: self, procedure });
+        let text = format!("{}{colon}{detail}", CalledAt { callee: self, procedure });
         why.because(text)
     }
 }
@@ -255,27 +239,48 @@ impl fmt::Display for OtherVersions {
 
 impl std::error::Error for OtherVersions {}
 
-/// A called procedure, for error messages.
-pub(super) struct CalledAt<'a> {
-    pub(super) target: &'a Target,
-    pub(super) procedure: &'a Procedure,
-}
+impl Callee for Target {
+    type Connection = Connection;
 
-impl Origin for CalledAt<'_> {
-    #[cold]
-    fn about(&self, why: CallFailed) -> CallFailed {
-        self.target.about(why, self.procedure)
+    fn env(&self) -> &Arc<dyn Env> {
+        self.env()
     }
-}
 
-impl fmt::Display for CalledAt<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Target { name, program, version, address, .. } = self.target;
-        let (program, procedure) = (spell_program(*program), self.procedure);
-        match procedure.name {
-            "" => write!(f, "procedure {}", procedure.number)?,
-            name => f.write_str(name)?,
-        }
-        write!(f, " of {name} (program {program}, version {version}) at {address}")
+    fn line(&self) -> &Arc<Line<Connection>> {
+        &self.line
+    }
+
+    fn deadline(&self, call: &Call<'_>) -> Deadline {
+        self.deadline(call)
+    }
+
+    fn encode(&self, call: &Call<'_>, buffers: &mut Buffers) -> Result<u16, CallFailed> {
+        self.encode(call, buffers)
+    }
+
+    fn run(
+        &self,
+        call: (&Procedure, &[u8]),
+        deadline: Deadline,
+        connection: &mut Option<Connection>,
+        attendant: Option<&dyn Attendant>,
+        bulk: Option<&mut Attached>,
+        xdr: &mut Vec<u8>,
+    ) -> Outcome {
+        self.run(call, deadline, connection, attendant, bulk, xdr)
+    }
+
+    fn late(&self, procedure: &Procedure, deadline: Deadline) -> CallFailed {
+        self.late(procedure, deadline)
+    }
+
+    fn about(&self, why: CallFailed, procedure: &Procedure) -> CallFailed {
+        self.about(why, procedure)
+    }
+
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Target { name, program, version, address, .. } = self;
+        let program = spell_program(*program);
+        write!(f, "{name} (program {program}, version {version}) at {address}")
     }
 }

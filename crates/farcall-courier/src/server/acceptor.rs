@@ -1,27 +1,40 @@
 //! The thread that accepts connections.
 
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use farcall::env::{Accepted, Alarm, Condition, Env, Interest, Listener, Wanted};
+use farcall::env::{Accepted, Alarm, Condition, Env, Interest, Listener, Stream, Wanted};
 use farcall::lock;
 use farcall::workers::{Jobs, Threads};
 
-use super::connection::{Connection, ConnectionLimits, Silence};
 use super::hosts::{Connections, Host};
-use super::programs::Programs;
+use super::silence::Silence;
 
 /// How long the thread pauses when the system has no room for more connections.
 const BACK_OFF: Duration = Duration::from_millis(100);
 
+/// Makes the job that serves a connection.
+pub(crate) trait Serves: Send + Sync {
+    /// Returns the job of a connection that was just accepted.
+    fn begin(
+        &self,
+        stream: &Arc<dyn Stream>,
+        from: Option<SocketAddr>,
+        silence: Arc<Silence>,
+    ) -> Box<dyn FnOnce() + Send>;
+
+    /// Tells a client, without waiting, that there is no room for its connection, which ends afterwards.
+    fn refuse(&self, _stream: &dyn Stream) {}
+}
+
 /// Accepts connections, and has a thread serve each of them.
-pub(super) struct Acceptor {
+pub(crate) struct Acceptor {
     env: Arc<dyn Env>,
     listeners: Vec<Arc<dyn Listener>>,
-    programs: Arc<Programs>,
-    limits: ConnectionLimits,
+    serves: Box<dyn Serves>,
     connections: Arc<Connections>,
     /// The threads of connections.
     threads: Arc<Jobs>,
@@ -37,11 +50,10 @@ impl Acceptor {
     ///
     /// # Errors
     /// The system's error.
-    pub(super) fn start(
+    pub(crate) fn start(
         env: Arc<dyn Env>,
         listeners: Vec<Arc<dyn Listener>>,
-        programs: Programs,
-        limits: ConnectionLimits,
+        serves: Box<dyn Serves>,
         max_connections: usize,
     ) -> io::Result<Arc<Acceptor>> {
         // The table of connections bounds the threads.
@@ -50,8 +62,7 @@ impl Acceptor {
             threads: Jobs::new(env.clone(), "courier-connection", budget, usize::MAX),
             alarm: env.alarm()?,
             listeners,
-            programs: Arc::new(programs),
-            limits,
+            serves,
             connections: Arc::new(Connections::new(max_connections)),
             is_stopped: AtomicBool::new(false),
             has_left: Mutex::new(false),
@@ -63,16 +74,12 @@ impl Acceptor {
         Ok(acceptor)
     }
 
-    pub(super) fn programs(&self) -> &Programs {
-        &self.programs
-    }
-
-    pub(super) fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.connections.len()
     }
 
     /// Stops accepting, and ends all connections. Procedures that still run end by themselves.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.is_stopped.store(true, Ordering::SeqCst);
         self.alarm.ring();
         let mut has_left = lock(&self.has_left);
@@ -132,14 +139,15 @@ impl Acceptor {
     /// Has a thread serve a connection. A connection for which there is no room ends at once.
     fn begin(&self, Accepted { stream, from, user }: Accepted) {
         let (host, silence) = (Host::of(from, user), Arc::new(Silence::default()));
-        let (programs, limits) = (self.programs.clone(), self.limits);
-        let connection = Connection::new(&self.env, stream.clone(), from, programs, limits, silence.clone());
-        let Some(id) = self.connections.add(host, &stream, &silence, self.env.now()) else { return };
+        let serve = self.serves.begin(&stream, from, silence.clone());
+        let Some(id) = self.connections.add(host, &stream, &silence, self.env.now()) else {
+            return self.serves.refuse(&*stream);
+        };
         let open = Counted { connections: self.connections.clone(), id };
         // A job that is refused is dropped, with its connection.
         let _ = self.threads.submit(Box::new(move || {
             let _open = open;
-            connection.serve();
+            serve();
         }));
     }
 }

@@ -3,13 +3,13 @@
 use std::net::{Shutdown, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use farcall::Time;
 use farcall::env::{Env, Stream};
 
 use super::programs::{Buffers, Programs, Verdict};
+use super::silence::Silence;
 use crate::bulk::served::Served;
 use crate::link::{Link, LinkError};
 use crate::wire::message::{Courier, Versions};
@@ -37,28 +37,6 @@ pub(super) struct Connection {
     /// When the last call ended, or the connection began.
     idle_from: Time,
 }
-
-/// Since when a connection waits for a call, for the thread that may end it to make room for another.
-#[derive(Debug, Default)]
-pub(super) struct Silence(AtomicU64);
-
-impl Silence {
-    /// Returns since when the connection waits for a call, or `None` if it does not.
-    pub(super) fn since(&self) -> Option<Time> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|nanos| *nanos != BUSY).map(Time::from_nanos)
-    }
-
-    fn begin(&self, now: Time) {
-        self.0.store(now.as_nanos().min(BUSY - 1), Ordering::Relaxed);
-    }
-
-    fn end(&self) {
-        self.0.store(BUSY, Ordering::Relaxed);
-    }
-}
-
-/// The state of [`Silence`] while a call is received, executed or answered.
-const BUSY: u64 = u64::MAX;
 
 impl Connection {
     pub(super) fn new(

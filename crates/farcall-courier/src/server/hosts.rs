@@ -11,7 +11,7 @@ use std::time::Duration;
 use farcall::env::Stream;
 use farcall::{Time, lock};
 
-use super::connection::Silence;
+use super::silence::Silence;
 
 /// A connection must have been silent for so long to be ended for another one.
 const MIN_SILENCE: Duration = Duration::from_secs(5);

@@ -29,12 +29,12 @@ pub(super) struct Offer {
 }
 
 /// The implementation of a program.
-trait Service: Send + Sync {
+pub(crate) trait Service: Send + Sync {
     fn dispatch(&self, procedure: u32, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Dispatched;
 }
 
 /// An implementation of the interface `T`, called through its server-stub.
-struct Direct<T: ?Sized>(Arc<T>);
+pub(crate) struct Direct<T: ?Sized>(pub(crate) Arc<T>);
 
 impl<T: ?Sized + Interface> Service for Direct<T> {
     fn dispatch(&self, procedure: u32, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Dispatched {

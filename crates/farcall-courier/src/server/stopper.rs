@@ -17,7 +17,7 @@ struct Shared {
 }
 
 impl Stopper {
-    pub(super) fn new(env: Arc<dyn Env>) -> Stopper {
+    pub(crate) fn new(env: Arc<dyn Env>) -> Stopper {
         Stopper(Arc::new(Shared { env, is_stopped: Mutex::new(false), stopped: Condition::default() }))
     }
 
@@ -28,7 +28,7 @@ impl Stopper {
     }
 
     /// Waits until [`Stopper::stop`] is called.
-    pub(super) fn wait(&self) {
+    pub(crate) fn wait(&self) {
         let Shared { env, is_stopped, stopped } = &*self.0;
         let mut guard = lock(is_stopped);
         while !*guard {

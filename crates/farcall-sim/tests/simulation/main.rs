@@ -6,6 +6,8 @@ mod balanced;
 mod bank;
 #[cfg(target_os = "linux")]
 mod courier;
+#[cfg(unix)]
+mod courier_cooper;
 mod driver;
 mod first_calls;
 #[cfg(feature = "soak")]

@@ -1,0 +1,216 @@
+//! One connection of a client, which one thread serves: the activation, then the calls in order.
+
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::net::{Shutdown, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcall::Time;
+use farcall::env::{Env, Stream};
+
+use super::activation::{ACTIVATED, MAX_NAME_BYTES, TRY_AGAIN, UNKNOWN};
+use super::command::Command;
+use crate::dialect::message::{CALL_HEADER_BYTES, CallHeader};
+use crate::dialect::offer::{Buffers, Offer, Verdict};
+use crate::dialect::report::Reporter;
+use crate::dialect::wire::Wire;
+use crate::link::LinkError;
+use crate::server::acceptor::Serves;
+use crate::server::silence::Silence;
+
+/// The limits of each connection.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// After this time without a call the connection ends.
+    pub(super) idle: Duration,
+    /// How long a message may take from its first byte to its last, sent or received.
+    pub(super) message_time: Duration,
+}
+
+/// The programs of a server.
+pub(super) struct Programs {
+    pub(super) programs: HashMap<Vec<u8>, Program>,
+    pub(super) reporter: Reporter,
+}
+
+/// What serves a program.
+pub(super) enum Program {
+    Here(Arc<Offer>),
+    Command(Arc<Command>),
+}
+
+/// What the threads of connections need.
+pub(super) struct Serving {
+    pub(super) env: Arc<dyn Env>,
+    pub(super) programs: Arc<Programs>,
+    pub(super) limits: Limits,
+}
+
+impl Serves for Serving {
+    fn begin(
+        &self,
+        stream: &Arc<dyn Stream>,
+        from: Option<SocketAddr>,
+        silence: Arc<Silence>,
+    ) -> Box<dyn FnOnce() + Send> {
+        let wire = Wire { env: self.env.clone(), stream: stream.clone() };
+        let idle_from = self.env.now();
+        silence.begin(idle_from);
+        let (programs, limits) = (self.programs.clone(), self.limits);
+        let (received, buffers) = Default::default();
+        let connection = Connection { wire, programs, limits, from, silence, received, buffers };
+        Box::new(move || connection.serve())
+    }
+
+    fn refuse(&self, stream: &dyn Stream) {
+        let _ = stream.write(&[IoSlice::new(TRY_AGAIN)]);
+    }
+}
+
+struct Connection {
+    wire: Wire,
+    programs: Arc<Programs>,
+    limits: Limits,
+    from: Option<SocketAddr>,
+    silence: Arc<Silence>,
+    /// Bytes that were received and not used yet.
+    received: Vec<u8>,
+    buffers: Buffers,
+}
+
+/// How many bytes are received at a time.
+const PART_BYTES: usize = 8 << 10;
+/// The memory for received bytes that is kept for the next call.
+const KEPT_BYTES: usize = 64 << 10;
+
+impl Connection {
+    /// Serves the connection until it ends.
+    fn serve(mut self) {
+        // An error means that the client has gone, or that it is not to be served any more. Nobody is there
+        // to be told.
+        let Ok(Some(offer)) = self.activate() else { return };
+        let _ = self.answer_calls(&offer);
+        self.wire.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Receives the program's name. Returns the program if this thread is to serve it.
+    fn activate(&mut self) -> Result<Option<Arc<Offer>>, LinkError> {
+        let until = self.wire.env.now() + self.limits.message_time;
+        let name = self.receive_name(until)?;
+        let Programs { programs, reporter } = &*self.programs;
+        let shown = || String::from_utf8_lossy(&name).escape_debug().to_string();
+        match programs.get(&name) {
+            Some(Program::Here(offer)) => {
+                self.wire.send(&ACTIVATED, Some(until))?;
+                return Ok(Some(offer.clone()));
+            }
+            Some(Program::Command(command)) => {
+                let Err(why) = command.start(&*self.wire.env, &*self.wire.stream) else { return Ok(None) };
+                let path = command.path().display();
+                reporter.trouble(self.from, || format!("{} ({path}) was not started: {why}", shown()));
+                self.wire.send(TRY_AGAIN, Some(until))?;
+            }
+            None => {
+                reporter.trouble(self.from, || format!("no program has the name \"{}\"", shown()));
+                self.wire.send(UNKNOWN, Some(until))?;
+            }
+        }
+        self.wire.stream.shutdown(Shutdown::Both);
+        Ok(None)
+    }
+
+    /// Receives a STRING, and not a byte of what follows it, which may be for a command.
+    fn receive_name(&self, until: Time) -> Result<Vec<u8>, LinkError> {
+        let mut count = [0; 2];
+        self.receive_exactly(&mut count, until)?;
+        let count = usize::from(u16::from_be_bytes(count));
+        if count > MAX_NAME_BYTES {
+            self.programs.reporter.trouble(self.from, || format!("a program's name of {count} bytes"));
+            return Err(LinkError::Ended);
+        }
+        let mut name = vec![0; count.next_multiple_of(2)];
+        self.receive_exactly(&mut name, until)?;
+        name.truncate(count);
+        Ok(name)
+    }
+
+    fn receive_exactly(&self, buffer: &mut [u8], until: Time) -> Result<(), LinkError> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.wire.receive(&mut buffer[filled..], Some(until), None)? {
+                0 => return Err(LinkError::Ended),
+                count => filled += count,
+            }
+            self.check(until)?;
+        }
+        Ok(())
+    }
+
+    fn answer_calls(&mut self, offer: &Offer) -> Result<(), LinkError> {
+        let mut used = 0;
+        loop {
+            let header = self.receive_call(used)?;
+            let end = CALL_HEADER_BYTES + header.bytes;
+            let words = &self.received[CALL_HEADER_BYTES..end];
+            self.programs.reporter.call();
+            let verdict = offer.answer(header.procedure, words, self.from, &mut self.buffers);
+            used = end;
+            match verdict {
+                Verdict::Silence => {}
+                Verdict::Reply => {
+                    let until = self.wire.env.now() + self.limits.message_time;
+                    self.wire.send(&self.buffers.reply, Some(until))?;
+                }
+                Verdict::Failed(failure) => {
+                    let what = || match failure.is_fatal {
+                        true => format!("{}; the connection was ended", failure.why),
+                        false => failure.why,
+                    };
+                    self.programs.reporter.trouble(self.from, what);
+                    if failure.is_fatal {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes `used` bytes that were received, and receives a whole call.
+    fn receive_call(&mut self, used: usize) -> Result<CallHeader, LinkError> {
+        self.received.drain(..used);
+        if self.received.is_empty() {
+            self.received.shrink_to(KEPT_BYTES);
+            let now = self.wire.env.now();
+            self.silence.begin(now);
+            self.receive_some(now + self.limits.idle)?;
+        }
+        self.silence.end();
+        // This bounds the time for the whole message, however its bytes come.
+        let until = self.wire.env.now() + self.limits.message_time;
+        loop {
+            if let Some(header) = self.received.first_chunk() {
+                let header = CallHeader::parse(*header);
+                if self.received.len() >= CALL_HEADER_BYTES + header.bytes {
+                    return Ok(header);
+                }
+            }
+            self.receive_some(until)?;
+            self.check(until)?;
+        }
+    }
+
+    /// Receives some bytes.
+    fn receive_some(&mut self, until: Time) -> Result<(), LinkError> {
+        let former = self.received.len();
+        self.received.resize(former + PART_BYTES, 0);
+        let received = self.wire.receive(&mut self.received[former..], Some(until), None);
+        self.received.truncate(former + *received.as_ref().unwrap_or(&0));
+        if received? == 0 { Err(LinkError::Ended) } else { Ok(()) }
+    }
+
+    /// Ends a message whose time is over, although bytes of it still come.
+    fn check(&self, until: Time) -> Result<(), LinkError> {
+        if self.wire.env.now() >= until { Err(LinkError::Late) } else { Ok(()) }
+    }
+}
