@@ -96,6 +96,7 @@ impl Answer for Said {
 
 /// Executes orders until there are no more.
 pub fn side(side: &Side) -> Result<()> {
+    end_with_parent()?;
     side.core.map_or(Ok(()), process::stay_on)?;
     process::say(&Said::Ready)?;
     let mut state = State::default();
@@ -106,6 +107,19 @@ pub fn side(side: &Side) -> Result<()> {
         };
         process::say(&said.unwrap_or_else(|why| Said::Failed(format!("{why:#}"))))?;
     }
+    Ok(())
+}
+
+/// Makes this process end when the one that started it ends, even if calls are under way.
+#[cfg(target_os = "linux")]
+fn end_with_parent() -> Result<()> {
+    use rustix::process::{Signal, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(Signal::KILL)).context("cannot follow the parent")
+}
+
+/// Does nothing: elsewhere a side ends when it has no more orders.
+#[cfg(not(target_os = "linux"))]
+fn end_with_parent() -> Result<()> {
     Ok(())
 }
 
@@ -187,19 +201,21 @@ fn make(caller: &mut dyn Caller, way: Way, test: Test, calls: u32) -> Result<Sai
     let (loop_seconds, cpu_seconds) = (start.elapsed().as_secs_f64(), process_seconds() - cpu);
     // A stub made a first call when it was bound.
     let mut made = u64::from(calls) + u64::from(way.is_remote());
+    let mut seconds = loop_seconds;
     if way.is_one_way(test) {
-        timeouts += finish(caller, &mut made)?;
+        seconds += finish(caller, &mut made)?;
     }
-    let seconds = start.elapsed().as_secs_f64();
     Ok(Said::Ran(Run { seconds, loop_seconds, cpu_seconds, timeouts, made }))
 }
 
-/// Waits until the server has received all calls. Returns for how many replies this waited in vain.
-fn finish(caller: &mut dyn Caller, made: &mut u64) -> Result<u32> {
-    for timeouts in 0..=MAX_TIMEOUTS {
+/// Waits until the server has received all calls, by a call with a reply, and returns how long this took. If
+/// that call is lost, as packets are, another is made, and the time is that of the last.
+fn finish(caller: &mut dyn Caller, made: &mut u64) -> Result<f64> {
+    for _ in 0..=MAX_TIMEOUTS {
         *made += 1;
+        let start = Instant::now();
         match caller.finish() {
-            Ok(()) => return Ok(timeouts),
+            Ok(()) => return Ok(start.elapsed().as_secs_f64()),
             Err(Failed::TimedOut) => {}
             Err(Failed::Refused(why) | Failed::Broken(why)) => bail!(why),
         }

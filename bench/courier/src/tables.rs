@@ -66,9 +66,9 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Returns an old figure, with the digits that the paper has.
+/// Returns an old figure, with the digits that the paper has: one after the point at least.
 fn printed(value: f64) -> String {
-    value.to_string()
+    if value.fract() == 0.0 { format!("{value:.1}") } else { value.to_string() }
 }
 
 fn or_none(text: Option<String>) -> String {
@@ -166,5 +166,10 @@ mod tests {
         let values = [0.0, 0.000_012, 0.012_34, 0.5, 1.5, 12.345, 376.72];
         let texts = ["0", "0.000012", "0.01234", "0.5000", "1.500", "12.35", "376.7"];
         assert_eq!(values.map(number), texts);
+    }
+
+    #[test]
+    fn old_figures_are_as_the_paper_prints_them() {
+        assert_eq!([193.0, 0.84, 8.57].map(printed), ["193.0", "0.84", "8.57"]);
     }
 }

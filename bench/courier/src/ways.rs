@@ -174,7 +174,7 @@ const XSIS_HEADS: (usize, usize) = (12, 4);
 /// The bytes of a call in Cooper's dialect, and of its reply, before the arguments and the result.
 const COOPER_HEADS: (usize, usize) = (4, 2);
 /// The bytes of farcall's datagrams before the arguments and the result, while all fits into one.
-const FARCALL_HEADS: (usize, usize) = (40, 32);
+const FARCALL_HEADS: (usize, usize) = (60, 52);
 
 /// Returns how long the messages of a bound are: as long as those of the way that it bounds.
 fn lengths(bound: Way, test: Test) -> Lengths {

@@ -31,7 +31,7 @@ pub fn print(figures: &Figures) {
             for (column, new) in new.into_iter().enumerate() {
                 line.extend(old(network).into_iter().flat_map(|place| {
                     let rate = TABLES_3_4[place][test.row()][column];
-                    cells(rate, printed, printed)
+                    cells(rate, printed, |rate| rate.to_string())
                 }));
                 line.extend(cells(new.map(rate), number, |rate| format!("{rate:.0}")));
             }

@@ -2,17 +2,21 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use farcall::env::Env;
 use farcall::names::Memory;
 use farcall::{CallFailed, Kind, Ran, Runtime};
+use farcall_courier::{client, cooper, packets};
 
 use super::{Addresses, Caller, Failed, Way};
 use crate::interface::{Arguments, Server, Size, Test, Tests, TestsClient};
 
 /// The running servers. They serve until this is dropped.
 pub struct Served {
+    _cooper: cooper::Server,
+    _packets: packets::Server,
     _xsis: farcall_courier::Server,
     _farcall: farcall::Export,
 }
@@ -21,6 +25,12 @@ pub struct Served {
 pub fn serve(at: IpAddr, server: &Server, addresses: &mut Addresses) -> Result<Served> {
     let at = SocketAddr::new(at, 0);
     let server = Arc::new(server.clone());
+    let cooper = cooper::Server::builder().program::<dyn Tests>(server.clone()).tcp(at).start()?;
+    for address in cooper.addresses() {
+        addresses.insert(Way::Courier.name().into(), format!("tcp://{address}"));
+    }
+    let packets = packets::Server::builder().program::<dyn Tests>(server.clone()).udp(at).start()?;
+    addresses.insert(Way::Pcourier.name().into(), format!("udp://{}", packets.address()));
     let xsis = farcall_courier::Server::builder().program::<dyn Tests>(server.clone()).tcp(at).start()?;
     for address in xsis.addresses() {
         addresses.insert(Way::Xsis.name().into(), format!("tcp://{address}"));
@@ -28,7 +38,7 @@ pub fn serve(at: IpAddr, server: &Server, addresses: &mut Addresses) -> Result<S
     let runtime = runtime().address(at).build()?;
     let farcall = runtime.export::<dyn Tests>("Tests", server)?;
     addresses.insert(Way::Farcall.name().into(), farcall.url());
-    Ok(Served { _xsis: xsis, _farcall: farcall })
+    Ok(Served { _cooper: cooper, _packets: packets, _xsis: xsis, _farcall: farcall })
 }
 
 /// Returns a runtime whose calls are packets even between processes of one machine. Nobody has keys, because
@@ -37,19 +47,27 @@ fn runtime() -> farcall::Builder {
     Runtime::builder().registry(Memory::new()).shared_memory(false).open()
 }
 
+/// How long a client of packets waits until the server has received its calls. Then it asks again.
+const FINISHES_WITHIN: Duration = Duration::from_secs(1);
+
 /// Imports the interface by a protocol, and makes a first call, in which the ends get to know each other.
+///
+/// Calls over TCP have no time limit: those without a reply may fill the connection for half a minute.
 pub fn connect(way: Way, test: Test, address: &str, env: Arc<dyn Env>) -> Result<Box<dyn Caller>> {
     let tests = match way {
-        Way::Xsis => farcall_courier::client::Builder::default().env(env).import::<dyn Tests>(address)?,
+        Way::Courier => cooper::Builder::default().patience(None).env(env).import::<dyn Tests>(address)?,
+        Way::Pcourier => packets::Builder::default().env(env).import::<dyn Tests>(address)?,
+        Way::Xsis => client::Builder::default().patience(None).env(env).import::<dyn Tests>(address)?,
         Way::Farcall => runtime().env(env).build()?.import::<dyn Tests>(address)?,
         _ => bail!("{} has no stubs", way.name()),
     };
     tests.ask_0()?;
-    Ok(Box::new(Stub { tests, test, arguments: Arguments::default() }))
+    Ok(Box::new(Stub { tests, way, test, arguments: Arguments::default() }))
 }
 
 struct Stub {
     tests: TestsClient,
+    way: Way,
     test: Test,
     arguments: Arguments,
 }
@@ -67,19 +85,25 @@ impl Caller for Stub {
             (Size::Hundred, true) => tests.ask_100(hundred).map(drop),
             (Size::Thousand, true) => tests.ask_1000(thousand).map(drop),
         };
-        called.map_err(failed)
+        called.map_err(|why| failed(self.way, why))
     }
 
     fn finish(&mut self) -> Result<(), Failed> {
-        self.tests.ask_0().map(drop).map_err(failed)
+        let asked = match self.way {
+            Way::Pcourier => self.tests.within(FINISHES_WITHIN).ask_0(),
+            _ => self.tests.ask_0(),
+        };
+        asked.map(drop).map_err(|why| failed(self.way, why))
     }
 }
 
 #[cold]
-fn failed(why: farcall::Error) -> Failed {
+fn failed(way: Way, why: farcall::Error) -> Failed {
     let why: CallFailed = why.into();
     match (why.kind(), why.ran()) {
         (Kind::Deadline, _) => Failed::TimedOut,
+        // So PCourier says that no reply came within ten seconds.
+        (Kind::Unreachable, Ran::Maybe) if way == Way::Pcourier => Failed::TimedOut,
         (_, Ran::No) => Failed::Refused(why.to_string()),
         _ => Failed::Broken(why.to_string()),
     }
