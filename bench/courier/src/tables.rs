@@ -22,9 +22,9 @@ const NONE: &str = "-";
 /// Prints all tables.
 pub fn print(figures: &Figures) {
     println!(
-        "Old figures are those of Larus 1983: VAX-11/780s under 4.1c BSD, kim to arpa by an Ethernet of 3 Mbit/s, \
-         kim to\nrob or chip (Suns) by one of 10 Mbit/s. New figures are for 2000 calls, scaled from {}. \"corrected\" \
-         is without\nthe waits for lost packets and without the loop.\n",
+        "Old figures are those of Larus 1983: VAX-11/780s under 4.1c BSD, kim to arpa by an Ethernet of 3 \
+         Mbit/s, kim to\nrob or chip (Suns) by one of 10 Mbit/s. New figures are for 2000 calls, scaled from \
+         {}. \"corrected\" is without\nthe waits for lost packets and without the loop.\n",
         figures.calls
     );
     elapsed::print(figures);

@@ -24,7 +24,8 @@ pub fn print(figures: &Figures) {
 /// Prints each way beside its bound.
 fn all(figures: &Figures, network: Network) {
     let caption = format!(
-        "All ways, {}: milliseconds for a call, those of as many bytes without a protocol, and the median ratio",
+        "All ways, {}: milliseconds for a call, those of as many bytes without a protocol, and the median \
+         ratio",
         network.name()
     );
     let mut table = Table::new(caption);
@@ -50,7 +51,8 @@ fn all(figures: &Figures, network: Network) {
 fn local(figures: &Figures) {
     let Some(network) = networks(figures).last() else { return };
     let mut table = Table::new(
-        "Section 4.4. Local calls that copy their argument: processor seconds for 2000 calls, without the loop",
+        "Section 4.4. Local calls that copy their argument: processor seconds for 2000 calls, without the \
+         loop",
     );
     table.group("", &["1983", "now"]);
     for test in TESTS.into_iter().filter(|test| test.has_result) {
@@ -71,7 +73,8 @@ fn exchanges(figures: &Figures) {
         return;
     };
     println!(
-        "Section 5. Exchanges per second over a stream: {STREAM_EXCHANGES_PER_SECOND} between two VAXes (Hagmann 1983)"
+        "Section 5. Exchanges per second over a stream: {STREAM_EXCHANGES_PER_SECOND} between two VAXes \
+         (Hagmann 1983)"
     );
     for network in networks(figures) {
         if let Some(elapsed) = figures.elapsed(network, Way::CourierBound, test) {
