@@ -6,9 +6,16 @@ use crate::counters;
 
 /// Returns the conditions of this run, one per line. `versions` are those of the measured programs.
 pub fn conditions(versions: &[String]) -> Vec<String> {
+    let mut lines = conditions_on("loopback", versions);
+    lines.extend(counters::missing());
+    lines
+}
+
+/// Returns the conditions of a run on this network that counts nothing, one per line.
+pub fn conditions_on(network: &str, versions: &[String]) -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut lines = vec![
-        format!("{}, {cores} cores; {}; loopback", processor(), kernel()),
+        format!("{}, {cores} cores; {}; {network}", processor(), kernel()),
         format!("{}, profile {}: {}", env!("BENCH_RUSTC"), env!("BENCH_PROFILE"), optimised()),
     ];
     let mut versions = versions.to_vec();
@@ -16,7 +23,6 @@ pub fn conditions(versions: &[String]) -> Vec<String> {
     if !versions.is_empty() {
         lines.push(versions.join(", "));
     }
-    lines.extend(counters::missing());
     lines
 }
 

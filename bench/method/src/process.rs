@@ -60,8 +60,13 @@ impl<A: Answer> Process<A> {
 
     /// Sends an order, and waits for the answer.
     pub fn order(&mut self, order: &str) -> Result<A> {
+        self.order_within(order, PATIENCE)
+    }
+
+    /// Sends an order, and waits for the answer for this long at most.
+    pub fn order_within(&mut self, order: &str, patience: Duration) -> Result<A> {
         self.tell(order)?;
-        self.hear().with_context(|| format!("told to `{order}`"))
+        self.hear_within(patience).with_context(|| format!("told to `{order}`"))
     }
 
     /// Sends an order without waiting.
@@ -72,7 +77,11 @@ impl<A: Answer> Process<A> {
 
     /// Returns the next answer.
     pub fn hear(&mut self) -> Result<A> {
-        let line = self.answers.recv_timeout(PATIENCE).map_err(|_| anyhow!("it ended, or hangs"))?;
+        self.hear_within(PATIENCE)
+    }
+
+    fn hear_within(&mut self, patience: Duration) -> Result<A> {
+        let line = self.answers.recv_timeout(patience).map_err(|_| anyhow!("it ended, or hangs"))?;
         serde_json::from_str::<A>(&line).with_context(|| format!("it said {line:?}"))?.checked()
     }
 }
