@@ -94,7 +94,32 @@ pub mod packets;
 pub mod server;
 pub mod wire;
 
+/// The names that macro-generated code uses.
+#[doc(hidden)]
+pub use farcall_core as seam;
+pub use farcall_core::{
+    CallFailed, Calls, Cancelled, Context, Error, Exception, Group, Kind, Multi, Never, Pending, Ran, Result,
+    ResultExt, context, multi, xdr,
+};
+
 #[cfg(unix)]
 pub use client::{Builder, import};
 #[cfg(unix)]
 pub use server::Server;
+
+/// Expands to the items of a `.cr` file: constants, types, and the program's trait. The path is relative to
+/// the package's directory. `docs/courier.md` says how each name is translated.
+///
+/// ```
+/// mod telephones {
+///     farcall_courier::include_cr!("tests/c/Telephones1.cr");
+/// }
+/// assert_eq!(telephones::Kind::Fax as i32, 7);
+/// ```
+#[cfg(feature = "cr")]
+#[macro_export]
+macro_rules! include_cr {
+    ($($arguments:tt)*) => {
+        $crate::seam::include_cr!(crate = $crate::seam, $($arguments)*);
+    };
+}

@@ -15,7 +15,7 @@ pub struct Entry {
     pub is_local: bool,
 }
 
-/// The program of the research's vectors, with some more procedures. Its numbers are not sent.
+/// The program of the vectors of Cooper's dialect, with some more procedures. Its numbers are not sent.
 #[farcall::interface(program = 754, version = 1)]
 pub trait PasswordLookup {
     #[procedure(0)]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compares Courier's counterparts with each other: check.py DIRECTORY, where scripts/xnscourier has built its
-programs.
+programs. Or with another server: check.py DIRECTORY PORT.
 
 Every client calls every server with the same lines, random values of every type go through both codecs, and
 the captured vectors through ours. Prints a line for each, and exits with 1 where something differs.
@@ -73,15 +73,16 @@ def lines_of(command, lines):
 
 
 def called(server, client, calls):
-    """How many outcomes are as they must be, and the first that is not."""
+    """Starts a server. How many outcomes are as they must be, and the first that is not."""
     with subprocess.Popen(server, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as serving:
         try:
-            port = serving.stdout.readline().split()[1]
-            outcomes = lines_of(
-                [port if word == "PORT" else word for word in client], [call for call, _ in calls]
-            )
+            return called_at(serving.stdout.readline().split()[1], client, calls)
         finally:
             serving.kill()
+
+
+def called_at(port, client, calls):
+    outcomes = lines_of([port if word == "PORT" else word for word in client], [call for call, _ in calls])
     for at, (call, wanted) in enumerate(calls):
         got = outcomes[at] if at < len(outcomes) else "(nothing)"
         if got not in (wanted if isinstance(wanted, tuple) else (wanted,)):
@@ -130,6 +131,18 @@ def codecs(codec):
     return len(texts), None
 
 
+def check_at(port, c_clients, python_client):
+    """Calls a server that runs already by every client."""
+    versions = [*python_client, "--versions", "2..2"]
+    trials = [(client, CALLS) for client in (python_client, *c_clients)] + [(versions, CALLS[:20])]
+    failed = 0
+    for client, calls in trials:
+        count, wrong = called_at(port, client, calls)
+        print(f"{os.path.basename(client[0])}: {count} as they must be" + (f", then {wrong}" if wrong else ""))
+        failed += bool(wrong)
+    return failed > 0
+
+
 def main():
     directory = sys.argv[1] if len(sys.argv) > 1 else ""
     built = os.path.exists(os.path.join(directory, "server"))
@@ -137,6 +150,8 @@ def main():
         print("skipped: 4.4BSD's programs: they are not built (scripts/xnscourier)")
     c_server, c_client = [os.path.join(directory, "server"), "0"], [os.path.join(directory, "client"), "PORT"]
     python_server, python_client = [*PEER, "server", "0"], [*PEER, "client", "PORT"]
+    if len(sys.argv) > 2:
+        return check_at(sys.argv[2], [c_client] if built else [], python_client)
     trials = [
         ("Python client, Python server", python_server, python_client, CALLS),
         (

@@ -1,5 +1,5 @@
-//! Messages that programs of others exchanged: 4.4BSD's client and server of PasswordLookup, a client written
-//! for the research, and the dodo server. Each is parsed, and printed again exactly.
+//! Messages that programs of others exchanged: 4.4BSD's client and server of PasswordLookup, a client
+//! written to capture them, and the dodo server. Each is parsed, and printed again exactly.
 
 use farcall_courier::wire::message::{Call, Courier, Message, Rejection, Versions};
 

@@ -1,5 +1,4 @@
-//! Tests in the simulated network: the driver, users' programs, segments, groups, ONC RPC and
-//! Courier.
+//! Tests in the simulated network: the driver, users' programs, segments, groups, ONC RPC and Courier.
 #![allow(missing_docs)]
 
 mod balanced;
@@ -17,6 +16,7 @@ mod large_results;
 mod long_run;
 mod lost_rights;
 mod name_clerk;
+#[cfg(target_os = "linux")]
 mod onc;
 mod oneway;
 mod segments;
