@@ -56,17 +56,36 @@ fn start(command: &[String], speaks_version_2: bool) -> Counterpart {
     Counterpart { name: command.join(" "), address, speaks_version_2, process }
 }
 
+/// Starts the server that speaks Cooper's dialect.
+pub fn cooper_server() -> Option<Counterpart> {
+    if !has("python3") {
+        skip("the server in Python: no python3");
+        return None;
+    }
+    let command = ["python3", &python("peer.py"), "server", "0", "--cooper"].map(str::to_owned);
+    Some(start(&command, false))
+}
+
 /// Lets each client that this machine can run call the server at this port.
 pub fn check(port: u16) {
-    if !has("python3") {
-        return skip("the clients of others: no python3");
-    }
     let built = built();
     if built.is_none() {
         skip("4.4BSD's client: it is not built (scripts/xnscourier)");
     }
+    check_by(&[built.unwrap_or_default().display().to_string(), port.to_string()]);
+}
+
+/// Lets the client in Python call the server at this port in Cooper's dialect.
+pub fn check_cooper(port: u16) {
+    check_by(&[String::new(), port.to_string(), "cooper".into()]);
+}
+
+fn check_by(arguments: &[String]) {
+    if !has("python3") {
+        return skip("the clients of others: no python3");
+    }
     let mut check = Command::new("python3");
-    check.arg(python("check.py")).arg(built.unwrap_or_default()).arg(port.to_string());
+    check.arg(python("check.py")).args(arguments);
     let said = check.output().unwrap();
     let text = String::from_utf8_lossy(&said.stdout);
     println!("{text}");

@@ -4,6 +4,8 @@
 #![cfg(unix)]
 
 mod counterparts;
+mod dialect;
+mod random;
 mod telephones;
 
 use std::process::Command;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compares Courier's counterparts with each other: check.py DIRECTORY, where scripts/xnscourier has built its
-programs. Or with another server: check.py DIRECTORY PORT.
+programs. Or with another server: check.py DIRECTORY PORT [cooper], in Cooper's dialect if so said.
 
 Every client calls every server with the same lines, random values of every type go through both codecs, and
 the captured vectors through ours. Prints a line for each, and exits with 1 where something differs.
@@ -133,8 +133,10 @@ def codecs(codec):
 
 def check_at(port, c_clients, python_client):
     """Calls a server that runs already by every client."""
-    versions = [*python_client, "--versions", "2..2"]
+    versions, dialect = [*python_client, "--versions", "2..2"], [*python_client, "--cooper"]
     trials = [(client, CALLS) for client in (python_client, *c_clients)] + [(versions, CALLS[:20])]
+    if "cooper" in sys.argv:
+        trials = [(dialect, COOPER)]
     failed = 0
     for client, calls in trials:
         count, wrong = called_at(port, client, calls)
