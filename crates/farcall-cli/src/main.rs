@@ -6,6 +6,7 @@ mod arguments;
 mod balancing;
 mod commands;
 mod conversing;
+mod courier;
 mod demo;
 mod failure;
 mod onc;

@@ -183,5 +183,5 @@ pub const AFTER_ADDRESS: &str = "In ONC RPC an .x file follows the address";
 
 /// Returns the failure for a result that does not have its declared type. The procedure ran.
 pub fn unreadable(why: Failure) -> Failure {
-    why.hint("is the .x file the one that the server was made of?").ran()
+    why.hint("is the file the one that the server was made of?").ran()
 }

@@ -15,6 +15,7 @@ use farcall_idl::x::Version;
 use farcall_idl::{Interface, Procedure, values};
 use serde_json::{Value, json};
 
+use crate::courier;
 use crate::failure::{Failure, Outcome};
 use crate::onc::{self, Manner};
 use crate::output::{Output, say, say_json};
@@ -24,7 +25,7 @@ use crate::x_file;
 use signals::{Answers, On};
 use streams::{LINES, Prepared, Trouble, as_lists};
 
-/// Call a procedure of any exporter, or of a server of ONC RPC, with JSON
+/// Call a procedure of any exporter, or of a server of ONC RPC or Courier, with JSON
 ///
 /// The exporter describes its interface, so no source is needed. The command prints the result as JSON. It
 /// prints a declared exception as {"exception": …}, with exit code 3. `farcall describe NAME` lists the
@@ -37,15 +38,17 @@ use streams::{LINES, Prepared, Trouble, as_lists};
 /// A server of ONC RPC does not describe itself. So its address is followed by an .x file, or by the name of
 /// a protocol that needs no file: nfs3, mount, rpcbind, vxi11. The address is tcp://HOST:PORT,
 /// udp://HOST:PORT, unix:PATH, or a HOST, whose port mapper is asked for the port.
+///
+/// The address of a server of Courier, tcp://HOST:PORT or unix:PATH, is followed by a .cr file.
 #[derive(Debug, Args)]
 #[command(override_usage = "farcall call [OPTIONS] <NAME> <PROCEDURE> [JSON]
-       farcall call [OPTIONS] <ADDRESS> <FILE.x> <PROCEDURE> [JSON]")]
+       farcall call [OPTIONS] <ADDRESS> <FILE.x|FILE.cr> <PROCEDURE> [JSON]")]
 pub struct Call {
-    /// The exporter, by its name; or the server of ONC RPC, by its address
+    /// The exporter, by its name; or the server of ONC RPC or Courier, by its address
     #[arg(value_hint = ValueHint::Hostname)]
     name: String,
 
-    /// The procedure; for ONC RPC, first the .x file and then the procedure
+    /// The procedure; for ONC RPC and Courier, first the .x or .cr file and then the procedure
     #[arg(value_name = "PROCEDURE", value_hint = ValueHint::FilePath)]
     procedure: String,
 
@@ -85,8 +88,8 @@ pub struct Call {
 
 impl Call {
     pub fn run(&self, output: &Output) -> Outcome {
-        if x_file::is_definition(&self.procedure) {
-            return self.run_onc(output);
+        if x_file::is_definition(&self.procedure) || x_file::is_courier(&self.procedure) {
+            return self.run_by_file(output);
         }
         let exporter = Dynamic::import(&self.deadline.runtime()?, &self.name)
             .map_err(|why| onc::unnamed(why, onc::AFTER_ADDRESS))?;
@@ -108,9 +111,9 @@ impl Call {
         called.run(&answers.of(&exporter), first, output)
     }
 
-    /// Calls a procedure of a server of ONC RPC. The words of the command are an address, a definition, a
-    /// procedure, and its arguments.
-    fn run_onc(&self, output: &Output) -> Outcome {
+    /// Calls a procedure of a server of ONC RPC or Courier. The words of the command are an address, a
+    /// definition, a procedure, and its arguments.
+    fn run_by_file(&self, output: &Output) -> Outcome {
         let versions = self.manner.versions(&self.procedure, output)?;
         let (name, arguments) = match self.arguments.as_slice() {
             [name] => (name, "{}"),
@@ -130,10 +133,13 @@ impl Call {
         let called =
             Called { command: self, procedure, interface: &version.spelled, version: Some(&version) };
         if !self.on.is_empty() {
-            return Err(Failure::usage("ONC RPC has no signals"));
+            return Err(Failure::usage("neither ONC RPC nor Courier has signals"));
         }
         let first = if self.batch { None } else { Some(called.encoded(arguments)?) };
-        let server = self.manner.bind(&self.name, &version, &self.deadline)?;
+        let server = match x_file::is_courier(&self.procedure) {
+            true => courier::bind(&self.name, &version, &self.deadline)?,
+            false => self.manner.bind(&self.name, &version, &self.deadline)?,
+        };
         called.run(&server, first, output)
     }
 }
@@ -148,7 +154,7 @@ struct Called<'a> {
     command: &'a Call,
     procedure: &'a Procedure,
     interface: &'a Interface,
-    /// The `.x` file's description of the program, if the server speaks ONC RPC.
+    /// The file's description of the program, if the server speaks ONC RPC or Courier.
     version: Option<&'a Version>,
 }
 
@@ -220,10 +226,10 @@ impl Called<'_> {
 
     fn call(&self, exporter: &Dynamic, arguments: Prepared, output: &Output) -> Outcome {
         let Called { procedure, interface, .. } = self;
-        let is_onc = self.version.is_some();
+        let is_by_file = self.version.is_some();
         let trouble = Trouble::default();
         let items = arguments.items.map(|items| items.stream(interface, procedure, &trouble));
-        if !is_onc && let Some(item) = procedure.result_stream() {
+        if !is_by_file && let Some(item) = procedure.result_stream() {
             let begun = exporter.call_stream(procedure, &arguments.bytes, items);
             let printed = match begun {
                 Ok(stream) => self.print_items(item, stream, output),
@@ -250,7 +256,7 @@ impl Called<'_> {
                     Ok(Some(judgement)) => {
                         Err(Failure::judged(format!("the result fails a check: {judgement}")))
                     }
-                    Err(why) if is_onc && why.is_unreadable() => Err(onc::unreadable(
+                    Err(why) if is_by_file && why.is_unreadable() => Err(onc::unreadable(
                         why.about(format!("{} of {}", procedure.name, self.command.name)),
                     )),
                     Err(why) => Err(why),
@@ -267,6 +273,9 @@ impl Called<'_> {
             Error::Declared(exception) => {
                 self.print(&procedure.exception, &exception, Some("exception"), None, output)?;
                 Err(Failure::exception())
+            }
+            Error::CallFailed(why) if x_file::is_courier(&self.command.procedure) => {
+                Err(courier::failed(why).about(&procedure.name))
             }
             Error::CallFailed(why) if self.version.is_some() => Err(onc::failed(why).about(&procedure.name)),
             Error::CallFailed(why) => Err(why.into()),

@@ -6,6 +6,8 @@ mod calls;
 mod certificates;
 mod common;
 mod corpus;
+#[cfg(unix)]
+mod courier;
 mod cr_files;
 mod demo;
 #[cfg(all(target_os = "linux", feature = "etcd"))]
