@@ -102,6 +102,6 @@ fn built() -> Option<PathBuf> {
     directory.join("server").exists().then_some(directory)
 }
 
-fn skip(what: &str) {
+pub fn skip(what: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {what}");
 }

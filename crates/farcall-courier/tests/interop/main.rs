@@ -5,6 +5,8 @@
 
 mod counterparts;
 mod dialect;
+#[cfg(target_os = "linux")]
+mod dodo;
 mod random;
 mod telephones;
 
