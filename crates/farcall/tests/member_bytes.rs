@@ -70,8 +70,9 @@ impl Member for Meeting {
     }
 }
 
-/// Returns the most bytes that the caller of `members` members has allocated during its second call. The
-/// first call leaves buffers that later ones use again.
+/// Returns the most bytes that the caller of `members` members has allocated during a call. The first call
+/// leaves buffers that later ones use again. The buffer for receiving is made once, in whichever call another
+/// thread does not happen to receive; so the call that takes least counts.
 fn bytes(members: usize) -> isize {
     let registry = Memory::new();
     let runtime = || {
@@ -82,14 +83,13 @@ fn bytes(members: usize) -> isize {
     let export = |n| server.export::<dyn Member>(&format!("Member/m{n:03}"), meeting.clone()).unwrap();
     let _exports: Vec<_> = (0..members).map(export).collect();
     let group = client.import_all::<dyn Member>("Member").unwrap().fixed();
-    let mut most = 0;
-    for _ in 0..2 {
+    let calls = (0..6).map(|_| {
         let before = BYTES.get().0;
         BYTES.set((before, before));
         assert_eq!(group.multi().meet().all().results().count(), members);
-        most = BYTES.get().1 - before;
-    }
-    most
+        BYTES.get().1 - before
+    });
+    calls.min().expect("there are calls")
 }
 
 #[test]
