@@ -131,6 +131,6 @@ fn call_expedited(address: SocketAddr) {
     let here = NetworkAddress { network: [0, 0x041a], host: [0x1000, 0xbb10, 0x1101], socket: 0 };
     let addresses = builder.import::<dyn Addresses>(&format!("udp://{address}")).unwrap();
     for _ in 0..3 {
-        assert_eq!(addresses.retrieve_addresses().unwrap().0, [here.clone()]);
+        assert_eq!(addresses.retrieve_addresses().unwrap().0, [here]);
     }
 }
