@@ -48,6 +48,7 @@
 //! line        turns at the one connection        started   a started call
 //! connection  versions, one call and its reply   settings  settings
 //! buffers     buffers of a thread                address   the text that names a server
+//! streams     a server that is called on connections
 //! ```
 
 pub(crate) mod address;
@@ -58,7 +59,8 @@ pub(crate) mod connection;
 pub(crate) mod line;
 mod settings;
 mod started;
-mod target;
+mod streams;
+pub(crate) mod target;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,6 +77,7 @@ use bound::Bound;
 use connection::explain;
 use line::Line;
 use settings::Settings;
+use streams::Server;
 use target::Target;
 
 pub use target::OtherVersions;
@@ -177,8 +180,9 @@ impl Builder {
             match self.settings.open(&address, Some(until)) {
                 Ok(connection) => {
                     let line = Line::new(self.settings.env.clone(), connection);
-                    let (settings, name) = (self.settings.clone(), interface.name.clone());
-                    let target = Target { settings, address, name, program, version, layout, line };
+                    let carrier = Server { settings: self.settings.clone(), address };
+                    let name = interface.name.clone();
+                    let target = Target { carrier, name, program, version, layout, line };
                     return Ok(Binding::new(Arc::new(Bound(Arc::new(target)))));
                 }
                 Err(why) => {

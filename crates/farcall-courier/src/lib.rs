@@ -67,6 +67,7 @@
 //! | [`client`] | [`import`], and [`Builder`] with its settings |
 //! | [`server`] | [`Server`] with its settings: programs, sockets, limits |
 //! | [`bulk`] | bulk data between a call and its reply |
+//! | [`expedited`] | calls in one packet each way, without a connection |
 //! | [`codec`] | XDR bytes to words, and back |
 //! | [`wire`] | messages and packets, without I/O |
 //! | [`cooper`] | another wire: Cooper's dialect, which 4.1c to 4.3BSD had |
@@ -86,6 +87,8 @@ pub mod codec;
 pub mod cooper;
 #[cfg(unix)]
 mod dialect;
+#[cfg(unix)]
+pub mod expedited;
 #[cfg(unix)]
 mod link;
 #[cfg(unix)]

@@ -63,7 +63,7 @@
 //! nothing in the packets can prevent that.
 //!
 //! ```text
-//! socket   a socket of a client      serving   a socket of a server
+//! socket   a socket of a client      serving   how a server answers a packet
 //! ```
 
 mod server;

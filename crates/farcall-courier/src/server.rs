@@ -39,10 +39,12 @@
 //! programs    what a message is answered with     connection  one client
 //! acceptor    the thread that accepts             hosts       how many connections each host has
 //! stopper     the end of `Server::wait`           silence     since when a connection waits for a call
+//! datagrams   a UDP socket of the other servers of this crate
 //! ```
 
 pub(crate) mod acceptor;
 mod connection;
+pub(crate) mod datagrams;
 mod hosts;
 pub(crate) mod programs;
 pub(crate) mod silence;

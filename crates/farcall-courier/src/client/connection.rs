@@ -39,19 +39,21 @@ pub(crate) struct Fault {
     pub(crate) why: String,
 }
 
-/// The number and the version of a program, and the number of one of its procedures.
+/// The number and the version of a program, and the number of one of its procedures, and whether that may run
+/// twice.
 #[derive(Clone, Copy)]
-pub(super) struct Called {
-    pub(super) program: u32,
-    pub(super) version: u16,
-    pub(super) procedure: u16,
+pub(crate) struct Called {
+    pub(crate) program: u32,
+    pub(crate) version: u16,
+    pub(crate) procedure: u16,
+    pub(crate) is_idempotent: bool,
 }
 
 /// When to stop waiting, and what to do meanwhile.
 #[derive(Clone, Copy)]
-pub(super) struct Patience<'a> {
-    pub(super) until: Option<Time>,
-    pub(super) attendant: Option<&'a dyn Attendant>,
+pub(crate) struct Patience<'a> {
+    pub(crate) until: Option<Time>,
+    pub(crate) attendant: Option<&'a dyn Attendant>,
 }
 
 /// The idle time after which a connection is checked before use, because the server may have ended it.
@@ -139,7 +141,7 @@ impl Connection {
     /// Puts the message of a call into the link, and returns its identifier.
     fn put(&mut self, called: Called, arguments: &[u8]) -> Result<u16, Fault> {
         let courier = self.courier.unwrap_or(Courier::Three);
-        let Called { program, version, procedure } = called;
+        let Called { program, version, procedure, .. } = called;
         if courier == Courier::Two && program > u16::MAX.into() {
             let why = "the server speaks version 2 of Courier, whose program numbers have 16 bits";
             return Err(Fault { kind: Kind::Mismatch, ran: Ran::No, why: why.into() });

@@ -7,7 +7,6 @@ use farcall::env::{Address, ConnectOptions, Env};
 use farcall::{System, Time};
 
 use super::connection::Connection;
-use crate::codec::Limits;
 use crate::link::LinkError;
 use crate::wire::message::Versions;
 
@@ -39,15 +38,5 @@ impl Settings {
     /// Connects to a server.
     pub(super) fn open(&self, to: &Address, until: Option<Time>) -> Result<Connection, LinkError> {
         Connection::open(&self.env, to, self.socket, (self.versions, self.max_message_bytes), until)
-    }
-
-    /// Returns the limits of the words of arguments.
-    pub(super) fn words(&self) -> Limits {
-        Limits { bytes: self.max_message_bytes, ..Limits::default() }
-    }
-
-    /// Returns the limits of the XDR bytes of results, which are at most twice as many as those of words.
-    pub(super) fn xdr(&self) -> Limits {
-        Limits { bytes: self.max_message_bytes.saturating_mul(2), ..Limits::default() }
     }
 }

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use farcall::env::{Address, Env};
+use farcall::env::Env;
 use farcall::idl::spell_program;
 use farcall::retry::{Retry, Step};
 use farcall::stub::{Call, Procedure, bad_arguments};
@@ -12,36 +13,84 @@ use farcall::{CallFailed, Kind, Ran, Time};
 
 use super::buffers::Buffers;
 use super::callee::{CalledAt, Callee, Deadline, Outcome};
-use super::connection::{Called, Connection, Fault, Patience, explain};
+use super::connection::{Called, Fault, Patience};
 use super::line::Line;
-use super::settings::Settings;
 use crate::bulk::caller::Attached;
-use crate::codec::{self, Layout};
-use crate::link::{Attendant, LinkError};
+use crate::codec::{self, Layout, Limits};
+use crate::link::Attendant;
 use crate::wire::message::{Rejection, Versions};
 use crate::wire::reply::Reply;
 
-/// A program at a server.
-pub(super) struct Target {
-    pub(super) settings: Settings,
-    pub(super) address: Address,
-    /// The name of the interface.
-    pub(super) name: String,
-    pub(super) program: u32,
-    pub(super) version: u16,
-    pub(super) layout: Layout,
-    pub(super) line: Arc<Line<Connection>>,
+/// Carries messages to a server and back: on connections, or each in a packet.
+pub(crate) trait Carrier: Send + Sync + 'static {
+    /// What the calls are made on, one at a time.
+    type Connection: Send + 'static;
+    /// Whether a call may be made again on a new connection, if that does no harm.
+    const MAY_REPEAT: bool;
+
+    fn env(&self) -> &Arc<dyn Env>;
+
+    /// Returns the time limit of calls whose caller sets none.
+    fn patience(&self) -> Option<Duration>;
+
+    /// Returns the most bytes of arguments' words.
+    fn max_argument_bytes(&self) -> usize;
+
+    /// Returns the most bytes of a reply's message.
+    fn max_reply_bytes(&self) -> usize;
+
+    /// Makes a connection.
+    ///
+    /// # Errors
+    /// The server does not want one, or does not answer.
+    fn open(&self, until: Option<Time>) -> Result<Self::Connection, Fault>;
+
+    /// Returns whether more calls can be made on a connection, as far as it is known.
+    fn is_usable(&self, connection: &Self::Connection) -> bool;
+
+    /// Makes a call, and passes the reply to `take`. After an error the connection is of no more use.
+    ///
+    /// # Errors
+    /// No reply has come, or the server sent something else.
+    fn call<R>(
+        &self,
+        connection: &mut Self::Connection,
+        called: Called,
+        arguments: &[u8],
+        patience: Patience<'_>,
+        bulk: Option<&mut Attached>,
+        take: impl FnOnce(Reply<'_>) -> R,
+    ) -> Result<R, Fault>;
+
+    /// Returns what an abort means whose error the procedure does not declare, if it has a meaning here.
+    fn undeclared(&self, _error: &[u8]) -> Option<CallFailed> {
+        None
+    }
+
+    /// Writes the server's address.
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
-impl Target {
-    pub(super) fn env(&self) -> &Arc<dyn Env> {
-        &self.settings.env
+/// A program at a server.
+pub(crate) struct Target<C: Carrier> {
+    pub(crate) carrier: C,
+    /// The name of the interface.
+    pub(crate) name: String,
+    pub(crate) program: u32,
+    pub(crate) version: u16,
+    pub(crate) layout: Layout,
+    pub(crate) line: Arc<Line<C::Connection>>,
+}
+
+impl<C: Carrier> Target<C> {
+    fn env(&self) -> &Arc<dyn Env> {
+        self.carrier.env()
     }
 
     /// Returns the deadline of a call.
-    pub(super) fn deadline(&self, call: &Call<'_>) -> Deadline {
+    fn deadline(&self, call: &Call<'_>) -> Deadline {
         let within = [call.within, farcall::context().remaining()].into_iter().flatten().min();
-        let patience = if within.is_none() { self.settings.patience } else { None };
+        let patience = if within.is_none() { self.carrier.patience() } else { None };
         Deadline { until: within.or(patience).map(|time| self.env().now() + time), patience }
     }
 
@@ -49,7 +98,7 @@ impl Target {
     ///
     /// # Errors
     /// Courier cannot carry the call.
-    pub(super) fn encode(&self, call: &Call<'_>, buffers: &mut Buffers) -> Result<u16, CallFailed> {
+    fn encode(&self, call: &Call<'_>, buffers: &mut Buffers) -> Result<u16, CallFailed> {
         if call.procedure.exchanges || !call.carries.is_empty() {
             let why = "Courier carries no signals, no streams, and no one-way calls in order";
             return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
@@ -62,7 +111,7 @@ impl Target {
         buffers.xdr.clear();
         (call.encode)(&mut Encoder::new(&mut buffers.xdr)).map_err(bad_arguments)?;
         buffers.words.clear();
-        let limits = self.settings.words();
+        let limits = Limits { bytes: self.carrier.max_argument_bytes(), ..Limits::default() };
         self.layout
             .to_words(procedure.arguments(), &buffers.xdr, &mut buffers.words, limits)
             .map_err(|why| CallFailed::new(kind(&why, Kind::BadArguments), Ran::No).caused_by(why))?;
@@ -72,11 +121,11 @@ impl Target {
     /// Makes a call on a connection, or on a new one, and once more where that may help and does no harm.
     /// Appends the bytes of the result or exception to `xdr`. Leaves the connection only if it can be used
     /// again.
-    pub(super) fn run(
+    fn run(
         &self,
         (procedure, words): (&Procedure, &[u8]),
         deadline: Deadline,
-        connection: &mut Option<Connection>,
+        connection: &mut Option<C::Connection>,
         attendant: Option<&dyn Attendant>,
         mut bulk: Option<&mut Attached>,
         xdr: &mut Vec<u8>,
@@ -89,7 +138,8 @@ impl Target {
                 Ok(outcome) => return outcome,
                 Err(fault) => self.failed(fault, deadline),
             };
-            let step = retry.next_at_same_server((why.kind(), why.ran()), procedure.idempotent, true);
+            let failed = (why.kind(), why.ran());
+            let step = retry.next_at_same_server(failed, procedure.idempotent, C::MAY_REPEAT);
             if step != Step::Repeat || bulk.is_some() {
                 return Outcome::Failed(self.about(retry.of_all(why), procedure));
             }
@@ -102,30 +152,25 @@ impl Target {
         &self,
         (procedure, words): (&Procedure, &[u8]),
         patience: Patience<'_>,
-        connection: &mut Option<Connection>,
+        connection: &mut Option<C::Connection>,
         bulk: Option<&mut Attached>,
         xdr: &mut Vec<u8>,
     ) -> Result<Outcome, Fault> {
-        let mut used = match connection.take().filter(Connection::is_usable) {
+        let mut used = match connection.take().filter(|connection| self.carrier.is_usable(connection)) {
             Some(usable) => usable,
-            None => self.open(patience.until).map_err(|why| {
-                let (kind, why) = explain(&why, "connection");
-                Fault { kind, ran: Ran::No, why }
-            })?,
+            None => self.carrier.open(patience.until)?,
         };
         // `encode` has checked that the number has 16 bits.
-        let called =
-            Called { program: self.program, version: self.version, procedure: procedure.number as u16 };
+        let called = Called {
+            program: self.program,
+            version: self.version,
+            procedure: procedure.number as u16,
+            is_idempotent: procedure.idempotent,
+        };
         let take = |reply: Reply<'_>| self.outcome(procedure, reply, xdr);
-        let outcome = used.call(called, words, patience, bulk, take)?;
+        let outcome = self.carrier.call(&mut used, called, words, patience, bulk, take)?;
         *connection = Some(used);
         Ok(outcome)
-    }
-
-    fn open(&self, until: Option<Time>) -> Result<Connection, LinkError> {
-        let connecting = self.env().now() + self.settings.connecting;
-        let until = until.map_or(connecting, |until| until.min(connecting));
-        self.settings.open(&self.address, Some(until))
     }
 
     /// Returns the outcome that a reply tells, and appends the bytes of a result or exception to `xdr`.
@@ -134,17 +179,18 @@ impl Target {
         let Some(procedure) = self.layout.procedure(called.number as u16) else {
             return Outcome::Failed(CallFailed::new(Kind::NoSuchProcedure, Ran::Maybe));
         };
-        let limits = self.settings.xdr();
+        // Words become at most twice as many bytes of XDR.
+        let limits = Limits { bytes: self.carrier.max_reply_bytes().saturating_mul(2), ..Limits::default() };
         let transcoded = match reply {
             Reply::Return(words) => {
                 self.layout.to_xdr(procedure.result(), words, xdr, limits).map(|()| Outcome::Result)
             }
             Reply::Abort(words) => match self.declared(procedure, words) {
                 Ok(errors) => self.layout.to_xdr(errors, words, xdr, limits).map(|()| Outcome::Exception),
-                Err(number) => {
+                Err(number) => Ok(Outcome::Failed(self.carrier.undeclared(words).unwrap_or_else(|| {
                     let why = format!("it reports error {number}, which it does not declare");
-                    Ok(Outcome::Failed(CallFailed::new(Kind::BadResult, Ran::Yes).because(why)))
-                }
+                    CallFailed::new(Kind::BadResult, Ran::Yes).because(why)
+                }))),
             },
             Reply::Reject(rejection) => Ok(Outcome::Failed(rejected(rejection))),
         };
@@ -168,7 +214,7 @@ impl Target {
     }
 
     /// Returns the failure of a call that waited for its turn for too long.
-    pub(super) fn late(&self, procedure: &Procedure, deadline: Deadline) -> CallFailed {
+    fn late(&self, procedure: &Procedure, deadline: Deadline) -> CallFailed {
         let why = "no turn in time: calls that were made earlier have not ended".into();
         self.about(self.failed(Fault { kind: Kind::Deadline, ran: Ran::No, why }, deadline), procedure)
     }
@@ -188,7 +234,7 @@ impl Target {
 
     /// Adds the called procedure and the server's address to a failure.
     #[cold]
-    pub(super) fn about(&self, why: CallFailed, procedure: &Procedure) -> CallFailed {
+    fn about(&self, why: CallFailed, procedure: &Procedure) -> CallFailed {
         let (detail, colon) = (why.detail(), if why.detail().is_empty() { "" } else { ": " });
         let text = format!("{}{colon}{detail}", CalledAt { callee: self, procedure });
         why.because(text)
@@ -239,14 +285,14 @@ impl fmt::Display for OtherVersions {
 
 impl std::error::Error for OtherVersions {}
 
-impl Callee for Target {
-    type Connection = Connection;
+impl<C: Carrier> Callee for Target<C> {
+    type Connection = C::Connection;
 
     fn env(&self) -> &Arc<dyn Env> {
         self.env()
     }
 
-    fn line(&self) -> &Arc<Line<Connection>> {
+    fn line(&self) -> &Arc<Line<C::Connection>> {
         &self.line
     }
 
@@ -262,7 +308,7 @@ impl Callee for Target {
         &self,
         call: (&Procedure, &[u8]),
         deadline: Deadline,
-        connection: &mut Option<Connection>,
+        connection: &mut Option<C::Connection>,
         attendant: Option<&dyn Attendant>,
         bulk: Option<&mut Attached>,
         xdr: &mut Vec<u8>,
@@ -279,8 +325,9 @@ impl Callee for Target {
     }
 
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Target { name, program, version, address, .. } = self;
+        let Target { name, program, version, .. } = self;
         let program = spell_program(*program);
-        write!(f, "{name} (program {program}, version {version}) at {address}")
+        write!(f, "{name} (program {program}, version {version}) at ")?;
+        self.carrier.describe(f)
     }
 }

@@ -30,6 +30,19 @@ impl Wire {
         Ok(())
     }
 
+    /// Sends a datagram, which goes whole or not at all.
+    pub(crate) fn send_datagram(&self, message: &[u8], until: Option<Time>) -> Result<(), LinkError> {
+        match self.stream.write(&[IoSlice::new(message)]) {
+            Ok(_) => Ok(()),
+            // The refusal of an earlier packet was reported instead.
+            Err(why) if why.kind() == ErrorKind::ConnectionRefused => self.send(message, until),
+            Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                self.send(message, until)
+            }
+            Err(why) => Err(LinkError::System(why)),
+        }
+    }
+
     /// Waits for bytes, or for a datagram, and returns their number: at least 1 for a connection. What has
     /// arrived when the time is over still counts.
     pub(crate) fn receive(

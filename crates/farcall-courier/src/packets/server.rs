@@ -6,21 +6,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use farcall::System;
-use farcall::env::{Env, SocketOptions};
+use farcall::env::Env;
 use farcall::stub::Interface;
 
 use super::serving::Serving;
 use crate::dialect::offer::Offer;
 use crate::dialect::program::Refusal;
 use crate::dialect::report::{Reporter, Trouble};
+use crate::server::datagrams::Datagrams;
 use crate::server::stopper::Stopper;
-
-/// The size to request for the socket's buffers, in bytes. Calls wait there.
-const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 
 /// A running server of Larus' packets. It serves its program until it is dropped.
 pub struct Server {
-    serving: Arc<Serving>,
+    serving: Arc<Datagrams<Serving>>,
     address: SocketAddr,
     reporter: Reporter,
     stopper: Stopper,
@@ -137,19 +135,10 @@ impl ServerBuilder {
         let offer = self.offer.ok_or_else(|| invalid("the server has no program: call `program`"))?;
         let offer = offer.map_err(|why| io::Error::new(ErrorKind::InvalidInput, why))?;
         let place = self.place.ok_or_else(|| invalid("the server has no address: call `udp`"))?;
-        let options = SocketOptions {
-            buffer: SOCKET_BUFFER_BYTES,
-            answers: true,
-            divisible: true,
-            ..SocketOptions::default()
-        };
-        let socket = self
-            .env
-            .bind(place, &options)
-            .map_err(|why| io::Error::new(why.kind(), format!("udp://{place}: {why}")))?;
-        let (address, stopper) = (socket.local_address(), Stopper::new(self.env.clone()));
-        let reporter = self.reporter.clone();
-        let serving = Serving::start(self.env, socket, offer, self.reporter, self.workers)?;
+        let answers = Serving { offer, reporter: self.reporter.clone() };
+        let (stopper, reporter) = (Stopper::new(self.env.clone()), self.reporter);
+        let serving = Datagrams::start(self.env, place, answers, self.workers)?;
+        let address = serving.address();
         Ok(Server { serving, address, reporter, stopper })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{ErrorKind, IoSlice};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -98,19 +98,6 @@ impl Socket {
         }
     }
 
-    /// Sends a call's packet, which goes whole or not at all.
-    fn send(&mut self, message: &[u8], until: Option<Time>) -> Result<(), LinkError> {
-        match self.wire.stream.write(&[IoSlice::new(message)]) {
-            Ok(_) => Ok(()),
-            // The refusal of an earlier packet was reported instead.
-            Err(why) if why.kind() == ErrorKind::ConnectionRefused => self.wire.send(message, until),
-            Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                self.wire.send(message, until)
-            }
-            Err(why) => Err(LinkError::System(why)),
-        }
-    }
-
     fn exchange(&mut self, until: Option<Time>, attendant: Option<&dyn Attendant>) -> Result<usize, Fault> {
         let received = self.wire.receive(&mut self.received, until, attendant);
         received.map_err(|why| {
@@ -140,7 +127,7 @@ impl Conversation for Socket {
         if has_reply {
             self.discard();
         }
-        self.send(message, until).map_err(|why| {
+        self.wire.send_datagram(message, until).map_err(|why| {
             let (kind, why) = explain(&why, "room for the packet");
             Fault { kind, ran: Ran::No, why }
         })?;

@@ -8,20 +8,24 @@ use farcall::xdr::{Decoder, Encoder};
 use farcall::{context, guard};
 
 use crate::codec::{self, Layout, Limits, Procedure, Refusal};
-use crate::wire::message::{Call, Courier, Malformed, Message, Rejection, UNSPECIFIED, Versions};
+use crate::wire::message::{
+    Call, Courier, Malformed, Message, Rejection, UNSPECIFIED, USE_A_STREAM, Versions,
+};
 
 /// All programs of a server.
 #[derive(Default)]
-pub(super) struct Programs {
+pub(crate) struct Programs {
     offers: Vec<Offer>,
     /// The limits of the XDR bytes of arguments.
-    pub(super) xdr: Limits,
+    pub(crate) xdr: Limits,
     /// The limits of the words of results.
-    pub(super) words: Limits,
+    pub(crate) words: Limits,
+    /// Whether replies are packets, so that a caller whose result is too long is told to use a stream.
+    pub(crate) in_packets: bool,
 }
 
 /// An interface that a server offers, with its implementation.
-pub(super) struct Offer {
+pub(crate) struct Offer {
     program: u32,
     version: u16,
     layout: Layout,
@@ -44,17 +48,30 @@ impl<T: ?Sized + Interface> Service for Direct<T> {
 
 /// Why an interface cannot be offered.
 #[derive(Debug)]
-pub(super) enum NotOffered {
+pub(crate) enum NotOffered {
     Refused(Refusal),
     /// The version's number has more than 16 bits.
     Version(&'static str, u32),
 }
 
 impl Offer {
-    pub(super) fn new<T: ?Sized + Program>(server: Arc<T>) -> Result<Offer, NotOffered> {
+    pub(crate) fn new<T: ?Sized + Program>(server: Arc<T>) -> Result<Offer, NotOffered> {
         let version = u16::try_from(T::VERSION).map_err(|_| NotOffered::Version(T::NAME, T::VERSION))?;
         let layout = Layout::new(T::interface()).map_err(NotOffered::Refused)?;
         Ok(Offer { program: T::PROGRAM, version, layout, service: Box::new(Direct(server)) })
+    }
+}
+
+impl Offer {
+    /// Returns whether the callers of a procedure understand [`USE_A_STREAM`]: its error is declared as the
+    /// Clearinghouse declares it, or no error with its number is declared.
+    fn can_ask_for_stream(&self, procedure: &Procedure, buffer: &mut Vec<u8>) -> bool {
+        let [a, b, ..] = USE_A_STREAM;
+        let declared = self.layout.error_name(procedure, u16::from_be_bytes([a, b]));
+        let (Some(name), Some(errors)) = (declared, procedure.errors()) else { return true };
+        buffer.clear();
+        let is_call_error = name.replace('_', "").eq_ignore_ascii_case("callerror");
+        is_call_error && self.layout.to_xdr(errors, &USE_A_STREAM, buffer, Limits::default()).is_ok()
     }
 }
 
@@ -73,11 +90,11 @@ impl std::error::Error for NotOffered {}
 
 /// Buffers of one connection.
 #[derive(Default)]
-pub(super) struct Buffers {
+pub(crate) struct Buffers {
     arguments: Vec<u8>,
     result: Vec<u8>,
     /// The message of the reply.
-    pub(super) reply: Vec<u8>,
+    pub(crate) reply: Vec<u8>,
 }
 
 /// The memory that a buffer keeps for the next call.
@@ -93,7 +110,7 @@ impl Buffers {
 }
 
 /// What the server does with a message.
-pub(super) enum Verdict<'a> {
+pub(crate) enum Verdict<'a> {
     /// It runs a procedure.
     Run(Admitted<'a>),
     /// It sends the reply.
@@ -105,7 +122,7 @@ pub(super) enum Verdict<'a> {
 }
 
 /// A call whose procedure is to run. Its arguments are in the buffers.
-pub(super) struct Admitted<'a> {
+pub(crate) struct Admitted<'a> {
     id: u16,
     courier: Courier,
     offer: &'a Offer,
@@ -123,18 +140,18 @@ enum Answer {
 
 impl Programs {
     /// Adds an offer. It replaces an earlier one with the same program and version number.
-    pub(super) fn add(&mut self, offer: Offer) {
+    pub(crate) fn add(&mut self, offer: Offer) {
         self.offers.retain(|former| (former.program, former.version) != (offer.program, offer.version));
         self.offers.push(offer);
     }
 
     /// Returns the program and version numbers of all offers.
-    pub(super) fn numbers(&self) -> impl Iterator<Item = (u32, u16)> {
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = (u32, u16)> {
         self.offers.iter().map(|offer| (offer.program, offer.version))
     }
 
     /// Examines a message. Writes the reply if it can be answered without running a procedure.
-    pub(super) fn examine(&self, message: &[u8], courier: Courier, buffers: &mut Buffers) -> Verdict<'_> {
+    pub(crate) fn examine(&self, message: &[u8], courier: Courier, buffers: &mut Buffers) -> Verdict<'_> {
         buffers.clear();
         match Message::parse(message, courier) {
             Ok(Message::Call(call)) => match self.admit(&call, courier, buffers) {
@@ -187,7 +204,7 @@ impl Programs {
     }
 
     /// Runs the procedure of a call, and writes the reply.
-    pub(super) fn run(&self, admitted: Admitted<'_>, from: Option<SocketAddr>, buffers: &mut Buffers) {
+    pub(crate) fn run(&self, admitted: Admitted<'_>, from: Option<SocketAddr>, buffers: &mut Buffers) {
         let Admitted { id, courier, offer, procedure } = admitted;
         let answer = self.dispatch(offer, procedure, from, buffers);
         reply(id, courier, answer, buffers);
@@ -225,6 +242,16 @@ impl Programs {
         let Some(values) = values else { return unspecified };
         match offer.layout.to_words(values, result, arguments, self.words) {
             Ok(()) => answer,
+            Err(why) if self.in_packets && matches!(why.kind(), codec::ErrorKind::TooLarge { .. }) => {
+                arguments.clear();
+                match offer.can_ask_for_stream(procedure, result) {
+                    true => {
+                        arguments.extend(USE_A_STREAM);
+                        Answer::Abort
+                    }
+                    false => unspecified,
+                }
+            }
             Err(codec::Error { .. }) => unspecified,
         }
     }

@@ -111,6 +111,10 @@ pub enum Rejection {
 /// The standard's number of an unspecified reason for a rejection.
 pub const UNSPECIFIED: u16 = 65_535;
 
+/// The words of the error by which a server answers an expedited call that needs a stream. They are those of
+/// the Clearinghouse's error `CallError[useCourier]`; Courier itself has no message for it.
+pub const USE_A_STREAM: [u8; 4] = [0, 1, 0, 4];
+
 pub(super) const CALL: u16 = 0;
 pub(super) const REJECT: u16 = 1;
 pub(super) const RETURN: u16 = 2;

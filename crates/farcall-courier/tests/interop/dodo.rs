@@ -1,11 +1,13 @@
 //! Dodo, an XNS server in Java, answers our client.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use farcall::{Kind, Ran};
-use farcall_courier::Builder;
+use farcall_courier::{Builder, expedited};
 
 use crate::counterparts::skip;
 use crate::kind;
@@ -66,6 +68,7 @@ fn dodos_services_answer_our_client() {
     let mut said = String::new();
     BufReader::new(dodo.stdout.take().unwrap()).read_line(&mut said).unwrap();
     if let Some(why) = said.trim_end().strip_prefix("skipped: ") {
+        dodo.wait().unwrap();
         return skip(why);
     }
     assert_eq!(said.trim_end(), format!("listening {path}"));
@@ -73,6 +76,7 @@ fn dodos_services_answer_our_client() {
     for builder in [Builder::default(), Builder::default().version_2()] {
         call_all(&builder, &address);
     }
+    call_expedited(relay(&format!("{path}-exchange")));
     drop(dodo.stdin.take());
     dodo.wait().unwrap();
 }
@@ -97,4 +101,36 @@ fn call_all(builder: &Builder, address: &str) {
     assert_eq!((kind(&later), later.ran()), (Kind::Mismatch, Ran::No));
     let absent = builder.import::<dyn Absent>(address).unwrap().nothing().unwrap_err();
     assert_eq!((kind(&absent), absent.ran()), (Kind::NotExported, Ran::No));
+}
+
+/// Dodo's network is reached by a stream of packets, each with its length before it. Returns the UDP port
+/// whose packets go there.
+fn relay(path: &str) -> SocketAddr {
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = port.local_addr().unwrap();
+    let mut stream = UnixStream::connect(path).unwrap();
+    std::thread::spawn(move || {
+        let (mut packet, mut length) = ([0; 2000], [0; 2]);
+        loop {
+            let (count, from) = port.recv_from(&mut packet).unwrap();
+            stream.write_all(&(count as u16).to_be_bytes()).unwrap();
+            stream.write_all(&packet[..count]).unwrap();
+            stream.read_exact(&mut length).unwrap();
+            let answer = &mut packet[..u16::from_be_bytes(length).into()];
+            stream.read_exact(answer).unwrap();
+            port.send_to(answer, from).unwrap();
+        }
+    });
+    address
+}
+
+/// Finds the Clearinghouse as its clients did, by a broadcast.
+fn call_expedited(address: SocketAddr) {
+    // What listens at the Clearinghouse's socket answers packets of its client type.
+    let builder = expedited::Builder::default().client_type(2);
+    let here = NetworkAddress { network: [0, 0x041a], host: [0x1000, 0xbb10, 0x1101], socket: 0 };
+    let addresses = builder.import::<dyn Addresses>(&format!("udp://{address}")).unwrap();
+    for _ in 0..3 {
+        assert_eq!(addresses.retrieve_addresses().unwrap().0, [here]);
+    }
 }

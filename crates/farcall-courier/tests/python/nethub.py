@@ -3,7 +3,9 @@
 
     nethub.py serve DIRECTORY ADDRESS
         starts dodo's hub and server (the jar is in DIRECTORY) and listens at ADDRESS (a path, or a port of
-        127.0.0.1); prints `listening ADDRESS`. Each connection becomes one to the server.
+        127.0.0.1); prints `listening ADDRESS`. Each connection becomes one to the server. At the path
+        ADDRESS-exchange, each packet, with its length in two bytes before it, is broadcast to clearinghouses
+        as one of the packet exchange protocol, and the answers come back in the same form.
     nethub.py expedited DIRECTORY PROGRAM VERSION PROCEDURE [WORDS...]
         starts them, and broadcasts a call in one packet to clearinghouses; prints the answer's words
 
@@ -236,15 +238,33 @@ def serve(dodo, address):
         listener = socket.create_server(("127.0.0.1", int(address)))
         address = listener.getsockname()[1]
     else:
-        if os.path.exists(address):
-            os.unlink(address)
+        for path in address, address + "-exchange":
+            if os.path.exists(path):
+                os.unlink(path)
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(address)
         listener.listen(16)
+        exchanges = socket.socket(socket.AF_UNIX)
+        exchanges.bind(address + "-exchange")
+        exchanges.listen(1)
+        threading.Thread(target=exchange, args=(dodo.hub, exchanges), daemon=True).start()
     print(f"listening {address}", flush=True)
     while True:
         stream, _ = listener.accept()
         threading.Thread(target=Sequenced(dodo.hub, stream).run, daemon=True).start()
+
+
+def exchange(hub, listener):
+    while True:
+        stream, _ = listener.accept()
+        ours = hub.listen(lambda _, __, data: stream.sendall(struct.pack(">H", len(data)) + data))
+        near = Packets(stream)
+        try:
+            while True:
+                (length,) = struct.unpack(">H", near.exactly(2))
+                hub.send(PACKET_EXCHANGE, BROADCAST, CLEARINGHOUSE_SOCKET, ours, near.exactly(length))
+        except (Closed, OSError):
+            pass
 
 
 def expedited(dodo, program, version, procedure, *words):
