@@ -7,6 +7,8 @@ mod bank;
 mod courier;
 #[cfg(unix)]
 mod courier_cooper;
+#[cfg(unix)]
+mod courier_expedited;
 mod driver;
 mod first_calls;
 #[cfg(feature = "soak")]
