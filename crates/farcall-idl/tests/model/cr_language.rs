@@ -273,6 +273,35 @@ fn constants_cannot_grow_without_end() {
     assert_eq!(message, "the values of the constants have too many parts together");
 }
 
+/// Returns the message of the first fault of a program.
+#[track_caller]
+fn first_fault(declarations: &str) -> String {
+    read_program(declarations).unwrap_err().iter().next().unwrap().message().to_owned()
+}
+
+#[test]
+fn a_long_text_cannot_be_copied_without_end() {
+    let (long, uses) = ("x".repeat(60_000), vec!["s"; 60_000].join(","));
+    let text = format!("s: STRING = \"{long}\"; a: ARRAY 60000 OF STRING = [{uses}];");
+    assert_eq!(first_fault(&text), "the values of the constants have too many parts together");
+}
+
+#[test]
+fn procedures_cannot_share_large_types_without_end() {
+    let fields: Vec<_> = (0..20_000).map(|field| format!("f{field}")).collect();
+    let fields = fields.join(",");
+    let too_many = "the procedures and errors have too many parts together";
+    let many = |of: &str| -> String { (0..20_000).map(|at| format!("p{at}: {of} = {at};\n")).collect() };
+    let (procedure, error) = ("P: TYPE = PROCEDURE", "E: TYPE = ERROR");
+    assert_eq!(first_fault(&format!("{procedure} [{fields}: CARDINAL]; {}", many("P"))), too_many);
+    assert_eq!(first_fault(&format!("{procedure} RETURNS [{fields}: CARDINAL]; {}", many("P"))), too_many);
+    assert_eq!(first_fault(&format!("{error} [{fields}: CARDINAL]; {}", many("E"))), too_many);
+    let reports = many("PROCEDURE REPORTS [e]");
+    assert_eq!(first_fault(&format!("e: ERROR [{fields}: CARDINAL] = 1; {reports}")), too_many);
+    let long = "x".repeat(1_000_000);
+    assert_eq!(first_fault(&format!("-- {long}\ne: ERROR = 1; {reports}")), too_many);
+}
+
 #[test]
 fn large_values_are_refused_before_they_are_made() {
     let text = "A: TYPE = ARRAY 60000 OF LONG CARDINAL; B: TYPE = ARRAY 60000 OF A;";
