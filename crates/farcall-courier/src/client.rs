@@ -72,7 +72,7 @@ use crate::codec::Layout;
 use crate::wire::message::Versions;
 use address::addresses;
 use bound::Bound;
-use connection::explain;
+use connection::{Patience, explain};
 use line::Line;
 use settings::Settings;
 use target::Target;
@@ -174,7 +174,7 @@ impl Builder {
         let until = self.settings.env.now() + self.settings.connecting;
         let mut failed = refused(Kind::NoSuchName, address.to_owned());
         for address in addresses {
-            match self.settings.open(&address, Some(until)) {
+            match self.settings.open(&address, Patience { until: Some(until), attendant: None }) {
                 Ok(connection) => {
                     let line = Line::new(self.settings.env.clone(), connection);
                     let (settings, name) = (self.settings.clone(), interface.name.clone());

@@ -170,7 +170,7 @@ impl Builder {
             return Err(refused(Kind::NoSuchName, address.to_owned()));
         };
         let dialler = Dialler::new(self.env.clone(), *to, self.is_renewed, self.socket);
-        let first = dialler.dial(None).map_err(|fault| refused(fault.kind, fault.why))?;
+        let first = dialler.dial(None, None).map_err(|fault| refused(fault.kind, fault.why))?;
         Ok(target::bind(self.env.clone(), Box::new(dialler), program, Some(self.patience), first))
     }
 

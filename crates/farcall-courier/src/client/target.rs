@@ -8,7 +8,7 @@ use farcall::idl::spell_program;
 use farcall::retry::{Retry, Step};
 use farcall::stub::{Call, Procedure, bad_arguments};
 use farcall::xdr::Encoder;
-use farcall::{CallFailed, Kind, Ran, Time};
+use farcall::{CallFailed, Kind, Ran};
 
 use super::buffers::Buffers;
 use super::callee::{CalledAt, Callee, Deadline, Outcome};
@@ -90,7 +90,7 @@ impl Target {
                 Err(fault) => self.failed(fault, deadline),
             };
             let step = retry.next_at_same_server((why.kind(), why.ran()), procedure.idempotent, true);
-            if step != Step::Repeat || bulk.is_some() {
+            if step != Step::Repeat || bulk.is_some() || deadline.is_over(&**self.env()) {
                 return Outcome::Failed(self.about(retry.of_all(why), procedure));
             }
         }
@@ -108,7 +108,7 @@ impl Target {
     ) -> Result<Outcome, Fault> {
         let mut used = match connection.take().filter(Connection::is_usable) {
             Some(usable) => usable,
-            None => self.open(patience.until).map_err(|why| {
+            None => self.open(patience).map_err(|why| {
                 let (kind, why) = explain(&why, "connection");
                 Fault { kind, ran: Ran::No, why }
             })?,
@@ -122,10 +122,10 @@ impl Target {
         Ok(outcome)
     }
 
-    fn open(&self, until: Option<Time>) -> Result<Connection, LinkError> {
+    fn open(&self, Patience { until, attendant }: Patience<'_>) -> Result<Connection, LinkError> {
         let connecting = self.env().now() + self.settings.connecting;
         let until = until.map_or(connecting, |until| until.min(connecting));
-        self.settings.open(&self.address, Some(until))
+        self.settings.open(&self.address, Patience { until: Some(until), attendant })
     }
 
     /// Returns the outcome that a reply tells, and appends the bytes of a result or exception to `xdr`.

@@ -102,18 +102,18 @@ impl Connection {
         let shown = || String::from_utf8_lossy(&name).escape_debug().to_string();
         match programs.get(&name) {
             Some(Program::Here(offer)) => {
-                self.wire.send(&ACTIVATED, Some(until))?;
+                self.wire.send(&ACTIVATED, Some(until), None)?;
                 return Ok(Some(offer.clone()));
             }
             Some(Program::Command(command)) => {
                 let Err(why) = command.start(&*self.wire.env, &*self.wire.stream) else { return Ok(None) };
                 let path = command.path().display();
                 reporter.trouble(self.from, || format!("{} ({path}) was not started: {why}", shown()));
-                self.wire.send(TRY_AGAIN, Some(until))?;
+                self.wire.send(TRY_AGAIN, Some(until), None)?;
             }
             None => {
                 reporter.trouble(self.from, || format!("no program has the name \"{}\"", shown()));
-                self.wire.send(UNKNOWN, Some(until))?;
+                self.wire.send(UNKNOWN, Some(until), None)?;
             }
         }
         self.wire.stream.shutdown(Shutdown::Both);
@@ -160,7 +160,7 @@ impl Connection {
                 Verdict::Silence => {}
                 Verdict::Reply => {
                     let until = self.wire.env.now() + self.limits.message_time;
-                    self.wire.send(&self.buffers.reply, Some(until))?;
+                    self.wire.send(&self.buffers.reply, Some(until), None)?;
                 }
                 Verdict::Failed(failure) => {
                     let what = || match failure.is_fatal {

@@ -47,7 +47,11 @@ pub(crate) trait Dial: Send + Sync + 'static {
     ///
     /// # Errors
     /// The server does not want one, or does not answer.
-    fn dial(&self, until: Option<Time>) -> Result<Box<dyn Conversation>, Fault>;
+    fn dial(
+        &self,
+        until: Option<Time>,
+        attendant: Option<&dyn Attendant>,
+    ) -> Result<Box<dyn Conversation>, Fault>;
 
     /// Returns whether a call may be made again on a new conversation, if that does no harm.
     fn may_repeat(&self) -> bool;
@@ -147,7 +151,7 @@ impl Callee for Target {
             *connection = None;
             let may_repeat = self.dial.may_repeat();
             let step = retry.next_at_same_server((why.kind(), why.ran()), procedure.idempotent, may_repeat);
-            if step != Step::Repeat {
+            if step != Step::Repeat || deadline.is_over(&*self.env) {
                 return Outcome::Failed(self.about(retry.of_all(why), procedure));
             }
         }
@@ -192,7 +196,8 @@ impl Target {
         let connection = match connection {
             Some(connection) => connection,
             None => {
-                connection.insert(self.dial.dial(deadline.until).map_err(|fault| failed(fault, deadline))?)
+                let dialled = self.dial.dial(deadline.until, attendant);
+                connection.insert(dialled.map_err(|fault| failed(fault, deadline))?)
             }
         };
         let has_reply = self.program.has_reply(known.number());

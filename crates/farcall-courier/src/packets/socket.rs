@@ -47,7 +47,7 @@ impl Dialler {
 }
 
 impl Dial for Dialler {
-    fn dial(&self, _: Option<Time>) -> Result<Box<dyn Conversation>, Fault> {
+    fn dial(&self, _: Option<Time>, _: Option<&dyn Attendant>) -> Result<Box<dyn Conversation>, Fault> {
         let stream = self.env.connect(&Address::Udp(self.to), &self.options).map_err(|why| {
             let why = format!("a socket to udp://{}: {why}", self.to);
             Fault { kind: Kind::Local, ran: Ran::No, why }
@@ -99,13 +99,20 @@ impl Socket {
     }
 
     /// Sends a call's packet, which goes whole or not at all.
-    fn send(&mut self, message: &[u8], until: Option<Time>) -> Result<(), LinkError> {
+    fn send(
+        &mut self,
+        message: &[u8],
+        until: Option<Time>,
+        attendant: Option<&dyn Attendant>,
+    ) -> Result<(), LinkError> {
         match self.wire.stream.write(&[IoSlice::new(message)]) {
             Ok(_) => Ok(()),
             // The refusal of an earlier packet was reported instead.
-            Err(why) if why.kind() == ErrorKind::ConnectionRefused => self.wire.send(message, until),
+            Err(why) if why.kind() == ErrorKind::ConnectionRefused => {
+                self.wire.send(message, until, attendant)
+            }
             Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                self.wire.send(message, until)
+                self.wire.send(message, until, attendant)
             }
             Err(why) => Err(LinkError::System(why)),
         }
@@ -140,7 +147,7 @@ impl Conversation for Socket {
         if has_reply {
             self.discard();
         }
-        self.send(message, until).map_err(|why| {
+        self.send(message, until, attendant).map_err(|why| {
             let (kind, why) = explain(&why, "room for the packet");
             Fault { kind, ran: Ran::No, why }
         })?;
