@@ -62,6 +62,11 @@ pub(crate) trait Attendant {
     fn attend(&self) -> Result<Option<Time>, LinkError>;
 }
 
+/// Returns whether a thread was told to wait no longer.
+pub(crate) fn is_stopped(attendant: Option<&dyn Attendant>) -> bool {
+    attendant.is_some_and(|attendant| attendant.attend().is_err())
+}
+
 impl Link {
     pub(crate) fn new(env: Arc<dyn Env>, stream: Arc<dyn Stream>, max_message_bytes: usize) -> Link {
         let (reader, writer) = (PacketReader::new(max_message_bytes), PacketWriter::default());

@@ -17,7 +17,7 @@ use super::line::Line;
 use super::settings::Settings;
 use crate::bulk::caller::Attached;
 use crate::codec::{self, Layout};
-use crate::link::{Attendant, LinkError};
+use crate::link::{Attendant, LinkError, is_stopped};
 use crate::wire::message::{Rejection, Versions};
 use crate::wire::reply::Reply;
 
@@ -90,7 +90,8 @@ impl Target {
                 Err(fault) => self.failed(fault, deadline),
             };
             let step = retry.next_at_same_server((why.kind(), why.ran()), procedure.idempotent, true);
-            if step != Step::Repeat || bulk.is_some() || deadline.is_over(&**self.env()) {
+            let is_unwanted = deadline.is_over(&**self.env()) || is_stopped(attendant);
+            if step != Step::Repeat || bulk.is_some() || is_unwanted {
                 return Outcome::Failed(self.about(retry.of_all(why), procedure));
             }
         }

@@ -19,7 +19,7 @@ use crate::client::callee::{CalledAt, Callee, Deadline, Outcome};
 use crate::client::connection::Fault;
 use crate::client::line::Line;
 use crate::codec::{self, Limits};
-use crate::link::Attendant;
+use crate::link::{Attendant, is_stopped};
 
 /// What calls are made on, one at a time. It is dropped with a call whose reply has not come: replies have no
 /// identifiers, so that reply would be taken for the reply to the next call.
@@ -151,7 +151,8 @@ impl Callee for Target {
             *connection = None;
             let may_repeat = self.dial.may_repeat();
             let step = retry.next_at_same_server((why.kind(), why.ran()), procedure.idempotent, may_repeat);
-            if step != Step::Repeat || deadline.is_over(&*self.env) {
+            let is_unwanted = deadline.is_over(&*self.env) || is_stopped(attendant);
+            if step != Step::Repeat || is_unwanted {
                 return Outcome::Failed(self.about(retry.of_all(why), procedure));
             }
         }

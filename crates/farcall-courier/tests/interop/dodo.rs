@@ -66,6 +66,7 @@ fn dodos_services_answer_our_client() {
     let mut said = String::new();
     BufReader::new(dodo.stdout.take().unwrap()).read_line(&mut said).unwrap();
     if let Some(why) = said.trim_end().strip_prefix("skipped: ") {
+        dodo.wait().unwrap();
         return skip(why);
     }
     assert_eq!(said.trim_end(), format!("listening {path}"));

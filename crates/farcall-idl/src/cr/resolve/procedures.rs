@@ -108,9 +108,7 @@ impl Resolver<'_> {
                 self.no_error(found, reference);
                 continue;
             };
-            if self.charge(reference.at, || parts_of_error(&error)).is_none() {
-                return None;
-            }
+            self.charge(reference.at, || parts_of_error(&error))?;
             match seen.insert(error.value, (reference.at, found)) {
                 None => errors.push(error),
                 Some((first, known)) if known == found => {
