@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use farcall_idl::cr::{Options, read, read_text};
+use farcall_idl::cr::{Options, read, read_text, to_cr};
 use farcall_idl::language::tree::{Body, Declared, Specification, Type};
 use farcall_idl::language::{self, Config};
 use farcall_idl::x::Diagnostics;
@@ -300,6 +300,26 @@ fn procedures_cannot_share_large_types_without_end() {
     assert_eq!(first_fault(&format!("e: ERROR [{fields}: CARDINAL] = 1; {reports}")), too_many);
     let long = "x".repeat(1_000_000);
     assert_eq!(first_fault(&format!("-- {long}\ne: ERROR = 1; {reports}")), too_many);
+}
+
+#[test]
+fn procedures_that_share_many_errors_are_not_printed() {
+    let errors: String = (0..600).map(|at| format!("e{at}: ERROR = {at};\n")).collect();
+    let names: Vec<_> = (0..600).map(|at| format!("e{at}")).collect();
+    let tree = tree(&format!("{errors} p: PROCEDURE REPORTS [{}] = 0;", names.join(",")));
+    let mut interface = language::interfaces(&tree).unwrap().remove(0).interface;
+    let one = interface.procedures[0].clone();
+    interface.procedures = (0..600)
+        .map(|number| {
+            let (mut procedure, name) = (one.clone(), format!("p{number}"));
+            (procedure.number, procedure.name) = (number, name);
+            procedure
+        })
+        .collect();
+    let why = to_cr(&interface, 1, 1).unwrap_err().to_string();
+    assert_eq!(why, "its procedures report too many errors together");
+    interface.procedures.truncate(5);
+    assert!(to_cr(&interface, 1, 1).is_ok());
 }
 
 #[test]
