@@ -40,7 +40,8 @@
 //! did not run or that its procedure is `#[idempotent]`.
 //!
 //! **Threads.** A call that blocks is made by its caller's thread. Started calls are made by a thread of the
-//! import, which ends ten seconds after the last one. At most 1,024 of them wait.
+//! import, which ends ten seconds after the last one. At most 1,024 of them wait. That thread also runs their
+//! wakers. A waker must not block in a call of the same import, which would wait for its own thread.
 //!
 //! ```text
 //! bound       a callee as a stub's channel       callee    what bound, line and started ask of a target
