@@ -12,7 +12,7 @@ use crate::remote::Deadline;
 /// `.cr` file describes.
 pub fn bind(address: &str, version: &Version, deadline: &Deadline) -> Outcome<Dynamic> {
     let builder = match deadline.within {
-        Some(time) => Builder::default().patience(Some(time)).connect_within(time),
+        Some(time) => Builder::default().connect_within(time),
         None => Builder::default(),
     };
     let bound = builder.bind(&version.interface, version.program, version.version, address);

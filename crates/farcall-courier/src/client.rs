@@ -40,7 +40,8 @@
 //! did not run or that its procedure is `#[idempotent]`.
 //!
 //! **Threads.** A call that blocks is made by its caller's thread. Started calls are made by a thread of the
-//! import, which ends ten seconds after the last one. At most 1,024 of them wait.
+//! import, which ends ten seconds after the last one. At most 1,024 of them wait. That thread also runs their
+//! wakers. A waker must not block in a call of the same import, which would wait for its own thread.
 //!
 //! ```text
 //! bound       a callee as a stub's channel       callee    what bound, line and started ask of a target
@@ -74,7 +75,7 @@ use crate::codec::Layout;
 use crate::wire::message::Versions;
 use address::addresses;
 use bound::Bound;
-use connection::explain;
+use connection::{Patience, explain};
 use line::Line;
 use settings::Settings;
 use streams::Server;
@@ -177,7 +178,7 @@ impl Builder {
         let until = self.settings.env.now() + self.settings.connecting;
         let mut failed = refused(Kind::NoSuchName, address.to_owned());
         for address in addresses {
-            match self.settings.open(&address, Some(until)) {
+            match self.settings.open(&address, Patience { until: Some(until), attendant: None }) {
                 Ok(connection) => {
                     let line = Line::new(self.settings.env.clone(), connection);
                     let carrier = Server { settings: self.settings.clone(), address };

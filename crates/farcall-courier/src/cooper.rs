@@ -198,7 +198,7 @@ impl Builder {
         for to in found {
             let (env, name, options) = (self.env.clone(), name.clone(), self.socket);
             let dialler = Dialler { env, address: to, name, connecting: self.connecting, options };
-            match target::Dial::dial(&dialler, until) {
+            match target::Dial::dial(&dialler, until, None) {
                 Ok(first) => {
                     let (env, dial) = (self.env.clone(), Box::new(dialler));
                     return Ok(target::bind(env, dial, known, self.patience, first));

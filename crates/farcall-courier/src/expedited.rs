@@ -80,6 +80,7 @@ use farcall::{CallFailed, Kind, Ran, System};
 
 use crate::client::address::addresses;
 use crate::client::bound::Bound;
+use crate::client::connection::Patience;
 use crate::client::line::Line;
 use crate::client::target::{Carrier as _, Target};
 use crate::codec::Layout;
@@ -196,7 +197,8 @@ impl Builder {
             client_type: self.client_type,
             next: AtomicU32::new(u32::from_be_bytes(first)),
         };
-        let socket = carrier.open(None).map_err(|fault| refused(fault.kind, fault.why))?;
+        let unhurried = Patience { until: None, attendant: None };
+        let socket = carrier.open(unhurried).map_err(|fault| refused(fault.kind, fault.why))?;
         let (name, line) = (interface.name.clone(), Line::new(self.env.clone(), socket));
         let target = Target { carrier, name, program, version, layout, line };
         Ok(Binding::new(Arc::new(Bound(Arc::new(target)))))

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::Shutdown;
 use std::sync::Arc;
+use std::time::Duration;
 
 use farcall::Time;
 use farcall::env::{Alarm, Env, Interest, Stream, Wait, Wanted};
@@ -61,6 +62,11 @@ pub(crate) trait Attendant {
     fn attend(&self) -> Result<Option<Time>, LinkError>;
 }
 
+/// Returns whether a thread was told to wait no longer.
+pub(crate) fn is_stopped(attendant: Option<&dyn Attendant>) -> bool {
+    attendant.is_some_and(|attendant| attendant.attend().is_err())
+}
+
 impl Link {
     pub(crate) fn new(env: Arc<dyn Env>, stream: Arc<dyn Stream>, max_message_bytes: usize) -> Link {
         let (reader, writer) = (PacketReader::new(max_message_bytes), PacketWriter::default());
@@ -79,12 +85,14 @@ impl Link {
         self.writer.attention(datastream, ABORT, &mut self.out);
     }
 
-    /// Looks whether something has arrived, without waiting. Discards bulk data.
+    /// Looks whether something has arrived, without waiting. Discards bulk data, but not for longer than it
+    /// takes to read a few times: the peer may send all the time.
     pub(crate) fn look(&mut self) -> Result<Option<Arrival>, LinkError> {
+        const MAX_READS: usize = 8;
         if self.is_held {
             return Ok(Some(Arrival::Message));
         }
-        loop {
+        for _ in 0..MAX_READS {
             while self.reader.advance().map_err(LinkError::BadPacket)? {
                 match self.reader.received() {
                     Some(Received::Versions(versions)) => return Ok(Some(Arrival::Versions(versions))),
@@ -104,6 +112,7 @@ impl Link {
                 Err(why) => return Err(LinkError::System(why)),
             }
         }
+        Ok(None)
     }
 
     /// Goes on to the next thing that was received. Returns false if nothing was.
@@ -116,16 +125,12 @@ impl Link {
 
     /// Sends what was put. After an error the connection is of no more use. The peer has then not received
     /// the last message whole.
-    pub(crate) fn send(&mut self, until: Option<Time>) -> Result<(), LinkError> {
-        let mut sent = 0;
-        while sent < self.out.len() {
-            match self.stream.write(&[IoSlice::new(&self.out[sent..])]) {
-                Ok(count) => sent += count,
-                Err(why) if why.kind() == ErrorKind::Interrupted => {}
-                Err(why) if why.kind() == ErrorKind::WouldBlock => self.wait_for(Interest::WRITE, until)?,
-                Err(why) => return Err(LinkError::System(why)),
-            }
-        }
+    pub(crate) fn send(
+        &mut self,
+        until: Option<Time>,
+        attendant: Option<&dyn Attendant>,
+    ) -> Result<(), LinkError> {
+        send(&*self.env, &*self.stream, &self.out, until, attendant)?;
         self.out.clear();
         self.out.shrink_to(KEPT_BYTES);
         Ok(())
@@ -137,11 +142,27 @@ impl Link {
         until: Option<Time>,
         attendant: Option<&dyn Attendant>,
     ) -> Result<Received<'_>, LinkError> {
-        // What has arrived when the time is over still counts.
+        let (mut is_first, mut is_over) = (true, false);
         while !self.advance()? {
+            if is_over {
+                return Err(LinkError::Late);
+            }
+            // What has arrived when the time is over still counts, but a peer that sends all the time does
+            // not extend it. Most messages come with the first read, which needs no look at the clock.
+            is_over = !is_first && self.check(until).is_err();
+            is_first = false;
             self.read(until, attendant)?;
         }
         self.reader.received().ok_or(LinkError::Ended)
+    }
+
+    /// # Errors
+    /// [`LinkError::Late`] if the time is over.
+    pub(crate) fn check(&self, until: Option<Time>) -> Result<(), LinkError> {
+        match until.is_some_and(|until| self.env.now() >= until) {
+            true => Err(LinkError::Late),
+            false => Ok(()),
+        }
     }
 
     /// Reads some bytes.
@@ -152,7 +173,7 @@ impl Link {
     ) -> Result<(), LinkError> {
         let wait = match attendant {
             Some(attendant) => {
-                self.wait_attending(until, attendant)?;
+                wait_for(&*self.env, &*self.stream, Interest::READ, until, Some(attendant))?;
                 Wait::No
             }
             None => until.map_or(Wait::Forever, |until| wait(until, self.env.now())),
@@ -170,50 +191,87 @@ impl Link {
             Err(why) => Err(LinkError::System(why)),
         }
     }
-
-    /// Waits until bytes have arrived, the alarm rings, or the time is over.
-    fn wait_attending(&self, until: Option<Time>, attendant: &dyn Attendant) -> Result<(), LinkError> {
-        attendant.alarm().quiet();
-        let next = attendant.attend()?;
-        let until = [until, next].into_iter().flatten().min();
-        let left = until.map(|until| until.since(self.env.now()));
-        let mut wanted = [
-            Wanted::new(self.stream.source(), Interest::READ),
-            Wanted::new(attendant.alarm().source(), Interest::READ),
-        ];
-        match self.env.wait_any(&mut wanted, left) {
-            Err(why) if why.kind() != ErrorKind::Interrupted => Err(LinkError::System(why)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Waits until the connection has this readiness.
-    fn wait_for(&self, interest: Interest, until: Option<Time>) -> Result<(), LinkError> {
-        let left = until.map(|until| until.since(self.env.now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Err(LinkError::Late);
-        }
-        match self.env.wait_any(&mut [Wanted::new(self.stream.source(), interest)], left) {
-            Err(why) if why.kind() != ErrorKind::Interrupted => Err(LinkError::System(why)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Waits until a connection that is being made is made.
-    pub(crate) fn settle(&self, until: Option<Time>) -> Result<(), LinkError> {
-        self.wait_for(Interest::WRITE, until)?;
-        let mut wanted = [Wanted::new(self.stream.source(), Interest::WRITE)];
-        self.env.wait_any(&mut wanted, Some(std::time::Duration::ZERO)).map_err(LinkError::System)?;
-        match wanted[0].ready.write {
-            true => self.stream.take_error().map_err(LinkError::System),
-            false => Err(LinkError::Late),
-        }
-    }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
         self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// Sends bytes. After an error the peer has not received all of them.
+pub(crate) fn send(
+    env: &dyn Env,
+    stream: &dyn Stream,
+    bytes: &[u8],
+    until: Option<Time>,
+    attendant: Option<&dyn Attendant>,
+) -> Result<(), LinkError> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match stream.write(&[IoSlice::new(&bytes[sent..])]) {
+            Ok(count) => sent += count,
+            Err(why) if why.kind() == ErrorKind::Interrupted => {}
+            Err(why) if why.kind() == ErrorKind::WouldBlock => wait_to_send(env, stream, until, attendant)?,
+            Err(why) => return Err(LinkError::System(why)),
+        }
+    }
+    Ok(())
+}
+
+/// Waits until a connection that is being made is made.
+pub(crate) fn settle(
+    env: &dyn Env,
+    stream: &dyn Stream,
+    until: Option<Time>,
+    attendant: Option<&dyn Attendant>,
+) -> Result<(), LinkError> {
+    loop {
+        let mut wanted = [Wanted::new(stream.source(), Interest::WRITE)];
+        env.wait_any(&mut wanted, Some(Duration::ZERO)).map_err(LinkError::System)?;
+        if wanted[0].ready.write {
+            return stream.take_error().map_err(LinkError::System);
+        }
+        wait_to_send(env, stream, until, attendant)?;
+    }
+}
+
+/// Waits as [`wait_for`] does, unless the time is over.
+fn wait_to_send(
+    env: &dyn Env,
+    stream: &dyn Stream,
+    until: Option<Time>,
+    attendant: Option<&dyn Attendant>,
+) -> Result<(), LinkError> {
+    if until.is_some_and(|until| env.now() >= until) {
+        return Err(LinkError::Late);
+    }
+    wait_for(env, stream, Interest::WRITE, until, attendant)
+}
+
+/// Waits until a stream has this readiness, the attendant's alarm rings, or the time is over. It may also end
+/// for no reason.
+pub(crate) fn wait_for(
+    env: &dyn Env,
+    stream: &dyn Stream,
+    interest: Interest,
+    until: Option<Time>,
+    attendant: Option<&dyn Attendant>,
+) -> Result<(), LinkError> {
+    let ready = Wanted::new(stream.source(), interest);
+    let left = |until: Option<Time>| until.map(|until| until.since(env.now()));
+    let waited = match attendant {
+        Some(attendant) => {
+            attendant.alarm().quiet();
+            let next = attendant.attend()?;
+            let left = left([until, next].into_iter().flatten().min());
+            env.wait_any(&mut [ready, Wanted::new(attendant.alarm().source(), Interest::READ)], left)
+        }
+        None => env.wait_any(&mut [ready], left(until)),
+    };
+    match waited {
+        Err(why) if why.kind() != ErrorKind::Interrupted => Err(LinkError::System(why)),
+        _ => Ok(()),
     }
 }
 

@@ -54,8 +54,8 @@
 //! **A reply that comes late.** Packets have no identifiers, so a reply that comes after its call has failed
 //! would be taken for the reply to the next call. Therefore a failed call takes its socket with it. The next
 //! call goes on with a new socket, at another port, and the old port stays taken for two minutes, so that
-//! the system cannot give it to another socket meanwhile. Packets from other addresses than the server's are
-//! ignored.
+//! the system cannot give it to another socket meanwhile. (An import keeps 64 such ports at most, and gives
+//! up the oldest.) Packets from other addresses than the server's are ignored.
 //!
 //! **A reply that comes twice**, because the network has duplicated it, is discarded before the next call is
 //! sent. If the second copy comes still later, it would be taken for the next call's reply. Where the network
@@ -170,7 +170,7 @@ impl Builder {
             return Err(refused(Kind::NoSuchName, address.to_owned()));
         };
         let dialler = Dialler::new(self.env.clone(), *to, self.is_renewed, self.socket);
-        let first = dialler.dial(None).map_err(|fault| refused(fault.kind, fault.why))?;
+        let first = dialler.dial(None, None).map_err(|fault| refused(fault.kind, fault.why))?;
         Ok(target::bind(self.env.clone(), Box::new(dialler), program, Some(self.patience), first))
     }
 

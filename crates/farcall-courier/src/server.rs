@@ -63,7 +63,7 @@ use farcall::stub::Program;
 
 use crate::codec::Limits;
 use crate::wire::message::Versions;
-use acceptor::{Acceptor, Serves};
+use acceptor::{Acceptor, Place, Serves};
 use connection::{Connection, ConnectionLimits};
 use programs::{NotOffered, Offer, Programs};
 use silence::Silence;
@@ -278,10 +278,10 @@ impl Serves for Serving {
         stream: &Arc<dyn Stream>,
         from: Option<SocketAddr>,
         silence: Arc<Silence>,
-    ) -> Box<dyn FnOnce() + Send> {
+    ) -> Box<dyn FnOnce(Place) + Send> {
         let (stream, programs, limits) = (stream.clone(), self.programs.clone(), self.limits);
         let connection = Connection::new(&self.env, stream, from, programs, limits, silence);
-        Box::new(move || connection.serve())
+        Box::new(move |_place| connection.serve())
     }
 }
 

@@ -69,7 +69,7 @@ impl Served {
 
     fn send(&self, link: &mut Link) -> io::Result<()> {
         let until = link.env.now() + self.time;
-        link.send(Some(until)).map_err(|why| self.broken(&why))
+        link.send(Some(until), None).map_err(|why| self.broken(&why))
     }
 
     /// Notes that the connection is of no more use.

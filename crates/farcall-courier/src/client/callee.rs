@@ -70,6 +70,12 @@ pub(crate) struct Deadline {
     pub(crate) patience: Option<Duration>,
 }
 
+impl Deadline {
+    pub(crate) fn is_over(&self, env: &dyn Env) -> bool {
+        self.until.is_some_and(|until| env.now() >= until)
+    }
+}
+
 /// A called procedure, for error messages.
 pub(crate) struct CalledAt<'a, T> {
     pub(crate) callee: &'a T,

@@ -8,7 +8,7 @@ use farcall::env::{Address, ConnectOptions, Env, PeerState};
 use farcall::{Kind, Ran, Time};
 
 use crate::bulk::caller::{Attached, Transfer};
-use crate::link::{Arrival, Attendant, Link, LinkError};
+use crate::link::{Arrival, Attendant, Link, LinkError, settle};
 use crate::wire::message::{Call, Courier, Message, Versions};
 use crate::wire::packet::{Datastream, MAX_DATA_BYTES, Received};
 use crate::wire::reply::{FIRST_ID, Reply};
@@ -71,7 +71,7 @@ impl Connection {
         to: &Address,
         options: ConnectOptions,
         (offered, max_message_bytes): (Versions, usize),
-        until: Option<Time>,
+        Patience { until, attendant }: Patience<'_>,
     ) -> Result<Connection, LinkError> {
         let within = until.map(|until| until.since(env.now()));
         if within.is_some_and(|within| within.is_zero()) {
@@ -83,7 +83,7 @@ impl Connection {
                 _ => LinkError::System(why),
             })?;
         let link = Link::new(env.clone(), stream, max_message_bytes);
-        link.settle(until)?;
+        settle(&**env, &*link.stream, until, attendant)?;
         let (used, courier, former, message) = (env.now(), None, None, Vec::new());
         let (has_offered, sends_bulk, next) = (false, false, FIRST_ID);
         Ok(Connection { link, offered, has_offered, courier, next, former, used, sends_bulk, message })
@@ -112,7 +112,9 @@ impl Connection {
         }
         let id = self.put(called, arguments)?;
         // The server has not received the whole message if this fails, so it does not execute the call.
-        self.link.send(patience.until).map_err(|why| fault(Problem::Link(why), Ran::No))?;
+        self.link
+            .send(patience.until, patience.attendant)
+            .map_err(|why| fault(Problem::Link(why), Ran::No))?;
         self.sends_bulk = false;
         if let Some(Attached { transfer: Transfer::Send(_), .. }) = &bulk
             && let Some(bulk) = bulk.take()
@@ -130,7 +132,7 @@ impl Connection {
     fn agree(&mut self, patience: Patience<'_>) -> Result<(), Problem> {
         self.has_offered = true;
         self.link.put(Datastream::Messages, &self.offered.to_bytes(), false);
-        self.link.send(patience.until)?;
+        self.link.send(patience.until, patience.attendant)?;
         match self.link.receive(patience.until, patience.attendant)? {
             Received::Versions(theirs) => self.courier = Some(common(self.offered, theirs)?),
             other => return Err(unexpected(&other)),
@@ -189,10 +191,12 @@ impl Connection {
                     bulk.end(Err(why));
                 }
             }
-            self.link.send(patience.until)?;
+            self.link.send(patience.until, patience.attendant)?;
             if bulk.has_ended() {
                 return Ok(());
             }
+            // A server that takes everything at once does not extend the time.
+            self.link.check(patience.until)?;
         }
     }
 
@@ -216,7 +220,11 @@ impl Connection {
                     let reply = Reply::parse(message, courier, id, self.former);
                     return Ok(take(reply.map_err(|why| Problem::Peer(why.to_string()))?));
                 }
-                (Received::Bulk(data, ends), Some(bulk)) => bulk.take_part(data, ends),
+                (Received::Bulk(data, ends), Some(bulk)) => {
+                    let is_refused = bulk.take_part(data, ends);
+                    self.link.check(patience.until)?;
+                    is_refused
+                }
                 (Received::Attention(_), Some(bulk)) => {
                     bulk.end(Err(aborted()));
                     false
@@ -228,7 +236,7 @@ impl Connection {
             if is_refused {
                 // The server ends the data. What it has sent before is discarded.
                 self.link.attention(Datastream::Bulk);
-                self.link.send(patience.until)?;
+                self.link.send(patience.until, patience.attendant)?;
             }
         }
     }

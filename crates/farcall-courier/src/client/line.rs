@@ -182,11 +182,7 @@ impl<C: Send + 'static> Line<C> {
     /// Gives the next call its turn.
     fn pass(&self, connection: Option<C>) {
         let mut state = lock(&self.state);
-        let mut to_drop = None;
-        match state.is_closing && state.queue.is_empty() {
-            true => to_drop = connection,
-            false => state.connection = connection,
-        }
+        state.connection = connection;
         loop {
             match state.queue.pop_front() {
                 None => {
@@ -209,6 +205,8 @@ impl<C: Send + 'static> Line<C> {
                 }
             }
         }
+        // Of the calls that waited, all may have been given up.
+        let to_drop = if state.is_closing && !state.is_taken { state.connection.take() } else { None };
         drop(state);
         drop(to_drop);
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use farcall::System;
 use farcall::env::{Address, ConnectOptions, Env};
-use farcall::{System, Time};
 
-use super::connection::Connection;
+use super::connection::{Connection, Patience};
 use crate::link::LinkError;
 use crate::wire::message::Versions;
 
@@ -36,7 +36,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Connects to a server.
-    pub(super) fn open(&self, to: &Address, until: Option<Time>) -> Result<Connection, LinkError> {
-        Connection::open(&self.env, to, self.socket, (self.versions, self.max_message_bytes), until)
+    pub(super) fn open(&self, to: &Address, patience: Patience<'_>) -> Result<Connection, LinkError> {
+        Connection::open(&self.env, to, self.socket, (self.versions, self.max_message_bytes), patience)
     }
 }

@@ -4,8 +4,8 @@ use std::fmt::{self, Display as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use farcall::Ran;
 use farcall::env::{Address, Env};
-use farcall::{Ran, Time};
 
 use super::connection::{Called, Connection, Fault, Patience, explain};
 use super::settings::Settings;
@@ -39,10 +39,10 @@ impl Carrier for Server {
         self.settings.max_message_bytes
     }
 
-    fn open(&self, until: Option<Time>) -> Result<Connection, Fault> {
+    fn open(&self, Patience { until, attendant }: Patience<'_>) -> Result<Connection, Fault> {
         let connecting = self.settings.env.now() + self.settings.connecting;
         let until = until.map_or(connecting, |until| until.min(connecting));
-        self.settings.open(&self.address, Some(until)).map_err(|why| {
+        self.settings.open(&self.address, Patience { until: Some(until), attendant }).map_err(|why| {
             let (kind, why) = explain(&why, "connection");
             Fault { kind, ran: Ran::No, why }
         })

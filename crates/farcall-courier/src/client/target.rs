@@ -9,7 +9,7 @@ use farcall::idl::spell_program;
 use farcall::retry::{Retry, Step};
 use farcall::stub::{Call, Procedure, bad_arguments};
 use farcall::xdr::Encoder;
-use farcall::{CallFailed, Kind, Ran, Time};
+use farcall::{CallFailed, Kind, Ran};
 
 use super::buffers::Buffers;
 use super::callee::{CalledAt, Callee, Deadline, Outcome};
@@ -17,7 +17,7 @@ use super::connection::{Called, Fault, Patience};
 use super::line::Line;
 use crate::bulk::caller::Attached;
 use crate::codec::{self, Layout, Limits};
-use crate::link::Attendant;
+use crate::link::{Attendant, is_stopped};
 use crate::wire::message::{Rejection, Versions};
 use crate::wire::reply::Reply;
 
@@ -43,7 +43,7 @@ pub(crate) trait Carrier: Send + Sync + 'static {
     ///
     /// # Errors
     /// The server does not want one, or does not answer.
-    fn open(&self, until: Option<Time>) -> Result<Self::Connection, Fault>;
+    fn open(&self, patience: Patience<'_>) -> Result<Self::Connection, Fault>;
 
     /// Returns whether more calls can be made on a connection, as far as it is known.
     fn is_usable(&self, connection: &Self::Connection) -> bool;
@@ -140,7 +140,8 @@ impl<C: Carrier> Target<C> {
             };
             let failed = (why.kind(), why.ran());
             let step = retry.next_at_same_server(failed, procedure.idempotent, C::MAY_REPEAT);
-            if step != Step::Repeat || bulk.is_some() {
+            let is_unwanted = deadline.is_over(&**self.env()) || is_stopped(attendant);
+            if step != Step::Repeat || bulk.is_some() || is_unwanted {
                 return Outcome::Failed(self.about(retry.of_all(why), procedure));
             }
         }
@@ -158,7 +159,7 @@ impl<C: Carrier> Target<C> {
     ) -> Result<Outcome, Fault> {
         let mut used = match connection.take().filter(|connection| self.carrier.is_usable(connection)) {
             Some(usable) => usable,
-            None => self.carrier.open(patience.until)?,
+            None => self.carrier.open(patience)?,
         };
         // `encode` has checked that the number has 16 bits.
         let called = Called {

@@ -16,7 +16,7 @@ use crate::dialect::offer::{Buffers, Offer, Verdict};
 use crate::dialect::report::Reporter;
 use crate::dialect::wire::Wire;
 use crate::link::LinkError;
-use crate::server::acceptor::Serves;
+use crate::server::acceptor::{Place, Serves};
 use crate::server::silence::Silence;
 
 /// The limits of each connection.
@@ -53,14 +53,14 @@ impl Serves for Serving {
         stream: &Arc<dyn Stream>,
         from: Option<SocketAddr>,
         silence: Arc<Silence>,
-    ) -> Box<dyn FnOnce() + Send> {
+    ) -> Box<dyn FnOnce(Place) + Send> {
         let wire = Wire { env: self.env.clone(), stream: stream.clone() };
         let idle_from = self.env.now();
         silence.begin(idle_from);
         let (programs, limits) = (self.programs.clone(), self.limits);
         let (received, buffers) = Default::default();
         let connection = Connection { wire, programs, limits, from, silence, received, buffers };
-        Box::new(move || connection.serve())
+        Box::new(move |place| connection.serve(place))
     }
 
     fn refuse(&self, stream: &dyn Stream) {
@@ -86,34 +86,36 @@ const KEPT_BYTES: usize = 64 << 10;
 
 impl Connection {
     /// Serves the connection until it ends.
-    fn serve(mut self) {
+    fn serve(mut self, place: Place) {
         // An error means that the client has gone, or that it is not to be served any more. Nobody is there
         // to be told.
-        let Ok(Some(offer)) = self.activate() else { return };
+        let Ok(Some((offer, _place))) = self.activate(place) else { return };
         let _ = self.answer_calls(&offer);
         self.wire.stream.shutdown(Shutdown::Both);
     }
 
-    /// Receives the program's name. Returns the program if this thread is to serve it.
-    fn activate(&mut self) -> Result<Option<Arc<Offer>>, LinkError> {
+    /// Receives the program's name. Returns the program if this thread is to serve it, and the place.
+    fn activate(&mut self, place: Place) -> Result<Option<(Arc<Offer>, Place)>, LinkError> {
         let until = self.wire.env.now() + self.limits.message_time;
         let name = self.receive_name(until)?;
         let Programs { programs, reporter } = &*self.programs;
         let shown = || String::from_utf8_lossy(&name).escape_debug().to_string();
         match programs.get(&name) {
             Some(Program::Here(offer)) => {
-                self.wire.send(&ACTIVATED, Some(until))?;
-                return Ok(Some(offer.clone()));
+                self.wire.send(&ACTIVATED, Some(until), None)?;
+                return Ok(Some((offer.clone(), place)));
             }
             Some(Program::Command(command)) => {
+                // The connection is the command's from now on, and ends with the server no more.
+                drop(place);
                 let Err(why) = command.start(&*self.wire.env, &*self.wire.stream) else { return Ok(None) };
                 let path = command.path().display();
                 reporter.trouble(self.from, || format!("{} ({path}) was not started: {why}", shown()));
-                self.wire.send(TRY_AGAIN, Some(until))?;
+                self.wire.send(TRY_AGAIN, Some(until), None)?;
             }
             None => {
                 reporter.trouble(self.from, || format!("no program has the name \"{}\"", shown()));
-                self.wire.send(UNKNOWN, Some(until))?;
+                self.wire.send(UNKNOWN, Some(until), None)?;
             }
         }
         self.wire.stream.shutdown(Shutdown::Both);
@@ -160,7 +162,7 @@ impl Connection {
                 Verdict::Silence => {}
                 Verdict::Reply => {
                     let until = self.wire.env.now() + self.limits.message_time;
-                    self.wire.send(&self.buffers.reply, Some(until))?;
+                    self.wire.send(&self.buffers.reply, Some(until), None)?;
                 }
                 Verdict::Failed(failure) => {
                     let what = || match failure.is_fatal {

@@ -28,14 +28,18 @@ pub(super) struct Dialler {
 }
 
 impl Dial for Dialler {
-    fn dial(&self, until: Option<Time>) -> Result<Box<dyn Conversation>, Fault> {
+    fn dial(
+        &self,
+        until: Option<Time>,
+        attendant: Option<&dyn Attendant>,
+    ) -> Result<Box<dyn Conversation>, Fault> {
         let connecting = self.env.now() + self.connecting;
         let until = until.map_or(connecting, |until| until.min(connecting));
-        let mut connected = self.connect(until).map_err(|why| {
+        let mut connected = self.connect(until, attendant).map_err(|why| {
             let (kind, why) = explain(&why, "connection");
             Fault { kind, ran: Ran::No, why }
         })?;
-        connected.activate(&self.name, until)?;
+        connected.activate(&self.name, until, attendant)?;
         Ok(Box::new(connected))
     }
 
@@ -53,7 +57,7 @@ impl Dial for Dialler {
 }
 
 impl Dialler {
-    fn connect(&self, until: Time) -> Result<Connected, LinkError> {
+    fn connect(&self, until: Time, attendant: Option<&dyn Attendant>) -> Result<Connected, LinkError> {
         let within = until.since(self.env.now());
         if within.is_zero() {
             return Err(LinkError::Late);
@@ -64,7 +68,7 @@ impl Dialler {
             _ => LinkError::System(why),
         })?;
         let wire = Wire { env: self.env.clone(), stream };
-        wire.settle(Some(until))?;
+        wire.settle(Some(until), attendant)?;
         Ok(Connected { wire, received: Vec::new() })
     }
 }
@@ -82,14 +86,14 @@ const PART_BYTES: usize = 8 << 10;
 const KEPT_BYTES: usize = 64 << 10;
 
 impl Connected {
-    fn activate(&mut self, name: &str, until: Time) -> Result<(), Fault> {
+    fn activate(&mut self, name: &str, until: Time, attendant: Option<&dyn Attendant>) -> Result<(), Fault> {
         let failed = |why: &LinkError| {
             let (kind, why) = explain(why, "answer to the activation of the program");
             Fault { kind, ran: Ran::No, why }
         };
-        self.wire.send(&activation::message(name), Some(until)).map_err(|why| failed(&why))?;
+        self.wire.send(&activation::message(name), Some(until), attendant).map_err(|why| failed(&why))?;
         loop {
-            let count = self.receive(Some(until), None).map_err(|why| failed(&why))?;
+            let count = self.receive(Some(until), attendant).map_err(|why| failed(&why))?;
             let refused = |kind, why: String| Err(Fault { kind, ran: Ran::No, why });
             match activation::answer(&self.received, count == 0) {
                 Answer::Activated => {
@@ -168,7 +172,7 @@ impl Conversation for Connected {
             Fault { kind, ran, why }
         };
         // The server has not received the whole message if this fails, so it does not execute the call.
-        self.wire.send(message, until).map_err(|why| fault(&why, Ran::No))?;
+        self.wire.send(message, until, attendant).map_err(|why| fault(&why, Ran::No))?;
         if !has_reply {
             return Ok(&[]);
         }

@@ -19,7 +19,7 @@ use crate::client::callee::{CalledAt, Callee, Deadline, Outcome};
 use crate::client::connection::Fault;
 use crate::client::line::Line;
 use crate::codec::{self, Limits};
-use crate::link::Attendant;
+use crate::link::{Attendant, is_stopped};
 
 /// What calls are made on, one at a time. It is dropped with a call whose reply has not come: replies have no
 /// identifiers, so that reply would be taken for the reply to the next call.
@@ -47,7 +47,11 @@ pub(crate) trait Dial: Send + Sync + 'static {
     ///
     /// # Errors
     /// The server does not want one, or does not answer.
-    fn dial(&self, until: Option<Time>) -> Result<Box<dyn Conversation>, Fault>;
+    fn dial(
+        &self,
+        until: Option<Time>,
+        attendant: Option<&dyn Attendant>,
+    ) -> Result<Box<dyn Conversation>, Fault>;
 
     /// Returns whether a call may be made again on a new conversation, if that does no harm.
     fn may_repeat(&self) -> bool;
@@ -147,7 +151,8 @@ impl Callee for Target {
             *connection = None;
             let may_repeat = self.dial.may_repeat();
             let step = retry.next_at_same_server((why.kind(), why.ran()), procedure.idempotent, may_repeat);
-            if step != Step::Repeat {
+            let is_unwanted = deadline.is_over(&*self.env) || is_stopped(attendant);
+            if step != Step::Repeat || is_unwanted {
                 return Outcome::Failed(self.about(retry.of_all(why), procedure));
             }
         }
@@ -192,7 +197,8 @@ impl Target {
         let connection = match connection {
             Some(connection) => connection,
             None => {
-                connection.insert(self.dial.dial(deadline.until).map_err(|fault| failed(fault, deadline))?)
+                let dialled = self.dial.dial(deadline.until, attendant);
+                connection.insert(dialled.map_err(|fault| failed(fault, deadline))?)
             }
         };
         let has_reply = self.program.has_reply(known.number());

@@ -1,13 +1,13 @@
 //! Bytes to and from a peer: waits until a given time at the latest.
 
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{ErrorKind, IoSlice};
 use std::sync::Arc;
 use std::time::Duration;
 
 use farcall::Time;
-use farcall::env::{Env, Interest, Stream, Wait, Wanted};
+use farcall::env::{Env, Interest, Stream, Wait};
 
-use crate::link::{Attendant, LinkError};
+use crate::link::{self, Attendant, LinkError};
 
 /// A connection, or a socket that is connected to one peer. One thread at a time uses it.
 pub(crate) struct Wire {
@@ -17,27 +17,28 @@ pub(crate) struct Wire {
 
 impl Wire {
     /// Sends bytes. After an error the peer has not received all of them.
-    pub(crate) fn send(&self, bytes: &[u8], until: Option<Time>) -> Result<(), LinkError> {
-        let mut sent = 0;
-        while sent < bytes.len() {
-            match self.stream.write(&[IoSlice::new(&bytes[sent..])]) {
-                Ok(count) => sent += count,
-                Err(why) if why.kind() == ErrorKind::Interrupted => {}
-                Err(why) if why.kind() == ErrorKind::WouldBlock => self.wait_for(Interest::WRITE, until)?,
-                Err(why) => return Err(LinkError::System(why)),
-            }
-        }
-        Ok(())
+    pub(crate) fn send(
+        &self,
+        bytes: &[u8],
+        until: Option<Time>,
+        attendant: Option<&dyn Attendant>,
+    ) -> Result<(), LinkError> {
+        link::send(&*self.env, &*self.stream, bytes, until, attendant)
     }
 
     /// Sends a datagram, which goes whole or not at all.
-    pub(crate) fn send_datagram(&self, message: &[u8], until: Option<Time>) -> Result<(), LinkError> {
+    pub(crate) fn send_datagram(
+        &self,
+        message: &[u8],
+        until: Option<Time>,
+        attendant: Option<&dyn Attendant>,
+    ) -> Result<(), LinkError> {
         match self.stream.write(&[IoSlice::new(message)]) {
             Ok(_) => Ok(()),
             // The refusal of an earlier packet was reported instead.
-            Err(why) if why.kind() == ErrorKind::ConnectionRefused => self.send(message, until),
+            Err(why) if why.kind() == ErrorKind::ConnectionRefused => self.send(message, until, attendant),
             Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                self.send(message, until)
+                self.send(message, until, attendant)
             }
             Err(why) => Err(LinkError::System(why)),
         }
@@ -54,7 +55,7 @@ impl Wire {
         loop {
             let wait = match attendant {
                 Some(attendant) => {
-                    self.wait_attending(until, attendant)?;
+                    link::wait_for(&*self.env, &*self.stream, Interest::READ, until, Some(attendant))?;
                     Wait::No
                 }
                 None => until.map_or(Wait::Forever, |until| wait(until.since(self.env.now()))),
@@ -72,43 +73,12 @@ impl Wire {
     }
 
     /// Waits until a connection that is being made is made.
-    pub(crate) fn settle(&self, until: Option<Time>) -> Result<(), LinkError> {
-        self.wait_for(Interest::WRITE, until)?;
-        let mut wanted = [Wanted::new(self.stream.source(), Interest::WRITE)];
-        self.env.wait_any(&mut wanted, Some(Duration::ZERO)).map_err(LinkError::System)?;
-        match wanted[0].ready.write {
-            true => self.stream.take_error().map_err(LinkError::System),
-            false => Err(LinkError::Late),
-        }
-    }
-
-    /// Waits until bytes have arrived, the alarm rings, or the time is over.
-    fn wait_attending(&self, until: Option<Time>, attendant: &dyn Attendant) -> Result<(), LinkError> {
-        attendant.alarm().quiet();
-        let next = attendant.attend()?;
-        let until = [until, next].into_iter().flatten().min();
-        let left = until.map(|until| until.since(self.env.now()));
-        let mut wanted = [
-            Wanted::new(self.stream.source(), Interest::READ),
-            Wanted::new(attendant.alarm().source(), Interest::READ),
-        ];
-        succeeded(self.env.wait_any(&mut wanted, left))
-    }
-
-    /// Waits until the connection has this readiness.
-    fn wait_for(&self, interest: Interest, until: Option<Time>) -> Result<(), LinkError> {
-        let left = until.map(|until| until.since(self.env.now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Err(LinkError::Late);
-        }
-        succeeded(self.env.wait_any(&mut [Wanted::new(self.stream.source(), interest)], left))
-    }
-}
-
-fn succeeded(waited: io::Result<()>) -> Result<(), LinkError> {
-    match waited {
-        Err(why) if why.kind() != ErrorKind::Interrupted => Err(LinkError::System(why)),
-        _ => Ok(()),
+    pub(crate) fn settle(
+        &self,
+        until: Option<Time>,
+        attendant: Option<&dyn Attendant>,
+    ) -> Result<(), LinkError> {
+        link::settle(&*self.env, &*self.stream, until, attendant)
     }
 }
 

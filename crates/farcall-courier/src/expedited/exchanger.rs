@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use farcall::env::{Address, ConnectOptions, Env};
-use farcall::{CallFailed, Kind, Ran, Time};
+use farcall::{CallFailed, Kind, Ran};
 
 use crate::bulk::caller::Attached;
 use crate::client::connection::{Called, Fault, Patience, explain};
@@ -66,7 +66,7 @@ impl Carrier for Exchanger {
         self.packet_bytes
     }
 
-    fn open(&self, _: Option<Time>) -> Result<Socket, Fault> {
+    fn open(&self, _: Patience<'_>) -> Result<Socket, Fault> {
         let stream = self.env.connect(&Address::Udp(self.to), &ConnectOptions::default()).map_err(|why| {
             let why = format!("a socket to udp://{}: {why}", self.to);
             Fault { kind: Kind::Local, ran: Ran::No, why }
@@ -140,7 +140,7 @@ impl Exchanger {
         is_idempotent: bool,
     ) -> Result<usize, Fault> {
         let send = |socket: &Socket, ran| {
-            socket.wire.send_datagram(&socket.sent, until).map_err(|why| {
+            socket.wire.send_datagram(&socket.sent, until, attendant).map_err(|why| {
                 let (kind, why) = explain(&why, "room for the packet");
                 Fault { kind, ran, why }
             })

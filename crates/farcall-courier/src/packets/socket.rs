@@ -47,7 +47,7 @@ impl Dialler {
 }
 
 impl Dial for Dialler {
-    fn dial(&self, _: Option<Time>) -> Result<Box<dyn Conversation>, Fault> {
+    fn dial(&self, _: Option<Time>, _: Option<&dyn Attendant>) -> Result<Box<dyn Conversation>, Fault> {
         let stream = self.env.connect(&Address::Udp(self.to), &self.options).map_err(|why| {
             let why = format!("a socket to udp://{}: {why}", self.to);
             Fault { kind: Kind::Local, ran: Ran::No, why }
@@ -127,7 +127,7 @@ impl Conversation for Socket {
         if has_reply {
             self.discard();
         }
-        self.wire.send_datagram(message, until).map_err(|why| {
+        self.wire.send_datagram(message, until, attendant).map_err(|why| {
             let (kind, why) = explain(&why, "room for the packet");
             Fault { kind, ran: Ran::No, why }
         })?;

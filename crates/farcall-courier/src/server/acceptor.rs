@@ -18,13 +18,13 @@ const BACK_OFF: Duration = Duration::from_millis(100);
 
 /// Makes the job that serves a connection.
 pub(crate) trait Serves: Send + Sync {
-    /// Returns the job of a connection that was just accepted.
+    /// Returns the job of a connection that was just accepted. It drops the place at its end.
     fn begin(
         &self,
         stream: &Arc<dyn Stream>,
         from: Option<SocketAddr>,
         silence: Arc<Silence>,
-    ) -> Box<dyn FnOnce() + Send>;
+    ) -> Box<dyn FnOnce(Place) + Send>;
 
     /// Tells a client, without waiting, that there is no room for its connection, which ends afterwards.
     fn refuse(&self, _stream: &dyn Stream) {}
@@ -143,12 +143,9 @@ impl Acceptor {
         let Some(id) = self.connections.add(host, &stream, &silence, self.env.now()) else {
             return self.serves.refuse(&*stream);
         };
-        let open = Counted { connections: self.connections.clone(), id };
+        let place = Place { connections: self.connections.clone(), id };
         // A job that is refused is dropped, with its connection.
-        let _ = self.threads.submit(Box::new(move || {
-            let _open = open;
-            serve();
-        }));
+        let _ = self.threads.submit(Box::new(move || serve(place)));
     }
 }
 
@@ -162,13 +159,14 @@ impl Drop for Leaving {
     }
 }
 
-/// A connection in the table. Its drop removes it there.
-struct Counted {
+/// The place of a connection in the table. While it is there, the server may end the connection. The drop
+/// removes it.
+pub(crate) struct Place {
     connections: Arc<Connections>,
     id: u64,
 }
 
-impl Drop for Counted {
+impl Drop for Place {
     fn drop(&mut self) {
         self.connections.remove(self.id);
     }

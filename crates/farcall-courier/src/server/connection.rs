@@ -130,6 +130,7 @@ impl Session {
         let reply = std::mem::take(&mut self.buffers.reply);
         self.send(|link| link.put(Datastream::Messages, &reply, true))?;
         self.buffers.reply = reply;
+        self.buffers.clear();
         (self.idle_from, self.begun) = (self.served.link.borrow().env.now(), None);
         self.silence.begin(self.idle_from);
         Ok(goes_on)
@@ -139,7 +140,7 @@ impl Session {
         let mut link = self.served.link.borrow_mut();
         put(&mut link);
         let until = link.env.now() + self.limits.message_time;
-        link.send(Some(until))
+        link.send(Some(until), None)
     }
 
     /// Waits until something was received.
@@ -151,7 +152,13 @@ impl Session {
                     self.silence.end();
                     *self.begun.get_or_insert_with(|| link.env.now()) + self.limits.message_time
                 }
-                false => self.idle_from + self.limits.idle,
+                false => {
+                    // What came before was the versions, or bulk data that no call takes.
+                    if self.begun.take().is_some() {
+                        self.silence.begin(self.idle_from);
+                    }
+                    self.idle_from + self.limits.idle
+                }
             };
             link.read(Some(until), None)?;
             if link.env.now() >= until {

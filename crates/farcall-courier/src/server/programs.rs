@@ -101,7 +101,8 @@ pub(crate) struct Buffers {
 const KEPT_BYTES: usize = 64 << 10;
 
 impl Buffers {
-    fn clear(&mut self) {
+    /// Frees what a long message took.
+    pub(super) fn clear(&mut self) {
         for buffer in [&mut self.arguments, &mut self.result, &mut self.reply] {
             buffer.clear();
             buffer.shrink_to(KEPT_BYTES);

@@ -107,6 +107,13 @@ pub trait Work {
     fn port(&self) -> farcall::Result<u16>;
 }
 
+/// A program whose messages can be larger than the buffers of both sockets.
+#[farcall::interface(program = 900, version = 3)]
+pub trait Much {
+    #[procedure(4)]
+    fn words(&self, words: Vec<Vec<u16>>) -> farcall::Result<Vec<Vec<u16>>>;
+}
+
 /// A server of [`Work`]. `block` waits at the barrier.
 #[derive(Default)]
 pub struct Worker {

@@ -1,14 +1,16 @@
 //! Deadlines: of calls that wait for a reply, and of calls that wait for their turn.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use farcall::{Error, Kind, Ran};
-use farcall_courier::Builder;
 use farcall_courier::wire::message::Message;
+use farcall_courier::wire::packet::{Datastream, PacketWriter};
+use farcall_courier::{Builder, bulk};
 
-use crate::common::{Work, Worker, scripted, serve, work};
+use crate::common::{Much, Work, Worker, scripted, serve, work};
 
 /// A deadline that passes soon. Nothing depends on how long it is.
 const SOON: Duration = Duration::from_millis(30);
@@ -50,6 +52,39 @@ fn a_call_whose_caller_sets_no_deadline_ends_when_the_clients_patience_does() {
         failed(work.start().next(1).wait()),
         (Kind::Unreachable, Ran::Maybe, "no reply within 30ms".into())
     );
+    // No time is left to make it once more.
+    assert_eq!(failed(work.again(1)), (Kind::Unreachable, Ran::Maybe, "no reply within 30ms".into()));
+}
+
+/// Starts a server that sends these bytes again and again, as fast as the client takes them.
+fn flood(bytes: Vec<u8>) -> String {
+    let bytes = bytes.repeat(1000);
+    scripted(move |_, mut peer| while peer.socket.write_all(&bytes).is_ok() {})
+}
+
+#[test]
+fn a_deadline_holds_while_a_server_sends_all_the_time() {
+    let late = || (Kind::Deadline, Ran::Maybe, "no reply in time".into());
+    // Packets of SPP itself, which bring nothing.
+    let system = [&[0, 12, 0x80, 0][..], &[0; 10]].concat();
+    assert_eq!(failed(work(&flood(system)).within(SOON).next(1)), late());
+    let mut data = Vec::new();
+    PacketWriter::default().write(Datastream::Bulk, &[7; 500], false, &mut data);
+    let work = work(&flood(data));
+    let (result, ..) = bulk::receive(io::sink(), || work.within(SOON).next(1));
+    assert_eq!(failed(result), late());
+    let (result, sent) = bulk::send(io::repeat(0), || work.within(SOON).next(1));
+    assert_eq!(failed(result), late());
+    assert!(sent.is_err());
+}
+
+#[test]
+fn a_deadline_holds_while_bulk_data_without_an_end_is_sent() {
+    let address = scripted(|_, mut peer| while peer.receive().is_some() {});
+    let work = work(&address);
+    let (result, sent) = bulk::send(io::repeat(0), || work.within(SOON).next(1));
+    assert_eq!(failed(result), (Kind::Deadline, Ran::Maybe, "no reply in time".into()));
+    assert!(sent.is_err());
 }
 
 #[test]
@@ -85,11 +120,6 @@ fn a_deadline_holds_while_a_long_call_is_sent_to_a_server_that_does_not_read() {
             peer.message(Message::Return(id, &arguments));
         }
     });
-    #[farcall::interface(program = 900, version = 3)]
-    pub trait Much {
-        #[procedure(4)]
-        fn words(&self, words: Vec<Vec<u16>>) -> farcall::Result<Vec<Vec<u16>>>;
-    }
     let much = Builder::default().import::<dyn Much>(&address).unwrap();
     // More than the buffers of both sockets hold.
     let words = vec![vec![7; 65_535]; 64];

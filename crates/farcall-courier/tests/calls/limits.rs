@@ -49,6 +49,22 @@ fn a_peer_that_sends_byte_after_byte_does_not_keep_its_connection() {
 }
 
 #[test]
+fn discarded_bulk_data_takes_no_time_from_the_next_message() {
+    let time = Duration::from_millis(500);
+    let (_server, address) = serve(Arc::default(), |builder| builder.message_time(time));
+    let mut peer = Peer::connect(&address, Versions::THREE);
+    // The server receives packets of this in part.
+    peer.send_bulk(&[7; 100_000], true);
+    // The time of a message passes: that of another client's, which stays without its end.
+    let mut other = Peer::connect(&address, Versions::THREE);
+    other.send(&[0, 0], false);
+    assert_eq!(other.receive(), None);
+    let words = [&[0x9c, 0x40][..], &[7; 80_000]].concat();
+    peer.call(0x100, (900, 3), 4, &words);
+    assert_eq!(peer.receive(), Some([&bytes("0002 0100")[..], &words].concat()));
+}
+
+#[test]
 fn a_client_that_takes_no_replies_does_not_keep_its_connection() {
     let (_server, address) = serve(Arc::default(), |builder| builder.message_time(SOON));
     let mut peer = Peer::connect(&address, Versions::THREE);

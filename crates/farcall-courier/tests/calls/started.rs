@@ -8,9 +8,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use farcall::{Error, Kind, Ran};
+use farcall_courier::Builder;
 use farcall_courier::wire::message::Message;
 
-use crate::common::{Work, Worker, scripted, serve, server, work};
+use crate::common::{Much, Work, Worker, scripted, serve, server, work};
 
 struct Woken(Mutex<Sender<()>>);
 
@@ -143,6 +144,36 @@ fn a_polled_call_that_waits_for_its_turn_is_woken_at_its_deadline() {
     assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::No));
     worker.gate.open();
     assert_eq!(blocked.wait(), Ok(7));
+}
+
+/// Starts a server whose first connection is not read. Returns its address, and what it waits for.
+fn deaf() -> (String, Sender<()>) {
+    let (keep, kept) = channel::<()>();
+    let address = scripted(move |number, mut peer| {
+        if number == 0 {
+            let _ = kept.recv();
+            return;
+        }
+        while let Some((id, _, arguments)) = peer.receive_call() {
+            peer.message(Message::Return(id, &arguments));
+        }
+    });
+    (address, keep)
+}
+
+#[test]
+fn a_call_that_is_being_sent_can_be_cancelled_and_delays_no_deadline() {
+    let (address, keep) = deaf();
+    let much = Builder::default().patience(None).import::<dyn Much>(&address).unwrap();
+    let mut stuck = much.start().words(vec![vec![7; 65_535]; 64]);
+    let late = block_on(much.within(Duration::from_millis(20)).start().words(Vec::new()));
+    let Err(Error::CallFailed(why)) = late else { panic!("{late:?}") };
+    assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::No));
+    stuck.cancel();
+    // The connection ended with the cancelled call, so the server takes another one.
+    drop(keep);
+    assert_eq!(much.words(vec![vec![7]]), Ok(vec![vec![7]]));
+    assert!(matches!(stuck.wait(), Err(Error::CallFailed(why)) if why.kind() == Kind::Cancelled));
 }
 
 #[test]

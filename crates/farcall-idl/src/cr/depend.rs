@@ -16,7 +16,7 @@ const MAX_PROGRAMS: usize = 64;
 /// A program, and the programs that it depends upon.
 pub(super) struct Dependent {
     pub program: Program,
-    /// For each dependency its index in the list of all programs.
+    /// The index of each of them in the list of all programs.
     pub upon: Vec<usize>,
 }
 
@@ -51,7 +51,10 @@ pub(super) fn read_all(
                 }
             };
             known.insert(key, upon);
-            all[next].upon.push(upon);
+            // A program that is named again is looked into once.
+            if !all[next].upon.contains(&upon) {
+                all[next].upon.push(upon);
+            }
         }
         next += 1;
     }

@@ -22,6 +22,11 @@ const MAX_SUGGESTIONS: usize = 64;
 /// The maximum number of parts in the values of all constants. A constant that is used in others counts
 /// again.
 const MAX_VALUES: usize = 1 << 18;
+/// The maximum number of parts of all procedures and errors. A type that several procedures have counts for
+/// each of them, and so does an error that they report.
+const MAX_COPIES: usize = 1 << 18;
+/// So many bytes of a text count as a part, because they are copied with it.
+const BYTES_OF_PART: usize = 32;
 
 /// Resolves the declarations of all programs. The first program is that of the file itself, each other one
 /// becomes a module.
@@ -72,6 +77,8 @@ struct Resolver<'a> {
     suggestions: usize,
     /// How many more parts the values of constants may have.
     values_left: usize,
+    /// How many more parts procedures and errors may have.
+    copies_left: usize,
 }
 
 impl<'a> Resolver<'a> {
@@ -88,6 +95,7 @@ impl<'a> Resolver<'a> {
             faults: Vec::new(),
             suggestions: MAX_SUGGESTIONS,
             values_left: MAX_VALUES,
+            copies_left: MAX_COPIES,
         }
     }
 
@@ -178,6 +186,11 @@ impl<'a> Resolver<'a> {
 /// Returns the module that a program becomes.
 fn module(program: usize) -> Option<usize> {
     program.checked_sub(1)
+}
+
+/// Returns as how many parts a text counts.
+fn parts_of_text(text: &str) -> usize {
+    text.len() / BYTES_OF_PART
 }
 
 fn named(name: &Name) -> Named {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use farcall_idl::cr::{Options, read, read_text};
+use farcall_idl::cr::{Options, read, read_text, to_cr};
 use farcall_idl::language::tree::{Body, Declared, Specification, Type};
 use farcall_idl::language::{self, Config};
 use farcall_idl::x::Diagnostics;
@@ -271,6 +271,55 @@ fn constants_cannot_grow_without_end() {
     let why = read_program(&text).unwrap_err();
     let message = why.iter().next().unwrap().message();
     assert_eq!(message, "the values of the constants have too many parts together");
+}
+
+/// Returns the message of the first fault of a program.
+#[track_caller]
+fn first_fault(declarations: &str) -> String {
+    read_program(declarations).unwrap_err().iter().next().unwrap().message().to_owned()
+}
+
+#[test]
+fn a_long_text_cannot_be_copied_without_end() {
+    let (long, uses) = ("x".repeat(60_000), vec!["s"; 60_000].join(","));
+    let text = format!("s: STRING = \"{long}\"; a: ARRAY 60000 OF STRING = [{uses}];");
+    assert_eq!(first_fault(&text), "the values of the constants have too many parts together");
+}
+
+#[test]
+fn procedures_cannot_share_large_types_without_end() {
+    let fields: Vec<_> = (0..20_000).map(|field| format!("f{field}")).collect();
+    let fields = fields.join(",");
+    let too_many = "the procedures and errors have too many parts together";
+    let many = |of: &str| -> String { (0..20_000).map(|at| format!("p{at}: {of} = {at};\n")).collect() };
+    let (procedure, error) = ("P: TYPE = PROCEDURE", "E: TYPE = ERROR");
+    assert_eq!(first_fault(&format!("{procedure} [{fields}: CARDINAL]; {}", many("P"))), too_many);
+    assert_eq!(first_fault(&format!("{procedure} RETURNS [{fields}: CARDINAL]; {}", many("P"))), too_many);
+    assert_eq!(first_fault(&format!("{error} [{fields}: CARDINAL]; {}", many("E"))), too_many);
+    let reports = many("PROCEDURE REPORTS [e]");
+    assert_eq!(first_fault(&format!("e: ERROR [{fields}: CARDINAL] = 1; {reports}")), too_many);
+    let long = "x".repeat(1_000_000);
+    assert_eq!(first_fault(&format!("-- {long}\ne: ERROR = 1; {reports}")), too_many);
+}
+
+#[test]
+fn procedures_that_share_many_errors_are_not_printed() {
+    let errors: String = (0..600).map(|at| format!("e{at}: ERROR = {at};\n")).collect();
+    let names: Vec<_> = (0..600).map(|at| format!("e{at}")).collect();
+    let tree = tree(&format!("{errors} p: PROCEDURE REPORTS [{}] = 0;", names.join(",")));
+    let mut interface = language::interfaces(&tree).unwrap().remove(0).interface;
+    let one = interface.procedures[0].clone();
+    interface.procedures = (0..600)
+        .map(|number| {
+            let (mut procedure, name) = (one.clone(), format!("p{number}"));
+            (procedure.number, procedure.name) = (number, name);
+            procedure
+        })
+        .collect();
+    let why = to_cr(&interface, 1, 1).unwrap_err().to_string();
+    assert_eq!(why, "its procedures report too many errors together");
+    interface.procedures.truncate(5);
+    assert!(to_cr(&interface, 1, 1).is_ok());
 }
 
 #[test]

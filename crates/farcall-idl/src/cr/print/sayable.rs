@@ -12,16 +12,39 @@ use crate::{Interface, Procedure, spell};
 const MAX_DEPTH: usize = 256;
 /// The depth to which types without a name nest. The reader of `.cr` files has a limit too.
 const MAX_UNNAMED_DEPTH: usize = 48;
+/// The maximum number of errors that all procedures report, with their arguments. The procedures of a peer's
+/// description can share one large enum, and each lists its errors in the file.
+const MAX_REPORTED: usize = 1 << 18;
 
 /// Refuses an interface that has what Courier lacks.
 pub(super) fn check(interface: &Interface) -> Result<(), Refused> {
     if let Some(signal) = interface.signals.first() {
         return Err(Refused(format!("signal `{}`: Courier has no signals", signal.name)));
     }
-    interface.procedures.iter().try_for_each(|procedure| check_procedure(interface, procedure))
+    check_reported(interface)?;
+    let mut examination = Examination { types: &interface.types, seen: BTreeSet::new() };
+    let mut procedures = interface.procedures.iter();
+    procedures.try_for_each(|procedure| check_procedure(interface, procedure, &mut examination))
 }
 
-fn check_procedure(interface: &Interface, procedure: &Procedure) -> Result<(), Refused> {
+fn check_reported(interface: &Interface) -> Result<(), Refused> {
+    let mut left = MAX_REPORTED;
+    for procedure in &interface.procedures {
+        let Type::Named(place) = &procedure.exception else { continue };
+        let Some(Body::Union { arms }) = interface.types.get(*place).map(|of| &of.body) else { continue };
+        let parts: usize = arms.iter().map(|arm| 1 + arm.fields.len()).sum();
+        left = left
+            .checked_sub(parts)
+            .ok_or_else(|| Refused("its procedures report too many errors together".into()))?;
+    }
+    Ok(())
+}
+
+fn check_procedure(
+    interface: &Interface,
+    procedure: &Procedure,
+    examination: &mut Examination<'_>,
+) -> Result<(), Refused> {
     let refuse = |part: &str, why: String| Refused(format!("procedure `{}`{part}: {why}", procedure.name));
     if interface.has_exchanges(procedure) {
         return Err(refuse("", "Courier has no streams of values".into()));
@@ -30,8 +53,7 @@ fn check_procedure(interface: &Interface, procedure: &Procedure) -> Result<(), R
         return Err(refuse("", format!("its number, {}, has more than 16 bits", procedure.number)));
     }
     let types = &interface.types;
-    let why_not =
-        |ty: &Type| Examination { types, seen: BTreeSet::new() }.unsayable(ty, MAX_DEPTH, MAX_UNNAMED_DEPTH);
+    let mut why_not = |ty: &Type| examination.unsayable(ty, MAX_DEPTH, MAX_UNNAMED_DEPTH);
     for argument in &procedure.arguments {
         if let Some(why) = why_not(&argument.ty) {
             return Err(refuse(&format!(", argument `{}`", argument.name), why));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::super::syntax::*;
 use super::types::MAX_CARDINAL;
-use super::{Resolver, module, named};
+use super::{Resolver, module, named, parts_of_text};
 use crate::language::tree::{self, Argument, Body, Declared, Field, Named, Raised, Type, Version};
 use crate::text::source::Span;
 
@@ -26,7 +26,8 @@ impl Resolver<'_> {
                     if let Some(first) = seen.insert(number, value.at) {
                         self.again(value.at, first, "another procedure has this number already");
                     }
-                    procedures.push(self.procedure(program, &declaration.name, other, procedure, number));
+                    let name = &declaration.name;
+                    procedures.extend(self.procedure(program, name, other, procedure, number));
                 }
                 _ => {}
             }
@@ -56,7 +57,8 @@ impl Resolver<'_> {
         other: usize,
         procedure: &Procedure,
         number: u32,
-    ) -> tree::Procedure {
+    ) -> Option<tree::Procedure> {
+        self.charge(name.at, || parts_of(&procedure.arguments).saturating_add(parts_of(&procedure.results)))?;
         let arguments = self.fields(other, &procedure.arguments, &name.text).into_iter();
         let arguments =
             arguments.map(|Field { named, declared }| Argument { name: Some(named.name), declared });
@@ -73,7 +75,21 @@ impl Resolver<'_> {
             }
         };
         let exception = self.exception(program, name, other, &procedure.reports);
-        tree::Procedure { named: named(name), number, arguments, result, exception }
+        Some(tree::Procedure { named: named(name), number, arguments, result, exception })
+    }
+
+    /// Counts parts that are resolved or copied again for each procedure. Returns `None` if there are too
+    /// many.
+    fn charge(&mut self, at: Span, parts: impl FnOnce() -> usize) -> Option<()> {
+        // Once there are too many, they are not even counted any more.
+        let parts = if self.copies_left > 0 { parts().saturating_add(1) } else { 1 };
+        let Some(left) = self.copies_left.checked_sub(parts) else {
+            self.copies_left = 0;
+            self.fault(at, "the procedures and errors have too many parts together");
+            return None;
+        };
+        self.copies_left = left;
+        Some(())
     }
 
     /// Adds the definition of the errors that a procedure reports, if it reports any.
@@ -92,6 +108,7 @@ impl Resolver<'_> {
                 self.no_error(found, reference);
                 continue;
             };
+            self.charge(reference.at, || parts_of_error(&error))?;
             match seen.insert(error.value, (reference.at, found)) {
                 None => errors.push(error),
                 Some((first, known)) if known == found => {
@@ -136,8 +153,47 @@ impl Resolver<'_> {
         let (other, ty) = self.callable(program, &declaration.ty)?;
         let TypeKind::Error(arguments) = &ty.kind else { return None };
         let name = &declaration.name;
+        self.charge(name.at, || parts_of(arguments))?;
         let fields = self.fields(other, arguments, &name.text);
         let value = self.number(program, value, MAX_CARDINAL, "an error's number is between 0 and 65535")?;
         Some(Raised { named: named(name), value: value.cast_signed(), fields })
     }
+}
+
+/// Returns how many parts fields have, with the parts of the types that they declare in line.
+fn parts_of(groups: &[Group]) -> usize {
+    let each = groups.iter().map(|Group { names, ty }| {
+        names.iter().fold(parts_of_type(ty), |sum, name| sum.saturating_add(parts_of_name(name)))
+    });
+    each.fold(0, usize::saturating_add)
+}
+
+/// The parser bounds the depth.
+fn parts_of_type(ty: &TypeExpression) -> usize {
+    let designators = |all: &[Designator]| all.iter().map(|each| parts_of_name(&each.name)).sum();
+    match &ty.kind {
+        TypeKind::Plain(_) | TypeKind::String | TypeKind::Named(_) => 0,
+        TypeKind::Enumeration(all) => designators(all),
+        TypeKind::Array(_, element) | TypeKind::Sequence(_, element) => parts_of_type(element),
+        TypeKind::Record(groups) | TypeKind::Error(groups) => parts_of(groups),
+        TypeKind::Procedure(Procedure { arguments, results, .. }) => {
+            parts_of(arguments).saturating_add(parts_of(results))
+        }
+        TypeKind::Choice(choice) => {
+            let each = choice.candidates.iter().map(|Candidate { designators: all, ty }| {
+                let all: usize = designators(all);
+                all.saturating_add(parts_of_type(ty))
+            });
+            each.fold(0, usize::saturating_add)
+        }
+    }
+}
+
+fn parts_of_name(Name { text, docs, .. }: &Name) -> usize {
+    1 + parts_of_text(text) + parts_of_text(docs)
+}
+
+fn parts_of_error(Raised { named, fields, .. }: &Raised) -> usize {
+    let all = [named].into_iter().chain(fields.iter().map(|field| &field.named));
+    all.map(|named| 1 + parts_of_text(&named.name) + parts_of_text(&named.docs)).sum()
 }

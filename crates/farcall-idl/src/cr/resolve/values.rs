@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::super::syntax::*;
-use super::Resolver;
 use super::names::MAX_CHAIN;
 use super::types::MAX_CARDINAL;
+use super::{Resolver, parts_of_text};
 use crate::language::tree::{Body, Declared, Literal, Type};
 use crate::text::source::Span;
 
@@ -63,11 +63,7 @@ impl Resolver<'_> {
         if depth > MAX_CHAIN {
             return self.endless(value.at);
         }
-        let Some(left) = self.values_left.checked_sub(1) else {
-            self.fault(value.at, "the values of the constants have too many parts together");
-            return None;
-        };
-        self.values_left = left;
+        self.charge_value(value.at, 1)?;
         match declared {
             Declared::One(Type::Defined(place)) => self.defined(program, value, *place, depth),
             _ if matches!(value.kind, ValueKind::Name(_)) => self.by_name(program, value, declared, depth),
@@ -86,11 +82,23 @@ impl Resolver<'_> {
             },
             _ => match &value.kind {
                 ValueKind::Text(text) if text.len() <= MAX_CARDINAL as usize => {
+                    self.charge_value(value.at, parts_of_text(text))?;
                     Some(Literal::Text(text.clone()))
                 }
                 _ => self.unfit(value.at, "a string of at most 65535 bytes"),
             },
         }
+    }
+
+    /// Counts parts of values. Returns `None` if there are too many.
+    fn charge_value(&mut self, at: Span, parts: usize) -> Option<()> {
+        let Some(left) = self.values_left.checked_sub(parts) else {
+            self.values_left = 0;
+            self.fault(at, "the values of the constants have too many parts together");
+            return None;
+        };
+        self.values_left = left;
+        Some(())
     }
 
     fn unfit<T>(&mut self, at: Span, what: impl std::fmt::Display) -> Option<T> {
