@@ -7,8 +7,18 @@ use farcall_sim::{Soak, Summary, model};
 const CAUGHT_WITHIN: u64 = 1000;
 
 /// Rules of which a break is noticed by no seed of the first hundred.
-const RARELY_NOTICED: [Rule; 4] =
-    [Rule::RenewalDatedAnew, Rule::SendingUnbounded, Rule::ReadingGoesBack, Rule::NoShareOfHosts];
+const RARELY_NOTICED: [Rule; 10] = [
+    Rule::RenewalDatedAnew,
+    Rule::SendingUnbounded,
+    Rule::ReadingGoesBack,
+    Rule::ReadingRefusedLater,
+    Rule::NoShareOfHosts,
+    Rule::FullUnrecorded,
+    Rule::FarFragmentReserves,
+    Rule::KeepAliveUnsent,
+    Rule::StopOnce,
+    Rule::DataOfOtherCall,
+];
 
 fn soak(seeds: u64, mutant: Mutant, threads: usize, first: bool) -> Summary {
     let calls = seeds * if cfg!(debug_assertions) { 300 } else { 1000 };
