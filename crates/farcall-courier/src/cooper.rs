@@ -58,14 +58,14 @@
 //!
 //! **A procedure without a result has no reply.** Its call returns `Ok(())` once the whole message is handed
 //! to the system. Then nothing is known of the call: it may run now, later or never. If the message could not
-//! be handed over whole, the call fails as [`Ran::No`](farcall::Ran::No). The server executes the calls of a
+//! be handed over whole, the call fails as [`Ran::No`]. The server executes the calls of a
 //! stub in the order in which they were made, so the reply to a later call says that the earlier ones are
 //! over, provided that the connection did not break in between.
 //!
 //! **An unknown procedure** has no message either. The original server printed a line and sent nothing, so
 //! the caller waited for ever. This one ends the connection, as it does when it cannot read the arguments, or
 //! when a procedure fails whose caller waits. The caller then fails as
-//! [`Unreachable`](farcall::Kind::Unreachable), and [`Ran::Maybe`](farcall::Ran::Maybe). With a server that
+//! [`Unreachable`](farcall::Kind::Unreachable), and [`Ran::Maybe`]. With a server that
 //! does as the original did, the call fails at its deadline.
 //!
 //! # Binding

@@ -38,13 +38,13 @@
 //! time; a deadline also counts while a call waits for its turn.
 //!
 //! - A call whose packet would be too long fails as [`TooLarge`](farcall::Kind::TooLarge) and
-//!   [`Ran::No`](farcall::Ran::No), before anything is sent. So does one with bulk data, as
+//!   [`Ran::No`], before anything is sent. So does one with bulk data, as
 //!   [`Local`](farcall::Kind::Local).
 //! - The packet of an `#[idempotent]` procedure is sent again after half a second, then after twice the time
 //!   before, up to eight seconds. Other calls are sent once, because a server may forget that it has
 //!   executed them.
 //! - A call without a reply within ten seconds ([`Builder::patience`]) fails as
-//!   [`Unreachable`](farcall::Kind::Unreachable) and [`Ran::Maybe`](farcall::Ran::Maybe).
+//!   [`Unreachable`](farcall::Kind::Unreachable) and [`Ran::Maybe`].
 //! - **A server that asks for a stream** answers with the Clearinghouse's error `CallError[useCourier]`. If
 //!   the procedure declares that error, the caller gets it as such. Otherwise the call fails as `TooLarge`,
 //!   and the failure says to call over a stream. It may have run: some servers

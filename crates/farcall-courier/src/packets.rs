@@ -2,7 +2,7 @@
 //!
 //! James Larus made this variant in 1983 to measure what Courier would cost without a stream. It is fast, and
 //! not reliable. Farcall's own packet exchange is the reliable packet protocol that his paper wished for;
-//! the same interface is called through it by [`farcall::export`] and [`farcall::import`] of the crate
+//! the same interface is called through it by `farcall::export` and `farcall::import` of the crate
 //! `farcall`, without change.
 //!
 //! ```
@@ -38,11 +38,11 @@
 //! carried; the network may fragment it.
 //!
 //! - A call with more bytes fails as [`TooLarge`](farcall::Kind::TooLarge) and
-//!   [`Ran::No`](farcall::Ran::No), before anything is sent. Its arguments have at most 1,496 bytes of words.
+//!   [`Ran::No`], before anything is sent. Its arguments have at most 1,496 bytes of words.
 //! - A result with more bytes is not sent. The server reports it ([`ServerBuilder::on_trouble`]), and the
 //!   client's call fails when its time is over, because the dialect has no message for it.
 //! - Nothing is sent again. A call whose reply does not come within ten seconds fails as
-//!   [`Unreachable`](farcall::Kind::Unreachable) and [`Ran::Maybe`](farcall::Ran::Maybe): its packet may have
+//!   [`Unreachable`](farcall::Kind::Unreachable) and [`Ran::Maybe`]: its packet may have
 //!   been lost, or that of its reply.
 //! - A call without a result is over once it is sent. Nothing is known of it, and calls may overtake each
 //!   other.
