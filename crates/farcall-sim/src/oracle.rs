@@ -628,8 +628,8 @@ impl Oracle {
         if failure.kind == Kind::Nested && ran {
             self.comes_last(now, call, &c);
         }
-        // The server has erased the key of the ticket by which the client wanted to resume its conversation.
-        // Drivers make such a call again.
+        // The client was silent for so long that the server has erased the key of the client's ticket. The
+        // driver makes such a call again.
         let outlived = failure.kind == Kind::Forgotten
             && failure.ran == Ran::No
             && c.sent.saturating_sub(heard) >= self.ticket_life;

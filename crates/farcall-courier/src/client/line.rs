@@ -35,7 +35,7 @@ pub(crate) trait Job<C>: Send + Sync {
     fn end_late(&self);
 }
 
-/// The connection of a binding, and who waits for it.
+/// The connection of a binding, and the calls that wait for their turn to use it.
 pub(crate) struct Line<C> {
     env: Arc<dyn Env>,
     state: Mutex<State<C>>,

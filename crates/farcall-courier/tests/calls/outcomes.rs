@@ -113,7 +113,7 @@ fn each_rejection_has_its_kind_and_says_whether_the_call_ran() {
     }
 }
 
-/// The same program number as [`Work`], in a version that the server lacks.
+/// A version of the program of [`Work`] that the server does not have.
 #[farcall::interface(program = 900, version = 9)]
 pub trait LaterWork {
     #[procedure(1)]
