@@ -17,8 +17,8 @@
 //! requests     a server that takes its calls from a queue
 //! retry        what to do after a failed attempt of a call
 //! intercept    the interceptors of calls, which may refuse them
-//! fair         a bounded queue that is fair between hosts
-//! workers      the threads that serve calls
+//! fair         a bounded queue that is fair between hosts;  host: the identity of a host, and its share
+//! workers      the threads that serve calls;  stopper: the handle that ends a server's wait
 //! ```
 
 #![deny(unsafe_code)]
@@ -35,6 +35,8 @@ pub mod fair;
 mod given_up;
 #[doc(hidden)]
 pub mod guard;
+#[doc(hidden)]
+pub mod host;
 pub mod intercept;
 mod member_state;
 pub mod multi;
@@ -49,6 +51,8 @@ pub mod self_wait;
 pub mod serving;
 #[cfg(unix)]
 mod sockets;
+#[doc(hidden)]
+pub mod stopper;
 pub mod stub;
 #[doc(hidden)]
 pub mod sys;

@@ -44,9 +44,9 @@
 //! wakers. A waker must not block in a call of the same import, which would wait for its own thread.
 //!
 //! ```text
-//! bound       a callee as a stub's channel       callee    what bound, line and started ask of a target
-//! target      how calls are made, and what replies mean
-//! line        turns at the one connection        started   a started call
+//! bound       a target as a stub's channel       started   a started call
+//! target      how calls are made, and what replies mean, whatever carries the messages
+//! line        turns at the one connection        outcome   how calls end
 //! connection  versions, one call and its reply   settings  settings
 //! buffers     buffers of a thread                address   the text that names a server
 //! streams     a server that is called on connections
@@ -55,9 +55,9 @@
 pub(crate) mod address;
 pub(crate) mod bound;
 pub(crate) mod buffers;
-pub(crate) mod callee;
 pub(crate) mod connection;
 pub(crate) mod line;
+mod outcome;
 mod settings;
 mod started;
 mod streams;
@@ -68,18 +68,17 @@ use std::time::Duration;
 
 use farcall::env::Env;
 use farcall::idl::Interface as Description;
-use farcall::stub::{Binding, Program};
+use farcall::stub::{self, Binding};
 use farcall::{CallFailed, Kind, Ran};
 
-use crate::codec::Layout;
+use crate::link::Patience;
 use crate::wire::message::Versions;
 use address::addresses;
-use bound::Bound;
-use connection::{Patience, explain};
-use line::Line;
+use bound::bind;
+use connection::explain;
 use settings::Settings;
 use streams::Server;
-use target::Target;
+use target::Program;
 
 pub use target::OtherVersions;
 
@@ -98,7 +97,7 @@ pub use target::OtherVersions;
 ///
 /// # Errors
 /// The errors of [`Builder::import`].
-pub fn import<T: ?Sized + Program>(address: &str) -> Result<T::Client, CallFailed> {
+pub fn import<T: ?Sized + stub::Program>(address: &str) -> Result<T::Client, CallFailed> {
     Builder::default().import::<T>(address)
 }
 
@@ -150,7 +149,7 @@ impl Builder {
     ///
     /// # Errors
     /// The errors of [`Builder::bind`].
-    pub fn import<T: ?Sized + Program>(&self, address: &str) -> Result<T::Client, CallFailed> {
+    pub fn import<T: ?Sized + stub::Program>(&self, address: &str) -> Result<T::Client, CallFailed> {
         Ok(self.bind(T::interface(), T::PROGRAM, T::VERSION, address)?.into())
     }
 
@@ -158,7 +157,7 @@ impl Builder {
     /// description says what the program's interface is.
     ///
     /// # Errors
-    /// Courier cannot say a type of the interface ([`Layout::new`]), there is no such address, or no server
+    /// Courier cannot say a type of the interface ([`Layout::new`](crate::codec::Layout::new)), there is no such address, or no server
     /// accepts connections there.
     pub fn bind(
         &self,
@@ -168,23 +167,16 @@ impl Builder {
         address: &str,
     ) -> Result<Binding, CallFailed> {
         let refused = |kind, why: String| CallFailed::new(kind, Ran::No).because(why);
-        let layout =
-            Layout::new(interface).map_err(|why| CallFailed::new(Kind::Local, Ran::No).caused_by(why))?;
-        let version = u16::try_from(version).map_err(|_| {
-            refused(Kind::Local, format!("version {version} of {}: Courier's have 16 bits", interface.name))
-        })?;
+        let program = Program::numbered(interface, program, version)?;
         let addresses = addresses(&*self.settings.env, address)
             .map_err(|why| refused(Kind::NoSuchName, format!("{address}: {why}")))?;
         let until = self.settings.env.now() + self.settings.connecting;
         let mut failed = refused(Kind::NoSuchName, address.to_owned());
         for address in addresses {
-            match self.settings.open(&address, Patience { until: Some(until), attendant: None }) {
+            match self.settings.open(&address, Patience::until(until)) {
                 Ok(connection) => {
-                    let line = Line::new(self.settings.env.clone(), connection);
-                    let carrier = Server { settings: self.settings.clone(), address };
-                    let name = interface.name.clone();
-                    let target = Target { carrier, name, program, version, layout, line };
-                    return Ok(Binding::new(Arc::new(Bound(Arc::new(target)))));
+                    let server = Server { settings: self.settings.clone(), address };
+                    return Ok(bind(server, program, connection));
                 }
                 Err(why) => {
                     let (kind, why) = explain(&why, "connection");

@@ -100,10 +100,11 @@ use farcall::stub::{Binding, Interface};
 use farcall::{CallFailed, Kind, Ran, System};
 
 use crate::client::address::addresses;
-use crate::dialect::message::MAX_DATA_BYTES;
-pub use crate::dialect::program::Refusal;
-pub use crate::dialect::report::Trouble;
-use crate::dialect::{program, target};
+use crate::client::bound::bind;
+use crate::client::target::Carrier as _;
+use crate::dialect::program::Program;
+pub use crate::dialect::{program::Refusal, report::Trouble};
+use crate::link::Patience;
 use conversation::Dialler;
 pub use server::{Server, ServerBuilder};
 
@@ -187,22 +188,20 @@ impl Builder {
     /// server's text.
     pub fn bind(&self, interface: &Description, address: &str) -> Result<Binding, CallFailed> {
         let refused = |kind, why: String| CallFailed::new(kind, Ran::No).because(why);
-        let known = program::Program::new(interface)
-            .map_err(|why| CallFailed::new(Kind::Local, Ran::No).caused_by(why))?;
+        let (program, replies) = Program::new(interface)
+            .map_err(|why| CallFailed::new(Kind::Local, Ran::No).caused_by(why))?
+            .into_target();
         let name = self.program.clone().unwrap_or_else(|| interface.name.clone());
         activation::check(&name).map_err(|why| refused(Kind::Local, why))?;
         let found = addresses(&*self.env, address)
             .map_err(|why| refused(Kind::NoSuchName, format!("{address}: {why}")))?;
-        let until = Some(self.env.now() + self.connecting);
         let mut failed = refused(Kind::NoSuchName, address.to_owned());
-        for to in found {
-            let (env, name, options) = (self.env.clone(), name.clone(), self.socket);
-            let dialler = Dialler { env, address: to, name, connecting: self.connecting, options };
-            match target::Dial::dial(&dialler, until, None) {
-                Ok(first) => {
-                    let (env, dial) = (self.env.clone(), Box::new(dialler));
-                    return Ok(target::bind(env, dial, known, self.patience, first));
-                }
+        for address in found {
+            let (env, name, replies) = (self.env.clone(), name.clone(), replies.clone());
+            let (connecting, options, patience) = (self.connecting, self.socket, self.patience);
+            let dialler = Dialler { env, address, name, connecting, options, patience, replies };
+            match dialler.open(Patience::until(None)) {
+                Ok(first) => return Ok(bind(dialler, program, first)),
                 Err(fault) => failed = refused(fault.kind, format!("{}: {}", dialler.address, fault.why)),
             }
         }
@@ -217,9 +216,6 @@ impl Builder {
         self
     }
 }
-
-/// The most bytes of the words of arguments.
-const MAX_ARGUMENT_BYTES: usize = MAX_DATA_BYTES;
 
 impl std::fmt::Debug for Builder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -38,13 +38,13 @@
 //! time; a deadline also counts while a call waits for its turn.
 //!
 //! - A call whose packet would be too long fails as [`TooLarge`](farcall::Kind::TooLarge) and
-//!   [`Ran::No`], before anything is sent. So does one with bulk data, as
+//!   [`Ran::No`](farcall::Ran::No), before anything is sent. So does one with bulk data, as
 //!   [`Local`](farcall::Kind::Local).
 //! - The packet of an `#[idempotent]` procedure is sent again after half a second, then after twice the time
 //!   before, up to eight seconds. Other calls are sent once, because a server may forget that it has
 //!   executed them.
 //! - A call without a reply within ten seconds ([`Builder::patience`]) fails as
-//!   [`Unreachable`](farcall::Kind::Unreachable) and [`Ran::Maybe`].
+//!   [`Unreachable`](farcall::Kind::Unreachable) and [`Ran::Maybe`](farcall::Ran::Maybe).
 //! - **A server that asks for a stream** answers with the Clearinghouse's error `CallError[useCourier]`. If
 //!   the procedure declares that error, the caller gets it as such. Otherwise the call fails as `TooLarge`,
 //!   and the failure says to call over a stream. It may have run: some servers
@@ -73,18 +73,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-use farcall::env::{Address, Env};
+use farcall::env::Env;
 use farcall::idl::Interface as Description;
 use farcall::stub::{Binding, Program};
-use farcall::{CallFailed, Kind, Ran, System};
+use farcall::{CallFailed, System};
 
-use crate::client::address::addresses;
-use crate::client::bound::Bound;
-use crate::client::connection::Patience;
-use crate::client::line::Line;
-use crate::client::target::{Carrier as _, Target};
-use crate::codec::Layout;
+use crate::client::address::udp_address;
+use crate::client::bound::bind;
+use crate::client::connection::Fault;
+use crate::client::target::{self, Carrier as _};
 pub use crate::dialect::report::Trouble;
+use crate::link::Patience;
 use crate::wire::exchange::UNSPECIFIED_CLIENT;
 use exchanger::Exchanger;
 pub use server::{Server, ServerBuilder};
@@ -160,7 +159,7 @@ impl Builder {
     /// program's interface is.
     ///
     /// # Errors
-    /// Courier cannot say a type of the interface ([`Layout::new`]), there is no such address, or the system
+    /// Courier cannot say a type of the interface ([`Layout::new`](crate::codec::Layout::new)), there is no such address, or the system
     /// gives no socket.
     pub fn bind(
         &self,
@@ -169,39 +168,23 @@ impl Builder {
         version: u32,
         address: &str,
     ) -> Result<Binding, CallFailed> {
-        let refused = |kind, why: String| CallFailed::new(kind, Ran::No).because(why);
-        let layout =
-            Layout::new(interface).map_err(|why| CallFailed::new(Kind::Local, Ran::No).caused_by(why))?;
-        let version = u16::try_from(version).map_err(|_| {
-            refused(Kind::Local, format!("version {version} of {}: Courier's have 16 bits", interface.name))
-        })?;
-        let Some(place) = address.strip_prefix("udp://") else {
-            let why = format!("{address}: an address is udp://HOST:PORT");
-            return Err(refused(Kind::NoSuchName, why));
-        };
-        let found = addresses(&*self.env, &format!("tcp://{place}"))
-            .map_err(|why| refused(Kind::NoSuchName, format!("{address}: {why}")))?;
-        // UDP cannot tell which of several addresses answers.
-        let Some(Address::Tcp(to)) = found.first() else {
-            return Err(refused(Kind::NoSuchName, address.to_owned()));
-        };
+        let program = target::Program::numbered(interface, program, version)?;
+        let to = udp_address(&*self.env, address)?;
         // The first identifier is random, because a server remembers those of an earlier client at the same
         // port.
         let mut first = [0; 4];
         self.env.entropy(&mut first);
         let carrier = Exchanger {
             env: self.env.clone(),
-            to: *to,
+            to,
             patience: self.patience,
             packet_bytes: self.packet_bytes,
             client_type: self.client_type,
             next: AtomicU32::new(u32::from_be_bytes(first)),
         };
-        let unhurried = Patience { until: None, attendant: None };
-        let socket = carrier.open(unhurried).map_err(|fault| refused(fault.kind, fault.why))?;
-        let (name, line) = (interface.name.clone(), Line::new(self.env.clone(), socket));
-        let target = Target { carrier, name, program, version, layout, line };
-        Ok(Binding::new(Arc::new(Bound(Arc::new(target)))))
+        let unhurried = Patience::until(None);
+        let socket = carrier.open(unhurried).map_err(Fault::into_failure)?;
+        Ok(bind(carrier, program, socket))
     }
 
     /// Replaces the environment, for simulations.

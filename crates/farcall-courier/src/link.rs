@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall::Time;
-use farcall::env::{Alarm, Env, Interest, Stream, Wait, Wanted};
+use farcall::env::{Address, Alarm, ConnectOptions, Env, Interest, Stream, Wait, Wanted};
 
 use crate::wire::message::Versions;
 use crate::wire::packet::{BadPacket, Datastream, PacketReader, PacketWriter, Received};
@@ -60,6 +60,20 @@ pub(crate) trait Attendant {
     /// # Errors
     /// [`LinkError::Stopped`] if the thread is to wait no longer.
     fn attend(&self) -> Result<Option<Time>, LinkError>;
+}
+
+/// When to stop waiting, and what to do meanwhile.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience<'a> {
+    pub(crate) until: Option<Time>,
+    pub(crate) attendant: Option<&'a dyn Attendant>,
+}
+
+impl Patience<'static> {
+    /// Waits until this time, or for ever if there is none.
+    pub(crate) fn until(until: impl Into<Option<Time>>) -> Patience<'static> {
+        Patience { until: until.into(), attendant: None }
+    }
 }
 
 /// Returns whether a thread was told to wait no longer.
@@ -165,30 +179,19 @@ impl Link {
         }
     }
 
-    /// Reads some bytes.
+    /// Waits for some bytes, or for less.
     pub(crate) fn read(
         &mut self,
         until: Option<Time>,
         attendant: Option<&dyn Attendant>,
     ) -> Result<(), LinkError> {
-        let wait = match attendant {
-            Some(attendant) => {
-                wait_for(&*self.env, &*self.stream, Interest::READ, until, Some(attendant))?;
-                Wait::No
-            }
-            None => until.map_or(Wait::Forever, |until| wait(until, self.env.now())),
-        };
-        match self.stream.read(self.reader.space(), wait) {
-            Ok(0) => Err(LinkError::Ended),
-            Ok(count) => {
+        match read(&*self.env, &*self.stream, self.reader.space(), until, attendant)? {
+            Some(0) => Err(LinkError::Ended),
+            Some(count) => {
                 self.reader.filled(count);
                 Ok(())
             }
-            Err(why) if is_early(why.kind()) => match until {
-                Some(until) if self.env.now() >= until => Err(LinkError::Late),
-                _ => Ok(()),
-            },
-            Err(why) => Err(LinkError::System(why)),
+            None => Ok(()),
         }
     }
 }
@@ -219,8 +222,57 @@ pub(crate) fn send(
     Ok(())
 }
 
+/// Waits for bytes or a datagram, and returns their number; 0 at the end of a connection. Returns `None` if the
+/// wait has only ended early. What has arrived when the time is over still counts.
+pub(crate) fn read(
+    env: &dyn Env,
+    stream: &dyn Stream,
+    buffer: &mut [u8],
+    until: Option<Time>,
+    attendant: Option<&dyn Attendant>,
+) -> Result<Option<usize>, LinkError> {
+    let wait = match attendant {
+        Some(attendant) => {
+            wait_for(env, stream, Interest::READ, until, Some(attendant))?;
+            Wait::No
+        }
+        None => until.map_or(Wait::Forever, |until| wait(until, env.now())),
+    };
+    match stream.read(buffer, wait) {
+        Ok(count) => Ok(Some(count)),
+        Err(why) if is_early(why.kind()) => match until {
+            Some(until) if env.now() >= until => Err(LinkError::Late),
+            _ => Ok(None),
+        },
+        Err(why) => Err(LinkError::System(why)),
+    }
+}
+
+/// Connects to a server.
+///
+/// # Errors
+/// No server accepts connections there, or the time is over.
+pub(crate) fn connect(
+    env: &dyn Env,
+    to: &Address,
+    options: ConnectOptions,
+    until: Option<Time>,
+    attendant: Option<&dyn Attendant>,
+) -> Result<Arc<dyn Stream>, LinkError> {
+    let within = until.map(|until| until.since(env.now()));
+    if within.is_some_and(|within| within.is_zero()) {
+        return Err(LinkError::Late);
+    }
+    let stream = env.connect(to, &ConnectOptions { within, ..options }).map_err(|why| match why.kind() {
+        ErrorKind::TimedOut => LinkError::Late,
+        _ => LinkError::System(why),
+    })?;
+    settle(env, &*stream, until, attendant)?;
+    Ok(stream)
+}
+
 /// Waits until a connection that is being made is made.
-pub(crate) fn settle(
+fn settle(
     env: &dyn Env,
     stream: &dyn Stream,
     until: Option<Time>,
@@ -251,7 +303,7 @@ fn wait_to_send(
 
 /// Waits until a stream has this readiness, the attendant's alarm rings, or the time is over. It may also end
 /// for no reason.
-pub(crate) fn wait_for(
+fn wait_for(
     env: &dyn Env,
     stream: &dyn Stream,
     interest: Interest,

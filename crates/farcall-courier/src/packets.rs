@@ -73,15 +73,18 @@ mod socket;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall::env::{Address, ConnectOptions, Env};
+use farcall::env::{ConnectOptions, Env};
 use farcall::idl::Interface as Description;
 use farcall::stub::{Binding, Interface};
 use farcall::{CallFailed, Kind, Ran, System};
 
-use crate::client::address::addresses;
+use crate::client::address::udp_address;
+use crate::client::bound::bind;
+use crate::client::connection::Fault;
+use crate::client::target::Carrier as _;
 use crate::dialect::program::Program;
-use crate::dialect::target::{self, Dial};
 pub use crate::dialect::{program::Refusal, report::Trouble};
+use crate::link::Patience;
 pub use server::{Server, ServerBuilder};
 use socket::Dialler;
 
@@ -156,22 +159,22 @@ impl Builder {
     /// The dialect cannot say the interface ([`Refusal`] is the failure's source), there is no such address,
     /// or the system gives no socket.
     pub fn bind(&self, interface: &Description, address: &str) -> Result<Binding, CallFailed> {
-        let refused = |kind, why: String| CallFailed::new(kind, Ran::No).because(why);
-        let program =
-            Program::new(interface).map_err(|why| CallFailed::new(Kind::Local, Ran::No).caused_by(why))?;
-        let Some(place) = address.strip_prefix("udp://") else {
-            let why = format!("{address}: an address is udp://HOST:PORT");
-            return Err(refused(Kind::NoSuchName, why));
+        let (program, replies) = Program::new(interface)
+            .map_err(|why| CallFailed::new(Kind::Local, Ran::No).caused_by(why))?
+            .into_target();
+        let to = udp_address(&*self.env, address)?;
+        let dialler = Dialler {
+            env: self.env.clone(),
+            to,
+            is_renewed: self.is_renewed,
+            options: self.socket,
+            patience: self.patience,
+            replies,
+            kept: Arc::default(),
         };
-        let found = addresses(&*self.env, &format!("tcp://{place}"))
-            .map_err(|why| refused(Kind::NoSuchName, format!("{address}: {why}")))?;
-        // UDP cannot tell which of several addresses answers.
-        let Some(Address::Tcp(to)) = found.first() else {
-            return Err(refused(Kind::NoSuchName, address.to_owned()));
-        };
-        let dialler = Dialler::new(self.env.clone(), *to, self.is_renewed, self.socket);
-        let first = dialler.dial(None, None).map_err(|fault| refused(fault.kind, fault.why))?;
-        Ok(target::bind(self.env.clone(), Box::new(dialler), program, Some(self.patience), first))
+        let unhurried = Patience::until(None);
+        let socket = dialler.open(unhurried).map_err(Fault::into_failure)?;
+        Ok(bind(dialler, program, socket))
     }
 
     /// Replaces the environment, for simulations.

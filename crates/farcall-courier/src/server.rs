@@ -38,7 +38,7 @@
 //! ```text
 //! programs    what a message is answered with     connection  one client
 //! acceptor    the thread that accepts             hosts       how many connections each host has
-//! stopper     the end of `Server::wait`           silence     since when a connection waits for a call
+//! listening   where the server listens            silence     since when a connection waits
 //! datagrams   a UDP socket of the other servers of this crate
 //! ```
 
@@ -46,35 +46,37 @@ pub(crate) mod acceptor;
 mod connection;
 pub(crate) mod datagrams;
 mod hosts;
+pub(crate) mod listening;
 pub(crate) mod programs;
 pub(crate) mod silence;
-pub(crate) mod stopper;
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use farcall::System;
-use farcall::env::{Address, Env, Listener, Stream};
+use farcall::env::{Address, Env, Stream};
 use farcall::stub::Program;
 
 use crate::codec::Limits;
 use crate::wire::message::Versions;
 use acceptor::{Acceptor, Place, Serves};
 use connection::{Connection, ConnectionLimits};
+use listening::{Bound, Listening};
 use programs::{NotOffered, Offer, Programs};
 use silence::Silence;
-pub use stopper::Stopper;
+
+#[doc(inline)]
+pub use farcall::stopper::Stopper;
 
 /// A running server. It serves its programs until it is dropped.
 pub struct Server {
     acceptor: Arc<Acceptor>,
     programs: Arc<Programs>,
-    addresses: Vec<SocketAddr>,
-    paths: Vec<PathBuf>,
+    bound: Bound,
     stopper: Stopper,
 }
 
@@ -96,7 +98,7 @@ impl Server {
 
     /// Returns the TCP addresses.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+        &self.bound.addresses
     }
 
     /// Returns the program and version numbers that the server serves.
@@ -115,14 +117,13 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.acceptor.stop();
-        self.paths.iter().for_each(|path| drop(std::fs::remove_file(path)));
     }
 }
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut all = f.debug_struct("Server");
-        all.field("programs", &self.programs()).field("addresses", &self.addresses).finish_non_exhaustive()
+        all.field("programs", &self.programs()).field("addresses", &self.addresses()).finish_non_exhaustive()
     }
 }
 
@@ -243,25 +244,12 @@ impl ServerBuilder {
         self.programs.words = Limits { bytes, ..Limits::default() };
         // Words become at most twice as many bytes of XDR.
         self.programs.xdr = Limits { bytes: bytes.saturating_mul(2), ..Limits::default() };
-        let (mut listeners, mut addresses) = (Vec::<Arc<dyn Listener>>::new(), Vec::new());
-        let mut paths = Bound(Vec::new());
-        for place in &self.places {
-            let listener = self
-                .env
-                .listen(place)
-                .map_err(|why| io::Error::new(why.kind(), format!("{place}: {why}")))?;
-            addresses.extend(listener.local_address());
-            if let Address::Unix(path) = place {
-                paths.0.push(path.clone());
-            }
-            listeners.push(listener);
-        }
+        let Listening { listeners, bound } = Listening::at(&*self.env, &self.places)?;
         let stopper = Stopper::new(self.env.clone());
         let programs = Arc::new(self.programs);
         let serving = Serving { env: self.env.clone(), programs: programs.clone(), limits: self.limits };
         let acceptor = Acceptor::start(self.env, listeners, Box::new(serving), self.connections)?;
-        let paths = std::mem::take(&mut paths.0);
-        Ok(Server { acceptor, programs, addresses, paths, stopper })
+        Ok(Server { acceptor, programs, bound, stopper })
     }
 }
 
@@ -282,15 +270,6 @@ impl Serves for Serving {
         let (stream, programs, limits) = (stream.clone(), self.programs.clone(), self.limits);
         let connection = Connection::new(&self.env, stream, from, programs, limits, silence);
         Box::new(move |_place| connection.serve())
-    }
-}
-
-/// Paths of Unix sockets that are bound. They are removed if the server does not start.
-struct Bound(Vec<PathBuf>);
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|path| drop(std::fs::remove_file(path)));
     }
 }
 

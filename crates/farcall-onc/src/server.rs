@@ -41,7 +41,6 @@ mod peer;
 mod pool;
 mod programs;
 mod shorts;
-mod stopper;
 mod streams;
 
 use std::fmt;
@@ -59,10 +58,11 @@ use farcall::xdr;
 pub use caller::{Caller, caller, say_nothing};
 pub use dispatcher::Dispatcher;
 pub use duplicates::Retention;
+#[doc(inline)]
+pub use farcall::stopper::Stopper;
 pub use flavour::{Admission, Flavour, Seal};
 pub use peer::Transport;
 pub use programs::Offer;
-pub use stopper::Stopper;
 
 use crate::client::rpcbind::{Registration, Rpcbind};
 use crate::wire::auth::{AuthStat, Flavor};
@@ -426,7 +426,7 @@ impl ServerBuilder {
             paths: Vec::new(),
             mapper: None,
             registrations: Vec::new(),
-            stopper: Stopper::default(),
+            stopper: Stopper::new(env.clone()),
         };
         let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
         for place in self.places {

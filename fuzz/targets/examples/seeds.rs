@@ -11,8 +11,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use base64::Engine as _;
+use farcall_courier::wire::exchange::Packet;
 use farcall_courier::wire::message::{Call, Courier, Message, Rejection, Versions};
 use farcall_courier::wire::packet::{Datastream, PacketWriter};
+use farcall_courier::wire::reply::FIRST_ID;
 use farcall_fuzz_targets::acquaintance::{Acquaintance, ROOM, address, call};
 use farcall_fuzz_targets::script::Writer;
 use farcall_fuzz_targets::specimen;
@@ -94,6 +96,58 @@ fn courier() {
         &tree,
     ];
     seed("courier_words", "everything", &everything.concat());
+    courier_ends(&tree);
+}
+
+/// What each end of Courier's other protocols receives when all is well. The first byte says which end it is.
+fn courier_ends(tree: &[u8]) {
+    let (client, server) = (&[0][..], &[1][..]);
+    // An activation, and the calls of each procedure.
+    let activation = &b"\0\x05Plain\0"[..];
+    let calls = [
+        &[0, 2, 0, 3, 0, 2, 1, 0, 0, 0][..],
+        &[0, 3, 0, 3, 0, 4, b'r', b'o', b'o', b't'],
+        &[&[0, 1, 0, 5], tree].concat(),
+    ];
+    seed("courier_cooper", "calls", &[server, &packets(&[activation, &calls.concat()])].concat());
+    seed("courier_cooper", "unknown program", &[server, &packets(&[b"\0\x03Odd\0"])].concat());
+    let replies = [&[0, 3, 0, 2, 1, 0, 0, 0][..], &[&[0, 5], tree].concat()];
+    seed("courier_cooper", "replies", &[client, &packets(&[&[0], replies[0], replies[1]])].concat());
+    seed("courier_cooper", "refusal", &[client, &packets(&[b"Try again.\n\0"])].concat());
+    seed("courier_packets", "calls", &[server, &packets(&calls)].concat());
+    seed("courier_packets", "replies", &[client, &packets(&replies)].concat());
+
+    let exchanged = |exchange: u32, message: Message<'_>| {
+        let (mut bytes, mut packet) = (Vec::new(), Vec::new());
+        message.write(Courier::Three, &mut bytes);
+        Packet { exchange, client_type: 0, versions: Versions::THREE, message: &bytes }.write(&mut packet);
+        packet
+    };
+    let call = |id, version, procedure, arguments| {
+        Message::Call(Call { id, program: 754, version, procedure, arguments })
+    };
+    let calls = [
+        exchanged(7, call(0x107, 1, 2, b"\0\x04root")),
+        exchanged(7, call(0x107, 1, 2, b"\0\x04root")),
+        exchanged(8, call(0x108, 1, 2, &[0, 0])),
+        exchanged(9, call(0x109, 1, 1, tree)),
+        exchanged(10, call(0x10a, 2, 1, tree)),
+    ];
+    seed("courier_expedited", "calls", &[server, &packets(&calls.each_ref().map(|call| &call[..]))].concat());
+    let replies = [
+        exchanged(0xffff, Message::Return(0xffff, &[])),
+        exchanged(0, Message::Abort(FIRST_ID, &[0, 2, 0, 0, 0, 100])),
+        exchanged(1, Message::Return(FIRST_ID + 1, tree)),
+    ];
+    let replies = packets(&replies.each_ref().map(|reply| &reply[..]));
+    seed("courier_expedited", "replies", &[client, &replies].concat());
+    let rejection = exchanged(0, Message::Reject(FIRST_ID, Rejection::NoSuchProcedure));
+    seed("courier_expedited", "rejection", &[client, &packets(&[&rejection])].concat());
+}
+
+/// Returns packets one after another, each after its length.
+fn packets(packets: &[&[u8]]) -> Vec<u8> {
+    packets.iter().flat_map(|packet| [&(packet.len() as u16).to_be_bytes()[..], packet].concat()).collect()
 }
 
 /// Grants, presentations, proofs of entries, revocation lists, and a key file of each kind, of identities

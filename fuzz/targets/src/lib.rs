@@ -11,6 +11,7 @@ mod capture;
 pub mod certificates;
 mod client;
 mod courier;
+mod courier_ends;
 mod dump;
 mod idl;
 mod keys;
@@ -30,6 +31,7 @@ pub use capture::capture;
 pub use certificates::{certificate_answer, certificate_request, certificates};
 pub use client::client;
 pub use courier::{courier_stream, courier_words};
+pub use courier_ends::{courier_cooper, courier_expedited, courier_packets};
 pub use dump::dump;
 pub use idl::{interface, json, values};
 pub use keys::{entry_proof, grant, key_file, policy, presentation, revocation_list};
@@ -89,6 +91,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "onc_client", run: onc_client, memory_per_byte: 64, memory: 512 * KIB },
     Target { name: "courier_stream", run: courier_stream, memory_per_byte: 64, memory: 64 * KIB },
     Target { name: "courier_words", run: courier_words, memory_per_byte: 64, memory: 64 * KIB },
+    Target { name: "courier_cooper", run: courier_cooper, memory_per_byte: 64, memory: 128 * KIB },
+    Target { name: "courier_packets", run: courier_packets, memory_per_byte: 64, memory: 128 * KIB },
+    Target { name: "courier_expedited", run: courier_expedited, memory_per_byte: 64, memory: 128 * KIB },
     Target { name: "universal", run: universal, memory_per_byte: 8, memory: 4 * KIB },
     Target { name: "nfs_handle", run: nfs_handle, memory_per_byte: 8, memory: 64 * KIB },
     Target { name: "clerk", run: clerk, memory_per_byte: 8, memory: 4 * KIB },

@@ -3,20 +3,28 @@
 use std::sync::Arc;
 
 use farcall::env::Env;
-use farcall::stub::{Call, Channel, PendingCall, Reply, Sink};
+use farcall::stub::{Binding, Call, Channel, PendingCall, Reply, Sink};
 use farcall::wait::{Parking, WaitPoint};
 use farcall::xdr::Decoder;
 use farcall::{CallFailed, serving};
 
 use super::buffers::{self, Buffers};
-use super::callee::{CalledAt, Callee, Outcome};
+use super::line::Line;
+use super::outcome::Outcome;
 use super::started::StartedCall;
+use super::target::{CalledAt, Carrier, Program, Target};
 use crate::bulk;
 
 /// A program at a server, whose procedures a stub calls.
-pub(crate) struct Bound<T: Callee>(pub(crate) Arc<T>);
+struct Bound<C: Carrier>(Arc<Target<C>>);
 
-impl<T: Callee> Bound<T> {
+/// Returns a binding by which a program is called. `first` is the first connection.
+pub(crate) fn bind<C: Carrier>(carrier: C, program: Program, first: C::Connection) -> Binding {
+    let line = Line::new(carrier.env().clone(), first);
+    Binding::new(Arc::new(Bound(Arc::new(Target { carrier, program, line }))))
+}
+
+impl<C: Carrier> Bound<C> {
     /// Makes a call in this thread, when it has its turn at the connection.
     fn call_in_turn(&self, call: &Call<'_>, buffers: &mut Buffers) -> Result<Outcome, CallFailed> {
         let target = &self.0;
@@ -24,7 +32,7 @@ impl<T: Callee> Bound<T> {
         let mut bulk = bulk::caller::take();
         let deadline = target.deadline(call);
         let _waiting = serving::try_wait_guard()?;
-        let Some(mut turn) = target.line().take(deadline.until) else {
+        let Some(mut turn) = target.line.take(deadline.until) else {
             return Ok(Outcome::Failed(target.late(call.procedure, deadline)));
         };
         let Buffers { xdr, words } = buffers;
@@ -32,11 +40,11 @@ impl<T: Callee> Bound<T> {
     }
 }
 
-impl<T: Callee> Channel for Bound<T> {
+impl<C: Carrier> Channel for Bound<C> {
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
         buffers::with(|buffers| {
             let outcome = self.call_in_turn(&call, buffers);
-            let origin = CalledAt { callee: &*self.0, procedure: call.procedure };
+            let origin = CalledAt { target: &self.0, procedure: call.procedure };
             sink(match outcome {
                 Ok(Outcome::Result) => Reply::ResultOf(Decoder::new(&buffers.xdr), &origin),
                 Ok(Outcome::Exception) => Reply::Exception(Decoder::new(&buffers.xdr)),
@@ -68,8 +76,8 @@ impl<T: Callee> Channel for Bound<T> {
     }
 }
 
-impl<T: Callee> Drop for Bound<T> {
+impl<C: Carrier> Drop for Bound<C> {
     fn drop(&mut self) {
-        self.0.line().close();
+        self.0.line.close();
     }
 }

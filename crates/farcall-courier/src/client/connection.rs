@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall::env::{Address, ConnectOptions, Env, PeerState};
-use farcall::{Kind, Ran, Time};
+use farcall::{CallFailed, Kind, Ran, Time};
 
 use crate::bulk::caller::{Attached, Transfer};
-use crate::link::{Arrival, Attendant, Link, LinkError, settle};
+use crate::link::{self, Arrival, Link, LinkError, Patience};
 use crate::wire::message::{Call, Courier, Message, Versions};
 use crate::wire::packet::{Datastream, MAX_DATA_BYTES, Received};
 use crate::wire::reply::{FIRST_ID, Reply};
@@ -39,6 +39,13 @@ pub(crate) struct Fault {
     pub(crate) why: String,
 }
 
+impl Fault {
+    #[cold]
+    pub(crate) fn into_failure(self) -> CallFailed {
+        CallFailed::new(self.kind, self.ran).because(self.why)
+    }
+}
+
 /// The number and the version of a program, and the number of one of its procedures, and whether that may run
 /// twice.
 #[derive(Clone, Copy)]
@@ -47,13 +54,6 @@ pub(crate) struct Called {
     pub(crate) version: u16,
     pub(crate) procedure: u16,
     pub(crate) is_idempotent: bool,
-}
-
-/// When to stop waiting, and what to do meanwhile.
-#[derive(Clone, Copy)]
-pub(crate) struct Patience<'a> {
-    pub(crate) until: Option<Time>,
-    pub(crate) attendant: Option<&'a dyn Attendant>,
 }
 
 /// The idle time after which a connection is checked before use, because the server may have ended it.
@@ -73,17 +73,8 @@ impl Connection {
         (offered, max_message_bytes): (Versions, usize),
         Patience { until, attendant }: Patience<'_>,
     ) -> Result<Connection, LinkError> {
-        let within = until.map(|until| until.since(env.now()));
-        if within.is_some_and(|within| within.is_zero()) {
-            return Err(LinkError::Late);
-        }
-        let stream =
-            env.connect(to, &ConnectOptions { within, ..options }).map_err(|why| match why.kind() {
-                ErrorKind::TimedOut => LinkError::Late,
-                _ => LinkError::System(why),
-            })?;
+        let stream = link::connect(&**env, to, options, until, attendant)?;
         let link = Link::new(env.clone(), stream, max_message_bytes);
-        settle(&**env, &*link.stream, until, attendant)?;
         let (used, courier, former, message) = (env.now(), None, None, Vec::new());
         let (has_offered, sends_bulk, next) = (false, false, FIRST_ID);
         Ok(Connection { link, offered, has_offered, courier, next, former, used, sends_bulk, message })

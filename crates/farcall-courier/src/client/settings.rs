@@ -6,8 +6,8 @@ use std::time::Duration;
 use farcall::System;
 use farcall::env::{Address, ConnectOptions, Env};
 
-use super::connection::{Connection, Patience};
-use crate::link::LinkError;
+use super::connection::Connection;
+use crate::link::{LinkError, Patience};
 use crate::wire::message::Versions;
 
 /// The settings of a binding.

@@ -9,13 +9,14 @@ use farcall::wait::{Parking, WaitPoint};
 use farcall::xdr::Decoder;
 use farcall::{CallFailed, Kind, Ran, Time, guard, lock, serving};
 
-use super::callee::{CalledAt, Callee, Deadline, Outcome};
 use super::line::Job;
+use super::outcome::{Deadline, Outcome};
+use super::target::{CalledAt, Carrier, Target};
 use crate::link::Attendant;
 
 /// A started call, which its carrier and its caller share.
-pub(crate) struct StartedCall<T> {
-    target: Arc<T>,
+pub(crate) struct StartedCall<C: Carrier> {
+    target: Arc<Target<C>>,
     procedure: Procedure,
     /// The words of the arguments.
     words: Vec<u8>,
@@ -37,20 +38,20 @@ struct State {
     waker: Option<Waker>,
 }
 
-impl<T: Callee> StartedCall<T> {
+impl<C: Carrier> StartedCall<C> {
     /// Starts a call, and returns its caller's handle.
     ///
     /// # Errors
     /// Too many calls wait, or the system cannot start a thread.
     pub(crate) fn start(
-        target: &Arc<T>,
+        target: &Arc<Target<C>>,
         procedure: Procedure,
         words: Vec<u8>,
         deadline: Deadline,
-    ) -> Result<Started<T>, CallFailed> {
+    ) -> Result<Started<C>, CallFailed> {
         let (target, state, ended) = (target.clone(), Mutex::default(), Condition::default());
         let call = Arc::new(StartedCall { target, procedure, words, deadline, state, ended });
-        call.target.line().submit(call.clone()).map_err(|why| call.target.about(why, &call.procedure))?;
+        call.target.line.submit(call.clone()).map_err(|why| call.target.about(why, &call.procedure))?;
         Ok(Started(call))
     }
 
@@ -74,11 +75,11 @@ impl<T: Callee> StartedCall<T> {
     fn give_up(&self, outcome: impl FnOnce(Ran) -> Outcome) {
         let ran = if lock(&self.state).is_running { Ran::Maybe } else { Ran::No };
         self.end(outcome(ran), Vec::new());
-        self.target.line().withdraw(self);
+        self.target.line.withdraw(self);
     }
 
     fn deliver(&self, (outcome, xdr): (Outcome, Vec<u8>), sink: Sink<'_>) {
-        let origin = CalledAt { callee: &*self.target, procedure: &self.procedure };
+        let origin = CalledAt { target: &self.target, procedure: &self.procedure };
         sink(match outcome {
             Outcome::Result => Reply::ResultOf(Decoder::new(&xdr), &origin),
             Outcome::Exception => Reply::Exception(Decoder::new(&xdr)),
@@ -100,7 +101,7 @@ impl<T: Callee> StartedCall<T> {
             if left.is_some_and(|left| left.is_zero()) {
                 drop(state);
                 self.end_late();
-                self.target.line().withdraw(self);
+                self.target.line.withdraw(self);
                 state = lock(&self.state);
                 continue;
             }
@@ -110,8 +111,8 @@ impl<T: Callee> StartedCall<T> {
     }
 }
 
-impl<T: Callee> Job<T::Connection> for StartedCall<T> {
-    fn run(&self, connection: Option<T::Connection>, attendant: &dyn Attendant) -> Option<T::Connection> {
+impl<C: Carrier> Job<C::Connection> for StartedCall<C> {
+    fn run(&self, connection: Option<C::Connection>, attendant: &dyn Attendant) -> Option<C::Connection> {
         {
             let mut state = lock(&self.state);
             if state.is_over {
@@ -144,9 +145,9 @@ impl<T: Callee> Job<T::Connection> for StartedCall<T> {
 }
 
 /// The caller's handle of a started call. Dropping it cancels the call.
-pub(crate) struct Started<T: Callee>(Arc<StartedCall<T>>);
+pub(crate) struct Started<C: Carrier>(Arc<StartedCall<C>>);
 
-impl<T: Callee> PendingCall for Started<T> {
+impl<C: Carrier> PendingCall for Started<C> {
     fn wait(self: Box<Self>, sink: Sink<'_>) {
         match self.0.wait() {
             Ok(outcome) => self.0.deliver(outcome, sink),
@@ -192,7 +193,7 @@ impl<T: Callee> PendingCall for Started<T> {
     }
 }
 
-impl<T: Callee> Drop for Started<T> {
+impl<C: Carrier> Drop for Started<C> {
     fn drop(&mut self) {
         let state = lock(&self.0.state);
         let is_done = state.is_over || state.is_detached;

@@ -7,10 +7,11 @@ use std::time::Duration;
 use farcall::Ran;
 use farcall::env::{Address, Env};
 
-use super::connection::{Called, Connection, Fault, Patience, explain};
+use super::connection::{Called, Connection, Fault, explain};
 use super::settings::Settings;
 use super::target::Carrier;
 use crate::bulk::caller::Attached;
+use crate::link::Patience;
 use crate::wire::reply::Reply;
 
 /// A server that is called on connections.

@@ -1,23 +1,24 @@
-//! A program at a server: how its calls are made, and what becomes of their replies.
+//! A program at a server, which a stub's channel calls: how its calls are made, and what becomes of their
+//! replies.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use farcall::env::Env;
-use farcall::idl::spell_program;
+use farcall::idl::{Interface as Description, spell_program};
 use farcall::retry::{Retry, Step};
-use farcall::stub::{Call, Procedure, bad_arguments};
+use farcall::stub::{Call, Origin, Procedure, bad_arguments};
 use farcall::xdr::Encoder;
 use farcall::{CallFailed, Kind, Ran};
 
 use super::buffers::Buffers;
-use super::callee::{CalledAt, Callee, Deadline, Outcome};
-use super::connection::{Called, Fault, Patience};
+use super::connection::{Called, Fault};
 use super::line::Line;
+use super::outcome::{Deadline, Outcome};
 use crate::bulk::caller::Attached;
 use crate::codec::{self, Layout, Limits};
-use crate::link::{Attendant, is_stopped};
+use crate::link::{Attendant, Patience, is_stopped};
 use crate::wire::message::{Rejection, Versions};
 use crate::wire::reply::Reply;
 
@@ -27,6 +28,8 @@ pub(crate) trait Carrier: Send + Sync + 'static {
     type Connection: Send + 'static;
     /// Whether a call may be made again on a new connection, if that does no harm.
     const MAY_REPEAT: bool;
+    /// Why calls have no bulk data, if they have none.
+    const NO_BULK: Option<&'static str> = None;
 
     fn env(&self) -> &Arc<dyn Env>;
 
@@ -71,40 +74,68 @@ pub(crate) trait Carrier: Send + Sync + 'static {
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
-/// A program at a server.
-pub(crate) struct Target<C: Carrier> {
-    pub(crate) carrier: C,
-    /// The name of the interface.
+/// The program that is called.
+pub(crate) struct Program {
+    /// The name of the interface, with the program's numbers if messages have them.
     pub(crate) name: String,
     pub(crate) program: u32,
     pub(crate) version: u16,
     pub(crate) layout: Layout,
-    pub(crate) line: Arc<Line<C::Connection>>,
+}
+
+impl Program {
+    /// Makes a program that messages name by these numbers.
+    ///
+    /// # Errors
+    /// Courier cannot say a type of the interface, or the version has more than 16 bits.
+    pub(crate) fn numbered(
+        interface: &Description,
+        program: u32,
+        version: u32,
+    ) -> Result<Program, CallFailed> {
+        let layout =
+            Layout::new(interface).map_err(|why| CallFailed::new(Kind::Local, Ran::No).caused_by(why))?;
+        let name = &interface.name;
+        let Ok(version) = u16::try_from(version) else {
+            let why = format!("version {version} of {name}: Courier's have 16 bits");
+            return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
+        };
+        let name = format!("{name} (program {}, version {version})", spell_program(program));
+        Ok(Program { name, program, version, layout })
+    }
+}
+
+/// A program at a server.
+pub(crate) struct Target<C: Carrier> {
+    pub(super) carrier: C,
+    pub(super) program: Program,
+    /// The connection, and the calls that wait for it.
+    pub(super) line: Arc<Line<C::Connection>>,
 }
 
 impl<C: Carrier> Target<C> {
-    fn env(&self) -> &Arc<dyn Env> {
+    pub(super) fn env(&self) -> &Arc<dyn Env> {
         self.carrier.env()
     }
 
     /// Returns the deadline of a call.
-    fn deadline(&self, call: &Call<'_>) -> Deadline {
+    pub(super) fn deadline(&self, call: &Call<'_>) -> Deadline {
         let within = [call.within, farcall::context().remaining()].into_iter().flatten().min();
         let patience = if within.is_none() { self.carrier.patience() } else { None };
         Deadline { until: within.or(patience).map(|time| self.env().now() + time), patience }
     }
 
-    /// Encodes the arguments of a call as words.
+    /// Encodes the arguments of a call as words, in `buffers.words`.
     ///
     /// # Errors
     /// Courier cannot carry the call.
-    fn encode(&self, call: &Call<'_>, buffers: &mut Buffers) -> Result<u16, CallFailed> {
+    pub(super) fn encode(&self, call: &Call<'_>, buffers: &mut Buffers) -> Result<(), CallFailed> {
         if call.procedure.exchanges || !call.carries.is_empty() {
             let why = "Courier carries no signals, no streams, and no one-way calls in order";
             return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
         }
         let number = u16::try_from(call.procedure.number).ok();
-        let Some(procedure) = number.and_then(|number| self.layout.procedure(number)) else {
+        let Some(procedure) = number.and_then(|number| self.program.layout.procedure(number)) else {
             let why = "the interface does not have the procedure";
             return Err(CallFailed::new(Kind::NoSuchProcedure, Ran::No).because(why));
         };
@@ -112,16 +143,16 @@ impl<C: Carrier> Target<C> {
         (call.encode)(&mut Encoder::new(&mut buffers.xdr)).map_err(bad_arguments)?;
         buffers.words.clear();
         let limits = Limits { bytes: self.carrier.max_argument_bytes(), ..Limits::default() };
-        self.layout
+        self.program
+            .layout
             .to_words(procedure.arguments(), &buffers.xdr, &mut buffers.words, limits)
-            .map_err(|why| CallFailed::new(kind(&why, Kind::BadArguments), Ran::No).caused_by(why))?;
-        Ok(procedure.number())
+            .map_err(|why| CallFailed::new(kind(&why, Kind::BadArguments), Ran::No).caused_by(why))
     }
 
     /// Makes a call on a connection, or on a new one, and once more where that may help and does no harm.
     /// Appends the bytes of the result or exception to `xdr`. Leaves the connection only if it can be used
     /// again.
-    fn run(
+    pub(super) fn run(
         &self,
         (procedure, words): (&Procedure, &[u8]),
         deadline: Deadline,
@@ -130,6 +161,10 @@ impl<C: Carrier> Target<C> {
         mut bulk: Option<&mut Attached>,
         xdr: &mut Vec<u8>,
     ) -> Outcome {
+        if let (Some(why), Some(_)) = (C::NO_BULK, &bulk) {
+            let why = CallFailed::new(Kind::Local, Ran::No).because(why);
+            return Outcome::Failed(self.about(why, procedure));
+        }
         let mut retry = Retry::default();
         loop {
             xdr.clear();
@@ -163,8 +198,8 @@ impl<C: Carrier> Target<C> {
         };
         // `encode` has checked that the number has 16 bits.
         let called = Called {
-            program: self.program,
-            version: self.version,
+            program: self.program.program,
+            version: self.program.version,
             procedure: procedure.number as u16,
             is_idempotent: procedure.idempotent,
         };
@@ -177,17 +212,19 @@ impl<C: Carrier> Target<C> {
     /// Returns the outcome that a reply tells, and appends the bytes of a result or exception to `xdr`.
     fn outcome(&self, called: &Procedure, reply: Reply<'_>, xdr: &mut Vec<u8>) -> Outcome {
         // `encode` has found the procedure.
-        let Some(procedure) = self.layout.procedure(called.number as u16) else {
+        let Some(procedure) = self.program.layout.procedure(called.number as u16) else {
             return Outcome::Failed(CallFailed::new(Kind::NoSuchProcedure, Ran::Maybe));
         };
         // Words become at most twice as many bytes of XDR.
         let limits = Limits { bytes: self.carrier.max_reply_bytes().saturating_mul(2), ..Limits::default() };
         let transcoded = match reply {
             Reply::Return(words) => {
-                self.layout.to_xdr(procedure.result(), words, xdr, limits).map(|()| Outcome::Result)
+                self.program.layout.to_xdr(procedure.result(), words, xdr, limits).map(|()| Outcome::Result)
             }
             Reply::Abort(words) => match self.declared(procedure, words) {
-                Ok(errors) => self.layout.to_xdr(errors, words, xdr, limits).map(|()| Outcome::Exception),
+                Ok(errors) => {
+                    self.program.layout.to_xdr(errors, words, xdr, limits).map(|()| Outcome::Exception)
+                }
                 Err(number) => Ok(Outcome::Failed(self.carrier.undeclared(words).unwrap_or_else(|| {
                     let why = format!("it reports error {number}, which it does not declare");
                     CallFailed::new(Kind::BadResult, Ran::Yes).because(why)
@@ -208,37 +245,60 @@ impl<C: Carrier> Target<C> {
     /// number otherwise.
     fn declared(&self, procedure: &codec::Procedure, words: &[u8]) -> Result<codec::Values, u16> {
         let number = words.first_chunk().map_or(0, |word| u16::from_be_bytes(*word));
-        match (procedure.errors(), self.layout.error_name(procedure, number)) {
+        match (procedure.errors(), self.program.layout.error_name(procedure, number)) {
             (Some(errors), Some(_)) => Ok(errors),
             _ => Err(number),
         }
     }
 
     /// Returns the failure of a call that waited for its turn for too long.
-    fn late(&self, procedure: &Procedure, deadline: Deadline) -> CallFailed {
+    pub(super) fn late(&self, procedure: &Procedure, deadline: Deadline) -> CallFailed {
         let why = "no turn in time: calls that were made earlier have not ended".into();
         self.about(self.failed(Fault { kind: Kind::Deadline, ran: Ran::No, why }, deadline), procedure)
     }
 
     #[cold]
     fn failed(&self, fault: Fault, deadline: Deadline) -> CallFailed {
-        let Fault { kind, ran, why } = fault;
-        match (kind, deadline.patience) {
+        match (fault.kind, deadline.patience) {
             // The caller has set no deadline, so the failure is that of a server that does not answer.
             (Kind::Deadline, Some(patience)) => {
-                let why = why.replace("in time", &format!("within {patience:?}"));
-                CallFailed::new(Kind::Unreachable, ran).because(why)
+                let why = fault.why.replace("in time", &format!("within {patience:?}"));
+                CallFailed::new(Kind::Unreachable, fault.ran).because(why)
             }
-            _ => CallFailed::new(kind, ran).because(why),
+            _ => fault.into_failure(),
         }
     }
 
     /// Adds the called procedure and the server's address to a failure.
     #[cold]
-    fn about(&self, why: CallFailed, procedure: &Procedure) -> CallFailed {
+    pub(super) fn about(&self, why: CallFailed, procedure: &Procedure) -> CallFailed {
         let (detail, colon) = (why.detail(), if why.detail().is_empty() { "" } else { ": " });
-        let text = format!("{}{colon}{detail}", CalledAt { callee: self, procedure });
+        let text = format!("{}{colon}{detail}", CalledAt { target: self, procedure });
         why.because(text)
+    }
+}
+
+/// A called procedure, for error messages.
+pub(super) struct CalledAt<'a, C: Carrier> {
+    pub(super) target: &'a Target<C>,
+    pub(super) procedure: &'a Procedure,
+}
+
+impl<C: Carrier> Origin for CalledAt<'_, C> {
+    #[cold]
+    fn about(&self, why: CallFailed) -> CallFailed {
+        self.target.about(why, self.procedure)
+    }
+}
+
+impl<C: Carrier> fmt::Display for CalledAt<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.procedure.name {
+            "" => write!(f, "procedure {}", self.procedure.number)?,
+            name => f.write_str(name)?,
+        }
+        write!(f, " of {} at ", self.target.program.name)?;
+        self.target.carrier.describe(f)
     }
 }
 
@@ -285,50 +345,3 @@ impl fmt::Display for OtherVersions {
 }
 
 impl std::error::Error for OtherVersions {}
-
-impl<C: Carrier> Callee for Target<C> {
-    type Connection = C::Connection;
-
-    fn env(&self) -> &Arc<dyn Env> {
-        self.env()
-    }
-
-    fn line(&self) -> &Arc<Line<C::Connection>> {
-        &self.line
-    }
-
-    fn deadline(&self, call: &Call<'_>) -> Deadline {
-        self.deadline(call)
-    }
-
-    fn encode(&self, call: &Call<'_>, buffers: &mut Buffers) -> Result<u16, CallFailed> {
-        self.encode(call, buffers)
-    }
-
-    fn run(
-        &self,
-        call: (&Procedure, &[u8]),
-        deadline: Deadline,
-        connection: &mut Option<C::Connection>,
-        attendant: Option<&dyn Attendant>,
-        bulk: Option<&mut Attached>,
-        xdr: &mut Vec<u8>,
-    ) -> Outcome {
-        self.run(call, deadline, connection, attendant, bulk, xdr)
-    }
-
-    fn late(&self, procedure: &Procedure, deadline: Deadline) -> CallFailed {
-        self.late(procedure, deadline)
-    }
-
-    fn about(&self, why: CallFailed, procedure: &Procedure) -> CallFailed {
-        self.about(why, procedure)
-    }
-
-    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Target { name, program, version, .. } = self;
-        let program = spell_program(*program);
-        write!(f, "{name} (program {program}, version {version}) at ")?;
-        self.carrier.describe(f)
-    }
-}

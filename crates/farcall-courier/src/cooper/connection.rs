@@ -15,7 +15,7 @@ use crate::dialect::message::{CALL_HEADER_BYTES, CallHeader};
 use crate::dialect::offer::{Buffers, Offer, Verdict};
 use crate::dialect::report::Reporter;
 use crate::dialect::wire::Wire;
-use crate::link::LinkError;
+use crate::link::{LinkError, Patience};
 use crate::server::acceptor::{Place, Serves};
 use crate::server::silence::Silence;
 
@@ -102,7 +102,7 @@ impl Connection {
         let shown = || String::from_utf8_lossy(&name).escape_debug().to_string();
         match programs.get(&name) {
             Some(Program::Here(offer)) => {
-                self.wire.send(&ACTIVATED, Some(until), None)?;
+                self.wire.send(&ACTIVATED, Patience::until(until))?;
                 return Ok(Some((offer.clone(), place)));
             }
             Some(Program::Command(command)) => {
@@ -111,11 +111,11 @@ impl Connection {
                 let Err(why) = command.start(&*self.wire.env, &*self.wire.stream) else { return Ok(None) };
                 let path = command.path().display();
                 reporter.trouble(self.from, || format!("{} ({path}) was not started: {why}", shown()));
-                self.wire.send(TRY_AGAIN, Some(until), None)?;
+                self.wire.send(TRY_AGAIN, Patience::until(until))?;
             }
             None => {
                 reporter.trouble(self.from, || format!("no program has the name \"{}\"", shown()));
-                self.wire.send(UNKNOWN, Some(until), None)?;
+                self.wire.send(UNKNOWN, Patience::until(until))?;
             }
         }
         self.wire.stream.shutdown(Shutdown::Both);
@@ -140,7 +140,7 @@ impl Connection {
     fn receive_exactly(&self, buffer: &mut [u8], until: Time) -> Result<(), LinkError> {
         let mut filled = 0;
         while filled < buffer.len() {
-            match self.wire.receive(&mut buffer[filled..], Some(until), None)? {
+            match self.wire.receive(&mut buffer[filled..], Patience::until(until))? {
                 0 => return Err(LinkError::Ended),
                 count => filled += count,
             }
@@ -162,7 +162,7 @@ impl Connection {
                 Verdict::Silence => {}
                 Verdict::Reply => {
                     let until = self.wire.env.now() + self.limits.message_time;
-                    self.wire.send(&self.buffers.reply, Some(until), None)?;
+                    self.wire.send(&self.buffers.reply, Patience::until(until))?;
                 }
                 Verdict::Failed(failure) => {
                     let what = || match failure.is_fatal {
@@ -206,7 +206,7 @@ impl Connection {
     fn receive_some(&mut self, until: Time) -> Result<(), LinkError> {
         let former = self.received.len();
         self.received.resize(former + PART_BYTES, 0);
-        let received = self.wire.receive(&mut self.received[former..], Some(until), None);
+        let received = self.wire.receive(&mut self.received[former..], Patience::until(until));
         self.received.truncate(former + *received.as_ref().unwrap_or(&0));
         if received? == 0 { Err(LinkError::Ended) } else { Ok(()) }
     }

@@ -7,15 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall::env::{Address, ConnectOptions, Env, Wait};
-use farcall::{Kind, Ran, Time};
+use farcall::{Kind, Ran};
 
-use super::MAX_ARGUMENT_BYTES;
 use super::activation::{self, Answer};
-use crate::client::connection::{Fault, explain};
-use crate::dialect::message::{REPLY_HEADER_BYTES, reply_bytes};
-use crate::dialect::target::{Conversation, Dial};
+use crate::bulk::caller::Attached;
+use crate::client::connection::{Called, Fault, explain};
+use crate::client::target::Carrier;
+use crate::dialect::message::{MAX_DATA_BYTES, REPLY_HEADER_BYTES, reply_bytes, write_call};
+use crate::dialect::program::{NO_BULK, Replies};
 use crate::dialect::wire::Wire;
-use crate::link::{Attendant, LinkError};
+use crate::link::{self, LinkError, Patience};
+use crate::wire::reply::Reply;
 
 /// Connects to a server, and activates a program there.
 pub(super) struct Dialler {
@@ -25,30 +27,63 @@ pub(super) struct Dialler {
     pub(super) name: String,
     pub(super) connecting: Duration,
     pub(super) options: ConnectOptions,
+    pub(super) patience: Option<Duration>,
+    pub(super) replies: Replies,
 }
 
-impl Dial for Dialler {
-    fn dial(
-        &self,
-        until: Option<Time>,
-        attendant: Option<&dyn Attendant>,
-    ) -> Result<Box<dyn Conversation>, Fault> {
-        let connecting = self.env.now() + self.connecting;
-        let until = until.map_or(connecting, |until| until.min(connecting));
-        let mut connected = self.connect(until, attendant).map_err(|why| {
-            let (kind, why) = explain(&why, "connection");
-            Fault { kind, ran: Ran::No, why }
-        })?;
-        connected.activate(&self.name, until, attendant)?;
-        Ok(Box::new(connected))
+impl Carrier for Dialler {
+    type Connection = Connected;
+    const MAY_REPEAT: bool = true;
+    const NO_BULK: Option<&'static str> = Some(NO_BULK);
+
+    fn env(&self) -> &Arc<dyn Env> {
+        &self.env
     }
 
-    fn may_repeat(&self) -> bool {
-        true
+    fn patience(&self) -> Option<Duration> {
+        self.patience
     }
 
     fn max_argument_bytes(&self) -> usize {
-        MAX_ARGUMENT_BYTES
+        MAX_DATA_BYTES
+    }
+
+    fn max_reply_bytes(&self) -> usize {
+        MAX_DATA_BYTES
+    }
+
+    fn open(&self, Patience { until, attendant }: Patience<'_>) -> Result<Connected, Fault> {
+        let connecting = self.env.now() + self.connecting;
+        let until = Some(until.map_or(connecting, |until| until.min(connecting)));
+        let connected = link::connect(&*self.env, &self.address, self.options, until, attendant);
+        let stream = connected.map_err(|why| {
+            let (kind, why) = explain(&why, "connection");
+            Fault { kind, ran: Ran::No, why }
+        })?;
+        let wire = Wire { env: self.env.clone(), stream };
+        let mut connected = Connected { wire, sent: Vec::new(), received: Vec::new() };
+        connected.activate(&self.name, Patience { until, attendant })?;
+        Ok(connected)
+    }
+
+    fn is_usable(&self, connection: &Connected) -> bool {
+        // Bytes that have come without a call would be taken for the next reply.
+        let read = connection.wire.stream.read(&mut [0], Wait::No);
+        read.is_err_and(|why| matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted))
+    }
+
+    fn call<R>(
+        &self,
+        connection: &mut Connected,
+        called: Called,
+        arguments: &[u8],
+        patience: Patience<'_>,
+        _: Option<&mut Attached>,
+        take: impl FnOnce(Reply<'_>) -> R,
+    ) -> Result<R, Fault> {
+        write_call(&mut connection.sent, called.procedure, arguments);
+        let words = connection.call(self.replies.has(called.procedure), patience)?;
+        Ok(take(Reply::Return(words)))
     }
 
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,26 +91,12 @@ impl Dial for Dialler {
     }
 }
 
-impl Dialler {
-    fn connect(&self, until: Time, attendant: Option<&dyn Attendant>) -> Result<Connected, LinkError> {
-        let within = until.since(self.env.now());
-        if within.is_zero() {
-            return Err(LinkError::Late);
-        }
-        let options = ConnectOptions { within: Some(within), ..self.options };
-        let stream = self.env.connect(&self.address, &options).map_err(|why| match why.kind() {
-            ErrorKind::TimedOut => LinkError::Late,
-            _ => LinkError::System(why),
-        })?;
-        let wire = Wire { env: self.env.clone(), stream };
-        wire.settle(Some(until), attendant)?;
-        Ok(Connected { wire, received: Vec::new() })
-    }
-}
-
-/// A connection.
-struct Connected {
+/// A connection. It is dropped with a call whose reply has not come: replies have no identifiers, so that reply
+/// would be taken for the reply to the next call.
+pub(super) struct Connected {
     wire: Wire,
+    /// The message of the present call.
+    sent: Vec<u8>,
     /// What has been received of the present reply.
     received: Vec<u8>,
 }
@@ -86,14 +107,14 @@ const PART_BYTES: usize = 8 << 10;
 const KEPT_BYTES: usize = 64 << 10;
 
 impl Connected {
-    fn activate(&mut self, name: &str, until: Time, attendant: Option<&dyn Attendant>) -> Result<(), Fault> {
+    fn activate(&mut self, name: &str, patience: Patience<'_>) -> Result<(), Fault> {
         let failed = |why: &LinkError| {
             let (kind, why) = explain(why, "answer to the activation of the program");
             Fault { kind, ran: Ran::No, why }
         };
-        self.wire.send(&activation::message(name), Some(until), attendant).map_err(|why| failed(&why))?;
+        self.wire.send(&activation::message(name), patience).map_err(|why| failed(&why))?;
         loop {
-            let count = self.receive(Some(until), attendant).map_err(|why| failed(&why))?;
+            let count = self.receive(patience).map_err(|why| failed(&why))?;
             let refused = |kind, why: String| Err(Fault { kind, ran: Ran::No, why });
             match activation::answer(&self.received, count == 0) {
                 Answer::Activated => {
@@ -117,28 +138,20 @@ impl Connected {
     }
 
     /// Receives some bytes, and returns their number; 0 at the end of the connection.
-    fn receive(
-        &mut self,
-        until: Option<Time>,
-        attendant: Option<&dyn Attendant>,
-    ) -> Result<usize, LinkError> {
+    fn receive(&mut self, patience: Patience<'_>) -> Result<usize, LinkError> {
         let former = self.received.len();
         self.received.resize(former + PART_BYTES, 0);
-        let received = self.wire.receive(&mut self.received[former..], until, attendant);
+        let received = self.wire.receive(&mut self.received[former..], patience);
         self.received.truncate(former + *received.as_ref().unwrap_or(&0));
         received
     }
 
     /// Receives a whole reply.
-    fn receive_reply(
-        &mut self,
-        until: Option<Time>,
-        attendant: Option<&dyn Attendant>,
-    ) -> Result<(), LinkError> {
+    fn receive_reply(&mut self, patience: Patience<'_>) -> Result<(), LinkError> {
         self.received.clear();
         self.received.shrink_to(KEPT_BYTES);
         while self.missing() {
-            if self.receive(until, attendant)? == 0 {
+            if self.receive(patience)? == 0 {
                 return Err(LinkError::Ended);
             }
         }
@@ -151,32 +164,20 @@ impl Connected {
             .first_chunk()
             .is_none_or(|header| self.received.len() < REPLY_HEADER_BYTES + reply_bytes(*header))
     }
-}
 
-impl Conversation for Connected {
-    fn is_usable(&mut self) -> bool {
-        // Bytes that have come without a call would be taken for the next reply.
-        let read = self.wire.stream.read(&mut [0], Wait::No);
-        read.is_err_and(|why| matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted))
-    }
-
-    fn call(
-        &mut self,
-        message: &[u8],
-        has_reply: bool,
-        until: Option<Time>,
-        attendant: Option<&dyn Attendant>,
-    ) -> Result<&[u8], Fault> {
+    /// Sends the message of a call, and returns the words of the result. If the call has no reply, returns no
+    /// words once the call is sent. After an error the connection is of no more use.
+    fn call(&mut self, has_reply: bool, patience: Patience<'_>) -> Result<&[u8], Fault> {
         let fault = |why: &LinkError, ran| {
             let (kind, why) = explain(why, "reply");
             Fault { kind, ran, why }
         };
         // The server has not received the whole message if this fails, so it does not execute the call.
-        self.wire.send(message, until, attendant).map_err(|why| fault(&why, Ran::No))?;
+        self.wire.send(&self.sent, patience).map_err(|why| fault(&why, Ran::No))?;
         if !has_reply {
             return Ok(&[]);
         }
-        self.receive_reply(until, attendant).map_err(|why| fault(&why, Ran::Maybe))?;
+        self.receive_reply(patience).map_err(|why| fault(&why, Ran::Maybe))?;
         let header = self.received.first_chunk().map_or(0, |header| reply_bytes(*header));
         let words = &self.received[REPLY_HEADER_BYTES..];
         if words.len() > header {

@@ -5,13 +5,14 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use farcall::System;
-use farcall::env::{Address, Env, Listener};
+use farcall::env::{Address, Env, Stream};
+use farcall::stopper::Stopper;
 use farcall::stub::Interface;
 
 use super::activation;
@@ -20,14 +21,14 @@ use super::connection::{Limits, Program, Programs, Serving};
 use crate::dialect::offer::Offer;
 use crate::dialect::program::Refusal;
 use crate::dialect::report::{Reporter, Trouble};
-use crate::server::acceptor::Acceptor;
-use crate::server::stopper::Stopper;
+use crate::server::acceptor::{Acceptor, Place, Serves as _};
+use crate::server::listening::{Bound, Listening};
+use crate::server::silence::Silence;
 
 /// A running server of Cooper's dialect. It serves its programs until it is dropped.
 pub struct Server {
     acceptor: Arc<Acceptor>,
-    addresses: Vec<SocketAddr>,
-    paths: Vec<PathBuf>,
+    bound: Bound,
     reporter: Reporter,
     stopper: Stopper,
 }
@@ -50,7 +51,7 @@ impl Server {
 
     /// Returns the TCP addresses.
     pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+        &self.bound.addresses
     }
 
     /// Returns the number of open connections. Those that were handed over to a command do not count.
@@ -74,13 +75,12 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.acceptor.stop();
-        self.paths.iter().for_each(|path| drop(std::fs::remove_file(path)));
     }
 }
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("addresses", &self.addresses).finish_non_exhaustive()
+        f.debug_struct("Server").field("addresses", &self.addresses()).finish_non_exhaustive()
     }
 }
 
@@ -230,25 +230,23 @@ impl ServerBuilder {
             let why = "the server has no address: call `tcp` or `unix`";
             return Err(io::Error::new(ErrorKind::InvalidInput, why));
         }
-        let (mut listeners, mut addresses) = (Vec::<Arc<dyn Listener>>::new(), Vec::new());
-        let mut paths = Bound(Vec::new());
-        for place in &self.places {
-            let listener = self
-                .env
-                .listen(place)
-                .map_err(|why| io::Error::new(why.kind(), format!("{place}: {why}")))?;
-            addresses.extend(listener.local_address());
-            if let Address::Unix(path) = place {
-                paths.0.push(path.clone());
-            }
-            listeners.push(listener);
-        }
+        let Listening { listeners, bound } = Listening::at(&*self.env, &self.places)?;
         let (stopper, reporter) = (Stopper::new(self.env.clone()), self.reporter.clone());
+        let (env, connections) = (self.env.clone(), self.connections);
+        let acceptor = Acceptor::start(env, listeners, Box::new(self.serving()), connections)?;
+        Ok(Server { acceptor, bound, reporter, stopper })
+    }
+
+    /// Serves one connection in this thread, until it ends. For fuzz targets.
+    #[doc(hidden)]
+    pub fn serve_connection(self, stream: &Arc<dyn Stream>) {
+        let serve = self.serving().begin(stream, None, Arc::new(Silence::default()));
+        serve(Place::alone());
+    }
+
+    fn serving(self) -> Serving {
         let programs = Arc::new(Programs { programs: self.programs, reporter: self.reporter });
-        let serving = Serving { env: self.env.clone(), programs, limits: self.limits };
-        let acceptor = Acceptor::start(self.env, listeners, Box::new(serving), self.connections)?;
-        let paths = std::mem::take(&mut paths.0);
-        Ok(Server { acceptor, addresses, paths, reporter, stopper })
+        Serving { env: self.env, programs, limits: self.limits }
     }
 
     fn add(mut self, name: &str, program: Program) -> Self {
@@ -265,15 +263,6 @@ impl ServerBuilder {
     fn refuse(mut self, why: io::Error) -> Self {
         self.refused.get_or_insert(why);
         self
-    }
-}
-
-/// Paths of Unix sockets that are bound. They are removed if the server does not start.
-struct Bound(Vec<PathBuf>);
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|path| drop(std::fs::remove_file(path)));
     }
 }
 

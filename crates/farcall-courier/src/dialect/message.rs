@@ -14,6 +14,8 @@ pub(crate) const CALL_HEADER_BYTES: usize = 4;
 pub(crate) const REPLY_HEADER_BYTES: usize = 2;
 /// The most bytes of arguments and results: 65,535 words.
 pub(crate) const MAX_DATA_BYTES: usize = 65_535 * 2;
+/// The memory for a message that is kept for the next one.
+const KEPT_BYTES: usize = 64 << 10;
 
 /// The beginning of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,15 @@ impl CallHeader {
         let ([a, b], [c, d]) = (self.procedure.to_be_bytes(), words(self.bytes));
         [a, b, c, d]
     }
+}
+
+/// Replaces `message` by that of a call. The words of the arguments have an even number of bytes, at most
+/// [`MAX_DATA_BYTES`].
+pub(crate) fn write_call(message: &mut Vec<u8>, procedure: u16, words: &[u8]) {
+    message.clear();
+    message.shrink_to(KEPT_BYTES);
+    message.extend(CallHeader { procedure, bytes: words.len() }.to_bytes());
+    message.extend(words);
 }
 
 /// Returns the beginning of a reply with so many bytes of a result: an even number, at most

@@ -92,7 +92,7 @@ impl Offer {
             let mut encoder = Encoder::new(result);
             stub::catch(|| self.service.dispatch(number.into(), &mut decoder, &mut encoder))
         };
-        let has_reply = self.program.has_reply(number);
+        let has_reply = self.program.replies.has(number);
         if !matches!(dispatched, Dispatched::Result) {
             let is_fatal = has_reply || matches!(dispatched, Dispatched::BadArguments(_));
             let mut why = String::new();

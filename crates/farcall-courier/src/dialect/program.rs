@@ -5,7 +5,11 @@ use std::fmt;
 use farcall::idl::{Interface, Procedure};
 use farcall::xdr::schema::{Body, Type, Types};
 
+use crate::client::target;
 use crate::codec::{self, Booleans, Layout};
+
+/// Why calls have no bulk data.
+pub(crate) const NO_BULK: &str = "Cooper's dialect has no bulk data";
 
 /// An interface that Cooper's dialect can say.
 #[derive(Debug)]
@@ -13,8 +17,29 @@ pub(crate) struct Program {
     /// The name of the interface.
     pub(crate) name: String,
     pub(crate) layout: Layout,
-    /// The numbers of the procedures that have a result, in order.
-    with_result: Vec<u16>,
+    pub(crate) replies: Replies,
+}
+
+/// Which procedures have a result, and so a reply.
+#[derive(Clone, Debug)]
+pub(crate) struct Replies {
+    /// Their numbers, in order.
+    procedures: Vec<u16>,
+}
+
+impl Replies {
+    fn of(interface: &Interface) -> Replies {
+        let with_result = interface.procedures.iter().filter(|procedure| procedure.result != Type::Void);
+        // The layout has checked that the numbers have 16 bits.
+        let mut procedures: Vec<u16> = with_result.map(|procedure| procedure.number as u16).collect();
+        procedures.sort_unstable();
+        Replies { procedures }
+    }
+
+    /// Returns whether a procedure has a reply.
+    pub(crate) fn has(&self, procedure: u16) -> bool {
+        self.procedures.binary_search(&procedure).is_ok()
+    }
 }
 
 impl Program {
@@ -29,16 +54,14 @@ impl Program {
         }
         let layout = Layout::with(interface, Booleans::HighBytes)
             .map_err(|why| Refusal { procedure: String::new(), why: Why::Courier(why) })?;
-        let with_result = interface.procedures.iter().filter(|procedure| procedure.result != Type::Void);
-        // The layout has checked that the numbers have 16 bits.
-        let mut with_result: Vec<u16> = with_result.map(|procedure| procedure.number as u16).collect();
-        with_result.sort_unstable();
-        Ok(Program { name: interface.name.clone(), layout, with_result })
+        Ok(Program { name: interface.name.clone(), layout, replies: Replies::of(interface) })
     }
 
-    /// Returns whether a procedure has a result, and so a reply.
-    pub(crate) fn has_reply(&self, procedure: u16) -> bool {
-        self.with_result.binary_search(&procedure).is_ok()
+    /// Returns the program as a client's target, and which of its procedures have a reply. No message has the
+    /// numbers of a program.
+    pub(crate) fn into_target(self) -> (target::Program, Replies) {
+        let Program { name, layout, replies } = self;
+        (target::Program { name, program: 0, version: 0, layout }, replies)
     }
 }
 

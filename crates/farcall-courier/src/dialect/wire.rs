@@ -1,13 +1,14 @@
 //! Bytes to and from a peer: waits until a given time at the latest.
 
 use std::io::{ErrorKind, IoSlice};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use farcall::Time;
-use farcall::env::{Env, Interest, Stream, Wait};
+use farcall::env::{Address, ConnectOptions, Env, Stream};
+use farcall::{Kind, Ran};
 
-use crate::link::{self, Attendant, LinkError};
+use crate::client::connection::{Fault, explain};
+use crate::link::{self, LinkError, Patience};
 
 /// A connection, or a socket that is connected to one peer. One thread at a time uses it.
 pub(crate) struct Wire {
@@ -16,80 +17,77 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
+    /// Makes a socket whose datagrams go to a server's port.
+    ///
+    /// # Errors
+    /// The system gives no socket.
+    pub(crate) fn to_port(
+        env: &Arc<dyn Env>,
+        to: SocketAddr,
+        options: &ConnectOptions,
+    ) -> Result<Wire, Fault> {
+        let stream = env.connect(&Address::Udp(to), options).map_err(|why| {
+            let why = format!("a socket to udp://{to}: {why}");
+            Fault { kind: Kind::Local, ran: Ran::No, why }
+        })?;
+        Ok(Wire { env: env.clone(), stream })
+    }
+
     /// Sends bytes. After an error the peer has not received all of them.
     pub(crate) fn send(
         &self,
         bytes: &[u8],
-        until: Option<Time>,
-        attendant: Option<&dyn Attendant>,
+        Patience { until, attendant }: Patience<'_>,
     ) -> Result<(), LinkError> {
         link::send(&*self.env, &*self.stream, bytes, until, attendant)
     }
 
-    /// Sends a datagram, which goes whole or not at all.
+    /// Sends the datagram of a call, which goes whole or not at all. `ran` is what is known of the call if this
+    /// fails.
     pub(crate) fn send_datagram(
         &self,
         message: &[u8],
-        until: Option<Time>,
-        attendant: Option<&dyn Attendant>,
-    ) -> Result<(), LinkError> {
-        match self.stream.write(&[IoSlice::new(message)]) {
+        patience: Patience<'_>,
+        ran: Ran,
+    ) -> Result<(), Fault> {
+        let sent = match self.stream.write(&[IoSlice::new(message)]) {
             Ok(_) => Ok(()),
             // The refusal of an earlier packet was reported instead.
-            Err(why) if why.kind() == ErrorKind::ConnectionRefused => self.send(message, until, attendant),
+            Err(why) if why.kind() == ErrorKind::ConnectionRefused => self.send(message, patience),
             Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                self.send(message, until, attendant)
+                self.send(message, patience)
             }
             Err(why) => Err(LinkError::System(why)),
-        }
+        };
+        sent.map_err(|why| {
+            let (kind, why) = explain(&why, "room for the packet");
+            Fault { kind, ran, why }
+        })
     }
 
-    /// Waits for bytes, or for a datagram, and returns their number: at least 1 for a connection. What has
+    /// Waits for bytes, or for a datagram, and returns their number; 0 at the end of a connection. What has
     /// arrived when the time is over still counts.
     pub(crate) fn receive(
         &self,
         buffer: &mut [u8],
-        until: Option<Time>,
-        attendant: Option<&dyn Attendant>,
+        Patience { until, attendant }: Patience<'_>,
     ) -> Result<usize, LinkError> {
         loop {
-            let wait = match attendant {
-                Some(attendant) => {
-                    link::wait_for(&*self.env, &*self.stream, Interest::READ, until, Some(attendant))?;
-                    Wait::No
-                }
-                None => until.map_or(Wait::Forever, |until| wait(until.since(self.env.now()))),
-            };
-            match self.stream.read(buffer, wait) {
-                Ok(count) => return Ok(count),
-                Err(why) if is_early(why.kind()) => {
-                    if until.is_some_and(|until| self.env.now() >= until) {
-                        return Err(LinkError::Late);
-                    }
-                }
-                Err(why) => return Err(LinkError::System(why)),
+            if let Some(count) = link::read(&*self.env, &*self.stream, buffer, until, attendant)? {
+                return Ok(count);
             }
         }
     }
-
-    /// Waits until a connection that is being made is made.
-    pub(crate) fn settle(
-        &self,
-        until: Option<Time>,
-        attendant: Option<&dyn Attendant>,
-    ) -> Result<(), LinkError> {
-        link::settle(&*self.env, &*self.stream, until, attendant)
-    }
 }
 
-fn wait(left: Duration) -> Wait {
-    if left.is_zero() {
-        return Wait::No;
-    }
-    u64::try_from(left.as_nanos()).map_or(Wait::Forever, Wait::Nanos)
-}
-
-/// Returns whether a read has only ended before something arrived.
-fn is_early(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::TimedOut)
+/// Returns why the datagram of a reply has not come.
+#[cold]
+pub(crate) fn no_reply(why: &LinkError) -> Fault {
+    let (kind, why) = match why {
+        LinkError::System(why) if why.kind() == ErrorKind::ConnectionRefused => {
+            (Kind::Unreachable, "nothing receives at the server's port".into())
+        }
+        why => explain(why, "reply"),
+    };
+    Fault { kind, ran: Ran::Maybe, why }
 }

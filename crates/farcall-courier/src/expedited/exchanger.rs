@@ -1,20 +1,19 @@
 //! Calls in packets, and the packets of their replies.
 
 use std::fmt;
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use farcall::env::{Address, ConnectOptions, Env};
+use farcall::env::{ConnectOptions, Env};
 use farcall::{CallFailed, Kind, Ran};
 
 use crate::bulk::caller::Attached;
-use crate::client::connection::{Called, Fault, Patience, explain};
+use crate::client::connection::{Called, Fault};
 use crate::client::target::Carrier;
-use crate::dialect::wire::Wire;
-use crate::link::LinkError;
+use crate::dialect::wire::{Wire, no_reply};
+use crate::link::{LinkError, Patience};
 use crate::wire::exchange::Packet;
 use crate::wire::message::{Call, Courier, Message, USE_A_STREAM, Versions};
 use crate::wire::reply::{FIRST_ID, Reply};
@@ -49,6 +48,8 @@ pub(super) struct Socket {
 impl Carrier for Exchanger {
     type Connection = Socket;
     const MAY_REPEAT: bool = false;
+    const NO_BULK: Option<&'static str> =
+        Some("a packet has no bulk data; call it over a stream, at tcp://HOST:PORT or unix:PATH");
 
     fn env(&self) -> &Arc<dyn Env> {
         &self.env
@@ -67,11 +68,7 @@ impl Carrier for Exchanger {
     }
 
     fn open(&self, _: Patience<'_>) -> Result<Socket, Fault> {
-        let stream = self.env.connect(&Address::Udp(self.to), &ConnectOptions::default()).map_err(|why| {
-            let why = format!("a socket to udp://{}: {why}", self.to);
-            Fault { kind: Kind::Local, ran: Ran::No, why }
-        })?;
-        let wire = Wire { env: self.env.clone(), stream };
+        let wire = Wire::to_port(&self.env, self.to, &ConnectOptions::default())?;
         Ok(Socket { wire, sent: Vec::new(), received: vec![0; self.packet_bytes + 1] })
     }
 
@@ -85,20 +82,16 @@ impl Carrier for Exchanger {
         called: Called,
         arguments: &[u8],
         patience: Patience<'_>,
-        bulk: Option<&mut Attached>,
+        _: Option<&mut Attached>,
         take: impl FnOnce(Reply<'_>) -> R,
     ) -> Result<R, Fault> {
-        let refused = |kind, why: String| Fault { kind, ran: Ran::No, why };
-        if bulk.is_some() {
-            return Err(refused(Kind::Local, format!("a packet has no bulk data; {ON_A_STREAM}")));
-        }
         let exchange = self.next.fetch_add(1, Ordering::Relaxed);
         let id = transaction(exchange);
         let bytes = self.put(exchange, id, called, arguments, &mut socket.sent);
         if bytes > self.packet_bytes {
             let most = self.packet_bytes;
             let why = format!("its packet would have {bytes} bytes, and {most} are allowed; {ON_A_STREAM}");
-            return Err(refused(Kind::TooLarge, why));
+            return Err(Fault { kind: Kind::TooLarge, ran: Ran::No, why });
         }
         let count = self.exchange(socket, exchange, patience, called.is_idempotent)?;
         let reply = self.reply(socket.received.get(..count).unwrap_or_default(), id)?;
@@ -136,21 +129,16 @@ impl Exchanger {
         &self,
         socket: &mut Socket,
         exchange: u32,
-        Patience { until, attendant }: Patience<'_>,
+        patience: Patience<'_>,
         is_idempotent: bool,
     ) -> Result<usize, Fault> {
-        let send = |socket: &Socket, ran| {
-            socket.wire.send_datagram(&socket.sent, until, attendant).map_err(|why| {
-                let (kind, why) = explain(&why, "room for the packet");
-                Fault { kind, ran, why }
-            })
-        };
-        send(socket, Ran::No)?;
+        let until = patience.until;
+        socket.wire.send_datagram(&socket.sent, patience, Ran::No)?;
         let mut pause = FIRST_PAUSE;
         let mut again = is_idempotent.then(|| self.env.now() + pause);
         loop {
             let next = [until, again].into_iter().flatten().min();
-            match socket.wire.receive(&mut socket.received, next, attendant) {
+            match socket.wire.receive(&mut socket.received, Patience { until: next, ..patience }) {
                 Ok(count) => {
                     let packet = socket.received.get(..count).unwrap_or_default();
                     if Packet::exchange_of(packet) == Some(exchange) {
@@ -165,7 +153,7 @@ impl Exchanger {
                 return Err(no_reply(&LinkError::Late));
             }
             if again.is_some_and(|again| again <= now) {
-                send(socket, Ran::Maybe)?;
+                socket.wire.send_datagram(&socket.sent, patience, Ran::Maybe)?;
                 pause = (pause * 2).min(MAX_PAUSE);
                 again = Some(now + pause);
             }
@@ -198,15 +186,4 @@ impl Exchanger {
 fn transaction(exchange: u32) -> u16 {
     let count = u32::from(u16::MAX - FIRST_ID) + 1;
     FIRST_ID + (exchange % count) as u16
-}
-
-#[cold]
-fn no_reply(why: &LinkError) -> Fault {
-    let (kind, why) = match why {
-        LinkError::System(why) if why.kind() == ErrorKind::ConnectionRefused => {
-            (Kind::Unreachable, "nothing receives at the server's port".into())
-        }
-        why => explain(why, "reply"),
-    };
-    Fault { kind, ran: Ran::Maybe, why }
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall::System;
-use farcall::env::Env;
+use farcall::env::{Env, Socket};
+use farcall::stopper::Stopper;
 use farcall::stub::Program;
 
 use super::memory::Memory;
@@ -15,9 +16,8 @@ use super::serving::Serving;
 use super::{MAX_PACKET_BYTES, MIN_PACKET_BYTES, PACKET_BYTES};
 use crate::codec::Limits;
 use crate::dialect::report::{Reporter, Trouble};
-use crate::server::datagrams::Datagrams;
+use crate::server::datagrams::{Answers as _, Datagrams};
 use crate::server::programs::{NotOffered, Offer, Programs};
-use crate::server::stopper::Stopper;
 use crate::wire::exchange::HEADER_BYTES;
 
 /// The bytes of a return before the words of the results.
@@ -166,24 +166,36 @@ impl ServerBuilder {
     /// Courier cannot say a type of an interface ([`Layout::new`](crate::codec::Layout::new)), the server has
     /// no address, or the system refuses the address or a thread.
     pub fn start(self) -> io::Result<Server> {
+        let no_place = || io::Error::new(ErrorKind::InvalidInput, "the server has no address: call `udp`");
+        let (place, env, reporter) = (self.place, self.env.clone(), self.reporter.clone());
+        let (workers, stopper) = (self.workers, Stopper::new(env.clone()));
+        let answers = self.serving()?;
+        let serving = Datagrams::start(env, place.ok_or_else(no_place)?, answers, workers)?;
+        let address = serving.address();
+        Ok(Server { serving, address, reporter, stopper })
+    }
+
+    /// Answers these packets in this thread. For fuzz targets.
+    ///
+    /// # Errors
+    /// Courier cannot say a type of an interface.
+    #[doc(hidden)]
+    pub fn answer(self, packets: &[&[u8]], from: SocketAddr, socket: &dyn Socket) -> io::Result<()> {
+        self.serving()?.answer_all(packets, from, socket);
+        Ok(())
+    }
+
+    fn serving(self) -> io::Result<Serving> {
         if let Some(why) = self.refused {
             return Err(io::Error::new(ErrorKind::InvalidInput, why));
         }
-        let no_place = || io::Error::new(ErrorKind::InvalidInput, "the server has no address: call `udp`");
-        let place = self.place.ok_or_else(no_place)?;
-        let (env, reporter, packet_bytes) = (self.env, self.reporter, self.packet_bytes);
-        let mut programs = self.programs;
+        let ServerBuilder { env, mut programs, reporter, packet_bytes, .. } = self;
         programs.in_packets = true;
         programs.words = Limits { bytes: packet_bytes - HEADER_BYTES - RETURN_BYTES, ..Limits::default() };
         // Words become at most twice as many bytes of XDR.
         programs.xdr = Limits { bytes: 2 * packet_bytes, ..Limits::default() };
         let memory = Memory::new(self.remembered.0, self.remembered.1);
-        let answers =
-            Serving { env: env.clone(), programs, memory, reporter: reporter.clone(), packet_bytes };
-        let stopper = Stopper::new(env.clone());
-        let serving = Datagrams::start(env, place, answers, self.workers)?;
-        let address = serving.address();
-        Ok(Server { serving, address, reporter, stopper })
+        Ok(Serving { env, programs, memory, reporter, packet_bytes })
     }
 }
 

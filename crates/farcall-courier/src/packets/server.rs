@@ -6,15 +6,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use farcall::System;
-use farcall::env::Env;
+use farcall::env::{Env, Socket};
+use farcall::stopper::Stopper;
 use farcall::stub::Interface;
 
 use super::serving::Serving;
 use crate::dialect::offer::Offer;
 use crate::dialect::program::Refusal;
 use crate::dialect::report::{Reporter, Trouble};
-use crate::server::datagrams::Datagrams;
-use crate::server::stopper::Stopper;
+use crate::server::datagrams::{Answers as _, Datagrams};
 
 /// A running server of Larus' packets. It serves its program until it is dropped.
 pub struct Server {
@@ -130,17 +130,34 @@ impl ServerBuilder {
     /// # Errors
     /// There is no program or no address, the dialect cannot say the interface ([`Refusal`]), or the system
     /// refuses the address or a thread.
-    pub fn start(self) -> io::Result<Server> {
-        let invalid = |why: &str| io::Error::new(ErrorKind::InvalidInput, why);
-        let offer = self.offer.ok_or_else(|| invalid("the server has no program: call `program`"))?;
-        let offer = offer.map_err(|why| io::Error::new(ErrorKind::InvalidInput, why))?;
+    pub fn start(mut self) -> io::Result<Server> {
+        let answers = self.offered()?;
         let place = self.place.ok_or_else(|| invalid("the server has no address: call `udp`"))?;
-        let answers = Serving { offer, reporter: self.reporter.clone() };
         let (stopper, reporter) = (Stopper::new(self.env.clone()), self.reporter);
         let serving = Datagrams::start(self.env, place, answers, self.workers)?;
         let address = serving.address();
         Ok(Server { serving, address, reporter, stopper })
     }
+
+    /// Answers these packets in this thread. For fuzz targets.
+    ///
+    /// # Errors
+    /// There is no program, or the dialect cannot say the interface.
+    #[doc(hidden)]
+    pub fn answer(mut self, packets: &[&[u8]], from: SocketAddr, socket: &dyn Socket) -> io::Result<()> {
+        self.offered()?.answer_all(packets, from, socket);
+        Ok(())
+    }
+
+    fn offered(&mut self) -> io::Result<Serving> {
+        let offer = self.offer.take().ok_or_else(|| invalid("the server has no program: call `program`"))?;
+        let offer = offer.map_err(|why| io::Error::new(ErrorKind::InvalidInput, why))?;
+        Ok(Serving { offer, reporter: self.reporter.clone() })
+    }
+}
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, why)
 }
 
 impl fmt::Debug for ServerBuilder {

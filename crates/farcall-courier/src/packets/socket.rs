@@ -7,15 +7,18 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use farcall::env::{Address, ConnectOptions, Env, Stream, Wait};
+use farcall::env::{ConnectOptions, Env, Stream, Wait};
 use farcall::{Kind, Ran, Time, lock};
 
 use super::MAX_PACKET_BYTES;
-use crate::client::connection::{Fault, explain};
-use crate::dialect::message::{CALL_HEADER_BYTES, REPLY_HEADER_BYTES, reply_bytes};
-use crate::dialect::target::{Conversation, Dial};
-use crate::dialect::wire::Wire;
-use crate::link::{Attendant, LinkError};
+use crate::bulk::caller::Attached;
+use crate::client::connection::{Called, Fault};
+use crate::client::target::Carrier;
+use crate::dialect::message::{CALL_HEADER_BYTES, REPLY_HEADER_BYTES, reply_bytes, write_call};
+use crate::dialect::program::{NO_BULK, Replies};
+use crate::dialect::wire::{Wire, no_reply};
+use crate::link::Patience;
+use crate::wire::reply::Reply;
 
 /// How long a port stays taken after a call has failed: as long as a datagram can live (RFC 793).
 const KEPT_FOR: Duration = Duration::from_secs(120);
@@ -24,51 +27,62 @@ const MAX_KEPT: usize = 64;
 
 /// Opens sockets that are connected to one server.
 pub(super) struct Dialler {
-    env: Arc<dyn Env>,
-    to: SocketAddr,
+    pub(super) env: Arc<dyn Env>,
+    pub(super) to: SocketAddr,
     /// Whether each call that has a reply uses a new socket.
-    is_renewed: bool,
-    options: ConnectOptions,
-    kept: Arc<Mutex<Kept>>,
+    pub(super) is_renewed: bool,
+    pub(super) options: ConnectOptions,
+    pub(super) patience: Duration,
+    pub(super) replies: Replies,
+    pub(super) kept: Arc<Mutex<Kept>>,
 }
 
 /// Sockets whose calls have failed, and until when each is kept.
-type Kept = VecDeque<(Time, Arc<dyn Stream>)>;
+pub(super) type Kept = VecDeque<(Time, Arc<dyn Stream>)>;
 
-impl Dialler {
-    pub(super) fn new(
-        env: Arc<dyn Env>,
-        to: SocketAddr,
-        is_renewed: bool,
-        options: ConnectOptions,
-    ) -> Dialler {
-        Dialler { env, to, is_renewed, options, kept: Arc::default() }
-    }
-}
+impl Carrier for Dialler {
+    type Connection = Socket;
+    const MAY_REPEAT: bool = false;
+    const NO_BULK: Option<&'static str> = Some(NO_BULK);
 
-impl Dial for Dialler {
-    fn dial(&self, _: Option<Time>, _: Option<&dyn Attendant>) -> Result<Box<dyn Conversation>, Fault> {
-        let stream = self.env.connect(&Address::Udp(self.to), &self.options).map_err(|why| {
-            let why = format!("a socket to udp://{}: {why}", self.to);
-            Fault { kind: Kind::Local, ran: Ran::No, why }
-        })?;
-        let wire = Wire { env: self.env.clone(), stream };
-        let (kept, is_renewed) = (self.kept.clone(), self.is_renewed);
-        Ok(Box::new(Socket {
-            wire,
-            kept,
-            is_renewed,
-            is_used: false,
-            received: vec![0; MAX_PACKET_BYTES + 1],
-        }))
+    fn env(&self) -> &Arc<dyn Env> {
+        &self.env
     }
 
-    fn may_repeat(&self) -> bool {
-        false
+    fn patience(&self) -> Option<Duration> {
+        Some(self.patience)
     }
 
     fn max_argument_bytes(&self) -> usize {
         MAX_PACKET_BYTES - CALL_HEADER_BYTES
+    }
+
+    fn max_reply_bytes(&self) -> usize {
+        MAX_PACKET_BYTES - REPLY_HEADER_BYTES
+    }
+
+    fn open(&self, _: Patience<'_>) -> Result<Socket, Fault> {
+        let wire = Wire::to_port(&self.env, self.to, &self.options)?;
+        let (kept, received) = (self.kept.clone(), vec![0; MAX_PACKET_BYTES + 1]);
+        Ok(Socket { wire, kept, is_used: false, sent: Vec::new(), received })
+    }
+
+    fn is_usable(&self, socket: &Socket) -> bool {
+        !(self.is_renewed && socket.is_used)
+    }
+
+    fn call<R>(
+        &self,
+        socket: &mut Socket,
+        called: Called,
+        arguments: &[u8],
+        patience: Patience<'_>,
+        _: Option<&mut Attached>,
+        take: impl FnOnce(Reply<'_>) -> R,
+    ) -> Result<R, Fault> {
+        write_call(&mut socket.sent, called.procedure, arguments);
+        let words = socket.call(self.replies.has(called.procedure), patience)?;
+        Ok(take(Reply::Return(words)))
     }
 
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -76,12 +90,15 @@ impl Dial for Dialler {
     }
 }
 
-struct Socket {
+/// A socket. It is dropped with a call whose reply has not come: replies have no identifiers, so that reply
+/// would be taken for the reply to the next call.
+pub(super) struct Socket {
     wire: Wire,
     kept: Arc<Mutex<Kept>>,
-    is_renewed: bool,
     /// Whether a call that has a reply was made.
     is_used: bool,
+    /// The packet of the present call.
+    sent: Vec<u8>,
     received: Vec<u8>,
 }
 
@@ -98,44 +115,19 @@ impl Socket {
         }
     }
 
-    fn exchange(&mut self, until: Option<Time>, attendant: Option<&dyn Attendant>) -> Result<usize, Fault> {
-        let received = self.wire.receive(&mut self.received, until, attendant);
-        received.map_err(|why| {
-            let (kind, why) = match &why {
-                LinkError::System(why) if why.kind() == ErrorKind::ConnectionRefused => {
-                    (Kind::Unreachable, "nothing receives at the server's port".into())
-                }
-                why => explain(why, "reply"),
-            };
-            Fault { kind, ran: Ran::Maybe, why }
-        })
-    }
-}
-
-impl Conversation for Socket {
-    fn is_usable(&mut self) -> bool {
-        !(self.is_renewed && self.is_used)
-    }
-
-    fn call(
-        &mut self,
-        message: &[u8],
-        has_reply: bool,
-        until: Option<Time>,
-        attendant: Option<&dyn Attendant>,
-    ) -> Result<&[u8], Fault> {
+    /// Sends the packet of a call, and returns the words of the result. If the call has no reply, returns no
+    /// words once the call is sent. After an error the socket is of no more use.
+    fn call(&mut self, has_reply: bool, patience: Patience<'_>) -> Result<&[u8], Fault> {
         if has_reply {
             self.discard();
         }
-        self.wire.send_datagram(message, until, attendant).map_err(|why| {
-            let (kind, why) = explain(&why, "room for the packet");
-            Fault { kind, ran: Ran::No, why }
-        })?;
+        self.wire.send_datagram(&self.sent, patience, Ran::No)?;
         if !has_reply {
             return Ok(&[]);
         }
         self.is_used = true;
-        let count = self.exchange(until, attendant)?;
+        let received = self.wire.receive(&mut self.received, patience);
+        let count = received.map_err(|why| no_reply(&why))?;
         match reply(self.received.get(..count).unwrap_or_default()) {
             Ok(words) => Ok(words),
             Err(why) => Err(Fault { kind: Kind::BadResult, ran: Ran::Maybe, why }),

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farcall::env::{Accepted, Alarm, Condition, Env, Interest, Listener, Stream, Wanted};
+use farcall::host::Host;
 use farcall::lock;
 use farcall::workers::{Jobs, Threads};
 
-use super::hosts::{Connections, Host};
+use super::hosts::Connections;
 use super::silence::Silence;
 
 /// How long the thread pauses when the system has no room for more connections.
@@ -164,6 +165,13 @@ impl Drop for Leaving {
 pub(crate) struct Place {
     connections: Arc<Connections>,
     id: u64,
+}
+
+impl Place {
+    /// Returns the place of a connection that no table has.
+    pub(crate) fn alone() -> Place {
+        Place { connections: Arc::new(Connections::new(1)), id: 0 }
+    }
 }
 
 impl Drop for Place {

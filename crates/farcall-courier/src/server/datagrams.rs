@@ -22,6 +22,12 @@ pub(crate) trait Answers: Send + Sync + 'static {
 
     /// Answers a packet.
     fn answer(&self, packet: &[u8], from: SocketAddr, socket: &dyn Socket, buffers: &mut Self::Buffers);
+
+    /// Answers these packets in their order.
+    fn answer_all(&self, packets: &[&[u8]], from: SocketAddr, socket: &dyn Socket) {
+        let mut buffers = Self::Buffers::default();
+        packets.iter().for_each(|packet| self.answer(packet, from, socket, &mut buffers));
+    }
 }
 
 /// A socket, and who answers what comes there.

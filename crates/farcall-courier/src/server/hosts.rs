@@ -1,39 +1,20 @@
 //! The connections of a server, and which of them ends when there are too many.
 //!
-//! A host is an IPv4 address, the first 64 bits of an IPv6 address (one machine can have all addresses that
-//! share them), or a user of this machine. One host can have four fifths of all connections.
+//! One host can have four fifths of all connections.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::net::Shutdown;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farcall::env::Stream;
+use farcall::host::{Host, most_of_host};
 use farcall::{Time, lock};
 
 use super::silence::Silence;
 
 /// A connection must have been silent for so long to be ended for another one.
 const MIN_SILENCE: Duration = Duration::from_secs(5);
-
-/// The identity of a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Host {
-    V4(u32),
-    V6(u64),
-    User(Option<u32>),
-}
-
-impl Host {
-    /// Returns the host of a peer, given its address or, for a Unix socket, its user.
-    pub(super) fn of(address: Option<SocketAddr>, user: Option<u32>) -> Host {
-        match address.map(|address| address.ip().to_canonical()) {
-            Some(IpAddr::V4(ip)) => Host::V4(ip.to_bits()),
-            Some(IpAddr::V6(ip)) => Host::V6((ip.to_bits() >> 64) as u64),
-            None => Host::User(user),
-        }
-    }
-}
 
 /// The open connections.
 pub(super) struct Connections {
@@ -74,8 +55,7 @@ impl Connections {
     ) -> Option<u64> {
         let mut open = lock(&self.open);
         let own = open.count(host);
-        let share = if self.most < 5 { self.most } else { self.most / 5 * 4 };
-        if own >= share {
+        if own >= most_of_host(self.most) {
             open.end_silent(host, now)?;
         } else if open.connections.len() >= self.most {
             let most = open.largest_host()?;

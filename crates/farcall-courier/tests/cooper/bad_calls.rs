@@ -23,7 +23,8 @@ fn what_is_no_activation_ends_the_connection() {
     ] {
         let mut peer = TcpStream::connect(address).unwrap();
         peer.write_all(sent).unwrap();
-        peer.shutdown(Shutdown::Write).unwrap();
+        // The server may have ended the connection already.
+        let _ = peer.shutdown(Shutdown::Write);
         let mut answer = Vec::new();
         let _ = peer.read_to_end(&mut answer);
         assert_eq!(answer, received, "{sent:?}");

@@ -124,3 +124,15 @@ fn arguments_that_are_too_long_are_not_sent() {
     assert_eq!((why.kind(), why.ran()), (Kind::TooLarge, Ran::No));
     assert_eq!(server.calls(), 0);
 }
+
+#[test]
+fn a_call_with_bulk_data_is_not_made() {
+    let (server, address, troubles) = server();
+    let client = lookup(address);
+    let sent = farcall_courier::bulk::send(&b"data"[..], || client.note(1));
+    let text = format!("{sent:?}");
+    assert!(text.contains("Cooper's dialect has no bulk data"), "{text}");
+    client.note(2).unwrap();
+    assert_eq!(client.noted().unwrap(), [2]);
+    assert!(troubles.lock().unwrap().is_empty() && server.connections() == 1);
+}

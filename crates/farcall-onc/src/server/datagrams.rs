@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use farcall::env::{Env, Received, Socket, SocketOptions, Wait, thread_event};
 use farcall::fair::{FairQueue, Waits};
+use farcall::host::Host;
 
-use super::hosts::Key;
 use super::outgoing::Outgoing;
 use super::peer::{Peer, Transport};
 use super::pool::{ReceivePoint, ServingThread, Workers};
@@ -48,14 +48,14 @@ struct Aside {
 }
 
 impl Waits for Aside {
-    type Payer = Key;
+    type Payer = Host;
     type Caller = SocketAddr;
     type Key = ();
 
     fn key(&self) {}
 
-    fn payer(&self) -> Key {
-        Key::at(self.from.ip())
+    fn payer(&self) -> Host {
+        Host::at(self.from.ip())
     }
 
     fn caller(&self) -> SocketAddr {
@@ -106,7 +106,7 @@ impl Datagrams {
     /// served now.
     #[cold]
     fn put_aside(&self, message: &[u8], from: SocketAddr) -> bool {
-        if self.workers.may_execute(Key::at(from.ip()).number()) {
+        if self.workers.may_execute(Host::at(from.ip()).number()) {
             return false;
         }
         let mut aside = self.lock();
@@ -140,7 +140,7 @@ impl Datagrams {
     /// Serves one datagram. Returns true if the thread is to rest because enough others receive.
     #[inline]
     fn serve(&self, thread: &ServingThread, message: &[u8], from: SocketAddr, reply: &mut Outgoing) -> bool {
-        thread.begin(Key::at(from.ip()).number());
+        thread.begin(Host::at(from.ip()).number());
         let peer = Peer::at(Transport::Udp, Some(from));
         let wanted = match self.programs.examine(message, &peer, reply) {
             Verdict::Unreadable | Verdict::Drop => false,

@@ -26,10 +26,10 @@ use std::time::Duration;
 
 use farcall::System;
 use farcall::env::Time;
+use farcall::host::Host;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::fate::{Lasting, PeerFate};
-use super::hosts::Key as HostKey;
 use super::outgoing::Outcome;
 use super::peer::{Peer, Transport};
 use crate::wire::auth::OpaqueAuth;

@@ -1,36 +1,33 @@
 //! Counts what the server holds for each host: connections, bytes, and calls under way. When there are too
 //! many, the host with most is the first to lose some.
-//!
-//! A host is an IPv4 address, the first 64 bits of an IPv6 address (one machine can have all addresses that
-//! share them), or a user of this machine.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
-use std::num::NonZero;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use farcall::host::{HOST_SHARE, Host};
 
 use super::peer::Peer;
 
 /// The hosts that have connections, and what is held for all of them.
 #[derive(Debug)]
 pub(super) struct Hosts {
-    known: Mutex<HashMap<Key, Arc<Host>>>,
+    known: Mutex<HashMap<Host, Arc<Holdings>>>,
     bytes: AtomicUsize,
     budget: usize,
     /// How many calls of all hosts are under way. It may be below zero for a moment, when a call's end is
     /// counted before its beginning.
     ///
-    /// SeqCst, here and in [`Host::running`]. The thread that ends a call writes these counts and then reads
+    /// SeqCst, here and in [`Holdings::running`]. The thread that ends a call writes these counts and then reads
     /// how many connections are parked. The thread that parks a connection writes that number and then reads
     /// these counts. At least one of them sees what the other wrote, and lets a connection go on.
     running: AtomicIsize,
 }
 
-/// A host, and what is held for it.
+/// What is held for a host.
 #[derive(Debug)]
-pub(super) struct Host {
-    key: Key,
+pub(super) struct Holdings {
+    host: Host,
     connections: AtomicUsize,
     bytes: AtomicUsize,
     /// How many calls of the host are under way. It may be below zero for a moment, when a call's end is
@@ -38,28 +35,16 @@ pub(super) struct Host {
     running: AtomicIsize,
 }
 
-/// The identity of a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Key {
-    V4(u32),
-    V6(u64),
-    User(Option<u32>),
-}
-
 /// Counts what is held for one connection, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Account {
     hosts: Arc<Hosts>,
-    host: Arc<Host>,
+    host: Arc<Holdings>,
     bytes: AtomicUsize,
 }
 
 /// A connection that holds at most this many bytes is not closed to free memory.
 pub(super) const PROTECTED_BYTES: usize = 16 << 10;
-/// A host can have this many executing calls for each further call that the server has room for. So a single
-/// host gets at most four fifths of all executing calls.
-pub(super) const HOST_SHARE: usize = 4;
-
 impl Hosts {
     /// Makes an empty table, for at most `budget` bytes.
     pub(super) fn new(budget: usize) -> Arc<Hosts> {
@@ -73,19 +58,19 @@ impl Hosts {
 
     /// Opens an account for a new connection.
     pub(super) fn open(self: &Arc<Self>, peer: &Peer) -> Account {
-        let key = Key::of(peer);
-        let host = {
+        let host = peer.host();
+        let held = {
             let mut known = self.lock();
-            let host = known.entry(key).or_insert_with(|| Arc::new(Host::new(key))).clone();
-            host.connections.fetch_add(1, Ordering::Relaxed);
-            host
+            let held = known.entry(host).or_insert_with(|| Arc::new(Holdings::new(host))).clone();
+            held.connections.fetch_add(1, Ordering::Relaxed);
+            held
         };
-        Account { hosts: self.clone(), host, bytes: AtomicUsize::new(0) }
+        Account { hosts: self.clone(), host: held, bytes: AtomicUsize::new(0) }
     }
 
     /// Returns how many connections a peer's host has.
     pub(super) fn connections_of(&self, peer: &Peer) -> usize {
-        self.lock().get(&Key::of(peer)).map_or(0, |host| host.connections())
+        self.lock().get(&peer.host()).map_or(0, |held| held.connections())
     }
 
     /// Returns how many bytes are held for all hosts.
@@ -103,15 +88,15 @@ impl Hosts {
         self.budget
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Host>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Host, Arc<Holdings>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Host {
-    fn new(key: Key) -> Host {
+impl Holdings {
+    fn new(host: Host) -> Holdings {
         let [connections, bytes] = [(); 2].map(|()| AtomicUsize::new(0));
-        Host { key, connections, bytes, running: AtomicIsize::new(0) }
+        Holdings { host, connections, bytes, running: AtomicIsize::new(0) }
     }
 
     pub(super) fn connections(&self) -> usize {
@@ -123,34 +108,8 @@ impl Host {
     }
 }
 
-impl Key {
-    /// Returns the host of a peer.
-    pub(super) fn of(peer: &Peer) -> Key {
-        peer.address.map_or(Key::User(peer.user), |address| Key::at(address.ip()))
-    }
-
-    /// Returns a number for the host. A user's number can equal that of an IPv6 network, which is unlikely
-    /// and harmless.
-    pub(super) fn number(self) -> NonZero<u64> {
-        let number = match self {
-            Key::V4(ip) => 1 << 32 | u64::from(ip),
-            Key::V6(half) => half,
-            Key::User(user) => 1 << 33 | u64::from(user.unwrap_or(u32::MAX)),
-        };
-        NonZero::new(number).unwrap_or(NonZero::<u64>::MIN)
-    }
-
-    /// Returns the host that has an address.
-    pub(super) fn at(ip: IpAddr) -> Key {
-        match ip.to_canonical() {
-            IpAddr::V4(ip) => Key::V4(ip.to_bits()),
-            IpAddr::V6(ip) => Key::V6((ip.to_bits() >> 64) as u64),
-        }
-    }
-}
-
 impl Account {
-    pub(super) fn host(&self) -> &Arc<Host> {
+    pub(super) fn host(&self) -> &Arc<Holdings> {
         &self.host
     }
 
@@ -203,7 +162,7 @@ impl Drop for Account {
         self.subtract(self.bytes());
         let mut known = self.hosts.lock();
         if self.host.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
-            known.remove(&self.host.key);
+            known.remove(&self.host.host);
         }
     }
 }
@@ -218,20 +177,6 @@ mod tests {
     fn peer(address: &str) -> Peer {
         let address: SocketAddr = address.parse().unwrap();
         Peer::at(Transport::Tcp, Some(address))
-    }
-
-    #[test]
-    fn a_host_is_an_ipv4_address_64_bits_of_an_ipv6_address_or_a_user() {
-        let user =
-            |user| Peer { transport: Transport::Unix, address: None, user: Some(user), connection: None };
-        let same = |a: Peer, b: Peer| Key::of(&a) == Key::of(&b);
-        assert!(
-            same(peer("10.0.0.7:1"), peer("10.0.0.7:2")) && !same(peer("10.0.0.7:1"), peer("10.0.0.8:1"))
-        );
-        assert!(same(peer("10.0.0.7:1"), peer("[::ffff:10.0.0.7]:1")));
-        assert!(same(peer("[2001:db8::1]:1"), peer("[2001:db8::f:0:0:1]:1")));
-        assert!(!same(peer("[2001:db8::1]:1"), peer("[2001:db8:0:1::1]:1")));
-        assert!(same(user(7), user(7)) && !same(user(7), user(8)));
     }
 
     #[test]

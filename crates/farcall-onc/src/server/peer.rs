@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use farcall::host::Host;
+
 use super::fate::PeerFate;
 use crate::Client;
 
@@ -33,6 +35,10 @@ impl Peer {
     /// Makes a peer of which only the address is known.
     pub(crate) const fn at(transport: Transport, address: Option<SocketAddr>) -> Peer {
         Peer { transport, address, user: None, connection: None }
+    }
+
+    pub(crate) fn host(&self) -> Host {
+        Host::of(self.address, self.user)
     }
 }
 

@@ -17,13 +17,12 @@ use std::thread;
 use std::time::Duration;
 
 use farcall::env::{Condition, Env, Event, Time};
+use farcall::host::HOST_SHARE;
 use farcall::lock;
 use farcall::serving::{self, WorkerPool};
 use farcall::workers::{
     Carrier, Habit, Job, Jobs, MayNotWait, Pace, Plan, Pool, Refused, Threads, Watch, Worker, replace, start,
 };
-
-use super::hosts::HOST_SHARE;
 
 /// A place where threads wait for calls: a UDP socket, or the set of all connections.
 pub(super) trait ReceivePoint: Send + Sync {

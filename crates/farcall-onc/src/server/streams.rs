@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use farcall::env::{Accepted, Env, Interest, Listener, Poller, Stream, Time};
 
-use super::hosts::{Host, Hosts, Key, PROTECTED_BYTES};
+use super::hosts::{Holdings, Hosts, PROTECTED_BYTES};
 use super::peer::{Peer, PeerConnection as _, Transport};
 use super::pool::{ReceivePoint, ServingThread, Workers};
 use super::programs::Programs;
@@ -182,7 +182,7 @@ impl Streams {
         let mut deferred = lock(&self.deferred);
         deferred.push_back((socket, peer));
         if deferred.len() > MAX_DEFERRED {
-            let hosts: Vec<_> = deferred.iter().map(|(_, peer)| Key::of(peer)).collect();
+            let hosts: Vec<_> = deferred.iter().map(|(_, peer)| peer.host()).collect();
             let many = |at: &usize| hosts.iter().filter(|host| **host == hosts[*at]).count();
             // `max_by_key` returns the last one, which has waited for the shortest time.
             let one = (0..hosts.len()).max_by_key(many);
@@ -240,7 +240,7 @@ impl Streams {
         let large = all.iter().map(|connection| (connection, connection.account().bytes()));
         let mut large: Vec<_> = large.filter(|(_, bytes)| *bytes > PROTECTED_BYTES).collect();
         large.sort_by_cached_key(|(connection, _)| connection.silent(now));
-        let mut hosts: HashMap<*const Host, usize> = HashMap::new();
+        let mut hosts: HashMap<*const Holdings, usize> = HashMap::new();
         for (connection, _) in &large {
             let host = connection.account().host();
             hosts.insert(Arc::as_ptr(host), host.bytes());

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hashbrown::HashTable;
 
-use super::{HostKey, Key, Lasting, Outcome, PeerFate, Retention, Ticket};
+use super::{Host, Key, Lasting, Outcome, PeerFate, Retention, Ticket};
 
 /// The calls that are remembered.
 pub(super) struct Table {
@@ -20,7 +20,7 @@ pub(super) struct Table {
     /// The calls of each host. A line without calls belongs to no host.
     lines: Vec<Line>,
     free: Vec<u32>,
-    hosts: HashMap<HostKey, u32>,
+    hosts: HashMap<Host, u32>,
     /// The hosts in the order of how many bytes are kept for them. The bytes are counted in large units, of a
     /// power of two each, so that the order seldom changes. Among equals the host that has been known longest
     /// comes last.
@@ -43,7 +43,7 @@ struct Place {
 /// The calls of one host in the order in which they came. They are stored side by side, because they are
 /// dropped together, and are then no longer in the processor's cache.
 struct Line {
-    host: HostKey,
+    host: Host,
     /// How many calls of all hosts came before this host's first.
     since: u64,
     calls: VecDeque<Known>,
@@ -181,7 +181,7 @@ impl Table {
     pub(super) fn add(&mut self, key: Key, fate: Option<Arc<PeerFate>>) -> Ticket {
         let (checksum, number) = (key.checksum, NonZero::<u64>::MIN.saturating_add(self.numbers));
         self.numbers += 1;
-        let place = self.line_of(HostKey::at(key.host));
+        let place = self.line_of(Host::at(key.host));
         let line = &mut self.lines[place as usize];
         let at = line.end();
         line.calls.push_back(Known { key, number, fate, answer: None });
@@ -189,7 +189,7 @@ impl Table {
         Ticket { checksum, number }
     }
 
-    fn line_of(&mut self, host: HostKey) -> u32 {
+    fn line_of(&mut self, host: Host) -> u32 {
         if let Some(place) = self.hosts.get(&host) {
             return *place;
         }

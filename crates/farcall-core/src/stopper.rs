@@ -1,12 +1,13 @@
-//! The handle that ends [`Server::wait`](super::Server::wait).
+//! The handle that ends a server's wait.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use farcall::env::{Condition, Env};
-use farcall::lock;
+use farcall_base::lock;
 
-/// A handle that ends the [`Server::wait`](super::Server::wait) of one server. Its clones end the same wait.
+use crate::env::{Condition, Env};
+
+/// A handle that ends the `Server::wait` of one server. Its clones end the same wait.
 #[derive(Clone)]
 pub struct Stopper(Arc<Shared>);
 
@@ -17,18 +18,21 @@ struct Shared {
 }
 
 impl Stopper {
-    pub(crate) fn new(env: Arc<dyn Env>) -> Stopper {
+    /// Makes the handle of a server that waits in this environment.
+    #[doc(hidden)]
+    pub fn new(env: Arc<dyn Env>) -> Stopper {
         Stopper(Arc::new(Shared { env, is_stopped: Mutex::new(false), stopped: Condition::default() }))
     }
 
-    /// Ends [`Server::wait`](super::Server::wait), whether a thread is in it already or calls it later.
+    /// Ends `Server::wait`, whether a thread is in it already or calls it later.
     pub fn stop(&self) {
         *lock(&self.0.is_stopped) = true;
         self.0.stopped.notify_all();
     }
 
     /// Waits until [`Stopper::stop`] is called.
-    pub(crate) fn wait(&self) {
+    #[doc(hidden)]
+    pub fn wait(&self) {
         let Shared { env, is_stopped, stopped } = &*self.0;
         let mut guard = lock(is_stopped);
         while !*guard {

@@ -1,0 +1,77 @@
+//! The hosts among which a server shares its connections and threads.
+
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZero;
+
+/// A host: an IPv4 address, the first 64 bits of an IPv6 address (one machine can have all addresses that share
+/// them), or a user of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// The host that has this IPv4 address.
+    V4(u32),
+    /// The host that has the IPv6 addresses with these first 64 bits.
+    V6(u64),
+    /// A user of this machine, if the system told which.
+    User(Option<u32>),
+}
+
+/// A host can have this many of what a server shares for each further one that the server has room for. So a
+/// single host gets at most four fifths, and the rest is left for other hosts.
+pub const HOST_SHARE: usize = 4;
+
+/// Returns how many of `most` a single host can have: four fifths, but all of fewer than five.
+pub fn most_of_host(most: usize) -> usize {
+    if most <= HOST_SHARE { most } else { most / (HOST_SHARE + 1) * HOST_SHARE }
+}
+
+impl Host {
+    /// Returns the host of a peer, given its address or, if it has none because it came by a Unix socket, its
+    /// user.
+    pub fn of(address: Option<SocketAddr>, user: Option<u32>) -> Host {
+        address.map_or(Host::User(user), |address| Host::at(address.ip()))
+    }
+
+    /// Returns the host that has an address.
+    pub fn at(ip: IpAddr) -> Host {
+        match ip.to_canonical() {
+            IpAddr::V4(ip) => Host::V4(ip.to_bits()),
+            IpAddr::V6(ip) => Host::V6((ip.to_bits() >> 64) as u64),
+        }
+    }
+
+    /// Returns a number for the host. A user's number can equal that of an IPv6 network, which is unlikely
+    /// and harmless.
+    pub fn number(self) -> NonZero<u64> {
+        let number = match self {
+            Host::V4(ip) => 1 << 32 | u64::from(ip),
+            Host::V6(half) => half,
+            Host::User(user) => 1 << 33 | u64::from(user.unwrap_or(u32::MAX)),
+        };
+        NonZero::new(number).unwrap_or(NonZero::<u64>::MIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(address: &str) -> Host {
+        Host::of(Some(address.parse().unwrap()), None)
+    }
+
+    #[test]
+    fn a_host_is_an_ipv4_address_64_bits_of_an_ipv6_address_or_a_user() {
+        assert_eq!(at("10.0.0.7:1"), at("10.0.0.7:2"));
+        assert_ne!(at("10.0.0.7:1"), at("10.0.0.8:1"));
+        assert_eq!(at("10.0.0.7:1"), at("[::ffff:10.0.0.7]:1"));
+        assert_eq!(at("[2001:db8::1]:1"), at("[2001:db8::f:0:0:1]:1"));
+        assert_ne!(at("[2001:db8::1]:1"), at("[2001:db8:0:1::1]:1"));
+        assert_ne!(Host::of(None, Some(7)), Host::of(None, Some(8)));
+    }
+
+    #[test]
+    fn a_single_host_gets_four_fifths() {
+        let shares = [1, 2, 4, 5, 10, 11, 1000].map(most_of_host);
+        assert_eq!(shares, [1, 2, 4, 4, 8, 8, 800]);
+    }
+}
