@@ -7,4 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub mod expression;
+pub mod interpreter;
+pub mod marking;
 pub mod model;
+pub mod rules;
+mod scope;
