@@ -8,7 +8,9 @@
 
 pub mod expression;
 pub mod interpreter;
+pub mod location;
 pub mod marking;
 pub mod model;
 pub mod rules;
 mod scope;
+pub mod text;

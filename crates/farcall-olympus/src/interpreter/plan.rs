@@ -55,7 +55,6 @@ pub(super) struct NodePlan {
 pub(super) struct FixedInput {
     pub index: u32,
     pub place: PlaceId,
-    pub weight: u32,
     /// How many tokens the place must have: also those of the inputs before this one.
     pub needed: u32,
 }
@@ -129,7 +128,7 @@ fn node_plan(node: &Node, rules: &Rules, rank: usize, watches: usize) -> NodePla
     let fixed_input = |index: u32| {
         let input = node.inputs.get(index as usize)?;
         let needed = input.weight.saturating_add(offsets[index as usize]);
-        Some(FixedInput { index, place: input.place, weight: input.weight, needed })
+        Some(FixedInput { index, place: input.place, needed })
     };
     let inputs = fixed_joins.iter().filter_map(|rule| rule.fixed_inputs(node)).flatten();
     let outputs = fixed_splits.iter().filter_map(|rule| rule.possible_splits(node)).flatten().flatten();
