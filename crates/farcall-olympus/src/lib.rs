@@ -6,5 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod expression;
+pub mod interpreter;
+pub mod location;
+pub mod marking;
 pub mod model;
+pub mod reach;
+pub mod rules;
+mod scope;
+pub mod text;
