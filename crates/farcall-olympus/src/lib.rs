@@ -7,4 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod expression;
+pub mod journal;
 pub mod model;
+pub mod procedures;
