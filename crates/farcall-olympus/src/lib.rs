@@ -7,6 +7,11 @@
 #![forbid(unsafe_code)]
 
 pub mod expression;
+pub mod interpreter;
 pub mod journal;
+pub mod marking;
 pub mod model;
 pub mod procedures;
+pub mod rules;
+pub mod run;
+mod scope;
