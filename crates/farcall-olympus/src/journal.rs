@@ -13,8 +13,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Write as _};
 use std::path::Path;
 
+use crate::interpreter::{Ended, FiringId};
 pub use read::{Damaged, MAX_LINE_BYTES, read};
-pub use record::{Record, RecordedEnd, VERSION};
+pub use record::{Record, VERSION};
 
 /// Where a journal's bytes are kept.
 pub trait Storage: Send {
@@ -70,10 +71,7 @@ impl Journal {
     ///
     /// # Errors
     /// When the file cannot be read or written, another process has it open, or a line of it is damaged.
-    pub fn open(
-        path: &Path,
-        each: impl FnMut(Record) -> Result<(), Damaged>,
-    ) -> Result<Journal, Damaged> {
+    pub fn open(path: &Path, each: impl FnMut(Record) -> Result<(), Damaged>) -> Result<Journal, Damaged> {
         let opened = OpenOptions::new().read(true).append(true).open(path);
         let file = opened.map_err(|why| Damaged::unreadable(path, why))?;
         file.try_lock().map_err(|_| Damaged::in_use(path))?;
@@ -98,6 +96,11 @@ impl Journal {
     /// Adds a record, which [`flush`](Journal::flush) writes.
     pub fn add(&mut self, record: &Record) {
         record.write(&mut self.unwritten);
+    }
+
+    /// Adds a [`Record::End`].
+    pub fn add_end(&mut self, firing: FiringId, ended: &Ended) {
+        Record::write_end(firing.0, ended, &mut self.unwritten);
     }
 
     /// Writes the records that were added.
@@ -148,7 +151,7 @@ mod tests {
     fn some() -> Vec<Record> {
         vec![
             Record::Begin { firing: 1, node: 0, now: 7, calls: true },
-            Record::End { firing: 1, ended: RecordedEnd::Returned("ab\n".into()) },
+            Record::End { firing: 1, ended: Ended::Returned("ab\n".into()) },
             Record::Put { place: 0, tokens: vec![serde_json::json!({ "x": [1, 2] })] },
         ]
     }

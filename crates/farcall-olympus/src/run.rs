@@ -204,7 +204,7 @@ impl Run {
 
     /// Returns a firing that is under way, has stopped, or is among the latest 1,000 that failed.
     pub fn firing(&self, firing: FiringId) -> Option<FiringRecord> {
-        self.shared.machine().firing_record(firing, &self.shared.env)
+        self.shared.machine().firing_record(firing)
     }
 
     /// Returns the graph, which [`Command::Edit`] may have changed.

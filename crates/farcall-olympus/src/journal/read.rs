@@ -18,7 +18,10 @@ pub struct Damaged(String);
 ///
 /// # Errors
 /// When the bytes cannot be read, a line is longer than [`MAX_LINE_BYTES`], it is no record, or `each` fails.
-pub fn read(mut from: impl BufRead, mut each: impl FnMut(Record) -> Result<(), Damaged>) -> Result<u64, Damaged> {
+pub fn read(
+    mut from: impl BufRead,
+    mut each: impl FnMut(Record) -> Result<(), Damaged>,
+) -> Result<u64, Damaged> {
     let (mut line, mut whole) = (Vec::new(), 0);
     for number in 1_u64.. {
         line.clear();
@@ -31,7 +34,8 @@ pub fn read(mut from: impl BufRead, mut each: impl FnMut(Record) -> Result<(), D
             break;
         }
         let record = serde_json::from_slice(&line);
-        let record = record.map_err(|why| Damaged(format!("line {number} of the journal is no record: {why}")))?;
+        let record =
+            record.map_err(|why| Damaged(format!("line {number} of the journal is no record: {why}")))?;
         each(record).map_err(|Damaged(why)| Damaged(format!("line {number} of the journal: {why}")))?;
         whole += read;
     }

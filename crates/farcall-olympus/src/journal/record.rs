@@ -1,8 +1,8 @@
 //! The records of a journal.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use crate::interpreter::{Decision, Ended};
 use crate::model::{Graph, Token};
 
 /// The version of the journal's form, which the first record has.
@@ -42,7 +42,14 @@ pub enum Record {
         /// The firing.
         firing: u64,
         /// How it ended.
-        ended: RecordedEnd,
+        ended: Ended,
+    },
+    /// The time of a firing has come that had taken its tokens before.
+    Due {
+        /// The firing.
+        firing: u64,
+        /// The time of the graph's clock, in nanoseconds.
+        now: u64,
     },
     /// Somebody has put tokens into a place.
     Put {
@@ -62,38 +69,35 @@ pub enum Record {
     Decide {
         /// The firing.
         firing: u64,
-        /// The decision, as the interpreter writes it.
-        decision: Value,
+        /// The decision.
+        decision: Decision,
     },
 }
 
-/// How a firing ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum RecordedEnd {
-    /// The procedure returned this value; or the node has no procedure.
-    Returned(Value),
-    /// The procedure raised the exception that it declares.
-    Declared {
-        /// The exception's name.
-        name: String,
-        /// What it carries.
-        value: Value,
-    },
-    /// The procedure did not run, and its tokens went back.
-    NotRun(String),
-    /// The firing has stopped: its procedure may have run, or another call would not help.
-    Stopped(String),
+/// A [`Record::End`] that borrows its outcome.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Borrowed<'a> {
+    End { firing: u64, ended: &'a Ended },
 }
 
 impl Record {
     /// Appends the record as a line.
     pub fn write(&self, to: &mut Vec<u8>) {
-        let before = to.len();
-        match serde_json::to_writer(&mut *to, self) {
-            Ok(()) => to.push(b'\n'),
-            // A record has only strings as keys, and a vector takes every byte, so this does not occur.
-            Err(_) => to.truncate(before),
-        }
+        write(self, to);
+    }
+
+    /// Appends a [`Record::End`] as a line.
+    pub(super) fn write_end(firing: u64, ended: &Ended, to: &mut Vec<u8>) {
+        write(&Borrowed::End { firing, ended }, to);
+    }
+}
+
+fn write(record: &impl Serialize, to: &mut Vec<u8>) {
+    let before = to.len();
+    match serde_json::to_writer(&mut *to, record) {
+        Ok(()) => to.push(b'\n'),
+        // A record has only strings as keys, and a vector takes every byte, so this does not occur.
+        Err(_) => to.truncate(before),
     }
 }

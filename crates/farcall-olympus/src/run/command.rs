@@ -21,7 +21,7 @@ pub enum Command {
     /// Changes how fast the graph is interpreted. The seconds of [`Pace::Scaled`] must be finite and more
     /// than 0.
     Pace(Pace),
-    /// Puts tokens into a place. The run must be paused.
+    /// Puts tokens into a place, behind those that are there.
     Put {
         /// The place.
         place: PlaceId,
@@ -42,10 +42,10 @@ pub enum Command {
         /// What becomes of it.
         decision: Decision,
     },
-    /// Interprets another graph from now on. Places keep their tokens by their names. Tokens of places that
-    /// the new graph does not have are dropped; new places have the tokens that the graph gives. The run must
-    /// be paused, with no firing under way or stopped, unless only labels, positions and texts for people
-    /// differ.
+    /// Interprets another graph from now on. Places keep their tokens, and nodes their firings. A place or
+    /// node is the one of the same name; if no other has its name or its index, it is the one of the same
+    /// index, under a new name. New places have the tokens that the graph gives. The run must be paused, with
+    /// no call under way, unless only labels, positions and texts for people differ.
     Edit(Box<Graph>),
     /// Ends the run. Calls that are under way are cancelled.
     Stop,
