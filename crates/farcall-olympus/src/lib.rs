@@ -9,9 +9,11 @@
 pub mod expression;
 pub mod interpreter;
 pub mod journal;
+pub mod location;
 pub mod marking;
 pub mod model;
 pub mod procedures;
 pub mod rules;
 pub mod run;
 mod scope;
+pub mod text;
