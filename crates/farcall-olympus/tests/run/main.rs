@@ -6,3 +6,5 @@ mod commands;
 mod common;
 mod failures;
 mod journals;
+#[cfg(unix)]
+mod killed;
