@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod expression;
 pub mod interpreter;
 pub mod journal;
@@ -13,6 +14,7 @@ pub mod location;
 pub mod marking;
 pub mod model;
 pub mod procedures;
+pub mod reach;
 pub mod rules;
 pub mod run;
 mod scope;
