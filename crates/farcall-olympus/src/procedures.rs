@@ -5,9 +5,11 @@
 //! |---|---|
 //! | `definition` | reads `.x` and `.cr` files |
 //! | `bound` | a procedure that was found: encodes its arguments, starts calls, decodes outcomes |
+//! | `check` | checks graphs against the interfaces of their procedures |
 //! | `exports` | lists what is exported now, with its procedures |
 
 mod bound;
+mod check;
 mod definition;
 mod exports;
 
