@@ -9,10 +9,13 @@
 pub mod check;
 pub mod expression;
 pub mod interpreter;
+pub mod journal;
 pub mod location;
 pub mod marking;
 pub mod model;
+pub mod procedures;
 pub mod reach;
 pub mod rules;
+pub mod run;
 mod scope;
 pub mod text;

@@ -1,0 +1,11 @@
+//! Tests of runs: graphs whose nodes call servers by farcall, with failures, commands and journals.
+#![allow(missing_docs)]
+
+mod calls;
+mod commands;
+mod common;
+mod failures;
+mod finding;
+mod journals;
+#[cfg(unix)]
+mod killed;
