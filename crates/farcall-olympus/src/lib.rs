@@ -8,3 +8,5 @@
 
 pub mod expression;
 pub mod model;
+#[cfg(feature = "page")]
+pub mod page;
