@@ -7,6 +7,13 @@
 #![forbid(unsafe_code)]
 
 pub mod expression;
+pub mod interpreter;
+pub mod journal;
+pub mod marking;
 pub mod model;
 #[cfg(feature = "page")]
 pub mod page;
+pub mod procedures;
+pub mod rules;
+pub mod run;
+mod scope;

@@ -1,0 +1,5 @@
+//! Tests of runs: graphs whose nodes call servers by farcall, with failures, commands and journals.
+#![allow(missing_docs)]
+
+mod calls;
+mod common;
