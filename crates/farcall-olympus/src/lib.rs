@@ -8,3 +8,4 @@
 
 pub mod expression;
 pub mod model;
+pub mod pnml;
