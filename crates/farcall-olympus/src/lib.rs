@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod draw;
 pub mod expression;
 pub mod model;
 pub mod pnml;
+mod xml;

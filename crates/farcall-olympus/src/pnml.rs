@@ -21,6 +21,8 @@ use std::fmt;
 pub use read::read;
 pub use write::write;
 
+use crate::xml::is_xml;
+
 /// The most bytes of a document.
 pub const MAX_BYTES: usize = 64 << 20;
 
@@ -70,11 +72,6 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-
-/// Returns whether XML 1.0 can have this character.
-fn is_xml(c: char) -> bool {
-    matches!(c, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
-}
 
 /// Returns whether the text stays as it is in an XML element that tools may indent anew.
 fn is_plain(text: &str) -> bool {

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
-use super::{TOOL, VERSION, is_id, is_plain, is_xml};
+use super::{TOOL, VERSION, is_id, is_plain};
 use crate::model::{Graph, Input, InputKind, Join, Node, Output, Place, Position, Procedure, Split};
+use crate::xml::{Escaped, is_xml};
 
 /// Returns the graph as a PNML document, from which [`read`](super::read) makes an equal graph.
 ///
@@ -313,24 +314,4 @@ fn ascii(json: &str) -> String {
         }
     }
     text
-}
-
-/// A text as XML has it. What XML cannot have is replaced.
-struct Escaped<'a>(&'a str);
-
-impl fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.chars() {
-            match c {
-                '&' => f.write_str("&amp;")?,
-                '<' => f.write_str("&lt;")?,
-                '>' => f.write_str("&gt;")?,
-                '"' => f.write_str("&quot;")?,
-                '\r' => f.write_str("&#13;")?,
-                c if is_xml(c) => f.write_char(c)?,
-                _ => f.write_char(char::REPLACEMENT_CHARACTER)?,
-            }
-        }
-        Ok(())
-    }
 }
