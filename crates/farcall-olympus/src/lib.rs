@@ -8,6 +8,12 @@
 
 pub mod draw;
 pub mod expression;
+pub mod interpreter;
+pub mod location;
+pub mod marking;
 pub mod model;
 pub mod pnml;
+pub mod rules;
+mod scope;
+pub mod text;
 mod xml;

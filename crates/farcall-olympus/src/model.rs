@@ -26,12 +26,12 @@ pub struct Graph {
 }
 
 /// The index of a place in [`Graph::places`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PlaceId(pub u32);
 
 /// The index of a node in [`Graph::nodes`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub u32);
 
@@ -217,6 +217,14 @@ impl Graph {
     /// Returns the node of this name.
     pub fn node(&self, name: &str) -> Option<NodeId> {
         self.nodes.iter().position(|node| node.name == name).map(|at| NodeId(at as u32))
+    }
+}
+
+impl Node {
+    /// Returns the indices of the outputs that are for results, not for exceptions.
+    pub fn result_outputs(&self) -> impl Iterator<Item = u32> {
+        let for_result = |(_, output): &(usize, &Output)| output.exception.is_none();
+        self.outputs.iter().enumerate().filter(for_result).map(|(index, _)| index as u32)
     }
 }
 
