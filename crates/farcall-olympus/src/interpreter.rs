@@ -303,6 +303,9 @@ impl Interpreter {
             return Err(Problem::NotUnderWay(id));
         }
         match ended {
+            Ended::Returned(_) if self.plan.nodes[firing.node.0 as usize].plain_outputs => {
+                Ok(self.ended_plainly(id, firing.node))
+            }
             Ended::Returned(value) => Ok(self.ended(id, None, value, None)),
             Ended::Declared { name, value } => Ok(self.ended(id, Some(&name), value, None)),
             Ended::NotRun(_) => Ok(self.put_back(id)),
@@ -320,7 +323,14 @@ impl Interpreter {
     pub(crate) fn possible_splits(&self, node: NodeId) -> Vec<Vec<u32>> {
         let Some(plan) = self.plan.nodes.get(node.0 as usize) else { return Vec::new() };
         let node = &self.plan.graph.nodes[node.0 as usize];
-        plan.rules.iter().find_map(|rule| rule.possible_splits(node)).unwrap_or_else(|| vec![Vec::new()])
+        let mut choices = vec![plan.fixed_outputs.clone()];
+        for split in plan.split_rules.iter().filter_map(|rule| rule.possible_splits(node)) {
+            choices = choices
+                .iter()
+                .flat_map(|one| split.iter().map(move |more| [&one[..], more].concat()))
+                .collect();
+        }
+        choices
     }
 
     /// Decides what becomes of a firing that has stopped.
@@ -498,6 +508,29 @@ impl Interpreter {
         effect
     }
 
+    /// Ends a firing whose outputs get tokens without values, whatever the result is.
+    #[inline]
+    fn ended_plainly(&mut self, id: FiringId, node: NodeId) -> Effect {
+        let (plan, model) = (&self.plan.nodes[node.0 as usize], &self.plan.graph.nodes[node.0 as usize]);
+        for (place, most) in &plan.reserves {
+            self.marking.place(*place).reserved -= most;
+        }
+        let mut wake = |node: NodeId| self.ready.add(node, self.plan.nodes[node.0 as usize].rank);
+        for index in &plan.fixed_outputs {
+            let output = &model.outputs[*index as usize];
+            let tokens = &mut self.marking.place(output.place).tokens;
+            for _ in 0..output.weight {
+                tokens.push_back(Value::Null);
+            }
+            self.watches.tell(output.place, Change::More, &mut wake);
+        }
+        for (place, _) in &plan.reserves {
+            self.watches.tell(*place, Change::Fewer, &mut wake);
+        }
+        self.forget(id);
+        Effect::Put
+    }
+
     fn put_back(&mut self, id: FiringId) -> Effect {
         self.release(id);
         let Some(firing) = self.firings.get_mut(id) else { return Effect::Discarded };
@@ -537,6 +570,7 @@ impl Interpreter {
     }
 
     /// Removes a firing that has ended.
+    #[inline]
     fn forget(&mut self, id: FiringId) {
         let Some(node) = self.firings.get(id).map(|firing| firing.node) else { return };
         self.firings.remove(id);
@@ -609,8 +643,14 @@ fn permitted(
         return Err(Blocked::Busy);
     }
     let model = &plan.graph.nodes[id.0 as usize];
+    for input in &node.fixed_inputs {
+        if marking.count(input.place) < input.needed {
+            return Err(Blocked::More(input.place));
+        }
+        inputs.push(input.index);
+    }
     let look = Look { id, node: model, marking, offsets: &node.offsets };
-    for rule in &node.rules {
+    for rule in &node.begin_rules {
         rule.begin(&look, inputs)?;
     }
     for (place, most) in &node.reserves {
@@ -648,7 +688,8 @@ fn choose(
         outputs.extend(indices.map(|(index, _)| index as u32));
         return Ok(());
     }
-    for rule in &plan.rules {
+    outputs.extend_from_slice(&plan.fixed_outputs);
+    for rule in &plan.split_rules {
         rule.split(node, scope, outputs).map_err(|error| format!("the condition of an output: {error}"))?;
     }
     Ok(())

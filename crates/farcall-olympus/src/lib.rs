@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod draw;
 pub mod expression;
 pub mod interpreter;
 pub mod journal;
@@ -14,6 +15,10 @@ pub mod model;
 #[cfg(feature = "page")]
 pub mod page;
 pub mod procedures;
+pub mod location;
+pub mod pnml;
 pub mod rules;
 pub mod run;
 mod scope;
+pub mod text;
+mod xml;

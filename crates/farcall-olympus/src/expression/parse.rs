@@ -7,9 +7,9 @@ use serde_json::{Number, Value};
 use super::tree::{OPERATORS, Operator, Tree};
 
 /// The most levels of nesting in an expression. A chain of operators has a level for each.
-pub const MAX_DEPTH: usize = 64;
+pub const MAX_DEPTH: usize = 128;
 /// The most bytes of an expression's text.
-pub const MAX_TEXT_BYTES: usize = 64 << 10;
+pub const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// What is wrong in the text of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,8 +23,16 @@ pub(super) struct Plan {
 /// What is known about a node.
 #[derive(Debug)]
 pub(super) struct NodePlan {
-    /// The rules that decide something about this node.
-    pub rules: Vec<Arc<dyn Rule>>,
+    /// The rules that are asked whether the node may begin.
+    pub begin_rules: Vec<Arc<dyn Rule>>,
+    /// The rules that are asked which outputs get tokens.
+    pub split_rules: Vec<Arc<dyn Rule>>,
+    /// The inputs from which tokens are taken whatever the rules say.
+    pub fixed_inputs: Vec<FixedInput>,
+    /// The outputs that get tokens from each result, whatever the rules say.
+    pub fixed_outputs: Vec<u32>,
+    /// Whether a result's tokens are always the same, and have no values.
+    pub plain_outputs: bool,
     /// 0 for the nodes of the greatest priority, 1 for those of the next, and so on.
     pub rank: usize,
     pub delay: Duration,
@@ -40,6 +48,15 @@ pub(super) struct NodePlan {
     pub takes: bool,
     /// Whether any input reads tokens.
     pub reads: bool,
+}
+
+/// An input from which tokens are always taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FixedInput {
+    pub index: u32,
+    pub place: PlaceId,
+    /// How many tokens the place must have: also those of the inputs before this one.
+    pub needed: u32,
 }
 
 impl Plan {
@@ -100,16 +117,37 @@ fn node_plan(node: &Node, rules: &Rules, rank: usize, watches: usize) -> NodePla
     let mut places: Vec<PlaceId> = of_inputs.chain(node.outputs.iter().map(|output| output.place)).collect();
     places.sort_unstable();
     places.dedup();
+    let (fixed_joins, begin_rules): (Vec<_>, Vec<_>) =
+        rules.iter().cloned().partition(|rule| rule.fixed_inputs(node).is_some());
+    let (fixed_splits, split_rules): (Vec<_>, Vec<_>) = rules
+        .iter()
+        .filter(|rule| rule.possible_splits(node).is_some())
+        .cloned()
+        .partition(|rule| rule.possible_splits(node).is_some_and(|choices| choices.len() == 1));
+    let offsets = offsets(node);
+    let fixed_input = |index: u32| {
+        let input = node.inputs.get(index as usize)?;
+        let needed = input.weight.saturating_add(offsets[index as usize]);
+        Some(FixedInput { index, place: input.place, needed })
+    };
+    let inputs = fixed_joins.iter().filter_map(|rule| rule.fixed_inputs(node)).flatten();
+    let outputs = fixed_splits.iter().filter_map(|rule| rule.possible_splits(node)).flatten().flatten();
+    let fixed_outputs: Vec<u32> = outputs.filter(|index| (*index as usize) < node.outputs.len()).collect();
+    let has_value = |index: &u32| node.outputs[*index as usize].value.is_some();
     NodePlan {
+        plain_outputs: split_rules.is_empty() && !fixed_outputs.iter().any(has_value),
+        fixed_inputs: inputs.filter_map(fixed_input).collect(),
+        fixed_outputs,
+        begin_rules,
+        split_rules,
         rank,
         delay: rules.iter().map(|rule| rule.delay(node)).fold(Duration::ZERO, Duration::saturating_add),
-        offsets: offsets(node),
+        offsets,
         reserves: reserves(node, &rules),
         places,
         first_watch: watches as u32,
         takes: takes(node).next().is_some(),
         reads: node.inputs.iter().any(|input| input.kind == InputKind::Read),
-        rules,
     }
 }
 

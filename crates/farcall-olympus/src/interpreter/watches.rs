@@ -41,9 +41,11 @@ impl Watches {
     /// Ends the watches for this change, and gives their nodes to `wake`.
     #[inline]
     pub fn tell(&mut self, place: PlaceId, change: Change, mut wake: impl FnMut(NodeId)) {
-        for (node, watch) in self.places[place.0 as usize].lists[change as usize].drain(..) {
+        let list = &mut self.places[place.0 as usize].lists[change as usize];
+        for &(node, watch) in list.iter() {
             self.listed[watch as usize][change as usize] = false;
             wake(node);
         }
+        list.clear();
     }
 }

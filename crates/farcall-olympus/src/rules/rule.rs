@@ -16,6 +16,14 @@ pub trait Rule: Debug + Send + Sync {
     /// Returns whether the rule decides anything about this node. It is asked once for each node of a graph.
     fn applies(&self, node: &Node) -> bool;
 
+    /// Returns the inputs from which the rule always takes, as indices of `Node::inputs` in rising order, or `None`
+    /// if that depends on the tokens. If there are such inputs, [`Rule::begin`] is not asked: the node may begin
+    /// when all of them have tokens enough and no other rule refuses.
+    fn fixed_inputs(&self, node: &Node) -> Option<Vec<u32>> {
+        let _ = node;
+        None
+    }
+
     /// Decides whether the node may begin. A rule that joins adds the inputs from which tokens are taken, as
     /// indices of `Node::inputs` in rising order; others may look at what the rules before them have added.
     ///
@@ -28,7 +36,7 @@ pub trait Rule: Debug + Send + Sync {
 
     /// Chooses the outputs that get tokens when the node has ended with a result, as indices of `Node::outputs`
     /// in rising order. The scope has the variables of the inputs, and `result`. Outputs for exceptions are not
-    /// the rules' to choose.
+    /// the rules' to choose. This is asked only if there are at least two [`Rule::possible_splits`].
     ///
     /// # Errors
     /// Returns an error if a condition cannot be computed. The firing then stops.
@@ -38,7 +46,8 @@ pub trait Rule: Debug + Send + Sync {
     }
 
     /// Returns the choices that [`Rule::split`] could make at this node, whatever the tokens' values are, or
-    /// `None` if the rule does not split this node. Explorations of all markings use it.
+    /// `None` if the rule does not split this node. If there is one choice, it is made without asking again.
+    /// Explorations of all markings use all of them.
     fn possible_splits(&self, node: &Node) -> Option<Vec<Vec<u32>>> {
         let _ = node;
         None
