@@ -2,4 +2,7 @@
 #![allow(missing_docs)]
 
 mod calls;
+mod commands;
 mod common;
+mod failures;
+mod journals;
