@@ -56,8 +56,34 @@ pub fn encode(types: &Types, ty: &Type, value: &Value, out: &mut Encoder<'_>) ->
 /// # Errors
 /// When the bytes are not a value of the type. The error says at which byte.
 pub fn decode(types: &Types, ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value, Error> {
+    decode_by(decode::Reader::new(types, true, None), types, ty, bytes)
+}
+
+/// Decodes a value as [`decode`] does, but integers of 64 bits become numbers, not strings of digits. This is
+/// for programs that calculate with the value: in memory a [`Value`] loses no digits.
+///
+/// ```
+/// use farcall_idl::values;
+/// use farcall_xdr::{Decoder, schema::{Type, Types}};
+/// let (types, bytes) = (Types::new(), [0, 0, 0, 0, 0, 0, 0, 42]);
+/// assert_eq!(values::decode(&types, &Type::U64, &mut Decoder::new(&bytes))?, "42");
+/// assert_eq!(values::decode_to_numbers(&types, &Type::U64, &mut Decoder::new(&bytes))?, 42);
+/// # Ok::<(), values::Error>(())
+/// ```
+///
+/// # Errors
+/// The errors of [`decode`].
+pub fn decode_to_numbers(types: &Types, ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value, Error> {
+    decode_by(decode::Reader::new(types, true, None).with_numbers(), types, ty, bytes)
+}
+
+fn decode_by<'a>(
+    reader: decode::Reader<'a>,
+    types: &'a Types,
+    ty: &'a Type,
+    bytes: &mut Decoder<'_>,
+) -> Result<Value, Error> {
     types.check(std::slice::from_ref(ty))?;
-    let reader = decode::Reader::new(types, true, None);
     let decoded = reader.value(ty, bytes, &Path::ROOT, serde_json::value::Serializer);
     decoded.map_err(|why| reader.refusal().unwrap_or_else(|| Path::ROOT.error(why.to_string())))
 }

@@ -281,12 +281,14 @@ impl Interpreter {
         waiting.into_iter().chain(held).min()
     }
 
-    /// Lets the node begin no firing before `until`. Call this after failures, so that attempts do not follow one
-    /// another without a pause.
+    /// Lets the node begin no firing before `until`; with `Duration::MAX`, before this is called again. Call this
+    /// after failures, so that attempts do not follow one another without a pause.
     pub fn hold(&mut self, node: NodeId, until: Duration) {
         if let Some(state) = self.nodes.get_mut(node.0 as usize) {
             state.held_until = until;
-            self.held.push(Reverse((until, node)));
+            if until < Duration::MAX {
+                self.held.push(Reverse((until, node)));
+            }
         }
     }
 

@@ -9,11 +9,14 @@
 pub mod draw;
 pub mod expression;
 pub mod interpreter;
+pub mod journal;
 pub mod location;
 pub mod marking;
 pub mod model;
 pub mod pnml;
+pub mod procedures;
 pub mod rules;
+pub mod run;
 mod scope;
 pub mod text;
 mod xml;

@@ -17,7 +17,7 @@ use crate::multi::{Members, Multi, Prepared, Roster};
 use crate::runtime::Runtime;
 use crate::stub::{self, Binding, Handled, Handler, Procedure, SignalId, bad_arguments};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
-use crate::{Answer, CallFailed, Error, Kind, Ran, Stream};
+use crate::{Answer, CallFailed, Error, Kind, Pending, Ran, Stream};
 
 pub use crate::balancers::Balancing;
 pub use crate::builtin::{Description, Health};
@@ -151,6 +151,45 @@ impl Dynamic {
         }
         let called = self.stub_procedure(procedure);
         plain(self.binding.call::<Encoded, Encoded>(&called, &|e| e.opaque(arguments)))
+    }
+
+    /// Starts a call of a procedure with encoded arguments, and returns its handle at once. The handle gives
+    /// the encoded result, or the encoded exception. [`Calls`](crate::Calls) collects many such handles.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use farcall::{Calls, dynamic::Dynamic, xdr};
+    /// # #[farcall::interface]
+    /// # pub trait Echo { fn twice(&self, text: &str) -> farcall::Result<String>; }
+    /// # struct Server;
+    /// # impl Echo for Server {
+    /// #     fn twice(&self, text: &str) -> farcall::Result<String> { Ok(text.repeat(2)) }
+    /// # }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let runtime = farcall::Runtime::builder().registry(farcall::names::Memory::new()).build()?;
+    /// # let export = runtime.export::<dyn Echo>("Echo", Arc::new(Server))?;
+    /// let echo = Dynamic::import(&runtime, "Echo")?;
+    /// let twice = echo.interface().by_name("twice").ok_or("no such procedure")?;
+    /// let mut calls = Calls::new();
+    /// for text in ["ab", "cd"] {
+    ///     calls.add(text, echo.start(twice, &xdr::to_vec(text)?));
+    /// }
+    /// while let Some((text, result)) = calls.wait() {
+    ///     let result = result.map_err(|why| format!("{why:?}"))?;
+    ///     assert_eq!(result.0, xdr::to_vec(&text.repeat(2))?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The handle reports the errors of [`call`](Dynamic::call). If the procedure has streams, the call has
+    /// failed already when this returns, without running.
+    pub fn start(&self, procedure: &idl::Procedure, arguments: &[u8]) -> Pending<Encoded, Encoded> {
+        if procedure.has_streams() {
+            return Pending::new(Box::new(wrong_call("an argument or the result is a stream")));
+        }
+        let called = self.stub_procedure(procedure);
+        self.binding.start(&called, &|e| e.opaque(arguments))
     }
 
     /// Calls a procedure that has one stream, which is an argument, and returns its encoded result. In the

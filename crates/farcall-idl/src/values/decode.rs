@@ -15,6 +15,8 @@ pub(super) struct Reader<'a> {
     types: &'a Types,
     /// Whether the value is kept in memory. Its parts are then charged against the memory limit.
     kept: bool,
+    /// Whether integers of 64 bits become numbers, instead of strings of digits.
+    numbers: bool,
     /// Is told the parts of the value, if there is one.
     watch: Option<&'a dyn Watch>,
     /// Why decoding has ended with an error. Serde's own error does not hold the reason.
@@ -65,7 +67,12 @@ impl Serialize for Part<'_, '_, '_> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(types: &'a Types, kept: bool, watch: Option<&'a dyn Watch>) -> Reader<'a> {
-        Reader { types, kept, watch, refusal: RefCell::default() }
+        Reader { types, kept, numbers: false, watch, refusal: RefCell::default() }
+    }
+
+    /// Makes integers of 64 bits numbers.
+    pub(super) fn with_numbers(self) -> Reader<'a> {
+        Reader { numbers: true, ..self }
     }
 
     /// Returns why decoding has ended with an error, or `None` if the serializer itself has failed.
@@ -121,6 +128,8 @@ impl<'a> Reader<'a> {
             }
             Type::Tuple(parts) => self.positional(parts.iter(), bytes, at, out),
             Type::Named(place) => self.definition(*place, bytes, at, out),
+            Type::I64 if self.numbers => self.leaf(&self.wrap(bytes.i64(), at)?.into(), at, out),
+            Type::U64 if self.numbers => self.leaf(&self.wrap(bytes.u64(), at)?.into(), at, out),
             _ => match self.wrap(scalar(ty, bytes), at)? {
                 Ok(value) => self.leaf(&value, at, out),
                 // Some ONC RPC strings have an unknown encoding.

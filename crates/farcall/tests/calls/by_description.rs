@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::common::runtime;
-use farcall::dynamic::{Dynamic, Pinger, describe};
+use farcall::dynamic::{Dynamic, Encoded, Pinger, STREAM, describe};
 use farcall::stub::Interface;
-use farcall::{Error, Kind, Ran, xdr};
+use farcall::{Calls, Error, Kind, Ran, xdr};
 
 /// Keeps values.
 #[farcall::interface]
@@ -45,6 +45,62 @@ fn an_exporter_describes_itself() {
     let truncated = store.call(get, &[0, 0, 0, 9]).unwrap_err();
     let failed = truncated.call_failed().unwrap();
     assert_eq!((failed.kind(), failed.ran()), (Kind::BadArguments, Ran::No));
+}
+
+#[test]
+fn calls_by_description_are_started_and_collected() {
+    let runtime = runtime();
+    let _export = runtime.export::<dyn Store>("Store/one", Arc::new(Server)).unwrap();
+    let store = Dynamic::import(&runtime, "Store").unwrap();
+    let get = store.interface().by_name("get").unwrap();
+    let (right, wrong) = (xdr::to_vec("answer").unwrap(), xdr::to_vec("question").unwrap());
+
+    let mut calls = Calls::new();
+    for n in 0..20 {
+        calls.add(n, store.start(get, if n % 2 == 0 { &right } else { &wrong }));
+    }
+    calls.add(20, store.start(get, &[0, 0, 0, 9]));
+    let mut ended = 0;
+    while let Some((n, result)) = calls.wait() {
+        ended += 1;
+        match n {
+            20 => {
+                let why = result.unwrap_err();
+                let failed = why.call_failed().unwrap();
+                assert_eq!((failed.kind(), failed.ran()), (Kind::BadArguments, Ran::No));
+            }
+            n if n % 2 == 0 => assert_eq!(result.unwrap().0, xdr::to_vec(&42u64).unwrap()),
+            _ => assert_eq!(result.unwrap_err(), Error::Declared(Encoded(Vec::new()))),
+        }
+    }
+    assert_eq!(ended, 21);
+}
+
+#[test]
+fn a_procedure_with_a_stream_is_not_started() {
+    #[farcall::interface]
+    trait Numbers {
+        fn below(&self, limit: u64) -> farcall::Result<farcall::Stream<u64>>;
+        fn sum(&self, numbers: farcall::Stream<u64>) -> farcall::Result<u64>;
+    }
+    struct Server;
+    impl Numbers for Server {
+        fn below(&self, _: u64) -> farcall::Result<farcall::Stream<u64>> {
+            panic!("the call does not run")
+        }
+        fn sum(&self, _: farcall::Stream<u64>) -> farcall::Result<u64> {
+            panic!("the call does not run")
+        }
+    }
+    let runtime = runtime();
+    let _export = runtime.export::<dyn Numbers>("Numbers", Arc::new(Server)).unwrap();
+    let numbers = Dynamic::import(&runtime, "Numbers").unwrap();
+    for (name, arguments) in [("below", xdr::to_vec(&1u64).unwrap()), ("sum", STREAM.to_vec())] {
+        let procedure = numbers.interface().by_name(name).unwrap();
+        let why = numbers.start(procedure, &arguments).wait().unwrap_err();
+        let failed = why.call_failed().unwrap();
+        assert_eq!((failed.kind(), failed.ran()), (Kind::Local, Ran::No), "{name}");
+    }
 }
 
 #[test]

@@ -1,0 +1,276 @@
+//! The thread of a run: it starts calls and collects them, has procedures found, and waits.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use farcall::dynamic::Encoded;
+use farcall::env::{Condition, Env, Time};
+use farcall::{Calls, Kind, Ran};
+
+use super::bell::Bell;
+use super::machine::{Machine, Next, Todo};
+use super::{Changes, Command, Outcome, Refused};
+use crate::model::NodeId;
+use crate::procedures::{self, Bound, Procedures};
+
+/// What the thread of a run and its users share.
+pub(super) struct Shared {
+    pub env: Arc<dyn Env>,
+    procedures: Procedures,
+    machine: Mutex<Machine>,
+    /// Notified after each turn.
+    changed: Condition,
+    /// Wakes the thread.
+    bell: Bell,
+    finding: Mutex<Finding>,
+}
+
+/// The threads that find procedures.
+#[derive(Default)]
+struct Finding {
+    threads: usize,
+    /// The nodes whose procedures are to be found.
+    queue: VecDeque<NodeId>,
+}
+
+/// The most threads that find procedures at once. Each may wait for a server that does not answer.
+const MAX_FINDERS: usize = 16;
+
+/// The most outcomes that are taken at once, before more calls are started.
+const MAX_ENDED: usize = 256;
+
+/// The key of what is no call, but the bell.
+const BELL: usize = usize::MAX;
+
+impl Shared {
+    pub fn new(machine: Machine, procedures: &Procedures, env: Arc<dyn Env>) -> Shared {
+        Shared {
+            bell: Bell::new(&env),
+            env,
+            procedures: procedures.clone(),
+            machine: Mutex::new(machine),
+            changed: Condition::default(),
+            finding: Mutex::default(),
+        }
+    }
+
+    pub fn machine(&self) -> MutexGuard<'_, Machine> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the run do something.
+    ///
+    /// # Errors
+    /// When the run refuses.
+    pub fn command(&self, command: Command) -> Result<(), Refused> {
+        let now = self.env.now();
+        let obeyed = {
+            let mut machine = self.machine();
+            let obeyed = machine.obey(command, now);
+            if obeyed.is_ok() {
+                machine.unsettle();
+            }
+            obeyed
+        };
+        self.bell.ring();
+        self.changed.notify_all();
+        obeyed
+    }
+
+    /// Returns what has changed since that change; waits for the next one if there is none.
+    pub fn changes(&self, since: u64, wait: Duration) -> Changes {
+        let until = self.env.now() + wait;
+        let mut machine = self.machine();
+        loop {
+            let left = until.since(self.env.now());
+            if machine.board.number() > since || left.is_zero() {
+                return machine.changes(since, &self.env);
+            }
+            machine = self.changed.wait(&self.env, &self.machine, machine, Some(left)).0;
+        }
+    }
+
+    /// Waits until nothing is left to do, at most for this time.
+    pub fn wait_for(&self, time: Duration) -> Option<Outcome> {
+        let until = self.env.now() + time;
+        let mut machine = self.machine();
+        loop {
+            if let Some(outcome) = &machine.outcome {
+                return Some(outcome.clone());
+            }
+            let left = until.since(self.env.now());
+            if left.is_zero() {
+                return None;
+            }
+            machine = self.changed.wait(&self.env, &self.machine, machine, Some(left)).0;
+        }
+    }
+
+    fn finding(&self) -> MutexGuard<'_, Finding> {
+        self.finding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts the thread of a run.
+///
+/// # Errors
+/// When the system can start no more threads.
+pub(super) fn start(shared: &Arc<Shared>) -> io::Result<()> {
+    let driver = Driver { shared: shared.clone(), calls: Calls::new(), called: Vec::new(), has_bell: false };
+    shared.env.spawn("olympus", Box::new(move || driver.run()))
+}
+
+struct Driver {
+    shared: Arc<Shared>,
+    calls: Calls<usize, Encoded, Encoded>,
+    /// The procedure of each call, by its key.
+    called: Vec<Option<Arc<Bound>>>,
+    /// Whether the bell is among the calls.
+    has_bell: bool,
+}
+
+/// The outcome of a call.
+type Ended = (usize, Arc<Bound>, procedures::Outcome);
+
+impl Driver {
+    fn run(mut self) {
+        let mut ended: Vec<Ended> = Vec::new();
+        loop {
+            let now = self.shared.env.now();
+            let (todo, next) = {
+                let mut machine = self.shared.machine();
+                for (key, bound, outcome) in ended.drain(..) {
+                    machine.called(key, &bound, outcome, now);
+                }
+                machine.board.measure(now);
+                machine.turn(now)
+            };
+            self.shared.changed.notify_all();
+            if next == Next::End {
+                return;
+            }
+            let is_idle = self.act(todo, &mut ended);
+            match next {
+                Next::Wait(until) if is_idle => self.wait(until, &mut ended),
+                _ => self.collect(&mut ended),
+            }
+        }
+    }
+
+    /// Starts calls, and has procedures found. Returns whether there is nothing to be told to the machine yet.
+    fn act(&mut self, todo: Todo, ended: &mut Vec<Ended>) -> bool {
+        if !todo.forget.is_empty() || !todo.find.is_empty() {
+            self.find(&todo);
+        }
+        for (key, bound, arguments) in todo.start {
+            match bound.encode(&arguments) {
+                Ok(encoded) => self.start(key, bound, &encoded),
+                Err(why) => {
+                    let failed = procedures::Outcome::Failed { why, kind: Kind::BadArguments, ran: Ran::No };
+                    ended.push((key, bound, failed));
+                }
+            }
+        }
+        ended.is_empty()
+    }
+
+    fn start(&mut self, key: usize, bound: Arc<Bound>, arguments: &[u8]) {
+        self.calls.add(key, bound.start(arguments));
+        if self.called.len() <= key {
+            self.called.resize(key + 1, None);
+        }
+        self.called[key] = Some(bound);
+    }
+
+    /// Waits until a call ends or the bell rings, at most until then, and takes the calls that have ended.
+    fn wait(&mut self, until: Option<Time>, ended: &mut Vec<Ended>) {
+        if self.calls.is_empty() {
+            let left = until.map(|until| until.since(self.shared.env.now()));
+            return self.shared.bell.wait(left);
+        }
+        if !self.has_bell {
+            self.has_bell = true;
+            self.calls.add(BELL, self.shared.bell.pending());
+        }
+        let first = match until {
+            None => self.calls.wait(),
+            Some(until) => self.calls.wait_for(until.since(self.shared.env.now())),
+        };
+        if let Some((key, outcome)) = first {
+            self.take(key, outcome, ended);
+            self.collect(ended);
+        }
+    }
+
+    /// Takes calls that have ended, without waiting.
+    fn collect(&mut self, ended: &mut Vec<Ended>) {
+        while ended.len() < MAX_ENDED
+            && let Some((key, outcome)) = self.calls.wait_for(Duration::ZERO)
+        {
+            self.take(key, outcome, ended);
+        }
+    }
+
+    fn take(&mut self, key: usize, outcome: farcall::Result<Encoded, Encoded>, ended: &mut Vec<Ended>) {
+        if key == BELL {
+            self.has_bell = false;
+            return;
+        }
+        let Some(bound) = self.called.get_mut(key).and_then(Option::take) else { return };
+        let outcome = bound.outcome(outcome);
+        ended.push((key, bound, outcome));
+    }
+
+    /// Has procedures found by other threads, because that may take long.
+    fn find(&self, todo: &Todo) {
+        let graph = self.shared.machine().graph.clone();
+        let wanted = |node: &NodeId| graph.nodes.get(node.0 as usize)?.call.as_ref();
+        for (node, bound) in &todo.forget {
+            wanted(node).into_iter().for_each(|wanted| self.shared.procedures.forget(wanted, bound));
+        }
+        let mut finding = self.shared.finding();
+        finding.queue.extend(&todo.find);
+        while finding.threads < MAX_FINDERS.min(finding.threads + finding.queue.len()) {
+            finding.threads += 1;
+            let shared = self.shared.clone();
+            let find = move || shared.find();
+            if self.shared.env.spawn("olympus-find", Box::new(find)).is_err() {
+                finding.threads -= 1;
+                break;
+            }
+        }
+        let has_thread = finding.threads > 0;
+        drop(finding);
+        // Without a thread for this, the procedures are found here, late but surely.
+        if !has_thread && !todo.find.is_empty() {
+            self.shared.finding().threads += 1;
+            self.shared.find();
+        }
+    }
+}
+
+impl Shared {
+    /// Finds procedures until none is to be found.
+    fn find(&self) {
+        loop {
+            let node = {
+                let mut finding = self.finding();
+                let Some(node) = finding.queue.pop_front() else {
+                    finding.threads -= 1;
+                    return;
+                };
+                node
+            };
+            let graph = self.machine().graph.clone();
+            let Some(wanted) = graph.nodes.get(node.0 as usize).and_then(|node| node.call.as_ref()) else {
+                continue;
+            };
+            let found = self.procedures.find(wanted);
+            let now = self.env.now();
+            self.machine().found(node, found, now);
+            self.bell.ring();
+        }
+    }
+}

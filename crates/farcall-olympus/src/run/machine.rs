@@ -1,0 +1,723 @@
+//! What the thread of a run and its users share: the interpreter, the firings under way, and the journal.
+//!
+//! A turn of the thread takes what has ended, begins every node that may begin, and writes the journal. Only
+//! then are the calls sent that the turn has begun. So the journal knows of every call before it may run, and of
+//! the end of every firing before a call can use its tokens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcall::env::Time;
+use farcall::{Kind, Ran};
+use serde_json::Value;
+
+use super::clock::Clock;
+use super::shown::{Board, FiringRecord, Stage};
+use super::{Command, NotStarted, Outcome, Pace, Past, Refused, Settings, past};
+use crate::interpreter::{Decision, Effect, Ended, Failure, FiringId, FiringState, Interpreter};
+use crate::journal::{Damaged, Journal, Record, VERSION};
+use crate::model::{Graph, NodeId};
+use crate::procedures::{self, Bound, NotFound};
+
+/// A run.
+pub(super) struct Machine {
+    pub graph: Arc<Graph>,
+    pub interpreter: Interpreter,
+    pub clock: Clock,
+    pub paused: bool,
+    /// How many nodes may begin although the run is paused.
+    pub steps: u64,
+    pub board: Board,
+    pub outcome: Option<Outcome>,
+    /// The firings whose procedures are looked for or called, or will be called again.
+    pub calls: Slots,
+    nodes: Vec<Node>,
+    journal: Option<Journal>,
+    bound: usize,
+    pauses: (Duration, Duration),
+    /// The nodes that are held back for a while, because their last call did not run.
+    held: Vec<(Time, NodeId)>,
+    /// The calls that are made again when their time comes.
+    repeats: Vec<(Time, usize)>,
+    /// What the thread is to do after this turn.
+    todo: Todo,
+}
+
+/// What is known of a node, besides the graph.
+#[derive(Clone, Debug, Default)]
+struct Node {
+    /// Its procedure, once it was found.
+    procedure: Option<Arc<Bound>>,
+    /// Whether its procedure is being looked for.
+    is_sought: bool,
+    /// The firings that wait until the procedure is found.
+    waiting: Vec<usize>,
+    /// How many of its calls have not run, one after the other.
+    not_run: u32,
+}
+
+/// A firing whose procedure is looked for or called.
+#[derive(Clone, Debug)]
+pub(super) struct Called {
+    pub firing: FiringId,
+    pub node: NodeId,
+    pub stage: Stage,
+    /// How many calls were made.
+    pub attempts: u32,
+    /// Whether a call may have run whose outcome is not known.
+    may_have_run: bool,
+    /// Why the last call failed.
+    pub error: Option<String>,
+}
+
+/// The firings of [`Machine::calls`], found by the keys of their calls.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slots {
+    slots: Vec<Option<Called>>,
+    free: Vec<usize>,
+}
+
+/// What the thread is to do after a turn.
+#[derive(Debug, Default)]
+pub(super) struct Todo {
+    /// The calls to start: the key, the procedure and the arguments of each.
+    pub start: Vec<(usize, Arc<Bound>, Value)>,
+    /// The nodes whose procedures are to be found.
+    pub find: Vec<NodeId>,
+    /// The bindings that are no longer trusted.
+    pub forget: Vec<(NodeId, Arc<Bound>)>,
+}
+
+/// What the thread does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// There is more to begin.
+    Turn,
+    /// It waits until then, or until something happens.
+    Wait(Option<Time>),
+    /// The run has ended.
+    End,
+}
+
+/// The most nodes that begin in a turn, so that users are heard between turns.
+const MAX_BEGUN: usize = 1000;
+
+impl Machine {
+    /// # Errors
+    /// When the graph cannot be interpreted, or the journal cannot be written.
+    pub fn new(graph: Graph, settings: Settings) -> Result<Machine, NotStarted> {
+        let graph = Arc::new(graph);
+        let Settings { rules, seed, .. } = &settings;
+        let interpreter = Interpreter::new(graph.clone(), rules.clone(), *seed).map_err(NotStarted::Graph)?;
+        let first = Record::Graph { version: VERSION, seed: *seed, graph: (*graph).clone() };
+        let mut machine = Machine::with(interpreter, Duration::ZERO, settings);
+        machine.record(|| first);
+        machine.write().map_err(NotStarted::Journal)?;
+        Ok(machine)
+    }
+
+    /// Returns a run that goes on where another has ended or was killed.
+    pub fn resumed(past: Past, settings: Settings) -> Machine {
+        let Past { interpreter, journal, called, now, .. } = past;
+        let mut machine = Machine::with(interpreter, now, Settings { journal, ..settings });
+        let mut open: Vec<(FiringId, NodeId)> = machine
+            .interpreter
+            .under_way()
+            .filter(|firing| matches!(firing.state, FiringState::UnderWay))
+            .map(|firing| (firing.id, firing.node))
+            .collect();
+        open.sort_unstable();
+        for (firing, node) in open {
+            if !called.contains(&firing) || machine.graph.nodes[node.0 as usize].call.is_none() {
+                machine.call(firing, node, false);
+                continue;
+            }
+            let (stage, error) = (Stage::Finding, Some(KILLED.to_owned()));
+            let called = Called { firing, node, stage, attempts: 1, may_have_run: true, error };
+            let key = machine.calls.add(called);
+            machine.go_on(key);
+        }
+        machine
+    }
+
+    fn with(interpreter: Interpreter, now: Duration, settings: Settings) -> Machine {
+        let graph = interpreter.graph().clone();
+        Machine {
+            nodes: vec![Node::default(); graph.nodes.len()],
+            board: Board::new(&graph),
+            clock: Clock::new(settings.pace, now),
+            paused: settings.paused,
+            steps: 0,
+            outcome: None,
+            calls: Slots::default(),
+            journal: settings.journal,
+            bound: settings.bound.max(1),
+            pauses: (settings.first_pause.max(Duration::from_micros(1)), settings.max_pause),
+            held: Vec::new(),
+            repeats: Vec::new(),
+            todo: Todo::default(),
+            graph,
+            interpreter,
+        }
+    }
+
+    /// Begins what may begin, and writes the journal. Returns what the thread is to do then.
+    pub fn turn(&mut self, now: Time) -> (Todo, Next) {
+        if self.outcome.as_ref().is_some_and(Outcome::is_final) {
+            return (Todo::default(), Next::End);
+        }
+        if self.paused {
+            self.clock.stop(now)
+        } else {
+            self.clock.start(now)
+        }
+        self.repeat(now);
+        let more = self.begin_all(now);
+        if let Err(why) = self.write() {
+            self.outcome = Some(Outcome::JournalFailed(why.to_string()));
+            self.board.note();
+            return (Todo::default(), Next::End);
+        }
+        let todo = std::mem::take(&mut self.todo);
+        let next = match more {
+            true => Next::Turn,
+            false => Next::Wait(self.wakes_at(now)),
+        };
+        self.settle(now, next);
+        (todo, next)
+    }
+
+    /// Takes the outcome of a call, with the procedure that was called.
+    pub fn called(&mut self, key: usize, bound: &Arc<Bound>, outcome: procedures::Outcome, now: Time) {
+        let Some(called) = self.calls.get_mut(key) else { return };
+        let (firing, node) = (called.firing, called.node);
+        let state = &mut self.nodes[node.0 as usize];
+        match outcome {
+            procedures::Outcome::Returned(value) => {
+                state.not_run = 0;
+                self.calls.remove(key);
+                self.end(firing, node, Ended::Returned(value), None);
+            }
+            procedures::Outcome::Declared { name, value } => {
+                state.not_run = 0;
+                self.calls.remove(key);
+                self.end(firing, node, Ended::Declared { name, value }, None);
+            }
+            procedures::Outcome::Failed { why, kind, ran: Ran::No } if !called.may_have_run => {
+                if is_lasting(kind) {
+                    return self.stop(key, why, Ran::No);
+                }
+                if kind != Kind::Overloaded {
+                    state.procedure = None;
+                    self.todo.forget.push((node, bound.clone()));
+                }
+                self.put_back(key, why, now);
+            }
+            procedures::Outcome::Failed { why, kind, ran } => {
+                let ran = if called.may_have_run && ran == Ran::No { Ran::Maybe } else { ran };
+                called.may_have_run |= ran != Ran::No;
+                if ran == Ran::Maybe && self.is_idempotent(node, bound) && !is_lasting(kind) {
+                    return self.call_again(key, why, now);
+                }
+                self.stop(key, why, ran);
+            }
+        }
+    }
+
+    /// Takes what was found of a node's procedure.
+    pub fn found(&mut self, node: NodeId, found: Result<Arc<Bound>, NotFound>, now: Time) {
+        let Some(state) = self.nodes.get_mut(node.0 as usize) else { return };
+        state.is_sought = false;
+        let waiting = std::mem::take(&mut state.waiting);
+        match found {
+            Ok(bound) => {
+                state.procedure = Some(bound);
+                waiting.into_iter().for_each(|key| self.go_on(key));
+            }
+            Err(why) => {
+                for key in waiting {
+                    self.not_found(key, &why, now);
+                }
+            }
+        }
+    }
+
+    /// Returns whether the procedure of a node may be called again when it is not known if it ran.
+    fn is_idempotent(&self, node: NodeId, bound: &Bound) -> bool {
+        let call = self.graph.nodes[node.0 as usize].call.as_ref();
+        call.is_some_and(|call| call.idempotent) || bound.is_idempotent()
+    }
+
+    fn not_found(&mut self, key: usize, why: &NotFound, now: Time) {
+        let Some(called) = self.calls.get_mut(key) else { return };
+        let node = called.node;
+        if !called.may_have_run {
+            return match why.is_lasting() {
+                true => self.stop(key, why.to_string(), Ran::No),
+                false => self.put_back(key, why.to_string(), now),
+            };
+        }
+        // The call was under way when the interpreter was killed. Only the interface could say that calling
+        // again does no harm, unless the graph does.
+        let call = self.graph.nodes[node.0 as usize].call.as_ref();
+        match call.is_some_and(|call| call.idempotent) && !why.is_lasting() {
+            true => self.call_again(key, why.to_string(), now),
+            false => {
+                let error = called.error.take().unwrap_or_else(|| why.to_string());
+                self.stop(key, error, Ran::Maybe);
+            }
+        }
+    }
+
+    /// Calls the procedure of a firing if it is known, and otherwise has it found.
+    fn go_on(&mut self, key: usize) {
+        let Some(called) = self.calls.get_mut(key) else { return };
+        let (node, firing) = (called.node, called.firing);
+        let state = &mut self.nodes[node.0 as usize];
+        let Some(bound) = state.procedure.clone() else {
+            called.stage = Stage::Finding;
+            state.waiting.push(key);
+            if !std::mem::replace(&mut state.is_sought, true) {
+                self.todo.find.push(node);
+            }
+            return;
+        };
+        if called.may_have_run && !self.is_idempotent(node, &bound) {
+            let why = self.calls.get_mut(key).and_then(|called| called.error.take());
+            return self.stop(key, why.unwrap_or_default(), Ran::Maybe);
+        }
+        self.record(|| Record::Call { firing: firing.0 });
+        self.start(key, bound);
+    }
+
+    /// Has the thread start the call of a firing.
+    fn start(&mut self, key: usize, bound: Arc<Bound>) {
+        let Some(called) = self.calls.get_mut(key) else { return };
+        (called.stage, called.attempts) = (Stage::Calling, called.attempts.saturating_add(1));
+        let arguments = self.interpreter.firing(called.firing).and_then(|firing| firing.arguments.clone());
+        self.todo.start.push((key, bound, arguments.unwrap_or(Value::Null)));
+    }
+
+    /// Begins what may begin now. Returns whether there may be more.
+    fn begin_all(&mut self, now: Time) -> bool {
+        for _ in 0..MAX_BEGUN {
+            if self.calls.len() >= self.bound || self.paused && self.steps == 0 {
+                return false;
+            }
+            let clock = self.clock.at(now);
+            if let Some(firing) = self.interpreter.due(clock) {
+                let (firing, node) = (firing.id, firing.node);
+                self.record(|| Record::Due { firing: firing.0, now: nanos(clock) });
+                self.call(firing, node, false);
+                continue;
+            }
+            let must_be_told = self.paused || self.clock.pace() == Pace::Step;
+            if must_be_told && self.steps == 0 {
+                return false;
+            }
+            if let Some(firing) = self.interpreter.begin(clock) {
+                self.steps = self.steps.saturating_sub(1);
+                let failure = match &firing.state {
+                    FiringState::Stopped(failure) => Some(failure_text(failure)),
+                    _ => None,
+                };
+                let waits = matches!(firing.state, FiringState::Waiting(_));
+                let begun = (firing.id, firing.node, firing.began);
+                self.begun(begun, waits, failure);
+            } else if !self.jump(now, clock) {
+                self.steps = 0;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Lets the clock jump to the next timed node, unless it runs by itself. It does so when no call is under
+    /// way, because calls take no time by it. Returns whether it shows another time.
+    fn jump(&mut self, now: Time, clock: Duration) -> bool {
+        let Some(due) = self.interpreter.next_time() else { return false };
+        if !self.calls.is_empty() || self.paused {
+            return false;
+        }
+        self.clock.jump(due);
+        self.clock.at(now) > clock
+    }
+
+    /// Goes on with a firing that has taken its tokens.
+    fn begun(&mut self, begun: (FiringId, NodeId, Duration), waits: bool, failure: Option<String>) {
+        let (firing, node, clock) = begun;
+        self.board.begun(&self.graph, node);
+        let state = &self.nodes[node.0 as usize];
+        let has_call = self.graph.nodes[node.0 as usize].call.is_some();
+        let calls = !waits && failure.is_none() && has_call && state.procedure.is_some();
+        self.record(|| Record::Begin { firing: firing.0, node: node.0, now: nanos(clock), calls });
+        if let Some(why) = failure {
+            let record = self.record_of(firing, Stage::Stopped, 0, &why, Some(Ran::No));
+            return self.board.stopped(node, record);
+        }
+        if !waits {
+            self.call(firing, node, calls);
+        }
+    }
+
+    /// Calls the procedure of a firing whose time has come; a node without a procedure ends. `is_recorded` says
+    /// that the journal knows of the call already.
+    fn call(&mut self, firing: FiringId, node: NodeId, is_recorded: bool) {
+        if self.graph.nodes[node.0 as usize].call.is_none() {
+            return self.end(firing, node, Ended::Returned(Value::Null), None);
+        }
+        let (stage, error) = (Stage::Finding, None);
+        let called = Called { firing, node, stage, attempts: 0, may_have_run: false, error };
+        let key = self.calls.add(called);
+        match self.nodes[node.0 as usize].procedure.clone() {
+            Some(bound) if is_recorded => self.start(key, bound),
+            _ => self.go_on(key),
+        }
+    }
+
+    /// Ends a firing. `failure` says why it stops, whether its procedure ran, and how many calls were made.
+    fn end(&mut self, firing: FiringId, node: NodeId, ended: Ended, failure: Option<(String, Ran, u32)>) {
+        if let Some(journal) = &mut self.journal {
+            journal.add_end(firing, &ended);
+        }
+        match self.interpreter.end(firing, ended) {
+            Ok(Effect::Stopped) => {
+                let (why, ran, attempts) = failure.unwrap_or_else(|| (self.failure(firing), Ran::Yes, 1));
+                let record = self.record_of(firing, Stage::Stopped, attempts, &why, Some(ran));
+                self.board.stopped(node, record);
+            }
+            Ok(Effect::PutBack) => self.board.put_back(&self.graph, node),
+            Ok(_) => self.board.ended(&self.graph, node),
+            // The machine ends only firings that are under way.
+            Err(why) => self.board.failed(node, &why.to_string()),
+        }
+    }
+
+    /// Returns why a firing has stopped.
+    pub fn failure(&self, firing: FiringId) -> String {
+        match self.interpreter.firing(firing).map(|firing| &firing.state) {
+            Some(FiringState::Stopped(failure)) => failure_text(failure),
+            _ => String::new(),
+        }
+    }
+
+    /// Puts the tokens of a firing back, whose procedure did not run, and holds its node back for a while.
+    fn put_back(&mut self, key: usize, why: String, now: Time) {
+        let Some(Called { firing, node, attempts, .. }) = self.calls.remove(key) else { return };
+        let record = self.record_of(firing, Stage::PutBack, attempts, &why, Some(Ran::No));
+        self.board.not_run(node, record);
+        let state = &mut self.nodes[node.0 as usize];
+        state.not_run = state.not_run.saturating_add(1);
+        let until = now + pause(self.pauses, state.not_run);
+        self.interpreter.hold(node, Duration::MAX);
+        self.held.retain(|(_, held)| *held != node);
+        self.held.push((until, node));
+        self.end(firing, node, Ended::NotRun(why), None);
+    }
+
+    /// Calls a procedure again, which may have run, after a while.
+    fn call_again(&mut self, key: usize, why: String, now: Time) {
+        let Some(called) = self.calls.get_mut(key) else { return };
+        (called.stage, called.error) = (Stage::Waiting, Some(why.clone()));
+        let (node, until) = (called.node, now + pause(self.pauses, called.attempts));
+        self.repeats.push((until, key));
+        self.board.repeated(node, &why);
+    }
+
+    fn stop(&mut self, key: usize, why: String, ran: Ran) {
+        let Some(Called { firing, node, attempts, .. }) = self.calls.remove(key) else { return };
+        self.end(firing, node, Ended::Unknown(why.clone()), Some((why, ran, attempts)));
+    }
+
+    /// Lets nodes begin again that were held back long enough, and calls again what has waited long enough.
+    fn repeat(&mut self, now: Time) {
+        let (nodes, interpreter) = (&mut self.held, &mut self.interpreter);
+        nodes.retain(|(until, node)| {
+            let waits = *until > now;
+            if !waits {
+                interpreter.hold(*node, Duration::ZERO);
+            }
+            waits
+        });
+        let (due, later) =
+            std::mem::take(&mut self.repeats).into_iter().partition(|(until, _)| *until <= now);
+        self.repeats = later;
+        let due: Vec<(Time, usize)> = due;
+        due.into_iter().for_each(|(_, key)| self.go_on(key));
+    }
+
+    /// Returns when the thread has something to do although nothing happens.
+    fn wakes_at(&self, now: Time) -> Option<Time> {
+        let held = self.held.iter().map(|(until, _)| *until);
+        let repeats = self.repeats.iter().map(|(until, _)| *until);
+        let timed = match self.paused || self.calls.len() >= self.bound {
+            true => None,
+            false => self.interpreter.next_time().and_then(|due| self.clock.when(due, now)),
+        };
+        held.chain(repeats).chain(timed).min()
+    }
+
+    /// Notes whether anything is left to do.
+    fn settle(&mut self, now: Time, next: Next) {
+        let is_busy = next != Next::Wait(None) || !self.calls.is_empty() || self.is_held_up(now);
+        let outcome = if is_busy { None } else { Some(self.rest()) };
+        if self.outcome != outcome {
+            self.outcome = outcome;
+            self.board.note();
+        }
+    }
+
+    /// Forgets that nothing is left to do, until the thread has looked.
+    pub fn unsettle(&mut self) {
+        if !self.outcome.as_ref().is_some_and(Outcome::is_final) {
+            self.outcome = None;
+        }
+    }
+
+    /// Returns whether a node could begin, but is not allowed to.
+    fn is_held_up(&self, now: Time) -> bool {
+        let may_not = self.paused || self.clock.pace() == Pace::Step;
+        let due = || self.interpreter.next_time().is_some_and(|due| due <= self.clock.at(now));
+        let timed =
+            || self.interpreter.under_way().any(|firing| matches!(firing.state, FiringState::Waiting(_)));
+        let count = self.graph.nodes.len();
+        let any = || (0..count).any(|node| self.interpreter.may_begin(NodeId(node as u32)));
+        may_not && (due() || timed() || any())
+    }
+
+    fn rest(&self) -> Outcome {
+        let is_stopped = |state: &FiringState| matches!(state, FiringState::Stopped(_));
+        let firings = self.interpreter.under_way().filter(|firing| is_stopped(&firing.state));
+        let mut stopped: Vec<FiringId> = firings.map(|firing| firing.id).collect();
+        stopped.sort_unstable();
+        if stopped.is_empty() { Outcome::Quiet } else { Outcome::Stopped(stopped) }
+    }
+
+    /// Returns what is shown of a firing.
+    pub fn record_of(
+        &self,
+        firing: FiringId,
+        stage: Stage,
+        attempts: u32,
+        error: &str,
+        ran: Option<Ran>,
+    ) -> FiringRecord {
+        let found = self.interpreter.firing(firing);
+        let node = found.map_or(NodeId(0), |firing| firing.node);
+        let error = Some(error.to_owned()).filter(|error| !error.is_empty());
+        FiringRecord {
+            firing,
+            node,
+            name: self.graph.nodes.get(node.0 as usize).map_or_else(String::new, |node| node.name.clone()),
+            stage,
+            tokens: found.map_or_else(Vec::new, |firing| firing.taken.clone()),
+            arguments: found.and_then(|firing| firing.arguments.clone()),
+            attempts,
+            error,
+            ran: ran.map(spelled),
+            began: found.map_or(0.0, |firing| firing.began.as_secs_f64()),
+        }
+    }
+
+    /// Adds a record to the journal, if there is one.
+    pub fn record(&mut self, record: impl FnOnce() -> Record) {
+        if let Some(journal) = &mut self.journal {
+            journal.add(&record());
+        }
+    }
+
+    /// Writes the journal.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&mut self) -> Result<(), Damaged> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.flush().map_err(|why| Damaged::contradiction(why.to_string()))
+    }
+
+    /// Uses an edited graph from now on.
+    fn edited(&mut self, is_cosmetic: bool) {
+        self.graph = self.interpreter.graph().clone();
+        if is_cosmetic {
+            let held = self.held.iter();
+            held.for_each(|(_, node)| self.interpreter.hold(*node, Duration::MAX));
+        } else {
+            self.nodes = vec![Node::default(); self.graph.nodes.len()];
+            self.held.clear();
+        }
+        self.board.edited(&self.graph);
+    }
+
+    /// Does what a user wants.
+    ///
+    /// # Errors
+    /// When the run refuses. Nothing was done then.
+    pub fn obey(&mut self, command: Command, now: Time) -> Result<(), Refused> {
+        if self.outcome.as_ref().is_some_and(Outcome::is_final) {
+            return Err(Refused("the run has ended".into()));
+        }
+        match command {
+            Command::Pause => {
+                (self.paused, self.steps) = (true, 0);
+                self.clock.stop(now);
+            }
+            Command::Resume => (self.paused, self.steps) = (false, 0),
+            Command::Step if self.paused || self.clock.pace() == Pace::Step => self.steps += 1,
+            Command::Step => return Err(Refused("the run must be paused, or go step by step".into())),
+            Command::Pace(Pace::Scaled(factor)) if !(factor.is_finite() && factor > 0.0) => {
+                return Err(Refused("a pace is more than 0 seconds, and finite".into()));
+            }
+            Command::Pace(pace) => self.clock.set_pace(pace, now),
+            Command::Put { place, tokens } => {
+                self.interpreter.put(place, tokens.clone()).map_err(Refused::because)?;
+                self.record(|| Record::Put { place: place.0, tokens });
+                self.board.moved(place);
+            }
+            Command::Take { place, count } => {
+                self.must_be_paused()?;
+                self.interpreter.take(place, count as usize);
+                self.record(|| Record::Take { place: place.0, count });
+                self.board.moved(place);
+            }
+            Command::Decide { firing, decision } => self.decide(firing, decision)?,
+            Command::Edit(graph) => self.edit(*graph)?,
+            Command::Stop => self.outcome = Some(Outcome::Ended),
+        }
+        self.board.note();
+        self.write().map_err(Refused::because)
+    }
+
+    fn decide(&mut self, firing: FiringId, decision: Decision) -> Result<(), Refused> {
+        let found = self.interpreter.firing(firing).map(|firing| firing.node);
+        let effect = self.interpreter.decide(firing, decision.clone()).map_err(Refused::because)?;
+        let Some(node) = found else { return Ok(()) };
+        self.record(|| Record::Decide { firing: firing.0, decision });
+        match effect {
+            Effect::Again => self.call(firing, node, false),
+            Effect::Put => self.board.ended(&self.graph, node),
+            Effect::PutBack | Effect::Discarded => self.board.put_back(&self.graph, node),
+            Effect::Stopped => {
+                let why = self.failure(firing);
+                let record = self.record_of(firing, Stage::Stopped, 1, &why, Some(Ran::Yes));
+                self.board.stopped(node, record);
+            }
+        }
+        Ok(())
+    }
+
+    fn edit(&mut self, graph: Graph) -> Result<(), Refused> {
+        let is_cosmetic = bare(&graph) == bare(&self.graph);
+        if !is_cosmetic {
+            self.must_be_paused()?;
+            if !self.calls.is_empty() {
+                return Err(Refused(
+                    "calls are under way: the graph can be edited when they have ended".into(),
+                ));
+            }
+        }
+        past::edit(&mut self.interpreter, graph.clone()).map_err(Refused::because)?;
+        let seed = 0;
+        self.record(|| Record::Graph { version: VERSION, seed, graph });
+        self.edited(is_cosmetic);
+        Ok(())
+    }
+
+    /// # Errors
+    /// When the run is not paused.
+    fn must_be_paused(&self) -> Result<(), Refused> {
+        match self.paused {
+            true => Ok(()),
+            false => Err(Refused("the run must be paused first".into())),
+        }
+    }
+}
+
+impl Slots {
+    fn add(&mut self, called: Called) -> usize {
+        match self.free.pop() {
+            Some(key) => {
+                self.slots[key] = Some(called);
+                key
+            }
+            None => {
+                self.slots.push(Some(called));
+                self.slots.len() - 1
+            }
+        }
+    }
+
+    fn get_mut(&mut self, key: usize) -> Option<&mut Called> {
+        self.slots.get_mut(key)?.as_mut()
+    }
+
+    fn remove(&mut self, key: usize) -> Option<Called> {
+        let removed = self.slots.get_mut(key)?.take()?;
+        self.free.push(key);
+        Some(removed)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Called> {
+        self.slots.iter().flatten()
+    }
+
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Outcome {
+    /// Returns whether the run has ended for good.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Outcome::Ended | Outcome::JournalFailed(_))
+    }
+}
+
+/// Why a call is not known to have run that was under way when the interpreter was killed.
+const KILLED: &str = "the interpreter ended while the call was under way";
+
+/// Returns whether another call would fail likewise.
+fn is_lasting(kind: Kind) -> bool {
+    matches!(kind, Kind::BadArguments | Kind::TooLarge | Kind::NotPermitted)
+}
+
+/// Returns the pause after so many failures in a row.
+fn pause((first, most): (Duration, Duration), failures: u32) -> Duration {
+    first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(most)
+}
+
+fn failure_text(failure: &Failure) -> String {
+    match failure {
+        Failure::Unknown(why) | Failure::Arguments(why) => why.clone(),
+        Failure::Exception { name, value } => format!("exception {name}: {value}"),
+        Failure::Outputs { error, .. } => error.clone(),
+    }
+}
+
+fn spelled(ran: Ran) -> &'static str {
+    match ran {
+        Ran::No => "no",
+        Ran::Yes => "yes",
+        Ran::Maybe => "maybe",
+    }
+}
+
+/// Returns what a graph is apart from what only people see.
+fn bare(graph: &Graph) -> Graph {
+    let mut bare = Graph { name: String::new(), about: String::new(), ..graph.clone() };
+    for place in &mut bare.places {
+        (place.label, place.at, place.tokens) = (String::new(), None, Vec::new());
+    }
+    for node in &mut bare.nodes {
+        (node.label, node.at) = (String::new(), None);
+    }
+    bare
+}
+
+/// Returns a time of the graph's clock as journals write it.
+pub(super) fn nanos(clock: Duration) -> u64 {
+    u64::try_from(clock.as_nanos()).unwrap_or(u64::MAX)
+}

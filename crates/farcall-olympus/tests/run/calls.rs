@@ -1,0 +1,121 @@
+//! Tests of runs whose calls succeed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use farcall_olympus::run::{Outcome, Pace, Settings};
+use serde_json::json;
+
+use super::common::{Worker, World, is_quiet, tokens, until};
+
+#[test]
+fn nodes_call_procedures_by_name_and_pass_their_results_on() {
+    let world = World::new();
+    let _export = world.export("Work/one", &Arc::new(Worker::default()));
+    let graph = json!({
+        "places": [
+            { "name": "words", "tokens": ["a", "b", "c"] },
+            { "name": "doubled" },
+            { "name": "all" },
+        ],
+        "nodes": [
+            {
+                "name": "double",
+                "in": [{ "place": 0, "as": "word" }],
+                "call": { "server": "Work", "name": "twice", "arguments": "{\"text\": word}" },
+                "out": [{ "place": 1, "value": "result" }],
+            },
+            {
+                "name": "join",
+                "in": [{ "place": 1, "weight": 3, "as": "words" }],
+                "out": [{ "place": 2, "value": "len(words)" }],
+            },
+        ],
+    });
+    let run = world.run(&graph, Settings::default());
+    is_quiet(&run);
+    assert_eq!(tokens(&run, "all"), [3]);
+    let counts = run.state().counts;
+    assert_eq!((counts.begun, counts.ended, counts.under_way), (4, 4, 0));
+}
+
+#[test]
+fn integers_of_64_bits_are_numbers_that_expressions_calculate_with() {
+    let world = World::new();
+    let _export = world.export("Work/one", &Arc::new(Worker::default()));
+    let graph = json!({
+        "places": [{ "name": "from", "tokens": [9_007_199_254_740_994_u64] }, { "name": "to" }],
+        "nodes": [{
+            "name": "next",
+            "in": [{ "place": 0, "as": "n" }],
+            "call": { "server": "Work", "name": "next", "arguments": "[n]" },
+            "out": [{ "place": 1, "value": "[result, result == n + 1]" }],
+        }],
+    });
+    let run = world.run(&graph, Settings::default());
+    is_quiet(&run);
+    assert_eq!(tokens(&run, "to"), [json!([9_007_199_254_740_995_u64, true])]);
+}
+
+/// Every enabled firing is started at once, up to the bound.
+#[test]
+fn as_many_calls_are_under_way_as_the_bound_allows() {
+    for bound in [1, 7, 64] {
+        let world = World::new();
+        let worker = Arc::new(Worker::default());
+        let _export = world.export("Work/one", &worker);
+        let numbers: Vec<u32> = (0..20).collect();
+        let graph = json!({
+            "places": [{ "name": "from", "tokens": numbers }, { "name": "to" }],
+            "nodes": [{
+                "name": "slow",
+                "in": [{ "place": 0, "as": "n" }],
+                "call": { "server": "Work", "name": "slow", "arguments": "[n]" },
+                "out": [{ "place": 1, "value": "result" }],
+            }],
+        });
+        let run = world.run(&graph, Settings { bound, ..Settings::default() });
+        let wanted = bound.min(20) as u64;
+        until(&run, "all are started", |state| state.counts.under_way == wanted);
+        worker.gate.open();
+        is_quiet(&run);
+        assert!(worker.most.load(Ordering::SeqCst) as u64 <= wanted);
+        assert_eq!(run.state().counts.ended, 20);
+        assert_eq!(tokens(&run, "to").len(), 20);
+    }
+}
+
+#[test]
+fn a_fast_clock_jumps_to_timed_nodes_in_their_order() {
+    let world = World::new();
+    let graph = json!({
+        "places": [{ "name": "start", "tokens": [1, 2, 3] }, { "name": "end" }],
+        "nodes": [
+            {
+                "name": "hour",
+                "after": 3_600_000.0,
+                "in": [{ "place": 0, "as": "n" }],
+                "out": [{ "place": 1, "value": "n" }],
+            },
+        ],
+    });
+    let run = world.run(&graph, Settings::default());
+    is_quiet(&run);
+    assert_eq!((tokens(&run, "end").len(), run.state().clock), (3, 3600.0));
+}
+
+#[test]
+fn a_scaled_clock_runs_by_the_real_one() {
+    let world = World::new();
+    let graph = json!({
+        "places": [{ "name": "start", "tokens": [null] }, { "name": "end" }],
+        "nodes": [
+            { "name": "hour", "after": 3_600_000.0, "in": [{ "place": 0 }], "out": [{ "place": 1 }] },
+        ],
+    });
+    let run = world.run(&graph, Settings { pace: Pace::Scaled(0.05 / 3600.0), ..Settings::default() });
+    let before = std::time::Instant::now();
+    assert_eq!(run.wait(), Outcome::Quiet);
+    assert!(before.elapsed().as_millis() >= 40);
+    assert!(run.state().clock >= 3600.0);
+}

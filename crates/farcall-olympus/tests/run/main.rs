@@ -1,0 +1,8 @@
+//! Tests of runs: graphs whose nodes call servers by farcall, with failures, commands and journals.
+#![allow(missing_docs)]
+
+mod calls;
+mod commands;
+mod common;
+mod failures;
+mod journals;
