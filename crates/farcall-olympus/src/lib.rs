@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod draw;
 pub mod expression;
 pub mod interpreter;
@@ -15,6 +16,7 @@ pub mod marking;
 pub mod model;
 pub mod pnml;
 pub mod procedures;
+pub mod reach;
 pub mod rules;
 pub mod run;
 mod scope;
