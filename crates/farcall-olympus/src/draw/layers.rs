@@ -13,7 +13,7 @@ pub struct Items {
     before: Vec<Vec<usize>>,
     /// For each item, the items that it is connected with by any arc, also one that only reads or inhibits.
     near: Vec<Vec<usize>>,
-    /// The items at which a drawing begins: first those to which no arc leads, then places with tokens.
+    /// The items at which a drawing begins: first those to which no arc leads.
     starts: Vec<usize>,
 }
 
@@ -38,13 +38,14 @@ impl Items {
                 let place = output.place.0 as usize;
                 near[place].push(at);
                 near[at].push(place);
-                next[at].push(place);
-                before[place].push(at);
+                // A place that has tokens at the beginning is drawn there, and tokens come back to it.
+                if graph.places[place].tokens.is_empty() {
+                    next[at].push(place);
+                    before[place].push(at);
+                }
             }
         }
-        let has_tokens = |item: &usize| graph.places.get(*item).is_some_and(|place| !place.tokens.is_empty());
         let mut starts: Vec<usize> = (0..count).filter(|item| before[*item].is_empty()).collect();
-        starts.extend((0..count).filter(has_tokens));
         starts.extend(0..count);
         Items { next, before, near, starts }
     }

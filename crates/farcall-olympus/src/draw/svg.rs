@@ -88,7 +88,9 @@ fn picture(out: &mut String, graph: &Graph, tokens: Option<&[usize]>) -> fmt::Re
     writeln!(out, "<title>{}</title>\n<style>{STYLE}</style>", Escaped(&graph.name))?;
     out.push_str(MARKERS);
     writeln!(out, "<rect class=\"ground\" x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\"/>")?;
-    arcs(out, graph)?;
+    // The texts of arcs are drawn last, so that nothing hides them.
+    let mut texts = String::new();
+    arcs(out, &mut texts, graph)?;
     for (at, place) in graph.places.iter().enumerate() {
         let tokens = tokens.and_then(|tokens| tokens.get(at).copied()).unwrap_or(place.tokens.len());
         self::place(out, place, tokens)?;
@@ -96,6 +98,7 @@ fn picture(out: &mut String, graph: &Graph, tokens: Option<&[usize]>) -> fmt::Re
     for node in &graph.nodes {
         self::node(out, node)?;
     }
+    out.push_str(&texts);
     out.write_str("</svg>\n")
 }
 
@@ -176,7 +179,7 @@ struct End {
     is_place: bool,
 }
 
-fn arcs(out: &mut String, graph: &Graph) -> fmt::Result {
+fn arcs(out: &mut String, texts: &mut String, graph: &Graph) -> fmt::Result {
     // How many arcs between a place and a node were drawn: each further one bends more.
     let mut drawn: HashMap<(u32, usize), i32> = HashMap::new();
     let end = |place: PlaceId| {
@@ -199,7 +202,7 @@ fn arcs(out: &mut String, graph: &Graph) -> fmt::Result {
                 InputKind::Inhibit => ("arc inhibit", "ring"),
             };
             let words = [weight(input.weight), String::new(), String::new()];
-            arc(out, (class, head), (place, middle), bend(input.place), words)?;
+            arc((out, texts), (class, head), (place, middle), bend(input.place), words)?;
         }
         for output in &node.outputs {
             let Some(place) = end(output.place) else { continue };
@@ -208,7 +211,7 @@ fn arcs(out: &mut String, graph: &Graph) -> fmt::Result {
             let on = output.exception.as_ref().map(|name| format!("on {name}")).unwrap_or_default();
             let condition = output.condition.as_ref().map(|condition| format!("if {condition}"));
             let words = [weight(output.weight), on, condition.unwrap_or_default()];
-            arc(out, style, (middle, place), bend(output.place), words)?;
+            arc((out, texts), style, (middle, place), bend(output.place), words)?;
         }
     }
     Ok(())
@@ -219,7 +222,7 @@ fn weight(weight: u32) -> String {
 }
 
 fn arc(
-    out: &mut String,
+    (out, texts): (&mut String, &mut String),
     (class, head): (&str, &str),
     (from, to): (End, End),
     others: i32,
@@ -238,7 +241,8 @@ fn arc(
     let words = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
     if !words.is_empty() {
         let (x, y) = ((start.0 + end.0 + 2.0 * via_x) / 4.0, (start.1 + end.1 + 2.0 * via_y) / 4.0 - 5.0);
-        write!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", Escaped(&short(&words, MAX_OUTSIDE)))?;
+        let words = short(&words, MAX_OUTSIDE);
+        writeln!(texts, "<g class=\"{class}\"><text x=\"{x:.1}\" y=\"{y:.1}\">{}</text></g>", Escaped(&words))?;
     }
     out.write_str("</g>\n")
 }
