@@ -7,15 +7,20 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod draw;
 pub mod expression;
 pub mod interpreter;
 pub mod journal;
 pub mod location;
 pub mod marking;
 pub mod model;
+#[cfg(feature = "page")]
+pub mod page;
+pub mod pnml;
 pub mod procedures;
 pub mod reach;
 pub mod rules;
 pub mod run;
 mod scope;
 pub mod text;
+mod xml;
