@@ -4,6 +4,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(feature = "keys")]
 use crate::commands::keys;
+#[cfg(feature = "olympus")]
+use crate::commands::olympus;
 use crate::commands::{
     call, cat, check, completions, debug, describe, dump, r#gen, get, list, ls, multi, names, ping, put,
     serve, top,
@@ -89,6 +91,8 @@ pub enum Command {
     #[cfg(feature = "keys")]
     Keys(keys::Keys),
     Check(check::Check),
+    #[cfg(feature = "olympus")]
+    Olympus(olympus::Olympus),
     Dump(dump::Dump),
     Gen(r#gen::Gen),
     Completions(completions::Completions),
@@ -117,6 +121,8 @@ impl Command {
             #[cfg(feature = "keys")]
             Command::Keys(command) => command.run(output),
             Command::Check(command) => command.run(output),
+            #[cfg(feature = "olympus")]
+            Command::Olympus(command) => command.run(output),
             Command::Dump(command) => command.run(output),
             Command::Gen(command) => command.run(output),
             Command::Completions(command) => command.run(Arguments::command()),

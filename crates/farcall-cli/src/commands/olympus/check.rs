@@ -1,0 +1,72 @@
+//! `farcall olympus check`: says what is wrong with a graph, and with the procedures that it calls.
+
+use clap::{Args, ValueHint};
+use farcall_olympus::check::{Finding, check};
+use farcall_olympus::location::Location;
+use farcall_olympus::model::NodeId;
+use farcall_olympus::procedures::Procedures;
+
+use super::graph_file::GraphFile;
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, say_json};
+use crate::remote::Deadline;
+
+/// Say what is wrong with a graph: its arcs, its expressions, and procedures that nobody exports now
+///
+/// Errors make the exit code 1; warnings do not. A procedure that nobody exports is a warning, because a server may
+/// come before its node fires.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The graph
+    #[arg(value_hint = ValueHint::FilePath)]
+    graph: String,
+
+    /// Do not look for the procedures
+    #[arg(long)]
+    offline: bool,
+
+    #[command(flatten)]
+    deadline: Deadline,
+}
+
+impl Check {
+    pub fn run(&self, output: &Output) -> Outcome {
+        let file = GraphFile::read(&self.graph, output.is_json())?;
+        let mut findings = check(&file.graph);
+        if !self.offline {
+            findings.extend(self.missing(&file)?);
+        }
+        for Finding { location, message, warning } in &findings {
+            match output.is_json() {
+                true => say_json(&file.as_json(*location, message, *warning))?,
+                false => file.tell(*location, message, *warning),
+            }
+        }
+        let errors = findings.iter().filter(|finding| !finding.warning).count();
+        if !output.is_json() {
+            let (nodes, places) = (file.graph.nodes.len(), file.graph.places.len());
+            let verdict = match (errors, findings.len()) {
+                (0, 0) => "nothing is wrong".to_owned(),
+                (0, warnings) => format!("{warnings} to look at, and nothing is wrong"),
+                (1, _) => "1 error".to_owned(),
+                (errors, _) => format!("{errors} errors"),
+            };
+            output.line(Default::default, || format!("{places} places, {nodes} nodes: {verdict}"))?;
+        }
+        if errors > 0 { Err(Failure::found()) } else { Ok(()) }
+    }
+
+    /// Looks for the procedures of all nodes.
+    fn missing(&self, file: &GraphFile) -> Outcome<Vec<Finding>> {
+        let procedures = Procedures::new(&self.deadline.runtime()?).in_directory(&file.directory());
+        let mut findings = Vec::new();
+        for (node, id) in file.graph.nodes.iter().zip(0..) {
+            let Some(call) = &node.call else { continue };
+            if let Err(why) = procedures.find(call) {
+                let location = Location::Call(NodeId(id));
+                findings.push(Finding { location, message: why.to_string(), warning: !why.is_lasting() });
+            }
+        }
+        Ok(findings)
+    }
+}
