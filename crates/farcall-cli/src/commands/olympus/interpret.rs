@@ -136,13 +136,14 @@ fn verdict(ended: Option<Ended>, state: &State) -> Outcome {
 fn stopped(firings: &[FiringRecord]) -> Failure {
     let code = |firing: &FiringRecord| match firing.ran {
         Some("no") => 4,
-        Some("yes") if firing.error.is_none() => 3,
+        // The record has the exception only as text.
+        Some("yes") if firing.error.as_ref().is_some_and(|why| why.starts_with("exception ")) => 3,
         _ => 5,
     };
     let worst = firings.iter().map(code).max().unwrap_or(5);
     let named = firings.iter().find(|firing| code(firing) == worst);
     let why = named.map_or_else(String::new, |firing| {
-        let why = firing.error.as_deref().unwrap_or("its procedure raised an exception without an output");
+        let why = firing.error.as_deref().unwrap_or_default();
         format!("{} has stopped: {why}", firing.name)
     });
     let more = if firings.len() > 1 { format!("; {} have stopped", firings.len()) } else { String::new() };
