@@ -38,12 +38,12 @@ pub trait Storage: Send {
 /// # std::fs::create_dir_all(&directory)?;
 /// # let path = directory.join("run.journal");
 /// let mut journal = Journal::create(&path)?;
-/// journal.add(&Record::Call { firing: 1 });
+/// journal.add(&Record::Call { firing: 1, again: false });
 /// journal.flush()?;
 /// drop(journal);
 /// let mut records = Vec::new();
 /// Journal::open(&path, |record| Ok(records.push(record)))?;
-/// assert_eq!(records, [Record::Call { firing: 1 }]);
+/// assert_eq!(records, [Record::Call { firing: 1, again: false }]);
 /// # std::fs::remove_dir_all(&directory)?;
 /// # Ok(())
 /// # }
@@ -150,7 +150,7 @@ mod tests {
 
     fn some() -> Vec<Record> {
         vec![
-            Record::Begin { firing: 1, node: 0, now: 7, calls: true },
+            Record::Begin { firing: 1, node: 0, now: 7, calls: true, again: true },
             Record::End { firing: 1, ended: Ended::Returned("ab\n".into()) },
             Record::Put { place: 0, tokens: vec![serde_json::json!({ "x": [1, 2] })] },
         ]
@@ -212,11 +212,11 @@ mod tests {
         assert_eq!(records, some());
         assert!(open().unwrap_err().to_string().contains("another process"));
         assert!(Journal::create(&path).is_err());
-        journal.add(&Record::Call { firing: 2 });
+        journal.add(&Record::Call { firing: 2, again: true });
         journal.flush().unwrap();
         drop(journal);
         let (_, records) = open().unwrap();
-        assert_eq!(records.last(), Some(&Record::Call { firing: 2 }));
+        assert_eq!(records.last(), Some(&Record::Call { firing: 2, again: true }));
         assert_eq!(records.len(), some().len() + 1);
         std::fs::remove_file(&path).unwrap();
     }

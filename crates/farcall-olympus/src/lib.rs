@@ -14,6 +14,8 @@ pub mod journal;
 pub mod location;
 pub mod marking;
 pub mod model;
+#[cfg(feature = "page")]
+pub mod page;
 pub mod pnml;
 pub mod procedures;
 pub mod reach;

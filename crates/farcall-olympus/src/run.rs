@@ -8,12 +8,14 @@
 //! | `past` | rebuilds a run from its journal |
 //! | `shown` | what users are shown of a run |
 //! | `bell` | wakes the thread |
+//! | [`mutant`] | deliberate faults, for tests |
 
 mod bell;
 mod clock;
 mod command;
 mod driver;
 mod machine;
+pub mod mutant;
 mod past;
 mod shown;
 
@@ -32,6 +34,7 @@ use crate::rules::Rules;
 pub use command::{Command, Refused};
 use driver::Shared;
 use machine::Machine;
+use mutant::Mutant;
 pub use past::Past;
 pub use shown::{Changes, Counts, FiringRecord, NodeState, PlaceState, Stage, State};
 
@@ -100,6 +103,8 @@ pub struct Settings {
     pub first_pause: Duration,
     /// The longest such pause.
     pub max_pause: Duration,
+    /// The deliberate fault of the run: none, except in tests.
+    pub mutant: Mutant,
 }
 
 /// How fast a graph is interpreted.
@@ -142,6 +147,7 @@ impl Default for Settings {
             paused: false,
             first_pause: Duration::from_millis(10),
             max_pause: Duration::from_secs(5),
+            mutant: Mutant::default(),
         }
     }
 }

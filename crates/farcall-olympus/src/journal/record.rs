@@ -31,11 +31,17 @@ pub enum Record {
         now: u64,
         /// Whether its procedure is called next. Otherwise, [`Record::Call`] comes first.
         calls: bool,
+        /// Whether that procedure may be called again when it is not known if it ran.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        again: bool,
     },
     /// The procedure of a firing is called next.
     Call {
         /// The firing.
         firing: u64,
+        /// Whether the procedure may be called again when it is not known if it ran.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        again: bool,
     },
     /// A firing has ended.
     End {

@@ -12,6 +12,7 @@ use farcall::{Kind, Ran};
 use serde_json::Value;
 
 use super::clock::Clock;
+use super::mutant::{Mutant, Rule};
 use super::shown::{Board, FiringRecord, Stage};
 use super::{Command, NotStarted, Outcome, Pace, Past, Refused, Settings, past};
 use crate::interpreter::{Decision, Effect, Ended, Failure, FiringId, FiringState, Interpreter};
@@ -33,6 +34,7 @@ pub(super) struct Machine {
     pub calls: Slots,
     nodes: Vec<Node>,
     journal: Option<Journal>,
+    mutant: Mutant,
     bound: usize,
     pauses: (Duration, Duration),
     /// The nodes that are held back for a while, because their last call did not run.
@@ -66,6 +68,8 @@ pub(super) struct Called {
     pub attempts: u32,
     /// Whether a call may have run whose outcome is not known.
     may_have_run: bool,
+    /// Whether the procedure that was called may be called again when it is not known if it ran.
+    again: bool,
     /// Why the last call failed.
     pub error: Option<String>,
 }
@@ -128,14 +132,18 @@ impl Machine {
             .collect();
         open.sort_unstable();
         for (firing, node) in open {
-            if !called.contains(&firing) || machine.graph.nodes[node.0 as usize].call.is_none() {
+            let again = called.get(&firing).filter(|_| machine.mutant.keeps(Rule::KilledIsMaybe));
+            let Some(&again) = again else {
                 machine.call(firing, node, false);
                 continue;
-            }
+            };
             let (stage, error) = (Stage::Finding, Some(KILLED.to_owned()));
-            let called = Called { firing, node, stage, attempts: 1, may_have_run: true, error };
+            let called = Called { firing, node, stage, attempts: 1, may_have_run: true, again, error };
             let key = machine.calls.add(called);
-            machine.go_on(key);
+            match again {
+                true => machine.go_on(key),
+                false => machine.stop(key, KILLED.to_owned(), Ran::Maybe),
+            }
         }
         machine
     }
@@ -151,6 +159,7 @@ impl Machine {
             outcome: None,
             calls: Slots::default(),
             journal: settings.journal,
+            mutant: settings.mutant,
             bound: settings.bound.max(1),
             pauses: (settings.first_pause.max(Duration::from_micros(1)), settings.max_pause),
             held: Vec::new(),
@@ -173,7 +182,8 @@ impl Machine {
         }
         self.repeat(now);
         let more = self.begin_all(now);
-        if let Err(why) = self.write() {
+        let is_early = self.todo.start.is_empty() || self.mutant.keeps(Rule::WrittenBeforeSent);
+        if is_early && let Err(why) = self.write() {
             self.outcome = Some(Outcome::JournalFailed(why.to_string()));
             self.board.note();
             return (Todo::default(), Next::End);
@@ -213,9 +223,16 @@ impl Machine {
                 }
                 self.put_back(key, why, now);
             }
-            procedures::Outcome::Failed { why, kind, ran } => {
-                let ran = if called.may_have_run && ran == Ran::No { Ran::Maybe } else { ran };
+            procedures::Outcome::Failed { why, kind, ran: ran_now } => {
+                let ran = if called.may_have_run && ran_now == Ran::No { Ran::Maybe } else { ran_now };
                 called.may_have_run |= ran != Ran::No;
+                if ran_now == Ran::No {
+                    state.procedure = None;
+                    self.todo.forget.push((node, bound.clone()));
+                }
+                if ran == Ran::Maybe && !self.mutant.keeps(Rule::MaybeStops) {
+                    return self.put_back(key, why, now);
+                }
                 if ran == Ran::Maybe && self.is_idempotent(node, bound) && !is_lasting(kind) {
                     return self.call_again(key, why, now);
                 }
@@ -245,7 +262,8 @@ impl Machine {
     /// Returns whether the procedure of a node may be called again when it is not known if it ran.
     fn is_idempotent(&self, node: NodeId, bound: &Bound) -> bool {
         let call = self.graph.nodes[node.0 as usize].call.as_ref();
-        call.is_some_and(|call| call.idempotent) || bound.is_idempotent()
+        let is_idempotent = call.is_some_and(|call| call.idempotent) || bound.is_idempotent();
+        is_idempotent || !self.mutant.keeps(Rule::OnlyIdempotentAgain)
     }
 
     fn not_found(&mut self, key: usize, why: &NotFound, now: Time) {
@@ -257,10 +275,7 @@ impl Machine {
                 false => self.put_back(key, why.to_string(), now),
             };
         }
-        // The call was under way when the interpreter was killed. Only the interface could say that calling
-        // again does no harm, unless the graph does.
-        let call = self.graph.nodes[node.0 as usize].call.as_ref();
-        match call.is_some_and(|call| call.idempotent) && !why.is_lasting() {
+        match called.again && !why.is_lasting() {
             true => self.call_again(key, why.to_string(), now),
             false => {
                 let error = called.error.take().unwrap_or_else(|| why.to_string());
@@ -286,14 +301,20 @@ impl Machine {
             let why = self.calls.get_mut(key).and_then(|called| called.error.take());
             return self.stop(key, why.unwrap_or_default(), Ran::Maybe);
         }
-        self.record(|| Record::Call { firing: firing.0 });
+        if self.mutant.keeps(Rule::StartIsWritten) {
+            let again = self.is_idempotent(node, &bound);
+            self.record(|| Record::Call { firing: firing.0, again });
+        }
         self.start(key, bound);
     }
 
     /// Has the thread start the call of a firing.
     fn start(&mut self, key: usize, bound: Arc<Bound>) {
+        let node = self.calls.get_mut(key).map(|called| called.node);
+        let again = node.is_some_and(|node| self.is_idempotent(node, &bound));
         let Some(called) = self.calls.get_mut(key) else { return };
-        (called.stage, called.attempts) = (Stage::Calling, called.attempts.saturating_add(1));
+        (called.stage, called.again) = (Stage::Calling, again);
+        called.attempts = called.attempts.saturating_add(1);
         let arguments = self.interpreter.firing(called.firing).and_then(|firing| firing.arguments.clone());
         self.todo.start.push((key, bound, arguments.unwrap_or(Value::Null)));
     }
@@ -347,10 +368,13 @@ impl Machine {
     fn begun(&mut self, begun: (FiringId, NodeId, Duration), waits: bool, failure: Option<String>) {
         let (firing, node, clock) = begun;
         self.board.begun(&self.graph, node);
-        let state = &self.nodes[node.0 as usize];
-        let has_call = self.graph.nodes[node.0 as usize].call.is_some();
-        let calls = !waits && failure.is_none() && has_call && state.procedure.is_some();
-        self.record(|| Record::Begin { firing: firing.0, node: node.0, now: nanos(clock), calls });
+        let bound = self.nodes[node.0 as usize].procedure.as_ref().filter(|_| !waits && failure.is_none());
+        let (calls, again) = (bound.is_some(), bound.is_some_and(|bound| self.is_idempotent(node, bound)));
+        if let Some(journal) = &mut self.journal {
+            let (firing, node, now) = (firing.0, node.0, nanos(clock));
+            let written = calls && self.mutant.keeps(Rule::StartIsWritten);
+            journal.add(&Record::Begin { firing, node, now, calls: written, again: again && written });
+        }
         if let Some(why) = failure {
             let record = self.record_of(firing, Stage::Stopped, 0, &why, Some(Ran::No));
             return self.board.stopped(node, record);
@@ -367,7 +391,7 @@ impl Machine {
             return self.end(firing, node, Ended::Returned(Value::Null), None);
         }
         let (stage, error) = (Stage::Finding, None);
-        let called = Called { firing, node, stage, attempts: 0, may_have_run: false, error };
+        let called = Called { firing, node, stage, attempts: 0, may_have_run: false, again: false, error };
         let key = self.calls.add(called);
         match self.nodes[node.0 as usize].procedure.clone() {
             Some(bound) if is_recorded => self.start(key, bound),
@@ -377,7 +401,7 @@ impl Machine {
 
     /// Ends a firing. `failure` says why it stops, whether its procedure ran, and how many calls were made.
     fn end(&mut self, firing: FiringId, node: NodeId, ended: Ended, failure: Option<(String, Ran, u32)>) {
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = self.journal.as_mut().filter(|_| self.mutant.keeps(Rule::EndIsWritten)) {
             journal.add_end(firing, &ended);
         }
         match self.interpreter.end(firing, ended) {
@@ -412,6 +436,15 @@ impl Machine {
         self.interpreter.hold(node, Duration::MAX);
         self.held.retain(|(_, held)| *held != node);
         self.held.push((until, node));
+        if !self.mutant.keeps(Rule::PutBackOnce) {
+            let taken = self.interpreter.firing(firing).map_or_else(Vec::new, |firing| firing.taken.clone());
+            let from = self.graph.nodes[node.0 as usize].inputs[0].place;
+            let _ = self.obey(Command::Put { place: from, tokens: taken }, now);
+        }
+        if !self.mutant.keeps(Rule::PutBack) {
+            self.end(firing, node, Ended::Unknown(why), Some((String::new(), Ran::No, attempts)));
+            return drop(self.decide(firing, Decision::Discard));
+        }
         self.end(firing, node, Ended::NotRun(why), None);
     }
 
@@ -490,7 +523,11 @@ impl Machine {
         let firings = self.interpreter.under_way().filter(|firing| is_stopped(&firing.state));
         let mut stopped: Vec<FiringId> = firings.map(|firing| firing.id).collect();
         stopped.sort_unstable();
-        if stopped.is_empty() { Outcome::Quiet } else { Outcome::Stopped(stopped) }
+        if stopped.is_empty() || !self.mutant.keeps(Rule::StoppedIsShown) {
+            Outcome::Quiet
+        } else {
+            Outcome::Stopped(stopped)
+        }
     }
 
     /// Returns what is shown of a firing.

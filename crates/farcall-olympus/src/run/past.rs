@@ -1,6 +1,6 @@
 //! Rebuilds a run from its journal.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io::BufRead;
 use std::path::Path;
@@ -16,8 +16,9 @@ use crate::rules::Rules;
 pub struct Past {
     pub(super) interpreter: Interpreter,
     pub(super) journal: Option<Journal>,
-    /// The firings that were under way, whose calls may have been sent.
-    pub(super) called: BTreeSet<FiringId>,
+    /// The firings that were under way, whose calls may have been sent, and whether their procedures may be
+    /// called again.
+    pub(super) called: BTreeMap<FiringId, bool>,
     /// What the graph's clock showed last.
     pub(super) now: Duration,
 }
@@ -62,14 +63,14 @@ impl Past {
 
     /// Returns the firings whose calls may have been sent, and have no outcome.
     pub fn may_have_run(&self) -> impl Iterator<Item = FiringId> {
-        self.called.iter().copied()
+        self.called.keys().copied()
     }
 
     fn take(&mut self, record: Record) -> Result<(), Damaged> {
         let interpreter = &mut self.interpreter;
         match record {
             Record::Graph { graph, .. } => edit(interpreter, graph).map_err(differs)?,
-            Record::Begin { firing, node, now, calls } => {
+            Record::Begin { firing, node, now, calls, again } => {
                 let now = Duration::from_nanos(now);
                 self.now = self.now.max(now);
                 let begun = interpreter.begin_node(NodeId(node), now);
@@ -80,14 +81,14 @@ impl Past {
                     return Err(Damaged::contradiction(why));
                 }
                 if calls {
-                    self.called.insert(FiringId(firing));
+                    self.called.insert(FiringId(firing), again);
                 }
             }
-            Record::Call { firing } => {
+            Record::Call { firing, again } => {
                 if interpreter.firing(FiringId(firing)).is_none() {
                     return Err(Damaged::contradiction(format!("firing {firing} is not under way")));
                 }
-                self.called.insert(FiringId(firing));
+                self.called.insert(FiringId(firing), again);
             }
             Record::Due { firing, now } => {
                 let now = Duration::from_nanos(now);
@@ -129,7 +130,7 @@ impl Reader {
             return Err(Damaged::contradiction(why));
         }
         let interpreter = Interpreter::new(Arc::new(graph), self.rules.clone(), seed).map_err(differs)?;
-        let (called, now) = (BTreeSet::new(), Duration::ZERO);
+        let (called, now) = (BTreeMap::new(), Duration::ZERO);
         self.past = Some(Past { interpreter, journal: None, called, now });
         Ok(())
     }

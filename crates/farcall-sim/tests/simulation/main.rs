@@ -19,6 +19,8 @@ mod long_run;
 mod lost_rights;
 mod name_clerk;
 #[cfg(target_os = "linux")]
+mod olympus;
+#[cfg(target_os = "linux")]
 mod onc;
 mod oneway;
 mod segments;
