@@ -70,6 +70,7 @@ Examples:
   farcall gen phone.x -o src/phone.rs                 make Rust of an ONC RPC protocol
   farcall list 10.0.0.7                               the ONC RPC programs of a host
   farcall call 10.0.0.7 mount MOUNTPROC3_EXPORT       call one, by its .x file or a known name
+  farcall olympus run pipeline.olympus                call the procedures of a graph, in its order
   farcall multi FileAccess stat '[\"todo.txt\"]'        call every file server at once";
 
 #[derive(Debug, Subcommand)]

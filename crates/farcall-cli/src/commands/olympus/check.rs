@@ -10,6 +10,7 @@ use super::graph_file::GraphFile;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, say_json};
 use crate::remote::Deadline;
+use crate::text::counted;
 
 /// Say what is wrong with a graph: its arcs, its expressions, and procedures that nobody exports now
 ///
@@ -44,14 +45,14 @@ impl Check {
         }
         let errors = findings.iter().filter(|finding| !finding.warning).count();
         if !output.is_json() {
-            let (nodes, places) = (file.graph.nodes.len(), file.graph.places.len());
+            let places = counted(file.graph.places.len() as u64, "place");
+            let nodes = counted(file.graph.nodes.len() as u64, "node");
             let verdict = match (errors, findings.len()) {
                 (0, 0) => "nothing is wrong".to_owned(),
-                (0, warnings) => format!("{warnings} to look at, and nothing is wrong"),
-                (1, _) => "1 error".to_owned(),
-                (errors, _) => format!("{errors} errors"),
+                (0, warnings) => counted(warnings as u64, "warning"),
+                (errors, _) => counted(errors as u64, "error"),
             };
-            output.line(Default::default, || format!("{places} places, {nodes} nodes: {verdict}"))?;
+            output.line(Default::default, || format!("{places}, {nodes}: {verdict}"))?;
         }
         if errors > 0 { Err(Failure::found()) } else { Ok(()) }
     }

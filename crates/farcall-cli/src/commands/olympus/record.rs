@@ -39,8 +39,7 @@ pub struct Record {
 impl Record {
     pub fn run(&self, output: &Output) -> Outcome {
         let file = GraphFile::read(&self.graph, output.is_json())?;
-        let directory = std::path::absolute(file.directory()).map_err(Failure::from)?;
-        let procedures = Procedures::new(&runtime()?).in_directory(&directory);
+        let procedures = Procedures::new(&runtime()?).in_directory(&file.directory());
         let journal = Journal::create(&self.journal).map_err(|why| Failure::new(why.to_string()))?;
         let journal = if self.sync { journal.synced() } else { journal };
         let settings = Settings { seed: self.seed, journal: Some(journal), ..self.options.settings()? };
