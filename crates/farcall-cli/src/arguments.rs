@@ -4,6 +4,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(feature = "keys")]
 use crate::commands::keys;
+#[cfg(feature = "olympus")]
+use crate::commands::olympus;
 use crate::commands::{
     call, cat, check, completions, debug, describe, dump, r#gen, get, list, ls, multi, names, ping, put,
     serve, top,
@@ -68,6 +70,7 @@ Examples:
   farcall gen phone.x -o src/phone.rs                 make Rust of an ONC RPC protocol
   farcall list 10.0.0.7                               the ONC RPC programs of a host
   farcall call 10.0.0.7 mount MOUNTPROC3_EXPORT       call one, by its .x file or a known name
+  farcall olympus run pipeline.olympus                call the procedures of a graph, in its order
   farcall multi FileAccess stat '[\"todo.txt\"]'        call every file server at once";
 
 #[derive(Debug, Subcommand)]
@@ -89,6 +92,8 @@ pub enum Command {
     #[cfg(feature = "keys")]
     Keys(keys::Keys),
     Check(check::Check),
+    #[cfg(feature = "olympus")]
+    Olympus(olympus::Olympus),
     Dump(dump::Dump),
     Gen(r#gen::Gen),
     Completions(completions::Completions),
@@ -117,6 +122,8 @@ impl Command {
             #[cfg(feature = "keys")]
             Command::Keys(command) => command.run(output),
             Command::Check(command) => command.run(output),
+            #[cfg(feature = "olympus")]
+            Command::Olympus(command) => command.run(output),
             Command::Dump(command) => command.run(output),
             Command::Gen(command) => command.run(output),
             Command::Completions(command) => command.run(Arguments::command()),

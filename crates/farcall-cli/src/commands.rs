@@ -15,6 +15,8 @@ pub mod list;
 pub mod ls;
 pub mod multi;
 pub mod names;
+#[cfg(feature = "olympus")]
+pub mod olympus;
 pub mod ping;
 pub mod put;
 pub mod serve;

@@ -72,6 +72,12 @@ impl Failure {
         Failure { code: u8::try_from(code).unwrap_or(code::FAILED), ..Failure::new("") }
     }
 
+    /// Sets the message.
+    #[must_use]
+    pub fn with_message(self, message: impl Into<String>) -> Failure {
+        Failure { message: message.into(), ..self }
+    }
+
     /// Returns the failure for a declared exception that was printed on standard output.
     pub fn exception() -> Failure {
         Failure { code: code::EXCEPTION, ..Failure::new("") }

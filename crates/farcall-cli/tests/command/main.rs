@@ -27,6 +27,8 @@ mod inside_calls;
 #[cfg(all(unix, feature = "keys"))]
 mod keys;
 mod multi;
+#[cfg(feature = "olympus")]
+mod olympus;
 #[cfg(target_os = "linux")]
 mod onc;
 mod transfers;

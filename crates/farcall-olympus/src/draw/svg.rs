@@ -242,7 +242,11 @@ fn arc(
     if !words.is_empty() {
         let (x, y) = ((start.0 + end.0 + 2.0 * via_x) / 4.0, (start.1 + end.1 + 2.0 * via_y) / 4.0 - 5.0);
         let words = short(&words, MAX_OUTSIDE);
-        writeln!(texts, "<g class=\"{class}\"><text x=\"{x:.1}\" y=\"{y:.1}\">{}</text></g>", Escaped(&words))?;
+        writeln!(
+            texts,
+            "<g class=\"{class}\"><text x=\"{x:.1}\" y=\"{y:.1}\">{}</text></g>",
+            Escaped(&words)
+        )?;
     }
     out.write_str("</g>\n")
 }
