@@ -63,7 +63,7 @@ export class Failures {
       ["Calls", firing.attempts],
       ["Tokens", firing.tokens],
       ["Arguments", firing.arguments],
-      ["Began", `${firing.began.toFixed(3)} s after the run`],
+      ["Began", `${firing.began.toFixed(3)} s after the run began`],
     ].filter(([, value]) => value != null);
     replace(by("firing-title"), `Firing ${id} of ${firing.name}`);
     replace(by("firing-body"),
