@@ -280,6 +280,20 @@ fn room_is_reserved_from_the_start_to_the_end() {
 }
 
 #[test]
+fn room_that_an_end_does_not_use_is_free_for_others() {
+    for when in [" if result == 1", " on Full"] {
+        let mut net = Net::of(&format!(
+            "place a tokens 1\nplace b capacity 1\nplace c tokens 1\nnode n\n  in a\n  call S p\n  split one\n  out b{when}\n\
+             node m\n  in c\n  out b\n"
+        ));
+        let (first, node) = net.begin().unwrap();
+        assert_eq!((&*node, net.begin()), ("n", None), "the room of b is reserved");
+        assert_eq!(net.end(first, json!(2)), Effect::Put);
+        assert_eq!(net.begin().map(|(_, node)| node).as_deref(), Some("m"), "{when}");
+    }
+}
+
+#[test]
 fn greater_priorities_begin_first_and_equal_ones_take_turns() {
     let mut net = Net::of(
         "place a tokens 6\nplace b tokens 1\nnode low\n  in a\nnode even1\n  in a\n  priority 1\nnode even2\n  in a\n  \
