@@ -303,10 +303,10 @@ impl Interpreter {
             return Err(Problem::NotUnderWay(id));
         }
         match ended {
-            Ended::Returned(_) if self.plan.nodes[firing.node.0 as usize].plain_outputs => {
-                Ok(self.ended_plainly(id, firing.node))
+            Ended::Returned(value) => {
+                let node = firing.node;
+                Ok(self.ended_plainly(id, node).unwrap_or_else(|| self.ended(id, None, value, None)))
             }
-            Ended::Returned(value) => Ok(self.ended(id, None, value, None)),
             Ended::Declared { name, value } => Ok(self.ended(id, Some(&name), value, None)),
             Ended::NotRun(_) => Ok(self.put_back(id)),
             Ended::Unknown(why) => Ok(self.stop(id, Failure::Unknown(why))),
@@ -400,12 +400,9 @@ impl Interpreter {
             // (`wake_held` looks at the node again.)
             return Err(Blocked::Busy);
         }
-        let mut inputs = std::mem::take(&mut self.scratch.inputs);
+        let inputs = &mut self.scratch.inputs;
         inputs.clear();
-        if let Err(blocked) = permitted(&self.plan, &self.nodes, &self.marking, node, &mut inputs) {
-            self.scratch.inputs = inputs;
-            return Err(blocked);
-        }
+        permitted(&self.plan, &self.nodes, &self.marking, node, inputs)?;
         let (plan, model) = (&self.plan.nodes[node.0 as usize], &self.plan.graph.nodes[node.0 as usize]);
         let firing = self.firings.add();
         firing.node = node;
@@ -413,27 +410,23 @@ impl Interpreter {
         if plan.reads {
             read(model, &self.marking, &mut firing.read);
         }
-        for index in &inputs {
+        for index in inputs.iter() {
             let input = &model.inputs[*index as usize];
             let tokens = &mut self.marking.place(input.place).tokens;
             if input.weight == 1 {
-                firing.taken.extend(tokens.pop_front());
+                firing.taken.push(tokens.pop_front().unwrap_or_default());
             } else {
                 firing.taken.extend(tokens.drain(..input.weight as usize));
             }
+            firing.inputs.push(*index);
+            self.watches.tell(input.place, Change::Fewer, |node| {
+                self.ready.add(node, self.plan.nodes[node.0 as usize].rank);
+            });
         }
         for (place, most) in &plan.reserves {
             self.marking.place(*place).reserved += most;
         }
-        firing.inputs.extend_from_slice(&inputs);
         let id = firing.id;
-        for index in &inputs {
-            let place = model.inputs[*index as usize].place;
-            self.watches.tell(place, Change::Fewer, |node| {
-                self.ready.add(node, self.plan.nodes[node.0 as usize].rank);
-            });
-        }
-        self.scratch.inputs = inputs;
         self.nodes[node.0 as usize].under_way += 1;
         if plan.delay > Duration::ZERO {
             let time = now.saturating_add(plan.delay);
@@ -508,27 +501,31 @@ impl Interpreter {
         effect
     }
 
-    /// Ends a firing whose outputs get tokens without values, whatever the result is.
+    /// Ends a firing whose outputs get tokens without values, whatever the result is. Returns `None` if they do not.
     #[inline]
-    fn ended_plainly(&mut self, id: FiringId, node: NodeId) -> Effect {
-        let (plan, model) = (&self.plan.nodes[node.0 as usize], &self.plan.graph.nodes[node.0 as usize]);
+    fn ended_plainly(&mut self, id: FiringId, node: NodeId) -> Option<Effect> {
+        let plan = &self.plan.nodes[node.0 as usize];
+        let outputs = plan.plain_outputs.as_deref()?;
         for (place, most) in &plan.reserves {
             self.marking.place(*place).reserved -= most;
         }
         let mut wake = |node: NodeId| self.ready.add(node, self.plan.nodes[node.0 as usize].rank);
-        for index in &plan.fixed_outputs {
-            let output = &model.outputs[*index as usize];
-            let tokens = &mut self.marking.place(output.place).tokens;
-            for _ in 0..output.weight {
+        for (place, weight) in outputs {
+            let tokens = &mut self.marking.place(*place).tokens;
+            for _ in 0..*weight {
                 tokens.push_back(Value::Null);
             }
-            self.watches.tell(output.place, Change::More, &mut wake);
+            self.watches.tell(*place, Change::More, &mut wake);
         }
         for (place, _) in &plan.reserves {
             self.watches.tell(*place, Change::Fewer, &mut wake);
         }
-        self.forget(id);
-        Effect::Put
+        self.firings.remove(id);
+        self.nodes[node.0 as usize].under_way -= 1;
+        if !plan.takes {
+            self.ready.add(node, plan.rank);
+        }
+        Some(Effect::Put)
     }
 
     fn put_back(&mut self, id: FiringId) -> Effect {

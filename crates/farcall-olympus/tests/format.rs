@@ -7,7 +7,7 @@ use farcall_olympus::text::{self, Document};
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_printed_graph_reads_as_the_same_graph(graph in graphs::graph()) {

@@ -163,9 +163,15 @@ impl Firings {
         slot.live = false;
         slot.firing.inputs.clear();
         slot.firing.taken.clear();
-        slot.firing.read.clear();
-        slot.firing.arguments = None;
-        slot.firing.state = FiringState::UnderWay;
+        if !slot.firing.read.is_empty() {
+            slot.firing.read.clear();
+        }
+        if slot.firing.arguments.is_some() {
+            slot.firing.arguments = None;
+        }
+        if !matches!(slot.firing.state, FiringState::UnderWay) {
+            slot.firing.state = FiringState::UnderWay;
+        }
         self.live -= 1;
     }
 

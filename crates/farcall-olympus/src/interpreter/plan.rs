@@ -31,8 +31,8 @@ pub(super) struct NodePlan {
     pub fixed_inputs: Vec<FixedInput>,
     /// The outputs that get tokens from each result, whatever the rules say.
     pub fixed_outputs: Vec<u32>,
-    /// Whether a result's tokens are always the same, and have no values.
-    pub plain_outputs: bool,
+    /// What a result puts into which places, if that is always the same and the tokens have no values.
+    pub plain_outputs: Option<Vec<(PlaceId, u32)>>,
     /// 0 for the nodes of the greatest priority, 1 for those of the next, and so on.
     pub rank: usize,
     pub delay: Duration,
@@ -133,9 +133,10 @@ fn node_plan(node: &Node, rules: &Rules, rank: usize, watches: usize) -> NodePla
     let inputs = fixed_joins.iter().filter_map(|rule| rule.fixed_inputs(node)).flatten();
     let outputs = fixed_splits.iter().filter_map(|rule| rule.possible_splits(node)).flatten().flatten();
     let fixed_outputs: Vec<u32> = outputs.filter(|index| (*index as usize) < node.outputs.len()).collect();
-    let has_value = |index: &u32| node.outputs[*index as usize].value.is_some();
+    let chosen = || fixed_outputs.iter().map(|index| &node.outputs[*index as usize]);
+    let plain = split_rules.is_empty() && chosen().all(|output| output.value.is_none());
     NodePlan {
-        plain_outputs: split_rules.is_empty() && !fixed_outputs.iter().any(has_value),
+        plain_outputs: plain.then(|| chosen().map(|output| (output.place, output.weight)).collect()),
         fixed_inputs: inputs.filter_map(fixed_input).collect(),
         fixed_outputs,
         begin_rules,

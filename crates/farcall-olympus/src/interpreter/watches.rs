@@ -42,6 +42,9 @@ impl Watches {
     #[inline]
     pub fn tell(&mut self, place: PlaceId, change: Change, mut wake: impl FnMut(NodeId)) {
         let list = &mut self.places[place.0 as usize].lists[change as usize];
+        if list.is_empty() {
+            return;
+        }
         for &(node, watch) in list.iter() {
             self.listed[watch as usize][change as usize] = false;
             wake(node);

@@ -32,7 +32,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 /// Writes a time in the largest unit of which it is a whole multiple.
 pub fn print(time: Duration) -> String {
     let nanos = time.as_nanos();
-    let fits = |(_, unit): &&(&str, u64)| nanos % u128::from(*unit) == 0;
+    let fits = |(_, unit): &&(&str, u64)| nanos.is_multiple_of(u128::from(*unit));
     let (name, unit) = if nanos == 0 { ("s", 1) } else { *UNITS.iter().find(fits).unwrap_or(&("ns", 1)) };
     format!("{}{name}", nanos / u128::from(unit))
 }

@@ -312,17 +312,14 @@ fn weight(line: &mut Line<'_>) -> Result<u32, Fault> {
 
 fn call(line: &mut Line<'_>) -> Result<Procedure, Fault> {
     let server = line.text("the name or the address of a server", &[])?.0;
-    let definition = if line.accept("file") {
-        Some(line.text("the name of a .x or .cr file", &[])?.0)
-    } else if is_definition(&line.rest()[..word_length(line.rest())]) {
-        Some(line.text("the name of a .x or .cr file", &[])?.0)
-    } else {
-        None
-    };
+    let has_file = line.accept("file") || is_definition(&line.rest()[..word_length(line.rest())]);
+    let definition = has_file.then(|| line.text("the name of a .x or .cr file", &[])).transpose()?;
+    let definition = definition.map(|(file, _)| file);
     let name = line.text("the name of a procedure", &[])?.0;
     let mut call = Procedure { server, definition, name, arguments: None, idempotent: false };
     let mut after = line.clone();
-    if !line.is_done() && !(after.accept("idempotent") && after.is_done()) {
+    let no_arguments = line.is_done() || after.accept("idempotent") && after.is_done();
+    if !no_arguments {
         call.arguments = Some(line.expression()?);
     }
     call.idempotent = line.accept("idempotent");

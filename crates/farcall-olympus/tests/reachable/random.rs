@@ -11,7 +11,7 @@ impl Random {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (((x ^ (x >> 31)) >> 32) * u64::from(bound) >> 32) as u32
+        ((((x ^ (x >> 31)) >> 32) * u64::from(bound)) >> 32) as u32
     }
 
     fn one_in(&mut self, count: u32) -> bool {
