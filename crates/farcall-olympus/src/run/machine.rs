@@ -6,6 +6,7 @@
 
 mod orders;
 mod slots;
+mod views;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -400,7 +401,7 @@ impl Machine {
     }
 
     /// Returns why a firing has stopped.
-    pub fn failure(&self, firing: FiringId) -> String {
+    fn failure(&self, firing: FiringId) -> String {
         match self.interpreter.firing(firing).map(|firing| &firing.state) {
             Some(FiringState::Stopped(failure)) => failure_text(failure),
             _ => String::new(),
@@ -514,7 +515,7 @@ impl Machine {
     }
 
     /// Returns what is shown of a firing.
-    pub fn record_of(
+    fn record_of(
         &self,
         firing: FiringId,
         stage: Stage,
