@@ -14,7 +14,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use farcall_bench_method::stats::median;
 
 use measure::{Kind, Measured};
 use ways::{Server, Way};
@@ -87,7 +86,10 @@ fn tables(options: &Options) -> Result<()> {
 /// Prints what a firing costs when one is under way at a time, and which share of it the call is.
 fn costs(options: &Options, server: &Server) -> Result<()> {
     println!("One at a time, microseconds (median of {} blocks of {}):", options.blocks, options.calls);
-    println!("{:<10} {:>10} {:>10} {:>8} {:>12} {:>12}", "way", "bare call", "firing", "ratio", "RPC's share", "with journal");
+    println!(
+        "{:<10} {:>10} {:>10} {:>8} {:>12} {:>12}",
+        "way", "bare call", "firing", "ratio", "RPC's share", "with journal"
+    );
     for way in Way::ALL {
         let [bare, firing, recorded] = blocks(options, way, 1, server)?;
         let plain = if way == Way::NoCall { 0.0 } else { bare };
@@ -114,7 +116,12 @@ fn blocks(options: &Options, way: Way, bound: usize, server: &Server) -> Result<
             times.push(time.as_secs_f64() * 1e6 / f64::from(options.calls));
         }
     }
-    Ok(times.map(|times| median(&times)))
+    Ok(times.map(median))
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
 }
 
 /// Prints how many firings end in a second, with so many enabled at once.
@@ -141,7 +148,8 @@ fn counts(server: &Server) -> Result<()> {
     for way in [Way::NoCall, Way::Udp, Way::Memory, Way::OncUdp, Way::OncTcp] {
         let firing = instructions::count(way, Kind::Firing, server)?;
         let recorded = instructions::count(way, Kind::Recorded, server)?;
-        let bare = if way == Way::NoCall { None } else { Some(instructions::count(way, Kind::Bare, server)?) };
+        let bare =
+            if way == Way::NoCall { None } else { Some(instructions::count(way, Kind::Bare, server)?) };
         let ratio = bare.map_or("-".into(), |bare| format!("{:.2}", firing / bare));
         let bare = bare.map_or("-".into(), |bare| format!("{bare:.0}"));
         println!("{:<10} {bare:>10} {firing:>10.0} {ratio:>8} {recorded:>12.0}", way.name());

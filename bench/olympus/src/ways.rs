@@ -89,7 +89,9 @@ impl Way {
             _ => None,
         };
         let (address, definition) = match self {
-            Way::NoCall => return Ok(Found { procedures: Procedures::new(&runtime), wanted: None, _export: None }),
+            Way::NoCall => {
+                return Ok(Found { procedures: Procedures::new(&runtime), wanted: None, _export: None });
+            }
             Way::Local => ("Null".to_owned(), None),
             Way::Memory | Way::Udp => (server.url.clone(), None),
             Way::OncUdp => (format!("udp://{}", server.onc_udp), Some("null.x")),
@@ -117,7 +119,9 @@ impl Server {
             Command::new(program).arg("server").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("the server has no output")?).read_line(&mut line)?;
-        Ok(Server { child: Some(child), ..Server::known(line.trim())? })
+        let mut server = Server::known(line.trim())?;
+        server.child = Some(child);
+        Ok(server)
     }
 
     /// Returns a server that runs, by the line that it has printed.
