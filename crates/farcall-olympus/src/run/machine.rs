@@ -4,6 +4,10 @@
 //! then are the calls sent that the turn has begun. So the journal knows of every call before it may run, and of
 //! the end of every firing before a call can use its tokens.
 
+mod orders;
+mod slots;
+mod views;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +18,12 @@ use serde_json::Value;
 use super::clock::Clock;
 use super::mutant::{Mutant, Rule};
 use super::shown::{Board, FiringRecord, Stage};
-use super::{Command, NotStarted, Outcome, Pace, Past, Refused, Settings, past};
+use super::{Command, NotStarted, Outcome, Pace, Past, Settings};
 use crate::interpreter::{Decision, Effect, Ended, Failure, FiringId, FiringState, Interpreter};
 use crate::journal::{Damaged, Journal, Record, VERSION};
 use crate::model::{Graph, NodeId};
 use crate::procedures::{self, Bound, NotFound};
+use slots::{Called, Slots};
 
 /// A run.
 pub(super) struct Machine {
@@ -56,29 +61,6 @@ struct Node {
     waiting: Vec<usize>,
     /// How many of its calls have not run, one after the other.
     not_run: u32,
-}
-
-/// A firing whose procedure is looked for or called.
-#[derive(Clone, Debug)]
-pub(super) struct Called {
-    pub firing: FiringId,
-    pub node: NodeId,
-    pub stage: Stage,
-    /// How many calls were made.
-    pub attempts: u32,
-    /// Whether a call may have run whose outcome is not known.
-    may_have_run: bool,
-    /// Whether the procedure that was called may be called again when it is not known if it ran.
-    again: bool,
-    /// Why the last call failed.
-    pub error: Option<String>,
-}
-
-/// The firings of [`Machine::calls`], found by the keys of their calls.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Slots {
-    slots: Vec<Option<Called>>,
-    free: Vec<usize>,
 }
 
 /// What the thread is to do after a turn.
@@ -138,7 +120,8 @@ impl Machine {
                 continue;
             };
             let (stage, error) = (Stage::Finding, Some(KILLED.to_owned()));
-            let called = Called { firing, node, stage, attempts: 1, may_have_run: true, again, error };
+            let called =
+                Called { firing, node, stage, attempts: 1, pauses: 0, may_have_run: true, again, error };
             let key = machine.calls.add(called);
             match again {
                 true => machine.go_on(key),
@@ -268,7 +251,6 @@ impl Machine {
 
     fn not_found(&mut self, key: usize, why: &NotFound, now: Time) {
         let Some(called) = self.calls.get_mut(key) else { return };
-        let node = called.node;
         if !called.may_have_run {
             return match why.is_lasting() {
                 true => self.stop(key, why.to_string(), Ran::No),
@@ -391,7 +373,8 @@ impl Machine {
             return self.end(firing, node, Ended::Returned(Value::Null), None);
         }
         let (stage, error) = (Stage::Finding, None);
-        let called = Called { firing, node, stage, attempts: 0, may_have_run: false, again: false, error };
+        let called =
+            Called { firing, node, stage, attempts: 0, pauses: 0, may_have_run: false, again: false, error };
         let key = self.calls.add(called);
         match self.nodes[node.0 as usize].procedure.clone() {
             Some(bound) if is_recorded => self.start(key, bound),
@@ -418,7 +401,7 @@ impl Machine {
     }
 
     /// Returns why a firing has stopped.
-    pub fn failure(&self, firing: FiringId) -> String {
+    fn failure(&self, firing: FiringId) -> String {
         match self.interpreter.firing(firing).map(|firing| &firing.state) {
             Some(FiringState::Stopped(failure)) => failure_text(failure),
             _ => String::new(),
@@ -452,7 +435,8 @@ impl Machine {
     fn call_again(&mut self, key: usize, why: String, now: Time) {
         let Some(called) = self.calls.get_mut(key) else { return };
         (called.stage, called.error) = (Stage::Waiting, Some(why.clone()));
-        let (node, until) = (called.node, now + pause(self.pauses, called.attempts));
+        called.pauses = called.pauses.saturating_add(1);
+        let (node, until) = (called.node, now + pause(self.pauses, called.pauses));
         self.repeats.push((until, key));
         self.board.repeated(node, &why);
     }
@@ -531,7 +515,7 @@ impl Machine {
     }
 
     /// Returns what is shown of a firing.
-    pub fn record_of(
+    fn record_of(
         &self,
         firing: FiringId,
         stage: Stage,
@@ -571,139 +555,6 @@ impl Machine {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         journal.flush().map_err(|why| Damaged::contradiction(why.to_string()))
     }
-
-    /// Uses an edited graph from now on.
-    fn edited(&mut self, is_cosmetic: bool) {
-        self.graph = self.interpreter.graph().clone();
-        if is_cosmetic {
-            let held = self.held.iter();
-            held.for_each(|(_, node)| self.interpreter.hold(*node, Duration::MAX));
-        } else {
-            self.nodes = vec![Node::default(); self.graph.nodes.len()];
-            self.held.clear();
-        }
-        self.board.edited(&self.graph);
-    }
-
-    /// Does what a user wants.
-    ///
-    /// # Errors
-    /// When the run refuses. Nothing was done then.
-    pub fn obey(&mut self, command: Command, now: Time) -> Result<(), Refused> {
-        if self.outcome.as_ref().is_some_and(Outcome::is_final) {
-            return Err(Refused("the run has ended".into()));
-        }
-        match command {
-            Command::Pause => {
-                (self.paused, self.steps) = (true, 0);
-                self.clock.stop(now);
-            }
-            Command::Resume => (self.paused, self.steps) = (false, 0),
-            Command::Step if self.paused || self.clock.pace() == Pace::Step => self.steps += 1,
-            Command::Step => return Err(Refused("the run must be paused, or go step by step".into())),
-            Command::Pace(Pace::Scaled(factor)) if !(factor.is_finite() && factor > 0.0) => {
-                return Err(Refused("a pace is more than 0 seconds, and finite".into()));
-            }
-            Command::Pace(pace) => self.clock.set_pace(pace, now),
-            Command::Put { place, tokens } => {
-                self.interpreter.put(place, tokens.clone()).map_err(Refused::because)?;
-                self.record(|| Record::Put { place: place.0, tokens });
-                self.board.moved(place);
-            }
-            Command::Take { place, count } => {
-                self.must_be_paused()?;
-                self.interpreter.take(place, count as usize);
-                self.record(|| Record::Take { place: place.0, count });
-                self.board.moved(place);
-            }
-            Command::Decide { firing, decision } => self.decide(firing, decision)?,
-            Command::Edit(graph) => self.edit(*graph)?,
-            Command::Stop => self.outcome = Some(Outcome::Ended),
-        }
-        self.board.note();
-        self.write().map_err(Refused::because)
-    }
-
-    fn decide(&mut self, firing: FiringId, decision: Decision) -> Result<(), Refused> {
-        let found = self.interpreter.firing(firing).map(|firing| firing.node);
-        let effect = self.interpreter.decide(firing, decision.clone()).map_err(Refused::because)?;
-        let Some(node) = found else { return Ok(()) };
-        self.record(|| Record::Decide { firing: firing.0, decision });
-        match effect {
-            Effect::Again => self.call(firing, node, false),
-            Effect::Put => self.board.ended(&self.graph, node),
-            Effect::PutBack | Effect::Discarded => self.board.put_back(&self.graph, node),
-            Effect::Stopped => {
-                let why = self.failure(firing);
-                let record = self.record_of(firing, Stage::Stopped, 1, &why, Some(Ran::Yes));
-                self.board.stopped(node, record);
-            }
-        }
-        Ok(())
-    }
-
-    fn edit(&mut self, graph: Graph) -> Result<(), Refused> {
-        let is_cosmetic = bare(&graph) == bare(&self.graph);
-        if !is_cosmetic {
-            self.must_be_paused()?;
-            if !self.calls.is_empty() {
-                return Err(Refused(
-                    "calls are under way: the graph can be edited when they have ended".into(),
-                ));
-            }
-        }
-        past::edit(&mut self.interpreter, graph.clone()).map_err(Refused::because)?;
-        let seed = 0;
-        self.record(|| Record::Graph { version: VERSION, seed, graph });
-        self.edited(is_cosmetic);
-        Ok(())
-    }
-
-    /// # Errors
-    /// When the run is not paused.
-    fn must_be_paused(&self) -> Result<(), Refused> {
-        match self.paused {
-            true => Ok(()),
-            false => Err(Refused("the run must be paused first".into())),
-        }
-    }
-}
-
-impl Slots {
-    fn add(&mut self, called: Called) -> usize {
-        match self.free.pop() {
-            Some(key) => {
-                self.slots[key] = Some(called);
-                key
-            }
-            None => {
-                self.slots.push(Some(called));
-                self.slots.len() - 1
-            }
-        }
-    }
-
-    fn get_mut(&mut self, key: usize) -> Option<&mut Called> {
-        self.slots.get_mut(key)?.as_mut()
-    }
-
-    fn remove(&mut self, key: usize) -> Option<Called> {
-        let removed = self.slots.get_mut(key)?.take()?;
-        self.free.push(key);
-        Some(removed)
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &Called> {
-        self.slots.iter().flatten()
-    }
-
-    pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 impl Outcome {
@@ -740,18 +591,6 @@ fn spelled(ran: Ran) -> &'static str {
         Ran::Yes => "yes",
         Ran::Maybe => "maybe",
     }
-}
-
-/// Returns what a graph is apart from what only people see.
-fn bare(graph: &Graph) -> Graph {
-    let mut bare = Graph { name: String::new(), about: String::new(), ..graph.clone() };
-    for place in &mut bare.places {
-        (place.label, place.at, place.tokens) = (String::new(), None, Vec::new());
-    }
-    for node in &mut bare.nodes {
-        (node.label, node.at) = (String::new(), None);
-    }
-    bare
 }
 
 /// Returns a time of the graph's clock as journals write it.
