@@ -1,4 +1,5 @@
-//! The page in the browser, on which people draw a graph and watch and control its run; and the server of the page.
+//! The page in the browser, on which people draw a graph and watch and control its run; and the server of the
+//! page.
 //!
 //! - `admission`: which requests are answered: token, `Host` and `Origin`;
 //! - `api`: what the page asks for, and does;
@@ -10,8 +11,8 @@
 //! - `restartable`: a run that can be started again, as the page's backend;
 //! - `files`: the page's own files, which the program contains, and the headers of each answer.
 //!
-//! Whoever may use the page may call any procedure that the program can call. `docs/security.md` says how it is
-//! kept to the person who started the program.
+//! Whoever may use the page may call any procedure that the program can call. `docs/security.md` says how it
+//! is kept to the person who started the program.
 
 mod admission;
 mod api;
@@ -64,6 +65,29 @@ impl Default for Settings {
 }
 
 /// A page that is being served. When it is dropped, the server ends.
+///
+/// ```
+/// use std::sync::Arc;
+/// use farcall_olympus::page::{Page, RestartableRun, Settings};
+/// use farcall_olympus::procedures::Procedures;
+/// use farcall_olympus::run::{self, Run};
+/// use farcall_olympus::text;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runtime = farcall::Runtime::builder().registry(farcall::names::Memory::new()).build()?;
+/// let procedures = Procedures::new(&runtime);
+/// let of_runs = procedures.clone();
+/// let start = move |graph| {
+///     let settings = run::Settings { paused: true, ..run::Settings::default() };
+///     Run::start(graph, &of_runs, settings).map_err(|why| why.to_string())
+/// };
+/// let graph = text::parse("queue.olympus", "place jobs\n")?;
+/// let run = RestartableRun::new(graph.clone(), procedures, start)?;
+/// let page = Page::serve(graph, Arc::new(run), Settings::default())?;
+/// println!("open {}", page.url());
+/// # Ok(())
+/// # }
+/// ```
 pub struct Page {
     address: SocketAddr,
     token: String,
@@ -104,7 +128,8 @@ impl Page {
         self.address
     }
 
-    /// Returns the URL that opens the page. It contains the token: who knows it may call what the program may.
+    /// Returns the URL that opens the page. It contains the token: who knows it may call what the program
+    /// may.
     ///
     /// The token is in the fragment, which browsers do not send to servers and do not pass on to other pages.
     pub fn url(&self) -> String {

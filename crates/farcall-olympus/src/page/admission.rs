@@ -1,4 +1,5 @@
-//! Decides which requests are answered: those of the page itself, from the browser of the person who has the token.
+//! Decides which requests are answered: those of the page itself, from the browser of the person who has the
+//! token.
 
 use std::io;
 
@@ -28,8 +29,8 @@ impl Admission {
     /// Checks what every request must have.
     ///
     /// `Host` must name the loopback interface. Otherwise a page of another site, whose DNS name points at
-    /// 127.0.0.1, would be of one origin with this server, and could read its answers. `Origin`, which browsers
-    /// send with each request that changes something, must be this server.
+    /// 127.0.0.1, would be of one origin with this server, and could read its answers. `Origin`, which
+    /// browsers send with each request that changes something, must be this server.
     pub(super) fn admit(&self, request: &Parts) -> Result<(), Refusal> {
         // A request to a proxy names the host in the request line, where `Host` would not be looked at.
         if request.uri.authority().is_some() {

@@ -4,7 +4,8 @@ import { announce, by, notify } from "./dom.js";
 import { Edits, follow, get, request } from "./client.js";
 import { Canvas } from "./canvas.js";
 import { Editor, focusStage } from "./editor.js";
-import { Exports, Inspector } from "./inspector.js";
+import { Exports } from "./exports.js";
+import { Inspector } from "./inspector.js";
 import { Failures } from "./failures.js";
 import { Graph } from "./graph.js";
 import { Live, Run } from "./run.js";
@@ -15,8 +16,20 @@ const run = new Run(live);
 const exports = new Exports();
 const stage = by("stage");
 const canvas = new Canvas(stage, graph, live);
-const editor = new Editor({ stage, graph, canvas, run, onselect: () => inspector.show(), oninspect: (name) => inspector.focus(name) });
-const failures = new Failures({ live, run, onchoose: (name) => choose(name), onload: () => inspector.refresh(null) });
+const editor = new Editor({
+  stage,
+  graph,
+  canvas,
+  run,
+  onselect: () => inspector.show(),
+  oninspect: (name) => inspector.focus(name),
+});
+const failures = new Failures({
+  live,
+  run,
+  onchoose: (name) => choose(name),
+  onload: () => inspector.refresh(null),
+});
 const inspector = new Inspector({ graph, live, run, editor, failures, exports });
 const edits = new Edits({
   ondone: (done) => checked(done),
@@ -28,7 +41,9 @@ const edits = new Edits({
 
 graph.onedit = (made) => edits.add(made);
 graph.onchange = (names, renamed) => {
-  canvas.selected = new Set([...canvas.selected].map((name) => renamed.get(name) ?? name).filter((name) => graph.get(name)));
+  canvas.selected = new Set(
+    [...canvas.selected].map((name) => renamed.get(name) ?? name).filter((name) => graph.get(name)),
+  );
   if (canvas.selectedArc && !graph.get(canvas.selectedArc.node.name)) canvas.selectedArc = null;
   canvas.draw(names);
   showName();
@@ -43,7 +58,8 @@ function checked({ version, problems, refused }) {
   graph.problems = problems;
   const errors = problems.filter(({ warning }) => !warning).length;
   const shown = by("problems");
-  shown.textContent = problems.length === 0 ? "No problems" : `${problems.length} problem${problems.length === 1 ? "" : "s"}`;
+  shown.textContent =
+    problems.length === 0 ? "No problems" : `${problems.length} problem${problems.length === 1 ? "" : "s"}`;
   shown.classList.toggle("bad", errors > 0);
   shown.classList.toggle("warning", errors === 0 && problems.length > 0);
   if (refused && errors === 0) notify(`The run goes on with the graph as it was: ${refused}`, "error");
@@ -170,7 +186,12 @@ function keys(event) {
   const command = event.ctrlKey || event.metaKey;
   const key = event.key.toLowerCase();
   if (command && !event.altKey && !typing) {
-    const act = { z: () => editor.undo(event.shiftKey), y: () => editor.undo(true), s: () => save("olympus"), o: () => by("file").click() }[key];
+    const act = {
+      z: () => editor.undo(event.shiftKey),
+      y: () => editor.undo(true),
+      s: () => save("olympus"),
+      o: () => by("file").click(),
+    }[key];
     if (!act) return;
     event.preventDefault();
     return act();
@@ -180,7 +201,10 @@ function keys(event) {
   const act = {
     " ": pressing ? undefined : () => run.toggle(),
     ".": () => run.command({ do: "step" }),
-    "/": () => { editor.select([]); inspector.focus("find"); },
+    "/": () => {
+      editor.select([]);
+      inspector.focus("find");
+    },
     f: () => failures.inspectFirst(),
     "?": () => by("keys").showModal(),
   }[event.key];

@@ -27,8 +27,8 @@ pub trait Backend: Send + Sync + 'static {
     /// If the run refuses.
     fn command(&self, command: Command) -> Result<(), String>;
 
-    /// Returns what changed after the change with number `since`; 0 asks for everything. Waits at most `wait` for a
-    /// change.
+    /// Returns what changed after the change with number `since`; 0 asks for everything. Waits at most `wait`
+    /// for a change.
     fn changes(&self, since: u64, wait: Duration) -> Changes;
 
     /// Returns the firings that are stopped now, at most 1,000.

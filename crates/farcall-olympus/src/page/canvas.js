@@ -1,4 +1,5 @@
-// Draws the graph: what is in view as SVG; when that is much, all of it on a canvas; moving tokens on the canvas.
+// Draws the graph: what is in view as SVG; when that is much, all of it on a canvas; moving tokens on the
+// canvas.
 
 import { s, replace } from "./dom.js";
 import { HEIGHT, RADIUS, WIDTH } from "./graph.js";
@@ -80,9 +81,10 @@ export class Canvas {
     let found = null;
     for (const item of this.graph.items.values()) {
       const [dx, dy] = [x - item.x, y - item.y];
-      const within = item.kind === "place"
-        ? Math.hypot(dx, dy) <= RADIUS + slack
-        : Math.abs(dx) <= WIDTH / 2 + slack && Math.abs(dy) <= HEIGHT / 2 + slack;
+      const within =
+        item.kind === "place"
+          ? Math.hypot(dx, dy) <= RADIUS + slack
+          : Math.abs(dx) <= WIDTH / 2 + slack && Math.abs(dy) <= HEIGHT / 2 + slack;
       if (within) found = item;
     }
     return found;
@@ -135,7 +137,10 @@ export class Canvas {
     }
     if (left > right) [left, top, right, bottom] = [0, 0, 600, 400];
     const room = 28;
-    const fitting = Math.min((this.width - 2 * room) / (right - left), (this.height - 2 * room) / (bottom - top));
+    const fitting = Math.min(
+      (this.width - 2 * room) / (right - left),
+      (this.height - 2 * room) / (bottom - top),
+    );
     const zoom = Math.min(1.15, Math.max(MIN_ZOOM, fitting));
     this.view = {
       x: (left + right) / 2 - this.width / zoom / 2,
@@ -150,7 +155,8 @@ export class Canvas {
     const { x, y, zoom } = this.view;
     const room = 80 / zoom;
     const [right, bottom] = [x + this.width / zoom, y + this.height / zoom];
-    if (item.x - room >= x && item.x + room <= right && item.y - room >= y && item.y + room <= bottom) return this.draw([]);
+    if (item.x - room >= x && item.x + room <= right && item.y - room >= y && item.y + room <= bottom)
+      return this.draw([]);
     this.fitted = false;
     if (item.x - room < x || item.x + room > right) this.view.x = item.x - this.width / zoom / 2;
     if (item.y - room < y || item.y + room > bottom) this.view.y = item.y - this.height / zoom / 2;
@@ -177,7 +183,10 @@ export class Canvas {
     const twins = node.arcs.filter((arc) => arc.place === place);
     const order = twins.findIndex((arc) => arc.side === side && arc.index === index);
     const bend = twins.length < 2 ? 0 : 34 * (order - (twins.length - 1) / 2);
-    const via = { x: (node.x + at.x) / 2 - (dy / length) * bend, y: (node.y + at.y) / 2 + (dx / length) * bend };
+    const via = {
+      x: (node.x + at.x) / 2 - (dy / length) * bend,
+      y: (node.y + at.y) / 2 + (dx / length) * bend,
+    };
     const [near, far] = [edge(node, via), edge(at, via)];
     return side === "in" ? { from: far, via, to: near } : { from: near, via, to: far };
   }
@@ -189,7 +198,11 @@ export class Canvas {
     this.height = height;
     // What was in the middle stays there; the whole graph stays whole.
     if (this.fitted) this.fit();
-    else if (was) [this.view.x, this.view.y] = [this.view.x + (was.width - width) / 2 / this.view.zoom, this.view.y + (was.height - height) / 2 / this.view.zoom];
+    else if (was)
+      [this.view.x, this.view.y] = [
+        this.view.x + (was.width - width) / 2 / this.view.zoom,
+        this.view.y + (was.height - height) / 2 / this.view.zoom,
+      ];
     this.density = Math.min(2, devicePixelRatio || 1);
     this.canvas.width = Math.round(width * this.density);
     this.canvas.height = Math.round(height * this.density);
@@ -275,8 +288,11 @@ export class Canvas {
       for (const arc of item.arcs) {
         const place = this.graph.get(arc.place);
         if (!place) continue;
-        const outside = Math.max(item.x, place.x) < left || Math.min(item.x, place.x) > right
-          || Math.max(item.y, place.y) < top || Math.min(item.y, place.y) > bottom;
+        const outside =
+          Math.max(item.x, place.x) < left ||
+          Math.min(item.x, place.x) > right ||
+          Math.max(item.y, place.y) < top ||
+          Math.min(item.y, place.y) > bottom;
         if (!outside) arcs.push(arc);
       }
     }
@@ -298,8 +314,15 @@ export class Canvas {
     const problem = this.graph.problems.find((problem) => problem.item === item.name);
     if (problem) {
       const [x, y] = item.kind === "place" ? [-RADIUS, -RADIUS] : [-WIDTH / 2, -HEIGHT / 2];
-      group.append(s("g", { class: `problem${problem.warning ? " warning" : ""}`, transform: `translate(${x} ${y})` },
-        s("circle", { r: 8 }), s("text", { y: 4 }, "!"), s("title", {}, problem.message)));
+      group.append(
+        s(
+          "g",
+          { class: `problem${problem.warning ? " warning" : ""}`, transform: `translate(${x} ${y})` },
+          s("circle", { r: 8 }),
+          s("text", { y: 4 }, "!"),
+          s("title", {}, problem.message),
+        ),
+      );
     }
     return group;
   }
@@ -308,29 +331,44 @@ export class Canvas {
     const shape = this.shape(arc);
     const { from, via, to } = shape;
     const { kind = "take", weight = 1, on, if: condition } = arc.data;
-    const chosen = this.selectedArc && this.selectedArc.node.name === arc.node.name
-      && this.selectedArc.side === arc.side && this.selectedArc.index === arc.index;
+    const chosen =
+      this.selectedArc &&
+      this.selectedArc.node.name === arc.node.name &&
+      this.selectedArc.side === arc.side &&
+      this.selectedArc.index === arc.index;
     const classes = ["arc", kind, on ? "exception" : "", chosen ? "selected" : ""].filter(Boolean).join(" ");
     const marker = kind === "inhibit" ? "stop" : chosen ? "arrow-selected" : on ? "arrow-exception" : "arrow";
     const path = `M${from.x} ${from.y} Q${via.x} ${via.y} ${to.x} ${to.y}`;
-    const texts = [weight === 1 ? "" : `×${weight}`, on ? `on ${short(on)}` : "", condition ? `if ${short(condition)}` : ""];
+    const texts = [
+      weight === 1 ? "" : `×${weight}`,
+      on ? `on ${short(on)}` : "",
+      condition ? `if ${short(condition)}` : "",
+    ];
     const text = texts.filter(Boolean).join(" ");
     const middle = along(shape, 0.5);
-    return s("g", { class: classes },
+    return s(
+      "g",
+      { class: classes },
       s("path", { d: path, "marker-end": `url(#${marker})` }),
-      text ? s("text", { x: middle.x, y: middle.y - 5 }, text) : null);
+      text ? s("text", { x: middle.x, y: middle.y - 5 }, text) : null,
+    );
   }
 
   #drawSketch() {
     const sketch = this.sketch;
     if (!sketch) return replace(this.sketchLayer);
     const { from, to } = sketch;
-    replace(this.sketchLayer, sketch.kind === "arc"
-      ? s("path", { d: `M${from.x} ${from.y} L${to.x} ${to.y}`, "marker-end": "url(#arrow-selected)" })
-      : s("rect", {
-        x: Math.min(from.x, to.x), y: Math.min(from.y, to.y),
-        width: Math.abs(from.x - to.x), height: Math.abs(from.y - to.y),
-      }));
+    replace(
+      this.sketchLayer,
+      sketch.kind === "arc"
+        ? s("path", { d: `M${from.x} ${from.y} L${to.x} ${to.y}`, "marker-end": "url(#arrow-selected)" })
+        : s("rect", {
+            x: Math.min(from.x, to.x),
+            y: Math.min(from.y, to.y),
+            width: Math.abs(from.x - to.x),
+            height: Math.abs(from.y - to.y),
+          }),
+    );
   }
 
   #drawCanvas() {
@@ -381,46 +419,123 @@ export function describe(item, live) {
   const call = data.call ? `, calls ${data.call.server}.${data.call.name}` : ", calls nothing";
   const from = data.in.map((arc) => arc.place).join(", ");
   const to = data.out.map((arc) => arc.place).join(", ");
-  const state = live.stopped(item.name) ? ", stopped" : live.active(item.name) ? `, ${live.active(item.name)} under way` : "";
+  const state = live.stopped(item.name)
+    ? ", stopped"
+    : live.active(item.name)
+      ? `, ${live.active(item.name)} under way`
+      : "";
   return `node ${item.name}${call}${state}${from && `, from ${from}`}${to && `, to ${to}`}`;
 }
 
 function drawPlace(group, { name, data }, tokens) {
   group.append(s("circle", { class: "body", r: RADIUS }));
-  const spots = [[], [[0, 0]], [[-6, 0], [6, 0]], [[-6, 5], [6, 5], [0, -6]], [[-6, -6], [6, -6], [-6, 6], [6, 6]]][tokens];
+  const spots = [
+    [],
+    [[0, 0]],
+    [
+      [-6, 0],
+      [6, 0],
+    ],
+    [
+      [-6, 5],
+      [6, 5],
+      [0, -6],
+    ],
+    [
+      [-6, -6],
+      [6, -6],
+      [-6, 6],
+      [6, 6],
+    ],
+  ][tokens];
   if (spots) for (const [cx, cy] of spots) group.append(s("circle", { class: "token", cx, cy, r: 4.5 }));
-  else group.append(s("text", { class: "count", y: 5 }, tokens > 9999 ? `${Math.floor(tokens / 1000)}k` : String(tokens)));
-  if (data.capacity != null) group.append(s("text", { class: "small", y: -RADIUS - 6 }, `≤ ${data.capacity}`));
-  group.append(s("text", { class: "name", y: RADIUS + 16 }, short(data.label || name, 22)), s("title", {}, data.label || name));
+  else
+    group.append(
+      s("text", { class: "count", y: 5 }, tokens > 9999 ? `${Math.floor(tokens / 1000)}k` : String(tokens)),
+    );
+  if (data.capacity != null)
+    group.append(s("text", { class: "small", y: -RADIUS - 6 }, `≤ ${data.capacity}`));
+  group.append(
+    s("text", { class: "name", y: RADIUS + 16 }, short(data.label || name, 22)),
+    s("title", {}, data.label || name),
+  );
 }
 
 function drawNode(group, { name, data }, active, stopped) {
   if (active) group.classList.add("busy");
   if (stopped) group.classList.add("failed");
-  group.append(s("rect", { class: "body", x: -WIDTH / 2, y: -HEIGHT / 2, width: WIDTH, height: HEIGHT, rx: 5 }));
+  group.append(
+    s("rect", { class: "body", x: -WIDTH / 2, y: -HEIGHT / 2, width: WIDTH, height: HEIGHT, rx: 5 }),
+  );
   const call = data.call ? procedure(data.call) : null;
   group.append(s("text", { class: "name", y: call ? -3 : 4 }, short(data.label || name)));
   if (call) group.append(s("text", { class: "call", y: 14 }, call));
-  group.append(s("title", {}, call ? `${data.label || name}: ${data.call.server}.${data.call.name}` : data.label || name));
-  const conditions = [data.guard && `[${short(data.guard, 22)}]`, data.after && `after ${data.after} ms`,
-    data.priority && `priority ${data.priority}`, data.join && data.join !== "all" && `join ${data.join}`,
-    data.split && data.split !== "all" && `split ${data.split}`];
+  group.append(
+    s(
+      "title",
+      {},
+      call ? `${data.label || name}: ${data.call.server}.${data.call.name}` : data.label || name,
+    ),
+  );
+  const conditions = [
+    data.guard && `[${short(data.guard, 22)}]`,
+    data.after && `after ${data.after} ms`,
+    data.priority && `priority ${data.priority}`,
+    data.join && data.join !== "all" && `join ${data.join}`,
+    data.split && data.split !== "all" && `split ${data.split}`,
+  ];
   const below = conditions.filter(Boolean).join(" · ");
   if (below) group.append(s("text", { class: "small", y: HEIGHT / 2 + 14 }, short(below, 34)));
   const badge = stopped ? "!" : active > 0 ? String(active) : null;
   if (badge) {
-    group.append(s("g", { class: "badge", transform: `translate(${WIDTH / 2 - 2} ${-HEIGHT / 2 + 2})` },
-      s("circle", { r: badge.length > 2 ? 13 : 10 }), s("text", { y: 4 }, badge)));
+    group.append(
+      s(
+        "g",
+        { class: "badge", transform: `translate(${WIDTH / 2 - 2} ${-HEIGHT / 2 + 2})` },
+        s("circle", { r: badge.length > 2 ? 13 : 10 }),
+        s("text", { y: 4 }, badge),
+      ),
+    );
   }
 }
 
 function markers() {
-  const arrow = (id) => s("marker", {
-    id, viewBox: "0 0 10 10", refX: 9, refY: 5, markerWidth: 9, markerHeight: 9, orient: "auto", markerUnits: "userSpaceOnUse",
-  }, s("path", { d: "M0 1 L10 5 L0 9 z" }));
-  return s("defs", {}, arrow("arrow"), arrow("arrow-selected"), arrow("arrow-exception"),
-    s("marker", { id: "stop", viewBox: "0 0 12 12", refX: 11, refY: 6, markerWidth: 12, markerHeight: 12, orient: "auto", markerUnits: "userSpaceOnUse" },
-      s("circle", { cx: 6, cy: 6, r: 4.5 })));
+  const arrow = (id) =>
+    s(
+      "marker",
+      {
+        id,
+        viewBox: "0 0 10 10",
+        refX: 9,
+        refY: 5,
+        markerWidth: 9,
+        markerHeight: 9,
+        orient: "auto",
+        markerUnits: "userSpaceOnUse",
+      },
+      s("path", { d: "M0 1 L10 5 L0 9 z" }),
+    );
+  return s(
+    "defs",
+    {},
+    arrow("arrow"),
+    arrow("arrow-selected"),
+    arrow("arrow-exception"),
+    s(
+      "marker",
+      {
+        id: "stop",
+        viewBox: "0 0 12 12",
+        refX: 11,
+        refY: 6,
+        markerWidth: 12,
+        markerHeight: 12,
+        orient: "auto",
+        markerUnits: "userSpaceOnUse",
+      },
+      s("circle", { cx: 6, cy: 6, r: 4.5 }),
+    ),
+  );
 }
 
 function short(text, letters = MAX_LETTERS) {
@@ -439,9 +554,10 @@ function edge(item, to) {
   const [dx, dy] = [to.x - item.x, to.y - item.y];
   const length = Math.hypot(dx, dy);
   if (length === 0) return { x: item.x, y: item.y };
-  const part = item.kind === "place"
-    ? RADIUS / length
-    : Math.min(WIDTH / 2 / Math.abs(dx || 1e-9), HEIGHT / 2 / Math.abs(dy || 1e-9));
+  const part =
+    item.kind === "place"
+      ? RADIUS / length
+      : Math.min(WIDTH / 2 / Math.abs(dx || 1e-9), HEIGHT / 2 / Math.abs(dy || 1e-9));
   return { x: item.x + dx * part, y: item.y + dy * part };
 }
 
@@ -461,7 +577,10 @@ function distance(at, shape) {
   for (let step = 0; step < 12; step += 1) {
     const [one, other] = [along(shape, step / 12), along(shape, (step + 1) / 12)];
     const [dx, dy] = [other.x - one.x, other.y - one.y];
-    const part = Math.max(0, Math.min(1, ((at.x - one.x) * dx + (at.y - one.y) * dy) / (dx * dx + dy * dy || 1)));
+    const part = Math.max(
+      0,
+      Math.min(1, ((at.x - one.x) * dx + (at.y - one.y) * dy) / (dx * dx + dy * dy || 1)),
+    );
     least = Math.min(least, Math.hypot(at.x - one.x - part * dx, at.y - one.y - part * dy));
   }
   return least;

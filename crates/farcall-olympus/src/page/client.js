@@ -2,7 +2,7 @@
 
 const RETRY_AFTER = 1000;
 
-/** The token is in the URL's fragment when the page is opened; it stays in this tab and leaves the address. */
+// The token is in the fragment of the URL that opens the page. It stays in this tab and leaves the address.
 const token = (() => {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (given) {
@@ -74,9 +74,9 @@ export class Edits {
   }
 }
 
-/** Calls `onchange` with each change of the run, for ever, and `onstate` when the connection comes and goes. */
+/** Calls `onchange` with each change of the run, and `onstate` when the connection comes and goes. */
 export async function follow(onchange, onstate) {
-  for (let since = 0; ; ) {
+  for (let since = 0; ;) {
     try {
       const answer = await request("GET", `changes?since=${since}`);
       onstate("connected");
@@ -97,7 +97,7 @@ export async function follow(onchange, onstate) {
 
 async function* lines(stream) {
   const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
-  for (let rest = ""; ; ) {
+  for (let rest = ""; ;) {
     const { value, done } = await reader.read();
     if (done) return;
     const parts = (rest + value).split("\n");

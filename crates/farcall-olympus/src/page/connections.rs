@@ -21,7 +21,8 @@ const MAX_HEAD_BYTES: usize = 16 << 10;
 /// The most headers of a request.
 const MAX_HEADERS: usize = 64;
 
-/// How long to wait after an error of `accept`, which is mostly that this process has no file descriptor left.
+/// How long to wait after an error of `accept`, which is mostly that this process has no file descriptor
+/// left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until it is dropped.

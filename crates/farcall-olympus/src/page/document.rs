@@ -19,7 +19,8 @@ const MAX_NAME_BYTES: usize = 256;
 pub(super) struct Document {
     /// The graph.
     pub(super) graph: Graph,
-    /// Counts the changes. An edit says which version it changes, so that two pages do not undo each other's work.
+    /// Counts the changes. An edit says which version it changes, so that two pages do not undo each other's
+    /// work.
     pub(super) version: u64,
     names: HashMap<String, Item>,
 }

@@ -30,7 +30,11 @@ export function announce(text) {
 /** Shows a message for some seconds. Returns it, so that it can be removed before. */
 export function notify(text, kind = "note") {
   const message = h("p", { class: `message ${kind}`, role: kind === "error" ? "alert" : "status" }, text);
-  const close = h("button", { class: "plain", "aria-label": "Close the message", onclick: () => message.remove() }, "×");
+  const close = h(
+    "button",
+    { class: "plain", "aria-label": "Close the message", onclick: () => message.remove() },
+    "×",
+  );
   message.append(close);
   const messages = by("messages");
   messages.append(message);

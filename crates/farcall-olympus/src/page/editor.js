@@ -58,7 +58,13 @@ export class Editor {
     const place = at ?? this.#freeSpot();
     const position = { x: snap(place.x), y: snap(place.y) };
     const name = this.graph.freshName(kind);
-    this.graph.edit([{ do: kind, name, [kind]: kind === "place" ? { name, at: position } : { name, in: [], out: [], at: position } }]);
+    this.graph.edit([
+      {
+        do: kind,
+        name,
+        [kind]: kind === "place" ? { name, at: position } : { name, in: [], out: [], at: position },
+      },
+    ]);
     this.select([name]);
     if (!at) this.canvas.reveal(this.graph.get(name));
   }
@@ -101,16 +107,23 @@ export class Editor {
     if (this.pointers.size === 2) return this.#pinchBegin();
     if (event.button > 1) return;
     // Throws for a pointer that is gone already, as those of tests are.
-    try { this.stage.setPointerCapture(event.pointerId); } catch {}
+    try {
+      this.stage.setPointerCapture(event.pointerId);
+    } catch {}
     const at = this.canvas.toGraph(event);
-    const item = this.canvas.itemAt(at, event.pointerType === "touch" ? 10 / this.canvas.view.zoom : undefined);
+    const item = this.canvas.itemAt(
+      at,
+      event.pointerType === "touch" ? 10 / this.canvas.view.zoom : undefined,
+    );
     const begin = { at, x: event.clientX, y: event.clientY, item, moved: false };
     if (event.button === 1) this.gesture = { ...begin, kind: "pan" };
-    else if (this.tool === "place" || this.tool === "node") this.gesture = { ...begin, kind: item ? "item" : "add" };
+    else if (this.tool === "place" || this.tool === "node")
+      this.gesture = { ...begin, kind: item ? "item" : "add" };
     else if (this.tool === "arc" && item) this.gesture = { ...begin, kind: "arc" };
     else if (item) this.gesture = { ...begin, kind: "item", toggle: event.shiftKey };
     else this.gesture = { ...begin, kind: event.shiftKey ? "box" : "pan" };
-    if (this.gesture.kind === "item" && !this.canvas.selected.has(item.name) && !event.shiftKey) this.select([item.name]);
+    if (this.gesture.kind === "item" && !this.canvas.selected.has(item.name) && !event.shiftKey)
+      this.select([item.name]);
   }
 
   #move(event) {
@@ -189,10 +202,12 @@ export class Editor {
 
   /** Moves the selected items in the drawing only; the edit is made when they are let go. */
   #drag(gesture, at) {
-    gesture.from ??= new Map([...this.canvas.selected].map((name) => {
-      const { x, y } = this.graph.get(name);
-      return [name, { x, y }];
-    }));
+    gesture.from ??= new Map(
+      [...this.canvas.selected].map((name) => {
+        const { x, y } = this.graph.get(name);
+        return [name, { x, y }];
+      }),
+    );
     for (const [name, from] of gesture.from) {
       const item = this.graph.get(name);
       if (!item) continue;
@@ -240,14 +255,18 @@ export class Editor {
   #within(one, other) {
     const between = (at, a, b) => at >= Math.min(a, b) && at <= Math.max(a, b);
     const items = [...this.graph.items.values()];
-    return items.filter(({ x, y }) => between(x, one.x, other.x) && between(y, one.y, other.y)).map(({ name }) => name);
+    return items
+      .filter(({ x, y }) => between(x, one.x, other.x) && between(y, one.y, other.y))
+      .map(({ name }) => name);
   }
 
   #key(event) {
     if (event.target !== this.stage) return;
     const command = event.ctrlKey || event.metaKey;
     if (event.altKey || (command && !["a", "d"].includes(event.key.toLowerCase()))) return;
-    const act = command ? { a: () => this.select([...this.graph.items.keys()]) }[event.key.toLowerCase()] : this.#action(event);
+    const act = command
+      ? { a: () => this.select([...this.graph.items.keys()]) }[event.key.toLowerCase()]
+      : this.#action(event);
     if (!act) return;
     event.preventDefault();
     act();
@@ -256,7 +275,8 @@ export class Editor {
   #action({ key, shiftKey }) {
     const arrow = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key];
     if (arrow) return shiftKey ? () => this.#nudge(...arrow) : () => this.#go(...arrow);
-    if (key.length === 1 && shiftKey && key !== "T" && key !== "+" && key !== "?" && key !== "/") return undefined;
+    if (key.length === 1 && shiftKey && key !== "T" && key !== "+" && key !== "?" && key !== "/")
+      return undefined;
     return {
       Enter: () => (this.arcFrom ? this.#endArc(this.only?.name) : this.oninspect()),
       F2: () => this.oninspect("name"),
@@ -316,10 +336,12 @@ export class Editor {
   #nudge(dx, dy) {
     const names = [...this.canvas.selected];
     if (names.length === 0) return this.canvas.pan(-60 * dx, -60 * dy);
-    this.graph.edit(names.map((name) => {
-      const { x, y } = this.graph.get(name);
-      return { do: "move", name, at: { x: x + dx * GRID, y: y + dy * GRID } };
-    }));
+    this.graph.edit(
+      names.map((name) => {
+        const { x, y } = this.graph.get(name);
+        return { do: "move", name, at: { x: x + dx * GRID, y: y + dy * GRID } };
+      }),
+    );
   }
 
   /** Selects the nearest item in a direction. */
@@ -353,7 +375,10 @@ export class Editor {
   /** A spot beside the selected item, or in the middle of the view, where nothing is. */
   #freeSpot() {
     const spot = this.only ? { x: this.only.x + BESIDE, y: this.only.y } : this.canvas.middle();
-    const taken = () => [...this.graph.items.values()].some(({ x, y }) => Math.abs(x - spot.x) < 100 && Math.abs(y - spot.y) < 50);
+    const taken = () =>
+      [...this.graph.items.values()].some(
+        ({ x, y }) => Math.abs(x - spot.x) < 100 && Math.abs(y - spot.y) < 50,
+      );
     while (taken()) spot.y += 90;
     return spot;
   }

@@ -34,10 +34,22 @@ export class Failures {
     const { failures } = this.live;
     by("failures").hidden = failures.length === 0;
     by("failures-count").textContent = failures.length;
-    const items = failures.slice(0, MAX_SHOWN).map((failure) => h("li", {},
-      h("button", { class: "failure", onclick: () => this.inspect(failure.firing) },
-        h("strong", {}, failure.name), h("span", { class: "error" }, failure.error ?? ""))));
-    if (failures.length > MAX_SHOWN) items.push(h("li", { class: "hint" }, `and ${failures.length - MAX_SHOWN} more`));
+    const items = failures
+      .slice(0, MAX_SHOWN)
+      .map((failure) =>
+        h(
+          "li",
+          {},
+          h(
+            "button",
+            { class: "failure", onclick: () => this.inspect(failure.firing) },
+            h("strong", {}, failure.name),
+            h("span", { class: "error" }, failure.error ?? ""),
+          ),
+        ),
+      );
+    if (failures.length > MAX_SHOWN)
+      items.push(h("li", { class: "hint" }, `and ${failures.length - MAX_SHOWN} more`));
     replace(by("failures-list"), items);
     if (this.open != null && !failures.some(({ firing }) => firing === this.open)) this.dialog.close();
   }
@@ -66,10 +78,16 @@ export class Failures {
       ["Began", `${firing.began.toFixed(3)} s after the run began`],
     ].filter(([, value]) => value != null);
     replace(by("firing-title"), `Firing ${id} of ${firing.name}`);
-    replace(by("firing-body"),
+    replace(
+      by("firing-body"),
       h("p", { class: "error whole" }, firing.error ?? ""),
-      h("dl", {}, facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, shown(value))])),
-      firing.stage === "stopped" ? this.#decisions(id, firing.name) : null);
+      h(
+        "dl",
+        {},
+        facts.map(([name, value]) => [h("dt", {}, name), h("dd", {}, shown(value))]),
+      ),
+      firing.stage === "stopped" ? this.#decisions(id, firing.name) : null,
+    );
     if (!this.dialog.open) this.dialog.showModal();
   }
 
@@ -77,7 +95,13 @@ export class Failures {
     const decide = async (decision) => {
       if (await this.run.command({ do: "decide", firing: id, decision })) this.dialog.close();
     };
-    const value = h("input", { type: "text", value: "null", spellcheck: "false", class: "code", autocomplete: "off" });
+    const value = h("input", {
+      type: "text",
+      value: "null",
+      spellcheck: "false",
+      class: "code",
+      autocomplete: "off",
+    });
     const returned = () => {
       try {
         return decide({ return: JSON.parse(value.value) });
@@ -87,14 +111,40 @@ export class Failures {
         value.setCustomValidity("");
       }
     };
-    return h("section", { class: "decisions", "aria-label": "What becomes of it" },
-      h("div", { class: "row" },
+    return h(
+      "section",
+      { class: "decisions", "aria-label": "What becomes of it" },
+      h(
+        "div",
+        { class: "row" },
         h("button", { class: "primary", onclick: () => decide("retry") }, "Call again"),
         h("button", { onclick: () => decide("put_back") }, "Put tokens back"),
         h("button", { class: "danger", onclick: () => decide("discard") }, "Discard tokens"),
-        h("button", { class: "plain", onclick: () => { this.dialog.close(); this.onchoose(node); } }, "Show the node")),
-      h("form", { class: "row end", onsubmit: (event) => { event.preventDefault(); returned(); } },
-        field("Go on as if it had returned", value), h("button", {}, "Go on")));
+        h(
+          "button",
+          {
+            class: "plain",
+            onclick: () => {
+              this.dialog.close();
+              this.onchoose(node);
+            },
+          },
+          "Show the node",
+        ),
+      ),
+      h(
+        "form",
+        {
+          class: "row end",
+          onsubmit: (event) => {
+            event.preventDefault();
+            returned();
+          },
+        },
+        field("Go on as if it had returned", value),
+        h("button", {}, "Go on"),
+      ),
+    );
   }
 }
 

@@ -23,6 +23,7 @@ pub(super) fn find(path: &str) -> Option<(&'static str, &'static str)> {
         "/client.js" => (SCRIPT, include_str!("client.js")),
         "/dom.js" => (SCRIPT, include_str!("dom.js")),
         "/editor.js" => (SCRIPT, include_str!("editor.js")),
+        "/exports.js" => (SCRIPT, include_str!("exports.js")),
         "/failures.js" => (SCRIPT, include_str!("failures.js")),
         "/graph.js" => (SCRIPT, include_str!("graph.js")),
         "/inspector.js" => (SCRIPT, include_str!("inspector.js")),

@@ -34,7 +34,8 @@ export class Graph {
     this.undone = [];
     for (const place of json.places) this.#set("place", place.name, place);
     const named = (arcs) => (arcs ?? []).map((arc) => ({ ...arc, place: json.places[arc.place].name }));
-    for (const node of json.nodes) this.#set("node", node.name, { ...node, in: named(node.in), out: named(node.out) });
+    for (const node of json.nodes)
+      this.#set("node", node.name, { ...node, in: named(node.in), out: named(node.out) });
     this.onchange(null, new Map());
   }
 
@@ -164,7 +165,15 @@ export class Graph {
   #set(kind, name, data, changed) {
     const old = this.items.get(name);
     if (old) this.#release(old);
-    const item = { kind, name: data.name, x: data.at?.x ?? 0, y: data.at?.y ?? 0, data, arcs: [], users: old?.users ?? new Set() };
+    const item = {
+      kind,
+      name: data.name,
+      x: data.at?.x ?? 0,
+      y: data.at?.y ?? 0,
+      data,
+      arcs: [],
+      users: old?.users ?? new Set(),
+    };
     if (name !== data.name) this.items.delete(name);
     this.items.set(data.name, item);
     if (kind === "node") {
@@ -179,7 +188,8 @@ export class Graph {
     } else if (name !== data.name) {
       // The place has another name now, and so have the arcs.
       for (const user of item.users) {
-        const renamed = (arcs) => arcs.map((arc) => (arc.place === name ? { ...arc, place: data.name } : arc));
+        const renamed = (arcs) =>
+          arcs.map((arc) => (arc.place === name ? { ...arc, place: data.name } : arc));
         const node = this.items.get(user).data;
         this.#set("node", user, { ...node, in: renamed(node.in), out: renamed(node.out) });
         changed?.add(user);

@@ -1,4 +1,5 @@
-// Draws a large graph without names. What was drawn is kept as a picture, which a pan moves and an edit is drawn upon.
+// Draws a large graph without names. What was drawn is kept as a picture, which a pan moves and an edit is
+// drawn upon.
 
 import { HEIGHT, RADIUS, WIDTH } from "./graph.js";
 
@@ -33,7 +34,8 @@ export class Overview {
     const same = this.view && this.kept.width === canvas.width && this.kept.height === canvas.height;
     if (!same) this.#keep();
     this.#blit(ink);
-    if (this.changed.size > 0) this.#paint(ink, [...this.changed].map((name) => graph.get(name)).filter(Boolean));
+    if (this.changed.size > 0)
+      this.#paint(ink, [...this.changed].map((name) => graph.get(name)).filter(Boolean));
     const moved = this.view.x !== view.x || this.view.y !== view.y || this.view.zoom !== view.zoom;
     if (moved || this.changed.size > 0) this.#later();
   }
@@ -51,7 +53,14 @@ export class Overview {
     this.kept.width = canvas.width;
     this.kept.height = canvas.height;
     const ink = this.kept.getContext("2d");
-    ink.setTransform(view.zoom * density, 0, 0, view.zoom * density, -view.x * view.zoom * density, -view.y * view.zoom * density);
+    ink.setTransform(
+      view.zoom * density,
+      0,
+      0,
+      view.zoom * density,
+      -view.x * view.zoom * density,
+      -view.y * view.zoom * density,
+    );
     this.#paint(ink, graph.items.values());
     this.view = { ...view };
     this.changed.clear();
@@ -67,9 +76,18 @@ export class Overview {
 
   /** Draws items and the arcs of the nodes among them, those of one colour at once. */
   #paint(ink, items) {
-    const { graph, live, view: { x, y, zoom }, width: wide, height: high, selected, colours } = this.owner;
+    const {
+      graph,
+      live,
+      view: { x, y, zoom },
+      width: wide,
+      height: high,
+      selected,
+      colours,
+    } = this.owner;
     const [right, bottom] = [x + wide / zoom, y + high / zoom];
-    const inView = (item) => item.x > x - WIDTH && item.x < right + WIDTH && item.y > y - HEIGHT && item.y < bottom + HEIGHT;
+    const inView = (item) =>
+      item.x > x - WIDTH && item.x < right + WIDTH && item.y > y - HEIGHT && item.y < bottom + HEIGHT;
     const groups = new Map();
     ink.lineWidth = Math.max(1, 0.8 / zoom);
     ink.strokeStyle = colours.arc;
@@ -87,10 +105,17 @@ export class Overview {
         ink.beginPath();
       }
       if (!seen) continue;
-      const colour = selected.has(item.name) ? colours.accent
-        : item.kind === "place" ? (live.tokens(item.name) > 0 ? colours.token : colours.surface)
-        : live.stopped(item.name) ? colours.bad
-        : live.active(item.name) > 0 ? colours.busy : colours.node;
+      const colour = selected.has(item.name)
+        ? colours.accent
+        : item.kind === "place"
+          ? live.tokens(item.name) > 0
+            ? colours.token
+            : colours.surface
+          : live.stopped(item.name)
+            ? colours.bad
+            : live.active(item.name) > 0
+              ? colours.busy
+              : colours.node;
       if (!groups.has(colour)) groups.set(colour, []);
       groups.get(colour).push(item);
     }

@@ -12,14 +12,14 @@ use crate::run::{self, FiringRecord, Outcome, Run};
 /// The longest wait for a change. A run that is started anew meanwhile is noticed after it.
 const MAX_WAIT: Duration = Duration::from_millis(500);
 
-/// Numbers of changes contain, in these bits, how often the run was started: a stream of changes notices by it
-/// that everything is different.
+/// Numbers of changes contain, in these bits, how often the run was started: a stream of changes notices by
+/// it that everything is different.
 const STARTS_SHIFT: u32 = 40;
 
 /// A run that can be started again, with the graph as it is drawn now.
 ///
-/// An edit that changes what the graph means waits until no call is under way. A run that is not paused is paused for
-/// the moment.
+/// An edit that changes what the graph means waits until no call is under way. A run that is not paused is
+/// paused for the moment.
 pub struct RestartableRun {
     procedures: Procedures,
     start: Box<dyn Fn(Graph) -> Result<Run, String> + Send + Sync>,

@@ -3,7 +3,13 @@
 import { announce, by, notify } from "./dom.js";
 import { post } from "./client.js";
 
-const WORDS = { paused: "Paused", running: "Running", quiet: "Nothing to do", stopped: "Waits for a decision", ended: "Ended" };
+const WORDS = {
+  paused: "Paused",
+  running: "Running",
+  quiet: "Nothing to do",
+  stopped: "Waits for a decision",
+  ended: "Ended",
+};
 
 const NOTHING = { begun: 0, ended: 0, under_way: 0, stopped: 0 };
 
@@ -107,7 +113,8 @@ export class Run {
     for (const id of ["start", "step", "reset"]) by(id).disabled = state === "ended";
     const chosen = typeof pace === "object" ? String(pace.scaled) : "fast";
     const select = by("pace");
-    if (document.activeElement !== select && [...select.options].some((option) => option.value === chosen)) select.value = chosen;
+    if (document.activeElement !== select && [...select.options].some((option) => option.value === chosen))
+      select.value = chosen;
     const shown = by("state");
     if (shown.textContent !== WORDS[state]) {
       shown.textContent = WORDS[state];
@@ -128,5 +135,7 @@ export class Run {
 }
 
 function rounded(number) {
-  return number >= 100 ? Math.round(number).toLocaleString("en") : number.toFixed(number >= 10 || number === 0 ? 0 : 1);
+  return number >= 100
+    ? Math.round(number).toLocaleString("en")
+    : number.toFixed(number >= 10 || number === 0 ? 0 : 1);
 }

@@ -114,111 +114,13 @@ fn a_graph_is_drawn_and_run_paused_stepped_edited_and_exported() {
     let (_run, page) = serve(&runtime, Graph { name: "drawn".into(), ..Graph::default() });
     open(&browser, &page);
 
-    // By the keyboard: sources -> check -> checked -> compile -> binaries.
-    for (index, (kind, name)) in
-        [("p", "sources"), ("n", "check"), ("p", "checked"), ("n", "compile"), ("p", "binaries")]
-            .iter()
-            .enumerate()
-    {
-        browser.keys(&[kind]);
-        browser.until(&format!("olympus.graph.items.size == {}", index + 1));
-        rename(&browser, name);
-    }
-    browser.run("olympus.editor.select(['sources'])");
-    for name in ["check", "checked", "compile", "binaries"] {
-        arc_to(&browser, name);
-    }
-    // With the mouse: binaries -> test -> tested -> publish -> published.
-    browser.keys(&["0"]);
-    browser.until("olympus.canvas.fitted");
-    browser.run("olympus.canvas.zoom(0.5); olympus.canvas.pan(200, 0)");
-    for (tool, name, x) in [
-        ("node", "test", 750),
-        ("place", "tested", 900),
-        ("node", "publish", 1050),
-        ("place", "published", 1200),
-    ] {
-        browser.press(&format!("[data-tool={tool}]"));
-        let (left, top) = at(&browser, "sources");
-        let by = browser.run(&format!("return Math.round({x} * olympus.canvas.view.zoom)")).as_i64().unwrap();
-        browser.drag((left + by, top), (left + by, top));
-        browser.press("[data-tool=select]");
-        browser.run("document.getElementById('stage').focus()");
-        rename(&browser, name);
-    }
-    browser.press("[data-tool=arc]");
-    for (from, to) in
-        [("binaries", "test"), ("test", "tested"), ("tested", "publish"), ("publish", "published")]
-    {
-        browser.drag(at(&browser, from), at(&browser, to));
-        browser.until(&format!("olympus.editor.only.name == '{to}'"));
-    }
-    browser.press("[data-tool=select]");
-
-    // Annotate two nodes with what is exported now: one with the mouse, one with the keyboard.
-    browser.run("olympus.editor.select(['compile'])");
-    browser.press("[data-field=pick]");
-    browser.until("document.querySelectorAll('#exports-list button').length == 2");
-    browser.press("#exports-list button");
-    browser.until("olympus.graph.get('compile').data.call.arguments == '[checked]'");
-    browser.run("olympus.editor.select(['test']); document.querySelector('[data-field=pick]').focus()");
-    browser.keys(&[ENTER]);
-    browser.until("document.activeElement.id == 'exports-filter' && document.querySelectorAll('#exports-list button').length == 2");
-    browser.text("test");
-    browser.keys(&[ENTER]);
-    browser.until("olympus.graph.get('test').data.call.name == 'test'");
-    // What only moves tokens hands their value on.
-    for (node, place) in [("check", "sources"), ("publish", "tested")] {
-        browser.run(&format!(
-            "olympus.editor.select(['{node}']); document.querySelector('[data-field=out0-value]').focus()"
-        ));
-        browser.text(place);
-        browser.keys(&[ENTER]);
-        browser.until(&format!("olympus.graph.get('{node}').data.out[0].value == '{place}'"));
-    }
+    draw_with_keys(&browser);
+    draw_with_mouse(&browser);
+    annotate(&browser);
     browser.until("olympus.edits.settled && olympus.graph.problems.every((problem) => problem.warning)");
-
-    // Put a token, run, and see it arrive.
-    browser.run("olympus.editor.select(['sources']); const put = document.querySelector('[data-field=put]'); put.focus(); put.select()");
-    browser.text("\"a1f\"");
-    browser.keys(&[ENTER]);
-    browser.until("olympus.live.tokens('sources') == 1");
-    browser.run("olympus.canvas.fit(); document.getElementById('stage').focus()");
-    browser.keys(&[" "]);
-    browser.until("olympus.live.tokens('published') == 1 && document.getElementById('state').textContent == 'Nothing to do'");
-    browser.until("document.getElementById('ended').textContent == '4'");
-    browser.run("olympus.editor.select(['published'])");
-    browser.until("document.querySelector('#inspector .tokens').textContent == 'true'");
-    browser.picture(1280, 800, false, &pictures().join("drawn.png").display().to_string());
-
-    // Pause, and go on step by step.
-    browser.run("document.getElementById('stage').focus()");
-    browser.keys(&[" "]);
-    browser.until("olympus.live.state == 'paused'");
-    browser.run("olympus.editor.select(['sources']); const put = document.querySelector('[data-field=put]'); put.focus(); put.select()");
-    browser.text("\"b2c\"");
-    browser.keys(&[ENTER, ESCAPE]);
-    browser.until("olympus.live.tokens('sources') == 1");
-    for place in ["checked", "binaries", "tested", "published"] {
-        assert_eq!(browser.run("return olympus.live.state"), "paused");
-        browser.keys(&["."]);
-        browser.until(&format!(
-            "olympus.live.tokens('{place}') == {}",
-            if place == "published" { 2 } else { 1 }
-        ));
-    }
-
-    // Edit while it is paused: the run goes on with the graph as it is now.
-    browser.run(
-        "olympus.editor.select(['publish']); document.querySelector('[data-field=out0-weight]').focus()",
-    );
-    browser.run("document.querySelector('[data-field=out0-weight]').select()");
-    browser.text("3");
-    browser.keys(&[ENTER, ESCAPE]);
-    browser.until("olympus.graph.get('publish').data.out[0].weight == 3 && olympus.edits.settled");
-    browser.run("olympus.editor.select(['tested'])");
-    browser.keys(&["t", "."]);
-    browser.until("olympus.live.tokens('published') == 5");
+    see_a_token_arrive(&browser);
+    pause_and_step(&browser);
+    edit_while_paused(&browser);
 
     // What is exported reads back equal.
     let kept = |name: &str| {
@@ -239,6 +141,124 @@ fn a_graph_is_drawn_and_run_paused_stepped_edited_and_exported() {
     browser.until("olympus.graph.items.size == 9 && olympus.edits.settled");
     let again: Graph = serde_json::from_str(&kept("json")).unwrap();
     assert_eq!(again, graph);
+}
+
+/// Draws, by the keyboard: sources -> check -> checked -> compile -> binaries.
+fn draw_with_keys(browser: &Browser) {
+    for (index, (kind, name)) in
+        [("p", "sources"), ("n", "check"), ("p", "checked"), ("n", "compile"), ("p", "binaries")]
+            .iter()
+            .enumerate()
+    {
+        browser.keys(&[kind]);
+        browser.until(&format!("olympus.graph.items.size == {}", index + 1));
+        rename(browser, name);
+    }
+    browser.run("olympus.editor.select(['sources'])");
+    for name in ["check", "checked", "compile", "binaries"] {
+        arc_to(browser, name);
+    }
+}
+
+/// Draws, with the mouse: binaries -> test -> tested -> publish -> published.
+fn draw_with_mouse(browser: &Browser) {
+    browser.keys(&["0"]);
+    browser.until("olympus.canvas.fitted");
+    browser.run("olympus.canvas.zoom(0.5); olympus.canvas.pan(200, 0)");
+    for (tool, name, x) in [
+        ("node", "test", 750),
+        ("place", "tested", 900),
+        ("node", "publish", 1050),
+        ("place", "published", 1200),
+    ] {
+        browser.press(&format!("[data-tool={tool}]"));
+        let (left, top) = at(browser, "sources");
+        let by = browser.run(&format!("return Math.round({x} * olympus.canvas.view.zoom)")).as_i64().unwrap();
+        browser.drag((left + by, top), (left + by, top));
+        browser.press("[data-tool=select]");
+        browser.run("document.getElementById('stage').focus()");
+        rename(browser, name);
+    }
+    browser.press("[data-tool=arc]");
+    for (from, to) in
+        [("binaries", "test"), ("test", "tested"), ("tested", "publish"), ("publish", "published")]
+    {
+        browser.drag(at(browser, from), at(browser, to));
+        browser.until(&format!("olympus.editor.only.name == '{to}'"));
+    }
+    browser.press("[data-tool=select]");
+}
+
+/// Annotates two nodes with what is exported now: one with the mouse, one by the keyboard.
+fn annotate(browser: &Browser) {
+    browser.run("olympus.editor.select(['compile'])");
+    browser.press("[data-field=pick]");
+    browser.until("document.querySelectorAll('#exports-list button').length == 2");
+    browser.press("#exports-list button");
+    browser.until("olympus.graph.get('compile').data.call.arguments == '[checked]'");
+    browser.run("olympus.editor.select(['test']); document.querySelector('[data-field=pick]').focus()");
+    browser.keys(&[ENTER]);
+    browser.until("document.activeElement.id == 'exports-filter' && document.querySelectorAll('#exports-list button').length == 2");
+    browser.text("test");
+    browser.keys(&[ENTER]);
+    browser.until("olympus.graph.get('test').data.call.name == 'test'");
+    // What only moves tokens hands their value on.
+    for (node, place) in [("check", "sources"), ("publish", "tested")] {
+        browser.run(&format!(
+            "olympus.editor.select(['{node}']); document.querySelector('[data-field=out0-value]').focus()"
+        ));
+        browser.text(place);
+        browser.keys(&[ENTER]);
+        browser.until(&format!("olympus.graph.get('{node}').data.out[0].value == '{place}'"));
+    }
+}
+
+/// Puts a token, starts the run, and sees the token arrive.
+fn see_a_token_arrive(browser: &Browser) {
+    browser.run("olympus.editor.select(['sources']); const put = document.querySelector('[data-field=put]'); put.focus(); put.select()");
+    browser.text("\"a1f\"");
+    browser.keys(&[ENTER]);
+    browser.until("olympus.live.tokens('sources') == 1");
+    browser.run("olympus.canvas.fit(); document.getElementById('stage').focus()");
+    browser.keys(&[" "]);
+    browser.until("olympus.live.tokens('published') == 1 && document.getElementById('state').textContent == 'Nothing to do'");
+    browser.until("document.getElementById('ended').textContent == '4'");
+    browser.run("olympus.editor.select(['published'])");
+    browser.until("document.querySelector('#inspector .tokens').textContent == 'true'");
+    browser.picture(1280, 800, false, &pictures().join("drawn.png").display().to_string());
+}
+
+/// Pauses, and goes on step by step.
+fn pause_and_step(browser: &Browser) {
+    browser.run("document.getElementById('stage').focus()");
+    browser.keys(&[" "]);
+    browser.until("olympus.live.state == 'paused'");
+    browser.run("olympus.editor.select(['sources']); const put = document.querySelector('[data-field=put]'); put.focus(); put.select()");
+    browser.text("\"b2c\"");
+    browser.keys(&[ENTER, ESCAPE]);
+    browser.until("olympus.live.tokens('sources') == 1");
+    for place in ["checked", "binaries", "tested", "published"] {
+        assert_eq!(browser.run("return olympus.live.state"), "paused");
+        browser.keys(&["."]);
+        browser.until(&format!(
+            "olympus.live.tokens('{place}') == {}",
+            if place == "published" { 2 } else { 1 }
+        ));
+    }
+}
+
+/// Edits while the run is paused: it goes on with the graph as it is now.
+fn edit_while_paused(browser: &Browser) {
+    browser.run(
+        "olympus.editor.select(['publish']); document.querySelector('[data-field=out0-weight]').focus()",
+    );
+    browser.run("document.querySelector('[data-field=out0-weight]').select()");
+    browser.text("3");
+    browser.keys(&[ENTER, ESCAPE]);
+    browser.until("olympus.graph.get('publish').data.out[0].weight == 3 && olympus.edits.settled");
+    browser.run("olympus.editor.select(['tested'])");
+    browser.keys(&["t", "."]);
+    browser.until("olympus.live.tokens('published') == 5");
 }
 
 #[test]

@@ -4,5 +4,6 @@ mod api;
 mod browser;
 mod http;
 mod refusals;
+mod restartable;
 mod stand_in;
 mod webdriver;

@@ -1,4 +1,5 @@
-//! What the server refuses: requests without the token, of other origins, under other names; too much, too slow.
+//! What the server refuses: requests without the token, of other origins, under other names; too much, too
+//! slow.
 
 use std::io::{Read, Write};
 use std::time::Duration;

@@ -63,7 +63,7 @@ impl Browser {
             .unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
-    /// Waits until a script returns true: asks in each picture that the browser draws.
+    /// Waits until a condition of the page is true.
     pub fn until(&self, condition: &str) {
         let script = format!(
             "return new Promise((done) => {{ const began = performance.now(); const look = () => {{
