@@ -41,14 +41,11 @@ impl Rule for One {
         if node.split != Split::One {
             return None;
         }
-        let mut choices = Vec::new();
-        for index in node.result_outputs() {
-            choices.push(vec![index]);
-            if node.outputs[index as usize].condition.is_none() {
-                return Some(choices);
-            }
+        let mut choices: Vec<Vec<u32>> = reachable(node).map(|index| vec![index]).collect();
+        let sure = choices.last().is_some_and(|last| node.outputs[last[0] as usize].condition.is_none());
+        if !sure {
+            choices.push(Vec::new());
         }
-        choices.push(Vec::new());
         Some(choices)
     }
 
@@ -56,7 +53,17 @@ impl Rule for One {
         if node.split != Split::One {
             return None;
         }
-        let outputs = node.result_outputs().map(|index| &node.outputs[index as usize]);
+        let outputs = reachable(node).map(|index| &node.outputs[index as usize]);
         Some(outputs.filter(|output| output.place == place).map(|output| output.weight).max().unwrap_or(0))
     }
+}
+
+/// Returns the outputs for results up to the first one without a condition. Those behind it never get tokens.
+fn reachable(node: &Node) -> impl Iterator<Item = u32> {
+    let mut sure = false;
+    node.result_outputs().take_while(move |index| {
+        let before = sure;
+        sure = node.outputs[*index as usize].condition.is_none();
+        !before
+    })
 }

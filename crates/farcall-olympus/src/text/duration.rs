@@ -18,13 +18,13 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     let long = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(long);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() || whole.len() > 20 || fraction.len() > 15 || fraction.contains('.') {
+    if whole.is_empty() || whole.len() > 30 || fraction.len() > 9 || fraction.contains('.') {
         return Err(expected());
     }
     let nanos = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(expected)?.1;
     let scale = 10u128.pow(fraction.len() as u32);
     let digits: u128 = format!("{whole}{fraction}").parse().map_err(|_| expected())?;
-    let total = digits * u128::from(nanos) / scale;
+    let total = digits.checked_mul(u128::from(nanos)).ok_or("the time is too long")? / scale;
     let seconds = u64::try_from(total / 1_000_000_000).map_err(|_| "the time is too long".to_owned())?;
     Ok(Duration::new(seconds, (total % 1_000_000_000) as u32))
 }
