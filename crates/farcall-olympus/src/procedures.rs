@@ -5,9 +5,11 @@
 //! |---|---|
 //! | `definition` | reads `.x` and `.cr` files |
 //! | `bound` | a procedure that was found: encodes its arguments, starts calls, decodes outcomes |
+//! | `check` | checks graphs against the interfaces of their procedures |
 //! | `exports` | lists what is exported now, with its procedures |
 
 mod bound;
+mod check;
 mod definition;
 mod exports;
 
@@ -17,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use farcall::dynamic::Dynamic;
+use farcall::dynamic::{Dynamic, Instances};
 use farcall::{CallFailed, Runtime};
 use farcall_courier as courier;
 use farcall_onc::{AuthSys, Client};
@@ -29,7 +31,8 @@ pub use exports::{Exported, ExportedProcedure};
 /// Finds procedures, and remembers the servers that it has bound to. Clones are the same.
 ///
 /// A procedure is looked for when its node fires, so a server may come, go and be replaced while a graph
-/// runs. A binding is kept for later firings. Farcall itself follows a name to another server of the same
+/// runs. A binding is kept for later firings. If a node names a type (`Builder`), its calls are balanced over
+/// the type's instances; if it names an instance (`Builder/fast`), they go to that one. Farcall itself follows a name to another server of the same
 /// interface. If the interface has changed, [`forget`](Procedures::forget) has the name looked for again.
 ///
 /// ```
@@ -174,7 +177,11 @@ impl Procedures {
         let Inner { runtime, directory, within, .. } = &*self.0;
         let server = match &wanted.definition {
             None => {
-                let dynamic = Dynamic::import(runtime, &wanted.server);
+                // The name of a type may have many instances; that of an instance, or an address, has one.
+                let dynamic = match wanted.server.contains('/') {
+                    true => Dynamic::import(runtime, &wanted.server),
+                    false => Instances::import(runtime, &wanted.server).map(|all| all.balanced()),
+                };
                 Server { dynamic: dynamic.map_err(CallFailed::from)?, version: None }
             }
             Some(file) => {

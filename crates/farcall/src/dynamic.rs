@@ -13,9 +13,9 @@ use farcall_memory::clerk::COUNTERS;
 use crate::builtin::{BALANCERS, CONVERSATIONS, DESCRIBE, HEALTH};
 
 use crate::idl::{self, Interface};
-use crate::multi::{Members, Multi, Prepared, Roster};
+use crate::multi::{Group, Members, Multi, Prepared, Roster};
 use crate::runtime::Runtime;
-use crate::stub::{self, Binding, Handled, Handler, Procedure, SignalId, bad_arguments};
+use crate::stub::{self, Binding, Client, Handled, Handler, Procedure, SignalId, bad_arguments};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
 use crate::{Answer, CallFailed, Error, Kind, Pending, Ran, Stream};
 
@@ -331,6 +331,16 @@ impl Instances {
         self.roster.members()
     }
 
+    /// Returns a binding whose calls each go to one instance, which is chosen when the call is made.
+    /// [`Balancer`](crate::balance::Balancer) says how. A call that did not run goes to another instance.
+    ///
+    /// Starting a call asks the registry now and then which instances there are. If new ones do not answer, this
+    /// takes at most a second.
+    pub fn balanced(&self) -> Dynamic {
+        let group = Group::<Plain>::living(self.roster.clone());
+        Dynamic { binding: group.balanced().0, description: self.description.clone() }
+    }
+
     /// Prepares a call of all present members, with encoded arguments.
     pub fn multi(&self, procedure: &idl::Procedure, arguments: &[u8]) -> Multi<Encoded, Encoded> {
         Multi::new(
@@ -338,6 +348,27 @@ impl Instances {
             Prepared::of(Cow::Owned(stub_procedure(self.interface(), procedure)), &|e| e.opaque(arguments)),
         )
     }
+}
+
+/// The user-stub of an interface without methods.
+#[derive(Clone)]
+struct Plain(Binding);
+
+impl From<Binding> for Plain {
+    fn from(binding: Binding) -> Plain {
+        Plain(binding)
+    }
+}
+
+impl Client for Plain {
+    type Multi<M> = ();
+    type Prepare = ();
+
+    fn binding(&self) -> &Binding {
+        &self.0
+    }
+
+    fn multi<M>(_: Members) -> Self::Multi<M> {}
 }
 
 impl fmt::Debug for Instances {

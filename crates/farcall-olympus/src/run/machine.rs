@@ -66,6 +66,8 @@ pub(super) struct Called {
     pub stage: Stage,
     /// How many calls were made.
     pub attempts: u32,
+    /// How many times the firing waited to go on with its call.
+    pauses: u32,
     /// Whether a call may have run whose outcome is not known.
     may_have_run: bool,
     /// Whether the procedure that was called may be called again when it is not known if it ran.
@@ -138,7 +140,8 @@ impl Machine {
                 continue;
             };
             let (stage, error) = (Stage::Finding, Some(KILLED.to_owned()));
-            let called = Called { firing, node, stage, attempts: 1, may_have_run: true, again, error };
+            let called =
+                Called { firing, node, stage, attempts: 1, pauses: 0, may_have_run: true, again, error };
             let key = machine.calls.add(called);
             match again {
                 true => machine.go_on(key),
@@ -268,7 +271,6 @@ impl Machine {
 
     fn not_found(&mut self, key: usize, why: &NotFound, now: Time) {
         let Some(called) = self.calls.get_mut(key) else { return };
-        let node = called.node;
         if !called.may_have_run {
             return match why.is_lasting() {
                 true => self.stop(key, why.to_string(), Ran::No),
@@ -391,7 +393,8 @@ impl Machine {
             return self.end(firing, node, Ended::Returned(Value::Null), None);
         }
         let (stage, error) = (Stage::Finding, None);
-        let called = Called { firing, node, stage, attempts: 0, may_have_run: false, again: false, error };
+        let called =
+            Called { firing, node, stage, attempts: 0, pauses: 0, may_have_run: false, again: false, error };
         let key = self.calls.add(called);
         match self.nodes[node.0 as usize].procedure.clone() {
             Some(bound) if is_recorded => self.start(key, bound),
@@ -452,7 +455,8 @@ impl Machine {
     fn call_again(&mut self, key: usize, why: String, now: Time) {
         let Some(called) = self.calls.get_mut(key) else { return };
         (called.stage, called.error) = (Stage::Waiting, Some(why.clone()));
-        let (node, until) = (called.node, now + pause(self.pauses, called.attempts));
+        called.pauses = called.pauses.saturating_add(1);
+        let (node, until) = (called.node, now + pause(self.pauses, called.pauses));
         self.repeats.push((until, key));
         self.board.repeated(node, &why);
     }

@@ -119,3 +119,27 @@ fn a_scaled_clock_runs_by_the_real_one() {
     assert!(before.elapsed().as_millis() >= 40);
     assert!(run.state().clock >= 3600.0);
 }
+
+/// Calls of a type's name are balanced over its instances; those of an instance's name are not.
+#[test]
+fn a_type_is_called_at_all_its_instances() {
+    for (server, least) in [("Work", 1), ("Work/b", 0)] {
+        let world = World::new();
+        let workers = ["Work/a", "Work/b"].map(|name| (name, Arc::new(Worker::default())));
+        let _exports = workers.each_ref().map(|(name, worker)| world.export(name, worker));
+        let words: Vec<String> = (0..200).map(|n| n.to_string()).collect();
+        let graph = json!({
+            "places": [{ "name": "words", "tokens": words }, { "name": "doubled" }],
+            "nodes": [{
+                "name": "double",
+                "in": [{ "place": 0, "as": "word" }],
+                "call": { "server": server, "name": "twice", "arguments": "[word]" },
+                "out": [{ "place": 1, "value": "result" }],
+            }],
+        });
+        let run = world.run(&graph, Settings { bound: 8, ..Settings::default() });
+        is_quiet(&run);
+        let [a, b] = workers.map(|(_, worker)| worker.begun.load(Ordering::SeqCst));
+        assert!(a >= least && a + b == 200 && b > 0, "{a} + {b}");
+    }
+}

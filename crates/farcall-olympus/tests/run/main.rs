@@ -5,4 +5,7 @@ mod calls;
 mod commands;
 mod common;
 mod failures;
+mod finding;
 mod journals;
+#[cfg(unix)]
+mod killed;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::runtime;
-use farcall::dynamic::{Dynamic, Encoded, Pinger, STREAM, describe};
+use farcall::dynamic::{Dynamic, Encoded, Instances, Pinger, STREAM, describe};
 use farcall::stub::Interface;
 use farcall::{Calls, Error, Kind, Ran, xdr};
 
@@ -74,6 +74,33 @@ fn calls_by_description_are_started_and_collected() {
         }
     }
     assert_eq!(ended, 21);
+}
+
+#[test]
+fn calls_by_description_are_balanced_over_the_instances() {
+    #[farcall::interface]
+    trait Which {
+        fn which(&self) -> farcall::Result<u32>;
+    }
+    struct Server(u32);
+    impl Which for Server {
+        fn which(&self) -> farcall::Result<u32> {
+            Ok(self.0)
+        }
+    }
+    let runtime = runtime();
+    let export =
+        |which: u32| runtime.export::<dyn Which>(&format!("Which/{which}"), Arc::new(Server(which))).unwrap();
+    let mut exports = vec![export(0), export(1)];
+    let all = Instances::import(&runtime, "Which").unwrap().balanced();
+    let which = all.interface().by_name("which").unwrap();
+    let reached = || {
+        let results = (0..100).map(|_| all.start(which, &[]).wait().unwrap().0);
+        results.collect::<std::collections::BTreeSet<_>>().len()
+    };
+    assert_eq!(reached(), 2);
+    drop(exports.remove(0));
+    assert_eq!(reached(), 1);
 }
 
 #[test]
