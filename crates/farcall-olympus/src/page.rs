@@ -6,6 +6,8 @@
 //! - `connections`: the HTTP server and its limits;
 //! - `document`: the graph as it is drawn, and small edits of it;
 //! - `formats`: graphs as files, and what is wrong with a graph;
+//! - `formats`: graphs as files, and what is wrong with a graph;
+//! - `restartable`: a run that can be started again, as the page's backend;
 //! - `files`: the page's own files, which the program contains, and the headers of each answer.
 //!
 //! Whoever may use the page may call any procedure that the program can call. `docs/security.md` says how it is
@@ -18,6 +20,7 @@ mod connections;
 mod document;
 mod files;
 mod formats;
+mod restartable;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -29,10 +32,9 @@ use crate::model::Graph;
 use admission::Admission;
 use api::Site;
 
-pub use backend::{
-    Backend, Changes, Command, Decision, Export, ExportedProcedure, Failure, Move, Pace, RunState,
-};
+pub use backend::{Backend, Changes, Command, NodeCounts, RunState};
 pub use document::Problem;
+pub use restartable::RestartableRun;
 
 /// How the page is served.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@
 //! | `GET /api/exports` | what is exported now |
 //! | `POST /api/command` | controls the run |
 //! | `GET /api/changes?since=NUMBER` | a line of JSON for each change of the run, for as long as the client reads |
+//! | `GET /api/stopped` | the firings that are stopped now |
 //! | `GET /api/firing?id=NUMBER` | a firing that is under way or stopped |
 //! | `GET /api/tokens?place=NAME` | the tokens in a place |
 //!
@@ -39,9 +40,6 @@ const MAX_EDITS: usize = 1000;
 
 /// The most problems in an answer.
 const MAX_PROBLEMS: usize = 200;
-
-/// The most tokens of a place in an answer.
-const MAX_TOKENS: usize = 100;
 
 /// How long a stream of changes waits for a change. Then it sends a line in any case: so it notices that the
 /// client is gone, and the page sees that the program is there.
@@ -140,6 +138,7 @@ async fn read(site: Arc<Site>, head: Parts) -> Answer {
             Ok(exports) => Ok(json_of(&exports)),
             Err(error) => Err((StatusCode::BAD_GATEWAY, error)),
         },
+        "stopped" => Ok(json_of(&site.backend.stopped())),
         "firing" => {
             let id = number(&head, "id")?.ok_or_else(|| bad("the request has no id"))?;
             match site.backend.firing(id) {
@@ -152,7 +151,7 @@ async fn read(site: Arc<Site>, head: Parts) -> Answer {
         }
         "tokens" => {
             let place = parameter(&head, "place").ok_or_else(|| bad("the request has no place"))?;
-            match site.backend.tokens(&place, MAX_TOKENS) {
+            match site.backend.tokens(&place) {
                 Some(tokens) => Ok(json_of(&tokens)),
                 None => Err((StatusCode::NOT_FOUND, format!("the run has no place {place}"))),
             }

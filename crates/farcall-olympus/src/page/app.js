@@ -16,7 +16,7 @@ const exports = new Exports();
 const stage = by("stage");
 const canvas = new Canvas(stage, graph, live);
 const editor = new Editor({ stage, graph, canvas, run, onselect: () => inspector.show(), oninspect: (name) => inspector.focus(name) });
-const failures = new Failures({ live, run, onchoose: (name) => choose(name) });
+const failures = new Failures({ live, run, onchoose: (name) => choose(name), onload: () => inspector.refresh(null) });
 const inspector = new Inspector({ graph, live, run, editor, failures, exports });
 const edits = new Edits({
   ondone: (done) => checked(done),
@@ -27,13 +27,12 @@ const edits = new Edits({
 });
 
 graph.onedit = (made) => edits.add(made);
-graph.onchange = (names) => {
-  const gone = [...canvas.selected].filter((name) => !graph.get(name));
-  for (const name of gone) canvas.selected.delete(name);
+graph.onchange = (names, renamed) => {
+  canvas.selected = new Set([...canvas.selected].map((name) => renamed.get(name) ?? name).filter((name) => graph.get(name)));
   if (canvas.selectedArc && !graph.get(canvas.selectedArc.node.name)) canvas.selectedArc = null;
   canvas.draw(names);
   showName();
-  inspector.show();
+  inspector.showLater(renamed);
 };
 
 /** Takes over what the server says of the graph: its version and its problems. */
@@ -80,25 +79,23 @@ function choose(name) {
 /** What the run does, at most once for each picture. */
 let pending = null;
 function changed(change) {
-  const names = live.update(change);
-  if (names) for (const { node, places, ended } of change.moves) canvas.fly(node, places, ended);
+  const { names, began, ended, decided } = live.update(change);
+  if (names) {
+    for (const node of began) canvas.fly(node, "in", names);
+    for (const node of ended) canvas.fly(node, "out", names);
+  }
+  if (decided) failures.load();
   if (pending) {
     pending.names = pending.names && names ? new Set([...pending.names, ...names]) : null;
-    pending.failures ||= Boolean(change.stopped);
     return;
   }
-  pending = { names, failures: Boolean(change.stopped) };
+  pending = { names };
   requestAnimationFrame(() => {
-    const { names, failures: failed } = pending;
+    const { names } = pending;
     pending = null;
     if (names === null || names.size > 0) canvas.draw(names);
     run.show();
     inspector.refresh(names);
-    if (failed) {
-      failures.show();
-      const { only } = editor;
-      if (only && (names === null || names.has(only.name))) inspector.show();
-    }
   });
 }
 

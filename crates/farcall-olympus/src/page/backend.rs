@@ -4,35 +4,50 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use crate::interpreter::Decision;
 use crate::model::{Graph, Token};
+use crate::procedures::Exported;
+use crate::run::{Counts, FiringRecord, Pace};
 
-/// What the page needs of a run. Every call may block; the page calls it from threads of its own.
+/// What the page needs of a run. Every call may block; the page makes each on a thread that may.
 ///
-/// Errors are sentences for people.
+/// Errors are sentences for people. [`RestartableRun`](super::RestartableRun) is the implementation over a
+/// [`Run`](crate::run::Run).
 pub trait Backend: Send + Sync + 'static {
-    /// Makes the run go on with this graph. Places that remain keep their tokens.
+    /// Makes the run go on with this graph, now or as soon as it can. Places that remain keep their tokens.
+    ///
+    /// # Errors
+    /// If the graph cannot be interpreted.
     fn apply(&self, graph: &Graph) -> Result<(), String>;
 
     /// Carries out a command.
+    ///
+    /// # Errors
+    /// If the run refuses.
     fn command(&self, command: Command) -> Result<(), String>;
 
     /// Returns what changed after the change with number `since`; 0 asks for everything. Waits at most `wait` for a
     /// change.
     fn changes(&self, since: u64, wait: Duration) -> Changes;
 
-    /// Returns all that is known of a firing which is under way or stopped.
-    fn firing(&self, id: u64) -> Option<Value>;
+    /// Returns the firings that are stopped now, at most 1,000.
+    fn stopped(&self) -> Vec<FiringRecord>;
 
-    /// Returns the tokens in a place, at most `limit` of them, those that leave first at the beginning.
-    fn tokens(&self, place: &str, limit: usize) -> Option<Vec<Token>>;
+    /// Returns a firing that is under way, has stopped, or failed not long ago.
+    fn firing(&self, id: u64) -> Option<FiringRecord>;
+
+    /// Returns the first tokens in a place, at most 20, those that leave first at the beginning.
+    fn tokens(&self, place: &str) -> Option<Vec<Token>>;
 
     /// Returns what is exported now.
-    fn exports(&self) -> Result<Vec<Export>, String>;
+    ///
+    /// # Errors
+    /// If the registry cannot be read.
+    fn exports(&self) -> Result<Vec<Exported>, String>;
 }
 
-/// What the page tells a run to do.
+/// What the page tells a run to do. Places are named: while a graph is edited, indices change.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Command {
@@ -40,7 +55,7 @@ pub enum Command {
     Resume,
     /// Begin no more firings.
     Pause,
-    /// Begin one firing.
+    /// Begin one firing; pause if the run is not paused.
     Step,
     /// Give every place the tokens that it has at the beginning, and pause.
     Reset,
@@ -73,119 +88,58 @@ pub enum Command {
     },
 }
 
-/// How fast a run is.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Pace {
-    /// As fast as possible.
-    Fast,
-    /// So many seconds for each second of the graph.
-    Scaled(f64),
-}
-
-/// What becomes of a firing that stopped.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Decision {
-    /// Call the procedure again.
-    Retry,
-    /// Put its tokens back into the places from which they came.
-    Back,
-    /// Discard its tokens.
-    Discard,
-    /// Go on as if the procedure had returned this value.
-    Returned(Value),
-}
-
 /// What changed in a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Changes {
     /// The number of the last change.
     pub number: u64,
     /// Whether the run fires nodes.
     pub state: RunState,
+    /// Why the run is in this state, if there is something to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// How fast it is.
-    pub pace: Option<Pace>,
-    /// Whether `marking` and `active` name every place and node that has something, so that others have nothing.
+    pub pace: Pace,
+    /// Whether `places` and `nodes` name everything, so that nothing else has tokens or firings.
     pub complete: bool,
-    /// How many tokens there are now in each place whose number changed.
-    pub marking: BTreeMap<String, u64>,
-    /// How many firings are under way now at each node where that changed.
-    pub active: BTreeMap<String, u64>,
-    /// Firings that began since the run began.
-    pub began: u64,
-    /// Firings that ended since the run began.
-    pub ended: u64,
-    /// Calls that failed since the run began.
-    pub failed: u64,
-    /// Firings that ended in the last second.
-    pub per_second: f64,
-    /// What tokens did since the last change, the newest last; not all of it when much happened.
-    pub moves: Vec<Move>,
-    /// All firings that are stopped now, if that changed.
-    pub stopped: Option<Vec<Failure>>,
+    /// How many tokens there are now in each place where that changed.
+    pub places: BTreeMap<String, u32>,
+    /// What was counted at each node where that changed.
+    pub nodes: BTreeMap<String, NodeCounts>,
+    /// What was counted of the whole run.
+    pub counts: Counts,
+    /// Firings that ended in the last second or so, per second.
+    pub firings_per_second: f64,
 }
 
 /// Whether a run fires nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
     /// It begins no firings.
-    #[default]
     Paused,
     /// It fires nodes as they become enabled.
     Running,
     /// Nothing is enabled and nothing is under way.
-    Idle,
+    Quiet,
+    /// Nothing is left to do, except that somebody must decide about stopped firings.
+    Stopped,
     /// It has ended, and does nothing more.
     Ended,
 }
 
-/// A step of the tokens of a firing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Move {
-    /// The node that fires.
-    pub node: String,
-    /// The places from which tokens were taken, if the firing began; into which they were put, if it ended.
-    pub places: Vec<String>,
-    /// Whether the firing ended.
-    pub ended: bool,
-}
-
-/// A firing that stopped, in short.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Failure {
-    /// The firing.
-    pub firing: u64,
-    /// The node.
-    pub node: String,
-    /// What went wrong.
-    pub error: String,
-}
-
-/// What a server exports.
+/// What was counted at a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Export {
-    /// The name by which it is found.
-    pub server: String,
-    /// Its procedures.
-    pub procedures: Vec<ExportedProcedure>,
-    /// Why its procedures are not known.
+pub struct NodeCounts {
+    /// How often it took its tokens.
+    pub begun: u64,
+    /// How often it ended.
+    pub ended: u64,
+    /// How many of its firings are under way.
+    pub under_way: u32,
+    /// How many of its firings have stopped.
+    pub stopped: u32,
+    /// Why its last call failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-}
-
-/// A procedure that a server exports.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ExportedProcedure {
-    /// Its name.
-    pub name: String,
-    /// The names and types of its parameters.
-    pub parameters: Vec<(String, String)>,
-    /// The type of its result, if it has one.
-    pub result: Option<String>,
-    /// The exceptions that it declares.
-    pub exceptions: Vec<String>,
-    /// Whether its interface says that it may be called again.
-    pub idempotent: bool,
 }

@@ -2,6 +2,7 @@
 
 import { s, replace } from "./dom.js";
 import { HEIGHT, RADIUS, WIDTH } from "./graph.js";
+import { Overview } from "./overview.js";
 
 /** With more places and nodes in view, they are drawn on the canvas, without names. */
 const MAX_DETAILED = 500;
@@ -19,6 +20,7 @@ const FLIGHT = 420;
 
 /** The most letters of a name in a node and under a place. */
 const MAX_LETTERS = 17;
+const MAX_CALL = 18;
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -33,6 +35,7 @@ export class Canvas {
     /** What is drawn while the mouse draws it: an arc without an end, a box. */
     this.sketch = null;
     this.elements = new Map();
+    this.far = new Overview(this, () => this.#drawCanvas());
     this.dirty = null;
     this.flying = [];
     this.arcLayer = s("g", { class: "arcs" });
@@ -47,6 +50,7 @@ export class Canvas {
     new ResizeObserver(() => this.#resize()).observe(stage);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
       this.colours = null;
+      this.far.note(null);
       this.draw();
     });
     this.#resize();
@@ -99,6 +103,7 @@ export class Canvas {
   }
 
   pan(dx, dy) {
+    this.fitted = false;
     this.view.x += dx / this.view.zoom;
     this.view.y += dy / this.view.zoom;
     this.draw([]);
@@ -106,6 +111,7 @@ export class Canvas {
 
   /** Zooms by a factor around a position of the graph, or the middle of the view. */
   zoom(factor, at = this.middle()) {
+    this.fitted = false;
     const zoom = Math.min(MAX_ZOOM, Math.max(MIN_ZOOM, this.view.zoom * factor));
     const ratio = this.view.zoom / zoom;
     this.view = { x: at.x + (this.view.x - at.x) * ratio, y: at.y + (this.view.y - at.y) * ratio, zoom };
@@ -117,8 +123,9 @@ export class Canvas {
     return { x: x + this.width / zoom / 2, y: y + this.height / zoom / 2 };
   }
 
-  /** Shows the whole graph. */
+  /** Shows the whole graph, also when the view's size changes. */
   fit() {
+    this.fitted = true;
     let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
     for (const { x, y } of this.graph.items.values()) {
       left = Math.min(left, x - WIDTH / 2);
@@ -143,19 +150,19 @@ export class Canvas {
     const { x, y, zoom } = this.view;
     const room = 80 / zoom;
     const [right, bottom] = [x + this.width / zoom, y + this.height / zoom];
+    if (item.x - room >= x && item.x + room <= right && item.y - room >= y && item.y + room <= bottom) return this.draw([]);
+    this.fitted = false;
     if (item.x - room < x || item.x + room > right) this.view.x = item.x - this.width / zoom / 2;
     if (item.y - room < y || item.y + room > bottom) this.view.y = item.y - this.height / zoom / 2;
     this.draw([]);
   }
 
-  /** Lets tokens fly along the arcs of a node. */
-  fly(node, places, ended) {
+  /** Lets tokens fly along the arcs of a node, from or to those places that changed. */
+  fly(node, side, changed) {
     if (still.matches || document.hidden) return;
-    const from = this.graph.get(node);
-    for (const place of places) {
-      const arc = from?.arcs.find((arc) => arc.place === place && (arc.side === "out") === ended);
-      if (!arc || this.flying.length >= MAX_FLYING) continue;
-      this.flying.push({ arc, began: performance.now() });
+    for (const arc of this.graph.get(node)?.arcs ?? []) {
+      const moves = arc.side === side && (arc.data.kind ?? "take") === "take" && changed.has(arc.place);
+      if (moves && this.flying.length < MAX_FLYING) this.flying.push({ arc, began: performance.now() });
     }
     if (this.flying.length > 0) this.#animate();
   }
@@ -177,8 +184,12 @@ export class Canvas {
 
   #resize() {
     const { width, height } = this.stage.getBoundingClientRect();
+    const was = this.width && { width: this.width, height: this.height };
     this.width = width;
     this.height = height;
+    // What was in the middle stays there; the whole graph stays whole.
+    if (this.fitted) this.fit();
+    else if (was) [this.view.x, this.view.y] = [this.view.x + (was.width - width) / 2 / this.view.zoom, this.view.y + (was.height - height) / 2 / this.view.zoom];
     this.density = Math.min(2, devicePixelRatio || 1);
     this.canvas.width = Math.round(width * this.density);
     this.canvas.height = Math.round(height * this.density);
@@ -186,8 +197,9 @@ export class Canvas {
   }
 
   #frame() {
-    const names = this.dirty;
+    const names = this.dirty ?? null;
     this.dirty = undefined;
+    this.far.note(names);
     const { x, y, zoom } = this.view;
     this.world.setAttribute("transform", `scale(${zoom}) translate(${-x} ${-y})`);
     const visible = this.#visible();
@@ -328,53 +340,8 @@ export class Canvas {
     this.colours ??= colours(this.stage);
     const { x, y, zoom } = this.view;
     ink.setTransform(zoom * density, 0, 0, zoom * density, -x * zoom * density, -y * zoom * density);
-    if (this.overview) this.#drawOverview();
+    if (this.overview) this.far.draw(ink);
     this.#drawFlying();
-  }
-
-  /** Draws everything without names: lines, discs and boxes, those of one colour at once. */
-  #drawOverview() {
-    const { ink, colours, graph, live } = this;
-    const { x, y, zoom } = this.view;
-    const [right, bottom] = [x + this.width / zoom, y + this.height / zoom];
-    const inView = (item) => item.x > x - 80 && item.x < right + 80 && item.y > y - 40 && item.y < bottom + 40;
-    ink.lineWidth = Math.max(1, 0.8 / zoom);
-    ink.strokeStyle = colours.arc;
-    ink.beginPath();
-    for (const item of graph.items.values()) {
-      for (const arc of item.arcs) {
-        const place = graph.get(arc.place);
-        if (!place || !(inView(item) || inView(place))) continue;
-        ink.moveTo(item.x, item.y);
-        ink.lineTo(place.x, place.y);
-      }
-    }
-    ink.stroke();
-    const groups = new Map();
-    for (const item of graph.items.values()) {
-      if (!inView(item)) continue;
-      const colour = this.selected.has(item.name) ? colours.accent
-        : item.kind === "place" ? (live.tokens(item.name) > 0 ? colours.token : colours.surface)
-        : live.stopped(item.name) ? colours.bad
-        : live.active(item.name) > 0 ? colours.busy : colours.node;
-      if (!groups.has(colour)) groups.set(colour, []);
-      groups.get(colour).push(item);
-    }
-    ink.strokeStyle = colours.outline;
-    for (const [colour, items] of groups) {
-      ink.fillStyle = colour;
-      ink.beginPath();
-      for (const item of items) {
-        if (item.kind === "place") {
-          ink.moveTo(item.x + RADIUS, item.y);
-          ink.arc(item.x, item.y, RADIUS, 0, 2 * Math.PI);
-        } else {
-          ink.rect(item.x - WIDTH / 2, item.y - HEIGHT / 2, WIDTH, HEIGHT);
-        }
-      }
-      ink.fill();
-      ink.stroke();
-    }
   }
 
   #drawFlying() {
@@ -423,7 +390,7 @@ function drawPlace(group, { name, data }, tokens) {
   const spots = [[], [[0, 0]], [[-6, 0], [6, 0]], [[-6, 5], [6, 5], [0, -6]], [[-6, -6], [6, -6], [-6, 6], [6, 6]]][tokens];
   if (spots) for (const [cx, cy] of spots) group.append(s("circle", { class: "token", cx, cy, r: 4.5 }));
   else group.append(s("text", { class: "count", y: 5 }, tokens > 9999 ? `${Math.floor(tokens / 1000)}k` : String(tokens)));
-  if (data.capacity != null) group.append(s("text", { class: "small", x: RADIUS + 4, y: -10, "text-anchor": "start" }, `≤ ${data.capacity}`));
+  if (data.capacity != null) group.append(s("text", { class: "small", y: -RADIUS - 6 }, `≤ ${data.capacity}`));
   group.append(s("text", { class: "name", y: RADIUS + 16 }, short(data.label || name, 22)), s("title", {}, data.label || name));
 }
 
@@ -431,10 +398,10 @@ function drawNode(group, { name, data }, active, stopped) {
   if (active) group.classList.add("busy");
   if (stopped) group.classList.add("failed");
   group.append(s("rect", { class: "body", x: -WIDTH / 2, y: -HEIGHT / 2, width: WIDTH, height: HEIGHT, rx: 5 }));
-  const call = data.call ? `${data.call.server}.${data.call.name}` : null;
+  const call = data.call ? procedure(data.call) : null;
   group.append(s("text", { class: "name", y: call ? -3 : 4 }, short(data.label || name)));
-  if (call) group.append(s("text", { class: "call", y: 14 }, short(call, 19)));
-  group.append(s("title", {}, call ? `${data.label || name}: ${call}` : data.label || name));
+  if (call) group.append(s("text", { class: "call", y: 14 }, call));
+  group.append(s("title", {}, call ? `${data.label || name}: ${data.call.server}.${data.call.name}` : data.label || name));
   const conditions = [data.guard && `[${short(data.guard, 22)}]`, data.after && `after ${data.after} ms`,
     data.priority && `priority ${data.priority}`, data.join && data.join !== "all" && `join ${data.join}`,
     data.split && data.split !== "all" && `split ${data.split}`];
@@ -459,6 +426,12 @@ function markers() {
 function short(text, letters = MAX_LETTERS) {
   const all = [...text];
   return all.length > letters ? `${all.slice(0, letters - 1).join("")}…` : text;
+}
+
+/** Names a procedure in the width of a node. Its own name counts more than its server's. */
+function procedure({ server, name }) {
+  const own = short(name, MAX_CALL - 4);
+  return `${short(server, Math.max(3, MAX_CALL - 1 - own.length))}.${own}`;
 }
 
 /** Returns where the line from an item to a point leaves the item. */

@@ -14,7 +14,7 @@ export function s(tag, properties, ...children) {
 
 /** Replaces what an element contains. */
 export function replace(element, ...children) {
-  element.replaceChildren(...children.flat().filter((child) => child != null && child !== false));
+  element.replaceChildren(...children.flat(Infinity).filter((child) => child != null && child !== false));
 }
 
 /** Returns the element with an id. */
@@ -27,7 +27,7 @@ export function announce(text) {
   by("announcement").textContent = text;
 }
 
-/** Shows a message for some seconds. */
+/** Shows a message for some seconds. Returns it, so that it can be removed before. */
 export function notify(text, kind = "note") {
   const message = h("p", { class: `message ${kind}`, role: kind === "error" ? "alert" : "status" }, text);
   const close = h("button", { class: "plain", "aria-label": "Close the message", onclick: () => message.remove() }, "×");
@@ -36,6 +36,7 @@ export function notify(text, kind = "note") {
   messages.append(message);
   while (messages.children.length > 4) messages.firstChild.remove();
   setTimeout(() => message.remove(), kind === "error" ? 15000 : 5000);
+  return message;
 }
 
 /** Makes a field with its label. */
@@ -57,7 +58,7 @@ function fill(element, properties, children) {
     else if (name === "value") element.value = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
-  for (const child of children.flat()) {
+  for (const child of children.flat(Infinity)) {
     if (child != null && child !== false) element.append(child);
   }
   return element;

@@ -176,7 +176,7 @@ export class Editor {
   /** A press beside all items chooses the arc that is there, or nothing. */
   #press(at) {
     const arc = this.canvas.arcAt(at);
-    this.select(arc ? [] : [], arc);
+    this.select([], arc);
   }
 
   #cancel() {
@@ -286,9 +286,10 @@ export class Editor {
 
   #beginArc(name) {
     if (!name) return notify("Choose the place or the node where the arc begins first.");
+    this.#leaveArc();
     this.arcFrom = name;
     this.stage.classList.add("choosing");
-    notify(`Arc from ${name}: choose where it ends, then press Enter. Escape gives it up.`);
+    this.hint = notify(`Arc from ${name}: choose where it ends, then press Enter. Escape gives it up.`);
     announce(`arc from ${name}: choose where it ends, then press Enter`);
   }
 
@@ -300,6 +301,7 @@ export class Editor {
 
   #leaveArc() {
     this.arcFrom = null;
+    this.hint?.remove();
     this.stage.classList.remove("choosing");
   }
 

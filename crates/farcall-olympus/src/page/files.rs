@@ -26,6 +26,7 @@ pub(super) fn find(path: &str) -> Option<(&'static str, &'static str)> {
         "/failures.js" => (SCRIPT, include_str!("failures.js")),
         "/graph.js" => (SCRIPT, include_str!("graph.js")),
         "/inspector.js" => (SCRIPT, include_str!("inspector.js")),
+        "/overview.js" => (SCRIPT, include_str!("overview.js")),
         "/run.js" => (SCRIPT, include_str!("run.js")),
         _ => return None,
     })

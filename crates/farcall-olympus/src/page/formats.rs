@@ -1,14 +1,21 @@
 //! Graphs as files, and what is wrong with a graph.
 
 use super::Problem;
-use crate::model::{Graph, Position};
-
-/// The distance of the items of a graph without positions, in pixels.
-const SPACING: i32 = 140;
+use crate::check::check;
+use crate::draw;
+use crate::location::Location;
+use crate::model::Graph;
+use crate::{pnml, text};
 
 /// A format of files.
 #[derive(Clone, Copy)]
 pub(super) enum Format {
+    /// The text format, for people.
+    Text,
+    /// The XML form in which tools for Petri nets exchange them.
+    Pnml,
+    /// A picture. It is written only.
+    Svg,
     /// The model as JSON.
     Json,
 }
@@ -17,6 +24,9 @@ impl Format {
     /// Returns the format whose files have this extension.
     pub(super) fn named(extension: &str) -> Option<Format> {
         match extension {
+            "olympus" => Some(Format::Text),
+            "pnml" => Some(Format::Pnml),
+            "svg" => Some(Format::Svg),
             "json" => Some(Format::Json),
             _ => None,
         }
@@ -25,6 +35,9 @@ impl Format {
     /// Returns the media type of the format's files.
     pub(super) fn media_type(self) -> &'static str {
         match self {
+            Format::Text => "text/plain; charset=utf-8",
+            Format::Pnml => "application/xml",
+            Format::Svg => "image/svg+xml",
             Format::Json => "application/json",
         }
     }
@@ -32,28 +45,45 @@ impl Format {
     /// Returns a graph in this format.
     pub(super) fn print(self, graph: &Graph) -> Result<String, String> {
         match self {
+            Format::Text => Ok(text::print(graph)),
+            Format::Pnml => Ok(pnml::write(graph)),
+            Format::Svg => Ok(draw::svg(graph, None)),
             Format::Json => serde_json::to_string_pretty(graph).map_err(|error| error.to_string()),
         }
     }
 }
 
-/// Reads a graph from a file of any format.
-pub(super) fn read(text: &str) -> Result<Graph, String> {
-    serde_json::from_str(text).map_err(|error| error.to_string())
+/// Reads a graph from a file of any format: PNML begins with `<`, JSON with `{`, and neither does text.
+pub(super) fn read(file: &str) -> Result<Graph, String> {
+    match file.trim_start_matches('\u{feff}').trim_start().as_bytes().first() {
+        Some(b'<') => pnml::read(file.as_bytes()).map_err(|error| error.to_string()),
+        Some(b'{') => serde_json::from_str(file).map_err(|error| error.to_string()),
+        _ => text::parse("the file", file).map_err(|errors| errors.to_string()),
+    }
 }
 
 /// Returns what is wrong with a graph.
-pub(super) fn problems(_graph: &Graph) -> Vec<Problem> {
-    Vec::new()
+pub(super) fn problems(graph: &Graph) -> Vec<Problem> {
+    let place = |at: crate::model::PlaceId| graph.places.get(at.0 as usize).map(|place| place.name.clone());
+    let node = |at: crate::model::NodeId| graph.nodes.get(at.0 as usize).map(|node| node.name.clone());
+    let findings = check(graph).into_iter().map(|finding| Problem {
+        item: match finding.location {
+            Location::Graph => None,
+            Location::Place(at) | Location::Type(at) => place(at),
+            Location::Node(at)
+            | Location::Input(at, _)
+            | Location::Output(at, _)
+            | Location::Guard(at)
+            | Location::Call(at) => node(at),
+        },
+        message: finding.message,
+        warning: finding.warning,
+    });
+    findings.collect()
 }
 
 /// Gives a position to what has none.
 pub(super) fn with_positions(mut graph: Graph) -> Graph {
-    let columns = ((graph.places.len() + graph.nodes.len()) as f64).sqrt().ceil() as i32;
-    let places = graph.places.iter_mut().map(|place| &mut place.at);
-    let items = places.chain(graph.nodes.iter_mut().map(|node| &mut node.at));
-    for (index, at) in (0..).zip(items) {
-        at.get_or_insert(Position { x: index % columns * SPACING, y: index / columns * SPACING });
-    }
+    draw::arrange(&mut graph);
     graph
 }

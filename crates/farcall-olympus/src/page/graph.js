@@ -19,7 +19,7 @@ export class Graph {
     this.problems = [];
     this.undone = [];
     this.done = [];
-    /** Called with the names that changed. */
+    /** Called with the names that changed, and a map of the old names of renamed items to the new ones. */
     this.onchange = () => {};
     /** Called with edits that the server must make. */
     this.onedit = () => {};
@@ -35,7 +35,7 @@ export class Graph {
     for (const place of json.places) this.#set("place", place.name, place);
     const named = (arcs) => (arcs ?? []).map((arc) => ({ ...arc, place: json.places[arc.place].name }));
     for (const node of json.nodes) this.#set("node", node.name, { ...node, in: named(node.in), out: named(node.out) });
-    this.onchange(null);
+    this.onchange(null, new Map());
   }
 
   get(name) {
@@ -103,12 +103,15 @@ export class Graph {
   #make(edits) {
     const inverse = [];
     const changed = new Set();
+    const renamed = new Map();
     for (const edit of edits) {
+      const now = edit[edit.do]?.name;
+      if (now && now !== edit.name && this.items.has(edit.name)) renamed.set(edit.name, now);
       inverse.unshift(...this.#inverse(edit));
       this.#makeOne(edit, changed);
     }
     this.onedit(edits);
-    this.onchange(changed);
+    this.onchange(changed, renamed);
     return inverse;
   }
 

@@ -5,6 +5,7 @@ import { get } from "./client.js";
 
 const MAX_FOUND = 30;
 const MAX_LISTED = 60;
+const MAX_CHOICES = 2000;
 
 export class Inspector {
   constructor({ graph, live, run, editor, failures, exports }) {
@@ -18,10 +19,18 @@ export class Inspector {
     });
   }
 
-  /** Shows what is selected now. */
+  /** Shows what is selected now, after the focus has moved to where the event moves it that brought the change. */
+  showLater(renamed) {
+    this.shown = renamed.get(this.shown) ?? this.shown;
+    this.later ??= setTimeout(() => this.show());
+  }
+
+  /** Shows what is selected now. What is being typed stays. */
   show() {
+    clearTimeout(this.later);
+    this.later = null;
     const { only, canvas: { selected, selectedArc } } = this.editor;
-    const focus = this.panel.contains(document.activeElement) ? document.activeElement.dataset.field : null;
+    const active = this.panel.contains(document.activeElement) ? document.activeElement : null;
     const scroll = this.panel.scrollTop;
     const subject = selectedArc ? this.graph.get(selectedArc.node.name) : only;
     const same = this.shown === (subject?.name ?? "");
@@ -31,7 +40,7 @@ export class Inspector {
     else if (selected.size > 1) this.#several(selected);
     else this.#whole();
     if (same) this.panel.scrollTop = scroll;
-    if (focus && same) this.panel.querySelector(`[data-field="${CSS.escape(focus)}"]`)?.focus();
+    if (active?.dataset.field && same) resume(this.panel.querySelector(`[data-field="${CSS.escape(active.dataset.field)}"]`), active);
   }
 
   /** Shows the numbers that change while the graph runs. */
@@ -145,9 +154,18 @@ export class Inspector {
   }
 
   #stopped(item) {
-    const failures = this.live.failures.filter((failure) => failure.node === item.name).slice(0, 5);
-    return failures.map((failure) => h("button", { class: "failure", onclick: () => this.failures.inspect(failure.firing) },
-      h("strong", {}, "Stopped"), h("span", { class: "error" }, failure.error)));
+    const box = h("div", { class: "stopped" });
+    this.now = () => {
+      const failures = this.live.failures.filter((failure) => failure.name === item.name).slice(0, 5);
+      const { error, begun, ended } = this.live.node(item.name);
+      replace(box,
+        h("p", { class: "hint" }, `${begun} begun, ${ended} ended`),
+        failures.length === 0 && error ? h("p", { class: "problem-line warning" }, error) : null,
+        failures.map((failure) => h("button", { class: "failure", onclick: () => this.failures.inspect(failure.firing) },
+          h("strong", {}, "Stopped"), h("span", { class: "error" }, failure.error ?? ""))));
+    };
+    this.now();
+    return box;
   }
 
   #procedure(item) {
@@ -159,7 +177,7 @@ export class Inspector {
     const pick = h("button", { type: "button", "data-field": "pick", onclick: () => this.exports.pick((choice) => this.#annotate(item, choice)) }, "Pick…");
     const known = call && this.exports.find(call.server, call.name);
     const note = !call ? "The node only moves tokens."
-      : known ? signature(known)
+      : known ? known.signature
       : this.exports.ready && !call.definition ? "Nobody exports this now. It is looked for each time that the node fires." : "";
     return h("section", { class: "group" },
       h("h3", {}, "Procedure ", pick),
@@ -178,9 +196,9 @@ export class Inspector {
   /** Annotates a node with a procedure that is exported now. */
   #annotate(item, { server, procedure }) {
     const variables = item.data.in.filter((arc) => (arc.kind ?? "take") !== "inhibit").map((arc) => arc.as);
-    const all = procedure.parameters.map(([name], index) => variables[index] ?? (variables.includes(name) ? name : "null"));
+    const all = procedure.arguments.map((name, index) => variables[index] ?? (variables.includes(name) ? name : "null"));
     const call = { server, name: procedure.name, arguments: all.length ? `[${all.join(", ")}]` : undefined };
-    const out = procedure.result == null ? item.data.out
+    const out = !/\) -> /.test(procedure.signature) ? item.data.out
       : item.data.out.map((arc, index) => (index === 0 && arc.value == null && !arc.on ? { ...arc, value: "result" } : arc));
     this.#set(item, { call, out });
     this.show();
@@ -189,7 +207,6 @@ export class Inspector {
 
   #arcs(item, side, chosen) {
     const names = side === "in" ? ["Takes from", "From"] : ["Puts into", "To"];
-    const places = [...this.graph.items.values()].filter(({ kind }) => kind === "place").slice(0, 500);
     const arcs = item.data[side];
     const change = (index, properties) => this.#set(item, { [side]: arcs.map((arc, at) => (at === index ? clean({ ...arc, ...properties }) : arc)) });
     const rows = arcs.map((arc, index) => {
@@ -215,7 +232,11 @@ export class Inspector {
       const place = event.target.value;
       if (place && side === "in") this.graph.connect(place, item.name);
       else if (place) this.graph.connect(item.name, place);
-    } }, h("option", { value: "" }, "Add an arc…"), places.map(({ name }) => h("option", { value: name }, name)));
+    }, onfocus: (event) => {
+      // Only when they are wanted: a graph may have thousands of places.
+      const places = [...this.graph.items.values()].filter(({ kind }) => kind === "place").slice(0, MAX_CHOICES);
+      if (event.target.options.length === 1) event.target.append(...places.map(({ name }) => h("option", { value: name }, name)));
+    } }, h("option", { value: "" }, "Add an arc…"));
     return h("section", { class: "group" }, h("h3", {}, names[0]), rows.length ? h("ul", { class: "arc-rows" }, rows) : null, add);
   }
 
@@ -234,14 +255,15 @@ export class Inspector {
     const found = h("ul", { class: "found" });
     const find = h("input", { type: "search", "data-field": "find", autocomplete: "off", placeholder: "/", oninput: () => this.#find(find.value, found),
       onkeydown: (event) => { if (event.key === "Enter") found.querySelector("button")?.click(); } });
-    const name = h("input", { type: "text", "data-field": "graph-name", value: graph.name, onchange: (event) => edit({ name: event.target.value.trim() || "graph" }) });
-    const about = h("textarea", { rows: 2, "data-field": "about", value: graph.about, onchange: (event) => edit({ about: event.target.value.trim() }) });
+    const name = h("input", { type: "text", "data-field": "graph-name", ...typed(graph.name, (name) => edit({ name: name.trim() || "graph" })) });
+    const about = h("textarea", { rows: 2, "data-field": "about", ...typed(graph.about, (about) => edit({ about: about.trim() })) });
     replace(this.panel, field("Name", name), field("What it is for", about),
-      h("p", { class: "hint" }, `${places} places, ${items.length - places} nodes`),
+      h("p", { class: "hint" }, `${count(places, "place")}, ${count(items.length - places, "node")}`),
       field("Find", find), found,
       graph.problems.length ? h("section", { class: "group" }, h("h3", {}, "Problems"),
-        graph.problems.map((problem) => h("div", { class: "row" }, problemLine(problem),
-          problem.item && graph.get(problem.item) ? h("button", { class: "plain", onclick: () => this.#go(problem.item) }, problem.item) : null))) : null,
+        graph.problems.map((problem) => h("div", { class: "problem-of" },
+          problem.item && graph.get(problem.item) ? h("button", { class: "link", onclick: () => this.#go(problem.item) }, problem.item) : null,
+          problemLine(problem)))) : null,
       items.length === 0 ? h("p", { class: "hint" }, "Press P for a place, N for a node, and A for an arc from what is selected. ? shows all keys.") : null);
   }
 
@@ -269,7 +291,6 @@ export class Inspector {
       return this.show();
     }
     this.graph.edit([{ do: item.kind, name: item.name, [item.kind]: { ...item.data, name } }]);
-    this.editor.select([name]);
   }
 
   #set(item, properties) {
@@ -279,18 +300,18 @@ export class Inspector {
   }
 
   #text(item, name, value, change, more = {}) {
-    return h("input", { type: "text", spellcheck: "false", autocomplete: "off", "data-field": name, value: value ?? "", onchange: (event) => change(event.target.value), ...more });
+    return h("input", { type: "text", spellcheck: "false", autocomplete: "off", "data-field": name, ...typed(value ?? "", change), ...more });
   }
 
   #area(item, name, value, change) {
-    return h("textarea", { rows: Math.min(6, 1 + value.split("\n").length), class: "code", spellcheck: "false", "data-field": name, value, onchange: (event) => change(event.target.value) });
+    return h("textarea", { rows: Math.min(6, 1 + value.split("\n").length), class: "code", spellcheck: "false", "data-field": name, ...typed(value, change) });
   }
 
   #number(item, name, value, change, more = {}) {
-    return h("input", { type: "number", step: 1, "data-field": name, value: value ?? "", onchange: (event) => {
-      if (!event.target.checkValidity()) return event.target.reportValidity();
-      change(event.target.value === "" ? undefined : Number(event.target.value));
-    }, ...more });
+    return h("input", { type: "number", step: 1, "data-field": name, ...typed(value ?? "", (text, input) => {
+      if (!input.checkValidity()) return input.reportValidity();
+      change(text === "" ? undefined : Number(text));
+    }), ...more });
   }
 
   #choice(item, name, value, choices, change) {
@@ -332,7 +353,9 @@ export class Exports {
   }
 
   find(server, name) {
-    return this.list.find((one) => one.server === server)?.procedures.find((procedure) => procedure.name === name);
+    // The instance of a type, or the type alone; an address exports what nobody lists here.
+    const type = server.split("/")[0];
+    return this.list.find((one) => one.name === server || one.name === type)?.procedures.find((procedure) => procedure.name === name);
   }
 
   async load() {
@@ -343,7 +366,8 @@ export class Exports {
     } catch (error) {
       this.error = error.message;
     }
-    replace(by("servers"), this.list.map(({ server }) => h("option", { value: server })));
+    replace(by("servers"), this.list.flatMap(({ name, instances }) => [name, ...instances.map((instance) => `${name}/${instance}`)])
+      .map((server) => h("option", { value: server })));
   }
 
   async pick(onchoose) {
@@ -352,30 +376,51 @@ export class Exports {
     this.#fill();
     this.dialog.showModal();
     by("exports-filter").focus();
+    const before = JSON.stringify(this.list);
     await this.load();
-    this.#fill();
+    if (JSON.stringify(this.list) !== before || this.list.length === 0) this.#fill();
   }
 
   #fill() {
     const sought = by("exports-filter").value.trim().toLowerCase();
     const groups = [];
-    for (const { server, procedures, error } of this.list) {
+    for (const { name: server, procedures, error } of this.list) {
       const found = procedures.filter(({ name }) => `${server}.${name}`.toLowerCase().includes(sought));
       if (found.length === 0 && !(error && server.toLowerCase().includes(sought))) continue;
       groups.push(h("li", {}, h("h3", {}, server), error ? h("p", { class: "hint warning" }, error) : null,
         found.map((procedure) => h("button", { class: "choice code", onclick: () => {
           this.dialog.close();
           this.onchoose({ server, procedure });
-        } }, signature(procedure)))));
+        } }, h("span", {}, procedure.signature, procedure.idempotent ? h("span", { class: "hint" }, " · idempotent") : null),
+          procedure.docs ? h("small", { class: "hint" }, procedure.docs.split("\n")[0]) : null))));
     }
     const nothing = this.error ?? (this.list.length === 0 ? "Nothing is exported now." : "Nothing that is exported has this in its name.");
     replace(by("exports-list"), groups.length ? groups : h("li", { class: "hint" }, nothing));
   }
 }
 
-function signature({ name, parameters, result, exceptions, idempotent }) {
-  const list = parameters.map(([parameter, type]) => `${parameter}: ${type}`).join(", ");
-  return `${name}(${list})${result ? ` → ${result}` : ""}${exceptions.length ? ` raises ${exceptions.join(", ")}` : ""}${idempotent ? ", idempotent" : ""}`;
+function count(number, what) {
+  return `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
+}
+
+/** The properties of a field that has a value, and calls `change` when what was typed is left or entered. */
+function typed(value, change) {
+  const commit = ({ target }) => {
+    if (!target.isConnected || target.value === target.dataset.was) return;
+    target.dataset.was = target.value;
+    change(target.value, target);
+  };
+  return { value, "data-was": String(value), onchange: commit, onblur: commit };
+}
+
+/** Puts the focus on a field that replaces another, with what was being typed there. */
+function resume(field, old) {
+  if (!field) return;
+  field.focus();
+  if (old.dataset.was === undefined || field.dataset.was === undefined) return;
+  if (old.value === old.dataset.was) return field.select?.();
+  field.value = old.value;
+  if (old.selectionStart != null) field.setSelectionRange(old.selectionStart, old.selectionEnd);
 }
 
 function problemLine({ message, warning }) {

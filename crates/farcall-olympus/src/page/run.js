@@ -3,54 +3,66 @@
 import { announce, by, notify } from "./dom.js";
 import { post } from "./client.js";
 
-const WORDS = { paused: "Paused", running: "Running", idle: "Nothing to do", ended: "Ended" };
+const WORDS = { paused: "Paused", running: "Running", quiet: "Nothing to do", stopped: "Waits for a decision", ended: "Ended" };
+
+const NOTHING = { begun: 0, ended: 0, under_way: 0, stopped: 0 };
 
 /** How tokens and firings stand, as the stream of changes says. */
 export class Live {
   constructor() {
     this.state = "paused";
     this.pace = "fast";
-    this.counts = new Map();
-    this.under = new Map();
+    this.places = new Map();
+    this.nodes = new Map();
+    /** The firings that are stopped now. */
     this.failures = [];
-    this.failed = new Set();
   }
 
   tokens(place) {
-    return this.counts.get(place) ?? 0;
+    return this.places.get(place) ?? 0;
+  }
+
+  node(name) {
+    return this.nodes.get(name) ?? NOTHING;
   }
 
   active(node) {
-    return this.under.get(node) ?? 0;
+    return this.node(node).under_way;
   }
 
   stopped(node) {
-    return this.failed.has(node);
+    return this.node(node).stopped > 0;
   }
 
-  /** Takes a change over. Returns the names of what looks different, or `null` for everything. */
+  /**
+   * Takes a change over. Returns the names of what looks different, or `null` for everything; the nodes whose
+   * firings began and ended; and whether the stopped firings are others now.
+   */
   update(change) {
     const names = change.complete ? null : new Set();
+    const before = change.complete ? new Map() : this.nodes;
+    const [began, ended] = [[], []];
+    let decided = change.complete;
     if (change.complete) {
-      this.counts.clear();
-      this.under.clear();
+      this.places = new Map();
+      this.nodes = new Map();
     }
-    for (const [map, changes] of [[this.counts, change.marking], [this.under, change.active]]) {
-      for (const [name, count] of Object.entries(changes)) {
-        map.set(name, count);
-        names?.add(name);
-      }
+    for (const [name, count] of Object.entries(change.places)) {
+      this.places.set(name, count);
+      names?.add(name);
     }
-    if (change.stopped) {
-      this.failures = change.stopped;
-      const failed = new Set(change.stopped.map(({ node }) => node));
-      for (const node of [...failed, ...this.failed]) if (failed.has(node) !== this.failed.has(node)) names?.add(node);
-      this.failed = failed;
+    for (const [name, counts] of Object.entries(change.nodes)) {
+      const old = before.get(name) ?? NOTHING;
+      if (counts.begun > old.begun) began.push(name);
+      if (counts.ended > old.ended) ended.push(name);
+      decided ||= counts.stopped !== old.stopped || counts.stopped > 0;
+      this.nodes.set(name, counts);
+      names?.add(name);
     }
     this.state = change.state;
-    this.pace = change.pace ?? this.pace;
+    this.pace = change.pace;
     this.last = change;
-    return names;
+    return { names, began, ended, decided };
   }
 }
 
@@ -67,7 +79,7 @@ export class Run {
   }
 
   get running() {
-    return this.live.state === "running" || this.live.state === "idle";
+    return ["running", "quiet", "stopped"].includes(this.live.state);
   }
 
   toggle() {
@@ -103,12 +115,15 @@ export class Run {
       announce(WORDS[state]);
     }
     if (!last) return;
-    const under = [...this.live.under.values()].reduce((sum, count) => sum + count, 0);
-    by("under-way").textContent = under.toLocaleString("en");
-    by("rate").textContent = rounded(last.per_second);
-    by("ended").textContent = last.ended.toLocaleString("en");
-    by("failed").textContent = last.failed.toLocaleString("en");
-    by("failed").parentElement.classList.toggle("bad", last.failed > 0);
+    const { counts, note } = last;
+    const failed = counts.not_run + counts.repeated + counts.stopped;
+    by("under-way").textContent = counts.under_way.toLocaleString("en");
+    by("rate").textContent = rounded(last.firings_per_second);
+    by("ended").textContent = counts.ended.toLocaleString("en");
+    by("failed").textContent = failed.toLocaleString("en");
+    by("failed").parentElement.classList.toggle("bad", failed > 0);
+    by("waits").textContent = note ? `The run still has the graph as it was: ${note}` : "";
+    by("waits").hidden = !note;
   }
 }
 

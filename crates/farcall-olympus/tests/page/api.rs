@@ -5,9 +5,9 @@ use farcall_olympus::page::{Command, Page, Settings};
 use serde_json::{Value, json};
 
 use crate::http::{Answer, exchange, request};
-use crate::stand_in::StandIn;
+use crate::stand_in::{StandIn, stopped};
 
-fn send(page: &Page, line: &str, body: &str) -> Answer {
+pub fn send(page: &Page, line: &str, body: &str) -> Answer {
     let (host, token) = (page.address().to_string(), format!("Bearer {}", page.token()));
     let headers = [("Host", host.as_str()), ("Authorization", &token), ("Content-Type", "application/json")];
     exchange(page.address(), &request(line, &headers, body))
@@ -100,16 +100,18 @@ fn commands_reach_the_run() {
         r#"{"do":"step"}"#,
         r#"{"do":"pace","pace":{"scaled":0.5}}"#,
         r#"{"do":"put","place":"ä b","token":{"x":1}}"#,
-        r#"{"do":"decide","firing":7,"decision":{"returned":null}}"#,
+        r#"{"do":"decide","firing":7,"decision":{"return":null}}"#,
     ] {
         assert_eq!(send(&page, "POST /api/command", command).status, 200, "{command}");
     }
     assert_eq!(send(&page, "POST /api/command", r#"{"do":"dance"}"#).status, 400);
     assert_eq!(run.commands().len(), 4);
     assert_eq!(run.commands()[0], Command::Step);
-    assert_eq!(json_of(&send(&page, "GET /api/tokens?place=%C3%A4%20b", "")), json!(["token 0"]));
+    assert_eq!(json_of(&send(&page, "GET /api/tokens?place=%C3%A4%20b", "")), json!(["token 0 <b>bold</b>"]));
     assert_eq!(send(&page, "GET /api/tokens?place=none", "").status, 404);
-    assert_eq!(json_of(&send(&page, "GET /api/firing?id=7", ""))["node"], "compile");
+    run.stop(stopped(7, "n", "it broke"));
+    assert_eq!(json_of(&send(&page, "GET /api/firing?id=7", ""))["error"], "it broke");
+    assert_eq!(json_of(&send(&page, "GET /api/stopped", ""))[0]["firing"], 7);
     assert_eq!(send(&page, "GET /api/firing?id=8", "").status, 404);
-    assert_eq!(json_of(&send(&page, "GET /api/exports", ""))[0]["server"], "Builder");
+    assert_eq!(json_of(&send(&page, "GET /api/exports", ""))[0]["name"], "Builder");
 }

@@ -175,7 +175,7 @@ fn a_client_that_does_not_read_is_cut() {
     let (run, page) = StandIn::serve(Graph::default(), settings);
     // More than the buffers of both sides hold.
     let name = "a".repeat(20 << 20);
-    run.change(|changes| changes.marking = [(name, 1)].into());
+    run.change(|changes| changes.places = [(name, 1)].into());
     let (host, token) = (page.address().to_string(), format!("Bearer {}", page.token()));
     let mut lazy = connect(page.address());
     lazy.write_all(&request("GET /api/changes", &[("Host", &host), ("Authorization", &token)], "")).unwrap();

@@ -1,33 +1,49 @@
 //! A run that records what it is told, and changes as a test says.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use farcall_olympus::model::{Graph, Token};
-use farcall_olympus::page::{Backend, Changes, Command, Export, ExportedProcedure, Page, RunState, Settings};
-use serde_json::{Value, json};
+use farcall_olympus::interpreter::FiringId;
+use farcall_olympus::model::{Graph, NodeId, Token};
+use farcall_olympus::page::{Backend, Changes, Command, NodeCounts, Page, RunState, Settings};
+use farcall_olympus::procedures::{Exported, ExportedProcedure};
+use farcall_olympus::run::{Counts, FiringRecord, Pace, Stage};
+use serde_json::json;
 
 /// What was told to the run, and what it shows.
-#[derive(Default)]
 pub struct StandIn {
     told: Mutex<Told>,
     changed: Condvar,
 }
 
-#[derive(Default)]
 struct Told {
     graphs: Vec<Graph>,
     commands: Vec<Command>,
     changes: Changes,
+    stopped: Vec<FiringRecord>,
 }
 
 impl StandIn {
     /// Serves a page for a new run.
     pub fn serve(graph: Graph, settings: Settings) -> (Arc<StandIn>, Page) {
-        let run = Arc::new(StandIn::default());
-        let marking =
-            graph.places.iter().map(|place| (place.name.clone(), place.tokens.len() as u64)).collect();
-        run.change(|changes| changes.marking = marking);
+        let changes = Changes {
+            number: 1,
+            state: RunState::Paused,
+            note: None,
+            pace: Pace::Fast,
+            complete: true,
+            places: graph
+                .places
+                .iter()
+                .map(|place| (place.name.clone(), place.tokens.len() as u32))
+                .collect(),
+            nodes: BTreeMap::new(),
+            counts: Counts::default(),
+            firings_per_second: 0.0,
+        };
+        let told = Told { graphs: Vec::new(), commands: Vec::new(), changes, stopped: Vec::new() };
+        let run = Arc::new(StandIn { told: Mutex::new(told), changed: Condvar::new() });
         let page = Page::serve(graph, Arc::clone(&run) as Arc<dyn Backend>, settings).expect("a page");
         (run, page)
     }
@@ -44,6 +60,16 @@ impl StandIn {
 
     pub fn graphs(&self) -> Vec<Graph> {
         self.told.lock().unwrap().graphs.clone()
+    }
+
+    /// Stops a firing, beside those that are stopped.
+    pub fn stop(&self, firing: FiringRecord) {
+        self.told.lock().unwrap().stopped.push(firing.clone());
+        let counts = NodeCounts { begun: 1, stopped: 1, error: firing.error, ..NodeCounts::default() };
+        self.change(|changes| {
+            changes.counts.stopped += 1;
+            changes.nodes.insert(firing.name, counts);
+        });
     }
 
     /// Changes what the run shows.
@@ -79,25 +105,45 @@ impl Backend for StandIn {
         told.changes.clone()
     }
 
-    fn firing(&self, id: u64) -> Option<Value> {
-        (id == 7).then(|| json!({"node": "compile", "tokens": ["<b>a1f</b>"], "error": "<script>document.title='ran'</script>"}))
+    fn stopped(&self) -> Vec<FiringRecord> {
+        self.told.lock().unwrap().stopped.clone()
     }
 
-    fn tokens(&self, place: &str, limit: usize) -> Option<Vec<Token>> {
-        let told = self.told.lock().unwrap();
-        let count = *told.changes.marking.get(place)?;
-        Some((0..count.min(limit as u64)).map(|index| json!(format!("token {index}"))).collect())
+    fn firing(&self, id: u64) -> Option<FiringRecord> {
+        self.stopped().into_iter().find(|firing| firing.firing == FiringId(id))
     }
 
-    fn exports(&self) -> Result<Vec<Export>, String> {
-        let procedure = |name: &str, parameter: &str, result: &str| ExportedProcedure {
+    fn tokens(&self, place: &str) -> Option<Vec<Token>> {
+        let count = *self.told.lock().unwrap().changes.places.get(place)?;
+        Some((0..count.min(20)).map(|index| json!(format!("token {index} <b>bold</b>"))).collect())
+    }
+
+    fn exports(&self) -> Result<Vec<Exported>, String> {
+        let procedure = |name: &str, argument: &str, result: &str| ExportedProcedure {
             name: name.into(),
-            parameters: vec![(parameter.into(), "string".into())],
-            result: Some(result.into()),
-            ..ExportedProcedure::default()
+            signature: format!("{name}({argument}: string) -> {result}"),
+            arguments: vec![argument.into()],
+            docs: "<i>Does</i> it.".into(),
+            idempotent: name == "fetch",
         };
         let procedures =
             vec![procedure("fetch", "commit", "Source"), procedure("compile", "source", "Binary")];
-        Ok(vec![Export { server: "Builder".into(), procedures, error: None }])
+        Ok(vec![Exported { name: "Builder".into(), instances: vec!["fast".into()], procedures, error: None }])
+    }
+}
+
+/// Returns a firing that stopped.
+pub fn stopped(firing: u64, name: &str, error: &str) -> FiringRecord {
+    FiringRecord {
+        firing: FiringId(firing),
+        node: NodeId(0),
+        name: name.into(),
+        stage: Stage::Stopped,
+        tokens: vec![json!("a1f"), json!({"<b>": 1})],
+        arguments: Some(json!(["a1f"])),
+        attempts: 1,
+        error: Some(error.into()),
+        ran: Some("maybe"),
+        began: 1.25,
     }
 }

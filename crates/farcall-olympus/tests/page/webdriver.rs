@@ -38,7 +38,13 @@ impl Browser {
         let config = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(60)));
         let http = config.http_status_as_error(false).build().new_agent();
         let mut browser = Browser { driver, session: format!("http://127.0.0.1:{port}/session"), http };
-        let arguments = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"];
+        let arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-dev-shm-usage",
+            "--disable-gpu",
+            "--host-resolver-rules=MAP elsewhere.example 127.0.0.1",
+        ];
         let options = json!({"args": arguments, "binary": chromium});
         let wanted = json!({"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}});
         let session = browser.post("", &wanted)?;
