@@ -8,11 +8,12 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use farcall::Runtime;
+use farcall_olympus::interpreter::Decision;
 use farcall_olympus::journal::Journal;
 use farcall_olympus::model::Graph;
 use farcall_olympus::procedures::Procedures;
 use farcall_olympus::rules::Rules;
-use farcall_olympus::run::{Outcome, Past, Run, Settings, State};
+use farcall_olympus::run::{Command as Order, Outcome, Past, Run, Settings, State};
 use farcall_olympus::text;
 use serde_json::{Value, json};
 
@@ -106,7 +107,7 @@ fn the_pipeline_publishes_each_commit_once() {
     let _testers = ["amber", "beech", "cedar"].map(|machine| place.worker("tester", machine));
     let graph = parsed(&graph("pipeline").replace("\"b2c\"", "\"b2c\", \"broken\", \"d4e\""));
     let run = Run::start(graph.clone(), &place.procedures(), settings()).unwrap();
-    assert_eq!(run.wait(), Outcome::Quiet);
+    assert_eq!(run.wait(), Outcome::Quiet, "{:?}", run.state().stopped);
     let state = run.state();
     let released = ["a1f", "b2c", "d4e"].map(|commit| format!("release of {commit}.bin"));
     assert_eq!(tokens(&graph, &state, "released"), released);
@@ -129,10 +130,9 @@ fn the_pipeline_survives_the_death_of_a_worker_in_a_call() {
     assert_eq!(beech.line(), "testing a1f.bin");
     beech.kill();
     let _successor = place.worker("tester", "beech");
-    assert_eq!(run.wait(), Outcome::Quiet);
+    assert_eq!(run.wait(), Outcome::Quiet, "{:?}", run.state().stopped);
     let state = run.state();
     assert_eq!(tokens(&graph, &state, "released"), ["release of a1f.bin", "release of b2c.bin"]);
-    assert!(state.counts.repeated >= 1, "{:?}", state.counts);
     drop(run);
     assert_eq!(builder.kill(), ["published a1f.bin", "published b2c.bin"]);
 }
@@ -151,7 +151,15 @@ fn another_builder_goes_on_when_the_first_one_dies() {
     let second = place.worker("builder", "two");
     amber.kill();
     let _successor = place.worker("tester", "amber");
-    assert_eq!(run.wait(), Outcome::Quiet);
+    // `publish` may have been asked of the dead builder. Then the node stops, because only somebody who has looked
+    // can say that nothing was published.
+    while let Outcome::Stopped(firings) = run.wait() {
+        for record in run.state().stopped {
+            assert_eq!((record.name.as_str(), record.ran), ("publish", Some("maybe")), "{record:?}");
+            run.command(Order::Decide { firing: record.firing, decision: Decision::Retry }).unwrap();
+        }
+        assert!(!firings.is_empty());
+    }
     assert_eq!(tokens(&graph, &run.state(), "released").len(), 2);
     drop(run);
     assert_eq!(second.kill(), ["published a1f.bin", "published b2c.bin"]);
@@ -177,7 +185,7 @@ fn a_run_goes_on_from_its_journal() {
     let past = Past::open(&copy, Rules::standard()).unwrap();
     assert!(past.may_have_run().count() >= 1);
     let run = Run::resume(past, &place.procedures(), settings()).unwrap();
-    assert_eq!(run.wait(), Outcome::Quiet);
+    assert_eq!(run.wait(), Outcome::Quiet, "{:?}", run.state().stopped);
     assert_eq!(tokens(&graph, &run.state(), "released"), ["release of a1f.bin", "release of b2c.bin"]);
     drop(run);
     assert_eq!(builder.kill(), ["published a1f.bin", "published b2c.bin"]);

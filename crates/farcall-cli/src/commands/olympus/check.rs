@@ -2,8 +2,6 @@
 
 use clap::{Args, ValueHint};
 use farcall_olympus::check::{Finding, check};
-use farcall_olympus::location::Location;
-use farcall_olympus::model::NodeId;
 use farcall_olympus::procedures::Procedures;
 
 use super::graph_file::GraphFile;
@@ -12,7 +10,7 @@ use crate::output::{Output, say_json};
 use crate::remote::Deadline;
 use crate::text::counted;
 
-/// Say what is wrong with a graph: its arcs, its expressions, and procedures that nobody exports now
+/// Say what is wrong with a graph: its arcs, its expressions, its types, and procedures that nobody exports now
 ///
 /// Errors make the exit code 1; warnings do not. A procedure that nobody exports is a warning, because a server may
 /// come before its node fires.
@@ -22,7 +20,7 @@ pub struct Check {
     #[arg(value_hint = ValueHint::FilePath)]
     graph: String,
 
-    /// Do not look for the procedures
+    /// Do not look for the procedures, and do not compare their types with those of the places
     #[arg(long)]
     offline: bool,
 
@@ -35,7 +33,8 @@ impl Check {
         let file = GraphFile::read(&self.graph, output.is_json())?;
         let mut findings = check(&file.graph);
         if !self.offline {
-            findings.extend(self.missing(&file)?);
+            let procedures = Procedures::new(&self.deadline.runtime()?).in_directory(&file.directory());
+            findings.extend(procedures.check(&file.graph));
         }
         for Finding { location, message, warning } in &findings {
             match output.is_json() {
@@ -55,19 +54,5 @@ impl Check {
             output.line(Default::default, || format!("{places}, {nodes}: {verdict}"))?;
         }
         if errors > 0 { Err(Failure::found()) } else { Ok(()) }
-    }
-
-    /// Looks for the procedures of all nodes.
-    fn missing(&self, file: &GraphFile) -> Outcome<Vec<Finding>> {
-        let procedures = Procedures::new(&self.deadline.runtime()?).in_directory(&file.directory());
-        let mut findings = Vec::new();
-        for (node, id) in file.graph.nodes.iter().zip(0..) {
-            let Some(call) = &node.call else { continue };
-            if let Err(why) = procedures.find(call) {
-                let location = Location::Call(NodeId(id));
-                findings.push(Finding { location, message: why.to_string(), warning: !why.is_lasting() });
-            }
-        }
-        Ok(findings)
     }
 }
