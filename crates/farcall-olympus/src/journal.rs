@@ -205,7 +205,10 @@ mod tests {
         std::fs::write(&path, torn).unwrap();
         let open = || {
             let mut records = Vec::new();
-            let keep = |record| Ok(records.push(record));
+            let keep = |record| {
+                records.push(record);
+                Ok(())
+            };
             Journal::open(&path, keep).map(|journal| (journal, records))
         };
         let (mut journal, records) = open().unwrap();

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,8 +21,12 @@ pub(super) struct Shared {
     pub env: Arc<dyn Env>,
     procedures: Procedures,
     machine: Mutex<Machine>,
-    /// Notified after each turn.
+    /// Notified after each turn while users wait for changes.
     changed: Condition,
+    /// How many users wait for changes.
+    watchers: AtomicUsize,
+    /// Notified when nothing is left to do.
+    settled: Condition,
     /// Wakes the thread.
     bell: Bell,
     finding: Mutex<Finding>,
@@ -52,6 +57,8 @@ impl Shared {
             procedures: procedures.clone(),
             machine: Mutex::new(machine),
             changed: Condition::default(),
+            watchers: AtomicUsize::new(0),
+            settled: Condition::default(),
             finding: Mutex::default(),
         }
     }
@@ -76,6 +83,7 @@ impl Shared {
         };
         self.bell.ring();
         self.changed.notify_all();
+        self.settled.notify_all();
         obeyed
     }
 
@@ -88,7 +96,10 @@ impl Shared {
             if machine.board.number() > since || left.is_zero() {
                 return machine.changes(since, &self.env);
             }
+            // The thread looks at this number after it has locked the machine.
+            self.watchers.fetch_add(1, Ordering::SeqCst);
             machine = self.changed.wait(&self.env, &self.machine, machine, Some(left)).0;
+            self.watchers.fetch_sub(1, Ordering::SeqCst);
         }
     }
 
@@ -104,7 +115,7 @@ impl Shared {
             if left.is_zero() {
                 return None;
             }
-            machine = self.changed.wait(&self.env, &self.machine, machine, Some(left)).0;
+            machine = self.settled.wait(&self.env, &self.machine, machine, Some(left)).0;
         }
     }
 
@@ -139,15 +150,21 @@ impl Driver {
         let mut ended: Vec<Ended> = Vec::new();
         loop {
             let now = self.shared.env.now();
-            let (todo, next) = {
+            let (todo, next, is_settled) = {
                 let mut machine = self.shared.machine();
                 for (key, bound, outcome) in ended.drain(..) {
                     machine.called(key, &bound, outcome, now);
                 }
                 machine.board.measure(now);
-                machine.turn(now)
+                let (todo, next) = machine.turn(now);
+                (todo, next, machine.outcome.is_some())
             };
-            self.shared.changed.notify_all();
+            if is_settled {
+                self.shared.settled.notify_all();
+            }
+            if self.shared.watchers.load(Ordering::SeqCst) > 0 {
+                self.shared.changed.notify_all();
+            }
             if next == Next::End {
                 return;
             }

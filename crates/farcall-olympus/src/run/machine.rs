@@ -419,7 +419,8 @@ impl Machine {
         self.interpreter.hold(node, Duration::MAX);
         self.held.retain(|(_, held)| *held != node);
         self.held.push((until, node));
-        if !self.mutant.keeps(Rule::PutBackOnce) {
+        // Only the first time: otherwise the tokens would grow without end.
+        if self.board.counts.not_run == 1 && !self.mutant.keeps(Rule::PutBackOnce) {
             let taken = self.interpreter.firing(firing).map_or_else(Vec::new, |firing| firing.taken.clone());
             let from = self.graph.nodes[node.0 as usize].inputs[0].place;
             let _ = self.obey(Command::Put { place: from, tokens: taken }, now);

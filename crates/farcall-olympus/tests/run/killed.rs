@@ -116,8 +116,7 @@ fn interpret(runtime: &Runtime, place: &Path) {
         }
     };
     let mut shown = append(place.join("shown"));
-    loop {
-        let Outcome::Stopped(firings) = run.wait() else { break };
+    while let Outcome::Stopped(firings) = run.wait() {
         for firing in firings {
             let record = run.firing(firing).unwrap();
             writeln!(shown, "{} {}", record.tokens[0], firing.0).unwrap();
