@@ -1,6 +1,6 @@
 //! PNML (ISO/IEC 15909-2): the XML form in which tools for Petri nets exchange them.
 //!
-//! [`write`] writes a graph as a place/transition net. What the standard knows is in the standard's elements:
+//! [`write`](fn@write) writes a graph as a place/transition net. What the standard knows is in the standard's elements:
 //! names, initial markings, weights, positions. Everything else (values, guards, joins, calls, …) is in elements
 //! `<toolspecific tool="farcall-olympus">`, which other tools keep or ignore. Arcs that read and arcs that inhibit
 //! have a `<type value="…"/>`, as many tools write it. [`read`] returns the same graph again.
