@@ -21,6 +21,7 @@
 //! Descriptions, values and bytes can come from an untrusted peer, so all of them are bounded in depth and
 //! size.
 
+mod converter;
 mod decode;
 mod encode;
 mod error;
@@ -33,6 +34,7 @@ use farcall_xdr::{Decoder, Encoder};
 use serde_json::Value;
 
 use crate::{Interface, Procedure};
+pub use converter::Converter;
 pub use error::Error;
 use error::Path;
 pub use example::example;
@@ -56,34 +58,12 @@ pub fn encode(types: &Types, ty: &Type, value: &Value, out: &mut Encoder<'_>) ->
 /// # Errors
 /// When the bytes are not a value of the type. The error says at which byte.
 pub fn decode(types: &Types, ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value, Error> {
-    decode_by(decode::Reader::new(types, true, None), types, ty, bytes)
-}
-
-/// Decodes a value as [`decode`] does, but integers of 64 bits become numbers, not strings of digits. This is
-/// for programs that calculate with the value: in memory a [`Value`] loses no digits.
-///
-/// ```
-/// use farcall_idl::values;
-/// use farcall_xdr::{Decoder, schema::{Type, Types}};
-/// let (types, bytes) = (Types::new(), [0, 0, 0, 0, 0, 0, 0, 42]);
-/// assert_eq!(values::decode(&types, &Type::U64, &mut Decoder::new(&bytes))?, "42");
-/// assert_eq!(values::decode_to_numbers(&types, &Type::U64, &mut Decoder::new(&bytes))?, 42);
-/// # Ok::<(), values::Error>(())
-/// ```
-///
-/// # Errors
-/// The errors of [`decode`].
-pub fn decode_to_numbers(types: &Types, ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value, Error> {
-    decode_by(decode::Reader::new(types, true, None).with_numbers(), types, ty, bytes)
-}
-
-fn decode_by<'a>(
-    reader: decode::Reader<'a>,
-    types: &'a Types,
-    ty: &'a Type,
-    bytes: &mut Decoder<'_>,
-) -> Result<Value, Error> {
     types.check(std::slice::from_ref(ty))?;
+    read(&decode::Reader::new(types, true, None), ty, bytes)
+}
+
+/// Decodes a value of a type that has been checked.
+fn read<'a>(reader: &decode::Reader<'a>, ty: &'a Type, bytes: &mut Decoder<'_>) -> Result<Value, Error> {
     let decoded = reader.value(ty, bytes, &Path::ROOT, serde_json::value::Serializer);
     decoded.map_err(|why| reader.refusal().unwrap_or_else(|| Path::ROOT.error(why.to_string())))
 }
@@ -149,20 +129,31 @@ pub fn encode_arguments_with(
     interface.types.check(&roots)?;
     let other = also.and_then(|also| also.by_number(procedure.number)).map_or(Vec::new(), fields_of);
     let writer = encode::Writer { types: &interface.types, also: also.map(|also| &also.types), files };
+    write_arguments(&writer, &fields, &other, value, out)
+}
+
+/// Encodes arguments, the types of which have been checked.
+fn write_arguments<'a>(
+    writer: &encode::Writer<'a>,
+    fields: &'a [Field],
+    other: &[Field],
+    value: &Value,
+    out: &mut Encoder<'_>,
+) -> Result<(), Error> {
     let is_named = |members: &serde_json::Map<String, Value>, only: &Field| {
         members.contains_key(&only.name)
             || other.first().is_some_and(|other| members.contains_key(&other.name))
     };
-    match (value, fields.as_slice()) {
-        (Value::Array(_), _) => writer.positional(&fields, value, out, &Path::ROOT),
+    match (value, fields) {
+        (Value::Array(_), _) => writer.positional(fields, value, out, &Path::ROOT),
         (Value::Object(members), [only])
-            if !(members.is_empty() || is_named(members, only)) && is_object(&interface.types, &only.ty) =>
+            if !(members.is_empty() || is_named(members, only)) && is_object(writer.types, &only.ty) =>
         {
             writer.value(&only.ty, value, out, &Path::ROOT)
         }
-        (Value::Object(_), _) | (Value::Null, []) => writer.named(&fields, &other, value, out, &Path::ROOT),
+        (Value::Object(_), _) | (Value::Null, []) => writer.named(fields, other, value, out, &Path::ROOT),
         (_, [only]) => writer.value(&only.ty, value, out, &Path::ROOT),
-        _ => writer.named(&fields, &other, value, out, &Path::ROOT),
+        _ => writer.named(fields, other, value, out, &Path::ROOT),
     }
 }
 

@@ -22,6 +22,7 @@ use std::time::Duration;
 use farcall::dynamic::{Dynamic, Instances};
 use farcall::{CallFailed, Runtime};
 use farcall_courier as courier;
+use farcall_idl::values::Converter;
 use farcall_onc::{AuthSys, Client};
 
 use crate::model;
@@ -84,6 +85,8 @@ struct Server {
     dynamic: Dynamic,
     /// The file's description of the server, if the server does not describe itself.
     version: Option<farcall_idl::x::Version>,
+    /// What converts the values of each procedure that was found, by its index. All nodes share it.
+    converters: Mutex<HashMap<usize, Arc<Converter>>>,
 }
 
 /// The most servers that are remembered. When there are more, all are forgotten, and found again.
@@ -182,7 +185,7 @@ impl Procedures {
                     true => Dynamic::import(runtime, &wanted.server),
                     false => Instances::import(runtime, &wanted.server).map(|all| all.balanced()),
                 };
-                Server { dynamic: dynamic.map_err(CallFailed::from)?, version: None }
+                Server::new(dynamic.map_err(CallFailed::from)?, None)
             }
             Some(file) => {
                 let version = definition::version(directory, file, &wanted.name)?;
@@ -190,7 +193,7 @@ impl Procedures {
                     true => bind_courier(&wanted.server, &version)?,
                     false => bind_onc(&wanted.server, &version)?,
                 };
-                Server { dynamic, version: Some(version) }
+                Server::new(dynamic, Some(version))
             }
         };
         Ok(match within {
@@ -201,6 +204,12 @@ impl Procedures {
 
     fn servers(&self) -> MutexGuard<'_, HashMap<Key, Arc<Server>>> {
         self.0.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Server {
+    fn new(dynamic: Dynamic, version: Option<farcall_idl::x::Version>) -> Server {
+        Server { dynamic, version, converters: Mutex::default() }
     }
 }
 

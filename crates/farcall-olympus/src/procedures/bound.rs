@@ -1,13 +1,14 @@
 //! A procedure that was found: encodes its arguments, starts its calls, and decodes their outcomes.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use farcall::dynamic::Encoded;
+use farcall::xdr::Encoder;
 use farcall::xdr::schema::{Body, Type, Types};
-use farcall::xdr::{Decoder, Encoder};
 use farcall::{Error, Kind, Pending, Ran};
-use farcall_idl::{Interface, Procedure, values};
+use farcall_idl::values::{self, Converter};
+use farcall_idl::{Interface, Procedure};
 use serde_json::Value;
 
 use super::definition::index_of;
@@ -18,6 +19,7 @@ pub struct Bound {
     server: Arc<Server>,
     /// The index of the procedure in its interface.
     index: usize,
+    converter: Arc<Converter>,
 }
 
 /// How a call of a node's procedure ended.
@@ -57,11 +59,13 @@ impl Bound {
                 lasting: false,
             });
         };
-        let bound = Bound { server, index };
-        if bound.procedure().has_streams() {
+        let procedure = &interface.procedures[index];
+        if procedure.has_streams() {
             return Err(NotFound::lasting(format!("{name} has a stream, which a node cannot pass")));
         }
-        Ok(bound)
+        let converter = converter(&server, index, procedure)
+            .map_err(|why| NotFound::lasting(format!("the description of {name}: {why}")))?;
+        Ok(Bound { index, converter, server })
     }
 
     /// Returns whether the interface says that the procedure may run twice without harm.
@@ -86,12 +90,18 @@ impl Bound {
     /// When a part of the JSON is not what the procedure takes. The error says which part.
     pub fn encode(&self, arguments: &Value) -> Result<Vec<u8>, String> {
         let mut encoded = Vec::new();
-        let also = self.server.version.as_ref().map(|version| &version.interface);
-        let settings = values::Settings { files: None, also };
-        let mut out = Encoder::new(&mut encoded);
-        values::encode_arguments_with(self.interface(), self.procedure(), arguments, settings, &mut out)
-            .map_err(|why| format!("the arguments of {}: {why}", self.procedure().name))?;
+        self.encode_to(arguments, &mut encoded)?;
         Ok(encoded)
+    }
+
+    /// Encodes the arguments of a call as [`encode`](Bound::encode) does, behind what `out` has.
+    ///
+    /// # Errors
+    /// Those of `encode`.
+    pub fn encode_to(&self, arguments: &Value, out: &mut Vec<u8>) -> Result<(), String> {
+        self.converter
+            .encode_arguments(arguments, &mut Encoder::new(out))
+            .map_err(|why| format!("the arguments of {}: {why}", self.procedure().name))
     }
 
     /// Starts a call with encoded arguments. Does not block.
@@ -101,18 +111,15 @@ impl Bound {
 
     /// Returns how a call ended, with its result as JSON. Integers of 64 bits are numbers.
     pub fn outcome(&self, ended: farcall::Result<Encoded, Encoded>) -> Outcome {
-        let (types, procedure) = (&self.interface().types, self.procedure());
         match ended {
-            Ok(Encoded(result)) => match decoded(types, &procedure.result, &result) {
+            Ok(Encoded(result)) => match self.converter.decode_result(&result) {
                 Ok(value) => Outcome::Returned(value),
                 Err(why) => unreadable(&why),
             },
-            Err(Error::Declared(Encoded(exception))) => {
-                match decoded(types, &procedure.exception, &exception) {
-                    Ok(value) => declared(types, &procedure.exception, value),
-                    Err(why) => unreadable(&why),
-                }
-            }
+            Err(Error::Declared(Encoded(exception))) => match self.converter.decode_exception(&exception) {
+                Ok(value) => declared(&self.interface().types, &self.procedure().exception, value),
+                Err(why) => unreadable(&why),
+            },
             Err(Error::CallFailed(why)) => {
                 Outcome::Failed { why: why.to_string(), kind: why.kind(), ran: why.ran() }
             }
@@ -124,14 +131,18 @@ impl Bound {
     }
 }
 
-fn decoded(types: &Types, ty: &Type, bytes: &[u8]) -> Result<Value, String> {
-    let mut decoder = Decoder::new(bytes);
-    let value = values::decode_to_numbers(types, ty, &mut decoder).map_err(|why| why.to_string())?;
-    decoder.finish().map_err(|why| why.to_string())?;
-    Ok(value)
+fn converter(server: &Server, index: usize, procedure: &Procedure) -> Result<Arc<Converter>, values::Error> {
+    let mut converters = server.converters.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = converters.get(&index) {
+        return Ok(known.clone());
+    }
+    let also = server.version.as_ref().map(|version| &version.interface);
+    let made = Arc::new(Converter::new(server.dynamic.interface(), procedure, also)?);
+    converters.insert(index, made.clone());
+    Ok(made)
 }
 
-fn unreadable(why: &str) -> Outcome {
+fn unreadable(why: &values::Error) -> Outcome {
     let why = format!("the reply does not have the described type: {why}");
     Outcome::Failed { why, kind: Kind::BadResult, ran: Ran::Yes }
 }

@@ -129,7 +129,13 @@ impl Shared {
 /// # Errors
 /// When the system can start no more threads.
 pub(super) fn start(shared: &Arc<Shared>) -> io::Result<()> {
-    let driver = Driver { shared: shared.clone(), calls: Calls::new(), called: Vec::new(), has_bell: false };
+    let driver = Driver {
+        shared: shared.clone(),
+        calls: Calls::new(),
+        called: Vec::new(),
+        has_bell: false,
+        arguments: Vec::new(),
+    };
     shared.env.spawn("olympus", Box::new(move || driver.run()))
 }
 
@@ -140,6 +146,8 @@ struct Driver {
     called: Vec<Option<Arc<Bound>>>,
     /// Whether the bell is among the calls.
     has_bell: bool,
+    /// Memory for the encoded arguments of a call.
+    arguments: Vec<u8>,
 }
 
 /// The outcome of a call.
@@ -147,17 +155,17 @@ type Ended = (usize, Arc<Bound>, procedures::Outcome);
 
 impl Driver {
     fn run(mut self) {
-        let mut ended: Vec<Ended> = Vec::new();
+        let (mut ended, mut todo) = (Vec::new(), Todo::default());
         loop {
             let now = self.shared.env.now();
-            let (todo, next, is_settled) = {
+            let (next, is_settled) = {
                 let mut machine = self.shared.machine();
                 for (key, bound, outcome) in ended.drain(..) {
                     machine.called(key, &bound, outcome, now);
                 }
                 machine.board.measure(now);
-                let (todo, next) = machine.turn(now);
-                (todo, next, machine.outcome.is_some())
+                let next = machine.turn(now, &mut todo);
+                (next, machine.outcome.is_some())
             };
             if is_settled {
                 self.shared.settled.notify_all();
@@ -168,7 +176,7 @@ impl Driver {
             if next == Next::End {
                 return;
             }
-            let is_idle = self.act(todo, &mut ended);
+            let is_idle = self.act(&mut todo, &mut ended);
             match next {
                 Next::Wait(until) if is_idle => self.wait(until, &mut ended),
                 _ => self.collect(&mut ended),
@@ -176,25 +184,31 @@ impl Driver {
         }
     }
 
-    /// Starts calls, and has procedures found. Returns whether there is nothing to be told to the machine yet.
-    fn act(&mut self, todo: Todo, ended: &mut Vec<Ended>) -> bool {
+    /// Starts calls, and has procedures found; empties `todo`. Returns whether there is nothing to be told to the
+    /// machine yet.
+    fn act(&mut self, todo: &mut Todo, ended: &mut Vec<Ended>) -> bool {
+        let mut has_found = false;
         if !todo.forget.is_empty() || !todo.find.is_empty() {
-            self.find(&todo);
+            has_found = self.find(todo);
+            todo.forget.clear();
+            todo.find.clear();
         }
-        for (key, bound, arguments) in todo.start {
-            match bound.encode(&arguments) {
-                Ok(encoded) => self.start(key, bound, &encoded),
+        for (key, bound, arguments) in todo.start.drain(..) {
+            self.arguments.clear();
+            match bound.encode_to(&arguments, &mut self.arguments) {
+                Ok(()) => self.start(key, bound),
                 Err(why) => {
                     let failed = procedures::Outcome::Failed { why, kind: Kind::BadArguments, ran: Ran::No };
                     ended.push((key, bound, failed));
                 }
             }
         }
-        ended.is_empty()
+        ended.is_empty() && !has_found
     }
 
-    fn start(&mut self, key: usize, bound: Arc<Bound>, arguments: &[u8]) {
-        self.calls.add(key, bound.start(arguments));
+    /// Starts a call with the arguments that are encoded.
+    fn start(&mut self, key: usize, bound: Arc<Bound>) {
+        self.calls.add(key, bound.start(&self.arguments));
         if self.called.len() <= key {
             self.called.resize(key + 1, None);
         }
@@ -224,6 +238,7 @@ impl Driver {
     /// Takes calls that have ended, without waiting.
     fn collect(&mut self, ended: &mut Vec<Ended>) {
         while ended.len() < MAX_ENDED
+            && self.calls.len() > usize::from(self.has_bell)
             && let Some((key, outcome)) = self.calls.wait_for(Duration::ZERO)
         {
             self.take(key, outcome, ended);
@@ -240,15 +255,26 @@ impl Driver {
         ended.push((key, bound, outcome));
     }
 
-    /// Has procedures found by other threads, because that may take long.
-    fn find(&self, todo: &Todo) {
+    /// Finds the procedures whose servers are known. Has the others found by other threads, because that may take
+    /// long. Returns whether one was known.
+    fn find(&self, todo: &Todo) -> bool {
         let graph = self.shared.machine().graph.clone();
         let wanted = |node: &NodeId| graph.nodes.get(node.0 as usize)?.call.as_ref();
         for (node, bound) in &todo.forget {
             wanted(node).into_iter().for_each(|wanted| self.shared.procedures.forget(wanted, bound));
         }
+        let (mut unknown, mut has_found) = (Vec::new(), false);
+        for node in &todo.find {
+            match wanted(node).and_then(|wanted| self.shared.procedures.find_known(wanted)) {
+                Some(bound) => {
+                    self.shared.machine().found(*node, Ok(bound), self.shared.env.now());
+                    has_found = true;
+                }
+                None => unknown.push(*node),
+            }
+        }
         let mut finding = self.shared.finding();
-        finding.queue.extend(&todo.find);
+        finding.queue.extend(&unknown);
         while finding.threads < MAX_FINDERS.min(finding.threads + finding.queue.len()) {
             finding.threads += 1;
             let shared = self.shared.clone();
@@ -261,10 +287,11 @@ impl Driver {
         let has_thread = finding.threads > 0;
         drop(finding);
         // Without a thread for this, the procedures are found here, late but surely.
-        if !has_thread && !todo.find.is_empty() {
+        if !has_thread && !unknown.is_empty() {
             self.shared.finding().threads += 1;
             self.shared.find();
         }
+        has_found
     }
 }
 

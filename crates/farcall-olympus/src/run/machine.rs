@@ -19,7 +19,7 @@ use super::clock::Clock;
 use super::mutant::{Mutant, Rule};
 use super::shown::{Board, FiringRecord, Stage};
 use super::{Command, NotStarted, Outcome, Pace, Past, Settings};
-use crate::interpreter::{Decision, Effect, Ended, Failure, FiringId, FiringState, Interpreter};
+use crate::interpreter::{Decision, Effect, Ended, Failure, Firing, FiringId, FiringState, Interpreter};
 use crate::journal::{Damaged, Journal, Record, VERSION};
 use crate::model::{Graph, NodeId};
 use crate::procedures::{self, Bound, NotFound};
@@ -95,9 +95,9 @@ impl Machine {
         let graph = Arc::new(graph);
         let Settings { rules, seed, .. } = &settings;
         let interpreter = Interpreter::new(graph.clone(), rules.clone(), *seed).map_err(NotStarted::Graph)?;
-        let first = Record::Graph { version: VERSION, seed: *seed, graph: (*graph).clone() };
+        let seed = *seed;
         let mut machine = Machine::with(interpreter, Duration::ZERO, settings);
-        machine.record(|| first);
+        machine.record(|| Record::Graph { version: VERSION, seed, graph: (*graph).clone() });
         machine.write().map_err(NotStarted::Journal)?;
         Ok(machine)
     }
@@ -153,10 +153,10 @@ impl Machine {
         }
     }
 
-    /// Begins what may begin, and writes the journal. Returns what the thread is to do then.
-    pub fn turn(&mut self, now: Time) -> (Todo, Next) {
+    /// Begins what may begin, and writes the journal. Fills an empty `todo` with what the thread is to do then.
+    pub fn turn(&mut self, now: Time, todo: &mut Todo) -> Next {
         if self.outcome.as_ref().is_some_and(Outcome::is_final) {
-            return (Todo::default(), Next::End);
+            return Next::End;
         }
         if self.paused {
             self.clock.stop(now)
@@ -169,15 +169,15 @@ impl Machine {
         if is_early && let Err(why) = self.write() {
             self.outcome = Some(Outcome::JournalFailed(why.to_string()));
             self.board.note();
-            return (Todo::default(), Next::End);
+            return Next::End;
         }
-        let todo = std::mem::take(&mut self.todo);
+        std::mem::swap(&mut self.todo, todo);
         let next = match more {
             true => Next::Turn,
             false => Next::Wait(self.wakes_at(now)),
         };
         self.settle(now, next);
-        (todo, next)
+        next
     }
 
     /// Takes the outcome of a call, with the procedure that was called.
@@ -536,6 +536,7 @@ impl Machine {
             arguments: found.and_then(|firing| firing.arguments.clone()),
             attempts,
             error,
+            exception: found.and_then(exception),
             ran: ran.map(spelled),
             began: found.map_or(0.0, |firing| firing.began.as_secs_f64()),
         }
@@ -584,6 +585,12 @@ fn failure_text(failure: &Failure) -> String {
         Failure::Exception { name, value } => format!("exception {name}: {value}"),
         Failure::Outputs { error, .. } => error.clone(),
     }
+}
+
+/// Returns the name of the exception because of which a firing has stopped.
+fn exception(firing: &Firing) -> Option<String> {
+    let FiringState::Stopped(Failure::Exception { name, .. }) = &firing.state else { return None };
+    Some(name.clone())
 }
 
 fn spelled(ran: Ran) -> &'static str {
