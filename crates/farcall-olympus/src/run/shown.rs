@@ -139,6 +139,9 @@ pub struct FiringRecord {
     /// Why its last call failed, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The name of the exception that its procedure raised, if it has stopped because no output is for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exception: Option<String>,
     /// Whether the procedure ran, if the call failed: `no`, `maybe` or `yes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ran: Option<&'static str>,

@@ -143,6 +143,7 @@ pub fn stopped(firing: u64, name: &str, error: &str) -> FiringRecord {
         arguments: Some(json!(["a1f"])),
         attempts: 1,
         error: Some(error.into()),
+        exception: None,
         ran: Some("maybe"),
         began: 1.25,
     }

@@ -136,8 +136,7 @@ fn verdict(ended: Option<Ended>, state: &State) -> Outcome {
 fn stopped(firings: &[FiringRecord]) -> Failure {
     let code = |firing: &FiringRecord| match firing.ran {
         Some("no") => 4,
-        // The record has the exception only as text.
-        Some("yes") if firing.error.as_ref().is_some_and(|why| why.starts_with("exception ")) => 3,
+        Some("yes") if firing.exception.is_some() => 3,
         _ => 5,
     };
     let worst = firings.iter().map(code).max().unwrap_or(5);

@@ -1,0 +1,87 @@
+//! 100,000 firings leave the memory of the process where it was.
+//!
+//! This is a binary of its own, because its global allocator counts the bytes that the process has.
+#![allow(missing_docs)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicIsize, Ordering};
+use std::time::Duration;
+
+use farcall::Runtime;
+use farcall::names::Memory;
+use farcall_olympus::procedures::Procedures;
+use farcall_olympus::run::{Command, Outcome, Run, Settings};
+use serde_json::json;
+
+struct Counting;
+
+/// The bytes that the process has allocated and not freed.
+static BYTES: AtomicIsize = AtomicIsize::new(0);
+
+// SAFETY: passes everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[farcall::interface]
+trait Echo {
+    fn echo(&self, text: &str) -> farcall::Result<String>;
+}
+
+struct Server;
+
+impl Echo for Server {
+    fn echo(&self, text: &str) -> farcall::Result<String> {
+        Ok(text.to_owned())
+    }
+}
+
+/// In each round so many tokens are put, each of which is one firing.
+const TOKENS: usize = 1000;
+const ROUNDS: usize = 102;
+
+#[test]
+fn a_hundred_thousand_firings_leave_the_memory_where_it_was() {
+    let registry = Arc::new(Memory::new());
+    let runtime =
+        || Runtime::builder().registry(registry.clone()).shared_memory(false).workers(4).build().unwrap();
+    let (servers, caller) = (runtime(), runtime());
+    let _export = servers.export::<dyn Echo>("Echo/one", Arc::new(Server)).unwrap();
+    let graph = json!({
+        "places": [{"name": "words"}],
+        "nodes": [{
+            "name": "say", "in": [{"place": 0, "as": "word"}],
+            "call": {"server": "Echo/one", "name": "echo", "arguments": "[word]"},
+        }],
+    });
+    let settings = Settings { bound: 16, ..Settings::default() };
+    let run =
+        Run::start(serde_json::from_value(graph).unwrap(), &Procedures::new(&caller), settings).unwrap();
+    let place = run.graph().place("words").unwrap();
+    let after: Vec<isize> = (0..ROUNDS)
+        .map(|_| {
+            let tokens = vec![json!("a word"); TOKENS];
+            run.command(Command::Put { place, tokens }).unwrap();
+            assert_eq!(run.wait_for(Duration::from_secs(60)), Some(Outcome::Quiet));
+            BYTES.load(Ordering::Relaxed)
+        })
+        .collect();
+    assert_eq!(run.state().counts.ended as usize, ROUNDS * TOKENS);
+    // The first rounds make tables as large as they need to be. Threads of the servers may begin and end.
+    let (early, late) = (after[1], after[ROUNDS - 1]);
+    println!("{early} bytes after {TOKENS} firings, {late} after {}", (ROUNDS - 2) * TOKENS);
+    assert!(late - early < 64 << 10, "{after:?}");
+}
