@@ -6,26 +6,26 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 
 use crate::measure::Kind;
-use crate::ways::{Server, Way};
+use crate::ways::{Carry, Server, Way};
 
 /// How many calls or firings are made in the first of two runs. The second makes three times as many, and the
 /// difference has neither their start nor their end.
 const FEW: u32 = 4000;
 
 /// Returns the user instructions of the calling process for one call or firing.
-pub fn count(way: Way, kind: Kind, server: &Server) -> Result<f64> {
-    let (few, many) = (run(way, kind, FEW, server)?, run(way, kind, 3 * FEW, server)?);
+pub fn count(way: Way, (kind, carry): (Kind, Carry), server: &Server) -> Result<f64> {
+    let (few, many) = (run(way, (kind, carry), FEW, server)?, run(way, (kind, carry), 3 * FEW, server)?);
     Ok(many.saturating_sub(few) as f64 / f64::from(2 * FEW))
 }
 
 /// Returns all user instructions of a process that makes so many.
-fn run(way: Way, kind: Kind, calls: u32, server: &Server) -> Result<u64> {
+fn run(way: Way, (kind, carry): (Kind, Carry), calls: u32, server: &Server) -> Result<u64> {
     let output = std::env::temp_dir().join(format!("callgrind-olympus-{}", std::process::id()));
     let status = Command::new("valgrind")
         .args(["--tool=callgrind", "-q"])
         .arg(format!("--callgrind-out-file={}", output.display()))
         .arg(std::env::current_exe()?)
-        .args(["once", &way.word(), &kind.word(), &calls.to_string(), &server.line()])
+        .args(["once", &way.word(), &kind.word(), &carry.word(), &calls.to_string(), &server.line()])
         .stdin(Stdio::null())
         .status()
         .context("valgrind cannot be run")?;

@@ -16,7 +16,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 use measure::{Kind, Measured};
-use ways::{Server, Way};
+use ways::{Carry, Server, Way};
 
 /// Measures firings of nodes whose procedures do nothing, beside started calls of the same procedures by their
 /// descriptions.
@@ -37,6 +37,9 @@ struct Options {
     /// How many blocks of each kind are made, in turn.
     #[arg(long, default_value_t = 9)]
     blocks: usize,
+    /// What tokens and calls carry.
+    #[arg(long, value_enum, default_value_t = Carry::Nothing)]
+    carry: Carry,
     /// Count instructions by callgrind too, which must be installed.
     #[arg(long)]
     callgrind: bool,
@@ -52,16 +55,16 @@ enum Side {
     Server,
     /// Makes calls or firings once, for callgrind.
     #[command(hide = true)]
-    Once { way: Way, kind: Kind, calls: u32, server: String },
+    Once { way: Way, kind: Kind, carry: Carry, calls: u32, server: String },
 }
 
 fn main() -> ExitCode {
     let command = Command::parse();
     let done = match command.side {
         Some(Side::Server) => ways::serve(),
-        Some(Side::Once { way, kind, calls, server }) => {
-            Server::known(&server).and_then(|server| measure::once(way, kind, calls, 1, &server)).map(drop)
-        }
+        Some(Side::Once { way, kind, carry, calls, server }) => Server::known(&server)
+            .and_then(|server| measure::once(way, (kind, carry), calls, 1, &server))
+            .map(drop),
         None => tables(&command.options),
     };
     match done {
@@ -77,8 +80,9 @@ fn tables(options: &Options) -> Result<()> {
     let server = Server::start()?;
     costs(options, &server)?;
     rates(options, &server)?;
+    parallel(options, &server)?;
     if options.callgrind {
-        counts(&server)?;
+        counts(options, &server)?;
     }
     Ok(())
 }
@@ -112,7 +116,7 @@ fn blocks(options: &Options, way: Way, bound: usize, server: &Server) -> Result<
                 times.push(0.0);
                 continue;
             }
-            let Measured { time } = measure::once(way, kind, options.calls, bound, server)?;
+            let Measured { time } = measure::once(way, (kind, options.carry), options.calls, bound, server)?;
             times.push(time.as_secs_f64() * 1e6 / f64::from(options.calls));
         }
     }
@@ -142,14 +146,32 @@ fn rates(options: &Options, server: &Server) -> Result<()> {
     Ok(())
 }
 
-fn counts(server: &Server) -> Result<()> {
+/// Prints how long nodes take that may begin at once and whose procedures take 10 ms.
+fn parallel(options: &Options, server: &Server) -> Result<()> {
+    println!("\nNodes that begin at once, whose procedures take 10 ms, over UDP (milliseconds, medians):");
+    println!("{:<10} {:>10} {:>16} {:>22}", "nodes", "run", "started calls", "(run - 10 ms) / calls");
+    for nodes in [1, 10, 100] {
+        let (mut runs, mut calls, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..options.blocks {
+            let (run, bare) = measure::parallel(nodes, server)?;
+            runs.push(run.as_secs_f64() * 1e3);
+            calls.push(bare.as_secs_f64() * 1e3);
+            ratios.push(run.saturating_sub(ways::PAUSE).as_secs_f64() / bare.as_secs_f64());
+        }
+        let [run, calls, ratio] = [runs, calls, ratios].map(median);
+        println!("{nodes:<10} {run:>10.3} {calls:>16.3} {ratio:>22.2}");
+    }
+    Ok(())
+}
+
+fn counts(options: &Options, server: &Server) -> Result<()> {
     println!("\nUser instructions of the calling process, one at a time (callgrind):");
     println!("{:<10} {:>10} {:>10} {:>8} {:>12}", "way", "bare call", "firing", "ratio", "with journal");
-    for way in [Way::NoCall, Way::Udp, Way::Memory, Way::OncUdp, Way::OncTcp] {
-        let firing = instructions::count(way, Kind::Firing, server)?;
-        let recorded = instructions::count(way, Kind::Recorded, server)?;
-        let bare =
-            if way == Way::NoCall { None } else { Some(instructions::count(way, Kind::Bare, server)?) };
+    let count = |way, kind| instructions::count(way, (kind, options.carry), server);
+    for way in [Way::NoCall, Way::Udp, Way::OncUdp, Way::OncTcp] {
+        let firing = count(way, Kind::Firing)?;
+        let recorded = count(way, Kind::Recorded)?;
+        let bare = if way == Way::NoCall { None } else { Some(count(way, Kind::Bare)?) };
         let ratio = bare.map_or("-".into(), |bare| format!("{:.2}", firing / bare));
         let bare = bare.map_or("-".into(), |bare| format!("{bare:.0}"));
         println!("{:<10} {bare:>10} {firing:>10.0} {ratio:>8} {recorded:>12.0}", way.name());

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
@@ -12,19 +13,53 @@ use farcall::{Export, Runtime};
 use farcall_olympus::model::Procedure;
 use farcall_olympus::procedures::Procedures;
 
-/// The measured procedure.
+/// The measured procedures.
 #[farcall::interface(program = 0x2000_0777, version = 1)]
 pub trait Null {
     /// Returns its argument.
     #[procedure(1)]
     fn same(&self, number: u32) -> farcall::Result<u32>;
+    /// Does nothing.
+    #[procedure(2)]
+    fn nothing(&self) -> farcall::Result<()>;
+    /// Takes as long as [`PAUSE`].
+    #[procedure(3)]
+    #[blocking]
+    fn pause(&self) -> farcall::Result<()>;
 }
+
+/// How long the procedure `pause` takes.
+pub const PAUSE: Duration = Duration::from_millis(10);
 
 struct Same;
 
 impl Null for Same {
     fn same(&self, number: u32) -> farcall::Result<u32> {
         Ok(number)
+    }
+
+    fn nothing(&self) -> farcall::Result<()> {
+        Ok(())
+    }
+
+    fn pause(&self) -> farcall::Result<()> {
+        std::thread::sleep(PAUSE);
+        Ok(())
+    }
+}
+
+/// What tokens and calls carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Carry {
+    /// Nothing: tokens without values, and calls without arguments and results.
+    Nothing,
+    /// A number each way, which the graph's expressions name.
+    Number,
+}
+
+impl Carry {
+    pub fn word(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
@@ -80,8 +115,8 @@ impl Way {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Returns what finds the procedure in this way.
-    pub fn found(self, server: &Server) -> Result<Found> {
+    /// Returns what finds the procedure that carries this, in this way.
+    pub fn found(self, carry: Carry, server: &Server) -> Result<Found> {
         let registry = farcall::names::Memory::new();
         let runtime = Runtime::builder().registry(registry).shared_memory(self == Way::Memory).build()?;
         let export = match self {
@@ -97,12 +132,17 @@ impl Way {
             Way::OncUdp => (format!("udp://{}", server.onc_udp), Some("null.x")),
             Way::OncTcp => (format!("tcp://{}", server.onc_tcp), Some("null.x")),
         };
-        let name = if definition.is_some() { "SAME" } else { "same" };
+        let (name, arguments) = match (carry, definition) {
+            (Carry::Nothing, None) => ("nothing", None),
+            (Carry::Nothing, Some(_)) => ("NOTHING", None),
+            (Carry::Number, None) => ("same", Some("[n]".parse()?)),
+            (Carry::Number, Some(_)) => ("SAME", Some("[n]".parse()?)),
+        };
         let wanted = Procedure {
             server: address,
             definition: definition.map(str::to_owned),
             name: name.to_owned(),
-            arguments: Some("[n]".parse()?),
+            arguments,
             idempotent: false,
         };
         let directory = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -149,7 +189,8 @@ impl Drop for Server {
 
 /// Serves in all ways until standard input ends.
 pub fn serve() -> Result<()> {
-    let runtime = Runtime::builder().registry(farcall::names::Memory::new()).build()?;
+    // Each call of `pause` keeps a worker.
+    let runtime = Runtime::builder().registry(farcall::names::Memory::new()).workers(128).build()?;
     let export = runtime.export::<dyn Null>("Null", Arc::new(Same))?;
     let onc = farcall_onc::Server::builder().program::<dyn Null>(Arc::new(Same));
     let onc = onc.address("127.0.0.1:0".parse()?).start()?;
