@@ -18,6 +18,7 @@ mod keys;
 mod memory;
 mod names;
 mod nfs;
+mod olympus;
 mod onc;
 mod onc_client;
 mod onc_server;
@@ -38,6 +39,7 @@ pub use keys::{entry_proof, grant, key_file, policy, presentation, revocation_li
 pub use memory::{memory_caller, memory_server, shm_hello};
 pub use names::{access, clerk, counters, name, names_file};
 pub use nfs::nfs_handle;
+pub use olympus::{olympus_journal, olympus_pnml, olympus_text};
 pub use onc::onc_stream;
 pub use onc_client::{onc_client, universal};
 pub use onc_server::onc_server;
@@ -84,6 +86,10 @@ pub const TARGETS: &[Target] = &[
     Target { name: "json", run: json, memory_per_byte: 256, memory: 40 * MIB },
     Target { name: "names_file", run: names_file, memory_per_byte: 32, memory: 8 * KIB },
     Target { name: "name", run: name, memory_per_byte: 8, memory: 4 * KIB },
+    // A few bytes say how many tokens a place has: up to a million of 32 bytes, which are printed and read again.
+    Target { name: "olympus_text", run: olympus_text, memory_per_byte: 4096, memory: 192 * MIB },
+    Target { name: "olympus_pnml", run: olympus_pnml, memory_per_byte: 4096, memory: 192 * MIB },
+    Target { name: "olympus_journal", run: olympus_journal, memory_per_byte: 4096, memory: 192 * MIB },
     Target { name: "x_file", run: x_file, memory_per_byte: 512, memory: 256 * KIB },
     Target { name: "cr_file", run: cr_file, memory_per_byte: 512, memory: 256 * KIB },
     Target { name: "onc_stream", run: onc_stream, memory_per_byte: 16, memory: 64 * KIB },
