@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::env::Time;
-use crate::stub::{PendingCall, parking, poll_result};
-use crate::wait::{ReadyList, WaitPoint};
+use crate::System;
+use crate::env::{Env, Time};
+use crate::stub::{PendingCall, poll_result};
+use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::Decode;
 use crate::{Never, Pending, Result, self_wait};
 
@@ -43,6 +44,10 @@ pub struct Calls<K, T, E = Never> {
     ready: ReadyList,
     /// The wait point of the first call under way. The thread waits there for all calls.
     wait_point: Option<Arc<dyn WaitPoint>>,
+    /// Whether the wait point is one at which the thread only sleeps, because no call had one yet.
+    sleeps: bool,
+    /// Where the thread sleeps then.
+    env: Arc<dyn Env>,
     /// The calls that have not ended, each in a slot.
     slots: Vec<Option<(K, Box<dyn PendingCall>)>>,
     /// The slots without a call.
@@ -58,6 +63,12 @@ impl<K, T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Calls<K, T, E> {
         Calls::default()
     }
 
+    /// Returns an empty set for a thread of this environment. While no call has been sent, the thread sleeps in
+    /// it. [`new`](Calls::new) is for the operating system's own; in a simulation the set must know its own.
+    pub fn in_env(env: Arc<dyn Env>) -> Calls<K, T, E> {
+        Calls { env, ..Calls::default() }
+    }
+
     /// Adds a call.
     pub fn add(&mut self, key: K, call: Pending<T, E>) {
         let Some(mut call) = call.into_call() else { return };
@@ -67,11 +78,18 @@ impl<K, T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Calls<K, T, E> {
         });
         // The first call decides where the thread waits. A call that failed before it was sent has no wait
         // point, so it does not decide.
-        let is_first = self.under_way() == 1;
-        if is_first && let Some(wait_point) = call.wait_point() {
+        let decides = self.under_way() == 1 || self.sleeps;
+        if decides && let Some(wait_point) = call.wait_point() {
             self.wait_point = Some(wait_point);
+            if std::mem::take(&mut self.sleeps) {
+                self.poll_again();
+            }
         }
-        let wait_point = self.wait_point.get_or_insert_with(parking);
+        let (sleeps, env) = (&mut self.sleeps, &self.env);
+        let wait_point = self.wait_point.get_or_insert_with(|| {
+            *sleeps = true;
+            Arc::new(Parking::new(env.clone()))
+        });
         match poll_result(|sink| call.poll_at(wait_point, &self.ready, slot, sink)) {
             Poll::Ready(result) => {
                 self.free.push(slot);
@@ -137,6 +155,15 @@ impl<K, T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Calls<K, T, E> {
         }
     }
 
+    /// Has all calls polled again, because the thread waits elsewhere from now on.
+    fn poll_again(&self) {
+        for (slot, call) in (0..).zip(&self.slots) {
+            if call.is_some() {
+                self.ready.token(slot).mark_ready();
+            }
+        }
+    }
+
     /// Takes out a call that has ended, if there is one. Does not receive.
     fn take(&mut self) -> Option<(K, Result<T, E>)> {
         if let Some(ended) = self.ended.pop_front() {
@@ -172,8 +199,16 @@ impl<K, T, E> Calls<K, T, E> {
 
 impl<K, T, E> Default for Calls<K, T, E> {
     fn default() -> Calls<K, T, E> {
-        let (slots, free, ended) = (Vec::new(), Vec::new(), VecDeque::new());
-        Calls { ready: ReadyList::default(), wait_point: None, slots, free, ended, reply: PhantomData }
+        Calls {
+            ready: ReadyList::default(),
+            wait_point: None,
+            sleeps: false,
+            env: Arc::new(System),
+            slots: Vec::new(),
+            free: Vec::new(),
+            ended: VecDeque::new(),
+            reply: PhantomData,
+        }
     }
 }
 

@@ -131,7 +131,7 @@ impl Shared {
 pub(super) fn start(shared: &Arc<Shared>) -> io::Result<()> {
     let driver = Driver {
         shared: shared.clone(),
-        calls: Calls::new(),
+        calls: Calls::in_env(shared.env.clone()),
         called: Vec::new(),
         has_bell: false,
         arguments: Vec::new(),
