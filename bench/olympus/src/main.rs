@@ -149,17 +149,23 @@ fn rates(options: &Options, server: &Server) -> Result<()> {
 /// Prints how long nodes take that may begin at once and whose procedures take 10 ms.
 fn parallel(options: &Options, server: &Server) -> Result<()> {
     println!("\nNodes that begin at once, whose procedures take 10 ms, over UDP (milliseconds, medians):");
-    println!("{:<10} {:>10} {:>16} {:>22}", "nodes", "run", "started calls", "(run - 10 ms) / calls");
+    let head = ["run", "calls of 10 ms", "run / those", "null calls", "(run - 10 ms) / those"];
+    println!(
+        "{:<10} {:>10} {:>16} {:>12} {:>12} {:>22}",
+        "nodes", head[0], head[1], head[2], head[3], head[4]
+    );
     for nodes in [1, 10, 100] {
-        let (mut runs, mut calls, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        let mut rows = [const { Vec::new() }; 5];
         for _ in 0..options.blocks {
-            let (run, bare) = measure::parallel(nodes, server)?;
-            runs.push(run.as_secs_f64() * 1e3);
-            calls.push(bare.as_secs_f64() * 1e3);
-            ratios.push(run.saturating_sub(ways::PAUSE).as_secs_f64() / bare.as_secs_f64());
+            let [run, pauses, nothing] =
+                measure::parallel(nodes, server)?.map(|time| time.as_secs_f64() * 1e3);
+            let beyond = (run - ways::PAUSE.as_secs_f64() * 1e3) / nothing;
+            for (row, value) in rows.iter_mut().zip([run, pauses, run / pauses, nothing, beyond]) {
+                row.push(value);
+            }
         }
-        let [run, calls, ratio] = [runs, calls, ratios].map(median);
-        println!("{nodes:<10} {run:>10.3} {calls:>16.3} {ratio:>22.2}");
+        let [run, pauses, ratio, nothing, beyond] = rows.map(median);
+        println!("{nodes:<10} {run:>10.3} {pauses:>16.3} {ratio:>12.2} {nothing:>12.3} {beyond:>22.2}");
     }
     Ok(())
 }

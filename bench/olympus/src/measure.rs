@@ -124,9 +124,9 @@ fn graph(found: &Found, carry: Carry, count: u32) -> Result<Graph> {
     Ok(Graph { name: "bench".to_owned(), places, nodes: vec![node], ..Graph::default() })
 }
 
-/// Returns how long so many nodes take that may begin at once and whose procedures pause, and how long so many
-/// started calls take that do nothing.
-pub fn parallel(nodes: u32, server: &Server) -> Result<(Duration, Duration)> {
+/// Returns how long so many nodes take that may begin at once and whose procedures pause, how long as many
+/// started calls of the same procedure take, and how long started calls that do nothing.
+pub fn parallel(nodes: u32, server: &Server) -> Result<[Duration; 3]> {
     let found = Way::Udp.found(Carry::Nothing, server)?;
     let call = found.wanted.clone().context("a way without calls")?;
     let pause = Procedure { name: "pause".to_owned(), ..call.clone() };
@@ -149,7 +149,9 @@ pub fn parallel(nodes: u32, server: &Server) -> Result<(Duration, Duration)> {
         ensure!(run.wait() == Outcome::Quiet, "the run is not quiet");
         if is_measured {
             let time = begin.elapsed();
-            return Ok((time, bare(&found, Carry::Nothing, nodes, nodes as usize)?.time));
+            let nothing = bare(&found, Carry::Nothing, nodes, nodes as usize)?.time;
+            let found = Way::Udp.found(Carry::Nothing, server)?.calling(pause);
+            return Ok([time, bare(&found, Carry::Nothing, nodes, nodes as usize)?.time, nothing]);
         }
     }
     bail!("nothing was measured")

@@ -96,6 +96,13 @@ pub struct Found {
     _export: Option<Export>,
 }
 
+impl Found {
+    /// Returns what finds another procedure.
+    pub fn calling(self, wanted: Procedure) -> Found {
+        Found { wanted: Some(wanted), ..self }
+    }
+}
+
 impl Way {
     pub const ALL: [Way; 6] = [Way::NoCall, Way::Local, Way::Memory, Way::Udp, Way::OncUdp, Way::OncTcp];
 

@@ -31,7 +31,7 @@ use ready::Ready;
 pub use saved::Saved;
 use watches::{Change, Watches};
 
-use crate::expression::{Scope, check_size};
+use crate::expression::{Scope, check_copies, check_size};
 use crate::marking::Marking;
 use crate::model::{Graph, InputKind, Join, Node, NodeId, Output, PlaceId, Token};
 use crate::rules::{Blocked, Look, Rules};
@@ -699,7 +699,13 @@ fn compute(node: &Node, scope: &dyn Scope, outputs: &[u32], values: &mut Vec<Val
             node.outputs.get(*index as usize).ok_or("a rule has chosen an output that does not exist")?;
         values.push(match &output.value {
             None => Value::Null,
-            Some(value) => value.evaluate(scope).map_err(|error| format!("the value {value}: {error}"))?,
+            Some(value) => value
+                .evaluate(scope)
+                .and_then(|made| match output.weight {
+                    1 => Ok(made),
+                    copies => check_copies(&made, copies).map(|()| made),
+                })
+                .map_err(|error| format!("the value {value}: {error}"))?,
         });
     }
     Ok(())

@@ -52,6 +52,8 @@ pub struct Journal {
     storage: Box<dyn Storage>,
     /// The lines that were not handed to the storage yet.
     unwritten: Vec<u8>,
+    /// Why a flush has failed. The storage may end with a part of a line, so nothing may follow.
+    failed: Option<String>,
 }
 
 impl Journal {
@@ -90,7 +92,7 @@ impl Journal {
 
     /// Returns a journal whose bytes are appended to this storage.
     pub fn over(storage: impl Storage + 'static) -> Journal {
-        Journal { storage: Box::new(storage), unwritten: Vec::new() }
+        Journal { storage: Box::new(storage), unwritten: Vec::new(), failed: None }
     }
 
     /// Adds a record, which [`flush`](Journal::flush) writes.
@@ -106,15 +108,19 @@ impl Journal {
     /// Writes the records that were added.
     ///
     /// # Errors
-    /// When they cannot be kept. Nothing more may be written to this journal then, and nothing that depends on
-    /// the records may be done.
+    /// When they cannot be kept. Nothing that depends on the records may be done then, and each later flush fails
+    /// too.
     pub fn flush(&mut self) -> io::Result<()> {
+        if let Some(why) = &self.failed {
+            return Err(io::Error::other(why.clone()));
+        }
         if self.unwritten.is_empty() {
             return Ok(());
         }
         let written = self.storage.append(&self.unwritten);
         self.unwritten.clear();
         self.unwritten.shrink_to(MAX_KEPT_BYTES);
+        self.failed = written.as_ref().err().map(io::Error::to_string);
         written
     }
 }

@@ -144,8 +144,9 @@ impl Procedures {
     /// When no server exports the name, none answers, it has no such procedure, or the definition cannot be
     /// read.
     pub fn find(&self, wanted: &model::Procedure) -> Result<Arc<Bound>, NotFound> {
-        if let Some(server) = self.known(wanted) {
-            return Bound::of(server, &wanted.name).map(Arc::new);
+        // (A server that has been replaced since may have a procedure that it had not.)
+        if let Some(bound) = self.find_known(wanted) {
+            return Ok(bound);
         }
         let server = Arc::new(self.bind(wanted)?);
         let bound = Bound::of(server.clone(), &wanted.name).map(Arc::new)?;

@@ -508,3 +508,19 @@ fn ten_thousand_nodes_at_one_place_are_not_looked_at_again_and_again() {
     let mut net = Net::of(&source);
     assert_eq!(net.run(), 20_000);
 }
+
+/// The copies of a large token are bounded together, not each.
+#[test]
+fn an_arc_does_not_copy_a_large_value_without_bound() {
+    let graph = json!({
+        "places": [{"name": "from", "tokens": ["x".repeat(1 << 20)]}, {"name": "to"}],
+        "nodes": [{
+            "name": "n", "in": [{"place": 0, "as": "x"}],
+            "out": [{"place": 1, "weight": 1 << 20, "value": "x"}],
+        }],
+    });
+    let graph = Arc::new(serde_json::from_value(graph).unwrap());
+    let mut interpreter = Interpreter::new(graph, Rules::standard(), 0).unwrap();
+    let firing = interpreter.begin(Duration::ZERO).unwrap().id;
+    assert_eq!(interpreter.end(firing, Ended::Returned(json!(null))), Ok(Effect::Stopped));
+}

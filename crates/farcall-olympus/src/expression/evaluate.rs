@@ -12,8 +12,10 @@ use super::tree::{Operator, Tree};
 
 /// The most bytes that one expression may copy or make, about.
 pub const MAX_VALUE_BYTES: usize = 16 << 20;
+/// The most bytes that the tokens of one arc may have together, about.
+const MAX_COPIES_BYTES: usize = 256 << 20;
 /// The most levels of nesting in the value of a token.
-pub const MAX_VALUE_DEPTH: usize = 128;
+pub const MAX_VALUE_DEPTH: usize = 100;
 
 /// Why an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +54,16 @@ pub fn condition(tree: &Tree, scope: &dyn Scope) -> Result<bool, EvaluationError
 /// Returns which bound the value exceeds.
 pub fn check_size(value: &Value) -> Result<(), EvaluationError> {
     measure(value, MAX_VALUE_DEPTH, &Cell::new(MAX_VALUE_BYTES))
+}
+
+/// Checks that so many copies of a value are not too large together.
+///
+/// # Errors
+/// Returns which bound they exceed.
+pub(crate) fn check_copies(value: &Value, copies: u32) -> Result<(), EvaluationError> {
+    let most = MAX_COPIES_BYTES / copies.max(1) as usize;
+    measure(value, MAX_VALUE_DEPTH, &Cell::new(most))
+        .map_err(|_| EvaluationError(format!("{copies} copies have more than {MAX_COPIES_BYTES} bytes")))
 }
 
 fn measure(value: &Value, levels: usize, left: &Cell<usize>) -> Result<(), EvaluationError> {

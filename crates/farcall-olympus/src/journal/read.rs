@@ -7,7 +7,7 @@ use std::path::Path;
 use super::record::Record;
 
 /// The most bytes of a line of a journal.
-pub const MAX_LINE_BYTES: u64 = 64 << 20;
+pub const MAX_LINE_BYTES: u64 = 256 << 20;
 
 /// The reason why a journal cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -30,7 +30,7 @@ impl Clock {
         match (self.pace, self.since) {
             (Pace::Scaled(factor), Some(since)) => {
                 let passed = now.since(since).as_secs_f64() / factor;
-                self.then.saturating_add(Duration::try_from_secs_f64(passed).unwrap_or(Duration::MAX))
+                self.then.saturating_add(Duration::try_from_secs_f64(passed).unwrap_or(LAST)).min(LAST)
             }
             _ => self.then,
         }
@@ -48,7 +48,7 @@ impl Clock {
     /// Sets the clock to `due`, if it does not run by itself and shows less.
     pub fn jump(&mut self, due: Duration) {
         if !matches!(self.pace, Pace::Scaled(_)) {
-            self.then = self.then.max(due);
+            self.then = self.then.max(due.min(LAST));
         }
     }
 
@@ -69,6 +69,8 @@ impl Clock {
     }
 }
 
+/// The last time that the clock shows: journals have times in nanoseconds of 64 bits.
+const LAST: Duration = Duration::from_nanos(u64::MAX);
 /// The longest wait for a timed node at once; the clock is looked at again then.
 const LONGEST: Duration = Duration::from_secs(3600);
 

@@ -275,7 +275,8 @@ impl Driver {
         }
         let mut finding = self.shared.finding();
         finding.queue.extend(&unknown);
-        while finding.threads < MAX_FINDERS.min(finding.threads + finding.queue.len()) {
+        let wanted_threads = MAX_FINDERS.min(finding.threads + finding.queue.len());
+        while finding.threads < wanted_threads {
             finding.threads += 1;
             let shared = self.shared.clone();
             let find = move || shared.find();

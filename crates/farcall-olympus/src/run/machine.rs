@@ -19,6 +19,7 @@ use super::clock::Clock;
 use super::mutant::{Mutant, Rule};
 use super::shown::{Board, FiringRecord, Stage};
 use super::{Command, NotStarted, Outcome, Pace, Past, Settings};
+use crate::expression::check_size;
 use crate::interpreter::{Decision, Effect, Ended, Failure, Firing, FiringId, FiringState, Interpreter};
 use crate::journal::{Damaged, Journal, Record, VERSION};
 use crate::model::{Graph, NodeId};
@@ -156,6 +157,8 @@ impl Machine {
     /// Begins what may begin, and writes the journal. Fills an empty `todo` with what the thread is to do then.
     pub fn turn(&mut self, now: Time, todo: &mut Todo) -> Next {
         if self.outcome.as_ref().is_some_and(Outcome::is_final) {
+            // The ends of calls are still recorded that came before the run was stopped.
+            let _ = self.write();
             return Next::End;
         }
         if self.paused {
@@ -166,9 +169,7 @@ impl Machine {
         self.repeat(now);
         let more = self.begin_all(now);
         let is_early = self.todo.start.is_empty() || self.mutant.keeps(Rule::WrittenBeforeSent);
-        if is_early && let Err(why) = self.write() {
-            self.outcome = Some(Outcome::JournalFailed(why.to_string()));
-            self.board.note();
+        if is_early && self.write().is_err() {
             return Next::End;
         }
         std::mem::swap(&mut self.todo, todo);
@@ -184,6 +185,12 @@ impl Machine {
     pub fn called(&mut self, key: usize, bound: &Arc<Bound>, outcome: procedures::Outcome, now: Time) {
         let Some(called) = self.calls.get_mut(key) else { return };
         let (firing, node) = (called.firing, called.node);
+        // (A token could not carry it, and a journal could not be read with it.)
+        if let procedures::Outcome::Returned(value) | procedures::Outcome::Declared { value, .. } = &outcome
+            && let Err(why) = check_size(value)
+        {
+            return self.stop(key, format!("the result: {why}"), Ran::Yes);
+        }
         let state = &mut self.nodes[node.0 as usize];
         match outcome {
             procedures::Outcome::Returned(value) => {
@@ -549,13 +556,17 @@ impl Machine {
         }
     }
 
-    /// Writes the journal.
+    /// Writes the journal. If it cannot be written, the run ends.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn write(&mut self) -> Result<(), Damaged> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
-        journal.flush().map_err(|why| Damaged::contradiction(why.to_string()))
+        journal.flush().map_err(|why| {
+            self.outcome = Some(Outcome::JournalFailed(why.to_string()));
+            self.board.note();
+            Damaged::contradiction(why.to_string())
+        })
     }
 }
 

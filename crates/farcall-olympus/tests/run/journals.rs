@@ -192,6 +192,29 @@ fn a_run_ends_when_its_journal_cannot_be_written() {
     assert_eq!(worker.begun.load(std::sync::atomic::Ordering::SeqCst), 0);
 }
 
+/// A command that cannot be recorded ends the run too: its records may be written in part.
+#[test]
+fn a_run_ends_when_a_command_cannot_be_recorded() {
+    struct Once(usize);
+    impl Storage for Once {
+        fn append(&mut self, _: &[u8]) -> io::Result<()> {
+            self.0 += 1;
+            if self.0 == 2 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+        }
+    }
+    let world = World::new();
+    let worker = Arc::new(Worker::default());
+    let _export = world.export("Work/one", &worker);
+    let journal = Some(Journal::over(Once(0)));
+    let run = world.run(&graph("slow", 5), Settings { journal, paused: true, ..Settings::default() });
+    let from = run.graph().place("from").unwrap();
+    assert!(run.command(Command::Put { place: from, tokens: vec![json!(8)] }).is_err());
+    let _ = run.command(Command::Resume);
+    let outcome = run.wait_for(Duration::from_secs(60));
+    assert!(matches!(outcome, Some(Outcome::JournalFailed(_))), "{outcome:?}");
+    assert_eq!(worker.begun.load(std::sync::atomic::Ordering::SeqCst), 0);
+}
+
 #[test]
 fn a_journal_in_a_file_is_of_one_process_and_is_gone_on_with() {
     let path: PathBuf = std::env::temp_dir().join(format!("olympus-run-{}", std::process::id()));

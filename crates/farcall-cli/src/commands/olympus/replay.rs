@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use farcall_olympus::interpreter::Interpreter;
+use farcall_olympus::interpreter::{Failure as FailureOf, Firing, FiringState, Interpreter};
 use farcall_olympus::journal;
 use farcall_olympus::model::PlaceId;
 use farcall_olympus::procedures::Procedures;
@@ -92,7 +92,8 @@ fn as_json(interpreter: &Interpreter, may_have_run: &[u64]) -> Value {
         json!({
             "firing": firing.id.0,
             "node": graph.nodes[firing.node.0 as usize].name,
-            "ran": if may_have_run.contains(&firing.id.0) { "maybe" } else { "no" },
+            "stopped": matches!(firing.state, FiringState::Stopped(_)),
+            "ran": ran(firing, may_have_run),
         })
     });
     json!({
@@ -100,6 +101,16 @@ fn as_json(interpreter: &Interpreter, may_have_run: &[u64]) -> Value {
         "places": places.collect::<Vec<_>>(),
         "under_way": firings.collect::<Vec<_>>(),
     })
+}
+
+/// Returns whether the procedure of a firing ran that has not ended.
+fn ran(firing: &Firing, may_have_run: &[u64]) -> &'static str {
+    match &firing.state {
+        FiringState::Stopped(FailureOf::Unknown(_)) => "maybe",
+        FiringState::Stopped(FailureOf::Exception { .. } | FailureOf::Outputs { .. }) => "yes",
+        _ if may_have_run.contains(&firing.id.0) => "maybe",
+        _ => "no",
+    }
 }
 
 fn as_text(interpreter: &Interpreter, may_have_run: &[u64]) -> String {
@@ -112,9 +123,14 @@ fn as_text(interpreter: &Interpreter, may_have_run: &[u64]) -> String {
         }
     }
     for firing in interpreter.under_way() {
-        let ran = if may_have_run.contains(&firing.id.0) { "may have run" } else { "did not run" };
+        let ran = match ran(firing, may_have_run) {
+            "maybe" => "may have run",
+            "yes" => "has run",
+            _ => "did not run",
+        };
+        let had = if matches!(firing.state, FiringState::Stopped(_)) { "has stopped" } else { "had begun" };
         let node = graph.nodes[firing.node.0 as usize].name.escape_debug();
-        page += &format!("firing {} of {node} had begun; its procedure {ran}\n", firing.id.0);
+        page += &format!("firing {} of {node} {had}; its procedure {ran}\n", firing.id.0);
     }
     page
 }
