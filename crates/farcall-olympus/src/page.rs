@@ -7,7 +7,6 @@
 //! - `connections`: the HTTP server and its limits;
 //! - `document`: the graph as it is drawn, and small edits of it;
 //! - `formats`: graphs as files, and what is wrong with a graph;
-//! - `formats`: graphs as files, and what is wrong with a graph;
 //! - `restartable`: a run that can be started again, as the page's backend;
 //! - `files`: the page's own files, which the program contains, and the headers of each answer.
 //!

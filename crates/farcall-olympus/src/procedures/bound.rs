@@ -104,7 +104,8 @@ impl Bound {
             .map_err(|why| format!("the arguments of {}: {why}", self.procedure().name))
     }
 
-    /// Starts a call with encoded arguments. Does not block.
+    /// Starts a call with encoded arguments. Does not wait for its end; of a type with many instances, it may wait
+    /// for up to a second until one is bound.
     pub fn start(&self, arguments: &[u8]) -> Pending<Encoded, Encoded> {
         self.server.dynamic.start(self.procedure(), arguments)
     }
