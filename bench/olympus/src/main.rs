@@ -18,8 +18,8 @@ use clap::{Parser, Subcommand};
 use measure::{Kind, Measured};
 use ways::{Carry, Server, Way};
 
-/// Measures firings of nodes whose procedures do nothing, beside started calls of the same procedures by their
-/// descriptions.
+/// Measures firings of nodes whose procedures do nothing, beside started calls of the same procedures by
+/// their descriptions.
 #[derive(Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 struct Command {

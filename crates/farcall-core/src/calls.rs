@@ -63,8 +63,9 @@ impl<K, T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Calls<K, T, E> {
         Calls::default()
     }
 
-    /// Returns an empty set for a thread of this environment. While no call has been sent, the thread sleeps in
-    /// it. [`new`](Calls::new) is for the operating system's own; in a simulation the set must know its own.
+    /// Returns an empty set for a thread of this environment. While no call has been sent, the thread sleeps
+    /// in it. [`new`](Calls::new) is for the operating system's own; in a simulation the set must know its
+    /// own.
     pub fn in_env(env: Arc<dyn Env>) -> Calls<K, T, E> {
         Calls { env, ..Calls::default() }
     }

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZero;
 
-/// A host: an IPv4 address, the first 64 bits of an IPv6 address (one machine can have all addresses that share
-/// them), or a user of this machine.
+/// A host: an IPv4 address, the first 64 bits of an IPv6 address (one machine can have all addresses that
+/// share them), or a user of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
     /// The host that has this IPv4 address.

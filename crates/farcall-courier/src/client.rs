@@ -157,8 +157,8 @@ impl Builder {
     /// description says what the program's interface is.
     ///
     /// # Errors
-    /// Courier cannot say a type of the interface ([`Layout::new`](crate::codec::Layout::new)), there is no such address, or no server
-    /// accepts connections there.
+    /// Courier cannot say a type of the interface ([`Layout::new`](crate::codec::Layout::new)), there is no
+    /// such address, or no server accepts connections there.
     pub fn bind(
         &self,
         interface: &Description,

@@ -159,8 +159,8 @@ impl Builder {
     /// program's interface is.
     ///
     /// # Errors
-    /// Courier cannot say a type of the interface ([`Layout::new`](crate::codec::Layout::new)), there is no such address, or the system
-    /// gives no socket.
+    /// Courier cannot say a type of the interface ([`Layout::new`](crate::codec::Layout::new)), there is no
+    /// such address, or the system gives no socket.
     pub fn bind(
         &self,
         interface: &Description,

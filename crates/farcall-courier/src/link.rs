@@ -222,8 +222,8 @@ pub(crate) fn send(
     Ok(())
 }
 
-/// Waits for bytes or a datagram, and returns their number; 0 at the end of a connection. Returns `None` if the
-/// wait has only ended early. What has arrived when the time is over still counts.
+/// Waits for bytes or a datagram, and returns their number; 0 at the end of a connection. Returns `None` if
+/// the wait has only ended early. What has arrived when the time is over still counts.
 pub(crate) fn read(
     env: &dyn Env,
     stream: &dyn Stream,

@@ -1,7 +1,7 @@
 //! Begins and ends firings of a ring of plain nodes, to be counted: `valgrind --tool=callgrind`.
 //!
-//! `firing_cost [FIRINGS [NODES [TOKENS]]]`: with one token each firing enables the next node; with many, all stay
-//! enabled.
+//! `firing_cost [FIRINGS [NODES [TOKENS]]]`: with one token each firing enables the next node; with many, all
+//! stay enabled.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Checks the structure of a graph: names, arcs, variables, and what can never happen.
 //!
-//! Each finding says which part of the graph it is about, so that a text or a drawing can show it there. Whether
-//! procedures exist and types fit is not checked here: that needs their interfaces.
+//! Each finding says which part of the graph it is about, so that a text or a drawing can show it there.
+//! Whether procedures exist and types fit is not checked here: that needs their interfaces.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,8 +1,8 @@
 //! Draws graphs: positions for what has none, and pictures in SVG.
 //!
-//! The positions are those of a layered drawing (Sugiyama, Tagawa & Toda 1981): arcs lead from the left to the
-//! right as far as the graph has no circles, and few of them cross. This crate computes them itself: 10,000
-//! places and nodes take well under a second, for which rust-sugiyama 0.4 takes more than a minute.
+//! The positions are those of a layered drawing (Sugiyama, Tagawa & Toda 1981): arcs lead from the left to
+//! the right as far as the graph has no circles, and few of them cross. This crate computes them itself:
+//! 10,000 places and nodes take well under a second, for which rust-sugiyama 0.4 takes more than a minute.
 
 mod layers;
 mod layout;

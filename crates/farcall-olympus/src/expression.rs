@@ -1,8 +1,8 @@
 //! Expressions over the values of tokens: the arguments of calls, the values of new tokens, and conditions.
 //!
-//! An expression is JSON in which variables may stand for values, with operators: `.field`, `[index]`, `len(x)`,
-//! `! -`, `* / %`, `+ -`, `< <= > >=`, `== !=`, `&&` and `||`, and parentheses. docs/olympus-format.md describes
-//! them. `parse` reads them, `print` writes them, `evaluate` computes them.
+//! An expression is JSON in which variables may stand for values, with operators: `.field`, `[index]`,
+//! `len(x)`, `! -`, `* / %`, `+ -`, `< <= > >=`, `== !=`, `&&` and `||`, and parentheses.
+//! docs/olympus-format.md describes them. `parse` reads them, `print` writes them, `evaluate` computes them.
 
 mod evaluate;
 mod parse;
@@ -67,8 +67,8 @@ impl Expression {
     /// Computes the value.
     ///
     /// # Errors
-    /// Returns an error if a variable, field or element does not exist, if an operator does not fit its operands,
-    /// or if the value is larger or nested deeper than a token's value may be.
+    /// Returns an error if a variable, field or element does not exist, if an operator does not fit its
+    /// operands, or if the value is larger or nested deeper than a token's value may be.
     pub fn evaluate(&self, scope: &dyn Scope) -> Result<Value, EvaluationError> {
         evaluate::value(&self.0, scope)
     }

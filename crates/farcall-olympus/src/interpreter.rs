@@ -4,9 +4,9 @@
 //! ended. Times are durations since the start of the run, in the graph's own time. The same graph, seed and
 //! sequence of calls of these functions give the same run.
 //!
-//! A firing has a start and an end. At the start its tokens are taken, and room for what it may put is reserved. At
-//! the end tokens are put, and the reservation ends. Whether a node may begin is looked at again only when one of
-//! its places has changed in the way for which the node waits (`watches`).
+//! A firing has a start and an end. At the start its tokens are taken, and room for what it may put is
+//! reserved. At the end tokens are put, and the reservation ends. Whether a node may begin is looked at again
+//! only when one of its places has changed in the way for which the node waits (`watches`).
 
 mod firings;
 mod plan;
@@ -145,8 +145,8 @@ pub enum Decision {
 impl Interpreter {
     /// Makes an interpreter with the tokens that the graph has at the beginning.
     ///
-    /// Of the nodes that may begin and have the greatest priority, the one that has waited longest does if the seed
-    /// is 0. With another seed the choice is random, and the same for the same seed.
+    /// Of the nodes that may begin and have the greatest priority, the one that has waited longest does if
+    /// the seed is 0. With another seed the choice is random, and the same for the same seed.
     ///
     /// # Errors
     /// Returns an error if an arc has no place or no weight, or a place has more tokens than its capacity.
@@ -186,8 +186,8 @@ impl Interpreter {
         &self.marking
     }
 
-    /// Returns the firings that have begun and not ended, in no order: those under way, those that wait for their
-    /// time, and those that have stopped.
+    /// Returns the firings that have begun and not ended, in no order: those under way, those that wait for
+    /// their time, and those that have stopped.
     pub fn under_way(&self) -> impl Iterator<Item = &Firing> {
         self.firings.iter()
     }
@@ -211,8 +211,8 @@ impl Interpreter {
     ///
     /// The state of the firing says what is next. [`FiringState::UnderWay`]: call its procedure with
     /// `Firing::arguments` and then call [`end`](Interpreter::end); if the node has no procedure, end it with
-    /// `Ended::Returned(Value::Null)`. [`FiringState::Waiting`]: [`due`](Interpreter::due) returns it when its time
-    /// has come. [`FiringState::Stopped`]: its arguments could not be computed.
+    /// `Ended::Returned(Value::Null)`. [`FiringState::Waiting`]: [`due`](Interpreter::due) returns it when
+    /// its time has come. [`FiringState::Stopped`]: its arguments could not be computed.
     #[inline]
     pub fn begin(&mut self, now: Duration) -> Option<&Firing> {
         self.wake_held(now);
@@ -281,8 +281,8 @@ impl Interpreter {
         waiting.into_iter().chain(held).min()
     }
 
-    /// Lets the node begin no firing before `until`; with `Duration::MAX`, before this is called again. Call this
-    /// after failures, so that attempts do not follow one another without a pause.
+    /// Lets the node begin no firing before `until`; with `Duration::MAX`, before this is called again. Call
+    /// this after failures, so that attempts do not follow one another without a pause.
     pub fn hold(&mut self, node: NodeId, until: Duration) {
         if let Some(state) = self.nodes.get_mut(node.0 as usize) {
             state.held_until = until;
@@ -367,8 +367,8 @@ impl Interpreter {
     /// Puts tokens into a place, behind those that are there.
     ///
     /// # Errors
-    /// Returns an error, and puts nothing, if there is no such place, if it has no room for all of them, or if a
-    /// token's value is too large.
+    /// Returns an error, and puts nothing, if there is no such place, if it has no room for all of them, or
+    /// if a token's value is too large.
     pub fn put(&mut self, place: PlaceId, tokens: Vec<Token>) -> Result<(), Problem> {
         let room = self.marking.get(place).ok_or(Problem::NoSuchPart)?.room();
         if tokens.len() > room as usize {
@@ -501,7 +501,8 @@ impl Interpreter {
         effect
     }
 
-    /// Ends a firing whose outputs get tokens without values, whatever the result is. Returns `None` if they do not.
+    /// Ends a firing whose outputs get tokens without values, whatever the result is. Returns `None` if they
+    /// do not.
     #[inline]
     fn ended_plainly(&mut self, id: FiringId, node: NodeId) -> Option<Effect> {
         let plan = &self.plan.nodes[node.0 as usize];

@@ -1,8 +1,8 @@
 //! The record of a run: what began and what ended, as lines of JSON in a file that only grows.
 //!
 //! The start of a call is written before the call is sent, and the end of a firing before the tokens that it
-//! puts are used. So a run whose interpreter was killed can go on: a call that has a start and no end may have
-//! run, and all else is known. Lines are handed to the operating system, so they outlive the process. To
+//! puts are used. So a run whose interpreter was killed can go on: a call that has a start and no end may
+//! have run, and all else is known. Lines are handed to the operating system, so they outlive the process. To
 //! outlive the machine too, see [`Journal::synced`].
 
 mod read;
@@ -82,8 +82,8 @@ impl Journal {
         Ok(Journal::over(InFile { file, synced: false }))
     }
 
-    /// Has each flush of a journal in a file wait until the disk has the bytes, so that they outlive a loss of
-    /// power too.
+    /// Has each flush of a journal in a file wait until the disk has the bytes, so that they outlive a loss
+    /// of power too.
     #[must_use]
     pub fn synced(mut self) -> Journal {
         self.storage.sync();
@@ -108,8 +108,8 @@ impl Journal {
     /// Writes the records that were added.
     ///
     /// # Errors
-    /// When they cannot be kept. Nothing that depends on the records may be done then, and each later flush fails
-    /// too.
+    /// When they cannot be kept. Nothing that depends on the records may be done then, and each later flush
+    /// fails too.
     pub fn flush(&mut self) -> io::Result<()> {
         if let Some(why) = &self.failed {
             return Err(io::Error::other(why.clone()));

@@ -1,7 +1,7 @@
 //! A graph: places that hold tokens, nodes that fire, and the arcs between them.
 //!
-//! The graph is what one writes, draws and exchanges. It does not change while it is interpreted; the tokens that
-//! move are in a marking.
+//! The graph is what one writes, draws and exchanges. It does not change while it is interpreted; the tokens
+//! that move are in a marking.
 
 use std::time::Duration;
 
@@ -138,8 +138,8 @@ pub struct Input {
     /// What the arc does with them.
     #[serde(default, skip_serializing_if = "InputKind::is_take")]
     pub kind: InputKind,
-    /// The variable that stands for the token's value in expressions; for an array of the values if the weight is
-    /// not 1.
+    /// The variable that stands for the token's value in expressions; for an array of the values if the
+    /// weight is not 1.
     #[serde(rename = "as", default, skip_serializing_if = "Option::is_none")]
     pub variable: Option<String>,
 }
@@ -166,14 +166,15 @@ pub struct Output {
     /// How many tokens the arc puts there, at least 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub weight: u32,
-    /// The value of each token. Without one, tokens carry `null`. `result` stands for what the procedure returned.
+    /// The value of each token. Without one, tokens carry `null`. `result` stands for what the procedure
+    /// returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Expression>,
     /// The condition of the arc in a node whose split is not [`Split::All`].
     #[serde(rename = "if", default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<Expression>,
-    /// The exception for which the arc is: the name of one that the procedure declares, or `*` for any. Then the
-    /// arc gets tokens only if the procedure raised it. `error` stands for what it carries.
+    /// The exception for which the arc is: the name of one that the procedure declares, or `*` for any. Then
+    /// the arc gets tokens only if the procedure raised it. `error` stands for what it carries.
     #[serde(rename = "on", default, skip_serializing_if = "Option::is_none")]
     pub exception: Option<String>,
 }
@@ -182,8 +183,8 @@ pub struct Output {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Procedure {
-    /// The name of an export (`Builder`, `Builder/fast`, `udp://10.0.0.7:7000/Builder`); with a definition, the
-    /// address of a server of ONC RPC or Courier.
+    /// The name of an export (`Builder`, `Builder/fast`, `udp://10.0.0.7:7000/Builder`); with a definition,
+    /// the address of a server of ONC RPC or Courier.
     pub server: String,
     /// The `.x` or `.cr` file that describes the server, if the server does not describe itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -193,8 +194,8 @@ pub struct Procedure {
     /// The arguments: an array, or an object with their names. Without them, the procedure has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Expression>,
-    /// Whether the procedure may be called again when it is not known if it ran. It may be, too, if its interface
-    /// says that it is idempotent.
+    /// Whether the procedure may be called again when it is not known if it ran. It may be, too, if its
+    /// interface says that it is idempotent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idempotent: bool,
 }

@@ -10,8 +10,8 @@
 //! - `restartable`: a run that can be started again, as the page's backend;
 //! - `files`: the page's own files, which the program contains, and the headers of each answer.
 //!
-//! Whoever may use the page may call any procedure that the program can call. `docs/security.md` says how it
-//! is kept to the person who started the program.
+//! A user of the page can call every procedure that the program can call. So only the person who started the
+//! program is admitted; `docs/security.md` says how.
 
 mod admission;
 mod api;

@@ -1,16 +1,18 @@
 //! PNML (ISO/IEC 15909-2): the XML form in which tools for Petri nets exchange them.
 //!
-//! [`write`](fn@write) writes a graph as a place/transition net. What the standard knows is in the standard's elements:
-//! names, initial markings, weights, positions. Everything else (values, guards, joins, calls, …) is in elements
-//! `<toolspecific tool="farcall-olympus">`, which other tools keep or ignore. Arcs that read and arcs that inhibit
-//! have a `<type value="…"/>`, as many tools write it. [`read`] returns the same graph again.
+//! [`write`](fn@write) writes a graph as a place/transition net. What the standard knows is in the standard's
+//! elements: names, initial markings, weights, positions. Everything else (values, guards, joins, calls, …)
+//! is in elements `<toolspecific tool="farcall-olympus">`, which other tools keep or ignore. Arcs that read
+//! and arcs that inhibit have a `<type value="…"/>`, as many tools write it. [`read`] returns the same graph
+//! again.
 //!
 //! [`read`] also reads the place/transition nets of other tools. It reads all pages of the net as one, and
-//! resolves reference nodes. It refuses what would change the meaning if it were ignored: arcs of unknown types,
-//! nets whose tokens have colours, and several nets in one file. Labels that it does not know, it ignores.
+//! resolves reference nodes. It refuses what would change the meaning if it were ignored: arcs of unknown
+//! types, nets whose tokens have colours, and several nets in one file. Labels that it does not know, it
+//! ignores.
 //!
-//! A document cannot make the reader allocate or work without bound: document type definitions are refused, and
-//! the constants of this module bound the rest.
+//! A document cannot make the reader allocate or work without bound: document type definitions are refused,
+//! and the constants of this module bound the rest.
 
 mod read;
 mod tree;

@@ -33,8 +33,9 @@ pub use exports::{Exported, ExportedProcedure};
 ///
 /// A procedure is looked for when its node fires, so a server may come, go and be replaced while a graph
 /// runs. A binding is kept for later firings. If a node names a type (`Builder`), its calls are balanced over
-/// the type's instances; if it names an instance (`Builder/fast`), they go to that one. Farcall itself follows a name to another server of the same
-/// interface. If the interface has changed, [`forget`](Procedures::forget) has the name looked for again.
+/// the type's instances; if it names an instance (`Builder/fast`), they go to that one. Farcall itself
+/// follows a name to another server of the same interface. If the interface has changed,
+/// [`forget`](Procedures::forget) has the name looked for again.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -76,8 +77,8 @@ struct Inner {
     servers: Mutex<HashMap<Key, Arc<Server>>>,
 }
 
-/// What a binding is remembered by: the server in the graph, and its definition. A definition may have several
-/// versions of a program, so the procedure's name belongs to it.
+/// What a binding is remembered by: the server in the graph, and its definition. A definition may have
+/// several versions of a program, so the procedure's name belongs to it.
 type Key = (String, Option<(String, String)>);
 
 /// A bound server.

@@ -1,9 +1,10 @@
 //! Explores all markings that a graph can reach, whatever the values of its tokens are.
 //!
-//! The exploration drives the interpreter itself: in each state it begins each node that may begin, and ends each
-//! firing under way in each way in which it could end. Tokens have no values in it. So a guard does not refuse, each
-//! output with a condition may and may not get tokens, and a procedure may return or raise any exception for which
-//! its node has an output. What the exploration does not reach, no run reaches; but a run may not reach all of it.
+//! The exploration drives the interpreter itself: in each state it begins each node that may begin, and ends
+//! each firing under way in each way in which it could end. Tokens have no values in it. So a guard does not
+//! refuse, each output with a condition may and may not get tokens, and a procedure may return or raise any
+//! exception for which its node has an output. What the exploration does not reach, no run reaches; but a run
+//! may not reach all of it.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -127,8 +128,8 @@ impl Exploration<'_> {
         Ok(())
     }
 
-    /// Begins each node that may begin and has the greatest priority of those. A node whose guard might refuse
-    /// does not keep nodes of less priority from beginning.
+    /// Begins each node that may begin and has the greatest priority of those. A node whose guard might
+    /// refuse does not keep nodes of less priority from beginning.
     fn begin_each(&mut self, from: &Interpreter) -> Result<(), Unexplored> {
         let nodes = (0..self.graph.nodes.len()).map(|at| NodeId(at as u32));
         let enabled: Vec<NodeId> = nodes.filter(|node| from.may_begin(*node)).collect();

@@ -1,7 +1,8 @@
 //! The rules by which nodes fire. Each is a file of its own, and users may add theirs.
 //!
-//! `rule` says what a rule decides. `all`, `any` and `one` are the joins and splits, `test_arcs` the arcs that only look
-//! at places, `guards` the conditions on tokens, `priorities` and `timed` what their names say.
+//! `rule` says what a rule decides. `all`, `any` and `one` are the joins and splits, `test_arcs` the arcs
+//! that only look at places, `guards` the conditions on tokens, `priorities` and `timed` what their names
+//! say.
 
 pub mod all;
 pub mod any;

@@ -1,8 +1,8 @@
-//! The text format of graphs, as `.olympus` files have it: one line for each place, node and arc, so that people
-//! write it by hand and review changes line by line. docs/olympus-format.md describes it.
+//! The text format of graphs, as `.olympus` files have it: one line for each place, node and arc, so that
+//! people write it by hand and review changes line by line. docs/olympus-format.md describes it.
 //!
-//! `parse` reads it and `print` writes it; what is printed reads as the same graph. `line` is the reader of a line,
-//! `duration` the reader of times, and `diagnostic` shows errors with the line in which they are.
+//! `parse` reads it and `print` writes it; what is printed reads as the same graph. `line` is the reader of a
+//! line, `duration` the reader of times, and `diagnostic` shows errors with the line in which they are.
 
 mod diagnostic;
 mod duration;
@@ -77,8 +77,8 @@ pub fn parse(file: &str, text: &str) -> Result<Graph, Diagnostics> {
     Ok(parse::parse(file, text)?.0)
 }
 
-/// Writes a graph. The text reads as the same graph if all its arcs have places, its names are different, and its
-/// parts are no larger than what the format reads.
+/// Writes a graph. The text reads as the same graph if all its arcs have places, its names are different, and
+/// its parts are no larger than what the format reads.
 pub fn print(graph: &Graph) -> String {
     print::print(graph)
 }

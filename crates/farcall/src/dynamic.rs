@@ -334,8 +334,8 @@ impl Instances {
     /// Returns a binding whose calls each go to one instance, which is chosen when the call is made.
     /// [`Balancer`](crate::balance::Balancer) says how. A call that did not run goes to another instance.
     ///
-    /// Starting a call asks the registry now and then which instances there are. If new ones do not answer, this
-    /// takes at most a second.
+    /// Starting a call asks the registry now and then which instances there are. If new ones do not answer,
+    /// this takes at most a second.
     pub fn balanced(&self) -> Dynamic {
         let group = Group::<Plain>::living(self.roster.clone());
         Dynamic { binding: group.balanced().0, description: self.description.clone() }
@@ -410,13 +410,13 @@ pub fn balancers(runtime: &Runtime, address: SocketAddr, within: Duration) -> cr
     beside_counters(runtime, address, within)?.call(&BALANCERS, &|_| Ok(()))
 }
 
-/// Asks the server at an address for its own identity and its conversations: the level of each, who the client
-/// is, and how old its keys are. At most 64 conversations are shown: first those with the most running calls,
-/// then those whose clients were heard last. The call takes at most `within`.
+/// Asks the server at an address for its own identity and its conversations: the level of each, who the
+/// client is, and how old its keys are. At most 64 conversations are shown: first those with the most running
+/// calls, then those whose clients were heard last. The call takes at most `within`.
 ///
-/// A policy decides about this as about the server's counters (`@counters`). A server without keys has nothing
-/// to show. A server with more than about 100,000 conversations looks at as many of them for each answer, the
-/// next ones each time.
+/// A policy decides about this as about the server's counters (`@counters`). A server without keys has
+/// nothing to show. A server with more than about 100,000 conversations looks at as many of them for each
+/// answer, the next ones each time.
 ///
 /// # Errors
 /// When no server answers there, it does not let this runtime read its counters, or it does not describe

@@ -1,5 +1,5 @@
-//! Runs a server that graphs call: `farcall-workers builder|tester|cleaner [INSTANCE]`. It says when it is ready,
-//! and ends when its standard input ends.
+//! Runs a server that graphs call: `farcall-workers builder|tester|cleaner [INSTANCE]`. It says when it is
+//! ready, and ends when its standard input ends.
 
 use std::io::Read;
 use std::process::ExitCode;

@@ -151,8 +151,8 @@ fn another_builder_goes_on_when_the_first_one_dies() {
     let second = place.worker("builder", "two");
     amber.kill();
     let _successor = place.worker("tester", "amber");
-    // `publish` may have been asked of the dead builder. Then the node stops, because only somebody who has looked
-    // can say that nothing was published.
+    // `publish` may have been asked of the dead builder. Then the node stops, because only somebody who has
+    // looked can say that nothing was published.
     while let Outcome::Stopped(firings) = run.wait() {
         for record in run.state().stopped {
             assert_eq!((record.name.as_str(), record.ran), ("publish", Some("maybe")), "{record:?}");

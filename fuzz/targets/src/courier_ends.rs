@@ -1,5 +1,5 @@
-//! The fuzz targets for both ends of Courier's other protocols: Cooper's dialect on a connection, Larus' packets,
-//! and expedited calls.
+//! The fuzz targets for both ends of Courier's other protocols: Cooper's dialect on a connection, Larus'
+//! packets, and expedited calls.
 //!
 //! The first byte of an input says which end gets the rest: a client (even) or a server (odd). The rest is
 //! packets, or the parts in which the bytes of a connection arrive. Before each stands its length, two bytes.
@@ -162,8 +162,8 @@ fn split(mut bytes: &[u8]) -> VecDeque<Vec<u8>> {
 
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 530);
 
-/// A peer that sends what the input says, whatever it gets; as a connection or a socket with which the other end
-/// reaches it. Nobody waits: when nothing is left to be sent, time passes.
+/// A peer that sends what the input says, whatever it gets; as a connection or a socket with which the other
+/// end reaches it. Nobody waits: when nothing is left to be sent, time passes.
 #[derive(Default)]
 struct Peer {
     arrives: Mutex<VecDeque<Vec<u8>>>,

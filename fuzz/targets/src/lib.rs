@@ -86,7 +86,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "json", run: json, memory_per_byte: 256, memory: 40 * MIB },
     Target { name: "names_file", run: names_file, memory_per_byte: 32, memory: 8 * KIB },
     Target { name: "name", run: name, memory_per_byte: 8, memory: 4 * KIB },
-    // A few bytes say how many tokens a place has: up to a million of 32 bytes, which are printed and read again.
+    // A few bytes say how many tokens a place has: up to a million of 32 bytes, which are printed and read
+    // again.
     Target { name: "olympus_text", run: olympus_text, memory_per_byte: 4096, memory: 192 * MIB },
     Target { name: "olympus_pnml", run: olympus_pnml, memory_per_byte: 4096, memory: 192 * MIB },
     Target { name: "olympus_journal", run: olympus_journal, memory_per_byte: 4096, memory: 192 * MIB },

@@ -19,9 +19,9 @@ use crate::output::Output;
 
 /// Run graphs whose nodes are remote procedures, and check, draw and convert them
 ///
-/// A graph has places with tokens, and nodes that take tokens and put tokens, as in a Petri net. When a node fires,
-/// its procedure is found by its name and called. A GRAPH is a file in the text format (docs/olympus-format.md), in
-/// PNML (.pnml, .xml) or in JSON (.json); - is text on standard input.
+/// A graph has places with tokens, and nodes that take tokens and put tokens, as in a Petri net. When a node
+/// fires, its procedure is found by its name and called. A GRAPH is a file in the text format
+/// (docs/olympus-format.md), in PNML (.pnml, .xml) or in JSON (.json); - is text on standard input.
 #[derive(Debug, Args)]
 #[command(after_long_help = AFTER)]
 pub struct Olympus {

@@ -91,8 +91,8 @@ impl Carrier for Dialler {
     }
 }
 
-/// A connection. It is dropped with a call whose reply has not come: replies have no identifiers, so that reply
-/// would be taken for the reply to the next call.
+/// A connection. It is dropped with a call whose reply has not come: replies have no identifiers, so that
+/// reply would be taken for the reply to the next call.
 pub(super) struct Connected {
     wire: Wire,
     /// The message of the present call.

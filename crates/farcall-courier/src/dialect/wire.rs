@@ -42,8 +42,8 @@ impl Wire {
         link::send(&*self.env, &*self.stream, bytes, until, attendant)
     }
 
-    /// Sends the datagram of a call, which goes whole or not at all. `ran` is what is known of the call if this
-    /// fails.
+    /// Sends the datagram of a call, which goes whole or not at all. `ran` is what is known of the call if
+    /// this fails.
     pub(crate) fn send_datagram(
         &self,
         message: &[u8],

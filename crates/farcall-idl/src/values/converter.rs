@@ -8,9 +8,9 @@ use super::error::{Error, Path};
 use super::{decode, encode, fields_of, write_arguments};
 use crate::{Interface, Procedure};
 
-/// Converts the arguments, results and exceptions of one procedure. [`encode_arguments`](super::encode_arguments)
-/// and [`decode`](super::decode()) check the types of an interface at each call; this checks them once, for
-/// programs that call a procedure often.
+/// Converts the arguments, results and exceptions of one procedure.
+/// [`encode_arguments`](super::encode_arguments) and [`decode`](super::decode()) check the types of an
+/// interface at each call; this checks them once, for programs that call a procedure often.
 ///
 /// ```
 /// use farcall_idl::Interface;
@@ -38,8 +38,8 @@ pub struct Converter {
 }
 
 impl Converter {
-    /// Makes a converter for a procedure of an interface. `also` describes the same interface with other names,
-    /// which are accepted too ([`Settings::also`](super::Settings::also)).
+    /// Makes a converter for a procedure of an interface. `also` describes the same interface with other
+    /// names, which are accepted too ([`Settings::also`](super::Settings::also)).
     ///
     /// # Errors
     /// When the types of the procedure are not sound, as those of an interface from an untrusted peer may be.
@@ -65,7 +65,8 @@ impl Converter {
         })
     }
 
-    /// Encodes the arguments of a call, in the forms that [`encode_arguments`](super::encode_arguments) accepts.
+    /// Encodes the arguments of a call, in the forms that [`encode_arguments`](super::encode_arguments)
+    /// accepts.
     ///
     /// # Errors
     /// When a part of the JSON is not what the procedure takes. The error says which part.

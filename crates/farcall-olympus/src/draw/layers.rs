@@ -108,8 +108,8 @@ impl Items {
         layers
     }
 
-    /// Returns the items in an order in which arcs lead forward, except those that close a circle: the reverse
-    /// of the order in which a depth-first search leaves them.
+    /// Returns the items in an order in which arcs lead forward, except those that close a circle: the
+    /// reverse of the order in which a depth-first search leaves them.
     fn order(&self) -> Vec<usize> {
         let mut order = Vec::with_capacity(self.next.len());
         let mut seen = vec![false; self.next.len()];
@@ -137,8 +137,8 @@ impl Items {
     }
 }
 
-/// Returns the items of a part by layers, in an order in which few arcs cross: each item is drawn near the mean of
-/// its neighbours in the layers that were ordered just before.
+/// Returns the items of a part by layers, in an order in which few arcs cross: each item is drawn near the
+/// mean of its neighbours in the layers that were ordered just before.
 pub fn ordered(items: &Items, part: &[usize], layer_of: &[usize]) -> Vec<Vec<usize>> {
     let first = part.iter().map(|item| layer_of[*item]).min().unwrap_or(0);
     let last = part.iter().map(|item| layer_of[*item]).max().unwrap_or(0);

@@ -91,8 +91,8 @@ fn drawn(graph: &Graph) -> Vec<Position> {
     at
 }
 
-/// Returns the height of each item: near the mean of its neighbours, in the order of its layer, and with enough
-/// distance from the others of its layer. `count` is the number of all items.
+/// Returns the height of each item: near the mean of its neighbours, in the order of its layer, and with
+/// enough distance from the others of its layer. `count` is the number of all items.
 fn heights(items: &Items, layers: &[Vec<usize>], count: usize) -> Vec<f64> {
     let mut heights = vec![0.0; count];
     for layer in layers {
@@ -114,11 +114,12 @@ fn heights(items: &Items, layers: &[Vec<usize>], count: usize) -> Vec<f64> {
     heights
 }
 
-/// Returns the heights that are nearest to the wanted ones, by least squares, and that grow by at least [`ROW`]
-/// from each to the next. This is an isotonic regression, by pooling adjacent violators.
+/// Returns the heights that are nearest to the wanted ones, by least squares, and that grow by at least
+/// [`ROW`] from each to the next. This is an isotonic regression, by pooling adjacent violators.
 fn apart(wanted: Vec<f64>) -> Vec<f64> {
     let step = f64::from(ROW);
-    // Runs of items whose distance is exactly the least: the sum of their heights without the steps, and how many.
+    // Runs of items whose distance is exactly the least: the sum of their heights without the steps, and how
+    // many.
     let mut runs: Vec<(f64, usize)> = Vec::new();
     for (at, wanted) in wanted.into_iter().enumerate() {
         let mut run = (wanted - at as f64 * step, 1);

@@ -53,8 +53,8 @@ markerUnits=\"userSpaceOnUse\"><circle class=\"ring\" cx=\"5\" cy=\"5\" r=\"4\"/
 </defs>
 ";
 
-/// Returns a picture of the graph, in which each place has the number of tokens that `tokens` says, or those that it
-/// has at the beginning.
+/// Returns a picture of the graph, in which each place has the number of tokens that `tokens` says, or those
+/// that it has at the beginning.
 ///
 /// What has no position gets one by [`arrange`]. Texts of the graph are only text in the picture.
 ///

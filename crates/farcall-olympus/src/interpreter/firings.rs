@@ -72,8 +72,8 @@ pub enum Failure {
 
 /// The firings that have begun and not ended.
 ///
-/// A firing is at the index that the last bits of its number give. A number whose index is taken is left out, so
-/// a lookup is one access, and firings that last do not make the table grow.
+/// A firing is at the index that the last bits of its number give. A number whose index is taken is left out,
+/// so a lookup is one access, and firings that last do not make the table grow.
 #[derive(Clone, Debug)]
 pub(super) struct Firings {
     slots: Vec<Slot>,

@@ -1,4 +1,5 @@
-//! What an interpreter works out about a graph once: which rules decide at which node, and what it may put where.
+//! What an interpreter works out about a graph once: which rules decide at which node, and what it may put
+//! where.
 
 use std::sync::Arc;
 use std::time::Duration;

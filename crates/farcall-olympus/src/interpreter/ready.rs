@@ -79,7 +79,8 @@ impl Ready {
     }
 }
 
-/// Returns a number below `bound` by SplitMix64 (Steele, Lea & Flood 2014), of which a state of 0 is left out.
+/// Returns a number below `bound` by SplitMix64 (Steele, Lea & Flood 2014), of which a state of 0 is left
+/// out.
 fn below(state: &mut u64, bound: usize) -> usize {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15).max(1);
     let x = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -39,8 +39,8 @@ impl Interpreter {
         }
     }
 
-    /// Makes an interpreter that goes on with a saved run of this graph. Which nodes have waited longest is not
-    /// saved, so the order among nodes of one priority may differ from what it would have been.
+    /// Makes an interpreter that goes on with a saved run of this graph. Which nodes have waited longest is
+    /// not saved, so the order among nodes of one priority may differ from what it would have been.
     ///
     /// # Errors
     /// Returns an error if the graph cannot be interpreted, or if the run is of another graph.
@@ -98,12 +98,12 @@ impl Interpreter {
         Err(Problem::Saved(format!("it has two firings {}", id.0)))
     }
 
-    /// Goes on with another graph: the run keeps its tokens and its firings. `places` and `nodes` say, for each place
-    /// and node of the present graph, which of the new graph it is; `None` if it is gone.
+    /// Goes on with another graph: the run keeps its tokens and its firings. `places` and `nodes` say, for
+    /// each place and node of the present graph, which of the new graph it is; `None` if it is gone.
     ///
     /// # Errors
-    /// Returns an error, and changes nothing, if a place with tokens or a node with firings is gone, if such a node
-    /// takes or reads other tokens than before, or if the new graph cannot be interpreted.
+    /// Returns an error, and changes nothing, if a place with tokens or a node with firings is gone, if such
+    /// a node takes or reads other tokens than before, or if the new graph cannot be interpreted.
     pub fn edit(
         &mut self,
         graph: Arc<Graph>,

@@ -2,7 +2,8 @@
 
 use crate::model::{NodeId, PlaceId};
 
-/// The nodes that wait for changes. A watch is a node's interest in one of its places; it ends when it is told.
+/// The nodes that wait for changes. A watch is a node's interest in one of its places; it ends when it is
+/// told.
 #[derive(Clone, Debug)]
 pub(super) struct Watches {
     places: Vec<PlaceWatches>,

@@ -16,8 +16,8 @@ use crate::model::{Graph, InputKind, Join, Place, Position, Procedure, Split};
 
 /// Reads a PNML document that has one place/transition net.
 ///
-/// The document is in UTF-8 or, if it says so, in ISO 8859-1. Fails if it is no such document, or larger than the
-/// bounds of this module.
+/// The document is in UTF-8 or, if it says so, in ISO 8859-1. Fails if it is no such document, or larger than
+/// the bounds of this module.
 ///
 /// ```
 /// let document = br#"<pnml xmlns="http://www.pnml.org/version-2009/grammar/pnml">

@@ -104,8 +104,8 @@ impl Bound {
             .map_err(|why| format!("the arguments of {}: {why}", self.procedure().name))
     }
 
-    /// Starts a call with encoded arguments. Does not wait for its end; of a type with many instances, it may wait
-    /// for up to a second until one is bound.
+    /// Starts a call with encoded arguments. Does not wait for its end; of a type with many instances, it may
+    /// wait for up to a second until one is bound.
     pub fn start(&self, arguments: &[u8]) -> Pending<Encoded, Encoded> {
         self.server.dynamic.start(self.procedure(), arguments)
     }
@@ -148,8 +148,8 @@ fn unreadable(why: &values::Error) -> Outcome {
     Outcome::Failed { why, kind: Kind::BadResult, ran: Ran::Yes }
 }
 
-/// Returns an exception with its name. The JSON of an enum is the name of its variant, or an object whose only
-/// member has that name.
+/// Returns an exception with its name. The JSON of an enum is the name of its variant, or an object whose
+/// only member has that name.
 fn declared(types: &Types, ty: &Type, value: Value) -> Outcome {
     let definition = match ty {
         Type::Named(place) => types.get(*place),

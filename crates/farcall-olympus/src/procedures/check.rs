@@ -15,8 +15,8 @@ use crate::location::Location;
 use crate::model::{self, Graph, InputKind, Node, NodeId};
 
 impl Procedures {
-    /// Finds the procedures of all nodes, and returns what does not fit. Blocks meanwhile. A procedure that is
-    /// not found is a warning, because its server may come later, unless its definition cannot be read.
+    /// Finds the procedures of all nodes, and returns what does not fit. Blocks meanwhile. A procedure that
+    /// is not found is a warning, because its server may come later, unless its definition cannot be read.
     pub fn check(&self, graph: &Graph) -> Vec<Finding> {
         let mut findings = Vec::new();
         for (at, node) in graph.nodes.iter().enumerate() {

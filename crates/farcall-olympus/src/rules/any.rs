@@ -7,8 +7,8 @@ use crate::model::{Join, Node, Split};
 /// The most conditional outputs of a node of which all combinations are explored.
 pub const MAX_EXPLORED_CONDITIONS: usize = 8;
 
-/// The join that takes from every input that has enough tokens, and the split to each output whose condition is
-/// true. An output without a condition always gets tokens.
+/// The join that takes from every input that has enough tokens, and the split to each output whose condition
+/// is true. An output without a condition always gets tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct Any;
 

@@ -10,15 +10,16 @@ use crate::scope::Peek;
 
 /// A rule of firing. All methods have defaults that decide nothing, so a rule implements what it is about.
 ///
-/// A rule looks only at the places of the node's own arcs, and its answers depend on nothing but its arguments:
-/// an interpreter asks again only after one of these places has changed, and a replay must decide as the run did.
+/// A rule looks only at the places of the node's own arcs, and its answers depend on nothing but its
+/// arguments: an interpreter asks again only after one of these places has changed, and a replay must decide
+/// as the run did.
 pub trait Rule: Debug + Send + Sync {
     /// Returns whether the rule decides anything about this node. It is asked once for each node of a graph.
     fn applies(&self, node: &Node) -> bool;
 
-    /// Returns the inputs from which the rule always takes, as indices of `Node::inputs` in rising order, or `None`
-    /// if that depends on the tokens. If there are such inputs, [`Rule::begin`] is not asked: the node may begin
-    /// when all of them have tokens enough and no other rule refuses.
+    /// Returns the inputs from which the rule always takes, as indices of `Node::inputs` in rising order, or
+    /// `None` if that depends on the tokens. If there are such inputs, [`Rule::begin`] is not asked: the node
+    /// may begin when all of them have tokens enough and no other rule refuses.
     fn fixed_inputs(&self, node: &Node) -> Option<Vec<u32>> {
         let _ = node;
         None
@@ -34,9 +35,10 @@ pub trait Rule: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Chooses the outputs that get tokens when the node has ended with a result, as indices of `Node::outputs`
-    /// in rising order. The scope has the variables of the inputs, and `result`. Outputs for exceptions are not
-    /// the rules' to choose. This is asked only if there are at least two [`Rule::possible_splits`].
+    /// Chooses the outputs that get tokens when the node has ended with a result, as indices of
+    /// `Node::outputs` in rising order. The scope has the variables of the inputs, and `result`. Outputs for
+    /// exceptions are not the rules' to choose. This is asked only if there are at least two
+    /// [`Rule::possible_splits`].
     ///
     /// # Errors
     /// Returns an error if a condition cannot be computed. The firing then stops.

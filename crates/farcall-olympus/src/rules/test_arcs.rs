@@ -1,4 +1,5 @@
-//! Arcs that look at a place and take nothing: some need tokens there, and inhibitors need that there are few.
+//! Arcs that look at a place and take nothing: some need tokens there, and inhibitors need that there are
+//! few.
 
 use super::rule::{Blocked, Look, Rule};
 use crate::model::{InputKind, Node};

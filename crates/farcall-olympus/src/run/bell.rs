@@ -1,7 +1,7 @@
 //! Wakes the thread that interprets a graph, from other threads.
 //!
-//! That thread waits for the ends of calls in [`Calls`](farcall::Calls). Among them it puts one that is no call:
-//! it ends when the bell rings.
+//! That thread waits for the ends of calls in [`Calls`](farcall::Calls). Among them it puts one that is no
+//! call: it ends when the bell rings.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};

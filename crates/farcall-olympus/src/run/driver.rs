@@ -46,6 +46,9 @@ const MAX_FINDERS: usize = 16;
 /// The most outcomes that are taken at once, before more calls are started.
 const MAX_ENDED: usize = 256;
 
+/// The most memory that is kept for the arguments of the next call.
+const MAX_KEPT_BYTES: usize = 1 << 20;
+
 /// The key of what is no call, but the bell.
 const BELL: usize = usize::MAX;
 
@@ -184,8 +187,8 @@ impl Driver {
         }
     }
 
-    /// Starts calls, and has procedures found; empties `todo`. Returns whether there is nothing to be told to the
-    /// machine yet.
+    /// Starts calls, and has procedures found; empties `todo`. Returns whether there is nothing to be told to
+    /// the machine yet.
     fn act(&mut self, todo: &mut Todo, ended: &mut Vec<Ended>) -> bool {
         let mut has_found = false;
         if !todo.forget.is_empty() || !todo.find.is_empty() {
@@ -195,6 +198,7 @@ impl Driver {
         }
         for (key, bound, arguments) in todo.start.drain(..) {
             self.arguments.clear();
+            self.arguments.shrink_to(MAX_KEPT_BYTES);
             match bound.encode_to(&arguments, &mut self.arguments) {
                 Ok(()) => self.start(key, bound),
                 Err(why) => {
@@ -255,8 +259,8 @@ impl Driver {
         ended.push((key, bound, outcome));
     }
 
-    /// Finds the procedures whose servers are known. Has the others found by other threads, because that may take
-    /// long. Returns whether one was known.
+    /// Finds the procedures whose servers are known. Has the others found by other threads, because that may
+    /// take long. Returns whether one was known.
     fn find(&self, todo: &Todo) -> bool {
         let graph = self.shared.machine().graph.clone();
         let wanted = |node: &NodeId| graph.nodes.get(node.0 as usize)?.call.as_ref();

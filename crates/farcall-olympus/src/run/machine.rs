@@ -1,8 +1,8 @@
 //! What the thread of a run and its users share: the interpreter, the firings under way, and the journal.
 //!
 //! A turn of the thread takes what has ended, begins every node that may begin, and writes the journal. Only
-//! then are the calls sent that the turn has begun. So the journal knows of every call before it may run, and of
-//! the end of every firing before a call can use its tokens.
+//! then are the calls sent that the turn has begun. So the journal knows of every call before it may run, and
+//! of the end of every firing before a call can use its tokens.
 
 mod orders;
 mod slots;
@@ -154,7 +154,8 @@ impl Machine {
         }
     }
 
-    /// Begins what may begin, and writes the journal. Fills an empty `todo` with what the thread is to do then.
+    /// Begins what may begin, and writes the journal. Fills an empty `todo` with what the thread is to do
+    /// then.
     pub fn turn(&mut self, now: Time, todo: &mut Todo) -> Next {
         if self.outcome.as_ref().is_some_and(Outcome::is_final) {
             // The ends of calls are still recorded that came before the run was stopped.
@@ -373,8 +374,8 @@ impl Machine {
         }
     }
 
-    /// Calls the procedure of a firing whose time has come; a node without a procedure ends. `is_recorded` says
-    /// that the journal knows of the call already.
+    /// Calls the procedure of a firing whose time has come; a node without a procedure ends. `is_recorded`
+    /// says that the journal knows of the call already.
     fn call(&mut self, firing: FiringId, node: NodeId, is_recorded: bool) {
         if self.graph.nodes[node.0 as usize].call.is_none() {
             return self.end(firing, node, Ended::Returned(Value::Null), None);

@@ -1,5 +1,5 @@
-//! Deliberate faults. Each breaks one rule of runs, so that the simulation can show that it would notice. Without
-//! the feature `mutants` a [`Mutant`] is empty, and breaks nothing.
+//! Deliberate faults. Each breaks one rule of runs, so that the simulation can show that it would notice.
+//! Without the feature `mutants` a [`Mutant`] is empty, and breaks nothing.
 
 /// A rule that can be broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

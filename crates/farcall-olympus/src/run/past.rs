@@ -140,8 +140,8 @@ impl Reader {
     }
 }
 
-/// Has the interpreter go on with an edited graph. A place or node is the one of the same name; if no other has
-/// its name or its index, it is the one of the same index.
+/// Has the interpreter go on with an edited graph. A place or node is the one of the same name; if no other
+/// has its name or its index, it is the one of the same index.
 ///
 /// # Errors
 /// When the run does not fit the new graph. Nothing has changed then.

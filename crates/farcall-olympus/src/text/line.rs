@@ -97,7 +97,8 @@ impl<'a> Line<'a> {
         Ok(word)
     }
 
-    /// Reads a name, or anything else that has no spaces, or a string in quotation marks. Says whether it was one.
+    /// Reads a name, or anything else that has no spaces, or a string in quotation marks. Says whether it was
+    /// one.
     pub fn text(&mut self, what: &str, ends: &[char]) -> Result<(String, bool), Fault> {
         if self.rest().starts_with('"') {
             return Ok((self.string(what)?, true));

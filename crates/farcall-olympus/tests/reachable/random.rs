@@ -1,4 +1,5 @@
-//! Makes small random nets: weights, capacities, all joins and splits, arcs that read and inhibit, exceptions.
+//! Makes small random nets: weights, capacities, all joins and splits, arcs that read and inhibit,
+//! exceptions.
 
 use farcall_olympus::model::{Graph, Input, InputKind, Join, Node, Output, Place, PlaceId, Procedure, Split};
 use serde_json::Value;

@@ -104,7 +104,8 @@ fn another_interface_of_the_same_name_is_found_again() {
     assert_eq!(tokens(&run, "to"), [104, 3]);
 }
 
-/// A call that may have run stops its node. Its firing keeps its tokens, and is shown, until somebody decides.
+/// A call that may have run stops its node. Its firing keeps its tokens, and is shown, until somebody
+/// decides.
 #[test]
 fn what_may_have_run_stops_the_node_and_is_shown() {
     let decided = [

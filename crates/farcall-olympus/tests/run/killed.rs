@@ -1,5 +1,5 @@
-//! Real processes, really killed: servers and the interpreter, at random points. What must be true is what the
-//! simulation checks (farcall-sim/tests/simulation/olympus.rs).
+//! Real processes, really killed: servers and the interpreter, at random points. What must be true is what
+//! the simulation checks (farcall-sim/tests/simulation/olympus.rs).
 //!
 //! `FARCALL_OLYMPUS_RUNS` is the number of runs (10), `FARCALL_SEED` the seed of the first (1).
 
@@ -182,11 +182,13 @@ fn once(seed: u64, sums: &mut Sums) {
     let mut kills = below(&mut random, 10);
     while !place.join("finished").exists() {
         assert!(begun.elapsed() < GUARD, "seed {seed}: the run does not end");
+        // A process is killed at a random moment. The test waits for nothing here.
         std::thread::sleep(Duration::from_micros(below(&mut random, 60_000)));
         if kills > 0 {
             kills -= 1;
             sums.kills += 1;
             processes[below(&mut random, 3) as usize].kill();
+            // The others run for a while without it.
             std::thread::sleep(Duration::from_micros(below(&mut random, 20_000)));
         }
         for process in &mut processes {

@@ -18,9 +18,9 @@ pub(super) struct Hosts {
     /// How many calls of all hosts are under way. It may be below zero for a moment, when a call's end is
     /// counted before its beginning.
     ///
-    /// SeqCst, here and in [`Holdings::running`]. The thread that ends a call writes these counts and then reads
-    /// how many connections are parked. The thread that parks a connection writes that number and then reads
-    /// these counts. At least one of them sees what the other wrote, and lets a connection go on.
+    /// SeqCst, here and in [`Holdings::running`]. The thread that ends a call writes these counts and then
+    /// reads how many connections are parked. The thread that parks a connection writes that number and then
+    /// reads these counts. At least one of them sees what the other wrote, and lets a connection go on.
     running: AtomicIsize,
 }
 

@@ -3,10 +3,11 @@
 //!
 //! Each token has a number, and each execution of the first node's procedure too. At the end of a run:
 //!
-//! - Every number is in one place exactly once, or somebody has discarded it. So no token was lost or doubled.
+//! - Every number is in one place exactly once, or somebody has discarded it. So no token was lost or
+//!   doubled.
 //! - What a token carries on is the outcome of one execution for its number, which no other token carries.
-//! - Of every other execution for the number, a firing that stopped was shown. So every call that may have run
-//!   was shown, and none was made again that is not idempotent, unless somebody decided so.
+//! - Of every other execution for the number, a firing that stopped was shown. So every call that may have
+//!   run was shown, and none was made again that is not idempotent, unless somebody decided so.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -53,7 +54,8 @@ struct Books {
     journal: Mutex<Vec<u8>>,
     registry_is_down: AtomicBool,
     is_finished: AtomicBool,
-    /// How often the interpreter crashed at its journal, and how many calls may have run, for the test's report.
+    /// How often the interpreter crashed at its journal, and how many calls may have run, for the test's
+    /// report.
     crashes: AtomicU64,
 }
 

@@ -10,10 +10,11 @@ use crate::output::{Output, say_json};
 use crate::remote::Deadline;
 use crate::text::counted;
 
-/// Say what is wrong with a graph: its arcs, its expressions, its types, and procedures that nobody exports now
+/// Say what is wrong with a graph: its arcs, its expressions, its types, and procedures that nobody exports
+/// now
 ///
-/// Errors make the exit code 1; warnings do not. A procedure that nobody exports is a warning, because a server may
-/// come before its node fires.
+/// Errors make the exit code 1; warnings do not. A procedure that nobody exports is a warning, because a
+/// server may come before its node fires.
 #[derive(Debug, Args)]
 pub struct Check {
     /// The graph

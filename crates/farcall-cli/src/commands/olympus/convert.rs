@@ -9,8 +9,8 @@ use crate::output::{Output, say};
 
 /// Write a graph in another format: PNML as text, text as PNML, or what --to or the name of the file says
 ///
-/// PNML is what other tools for Petri nets read. They see places, nodes, arcs, weights and the number of tokens;
-/// what else the graph has is kept in elements that they pass over.
+/// PNML is what other tools for Petri nets read. They see places, nodes, arcs, weights and the number of
+/// tokens; what else the graph has is kept in elements that they pass over.
 #[derive(Debug, Args)]
 pub struct Convert {
     /// The graph

@@ -1,4 +1,5 @@
-//! The common part of the subcommands that interpret a graph: the options, the display while it runs, and the end.
+//! The common part of the subcommands that interpret a graph: the options, the display while it runs, and the
+//! end.
 
 use std::io::{IsTerminal, stdout};
 use std::str::FromStr;

@@ -28,7 +28,8 @@ pub struct Record {
     #[arg(long)]
     sync: bool,
 
-    /// The number by which nodes that could fire at once are chosen [default: in the order in which they could]
+    /// The number by which nodes that could fire at once are chosen [default: in the order in which they
+    /// could]
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     seed: u64,
 

@@ -18,15 +18,16 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{Output, say_json};
 use crate::remote::runtime;
 
-/// Show what a journal recorded: the tokens at its end, and the calls that may have run; or go on with the run
+/// Show what a journal recorded: the tokens at its end, and the calls that may have run; or go on with the
+/// run
 #[derive(Debug, Args)]
 pub struct Replay {
     /// The journal that `record` has written
     #[arg(value_hint = ValueHint::FilePath)]
     journal: PathBuf,
 
-    /// Go on with the run, and record it further. Calls that may have run are repeated if they are idempotent;
-    /// otherwise their nodes stop
+    /// Go on with the run, and record it further. Calls that may have run are repeated if they are
+    /// idempotent; otherwise their nodes stop
     #[arg(long)]
     resume: bool,
 

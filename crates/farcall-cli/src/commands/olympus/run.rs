@@ -12,18 +12,20 @@ use crate::remote::runtime;
 
 /// Run a graph until no node can fire, and show it meanwhile
 ///
-/// On a terminal a table shows the places and nodes as they are; otherwise the table is printed at the end. With
-/// --json, the first line is the graph, each further line what has changed, and the last one how the run ended.
+/// On a terminal a table shows the places and nodes as they are; otherwise the table is printed at the end.
+/// With --json, the first line is the graph, each further line what has changed, and the last one how the run
+/// ended.
 ///
-/// A call that did not run is tried again until it succeeds: servers may come, go and be replaced. A call that may
-/// have run is repeated if it is idempotent; otherwise its node stops.
+/// A call that did not run is tried again until it succeeds: servers may come, go and be replaced. A call
+/// that may have run is repeated if it is idempotent; otherwise its node stops.
 #[derive(Debug, Args)]
 pub struct Run {
     /// The graph
     #[arg(value_hint = ValueHint::FilePath)]
     graph: String,
 
-    /// The number by which nodes that could fire at once are chosen [default: in the order in which they could]
+    /// The number by which nodes that could fire at once are chosen [default: in the order in which they
+    /// could]
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     seed: u64,
 

@@ -18,8 +18,8 @@ use crate::remote::runtime;
 
 /// Serve a page in the browser on which a graph is drawn, run and watched, and print its URL
 ///
-/// The page listens on 127.0.0.1 only. Who knows the URL may call whatever this command may call. The run begins
-/// paused. The page edits a graph in memory, not in the file; it can save the graph as a file.
+/// The page listens on 127.0.0.1 only. Who knows the URL may call whatever this command may call. The run
+/// begins paused. The page edits a graph in memory, not in the file; it can save the graph as a file.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// The graph [default: an empty one]
@@ -34,7 +34,8 @@ pub struct Serve {
     #[arg(long, value_name = "CALLS", default_value_t = DEFAULT_BOUND)]
     bound: usize,
 
-    /// The number by which nodes that could fire at once are chosen [default: in the order in which they could]
+    /// The number by which nodes that could fire at once are chosen [default: in the order in which they
+    /// could]
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     seed: u64,
 
