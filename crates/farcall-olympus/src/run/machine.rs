@@ -4,10 +4,13 @@
 //! then are the calls sent that the turn has begun. So the journal knows of every call before it may run, and
 //! of the end of every firing before a call can use its tokens.
 
+mod load;
 mod orders;
 mod slots;
 mod views;
 
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +27,7 @@ use crate::interpreter::{Decision, Effect, Ended, Failure, Firing, FiringId, Fir
 use crate::journal::{Damaged, Journal, Record, VERSION};
 use crate::model::{Graph, NodeId};
 use crate::procedures::{self, Bound, NotFound};
+use load::Load;
 use slots::{Called, Slots};
 
 /// A run.
@@ -41,12 +45,12 @@ pub(super) struct Machine {
     nodes: Vec<Node>,
     journal: Option<Journal>,
     mutant: Mutant,
-    bound: usize,
+    load: Load,
     pauses: (Duration, Duration),
     /// The nodes that are held back for a while, because their last call did not run.
     held: Vec<(Time, NodeId)>,
     /// The calls that are made again when their time comes.
-    repeats: Vec<(Time, usize)>,
+    repeats: BinaryHeap<Reverse<(Time, usize)>>,
     /// What the thread is to do after this turn.
     todo: Todo,
 }
@@ -58,10 +62,18 @@ struct Node {
     procedure: Option<Arc<Bound>>,
     /// Whether its procedure is being looked for.
     is_sought: bool,
-    /// The firings that wait until the procedure is found.
-    waiting: Vec<usize>,
-    /// How many of its calls have not run, one after the other.
-    not_run: u32,
+    /// The firings that wait until the procedure is found, or until fewer calls are under way.
+    waiting: VecDeque<usize>,
+    /// Whether it has its turn when fewer calls are under way.
+    has_turn: bool,
+    /// How many of its firings are in [`Machine::calls`] and have no call under way.
+    pending: usize,
+    /// How many of its calls have failed, one after the other.
+    failures: u32,
+    /// Whether it is held back for a while, because its last call did not run.
+    is_held: bool,
+    /// Whether the interpreter may not begin it.
+    is_barred: bool,
 }
 
 /// What the thread is to do after a turn.
@@ -120,10 +132,10 @@ impl Machine {
                 machine.call(firing, node, false);
                 continue;
             };
-            let (stage, error) = (Stage::Finding, Some(KILLED.to_owned()));
+            let error = Some(KILLED.to_owned());
             let called =
-                Called { firing, node, stage, attempts: 1, pauses: 0, may_have_run: true, again, error };
-            let key = machine.calls.add(called);
+                Called { attempts: 1, may_have_run: true, again, error, ..Called::new(firing, node) };
+            let key = machine.enter(called);
             match again {
                 true => machine.go_on(key),
                 false => machine.stop(key, KILLED.to_owned(), Ran::Maybe),
@@ -144,10 +156,10 @@ impl Machine {
             calls: Slots::default(),
             journal: settings.journal,
             mutant: settings.mutant,
-            bound: settings.bound.max(1),
+            load: Load::new(settings.bound),
             pauses: (settings.first_pause.max(Duration::from_micros(1)), settings.max_pause),
             held: Vec::new(),
-            repeats: Vec::new(),
+            repeats: BinaryHeap::new(),
             todo: Todo::default(),
             graph,
             interpreter,
@@ -168,6 +180,7 @@ impl Machine {
             self.clock.start(now)
         }
         self.repeat(now);
+        self.take_turns();
         let more = self.begin_all(now);
         let is_early = self.todo.start.is_empty() || self.mutant.keeps(Rule::WrittenBeforeSent);
         if is_early && self.write().is_err() {
@@ -184,6 +197,7 @@ impl Machine {
 
     /// Takes the outcome of a call, with the procedure that was called.
     pub fn called(&mut self, key: usize, bound: &Arc<Bound>, outcome: procedures::Outcome, now: Time) {
+        self.has_returned(key);
         let Some(called) = self.calls.get_mut(key) else { return };
         let (firing, node) = (called.firing, called.node);
         // (A token could not carry it, and a journal could not be read with it.)
@@ -195,13 +209,13 @@ impl Machine {
         let state = &mut self.nodes[node.0 as usize];
         match outcome {
             procedures::Outcome::Returned(value) => {
-                state.not_run = 0;
-                self.calls.remove(key);
+                state.failures = 0;
+                self.leave(key);
                 self.end(firing, node, Ended::Returned(value), None);
             }
             procedures::Outcome::Declared { name, value } => {
-                state.not_run = 0;
-                self.calls.remove(key);
+                state.failures = 0;
+                self.leave(key);
                 self.end(firing, node, Ended::Declared { name, value }, None);
             }
             procedures::Outcome::Failed { why, kind, ran: Ran::No } if !called.may_have_run => {
@@ -281,15 +295,18 @@ impl Machine {
         let state = &mut self.nodes[node.0 as usize];
         let Some(bound) = state.procedure.clone() else {
             called.stage = Stage::Finding;
-            state.waiting.push(key);
+            state.waiting.push_back(key);
             if !std::mem::replace(&mut state.is_sought, true) {
                 self.todo.find.push(node);
             }
-            return;
+            return self.admit(node);
         };
         if called.may_have_run && !self.is_idempotent(node, &bound) {
             let why = self.calls.get_mut(key).and_then(|called| called.error.take());
             return self.stop(key, why.unwrap_or_default(), Ran::Maybe);
+        }
+        if !self.has_room(node) {
+            return self.wait_for_room(key);
         }
         if self.mutant.keeps(Rule::StartIsWritten) {
             let again = self.is_idempotent(node, &bound);
@@ -302,8 +319,9 @@ impl Machine {
     fn start(&mut self, key: usize, bound: Arc<Bound>) {
         let node = self.calls.get_mut(key).map(|called| called.node);
         let again = node.is_some_and(|node| self.is_idempotent(node, &bound));
+        self.send(key);
         let Some(called) = self.calls.get_mut(key) else { return };
-        (called.stage, called.again) = (Stage::Calling, again);
+        called.again = again;
         called.attempts = called.attempts.saturating_add(1);
         let arguments = self.interpreter.firing(called.firing).and_then(|firing| firing.arguments.clone());
         self.todo.start.push((key, bound, arguments.unwrap_or(Value::Null)));
@@ -312,7 +330,7 @@ impl Machine {
     /// Begins what may begin now. Returns whether there may be more.
     fn begin_all(&mut self, now: Time) -> bool {
         for _ in 0..MAX_BEGUN {
-            if self.calls.len() >= self.bound || self.paused && self.steps == 0 {
+            if self.load.is_full() || self.paused && self.steps == 0 {
                 return false;
             }
             let clock = self.clock.at(now);
@@ -358,7 +376,8 @@ impl Machine {
     fn begun(&mut self, begun: (FiringId, NodeId, Duration), waits: bool, failure: Option<String>) {
         let (firing, node, clock) = begun;
         self.board.begun(&self.graph, node);
-        let bound = self.nodes[node.0 as usize].procedure.as_ref().filter(|_| !waits && failure.is_none());
+        let is_next = !waits && failure.is_none() && self.has_room(node);
+        let bound = self.nodes[node.0 as usize].procedure.as_ref().filter(|_| is_next);
         let (calls, again) = (bound.is_some(), bound.is_some_and(|bound| self.is_idempotent(node, bound)));
         if let Some(journal) = &mut self.journal {
             let (firing, node, now) = (firing.0, node.0, nanos(clock));
@@ -380,10 +399,7 @@ impl Machine {
         if self.graph.nodes[node.0 as usize].call.is_none() {
             return self.end(firing, node, Ended::Returned(Value::Null), None);
         }
-        let (stage, error) = (Stage::Finding, None);
-        let called =
-            Called { firing, node, stage, attempts: 0, pauses: 0, may_have_run: false, again: false, error };
-        let key = self.calls.add(called);
+        let key = self.enter(Called::new(firing, node));
         match self.nodes[node.0 as usize].procedure.clone() {
             Some(bound) if is_recorded => self.start(key, bound),
             _ => self.go_on(key),
@@ -418,13 +434,14 @@ impl Machine {
 
     /// Puts the tokens of a firing back, whose procedure did not run, and holds its node back for a while.
     fn put_back(&mut self, key: usize, why: String, now: Time) {
-        let Some(Called { firing, node, attempts, .. }) = self.calls.remove(key) else { return };
+        let Some(Called { firing, node, attempts, .. }) = self.leave(key) else { return };
         let record = self.record_of(firing, Stage::PutBack, attempts, &why, Some(Ran::No));
         self.board.not_run(node, record);
         let state = &mut self.nodes[node.0 as usize];
-        state.not_run = state.not_run.saturating_add(1);
-        let until = now + pause(self.pauses, state.not_run);
-        self.interpreter.hold(node, Duration::MAX);
+        state.failures = state.failures.saturating_add(1);
+        let until = now + pause(self.pauses, state.failures);
+        state.is_held = true;
+        self.admit(node);
         self.held.retain(|(_, held)| *held != node);
         self.held.push((until, node));
         // Only the first time: otherwise the tokens would grow without end.
@@ -446,37 +463,38 @@ impl Machine {
         (called.stage, called.error) = (Stage::Waiting, Some(why.clone()));
         called.pauses = called.pauses.saturating_add(1);
         let (node, until) = (called.node, now + pause(self.pauses, called.pauses));
-        self.repeats.push((until, key));
+        self.repeats.push(Reverse((until, key)));
+        let failures = &mut self.nodes[node.0 as usize].failures;
+        *failures = failures.saturating_add(1);
+        self.admit(node);
         self.board.repeated(node, &why);
     }
 
     fn stop(&mut self, key: usize, why: String, ran: Ran) {
-        let Some(Called { firing, node, attempts, .. }) = self.calls.remove(key) else { return };
+        let Some(Called { firing, node, attempts, .. }) = self.leave(key) else { return };
         self.end(firing, node, Ended::Unknown(why.clone()), Some((why, ran, attempts)));
     }
 
     /// Lets nodes begin again that were held back long enough, and calls again what has waited long enough.
     fn repeat(&mut self, now: Time) {
-        let (nodes, interpreter) = (&mut self.held, &mut self.interpreter);
-        nodes.retain(|(until, node)| {
-            let waits = *until > now;
-            if !waits {
-                interpreter.hold(*node, Duration::ZERO);
-            }
-            waits
-        });
-        let (due, later) =
-            std::mem::take(&mut self.repeats).into_iter().partition(|(until, _)| *until <= now);
-        self.repeats = later;
-        let due: Vec<(Time, usize)> = due;
-        due.into_iter().for_each(|(_, key)| self.go_on(key));
+        let is_due = |(until, _): &mut (Time, NodeId)| *until <= now;
+        for (_, node) in self.held.extract_if(.., is_due).collect::<Vec<_>>() {
+            self.nodes[node.0 as usize].is_held = false;
+            self.admit(node);
+        }
+        while let Some(&Reverse((until, key))) = self.repeats.peek()
+            && until <= now
+        {
+            self.repeats.pop();
+            self.go_on(key);
+        }
     }
 
     /// Returns when the thread has something to do although nothing happens.
     fn wakes_at(&self, now: Time) -> Option<Time> {
         let held = self.held.iter().map(|(until, _)| *until);
-        let repeats = self.repeats.iter().map(|(until, _)| *until);
-        let timed = match self.paused || self.calls.len() >= self.bound {
+        let repeats = self.repeats.peek().map(|Reverse((until, _))| *until);
+        let timed = match self.paused || self.load.is_full() {
             true => None,
             false => self.interpreter.next_time().and_then(|due| self.clock.when(due, now)),
         };

@@ -159,7 +159,7 @@ pub enum Stage {
     Finding,
     /// Its procedure is called.
     Calling,
-    /// Its call is made again after a pause.
+    /// Its call is made after a pause, or when fewer calls are under way.
     Waiting,
     /// It has failed, and keeps its tokens until somebody decides.
     Stopped,

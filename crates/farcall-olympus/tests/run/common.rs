@@ -78,7 +78,7 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    fn pass(&self) {
+    pub fn pass(&self) {
         let open = self.open.lock().unwrap();
         drop(self.opened.wait_while(open, |open| !*open).unwrap());
     }

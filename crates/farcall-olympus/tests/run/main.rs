@@ -1,6 +1,7 @@
 //! Tests of runs: graphs whose nodes call servers by farcall, with failures, commands and journals.
 #![allow(missing_docs)]
 
+mod away;
 mod calls;
 mod commands;
 mod common;

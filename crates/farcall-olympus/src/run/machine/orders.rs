@@ -1,7 +1,5 @@
 //! Does what users want of a run.
 
-use std::time::Duration;
-
 use farcall::Ran;
 use farcall::env::Time;
 
@@ -17,11 +15,11 @@ impl Machine {
     fn edited(&mut self, is_cosmetic: bool) {
         self.graph = self.interpreter.graph().clone();
         if is_cosmetic {
-            let held = self.held.iter();
-            held.for_each(|(_, node)| self.interpreter.hold(*node, Duration::MAX));
+            self.bar_again();
         } else {
             self.nodes = vec![Node::default(); self.graph.nodes.len()];
             self.held.clear();
+            self.load.forget_turns();
         }
         self.board.edited(&self.graph);
     }

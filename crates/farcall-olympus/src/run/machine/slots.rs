@@ -14,12 +14,31 @@ pub struct Called {
     pub attempts: u32,
     /// How many times the firing waited to go on with its call.
     pub pauses: u32,
+    /// Whether its call was sent after the last one of its node had failed.
+    pub is_trial: bool,
     /// Whether a call may have run whose outcome is not known.
     pub may_have_run: bool,
     /// Whether the procedure that was called may be called again when it is not known if it ran.
     pub again: bool,
     /// Why the last call failed.
     pub error: Option<String>,
+}
+
+impl Called {
+    /// Makes a firing whose procedure was not called yet.
+    pub fn new(firing: FiringId, node: NodeId) -> Called {
+        Called {
+            firing,
+            node,
+            stage: Stage::Finding,
+            attempts: 0,
+            pauses: 0,
+            is_trial: false,
+            may_have_run: false,
+            again: false,
+            error: None,
+        }
+    }
 }
 
 /// The firings of [`Machine::calls`], found by the keys of their calls.
