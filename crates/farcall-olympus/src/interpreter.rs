@@ -11,6 +11,7 @@
 mod firings;
 mod plan;
 mod problem;
+pub(crate) mod ran;
 mod ready;
 mod saved;
 mod watches;
@@ -20,6 +21,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use farcall::Ran;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -108,8 +110,14 @@ pub enum Ended {
     },
     /// The procedure did not run, and never will. The text says why.
     NotRun(String),
-    /// It is not known whether the procedure ran. The text says why.
-    Unknown(String),
+    /// The call failed, and the firing stops until somebody decides.
+    Failed {
+        /// Why.
+        why: String,
+        /// Whether the procedure ran.
+        #[serde(with = "ran")]
+        ran: Ran,
+    },
 }
 
 /// What the end of a call did.
@@ -305,18 +313,20 @@ impl Interpreter {
         match ended {
             Ended::Returned(value) => {
                 let node = firing.node;
-                Ok(self.ended_plainly(id, node).unwrap_or_else(|| self.ended(id, None, value, None)))
+                Ok(self
+                    .ended_plainly(id, node)
+                    .unwrap_or_else(|| self.ended(id, None, value, None, Ran::Yes)))
             }
-            Ended::Declared { name, value } => Ok(self.ended(id, Some(&name), value, None)),
+            Ended::Declared { name, value } => Ok(self.ended(id, Some(&name), value, None, Ran::Yes)),
             Ended::NotRun(_) => Ok(self.put_back(id)),
-            Ended::Unknown(why) => Ok(self.stop(id, Failure::Unknown(why))),
+            Ended::Failed { why, ran } => Ok(self.stop(id, Failure::Call { why, ran })),
         }
     }
 
     /// Ends a firing with a result and the outputs that a split might choose, whatever the conditions say.
     pub(crate) fn end_with(&mut self, id: FiringId, outputs: &[u32]) -> Result<Effect, Problem> {
         self.firings.get(id).ok_or(Problem::NoSuchFiring(id))?;
-        Ok(self.ended(id, None, Value::Null, Some(outputs)))
+        Ok(self.ended(id, None, Value::Null, Some(outputs), Ran::Yes))
     }
 
     /// Returns the choices of outputs that the rules could make when this node has ended with a result.
@@ -340,7 +350,7 @@ impl Interpreter {
     pub fn decide(&mut self, id: FiringId, decision: Decision) -> Result<Effect, Problem> {
         let firing = self.firings.get_mut(id).ok_or(Problem::NoSuchFiring(id))?;
         let FiringState::Stopped(failure) = &firing.state else { return Err(Problem::NotStopped(id)) };
-        let without_arguments = matches!(failure, Failure::Arguments(_));
+        let (without_arguments, ran) = (matches!(failure, Failure::Arguments(_)), failure.ran());
         if let Decision::Return(value) = &decision {
             check_value(value)?;
         }
@@ -355,7 +365,7 @@ impl Interpreter {
         Ok(match decision {
             Decision::Retry => Effect::Again,
             Decision::PutBack => self.put_back(id),
-            Decision::Return(value) => self.ended(id, None, value, None),
+            Decision::Return(value) => self.ended(id, None, value, None, ran),
             Decision::Discard => {
                 self.release(id);
                 self.forget(id);
@@ -452,6 +462,7 @@ impl Interpreter {
         raised: Option<&str>,
         outcome: Value,
         chosen: Option<&[u32]>,
+        ran: Ran,
     ) -> Effect {
         let mut outputs = std::mem::take(&mut self.scratch.outputs);
         let mut values = std::mem::take(&mut self.scratch.values);
@@ -465,7 +476,7 @@ impl Interpreter {
                 .and_then(|()| compute(model, &scope, &outputs, &mut values))
         };
         let failure = match (computed, raised) {
-            (Err(error), _) => Some(Failure::Outputs { outcome, error }),
+            (Err(error), _) => Some(Failure::Outputs { outcome, error, ran }),
             (Ok(()), Some(name)) if outputs.is_empty() => {
                 Some(Failure::Exception { name: name.to_owned(), value: outcome })
             }

@@ -6,6 +6,7 @@ mod random;
 use std::sync::Arc;
 use std::time::Duration;
 
+use farcall::Ran;
 use farcall_olympus::interpreter::{Decision, Effect, Ended, FiringId, FiringState, Interpreter};
 use farcall_olympus::model::{Graph, NodeId, PlaceId};
 use farcall_olympus::rules::Rules;
@@ -14,6 +15,10 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 const NOW: Duration = Duration::ZERO;
+
+fn unknown(why: &str) -> Ended {
+    Ended::Failed { why: why.to_owned(), ran: Ran::Maybe }
+}
 
 /// Something that a driver or a user does.
 #[derive(Clone, Debug)]
@@ -97,7 +102,7 @@ fn take_step(graph: &Graph, interpreter: &mut Interpreter, step: &Step) -> Resul
         Step::End(which, how) if !firings.is_empty() => {
             let ended = match how {
                 0 => Ended::NotRun("no server".into()),
-                1 => Ended::Unknown("no answer".into()),
+                1 => unknown("no answer"),
                 2 => Ended::Declared { name: "Full".into(), value: json!(1) },
                 3 => Ended::Declared { name: "Odd".into(), value: json!(2) },
                 4 => Ended::Returned(Value::Null),
@@ -397,7 +402,7 @@ fn what_is_not_known_to_have_run_stops_the_node_until_somebody_decides() {
     let mut net = Net::of(source);
     let (first, _) = net.begin().unwrap();
     let (second, _) = net.begin().unwrap();
-    assert_eq!(net.0.end(first, Ended::Unknown("no answer".into())), Ok(Effect::Stopped));
+    assert_eq!(net.0.end(first, unknown("no answer")), Ok(Effect::Stopped));
     assert!(net.begin().is_none(), "the node has stopped");
     assert!(matches!(net.0.firing(first).unwrap().state, FiringState::Stopped(_)));
     assert!(net.0.decide(second, Decision::Discard).is_err(), "it has not stopped");
@@ -410,11 +415,11 @@ fn what_is_not_known_to_have_run_stops_the_node_until_somebody_decides() {
     assert_eq!(net.0.decide(first, Decision::Return(json!("as if"))), Ok(Effect::Put));
     assert_eq!(net.tokens("b"), [json!("as if")]);
     let (third, _) = net.begin().unwrap();
-    net.0.end(third, Ended::Unknown(String::new())).unwrap();
+    net.0.end(third, unknown("")).unwrap();
     assert_eq!(net.0.decide(third, Decision::PutBack), Ok(Effect::PutBack));
     assert_eq!(net.tokens("a"), [json!(3), json!(4), json!(5)]);
     let (fourth, _) = net.begin().unwrap();
-    net.0.end(fourth, Ended::Unknown(String::new())).unwrap();
+    net.0.end(fourth, unknown("")).unwrap();
     assert_eq!(net.0.decide(fourth, Decision::Discard), Ok(Effect::Discarded));
     assert_eq!((net.tokens("a").len(), net.0.under_way_count()), (2, 0));
     assert!(net.begin().is_some());

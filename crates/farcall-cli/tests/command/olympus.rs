@@ -161,6 +161,11 @@ fn a_recorded_run_goes_on() {
     assert_eq!(text, "  TOKENS  PLACE\n       2  lengths\n");
     let records = place.run(&["olympus", "replay", "a.journal", "--records"]).json();
     assert!(records[0]["graph"].is_object());
+    place.write("stops.olympus", COUNTING.replace("[word]", "[1]"));
+    assert_eq!(place.run(&["olympus", "record", "stops.olympus", "b.journal"]).code, 4);
+    let stopped = place.run(&["--json", "olympus", "replay", "b.journal"]).json();
+    assert_eq!(stopped[0]["under_way"][0]["ran"], "no");
+    assert_eq!(place.run(&["olympus", "replay", "b.journal", "--resume"]).code, 4);
     place.write("damaged.journal", "{}\n");
     assert_eq!(place.run(&["olympus", "replay", "damaged.journal"]).code, 1);
 }

@@ -1,7 +1,9 @@
 //! The firings that have begun and not ended, found by their numbers.
 
+use std::fmt;
 use std::time::Duration;
 
+use farcall::Ran;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -50,8 +52,14 @@ pub enum FiringState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// It is not known whether the procedure ran.
-    Unknown(String),
+    /// The call failed.
+    Call {
+        /// Why.
+        why: String,
+        /// Whether the procedure ran.
+        #[serde(with = "super::ran")]
+        ran: Ran,
+    },
     /// The procedure raised an exception for which the node has no output.
     Exception {
         /// The exception's name.
@@ -67,7 +75,32 @@ pub enum Failure {
         outcome: Value,
         /// Why they could not be computed.
         error: String,
+        /// Whether the procedure ran; if somebody has decided what it returned, it may not have.
+        #[serde(with = "super::ran")]
+        ran: Ran,
     },
+}
+
+impl Failure {
+    /// Returns whether the procedure of the firing ran.
+    pub fn ran(&self) -> Ran {
+        match self {
+            Failure::Call { ran, .. } | Failure::Outputs { ran, .. } => *ran,
+            Failure::Exception { .. } => Ran::Yes,
+            Failure::Arguments(_) => Ran::No,
+        }
+    }
+}
+
+/// Writes why the firing has stopped.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Call { why, .. } | Failure::Arguments(why) => f.write_str(why),
+            Failure::Exception { name, value } => write!(f, "exception {name}: {value}"),
+            Failure::Outputs { error, .. } => f.write_str(error),
+        }
+    }
 }
 
 /// The firings that have begun and not ended.

@@ -10,7 +10,7 @@ mod slots;
 mod views;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use super::mutant::{Mutant, Rule};
 use super::shown::{Board, FiringRecord, Stage};
 use super::{Command, NotStarted, Outcome, Pace, Past, Settings};
 use crate::expression::check_size;
+use crate::interpreter::ran::word;
 use crate::interpreter::{Decision, Effect, Ended, Failure, Firing, FiringId, FiringState, Interpreter};
 use crate::journal::{Damaged, Journal, Record, VERSION};
 use crate::model::{Graph, NodeId};
@@ -49,6 +50,8 @@ pub(super) struct Machine {
     pauses: (Duration, Duration),
     /// The nodes that are held back for a while, because their last call did not run.
     held: Vec<(Time, NodeId)>,
+    /// How many calls were made for each firing that has stopped.
+    stopped: HashMap<FiringId, u32>,
     /// The calls that are made again when their time comes.
     repeats: BinaryHeap<Reverse<(Time, usize)>>,
     /// What the thread is to do after this turn.
@@ -117,7 +120,7 @@ impl Machine {
 
     /// Returns a run that goes on where another has ended or was killed.
     pub fn resumed(past: Past, settings: Settings) -> Machine {
-        let Past { interpreter, journal, called, now, .. } = past;
+        let Past { interpreter, journal, called, attempts, now } = past;
         let mut machine = Machine::with(interpreter, now, Settings { journal, ..settings });
         let mut open: Vec<(FiringId, NodeId)> = machine
             .interpreter
@@ -126,15 +129,16 @@ impl Machine {
             .map(|firing| (firing.id, firing.node))
             .collect();
         open.sort_unstable();
+        machine.stopped = attempts;
         for (firing, node) in open {
+            let attempts = machine.stopped.remove(&firing).unwrap_or_default();
             let again = called.get(&firing).filter(|_| machine.mutant.keeps(Rule::KilledIsMaybe));
             let Some(&again) = again else {
-                machine.call(firing, node, false);
+                machine.call(firing, node, attempts, false);
                 continue;
             };
             let error = Some(KILLED.to_owned());
-            let called =
-                Called { attempts: 1, may_have_run: true, again, error, ..Called::new(firing, node) };
+            let called = Called { attempts, may_have_run: true, again, error, ..Called::new(firing, node) };
             let key = machine.enter(called);
             match again {
                 true => machine.go_on(key),
@@ -159,6 +163,7 @@ impl Machine {
             load: Load::new(settings.bound),
             pauses: (settings.first_pause.max(Duration::from_micros(1)), settings.max_pause),
             held: Vec::new(),
+            stopped: HashMap::new(),
             repeats: BinaryHeap::new(),
             todo: Todo::default(),
             graph,
@@ -210,13 +215,15 @@ impl Machine {
         match outcome {
             procedures::Outcome::Returned(value) => {
                 state.failures = 0;
+                let attempts = called.attempts;
                 self.leave(key);
-                self.end(firing, node, Ended::Returned(value), None);
+                self.end(firing, node, Ended::Returned(value), attempts);
             }
             procedures::Outcome::Declared { name, value } => {
                 state.failures = 0;
+                let attempts = called.attempts;
                 self.leave(key);
-                self.end(firing, node, Ended::Declared { name, value }, None);
+                self.end(firing, node, Ended::Declared { name, value }, attempts);
             }
             procedures::Outcome::Failed { why, kind, ran: Ran::No } if !called.may_have_run => {
                 if is_lasting(kind) {
@@ -337,7 +344,7 @@ impl Machine {
             if let Some(firing) = self.interpreter.due(clock) {
                 let (firing, node) = (firing.id, firing.node);
                 self.record(|| Record::Due { firing: firing.0, now: nanos(clock) });
-                self.call(firing, node, false);
+                self.call(firing, node, 0, false);
                 continue;
             }
             let must_be_told = self.paused || self.clock.pace() == Pace::Step;
@@ -347,7 +354,7 @@ impl Machine {
             if let Some(firing) = self.interpreter.begin(clock) {
                 self.steps = self.steps.saturating_sub(1);
                 let failure = match &firing.state {
-                    FiringState::Stopped(failure) => Some(failure_text(failure)),
+                    FiringState::Stopped(failure) => Some(failure.to_string()),
                     _ => None,
                 };
                 let waits = matches!(firing.state, FiringState::Waiting(_));
@@ -384,39 +391,34 @@ impl Machine {
             let written = calls && self.mutant.keeps(Rule::StartIsWritten);
             journal.add(&Record::Begin { firing, node, now, calls: written, again: again && written });
         }
-        if let Some(why) = failure {
-            let record = self.record_of(firing, Stage::Stopped, 0, &why, Some(Ran::No));
-            return self.board.stopped(node, record);
+        if failure.is_some() {
+            return self.has_stopped(firing, node, 0);
         }
         if !waits {
-            self.call(firing, node, calls);
+            self.call(firing, node, 0, calls);
         }
     }
 
-    /// Calls the procedure of a firing whose time has come; a node without a procedure ends. `is_recorded`
-    /// says that the journal knows of the call already.
-    fn call(&mut self, firing: FiringId, node: NodeId, is_recorded: bool) {
+    /// Calls the procedure of a firing whose time has come; a node without a procedure ends. `attempts` calls
+    /// were made for it before. `is_recorded` says that the journal knows of the call already.
+    fn call(&mut self, firing: FiringId, node: NodeId, attempts: u32, is_recorded: bool) {
         if self.graph.nodes[node.0 as usize].call.is_none() {
-            return self.end(firing, node, Ended::Returned(Value::Null), None);
+            return self.end(firing, node, Ended::Returned(Value::Null), 0);
         }
-        let key = self.enter(Called::new(firing, node));
+        let key = self.enter(Called { attempts, ..Called::new(firing, node) });
         match self.nodes[node.0 as usize].procedure.clone() {
             Some(bound) if is_recorded => self.start(key, bound),
             _ => self.go_on(key),
         }
     }
 
-    /// Ends a firing. `failure` says why it stops, whether its procedure ran, and how many calls were made.
-    fn end(&mut self, firing: FiringId, node: NodeId, ended: Ended, failure: Option<(String, Ran, u32)>) {
+    /// Ends a firing for which so many calls were made.
+    fn end(&mut self, firing: FiringId, node: NodeId, ended: Ended, attempts: u32) {
         if let Some(journal) = self.journal.as_mut().filter(|_| self.mutant.keeps(Rule::EndIsWritten)) {
             journal.add_end(firing, &ended);
         }
         match self.interpreter.end(firing, ended) {
-            Ok(Effect::Stopped) => {
-                let (why, ran, attempts) = failure.unwrap_or_else(|| (self.failure(firing), Ran::Yes, 1));
-                let record = self.record_of(firing, Stage::Stopped, attempts, &why, Some(ran));
-                self.board.stopped(node, record);
-            }
+            Ok(Effect::Stopped) => self.has_stopped(firing, node, attempts),
             Ok(Effect::PutBack) => self.board.put_back(&self.graph, node),
             Ok(_) => self.board.ended(&self.graph, node),
             // The machine ends only firings that are under way.
@@ -424,11 +426,12 @@ impl Machine {
         }
     }
 
-    /// Returns why a firing has stopped.
-    fn failure(&self, firing: FiringId) -> String {
-        match self.interpreter.firing(firing).map(|firing| &firing.state) {
-            Some(FiringState::Stopped(failure)) => failure_text(failure),
-            _ => String::new(),
+    /// Notes that a firing has stopped, for which so many calls were made.
+    fn has_stopped(&mut self, firing: FiringId, node: NodeId, attempts: u32) {
+        self.stopped.insert(firing, attempts);
+        if let Some(stopped) = self.interpreter.firing(firing) {
+            let record = self.stopped_record(stopped);
+            self.board.stopped(node, record);
         }
     }
 
@@ -451,10 +454,10 @@ impl Machine {
             let _ = self.obey(Command::Put { place: from, tokens: taken }, now);
         }
         if !self.mutant.keeps(Rule::PutBack) {
-            self.end(firing, node, Ended::Unknown(why), Some((String::new(), Ran::No, attempts)));
+            self.end(firing, node, Ended::Failed { why, ran: Ran::No }, attempts);
             return drop(self.decide(firing, Decision::Discard));
         }
-        self.end(firing, node, Ended::NotRun(why), None);
+        self.end(firing, node, Ended::NotRun(why), attempts);
     }
 
     /// Calls a procedure again, which may have run, after a while.
@@ -472,7 +475,7 @@ impl Machine {
 
     fn stop(&mut self, key: usize, why: String, ran: Ran) {
         let Some(Called { firing, node, attempts, .. }) = self.leave(key) else { return };
-        self.end(firing, node, Ended::Unknown(why.clone()), Some((why, ran, attempts)));
+        self.end(firing, node, Ended::Failed { why, ran }, attempts);
     }
 
     /// Lets nodes begin again that were held back long enough, and calls again what has waited long enough.
@@ -541,6 +544,17 @@ impl Machine {
         }
     }
 
+    /// Returns what is shown of a firing that has stopped.
+    fn stopped_record(&self, firing: &Firing) -> FiringRecord {
+        let attempts = self.stopped.get(&firing.id).copied().unwrap_or_default();
+        let FiringState::Stopped(failure) = &firing.state else {
+            return self.record_of(firing.id, Stage::Stopped, attempts, "", None);
+        };
+        let has_procedure = self.graph.nodes[firing.node.0 as usize].call.is_some();
+        let ran = has_procedure.then(|| failure.ran());
+        self.record_of(firing.id, Stage::Stopped, attempts, &failure.to_string(), ran)
+    }
+
     /// Returns what is shown of a firing.
     fn record_of(
         &self,
@@ -563,7 +577,7 @@ impl Machine {
             attempts,
             error,
             exception: found.and_then(exception),
-            ran: ran.map(spelled),
+            ran: ran.map(word),
             began: found.map_or(0.0, |firing| firing.began.as_secs_f64()),
         }
     }
@@ -609,26 +623,10 @@ fn pause((first, most): (Duration, Duration), failures: u32) -> Duration {
     first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(most)
 }
 
-fn failure_text(failure: &Failure) -> String {
-    match failure {
-        Failure::Unknown(why) | Failure::Arguments(why) => why.clone(),
-        Failure::Exception { name, value } => format!("exception {name}: {value}"),
-        Failure::Outputs { error, .. } => error.clone(),
-    }
-}
-
 /// Returns the name of the exception because of which a firing has stopped.
 fn exception(firing: &Firing) -> Option<String> {
     let FiringState::Stopped(Failure::Exception { name, .. }) = &firing.state else { return None };
     Some(name.clone())
-}
-
-fn spelled(ran: Ran) -> &'static str {
-    match ran {
-        Ran::No => "no",
-        Ran::Yes => "yes",
-        Ran::Maybe => "maybe",
-    }
 }
 
 /// Returns a time of the graph's clock as journals write it.

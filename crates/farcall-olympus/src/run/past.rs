@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::interpreter::{Decision, FiringId, Interpreter, Problem};
+use crate::interpreter::{Effect, FiringId, Interpreter, Problem};
 use crate::journal::{Damaged, Journal, Record, VERSION, read};
 use crate::model::{Graph, NodeId, PlaceId};
 use crate::rules::Rules;
@@ -19,6 +19,8 @@ pub struct Past {
     /// The firings that were under way, whose calls may have been sent, and whether their procedures may be
     /// called again.
     pub(super) called: BTreeMap<FiringId, bool>,
+    /// How many calls were made for each firing that has not ended.
+    pub(super) attempts: HashMap<FiringId, u32>,
     /// What the graph's clock showed last.
     pub(super) now: Duration,
 }
@@ -81,14 +83,14 @@ impl Past {
                     return Err(Damaged::contradiction(why));
                 }
                 if calls {
-                    self.called.insert(FiringId(firing), again);
+                    self.calls(FiringId(firing), again);
                 }
             }
             Record::Call { firing, again } => {
                 if interpreter.firing(FiringId(firing)).is_none() {
                     return Err(Damaged::contradiction(format!("firing {firing} is not under way")));
                 }
-                self.called.insert(FiringId(firing), again);
+                self.calls(FiringId(firing), again);
             }
             Record::Due { firing, now } => {
                 let now = Duration::from_nanos(now);
@@ -98,19 +100,32 @@ impl Past {
                 }
             }
             Record::End { firing, ended } => {
-                interpreter.end(FiringId(firing), ended).map_err(differs)?;
-                self.called.remove(&FiringId(firing));
+                let firing = FiringId(firing);
+                let effect = interpreter.end(firing, ended).map_err(differs)?;
+                self.called.remove(&firing);
+                if effect != Effect::Stopped {
+                    self.attempts.remove(&firing);
+                }
             }
             Record::Put { place, tokens } => interpreter.put(PlaceId(place), tokens).map_err(differs)?,
             Record::Take { place, count } => drop(interpreter.take(PlaceId(place), count as usize)),
-            Record::Decide { firing, decision } => decide(interpreter, firing, decision)?,
+            Record::Decide { firing, decision } => {
+                let firing = FiringId(firing);
+                let effect = interpreter.decide(firing, decision).map_err(differs)?;
+                if !matches!(effect, Effect::Stopped | Effect::Again) {
+                    self.attempts.remove(&firing);
+                }
+            }
         }
         Ok(())
     }
-}
 
-fn decide(interpreter: &mut Interpreter, firing: u64, decision: Decision) -> Result<(), Damaged> {
-    interpreter.decide(FiringId(firing), decision).map(drop).map_err(differs)
+    /// Notes that the procedure of a firing is called.
+    fn calls(&mut self, firing: FiringId, again: bool) {
+        self.called.insert(firing, again);
+        let attempts = self.attempts.entry(firing).or_default();
+        *attempts = attempts.saturating_add(1);
+    }
 }
 
 fn differs(why: Problem) -> Damaged {
@@ -130,8 +145,8 @@ impl Reader {
             return Err(Damaged::contradiction(why));
         }
         let interpreter = Interpreter::new(Arc::new(graph), self.rules.clone(), seed).map_err(differs)?;
-        let (called, now) = (BTreeMap::new(), Duration::ZERO);
-        self.past = Some(Past { interpreter, journal: None, called, now });
+        let (called, attempts, now) = (BTreeMap::new(), HashMap::new(), Duration::ZERO);
+        self.past = Some(Past { interpreter, journal: None, called, attempts, now });
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use farcall_olympus::interpreter::Decision;
 use farcall_olympus::journal::{Journal, Record, Storage};
 use farcall_olympus::rules::Rules;
 use farcall_olympus::run::{Command, Outcome, Past, Run, Settings};
@@ -139,6 +140,61 @@ fn what_was_under_way_may_have_run() {
     }
 }
 
+/// Why firings have stopped, whether their procedures ran and how often they were called is not forgotten.
+#[test]
+fn what_has_stopped_is_shown_the_same_after_a_resume() {
+    let world = World::new();
+    let worker = Arc::new(Worker::default());
+    let _export = world.export("Work/one", &worker);
+    let node = |place: u64, procedure: &str, result: &str| {
+        json!({
+            "name": format!("{procedure}{place}"),
+            "in": [{ "place": place, "as": "n" }],
+            "call": { "server": "Work/one", "name": procedure, "arguments": "[n]" },
+            "out": [{ "place": 5, "value": result }],
+        })
+    };
+    let place = |number: u64| json!({ "name": format!("p{number}"), "tokens": [7] });
+    let mut graph = json!({
+        "places": (0..6).map(place).collect::<Vec<_>>(),
+        "nodes": [
+            node(0, "twice", "result"),
+            node(1, "next", "result"),
+            node(2, "slow", "result"),
+            node(3, "slow", "result.none"),
+            node(4, "twice", "result.none"),
+        ],
+    });
+    graph["nodes"][4]["call"]["arguments"] = json!("[\"text\"]");
+    let disk = Disk::default();
+    let procedures = world.procedures().within(Duration::from_millis(50));
+    let run = Run::start(model(&graph), &procedures, settings(&disk)).unwrap();
+    let Some(Outcome::Stopped(stopped)) = run.wait_for(Duration::from_secs(60)) else {
+        panic!("{:?}", run.state())
+    };
+    let shown = |run: &Run| {
+        let mut stopped = run.state().stopped;
+        stopped.sort_by_key(|firing| firing.node);
+        stopped
+    };
+    // Somebody decides what the one may have returned; then its output cannot be computed.
+    let slow = shown(&run)[3].firing;
+    run.command(Command::Decide { firing: slow, decision: Decision::Return(json!(1)) }).unwrap();
+    let before = shown(&run);
+    let ran: Vec<_> = before.iter().map(|firing| firing.ran.unwrap()).collect();
+    assert_eq!(ran, ["no", "yes", "maybe", "maybe", "yes"]);
+    assert_eq!(before.iter().map(|firing| firing.attempts).collect::<Vec<_>>(), [1; 5]);
+    drop(run);
+    let past = disk.past();
+    assert_eq!(past.interpreter().under_way_count(), stopped.len());
+    let run = Run::resume(past, &procedures, settings(&disk)).unwrap();
+    assert_eq!(shown(&run), before);
+    run.command(Command::Decide { firing: slow, decision: Decision::Retry }).unwrap();
+    until(&run, "it has stopped again", |state| state.counts.stopped > 0);
+    assert_eq!(shown(&run)[3].attempts, 2);
+    worker.gate.open();
+}
+
 #[test]
 fn what_users_did_is_replayed() {
     let world = World::new();
@@ -161,7 +217,7 @@ fn what_users_did_is_replayed() {
     let Some(Outcome::Stopped(stopped)) = run.wait_for(Duration::from_secs(60)) else {
         panic!("{:?}", run.state())
     };
-    let decision = farcall_olympus::interpreter::Decision::Discard;
+    let decision = Decision::Discard;
     run.command(Command::Decide { firing: stopped[0], decision }).unwrap();
     is_quiet(&run);
     let state = run.state();

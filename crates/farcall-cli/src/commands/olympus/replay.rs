@@ -5,7 +5,8 @@ use std::io::BufReader;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use farcall_olympus::interpreter::{Failure as FailureOf, Firing, FiringState, Interpreter};
+use farcall::Ran;
+use farcall_olympus::interpreter::{Firing, FiringState, Interpreter};
 use farcall_olympus::journal;
 use farcall_olympus::model::PlaceId;
 use farcall_olympus::procedures::Procedures;
@@ -107,8 +108,11 @@ fn as_json(interpreter: &Interpreter, may_have_run: &[u64]) -> Value {
 /// Returns whether the procedure of a firing ran that has not ended.
 fn ran(firing: &Firing, may_have_run: &[u64]) -> &'static str {
     match &firing.state {
-        FiringState::Stopped(FailureOf::Unknown(_)) => "maybe",
-        FiringState::Stopped(FailureOf::Exception { .. } | FailureOf::Outputs { .. }) => "yes",
+        FiringState::Stopped(failure) => match failure.ran() {
+            Ran::No => "no",
+            Ran::Maybe => "maybe",
+            Ran::Yes => "yes",
+        },
         _ if may_have_run.contains(&firing.id.0) => "maybe",
         _ => "no",
     }

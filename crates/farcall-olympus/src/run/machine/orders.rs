@@ -1,13 +1,11 @@
 //! Does what users want of a run.
 
-use farcall::Ran;
 use farcall::env::Time;
 
 use super::{Machine, Node};
 use crate::interpreter::{Decision, Effect, FiringId};
 use crate::journal::{Record, VERSION};
 use crate::model::Graph;
-use crate::run::shown::Stage;
 use crate::run::{Command, Outcome, Pace, Refused, past};
 
 impl Machine {
@@ -68,15 +66,12 @@ impl Machine {
         let effect = self.interpreter.decide(firing, decision.clone()).map_err(Refused::because)?;
         let Some(node) = found else { return Ok(()) };
         self.record(|| Record::Decide { firing: firing.0, decision });
+        let attempts = self.stopped.remove(&firing).unwrap_or_default();
         match effect {
-            Effect::Again => self.call(firing, node, false),
+            Effect::Again => self.call(firing, node, attempts, false),
             Effect::Put => self.board.ended(&self.graph, node),
             Effect::PutBack | Effect::Discarded => self.board.put_back(&self.graph, node),
-            Effect::Stopped => {
-                let why = self.failure(firing);
-                let record = self.record_of(firing, Stage::Stopped, 1, &why, Some(Ran::Yes));
-                self.board.stopped(node, record);
-            }
+            Effect::Stopped => self.has_stopped(firing, node, attempts),
         }
         Ok(())
     }

@@ -101,12 +101,7 @@ impl Machine {
     fn shown(&self, firing: &Firing) -> FiringRecord {
         let called = self.calls.iter().find(|called| called.firing == firing.id);
         let stage = match (&firing.state, called) {
-            (FiringState::Stopped(_), _) => {
-                let remembered = self.remembered(firing.id).filter(|record| record.stage == Stage::Stopped);
-                return remembered.unwrap_or_else(|| {
-                    self.record_of(firing.id, Stage::Stopped, 0, &self.failure(firing.id), None)
-                });
-            }
+            (FiringState::Stopped(_), _) => return self.stopped_record(firing),
             (FiringState::Waiting(_), _) => Stage::Timed,
             (FiringState::UnderWay, called) => called.map_or(Stage::Finding, |called| called.stage),
         };
