@@ -140,7 +140,7 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// The procedure is called again.
+    /// The procedure of the node, as the graph has it now, is called with the arguments that its tokens give.
     Retry,
     /// The tokens go back to their places, as if the node had not begun.
     PutBack,
@@ -350,14 +350,21 @@ impl Interpreter {
     pub fn decide(&mut self, id: FiringId, decision: Decision) -> Result<Effect, Problem> {
         let firing = self.firings.get_mut(id).ok_or(Problem::NoSuchFiring(id))?;
         let FiringState::Stopped(failure) = &firing.state else { return Err(Problem::NotStopped(id)) };
-        let (without_arguments, ran) = (matches!(failure, Failure::Arguments(_)), failure.ran());
+        let ran = failure.ran();
         if let Decision::Return(value) = &decision {
             check_value(value)?;
         }
         let node = firing.node;
-        if decision == Decision::Retry && without_arguments {
-            // (The tokens are the same, so the arguments cannot be computed again.)
-            return Ok(Effect::Stopped);
+        if decision == Decision::Retry {
+            // (The graph may have been edited since.)
+            let model = &self.plan.graph.nodes[node.0 as usize];
+            match arguments(model, firing) {
+                Ok(computed) => firing.arguments = computed,
+                Err(why) => {
+                    firing.state = FiringState::Stopped(Failure::Call { why, ran });
+                    return Ok(Effect::Stopped);
+                }
+            }
         }
         firing.state = FiringState::UnderWay;
         self.nodes[node.0 as usize].stopped -= 1;
@@ -443,14 +450,10 @@ impl Interpreter {
             firing.state = FiringState::Waiting(time);
             self.waiting.push(Reverse((time, id)));
         }
-        if let Some(arguments) = model.call.as_ref().and_then(|call| call.arguments.as_ref()) {
-            match arguments.evaluate(&held(model, firing, None)) {
-                Ok(value) => firing.arguments = Some(value),
-                Err(error) => {
-                    let why = format!("the arguments {arguments}: {error}");
-                    self.stop(id, Failure::Arguments(why));
-                }
-            }
+        match arguments(model, firing) {
+            Ok(None) => {}
+            Ok(computed) => firing.arguments = computed,
+            Err(why) => drop(self.stop(id, Failure::Call { why, ran: Ran::No })),
         }
         Ok(id)
     }
@@ -675,6 +678,16 @@ fn permitted(
         }
     }
     Ok(())
+}
+
+/// Computes the arguments of a firing's call, if its node has any.
+#[inline]
+fn arguments(model: &Node, firing: &Firing) -> Result<Option<Value>, String> {
+    let Some(arguments) = model.call.as_ref().and_then(|call| call.arguments.as_ref()) else {
+        return Ok(None);
+    };
+    let computed = arguments.evaluate(&held(model, firing, None));
+    computed.map(Some).map_err(|error| format!("the arguments {arguments}: {error}"))
 }
 
 /// Chooses the outputs that get tokens.

@@ -448,6 +448,39 @@ fn what_cannot_be_computed_stops_the_firing_and_keeps_its_tokens() {
     assert_eq!(net.0.complaints().count(), 0);
 }
 
+/// A call that is made again has the arguments that the node gives it now.
+#[test]
+fn a_retry_computes_the_arguments_of_the_edited_node() {
+    let source =
+        |arguments: &str| format!("place a = {{\"f\": 2}}\nnode n\n  in a as x\n  call S p {arguments}\n");
+    let mut net = Net::of(&source("[x.g]"));
+    let id = net.0.begin(NOW).unwrap().id;
+    let edit = |net: &mut Net, arguments: &str| {
+        let new = Arc::new(text::parse("edited", &source(arguments)).unwrap());
+        net.0.edit(new, Some, Some).unwrap();
+    };
+    let why = |net: &Net| match &net.0.firing(id).unwrap().state {
+        FiringState::Stopped(failure) => (failure.to_string(), failure.ran()),
+        state => panic!("{state:?}"),
+    };
+    assert_eq!(net.0.decide(id, Decision::Retry), Ok(Effect::Stopped));
+    assert_eq!(why(&net), ("the arguments [x.g]: the object has no field g".into(), Ran::No));
+    edit(&mut net, "[x.f]");
+    assert_eq!(net.0.decide(id, Decision::Retry), Ok(Effect::Again));
+    assert_eq!(net.0.firing(id).unwrap().arguments, Some(json!([2])));
+    assert_eq!(net.0.end(id, unknown("no answer")), Ok(Effect::Stopped));
+    edit(&mut net, "[x.f + 1]");
+    assert_eq!(net.0.decide(id, Decision::Retry), Ok(Effect::Again));
+    assert_eq!(net.0.firing(id).unwrap().arguments, Some(json!([3])));
+    // What may have run is not said to have not run because the next call could not be made.
+    assert_eq!(net.0.end(id, unknown("no answer")), Ok(Effect::Stopped));
+    edit(&mut net, "[x.h]");
+    assert_eq!(net.0.decide(id, Decision::Retry), Ok(Effect::Stopped));
+    assert_eq!(why(&net), ("the arguments [x.h]: the object has no field h".into(), Ran::Maybe));
+    assert_eq!(net.0.decide(id, Decision::PutBack), Ok(Effect::PutBack));
+    assert_eq!(net.tokens("a").len(), 1);
+}
+
 #[test]
 fn an_edited_graph_goes_on_with_its_tokens_and_firings() {
     let mut net = Net::of("place a = 1, 2\nplace b\nnode n\n  in a as x\n  out b = x\n");

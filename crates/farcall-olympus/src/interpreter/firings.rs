@@ -52,7 +52,7 @@ pub enum FiringState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// The call failed.
+    /// The call failed, or could not be made because its arguments could not be computed.
     Call {
         /// Why.
         why: String,
@@ -67,8 +67,6 @@ pub enum Failure {
         /// What it carries.
         value: Value,
     },
-    /// The arguments could not be computed, so the procedure was not called.
-    Arguments(String),
     /// The procedure returned this result, but the values or conditions of the outputs could not be computed.
     Outputs {
         /// What the procedure returned, or what its exception carries.
@@ -87,7 +85,6 @@ impl Failure {
         match self {
             Failure::Call { ran, .. } | Failure::Outputs { ran, .. } => *ran,
             Failure::Exception { .. } => Ran::Yes,
-            Failure::Arguments(_) => Ran::No,
         }
     }
 }
@@ -96,7 +93,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Call { why, .. } | Failure::Arguments(why) => f.write_str(why),
+            Failure::Call { why, .. } => f.write_str(why),
             Failure::Exception { name, value } => write!(f, "exception {name}: {value}"),
             Failure::Outputs { error, .. } => f.write_str(error),
         }
