@@ -17,8 +17,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub(crate) use evaluate::check_copies;
 pub use evaluate::{EvaluationError, MAX_VALUE_BYTES, MAX_VALUE_DEPTH, check_size};
+pub(crate) use evaluate::{check_copies, fits};
 pub use parse::{ExpressionError, MAX_DEPTH, MAX_TEXT_BYTES};
 use tree::Tree;
 

@@ -205,6 +205,18 @@ impl Interpreter {
         self.firings.len()
     }
 
+    /// Returns how many firings of a node are under way or wait for their time, and how many have stopped.
+    pub(crate) fn counts(&self, node: NodeId) -> (u32, u32) {
+        let state = self.nodes.get(node.0 as usize).copied().unwrap_or_default();
+        (state.under_way - state.stopped, state.stopped)
+    }
+
+    /// Returns firings that wait for their time, in no order, but the first is the first to come.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Firing> {
+        let firings = self.waiting.iter().filter_map(|Reverse((_, id))| self.firings.get(*id));
+        firings.filter(|firing| matches!(firing.state, FiringState::Waiting(_)))
+    }
+
     /// Returns a firing that has begun and not ended.
     pub fn firing(&self, id: FiringId) -> Option<&Firing> {
         self.firings.get(id)

@@ -7,6 +7,7 @@
 //! | `clock` | the graph's clock: as fast as possible, or in scaled real time |
 //! | `past` | rebuilds a run from its journal |
 //! | `shown` | what users are shown of a run |
+//! | `excerpt` | cuts what is shown to a size |
 //! | `bell` | wakes the thread |
 //! | [`mutant`] | deliberate faults, for tests |
 
@@ -14,6 +15,7 @@ mod bell;
 mod clock;
 mod command;
 mod driver;
+mod excerpt;
 mod machine;
 pub mod mutant;
 mod past;
@@ -197,7 +199,7 @@ impl Run {
         self.shared.command(command)
     }
 
-    /// Returns everything that can be shown of the run.
+    /// Returns what can be shown of the run. Of its firings there are excerpts, at most 1,000 of a kind.
     pub fn state(&self) -> State {
         self.shared.machine().state(&self.shared.env)
     }
@@ -208,7 +210,8 @@ impl Run {
         self.shared.changes(since, wait)
     }
 
-    /// Returns a firing that is under way, has stopped, or is among the latest 1,000 that failed.
+    /// Returns a firing that is under way, has stopped, or is among the latest 1,000 that failed. Of the first
+    /// two there is up to 1 MiB of tokens and arguments, of the others 4 KiB.
     pub fn firing(&self, firing: FiringId) -> Option<FiringRecord> {
         self.shared.machine().firing_record(firing)
     }

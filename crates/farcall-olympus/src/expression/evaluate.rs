@@ -66,6 +66,13 @@ pub(crate) fn check_copies(value: &Value, copies: u32) -> Result<(), EvaluationE
         .map_err(|_| EvaluationError(format!("{copies} copies have more than {MAX_COPIES_BYTES} bytes")))
 }
 
+/// Returns how many of so many bytes are left beside a value; `None` if it does not fit.
+pub(crate) fn fits(value: &Value, bytes: usize) -> Option<usize> {
+    let left = Cell::new(bytes);
+    measure(value, MAX_VALUE_DEPTH, &left).ok()?;
+    Some(left.get())
+}
+
 fn measure(value: &Value, levels: usize, left: &Cell<usize>) -> Result<(), EvaluationError> {
     let Some(levels) = levels.checked_sub(1) else {
         return Err(EvaluationError(format!("a value has more than {MAX_VALUE_DEPTH} levels")));

@@ -75,6 +75,7 @@ export class Failures {
       ["Calls", firing.attempts],
       ["Tokens", firing.tokens],
       ["Arguments", firing.arguments],
+      ["Too large to show", firing.left_out],
       ["Began", `${firing.began.toFixed(3)} s after the run began`],
     ].filter(([, value]) => value != null);
     replace(by("firing-title"), `Firing ${id} of ${firing.name}`);

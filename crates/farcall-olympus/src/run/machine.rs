@@ -10,7 +10,7 @@ mod slots;
 mod views;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ use serde_json::Value;
 
 use super::clock::Clock;
 use super::mutant::{Mutant, Rule};
-use super::shown::{Board, FiringRecord, Stage};
+use super::shown::{Board, Stage};
 use super::{Command, NotStarted, Outcome, Pace, Past, Settings};
 use crate::expression::check_size;
-use crate::interpreter::ran::word;
-use crate::interpreter::{Decision, Effect, Ended, Failure, Firing, FiringId, FiringState, Interpreter};
+use crate::interpreter::{Decision, Effect, Ended, Firing, FiringId, FiringState, Interpreter};
 use crate::journal::{Damaged, Journal, Record, VERSION};
 use crate::model::{Graph, NodeId};
 use crate::procedures::{self, Bound, NotFound};
 use load::Load;
 use slots::{Called, Slots};
+use views::MAX_LISTED_BYTES;
 
 /// A run.
 pub(super) struct Machine {
@@ -51,7 +51,7 @@ pub(super) struct Machine {
     /// The nodes that are held back for a while, because their last call did not run.
     held: Vec<(Time, NodeId)>,
     /// How many calls were made for each firing that has stopped.
-    stopped: HashMap<FiringId, u32>,
+    stopped: BTreeMap<FiringId, u32>,
     /// The calls that are made again when their time comes.
     repeats: BinaryHeap<Reverse<(Time, usize)>>,
     /// What the thread is to do after this turn.
@@ -122,16 +122,18 @@ impl Machine {
     pub fn resumed(past: Past, settings: Settings) -> Machine {
         let Past { interpreter, journal, called, attempts, now } = past;
         let mut machine = Machine::with(interpreter, now, Settings { journal, ..settings });
-        let mut open: Vec<(FiringId, NodeId)> = machine
-            .interpreter
-            .under_way()
-            .filter(|firing| matches!(firing.state, FiringState::UnderWay))
-            .map(|firing| (firing.id, firing.node))
-            .collect();
+        let (mut open, mut stopped) = (Vec::new(), BTreeMap::new());
+        for Firing { id, node, state, .. } in machine.interpreter.under_way() {
+            let attempts = attempts.get(id).copied().unwrap_or_default();
+            match state {
+                FiringState::UnderWay => open.push((*id, *node, attempts)),
+                FiringState::Stopped(_) => drop(stopped.insert(*id, attempts)),
+                FiringState::Waiting(_) => {}
+            }
+        }
         open.sort_unstable();
-        machine.stopped = attempts;
-        for (firing, node) in open {
-            let attempts = machine.stopped.remove(&firing).unwrap_or_default();
+        machine.stopped = stopped;
+        for (firing, node, attempts) in open {
             let again = called.get(&firing).filter(|_| machine.mutant.keeps(Rule::KilledIsMaybe));
             let Some(&again) = again else {
                 machine.call(firing, node, attempts, false);
@@ -163,7 +165,7 @@ impl Machine {
             load: Load::new(settings.bound),
             pauses: (settings.first_pause.max(Duration::from_micros(1)), settings.max_pause),
             held: Vec::new(),
-            stopped: HashMap::new(),
+            stopped: BTreeMap::new(),
             repeats: BinaryHeap::new(),
             todo: Todo::default(),
             graph,
@@ -430,7 +432,7 @@ impl Machine {
     fn has_stopped(&mut self, firing: FiringId, node: NodeId, attempts: u32) {
         self.stopped.insert(firing, attempts);
         if let Some(stopped) = self.interpreter.firing(firing) {
-            let record = self.stopped_record(stopped);
+            let record = self.stopped_record(stopped, MAX_LISTED_BYTES);
             self.board.stopped(node, record);
         }
     }
@@ -438,8 +440,10 @@ impl Machine {
     /// Puts the tokens of a firing back, whose procedure did not run, and holds its node back for a while.
     fn put_back(&mut self, key: usize, why: String, now: Time) {
         let Some(Called { firing, node, attempts, .. }) = self.leave(key) else { return };
-        let record = self.record_of(firing, Stage::PutBack, attempts, &why, Some(Ran::No));
-        self.board.not_run(node, record);
+        if let Some(firing) = self.interpreter.firing(firing) {
+            let record = self.record_of(firing, Stage::PutBack, attempts, MAX_LISTED_BYTES);
+            self.board.not_run(node, record.because(&why, Some(Ran::No)));
+        }
         let state = &mut self.nodes[node.0 as usize];
         state.failures = state.failures.saturating_add(1);
         let until = now + pause(self.pauses, state.failures);
@@ -533,52 +537,10 @@ impl Machine {
     }
 
     fn rest(&self) -> Outcome {
-        let is_stopped = |state: &FiringState| matches!(state, FiringState::Stopped(_));
-        let firings = self.interpreter.under_way().filter(|firing| is_stopped(&firing.state));
-        let mut stopped: Vec<FiringId> = firings.map(|firing| firing.id).collect();
-        stopped.sort_unstable();
-        if stopped.is_empty() || !self.mutant.keeps(Rule::StoppedIsShown) {
+        if self.stopped.is_empty() || !self.mutant.keeps(Rule::StoppedIsShown) {
             Outcome::Quiet
         } else {
-            Outcome::Stopped(stopped)
-        }
-    }
-
-    /// Returns what is shown of a firing that has stopped.
-    fn stopped_record(&self, firing: &Firing) -> FiringRecord {
-        let attempts = self.stopped.get(&firing.id).copied().unwrap_or_default();
-        let FiringState::Stopped(failure) = &firing.state else {
-            return self.record_of(firing.id, Stage::Stopped, attempts, "", None);
-        };
-        let has_procedure = self.graph.nodes[firing.node.0 as usize].call.is_some();
-        let ran = has_procedure.then(|| failure.ran());
-        self.record_of(firing.id, Stage::Stopped, attempts, &failure.to_string(), ran)
-    }
-
-    /// Returns what is shown of a firing.
-    fn record_of(
-        &self,
-        firing: FiringId,
-        stage: Stage,
-        attempts: u32,
-        error: &str,
-        ran: Option<Ran>,
-    ) -> FiringRecord {
-        let found = self.interpreter.firing(firing);
-        let node = found.map_or(NodeId(0), |firing| firing.node);
-        let error = Some(error.to_owned()).filter(|error| !error.is_empty());
-        FiringRecord {
-            firing,
-            node,
-            name: self.graph.nodes.get(node.0 as usize).map_or_else(String::new, |node| node.name.clone()),
-            stage,
-            tokens: found.map_or_else(Vec::new, |firing| firing.taken.clone()),
-            arguments: found.and_then(|firing| firing.arguments.clone()),
-            attempts,
-            error,
-            exception: found.and_then(exception),
-            ran: ran.map(word),
-            began: found.map_or(0.0, |firing| firing.began.as_secs_f64()),
+            Outcome::Stopped(self.stopped.keys().copied().collect())
         }
     }
 
@@ -621,12 +583,6 @@ fn is_lasting(kind: Kind) -> bool {
 /// Returns the pause after so many failures in a row.
 fn pause((first, most): (Duration, Duration), failures: u32) -> Duration {
     first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(most)
-}
-
-/// Returns the name of the exception because of which a firing has stopped.
-fn exception(firing: &Firing) -> Option<String> {
-    let FiringState::Stopped(Failure::Exception { name, .. }) = &firing.state else { return None };
-    Some(name.clone())
 }
 
 /// Returns a time of the graph's clock as journals write it.

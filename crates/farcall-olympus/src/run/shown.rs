@@ -1,14 +1,18 @@
 //! What users are shown of a run.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::time::Duration;
 
+use farcall::Ran;
 use farcall::env::Time;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Pace;
+use super::excerpt::beginning;
 use crate::interpreter::FiringId;
+use crate::interpreter::ran::word;
 use crate::model::{Graph, NodeId, PlaceId, Token};
 
 /// Everything that is shown of a run at one moment.
@@ -32,9 +36,10 @@ pub struct State {
     pub places: Vec<PlaceState>,
     /// The nodes, in the order of the graph.
     pub nodes: Vec<NodeState>,
-    /// The firings that are under way, at most 1,000 of them, those with the least numbers first.
+    /// Firings that are under way, those with the least numbers first. If there are more than 1,000, these are
+    /// as many of them, and those with a procedure before those that wait for their time.
     pub under_way: Vec<FiringRecord>,
-    /// The firings that have stopped, and wait until somebody decides about them; at most 1,000.
+    /// The firings that have stopped, and wait until somebody decides about them; the first 1,000.
     pub stopped: Vec<FiringRecord>,
     /// The latest failures, the last one first, at most 100. They include failures after which the tokens
     /// went back, and those of firings that have stopped.
@@ -94,7 +99,7 @@ pub struct PlaceState {
     pub count: u32,
     /// How many tokens firings under way may put there.
     pub reserved: u32,
-    /// The first tokens, at most 20.
+    /// The first tokens, at most 20, and at most 64 KiB of them.
     pub tokens: Vec<Token>,
 }
 
@@ -118,7 +123,7 @@ pub struct NodeState {
     pub error: Option<String>,
 }
 
-/// A firing.
+/// A firing. Large tokens, arguments and errors are left out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FiringRecord {
     /// Its number.
@@ -142,11 +147,28 @@ pub struct FiringRecord {
     /// The name of the exception that its procedure raised, if it has stopped because no output is for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exception: Option<String>,
+    /// What was left out because it is large, for people: `2 of 3 tokens, the arguments`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
     /// Whether the procedure ran, if the call failed: `no`, `maybe` or `yes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ran: Option<&'static str>,
     /// What the graph's clock showed when it began, in seconds.
     pub began: f64,
+}
+
+impl FiringRecord {
+    /// Adds why the call failed, and whether the procedure ran.
+    pub(super) fn because(self, why: impl Display, ran: Option<Ran>) -> FiringRecord {
+        let (error, whole) = beginning(why);
+        let error = Some(error).filter(|error| !error.is_empty());
+        let more = (!whole).then(|| "the end of the error".to_owned());
+        let left_out = match (self.left_out, more) {
+            (Some(some), Some(more)) => Some(format!("{some}, {more}")),
+            (some, more) => some.or(more),
+        };
+        FiringRecord { error, left_out, ran: ran.map(word), ..self }
+    }
 }
 
 /// How far a firing is.
@@ -176,7 +198,7 @@ pub(super) struct Board {
     pub places: Vec<u64>,
     pub nodes: Vec<NodeNotes>,
     pub counts: Counts,
-    /// The latest failures, each with its change.
+    /// Excerpts of the latest failures, each with its change.
     pub failures: VecDeque<(u64, FiringRecord)>,
     pub rate: Rate,
 }
@@ -272,7 +294,7 @@ impl Board {
     pub fn failed(&mut self, node: NodeId, why: &str) {
         let number = self.note();
         if let Some(notes) = self.nodes.get_mut(node.0 as usize) {
-            (notes.changed, notes.error) = (number, Some(why.to_owned()));
+            (notes.changed, notes.error) = (number, Some(beginning(why).0));
             notes.failed += 1;
         }
     }

@@ -85,6 +85,33 @@ fn as_many_calls_are_under_way_as_the_bound_allows() {
     }
 }
 
+/// Of many firings a thousand are shown, and all are counted.
+#[test]
+fn a_thousand_of_many_firings_are_shown() {
+    let world = World::new();
+    let worker = Arc::new(Worker::default());
+    let _export = world.export("Work/one", &worker);
+    let graph = json!({
+        "places": [{ "name": "from", "tokens": (0..3000).collect::<Vec<_>>() }, { "name": "other", "tokens": [1] }],
+        "nodes": [
+            { "name": "timed", "in": [{ "place": 0 }], "after": 3_600_000.0 },
+            {
+                "name": "slow",
+                "in": [{ "place": 1, "as": "n" }],
+                "call": { "server": "Work", "name": "slow", "arguments": "[n]" },
+            },
+        ],
+    });
+    let run = world.run(&graph, Settings { pace: Pace::Scaled(1.0), ..Settings::default() });
+    until(&run, "all have begun", |state| state.counts.begun == 3001);
+    let state = run.state();
+    assert_eq!((state.counts.under_way, state.nodes[0].under_way, state.nodes[1].under_way), (3001, 3000, 1));
+    assert_eq!(state.under_way.len(), 1000);
+    assert!(state.under_way.is_sorted_by_key(|firing| firing.firing));
+    assert!(state.under_way.iter().any(|firing| firing.name == "slow"));
+    worker.gate.open();
+}
+
 #[test]
 fn a_fast_clock_jumps_to_timed_nodes_in_their_order() {
     let world = World::new();

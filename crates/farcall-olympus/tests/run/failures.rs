@@ -158,6 +158,53 @@ fn somebody_may_have_a_stopped_call_made_again() {
     assert_eq!(tokens(&run, "to"), [7]);
 }
 
+/// What is kept and listed of failures does not grow with the tokens: large ones are left out, which is said.
+#[test]
+fn large_tokens_are_left_out_of_what_is_listed() {
+    let world = World::new();
+    let _export = world.export("Work/one", &Arc::new(Worker::default()));
+    let mut graph = graph("next", &[], result());
+    let large = |size| json!({ "text": "x".repeat(size) });
+    // (The value is no number, so the firing stops. Nobody exports the other's server, so its tokens go back.)
+    graph["places"][0]["tokens"] = json!([large(100_000)]);
+    graph["places"].as_array_mut().unwrap().push(json!({ "name": "away", "tokens": [large(1 << 20)] }));
+    let mut away = graph["nodes"][0].clone();
+    (away["name"], away["in"][0]["place"]) = (json!("away"), json!(3));
+    away["call"]["server"] = json!("Away");
+    graph["nodes"].as_array_mut().unwrap().push(away);
+    let run = world.run(&graph, quick());
+    until(&run, "failures", |state| state.counts.not_run > 2 && state.counts.stopped == 1);
+    let state = run.state();
+    let of = |name: &str| state.failures.iter().find(|failure| failure.name == name).unwrap();
+    for failure in [of("node"), of("away"), &state.stopped[0]] {
+        assert_eq!((failure.tokens.len(), &failure.arguments), (0, &None));
+        assert_eq!(failure.left_out.as_deref(), Some("1 of 1 tokens, the arguments"));
+        assert!(failure.error.is_some() && failure.ran == Some("no"), "{failure:?}");
+    }
+    assert!(serde_json::to_vec(&state).unwrap().len() < 50_000);
+    assert_eq!(state.places[3].count, 1);
+    // One firing is shown with more.
+    let shown = run.firing(state.stopped[0].firing).unwrap();
+    assert_eq!((shown.tokens, shown.left_out), (vec![large(100_000)], None));
+}
+
+#[test]
+fn a_stopped_call_is_made_again_as_the_edited_node_says() {
+    let world = World::new();
+    let _export = world.export("Work/one", &Arc::new(Worker::default()));
+    let mut graph = graph("next", &[7], result());
+    graph["nodes"][0]["call"]["arguments"] = json!("[n.number]");
+    let run = world.run(&graph, quick());
+    let Outcome::Stopped(stopped) = run.wait() else { panic!("{:?}", run.state()) };
+    run.command(Command::Pause).unwrap();
+    graph["nodes"][0]["call"]["arguments"] = json!("[n + 1]");
+    run.command(Command::Edit(Box::new(model(&graph)))).unwrap();
+    run.command(Command::Decide { firing: stopped[0], decision: Decision::Retry }).unwrap();
+    run.command(Command::Resume).unwrap();
+    is_quiet(&run);
+    assert_eq!(tokens(&run, "to"), [9]);
+}
+
 #[test]
 fn what_is_idempotent_is_called_again() {
     for by_graph in [false, true] {
