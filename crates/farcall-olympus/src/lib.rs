@@ -9,6 +9,7 @@
 
 pub mod check;
 pub mod draw;
+mod duration;
 pub mod expression;
 pub mod interpreter;
 pub mod journal;

@@ -89,8 +89,8 @@ pub struct Node {
     /// Of several nodes that could fire, those with the greatest priority do.
     #[serde(skip_serializing_if = "is_zero")]
     pub priority: i32,
-    /// How long after its tokens were taken the node calls its procedure.
-    #[serde(skip_serializing_if = "Option::is_none", with = "milliseconds")]
+    /// How long after its tokens were taken the node calls its procedure. In JSON it is a text, as `"10ms"`.
+    #[serde(skip_serializing_if = "Option::is_none", with = "time")]
     pub after: Option<Duration>,
     /// The procedure that is called. A node without one only moves tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -259,21 +259,23 @@ fn is_zero(priority: &i32) -> bool {
     *priority == 0
 }
 
-/// Durations in JSON: milliseconds, which may have a fraction.
-mod milliseconds {
+/// Times in JSON: texts as people write them, which are exact.
+mod time {
     use std::time::Duration;
 
     use serde::{Deserialize as _, Deserializer, Serializer};
 
+    use crate::duration;
+
     pub fn serialize<S: Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
         match time {
-            Some(time) => to.serialize_f64(time.as_secs_f64() * 1000.0),
+            Some(time) => to.serialize_str(&duration::print(*time)),
             None => to.serialize_none(),
         }
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-        let Some(time) = Option::<f64>::deserialize(from)? else { return Ok(None) };
-        Duration::try_from_secs_f64(time / 1000.0).map(Some).map_err(serde::de::Error::custom)
+        let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
+        duration::parse(&text).map(Some).map_err(serde::de::Error::custom)
     }
 }

@@ -2,10 +2,9 @@
 //! people write it by hand and review changes line by line. docs/olympus-format.md describes it.
 //!
 //! `parse` reads it and `print` writes it; what is printed reads as the same graph. `line` is the reader of a
-//! line, `duration` the reader of times, and `diagnostic` shows errors with the line in which they are.
+//! line, and `diagnostic` shows errors with the line in which they are.
 
 mod diagnostic;
-mod duration;
 mod line;
 mod parse;
 mod print;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::problem::Problem;
+use crate::duration;
 use crate::marking::MAX_PLACE_TOKENS;
 use crate::model::{Graph, InputKind, Join, Node, PlaceId};
 use crate::rules::{Rule, Rules};
@@ -79,6 +80,13 @@ impl Plan {
         let (mut nodes, mut watches) = (Vec::with_capacity(graph.nodes.len()), 0);
         for (node, priority) in graph.nodes.iter().zip(of_nodes) {
             check(&graph, node)?;
+            if node.after.is_some_and(|after| after > duration::MAX) {
+                return Err(Problem::Graph(format!(
+                    "the delay of node {}: {}",
+                    node.name,
+                    duration::TOO_LONG
+                )));
+            }
             let rank = priorities.binary_search_by(|each| priority.cmp(each)).unwrap_or(0);
             let plan = node_plan(node, &rules, rank, watches);
             watches += plan.places.len();

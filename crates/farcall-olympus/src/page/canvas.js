@@ -479,7 +479,7 @@ function drawNode(group, { name, data }, active, stopped) {
   );
   const conditions = [
     data.guard && `[${short(data.guard, 22)}]`,
-    data.after && `after ${data.after} ms`,
+    data.after && `after ${data.after}`,
     data.priority && `priority ${data.priority}`,
     data.join && data.join !== "all" && `join ${data.join}`,
     data.split && data.split !== "all" && `split ${data.split}`,

@@ -270,12 +270,21 @@ export class Inspector {
             ),
           ),
           field(
-            "After, ms",
-            this.#number(item, "after", data.after, (after) => this.#set(item, { after }), {
-              min: 0,
-              step: "any",
-              placeholder: "0",
-            }),
+            "After",
+            this.#text(
+              item,
+              "after",
+              data.after,
+              (after, input) => {
+                if (!input.checkValidity()) return input.reportValidity();
+                this.#set(item, { after: after || undefined });
+              },
+              {
+                pattern: "[0-9]+(\\.[0-9]{1,9})?(ns|us|ms|s|min|h)",
+                title: "a time, as 10ms, 1.5s, 2min or 1h",
+                placeholder: "0, or as 10ms",
+              },
+            ),
           ),
         ),
       ),

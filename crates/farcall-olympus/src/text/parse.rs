@@ -6,10 +6,10 @@ use std::ops::Range;
 use serde_json::Value;
 
 use super::diagnostic::{Diagnostic, Diagnostics};
-use super::duration;
 use super::line::{Fault, Line, word_length};
 use super::print::is_definition;
 use super::{MAX_ERRORS, MAX_FILE_BYTES, MAX_TOKENS};
+use crate::duration;
 use crate::location::Location;
 use crate::marking::MAX_PLACE_TOKENS;
 use crate::model::{Graph, Input, InputKind, Join, Node, NodeId, Output, Place, PlaceId, Procedure, Split};

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::duration;
 use super::line::{NAME_ENDS, word_length};
+use crate::duration;
 use crate::expression::Expression;
 use crate::model::{Graph, Input, InputKind, Join, Node, Output, Place, PlaceId, Position, Procedure, Split};
 

@@ -94,7 +94,7 @@ fn a_thousand_of_many_firings_are_shown() {
     let graph = json!({
         "places": [{ "name": "from", "tokens": (0..3000).collect::<Vec<_>>() }, { "name": "other", "tokens": [1] }],
         "nodes": [
-            { "name": "timed", "in": [{ "place": 0 }], "after": 3_600_000.0 },
+            { "name": "timed", "in": [{ "place": 0 }], "after": "1h" },
             {
                 "name": "slow",
                 "in": [{ "place": 1, "as": "n" }],
@@ -120,7 +120,7 @@ fn a_fast_clock_jumps_to_timed_nodes_in_their_order() {
         "nodes": [
             {
                 "name": "hour",
-                "after": 3_600_000.0,
+                "after": "1h",
                 "in": [{ "place": 0, "as": "n" }],
                 "out": [{ "place": 1, "value": "n" }],
             },
@@ -137,7 +137,7 @@ fn a_scaled_clock_runs_by_the_real_one() {
     let graph = json!({
         "places": [{ "name": "start", "tokens": [null] }, { "name": "end" }],
         "nodes": [
-            { "name": "hour", "after": 3_600_000.0, "in": [{ "place": 0 }], "out": [{ "place": 1 }] },
+            { "name": "hour", "after": "1h", "in": [{ "place": 0 }], "out": [{ "place": 1 }] },
         ],
     });
     let run = world.run(&graph, Settings { pace: Pace::Scaled(0.05 / 3600.0), ..Settings::default() });

@@ -67,7 +67,7 @@ fn graph(procedure: &str, count: u64) -> Value {
             },
             {
                 "name": "later",
-                "after": 1000.0,
+                "after": "1s",
                 "in": [{ "place": 1, "as": "n" }],
                 "out": [{ "place": 2, "value": "n" }],
             },

@@ -12,6 +12,12 @@ const UNITS: [(&str, u64); 6] = [
     ("ns", 1),
 ];
 
+/// The longest time: a graph's clock shows no later one.
+pub const MAX: Duration = Duration::from_nanos(u64::MAX);
+
+/// What is said of a longer one.
+pub const TOO_LONG: &str = "a time is at most 18446744073709551615ns, about 584 years";
+
 /// Reads a time.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let expected = || "a time was expected here, as 10ms, 1.5s, 2min or 1h".to_owned();
@@ -24,9 +30,12 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     let nanos = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(expected)?.1;
     let scale = 10u128.pow(fraction.len() as u32);
     let digits: u128 = format!("{whole}{fraction}").parse().map_err(|_| expected())?;
-    let total = digits.checked_mul(u128::from(nanos)).ok_or("the time is too long")? / scale;
-    let seconds = u64::try_from(total / 1_000_000_000).map_err(|_| "the time is too long".to_owned())?;
-    Ok(Duration::new(seconds, (total % 1_000_000_000) as u32))
+    let scaled = digits.checked_mul(u128::from(nanos)).ok_or(TOO_LONG)?;
+    if !scaled.is_multiple_of(scale) {
+        return Err("a time is a whole number of nanoseconds".to_owned());
+    }
+    let total = u64::try_from(scaled / scale).map_err(|_| TOO_LONG)?;
+    Ok(Duration::from_nanos(total))
 }
 
 /// Writes a time in the largest unit of which it is a whole multiple.
