@@ -71,7 +71,7 @@ impl Past {
     fn take(&mut self, record: Record) -> Result<(), Damaged> {
         let interpreter = &mut self.interpreter;
         match record {
-            Record::Graph { graph, .. } => edit(interpreter, graph).map_err(differs)?,
+            Record::Graph { graph, .. } => drop(edit(interpreter, graph).map_err(differs)?),
             Record::Begin { firing, node, now, calls, again } => {
                 let now = Duration::from_nanos(now);
                 self.now = self.now.max(now);
@@ -156,11 +156,12 @@ impl Reader {
 }
 
 /// Has the interpreter go on with an edited graph. A place or node is the one of the same name; if no other
-/// has its name or its index, it is the one of the same index.
+/// has its name or its index, it is the one of the same index. Returns, for each former node, which node of
+/// the new graph it is.
 ///
 /// # Errors
 /// When the run does not fit the new graph. Nothing has changed then.
-pub(super) fn edit(interpreter: &mut Interpreter, graph: Graph) -> Result<(), Problem> {
+pub(super) fn edit(interpreter: &mut Interpreter, graph: Graph) -> Result<Vec<Option<NodeId>>, Problem> {
     let before = interpreter.graph().clone();
     let places = renamed(
         before.places.iter().map(|place| place.name.as_str()).collect(),
@@ -170,11 +171,13 @@ pub(super) fn edit(interpreter: &mut Interpreter, graph: Graph) -> Result<(), Pr
         before.nodes.iter().map(|node| node.name.as_str()).collect(),
         graph.nodes.iter().map(|node| node.name.as_str()).collect(),
     );
+    let nodes: Vec<Option<NodeId>> = nodes.into_iter().map(|node| node.map(NodeId)).collect();
     interpreter.edit(
         Arc::new(graph),
         |place| places.get(place.0 as usize).copied().flatten().map(PlaceId),
-        |node| nodes.get(node.0 as usize).copied().flatten().map(NodeId),
-    )
+        |node| nodes.get(node.0 as usize).copied().flatten(),
+    )?;
+    Ok(nodes)
 }
 
 /// Returns, for each old name, the index that it has among the new names.

@@ -299,12 +299,25 @@ impl Board {
         }
     }
 
-    pub fn edited(&mut self, graph: &Graph) {
+    /// Notes that the graph was edited. `nodes` says which node of it each former one is.
+    pub fn edited(&mut self, graph: &Graph, nodes: &[Option<NodeId>]) {
         let number = self.note();
         self.edited = number;
         self.places = vec![number; graph.places.len()];
-        self.nodes.resize(graph.nodes.len(), NodeNotes::default());
-        self.nodes.iter_mut().for_each(|notes| notes.changed = number);
+        let notes = vec![NodeNotes { changed: number, ..NodeNotes::default() }; graph.nodes.len()];
+        let former = std::mem::replace(&mut self.nodes, notes);
+        for (notes, node) in former.into_iter().zip(nodes) {
+            if let Some(new) = node.and_then(|node| self.nodes.get_mut(node.0 as usize)) {
+                *new = NodeNotes { changed: number, ..notes };
+            }
+        }
+        // Failures of nodes that are gone are forgotten.
+        self.failures.retain_mut(|(_, failure)| {
+            let Some(Some(node)) = nodes.get(failure.node.0 as usize) else { return false };
+            failure.node = *node;
+            failure.name.clone_from(&graph.nodes[node.0 as usize].name);
+            true
+        });
     }
 
     /// Measures how many firings end in a second.

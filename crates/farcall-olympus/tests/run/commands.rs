@@ -107,6 +107,51 @@ fn a_graph_is_edited_while_it_is_paused() {
     assert_eq!(run.graph().places[0].at.unwrap().y, 2);
 }
 
+/// What was counted of a node stays with it when an edit moves it.
+#[test]
+fn counts_and_failures_stay_with_their_nodes() {
+    let world = World::new();
+    let run = world.run(&moves(2), Settings::default());
+    is_quiet(&run);
+    run.command(Command::Pause).unwrap();
+    let away = json!({
+        "name": "away",
+        "in": [{ "place": 0, "as": "n" }],
+        "call": { "server": "Away/one", "name": "next", "arguments": "[n]" },
+    });
+    let first = json!({ "name": "first", "in": [{ "place": 1, "as": "n" }] });
+    let mut graph = moves(0);
+    let edit = |nodes: &[Value]| {
+        graph["nodes"] = nodes.into();
+        run.command(Command::Edit(Box::new(model(&graph)))).unwrap();
+        run.state()
+    };
+    let moves = moves(0)["nodes"][0].clone();
+    let mut edit = edit;
+    let state = edit(&[first.clone(), away.clone(), moves.clone()]);
+    assert_eq!(state.nodes.iter().map(|node| node.ended).collect::<Vec<_>>(), [0, 0, 2]);
+    // The renamed node keeps the counts, and another node is gone.
+    let mut renamed = moves;
+    renamed["name"] = json!("renamed");
+    let state = edit(&[first, away.clone(), renamed.clone()]);
+    assert_eq!(state.nodes[2].ended, 2);
+    let state = edit(&[away.clone(), renamed.clone()]);
+    assert_eq!(state.nodes.iter().map(|node| node.ended).collect::<Vec<_>>(), [0, 2]);
+
+    let mut only = away.clone();
+    only["in"][0]["place"] = json!(1);
+    edit(&[only.clone()]);
+    run.command(Command::Resume).unwrap();
+    until(&run, "a failure", |state| state.nodes[0].failed > 0);
+    run.command(Command::Pause).unwrap();
+    until(&run, "nothing is under way", |state| state.counts.under_way == 0);
+    let state = edit(&[renamed.clone(), only]);
+    assert!(state.nodes[0].failed == 0 && state.nodes[1].failed > 0, "{:?}", state.nodes);
+    assert!(state.failures.iter().all(|failure| failure.node.0 == 1 && failure.name == "away"));
+    assert!(!state.failures.is_empty());
+    assert_eq!(edit(&[renamed]).failures, []);
+}
+
 #[test]
 fn a_pause_lets_calls_end() {
     let world = World::new();

@@ -5,12 +5,12 @@ use farcall::env::Time;
 use super::{Machine, Node};
 use crate::interpreter::{Decision, Effect, FiringId};
 use crate::journal::{Record, VERSION};
-use crate::model::Graph;
+use crate::model::{Graph, NodeId};
 use crate::run::{Command, Outcome, Pace, Refused, past};
 
 impl Machine {
-    /// Uses an edited graph from now on.
-    fn edited(&mut self, is_cosmetic: bool) {
+    /// Uses an edited graph from now on. `nodes` says which node of it each former one is.
+    fn edited(&mut self, is_cosmetic: bool, nodes: &[Option<NodeId>]) {
         self.graph = self.interpreter.graph().clone();
         if is_cosmetic {
             self.bar_again();
@@ -19,7 +19,7 @@ impl Machine {
             self.held.clear();
             self.load.forget_turns();
         }
-        self.board.edited(&self.graph);
+        self.board.edited(&self.graph, nodes);
     }
 
     /// Does what a user wants.
@@ -86,10 +86,10 @@ impl Machine {
                 ));
             }
         }
-        past::edit(&mut self.interpreter, graph.clone()).map_err(Refused::because)?;
+        let nodes = past::edit(&mut self.interpreter, graph.clone()).map_err(Refused::because)?;
         let seed = 0;
         self.record(|| Record::Graph { version: VERSION, seed, graph });
-        self.edited(is_cosmetic);
+        self.edited(is_cosmetic, &nodes);
         Ok(())
     }
 
