@@ -11,7 +11,7 @@ mod record;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::interpreter::{Ended, FiringId};
 pub use read::{Damaged, MAX_LINE_BYTES, read};
@@ -25,8 +25,13 @@ pub trait Storage: Send {
     /// When the bytes cannot be kept. Some of them may have been.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Has the bytes of each later append outlive the machine, if the storage can.
-    fn sync(&mut self) {}
+    /// Has the storage itself, and the bytes of each later append, outlive the machine, if the storage can.
+    ///
+    /// # Errors
+    /// When this fails.
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A journal that is being written.
@@ -65,7 +70,7 @@ impl Journal {
         let created = OpenOptions::new().append(true).create_new(true).open(path);
         let file = created.map_err(|why| Damaged::unreadable(path, why))?;
         file.try_lock().map_err(|_| Damaged::in_use(path))?;
-        Ok(Journal::over(InFile { file, synced: false }))
+        Ok(Journal::over(InFile { file, path: path.to_owned(), synced: false }))
     }
 
     /// Opens the journal in a file, to add to it. Passes each record that it has to `each`, whose first error
@@ -79,15 +84,17 @@ impl Journal {
         file.try_lock().map_err(|_| Damaged::in_use(path))?;
         let whole = read(BufReader::new(&file), each)?;
         file.set_len(whole).map_err(|why| Damaged::unreadable(path, why))?;
-        Ok(Journal::over(InFile { file, synced: false }))
+        Ok(Journal::over(InFile { file, path: path.to_owned(), synced: false }))
     }
 
     /// Has each flush of a journal in a file wait until the disk has the bytes, so that they outlive a loss
-    /// of power too.
-    #[must_use]
-    pub fn synced(mut self) -> Journal {
-        self.storage.sync();
-        self
+    /// of power too. Waits until the disk has the file's name.
+    ///
+    /// # Errors
+    /// When the directory cannot be synchronized.
+    pub fn synced(mut self) -> io::Result<Journal> {
+        self.storage.sync()?;
+        Ok(self)
     }
 
     /// Returns a journal whose bytes are appended to this storage.
@@ -130,6 +137,7 @@ const MAX_KEPT_BYTES: usize = 1 << 20;
 
 struct InFile {
     file: File,
+    path: PathBuf,
     synced: bool,
 }
 
@@ -139,9 +147,23 @@ impl Storage for InFile {
         if self.synced { self.file.sync_data() } else { Ok(()) }
     }
 
-    fn sync(&mut self) {
+    fn sync(&mut self) -> io::Result<()> {
         self.synced = true;
+        self.file.sync_all()?;
+        sync_name(&self.path)
     }
+}
+
+/// Has a file's name outlive the machine: on Unix a directory is synchronized apart from its files.
+#[cfg(unix)]
+fn sync_name(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_name(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 impl fmt::Debug for Journal {

@@ -10,3 +10,5 @@ mod finding;
 mod journals;
 #[cfg(unix)]
 mod killed;
+#[cfg(target_os = "linux")]
+mod synced;

@@ -42,7 +42,10 @@ impl Record {
         let file = GraphFile::read(&self.graph, output.is_json())?;
         let procedures = Procedures::new(&runtime()?).in_directory(&file.directory());
         let journal = Journal::create(&self.journal).map_err(|why| Failure::new(why.to_string()))?;
-        let journal = if self.sync { journal.synced() } else { journal };
+        let journal = match self.sync {
+            true => journal.synced().map_err(|why| Failure::from(why).about(self.journal.display()))?,
+            false => journal,
+        };
         let settings = Settings { seed: self.seed, journal: Some(journal), ..self.options.settings()? };
         let run = Run::start(file.graph.clone(), &procedures, settings)
             .map_err(|why| not_started(&file.graph, why))?;
