@@ -10,19 +10,27 @@ use hyper::http::request::Parts;
 /// The random bytes in a token.
 const TOKEN_BYTES: usize = 32;
 
+/// The port of a URL `http:` that names none.
+const HTTP_PORT: u16 = 80;
+
 /// Why a request is refused.
 pub(super) type Refusal = (StatusCode, &'static str);
 
 /// Which requests are answered.
 pub(super) struct Admission {
-    hosts: [String; 3],
+    hosts: Vec<String>,
     token: String,
 }
 
 impl Admission {
     /// Admits requests to this port of the loopback interface that have this token.
     pub(super) fn new(port: u16, token: &str) -> Admission {
-        let hosts = ["127.0.0.1", "[::1]", "localhost"].map(|name| format!("{name}:{port}"));
+        let names = ["127.0.0.1", "[::1]", "localhost"];
+        let mut hosts: Vec<String> = names.iter().map(|name| format!("{name}:{port}")).collect();
+        if port == HTTP_PORT {
+            // (Browsers leave the usual port out, RFC 9110, 4.2.1.)
+            hosts.extend(names.map(str::to_owned));
+        }
         Admission { hosts, token: token.to_owned() }
     }
 
@@ -92,4 +100,31 @@ fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, Refusal
 fn equal_in_constant_time(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).fold(0, |differences, (a, b)| differences | (a ^ b));
     one.len() == other.len() && std::hint::black_box(differences) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Request;
+
+    use super::*;
+
+    fn admits(port: u16, host: &str, origin: Option<&str>) -> bool {
+        let mut request = Request::builder().uri("/").header(HOST, host);
+        if let Some(origin) = origin {
+            request = request.header(ORIGIN, origin);
+        }
+        Admission::new(port, "token").admit(&request.body(()).unwrap().into_parts().0).is_ok()
+    }
+
+    #[test]
+    fn a_host_without_a_port_is_the_usual_one() {
+        for name in ["127.0.0.1", "[::1]", "localhost"] {
+            let origin = format!("http://{name}");
+            assert!(admits(80, name, None) && admits(80, name, Some(&origin)), "{name}");
+            assert!(admits(80, &format!("{name}:80"), None), "{name}");
+            assert!(!admits(8080, name, None) && !admits(8080, name, Some(&origin)), "{name}");
+            assert!(!admits(80, name, Some("http://evil.example")), "{name}");
+        }
+        assert!(!admits(80, "evil.example", None) && !admits(80, "localhost.evil.example", None));
+    }
 }

@@ -144,6 +144,7 @@ pub fn stopped(firing: u64, name: &str, error: &str) -> FiringRecord {
         attempts: 1,
         error: Some(error.into()),
         exception: None,
+        left_out: None,
         ran: Some("maybe"),
         began: 1.25,
     }
