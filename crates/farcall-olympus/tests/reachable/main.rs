@@ -20,7 +20,8 @@ const NETS: usize = 1_000;
 const MAX_STATES: usize = 100;
 
 /// The published nets.
-const PUBLISHED: [&str; 7] = [
+const PUBLISHED: [&str; 8] = [
+    "alternating-bit.olympus",
     "dining-philosophers.olympus",
     "mutual-exclusion.olympus",
     "precedence.olympus",
@@ -99,6 +100,25 @@ fn philosophers_who_take_one_fork_at_a_time_can_starve() {
     let [stuck] = stuck.as_slice() else { panic!("{stuck:?}") };
     let has_left = |at: usize| graph.place(&format!("has_left{at}")).unwrap().0 as usize;
     assert!((0..4).all(|at| stuck.tokens[has_left(at)] == 1), "{stuck:?}");
+}
+
+/// However often messages are lost and sent again, a new one is sent only when the last one was delivered.
+#[test]
+fn the_alternating_bit_protocol_delivers_each_message_once() {
+    let delivers = |graph: &Graph| {
+        let reached = explore(graph, Rules::standard(), 20_000).unwrap();
+        let has = |state: &State, name: &str| state.tokens[graph.place(name).unwrap().0 as usize] > 0;
+        reached.states.iter().all(|state| {
+            (0..2).all(|bit| !has(state, &format!("send{bit}")) || has(state, &format!("expects{bit}")))
+        })
+    };
+    let graph = published("alternating-bit.olympus");
+    assert!(delivers(&graph));
+    // A sender that waits for no acknowledgement.
+    let mut wrong = graph.clone();
+    let end = &mut wrong.nodes[graph.node("end0").unwrap().0 as usize];
+    (end.inputs.truncate(1), end.outputs.truncate(1));
+    assert!(!delivers(&wrong));
 }
 
 fn published(name: &str) -> Graph {
