@@ -142,7 +142,7 @@ pub enum Effect {
 pub enum Decision {
     /// The procedure of the node, as the graph has it now, is called with the arguments that its tokens give.
     Retry,
-    /// The tokens go back to their places, as if the node had not begun.
+    /// The tokens go back to their places, before all others, as if the node had not begun.
     PutBack,
     /// The tokens are dropped.
     Discard,

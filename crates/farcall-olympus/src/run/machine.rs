@@ -266,7 +266,8 @@ impl Machine {
                 waiting.into_iter().for_each(|key| self.go_on(key));
             }
             Err(why) => {
-                for key in waiting {
+                // Each puts its tokens before all others, so the last one is first.
+                for key in waiting.into_iter().rev() {
                     self.not_found(key, &why, now);
                 }
             }

@@ -45,6 +45,17 @@ fn a_server_may_come_after_the_run_has_begun() {
     assert_eq!(tokens(&run, "to"), [3, 5]);
 }
 
+/// Firings that wait for one procedure, which is not found, leave the tokens in their order.
+#[test]
+fn tokens_go_back_in_their_order_when_nobody_exports_a_procedure() {
+    let world = World::new();
+    let hour = Duration::from_secs(3600);
+    let settings = Settings { first_pause: hour, max_pause: hour, ..Settings::default() };
+    let run = world.run(&graph("next", &[2, 4, 6, 8], result()), settings);
+    until(&run, "all go back", |state| state.counts.not_run == 4);
+    assert_eq!(run.state().places[0].tokens, [2, 4, 6, 8]);
+}
+
 /// A server is withdrawn while calls go to it, and another takes its place.
 #[test]
 fn what_did_not_run_is_tried_elsewhere() {
