@@ -182,7 +182,7 @@ impl Driver {
             let is_idle = self.act(&mut todo, &mut ended);
             match next {
                 Next::Wait(until) if is_idle => self.wait(until, &mut ended),
-                _ => self.collect(&mut ended),
+                _ => self.receive(&mut ended),
             }
         }
     }
@@ -239,7 +239,18 @@ impl Driver {
         }
     }
 
-    /// Takes calls that have ended, without waiting.
+    /// Receives what has arrived, and takes the calls that have ended. Without this, calls would seem to be
+    /// under way while there is always more to begin. It is a system call for each turn of many firings.
+    fn receive(&mut self, ended: &mut Vec<Ended>) {
+        if self.calls.len() > usize::from(self.has_bell)
+            && let Some((key, outcome)) = self.calls.try_next()
+        {
+            self.take(key, outcome, ended);
+            self.collect(ended);
+        }
+    }
+
+    /// Takes calls that are known to have ended. Does not receive.
     fn collect(&mut self, ended: &mut Vec<Ended>) {
         while ended.len() < MAX_ENDED
             && self.calls.len() > usize::from(self.has_bell)

@@ -85,6 +85,30 @@ fn as_many_calls_are_under_way_as_the_bound_allows() {
     }
 }
 
+/// Calls end, and are followed by others, while nodes without procedures fire without end.
+#[test]
+fn calls_end_while_other_nodes_never_rest() {
+    let world = World::new();
+    let worker = Arc::new(Worker::default());
+    worker.gate.open();
+    let _export = world.export("Work/one", &worker);
+    let graph = json!({
+        "places": [{ "name": "ring", "tokens": [null] }, { "name": "number", "tokens": [7] }],
+        "nodes": [
+            { "name": "turn", "in": [{ "place": 0 }], "out": [{ "place": 0 }] },
+            {
+                "name": "call",
+                "in": [{ "place": 1, "as": "n" }],
+                "call": { "server": "Work/one", "name": "slow", "arguments": "[n]" },
+                "out": [{ "place": 1, "value": "result" }],
+            },
+        ],
+    });
+    let run = world.run(&graph, Settings::default());
+    until(&run, "many calls have ended", |state| state.nodes[1].ended >= 500);
+    assert!(run.state().outcome.is_none() && run.state().nodes[0].ended > 500);
+}
+
 /// Of many firings a thousand are shown, and all are counted.
 #[test]
 fn a_thousand_of_many_firings_are_shown() {
