@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use farcall::dynamic::Dynamic;
 use farcall::{CallFailed, Kind, Ran};
 use farcall_idl::x::{Version, interfaces};
+use farcall_olympus::procedures::bind_onc;
 use farcall_onc::{AuthSys, Builder, Client, routines};
 
 use crate::failure::{Failure, NAMES, Outcome};
@@ -55,12 +56,8 @@ impl Manner {
     /// Returns the latest version that has a procedure with this name, and the procedure's index in that
     /// version. The name may be spelt as in the `.x` file or as in Rust.
     pub fn find(versions: Vec<Version>, name: &str) -> Outcome<(Version, usize)> {
-        let place = |version: &Version| {
-            let spelt = version.procedure_names.iter().position(|known| known == name);
-            spelt.or_else(|| version.interface.procedures.iter().position(|procedure| procedure.name == name))
-        };
         let known = Manner::procedures(&versions);
-        let found = versions.into_iter().find_map(|version| place(&version).map(|place| (version, place)));
+        let found = Version::latest_with(versions, name);
         found.ok_or_else(|| Failure::usage(format!("there is no procedure {name}")).hint(known))
     }
 
@@ -80,8 +77,7 @@ impl Manner {
 
     /// Returns a binding to the server at an address, for the program that an `.x` file describes.
     pub fn bind(&self, address: &str, version: &Version, deadline: &Deadline) -> Outcome<Dynamic> {
-        let client = self.connect(address, version.program, version.version, deadline)?;
-        Ok(Dynamic::described(client.program(version.program, version.version), version.spelled.clone()))
+        bind_onc(&self.settings(deadline), &self.whole(address), version).map_err(|why| unfound(why, address))
     }
 
     /// Returns the program's selected version, or the latest that the server has.

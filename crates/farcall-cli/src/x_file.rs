@@ -106,7 +106,8 @@ fn define(text: &str) -> Result<(String, String), String> {
     }
 }
 
-fn tell(what: &Diagnostic) {
+/// Tells a person of a fault or an omission.
+pub fn tell(what: &Diagnostic) {
     let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     eprintln!("{}\n", if coloured { what.coloured() } else { what.to_string() });
 }

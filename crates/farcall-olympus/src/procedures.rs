@@ -4,6 +4,7 @@
 //! | module | job |
 //! |---|---|
 //! | `definition` | reads `.x` and `.cr` files |
+//! | `described` | binds to the servers that these files describe |
 //! | `bound` | a procedure that was found: encodes its arguments, starts calls, decodes outcomes |
 //! | `check` | checks graphs against the interfaces of their procedures |
 //! | `exports` | lists what is exported now, with its procedures |
@@ -11,6 +12,7 @@
 mod bound;
 mod check;
 mod definition;
+mod described;
 mod exports;
 
 use std::collections::HashMap;
@@ -21,12 +23,12 @@ use std::time::Duration;
 
 use farcall::dynamic::{Dynamic, Instances};
 use farcall::{CallFailed, Runtime};
-use farcall_courier as courier;
 use farcall_idl::values::Converter;
 use farcall_onc::{AuthSys, Client};
 
 use crate::model;
 pub use bound::{Bound, Outcome};
+pub use described::{bind_courier, bind_onc};
 pub use exports::{Exported, ExportedProcedure};
 
 /// Finds procedures, and remembers the servers that it has bound to. Clones are the same.
@@ -192,8 +194,12 @@ impl Procedures {
             Some(file) => {
                 let version = definition::version(directory, file, &wanted.name)?;
                 let dynamic = match definition::is_courier(file) {
-                    true => bind_courier(&wanted.server, &version)?,
-                    false => bind_onc(&wanted.server, &version)?,
+                    true => bind_courier(&farcall_courier::Builder::default(), &wanted.server, &version)?,
+                    // As this user of this machine.
+                    false => {
+                        let settings = Client::builder().auth(AuthSys::of_process());
+                        bind_onc(&settings, &wanted.server, &version)?
+                    }
                 };
                 Server::new(dynamic, Some(version))
             }
@@ -218,19 +224,6 @@ impl Server {
 fn key(wanted: &model::Procedure) -> Key {
     let definition = wanted.definition.as_ref().map(|file| (file.clone(), wanted.name.clone()));
     (wanted.server.clone(), definition)
-}
-
-/// Binds to a server of ONC RPC, as this user of this machine.
-fn bind_onc(address: &str, version: &farcall_idl::x::Version) -> Result<Dynamic, CallFailed> {
-    let settings = Client::builder().auth(AuthSys::of_process());
-    let client = settings.find(address, version.program, version.version)?;
-    Ok(Dynamic::described(client.program(version.program, version.version), version.spelled.clone()))
-}
-
-fn bind_courier(address: &str, version: &farcall_idl::x::Version) -> Result<Dynamic, CallFailed> {
-    let settings = courier::Builder::default();
-    let binding = settings.bind(&version.interface, version.program, version.version, address)?;
-    Ok(Dynamic::described(binding, version.spelled.clone()))
 }
 
 impl NotFound {

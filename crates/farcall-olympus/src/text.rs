@@ -2,9 +2,8 @@
 //! people write it by hand and review changes line by line. docs/olympus-format.md describes it.
 //!
 //! `parse` reads it and `print` writes it; what is printed reads as the same graph. `line` is the reader of a
-//! line, and `diagnostic` shows errors with the line in which they are.
+//! line.
 
-mod diagnostic;
 mod line;
 mod parse;
 mod print;
@@ -12,7 +11,7 @@ mod print;
 use std::collections::HashMap;
 use std::ops::Range;
 
-pub use diagnostic::{Diagnostic, Diagnostics};
+pub use farcall_idl::x::{Diagnostic, Diagnostics};
 
 use crate::location::Location;
 use crate::model::Graph;
@@ -52,8 +51,8 @@ impl Document {
     /// Makes a message about a part of the graph, which shows the line.
     pub fn diagnostic(&self, location: Location, message: impl Into<String>) -> Diagnostic {
         match self.span(location) {
-            Some(span) => Diagnostic::new(&self.file, &self.text, span, message),
-            None => Diagnostic::new(&self.file, &self.text, 0..0, message),
+            Some(span) => Diagnostic::in_text(&self.file, &self.text, span, message),
+            None => Diagnostic::in_text(&self.file, &self.text, 0..0, message),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Makes run-time descriptions of interfaces from a plan (the decided Rust form of a file). They equal
 //! the descriptions that the generated Rust would return, without compiling it. Tools make calls by them.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use farcall_xdr::schema::{self, Type, Types, arm, field};
@@ -30,6 +31,20 @@ pub struct Version {
     pub spelled: Interface,
     /// The file's names of the discriminants of unions, by the index of the type.
     pub switches: BTreeMap<u32, String>,
+}
+
+impl Version {
+    /// Returns the index of a procedure, whose name is spelt as in the file or as in Rust.
+    pub fn index_of(&self, procedure: &str) -> Option<usize> {
+        let spelt = self.procedure_names.iter().position(|known| known == procedure);
+        spelt.or_else(|| self.interface.procedures.iter().position(|known| known.name == procedure))
+    }
+
+    /// Returns the latest of some versions that has a procedure of this name, and the procedure's index.
+    pub fn latest_with(mut versions: Vec<Version>, procedure: &str) -> Option<(Version, usize)> {
+        versions.sort_by_key(|version| Reverse((version.program, version.version)));
+        versions.into_iter().find_map(|version| version.index_of(procedure).map(|at| (version, at)))
+    }
 }
 
 /// The source of a description's names.

@@ -2,6 +2,7 @@
 //! underlined.
 
 use std::fmt;
+use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
@@ -52,7 +53,7 @@ struct Excerpt {
     file: String,
     line: usize,
     text: String,
-    marked: std::ops::Range<usize>,
+    marked: Range<usize>,
 }
 
 impl Diagnostic {
@@ -67,9 +68,33 @@ impl Diagnostic {
             above = sources.get(at.file).included;
         }
         let (text, start) = sources.whole_line(span.file, sources.line(span.file, span.start));
-        let before = (span.start - start) as usize;
-        let column = text.get(..before).unwrap_or(text).chars().count() + 1;
+        let column = column(text, (span.start - start) as usize);
         let place = Place { at: Excerpt::new(sources, span), column, other: None, included };
+        Diagnostic { place: Some(Box::new(place)), ..Self::nowhere(message) }
+    }
+
+    /// Makes an error about the bytes `range` of a text, for readers of other formats that show errors alike.
+    ///
+    /// ```
+    /// use farcall_idl::x::Diagnostic;
+    ///
+    /// let fault = Diagnostic::in_text("some.graph", "place a\nplace a\n", 14..15, "there are two places a");
+    /// assert_eq!((fault.line(), fault.column()), (2, 7));
+    /// assert!(fault.to_string().contains("some.graph:2:7"));
+    /// ```
+    pub fn in_text(file: &str, text: &str, range: Range<usize>, message: impl Into<String>) -> Self {
+        let at = range.start.min(text.len());
+        // (A line break is a boundary of characters.)
+        let begun = text.as_bytes()[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let line = text.as_bytes()[..begun].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let whole = text[begun..].lines().next().unwrap_or_default();
+        let marked = at - begun..range.end.saturating_sub(begun);
+        let place = Place {
+            column: column(whole, marked.start),
+            at: Excerpt::of_line(file, line, whole, marked),
+            other: None,
+            included: Vec::new(),
+        };
         Diagnostic { place: Some(Box::new(place)), ..Self::nowhere(message) }
     }
 
@@ -96,7 +121,7 @@ impl Diagnostic {
     }
 
     /// Makes the diagnostic a warning: the file could be read nevertheless.
-    pub(crate) fn warning(self) -> Self {
+    pub fn warning(self) -> Self {
         Diagnostic { warning: true, ..self }
     }
 
@@ -177,14 +202,20 @@ impl Excerpt {
     fn new(sources: &Sources, span: Span) -> Self {
         let line = sources.line(span.file, span.start);
         let (text, start) = sources.whole_line(span.file, line);
-        let from = ((span.start - start) as usize).min(text.len());
-        let to = ((span.end - start) as usize).clamp(from, text.len());
+        let marked = (span.start - start) as usize..(span.end - start) as usize;
+        Excerpt::of_line(&sources.get(span.file).name, line + 1, text, marked)
+    }
+
+    /// Returns the part of a line around `marked`.
+    fn of_line(file: &str, line: usize, text: &str, marked: Range<usize>) -> Self {
         let boundary = |at: &usize| text.is_char_boundary(*at);
-        let left = (0..=from.saturating_sub(MAX_SHOWN / 2)).rev().find(boundary).unwrap_or(0);
+        let before = |at: usize| (0..=at.min(text.len())).rev().find(boundary).unwrap_or(0);
+        let (from, to) = (before(marked.start), before(marked.end.max(marked.start)));
+        let left = before(from.saturating_sub(MAX_SHOWN / 2));
         let right = (left + MAX_SHOWN..text.len()).find(boundary).unwrap_or(text.len());
         Excerpt {
-            file: sources.get(span.file).name.clone(),
-            line: line + 1,
+            file: file.to_owned(),
+            line,
             text: text[left..right].to_owned(),
             marked: from - left..to.min(right) - left,
         }
@@ -218,6 +249,12 @@ impl Diagnostics {
     }
 }
 
+impl FromIterator<Diagnostic> for Diagnostics {
+    fn from_iter<I: IntoIterator<Item = Diagnostic>>(all: I) -> Self {
+        Diagnostics(all.into_iter().collect())
+    }
+}
+
 impl From<Diagnostic> for Diagnostics {
     fn from(one: Diagnostic) -> Self {
         Diagnostics(vec![one])
@@ -235,6 +272,11 @@ impl fmt::Display for Diagnostics {
 }
 
 impl std::error::Error for Diagnostics {}
+
+/// Returns the column, in characters, of a byte of a line.
+fn column(line: &str, at: usize) -> usize {
+    line.get(..at).unwrap_or(line).chars().count() + 1
+}
 
 /// Adds an error, unless there are too many or it was reported already. An undeclared name is reported only
 /// at its first use.

@@ -11,7 +11,6 @@ use farcall_idl::values::{self, Converter};
 use farcall_idl::{Interface, Procedure};
 use serde_json::Value;
 
-use super::definition::index_of;
 use super::{NotFound, Server};
 
 /// A procedure that was found.
@@ -49,7 +48,7 @@ impl Bound {
     pub(super) fn of(server: Arc<Server>, name: &str) -> Result<Bound, NotFound> {
         let interface = server.dynamic.interface();
         let index = match &server.version {
-            Some(version) => index_of(version, name),
+            Some(version) => version.index_of(name),
             None => interface.procedures.iter().position(|procedure| procedure.name == name),
         };
         let Some(index) = index.filter(|index| *index < interface.procedures.len()) else {

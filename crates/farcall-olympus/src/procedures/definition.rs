@@ -1,6 +1,5 @@
 //! Reads the `.x` and `.cr` files that describe servers of ONC RPC and Courier.
 
-use std::cmp::Reverse;
 use std::path::Path;
 
 use farcall_idl::x::{Version, interfaces, read, read_text};
@@ -27,17 +26,7 @@ pub fn version(directory: &Path, file: &str, procedure: &str) -> Result<Version,
         None => read(&path, &x::Options::default()),
     };
     let tree = tree.map_err(|why| NotFound::lasting(why.to_string()))?;
-    let mut versions = interfaces(&tree).map_err(|why| NotFound::lasting(format!("{file}: {why}")))?;
-    versions.sort_by_key(|version| Reverse((version.program, version.version)));
-    let found = versions.iter().position(|version| index_of(version, procedure).is_some());
-    match found {
-        Some(found) => Ok(versions.swap_remove(found)),
-        None => Err(NotFound::lasting(format!("{file} has no procedure {procedure}"))),
-    }
-}
-
-/// Returns the index of a procedure, whose name is spelt as in the file or as in Rust.
-pub fn index_of(version: &Version, procedure: &str) -> Option<usize> {
-    let spelt = version.procedure_names.iter().position(|known| known == procedure);
-    spelt.or_else(|| version.interface.procedures.iter().position(|known| known.name == procedure))
+    let versions = interfaces(&tree).map_err(|why| NotFound::lasting(format!("{file}: {why}")))?;
+    let found = Version::latest_with(versions, procedure).map(|(version, _)| version);
+    found.ok_or_else(|| NotFound::lasting(format!("{file} has no procedure {procedure}")))
 }

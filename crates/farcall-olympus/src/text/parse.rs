@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use serde_json::Value;
 
-use super::diagnostic::{Diagnostic, Diagnostics};
 use super::line::{Fault, Line, word_length};
 use super::print::is_definition;
+use super::{Diagnostic, Diagnostics};
 use super::{MAX_ERRORS, MAX_FILE_BYTES, MAX_TOKENS};
 use crate::duration;
 use crate::location::Location;
@@ -18,7 +18,7 @@ use crate::model::{Graph, Input, InputKind, Join, Node, NodeId, Output, Place, P
 pub fn parse(file: &str, text: &str) -> Result<(Graph, HashMap<Location, Range<usize>>), Diagnostics> {
     if text.len() > MAX_FILE_BYTES {
         let message = format!("a graph has at most {MAX_FILE_BYTES} bytes");
-        return Err(Diagnostics(vec![Diagnostic::new(file, "", 0..0, message)]));
+        return Err(Diagnostic::in_text(file, "", 0..0, message).into());
     }
     let mut parser = Parser::default();
     // Arcs may name places that are declared below them, so the places are read first.
@@ -39,8 +39,8 @@ pub fn parse(file: &str, text: &str) -> Result<(Graph, HashMap<Location, Range<u
         return Ok((parser.graph, parser.locations));
     }
     parser.faults.sort_by_key(|fault| fault.at.start);
-    let show = |fault: Fault| Diagnostic::new(file, text, fault.at, fault.message);
-    Err(Diagnostics(parser.faults.into_iter().map(show).collect()))
+    let show = |fault: Fault| Diagnostic::in_text(file, text, fault.at, fault.message);
+    Err(parser.faults.into_iter().map(show).collect())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

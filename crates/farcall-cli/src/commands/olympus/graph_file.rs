@@ -1,6 +1,6 @@
 //! Graphs in files: text, PNML or JSON, and what is wrong with them.
 
-use std::io::{IsTerminal, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use farcall_olympus::location::Location;
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
 use crate::text::printable;
+use crate::x_file::{as_json, tell};
 
 /// The most bytes of a file.
 const MAX_FILE_BYTES: u64 = pnml::MAX_BYTES as u64;
@@ -131,16 +132,4 @@ fn read(path: &str) -> Outcome<Vec<u8>> {
         true => Err(Failure::new(format!("{path} has more than {MAX_FILE_BYTES} bytes"))),
         false => Ok(bytes),
     }
-}
-
-fn tell(what: &Diagnostic) {
-    let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    match coloured {
-        true => eprintln!("{}\n", what.coloured()),
-        false => eprintln!("{what}\n"),
-    }
-}
-
-fn as_json(what: &Diagnostic) -> Value {
-    json!({ "file": what.file(), "line": what.line(), "column": what.column(), "message": what.message() })
 }
