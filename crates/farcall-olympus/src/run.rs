@@ -210,8 +210,8 @@ impl Run {
         self.shared.changes(since, wait)
     }
 
-    /// Returns a firing that is under way, has stopped, or is among the latest 1,000 that failed. Of the first
-    /// two there is up to 1 MiB of tokens and arguments, of the others 4 KiB.
+    /// Returns a firing that is under way, has stopped, or is among the latest 1,000 that failed. Of the
+    /// first two there is up to 1 MiB of tokens and arguments, of the others 4 KiB.
     pub fn firing(&self, firing: FiringId) -> Option<FiringRecord> {
         self.shared.machine().firing_record(firing)
     }

@@ -36,8 +36,8 @@ pub struct State {
     pub places: Vec<PlaceState>,
     /// The nodes, in the order of the graph.
     pub nodes: Vec<NodeState>,
-    /// Firings that are under way, those with the least numbers first. If there are more than 1,000, these are
-    /// as many of them, and those with a procedure before those that wait for their time.
+    /// Firings that are under way, those with the least numbers first. If there are more than 1,000, these
+    /// are as many of them, and those with a procedure before those that wait for their time.
     pub under_way: Vec<FiringRecord>,
     /// The firings that have stopped, and wait until somebody decides about them; the first 1,000.
     pub stopped: Vec<FiringRecord>,

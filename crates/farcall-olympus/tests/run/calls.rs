@@ -116,7 +116,10 @@ fn a_thousand_of_many_firings_are_shown() {
     let worker = Arc::new(Worker::default());
     let _export = world.export("Work/one", &worker);
     let graph = json!({
-        "places": [{ "name": "from", "tokens": (0..3000).collect::<Vec<_>>() }, { "name": "other", "tokens": [1] }],
+        "places": [
+            { "name": "from", "tokens": (0..3000).collect::<Vec<_>>() },
+            { "name": "other", "tokens": [1] },
+        ],
         "nodes": [
             { "name": "timed", "in": [{ "place": 0 }], "after": "1h" },
             {

@@ -176,7 +176,8 @@ fn large_tokens_are_left_out_of_what_is_listed() {
     let _export = world.export("Work/one", &Arc::new(Worker::default()));
     let mut graph = graph("next", &[], result());
     let large = |size| json!({ "text": "x".repeat(size) });
-    // (The value is no number, so the firing stops. Nobody exports the other's server, so its tokens go back.)
+    // (The value is no number, so the firing stops. Nobody exports the other's server, so its token goes
+    // back.)
     graph["places"][0]["tokens"] = json!([large(100_000)]);
     graph["places"].as_array_mut().unwrap().push(json!({ "name": "away", "tokens": [large(1 << 20)] }));
     let mut away = graph["nodes"][0].clone();

@@ -1,8 +1,8 @@
 //! Which firings may have their calls sent now: the bound of all calls, and the share of nodes that fail.
 //!
-//! A firing whose procedure is looked for, or whose call is made again after a pause, is no call under way, so
-//! a node whose server is away leaves the bound to others. When its calls are sent again, they are *trials*
-//! until one succeeds. Trials get at most half of the bound, and nodes take turns with them.
+//! A firing whose procedure is looked for, or whose call is made again after a pause, is no call under way.
+//! So a node whose server is away leaves the bound to others. When its calls are sent again, they are
+//! *trials* until one succeeds. Trials get at most half of the bound, and nodes take turns with them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
