@@ -117,7 +117,8 @@ fn the_alternating_bit_protocol_delivers_each_message_once() {
     // A sender that waits for no acknowledgement.
     let mut wrong = graph.clone();
     let end = &mut wrong.nodes[graph.node("end0").unwrap().0 as usize];
-    (end.inputs.truncate(1), end.outputs.truncate(1));
+    end.inputs.truncate(1);
+    end.outputs.truncate(1);
     assert!(!delivers(&wrong));
 }
 

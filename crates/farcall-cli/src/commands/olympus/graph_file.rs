@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use farcall_olympus::location::Location;
 use farcall_olympus::model::Graph;
 use farcall_olympus::pnml;
-use farcall_olympus::text::{self, Diagnostic, Document};
+use farcall_olympus::text::{self, Document};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
