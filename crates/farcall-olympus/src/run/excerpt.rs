@@ -9,6 +9,9 @@ use crate::expression::fits;
 /// The most bytes of an error that are kept.
 pub const MAX_ERROR_BYTES: usize = 2048;
 
+/// The most bytes of tokens and arguments of a firing that are kept of a failure, or are in a list.
+pub const MAX_LISTED_BYTES: usize = 4 << 10;
+
 /// How many bytes of tokens and arguments may still be shown, and what was left out.
 pub struct Excerpt {
     left: usize,

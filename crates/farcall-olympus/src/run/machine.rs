@@ -4,6 +4,7 @@
 //! then are the calls sent that the turn has begun. So the journal knows of every call before it may run, and
 //! of the end of every firing before a call can use its tokens.
 
+mod admission;
 mod load;
 mod orders;
 mod slots;
@@ -19,6 +20,7 @@ use farcall::{Kind, Ran};
 use serde_json::Value;
 
 use super::clock::Clock;
+use super::excerpt::MAX_LISTED_BYTES;
 use super::mutant::{Mutant, Rule};
 use super::shown::{Board, Stage};
 use super::{Command, NotStarted, Outcome, Pace, Past, Settings};
@@ -29,7 +31,6 @@ use crate::model::{Graph, NodeId};
 use crate::procedures::{self, Bound, NotFound};
 use load::Load;
 use slots::{Called, Slots};
-use views::MAX_LISTED_BYTES;
 
 /// A run.
 pub(super) struct Machine {

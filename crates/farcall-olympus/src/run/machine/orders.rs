@@ -17,7 +17,8 @@ impl Machine {
         } else {
             self.nodes = vec![Node::default(); self.graph.nodes.len()];
             self.held.clear();
-            self.load.forget_turns();
+            // (Nothing is under way, so nobody waits for a turn.)
+            self.load.turns.clear();
         }
         self.board.edited(&self.graph, nodes);
     }

@@ -9,7 +9,7 @@ use super::Machine;
 use super::slots::Called;
 use crate::interpreter::{Failure, Firing, FiringId, FiringState};
 use crate::model::{NodeId, PlaceId};
-use crate::run::excerpt::{Excerpt, beginning};
+use crate::run::excerpt::{Excerpt, MAX_LISTED_BYTES, beginning};
 use crate::run::shown::{Changes, Counts, FiringRecord, NodeNotes, NodeState, PlaceState, Stage, State};
 
 impl Machine {
@@ -170,6 +170,5 @@ const MAX_SHOWN_FIRINGS: usize = 1000;
 const MAX_SHOWN_TOKENS: usize = 20;
 const MAX_TOKENS_BYTES: usize = 64 << 10;
 
-/// The most bytes of tokens and arguments of each firing in a list, and of one that is asked for.
-pub(super) const MAX_LISTED_BYTES: usize = 4 << 10;
+/// The most bytes of tokens and arguments of a firing that is asked for.
 const MAX_FIRING_BYTES: usize = 1 << 20;
