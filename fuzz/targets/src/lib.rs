@@ -45,7 +45,7 @@ pub use onc_client::{onc_client, universal};
 pub use onc_server::onc_server;
 pub use server::{server, server_bytes};
 pub use trains::{trains_to_caller, trains_to_server};
-pub use x::{cr_file, x_file};
+pub use x::{cr_file, rpc2_file, x_file};
 pub use xdr::{schema, specimen, xdr};
 
 /// A function to be fuzzed, and the most memory that it may use.
@@ -93,6 +93,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "olympus_journal", run: olympus_journal, memory_per_byte: 4096, memory: 192 * MIB },
     Target { name: "x_file", run: x_file, memory_per_byte: 512, memory: 256 * KIB },
     Target { name: "cr_file", run: cr_file, memory_per_byte: 512, memory: 256 * KIB },
+    Target { name: "rpc2_file", run: rpc2_file, memory_per_byte: 512, memory: 256 * KIB },
     Target { name: "onc_stream", run: onc_stream, memory_per_byte: 16, memory: 64 * KIB },
     Target { name: "onc_server", run: onc_server, memory_per_byte: 64, memory: 160 * KIB },
     Target { name: "onc_client", run: onc_client, memory_per_byte: 64, memory: 512 * KIB },
