@@ -304,13 +304,15 @@ impl<'p> Writer<'p> {
         let (name, docs, farcall) = (ident(name), documentation(docs), &self.farcall);
         let (program, version) = (number(*program), Literal::u32_unsuffixed(*version));
         let numbers = has_numbers.then(|| quote!(program = #program, version = #version));
-        let asynchronous = self.asynchronous.then(|| quote!(async,));
-        let elsewhere = self.is_elsewhere().then(|| quote!(crate = #farcall,));
+        let asynchronous = self.asynchronous.then(|| quote!(async));
+        let elsewhere = self.is_elsewhere().then(|| quote!(crate = #farcall));
+        let options: Vec<TokenStream> = [asynchronous, elsewhere, numbers].into_iter().flatten().collect();
+        let options = (!options.is_empty()).then(|| quote!((#(#options),*)));
         let methods = methods.iter().map(|method| self.method(method));
         quote! {
             #docs
             #leave
-            #[#farcall::interface(#asynchronous #elsewhere #numbers)]
+            #[#farcall::interface #options]
             pub trait #name {
                 #(#methods)*
             }
