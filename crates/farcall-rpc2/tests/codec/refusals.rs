@@ -59,14 +59,30 @@ fn an_exception_is_a_return_code_and_the_result() {
         make(&mut description);
         Layout::new(&description).is_ok()
     };
-    assert!(accepted(|all| drop(all.procedure(1, "a").exception::<Code>())));
-    assert!(accepted(|all| drop(all.procedure(1, "a").result::<u32>().exception::<Both>())));
-    assert!(accepted(|all| drop(all.procedure(1, "a").result::<Code>())));
-    assert!(!accepted(|all| drop(all.procedure(1, "a").exception::<Both>())));
-    assert!(!accepted(|all| drop(all.procedure(1, "a").result::<u32>().exception::<Code>())));
-    assert!(!accepted(|all| drop(all.procedure(1, "a").exception::<i32>())));
-    assert!(!accepted(|all| drop(all.procedure(1, "a").oneway())));
-    assert!(!accepted(|all| drop(all.signal("a"))));
+    assert!(accepted(|all| {
+        all.procedure(1, "a").exception::<Code>();
+    }));
+    assert!(accepted(|all| {
+        all.procedure(1, "a").result::<u32>().exception::<Both>();
+    }));
+    assert!(accepted(|all| {
+        all.procedure(1, "a").result::<Code>();
+    }));
+    assert!(!accepted(|all| {
+        all.procedure(1, "a").exception::<Both>();
+    }));
+    assert!(!accepted(|all| {
+        all.procedure(1, "a").result::<u32>().exception::<Code>();
+    }));
+    assert!(!accepted(|all| {
+        all.procedure(1, "a").exception::<i32>();
+    }));
+    assert!(!accepted(|all| {
+        all.procedure(1, "a").oneway();
+    }));
+    assert!(!accepted(|all| {
+        all.signal("a");
+    }));
 }
 
 #[test]
