@@ -22,7 +22,8 @@ mod olympus;
 mod onc;
 mod onc_client;
 mod onc_server;
-pub mod script;
+pub mod rpc2;
+mod script;
 mod server;
 mod trains;
 mod x;
@@ -43,6 +44,7 @@ pub use olympus::{olympus_journal, olympus_pnml, olympus_text};
 pub use onc::onc_stream;
 pub use onc_client::{onc_client, universal};
 pub use onc_server::onc_server;
+pub use rpc2::{rpc2_packed, rpc2_packets};
 pub use server::{server, server_bytes};
 pub use trains::{trains_to_caller, trains_to_server};
 pub use x::{cr_file, rpc2_file, x_file};
@@ -102,6 +104,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "courier_cooper", run: courier_cooper, memory_per_byte: 64, memory: 128 * KIB },
     Target { name: "courier_packets", run: courier_packets, memory_per_byte: 64, memory: 128 * KIB },
     Target { name: "courier_expedited", run: courier_expedited, memory_per_byte: 64, memory: 128 * KIB },
+    Target { name: "rpc2_packed", run: rpc2_packed, memory_per_byte: 16, memory: 16 * KIB },
+    Target { name: "rpc2_packets", run: rpc2_packets, memory_per_byte: 64, memory: 64 * KIB },
     Target { name: "universal", run: universal, memory_per_byte: 8, memory: 4 * KIB },
     Target { name: "nfs_handle", run: nfs_handle, memory_per_byte: 8, memory: 64 * KIB },
     Target { name: "clerk", run: clerk, memory_per_byte: 8, memory: 4 * KIB },

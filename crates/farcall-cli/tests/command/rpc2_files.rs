@@ -1,7 +1,11 @@
-//! Tests `.rpc2` files: `gen`, `describe`, and that the Rust of real files compiles without warnings.
+//! Tests `.rpc2` files: `gen`, `describe`, `call`, and that the Rust of real files compiles without warnings.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use farcall_rpc2::Server;
+use serde_json::json;
 
 use crate::common::Place;
 use crate::corpus::{collect, compile};
@@ -72,6 +76,56 @@ fn what_is_wrong_is_underlined() {
     assert!(said.err.contains("clock.rpc2 cannot be read as an .rpc2 file"), "{}", said.err);
     let said = place.run(&["gen", "nowhere.rpc2"]);
     assert!(said.err.contains("the path of an .rpc2 file is wanted"), "{}", said.err);
+}
+
+/// What `Ask` of the file takes and gives.
+#[derive(Debug, farcall::Xdr)]
+struct AskResults {
+    now: u32,
+    exact: u8,
+}
+
+#[derive(Debug, farcall::Xdr)]
+struct AskError {
+    return_code: i32,
+    now: u32,
+    exact: u8,
+}
+
+#[farcall::interface]
+trait Clock {
+    fn ask(&self, zone: &[u8; 8]) -> farcall::Result<AskResults, AskError>;
+}
+
+struct Here;
+
+impl Clock for Here {
+    fn ask(&self, zone: &[u8; 8]) -> farcall::Result<AskResults, AskError> {
+        match zone {
+            b"Salisbur" => Ok(AskResults { now: 4000, exact: 1 }),
+            _ => Err(AskError { return_code: 2, now: 0, exact: 0 }.into()),
+        }
+    }
+}
+
+#[test]
+fn a_server_of_rpc2_is_called_by_its_file() {
+    let place = with_clock();
+    let server = Server::builder().subsystem::<dyn Clock>(70, Arc::new(Here));
+    let server = server.udp("127.0.0.1:0".parse().unwrap()).start().unwrap();
+    let address = format!("rpc2://{}/70", server.address());
+    let call = |address: &str, zone: &str| {
+        let arguments = json!({ "Zone": { "text": zone } }).to_string();
+        place.run(&[&["call", address, "clock.rpc2", "Ask", &arguments, "--json"], &READING[..]].concat())
+    };
+    assert_eq!(call(&address, "Salisbur").json(), [json!({ "Now": 4000, "Exact": 1 })]);
+    let said = call(&address, "Nowhere!");
+    assert_eq!(said.code, 3);
+    assert!(said.out.contains(r#"{"exception":{"ReturnCode":2,"Now":0,"Exact":0}}"#), "{}", said.out);
+    let said = call(&address.replace("/70", "/71"), "Salisbur");
+    assert!(said.code != 0 && said.err.contains("refuses the bind"), "{}", said.err);
+    let said = call("udp://127.0.0.1:1", "Salisbur");
+    assert!(said.code != 0 && said.err.contains("rpc2://HOST:PORT/SUBSYSTEM"), "{}", said.err);
 }
 
 /// The Rust of every file below `$FARCALL_RPC2_CORPUS` compiles without warnings, except that of files that
