@@ -77,7 +77,7 @@ fn opcodes_and_time_outs_are_those_of_the_file() {
         (5, "all_out", seconds(40)),
         (6, "all_both", seconds(40)),
         (10, "arrays", seconds(40)),
-        (11, "double", seconds(2)),
+        (11, "double", seconds(60)),
         (12, "names", seconds(40)),
         (20, "store", seconds(40)),
         (21, "fetch", seconds(40)),
