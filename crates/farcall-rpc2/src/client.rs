@@ -4,9 +4,11 @@
 //! mod clock {
 //!     farcall_rpc2::include_rpc2!("../farcall/tests/rpc2/clock.rpc2");
 //! }
-//! # fn main() -> farcall::Result<()> {
-//! let clock = farcall_rpc2::import::<dyn clock::Clock>("rpc2://127.0.0.1:5000/71")?;
-//! println!("{}", clock.ask().map_err(farcall::CallFailed::from)?.seconds);
+//! use clock::Clock;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let clock = farcall_rpc2::import::<dyn Clock>("rpc2://127.0.0.1:5000/71")?;
+//! println!("{}", clock.ask()?.seconds);
 //! # Ok(())
 //! # }
 //! ```
@@ -25,6 +27,7 @@
 //! **Threads.** A call that blocks is made by its caller's thread. Started calls, also those of a group, are made by a
 //! thread of the import, which ends ten seconds after the last one.
 
+mod bound;
 mod connection;
 mod started;
 mod target;
@@ -38,7 +41,8 @@ use farcall::stub::{Binding, Interface};
 use farcall::{CallFailed, Kind, Ran, System};
 
 use crate::codec::Layout;
-use target::{Bound, Target};
+use bound::Bound;
+use target::Target;
 
 /// Returns a user-stub for the subsystem at `rpc2://HOST:PORT/SUBSYSTEM`, with the default settings. Sends nothing.
 ///
@@ -107,7 +111,7 @@ impl Builder {
         let layout =
             Layout::new(interface).map_err(|why| CallFailed::new(Kind::Local, Ran::No).caused_by(why))?;
         let target = Target::new(self.clone(), interface.name.clone(), layout, to, subsystem);
-        Ok(Binding::new(Arc::new(Bound(Arc::new(target)))))
+        Ok(Binding::new(Arc::new(Bound::new(target))))
     }
 
     /// Replaces the environment, for simulations.

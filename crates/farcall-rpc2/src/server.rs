@@ -7,9 +7,11 @@
 //! ```text
 //! connections  the clients, their requests and kept replies: without sockets and threads
 //! subsystems   the interfaces, and how a request is executed
+//! request      a request on its way between the two
 //! ```
 
 mod connections;
+mod request;
 mod subsystems;
 
 use std::collections::VecDeque;
@@ -26,7 +28,8 @@ use farcall::{System, lock};
 
 use crate::codec::Refusal;
 use crate::packet::MAX_PACKET_BYTES;
-use connections::{Action, Connections, Request};
+use connections::{Action, Connections};
+use request::Request;
 use subsystems::Subsystems;
 
 /// The size to request for the socket's buffers, in bytes.

@@ -1,5 +1,6 @@
 //! Started calls: a thread of the import makes them in their order, and their callers wait for them or poll them.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -15,6 +16,60 @@ use super::target::{Outcome, Target};
 const MAX_STARTED: usize = 1024;
 /// After this time without a started call the thread ends.
 const IDLE: Duration = Duration::from_secs(10);
+
+/// A subsystem at a server, and the started calls that wait for it.
+pub(super) struct Starter {
+    target: Target,
+    queue: Mutex<Queue>,
+    /// Notified when a call is started, or the binding is gone.
+    more: Condition,
+}
+
+#[derive(Default)]
+struct Queue {
+    calls: VecDeque<Arc<StartedCall>>,
+    /// Whether a thread makes the calls.
+    has_thread: bool,
+    is_closed: bool,
+}
+
+impl Starter {
+    pub fn new(target: Target) -> Starter {
+        Starter { target, queue: Mutex::default(), more: Condition::default() }
+    }
+
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Lets the thread end when no calls wait.
+    pub fn close(&self) {
+        lock(&self.queue).is_closed = true;
+        self.more.notify_all();
+    }
+
+    /// Makes the started calls, until there have been none for a while, or the binding is gone.
+    fn make_calls(&self) {
+        let mut queue = lock(&self.queue);
+        loop {
+            if let Some(call) = queue.calls.pop_front() {
+                drop(queue);
+                call.run(&self.target);
+                queue = lock(&self.queue);
+                continue;
+            }
+            let (after, notified) = match queue.is_closed {
+                true => (queue, false),
+                false => self.more.wait(self.target.env(), &self.queue, queue, Some(IDLE)),
+            };
+            queue = after;
+            if !notified && queue.calls.is_empty() {
+                queue.has_thread = false;
+                return;
+            }
+        }
+    }
+}
 
 /// A started call, which its thread and its caller share.
 pub(super) struct StartedCall {
@@ -40,7 +95,7 @@ struct State {
 
 /// The caller's handle of a started call. Dropping it cancels the call.
 pub(super) struct Started {
-    target: Arc<Target>,
+    starter: Arc<Starter>,
     call: Arc<StartedCall>,
 }
 
@@ -50,60 +105,37 @@ impl Started {
     /// # Errors
     /// Too many calls wait, or the system cannot start a thread.
     pub fn new(
-        target: &Arc<Target>,
+        starter: &Arc<Starter>,
         procedure: Procedure,
         packed: Vec<u8>,
         until: Option<Time>,
     ) -> Result<Started, CallFailed> {
         let (state, ended) = Default::default();
         let call = Arc::new(StartedCall { procedure, packed, until, state, ended });
-        let mut queue = lock(&target.started);
+        let mut queue = lock(&starter.queue);
         if queue.calls.len() >= MAX_STARTED {
             let why = format!("{MAX_STARTED} started calls wait already");
             return Err(CallFailed::new(Kind::Overloaded, Ran::No).because(why));
         }
         if !queue.has_thread {
-            let own = target.clone();
-            target
-                .env()
-                .spawn("rpc2-calls", Box::new(move || make_calls(&own)))
+            let own = starter.clone();
+            let env = starter.target.env();
+            env.spawn("rpc2-calls", Box::new(move || own.make_calls()))
                 .map_err(|why| CallFailed::new(Kind::Local, Ran::No).because(why.to_string()))?;
             queue.has_thread = true;
         }
         queue.calls.push_back(call.clone());
         drop(queue);
-        target.more.notify_one();
-        Ok(Started { target: target.clone(), call })
+        starter.more.notify_one();
+        Ok(Started { starter: starter.clone(), call })
     }
 
     /// Gives the call up.
     fn give_up(&self) {
         let ran = if lock(&self.call.state).is_running { Ran::Maybe } else { Ran::No };
-        let why = self.target.about(CallFailed::new(Kind::Cancelled, ran), &self.call.procedure);
+        let why = self.starter.target.about(CallFailed::new(Kind::Cancelled, ran), &self.call.procedure);
         self.call.end(Outcome::Failed(why));
-        lock(&self.target.started).calls.retain(|waiting| !Arc::ptr_eq(waiting, &self.call));
-    }
-}
-
-/// Makes the started calls of a target, until there have been none for a while, or its last binding is gone.
-fn make_calls(target: &Target) {
-    let mut queue = lock(&target.started);
-    loop {
-        if let Some(call) = queue.calls.pop_front() {
-            drop(queue);
-            call.run(target);
-            queue = lock(&target.started);
-            continue;
-        }
-        let (after, notified) = match queue.is_closed {
-            true => (queue, false),
-            false => target.more.wait(target.env(), &target.started, queue, Some(IDLE)),
-        };
-        queue = after;
-        if !notified && queue.calls.is_empty() {
-            queue.has_thread = false;
-            return;
-        }
+        lock(&self.starter.queue).calls.retain(|waiting| !Arc::ptr_eq(waiting, &self.call));
     }
 }
 
@@ -150,15 +182,15 @@ impl PendingCall for Started {
             }
             // The thread that makes a call ends it in time.
             let until = self.call.until.filter(|_| !state.is_running);
-            let left = until.map(|until| until.since(self.target.env().now()));
+            let left = until.map(|until| until.since(self.starter.target.env().now()));
             if left.is_some_and(|left| left.is_zero()) {
                 drop(state);
                 let why = CallFailed::new(Kind::Deadline, Ran::No).because("no turn in time");
-                self.call.end(Outcome::Failed(self.target.about(why, &self.call.procedure)));
+                self.call.end(Outcome::Failed(self.starter.target.about(why, &self.call.procedure)));
                 state = lock(&self.call.state);
                 continue;
             }
-            state = self.call.ended.wait(self.target.env(), &self.call.state, state, left).0;
+            state = self.call.ended.wait(self.starter.target.env(), &self.call.state, state, left).0;
         };
         drop(state);
         outcome.deliver(sink);
@@ -185,7 +217,7 @@ impl PendingCall for Started {
     }
 
     fn wait_point(&self) -> Option<Arc<dyn WaitPoint>> {
-        Some(Arc::new(Parking::new(self.target.env().clone())))
+        Some(Arc::new(Parking::new(self.starter.target.env().clone())))
     }
 
     fn cancel(&mut self) {

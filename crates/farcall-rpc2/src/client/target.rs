@@ -1,18 +1,15 @@
-//! The stubs' channel to a subsystem at a server, and the turns of its calls at the one connection.
+//! A subsystem at a server: how its calls are packed, have their turns at the one connection, and end.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use farcall::env::{Condition, Env};
-use farcall::stub::{Call, Channel, PendingCall, Procedure, Reply, Sink, bad_arguments};
-use farcall::wait::{Parking, WaitPoint};
+use farcall::stub::{Call, Procedure, Reply, Sink, bad_arguments};
 use farcall::xdr::{Decoder, Encoder};
 use farcall::{CallFailed, Kind, Ran, Time, lock, serving};
 
 use super::Builder;
 use super::connection::{Connection, Limits};
-use super::started::{Started, StartedCall};
 use crate::codec::{self, Layout, Part};
 use crate::packet::{INVALID_OPCODE, MAX_BODY_BYTES};
 
@@ -29,10 +26,6 @@ pub(super) struct Target {
     line: Mutex<Line>,
     /// Notified when a turn ends.
     passed: Condition,
-    /// The started calls that wait, and whether a thread makes them.
-    pub(super) started: Mutex<Queue>,
-    /// Notified when a call is started, or the last binding is gone.
-    pub(super) more: Condition,
 }
 
 /// The connection, if nobody uses it.
@@ -40,13 +33,6 @@ pub(super) struct Target {
 struct Line {
     connection: Option<Connection>,
     is_taken: bool,
-}
-
-#[derive(Default)]
-pub(super) struct Queue {
-    pub calls: VecDeque<Arc<StartedCall>>,
-    pub has_thread: bool,
-    pub is_closed: bool,
 }
 
 /// How a call ended.
@@ -58,8 +44,8 @@ pub(super) enum Outcome {
 
 impl Target {
     pub fn new(settings: Builder, name: String, layout: Layout, to: SocketAddr, subsystem: u32) -> Target {
-        let (line, passed, started, more) = Default::default();
-        Target { settings, name, layout, to, subsystem, line, passed, started, more }
+        let (line, passed) = Default::default();
+        Target { settings, name, layout, to, subsystem, line, passed }
     }
 
     pub fn env(&self) -> &Arc<dyn Env> {
@@ -67,13 +53,13 @@ impl Target {
     }
 
     /// Returns the deadline of a call.
-    fn deadline(&self, call: &Call<'_>) -> Option<Time> {
+    pub fn deadline(&self, call: &Call<'_>) -> Option<Time> {
         let within = [call.within, farcall::context().remaining()].into_iter().flatten().min();
         within.map(|time| self.env().now() + time)
     }
 
     /// Packs the arguments of a call.
-    fn pack(&self, call: &Call<'_>) -> Result<Vec<u8>, CallFailed> {
+    pub fn pack(&self, call: &Call<'_>) -> Result<Vec<u8>, CallFailed> {
         let local = |why: &str| CallFailed::new(Kind::Local, Ran::No).because(why.to_owned());
         if call.procedure.exchanges || !call.carries.is_empty() {
             return Err(local("no signals, no bulk data and no one-way calls in order are carried here"));
@@ -214,46 +200,6 @@ impl Drop for Turn<'_> {
 /// Returns the opcode of a procedure: its number, unless it is a NEW_CONNECTION procedure.
 fn opcode(procedure: &codec::Procedure) -> Option<i32> {
     i32::try_from(procedure.number()).ok().filter(|opcode| *opcode > 0)
-}
-
-/// A subsystem at a server, whose procedures a stub calls.
-pub(super) struct Bound(pub Arc<Target>);
-
-impl Channel for Bound {
-    fn call(&self, call: Call<'_>, sink: Sink<'_>) {
-        let target = &self.0;
-        let outcome = match target.pack(&call) {
-            Ok(packed) => target.run(call.procedure, &packed, target.deadline(&call), &|| false),
-            Err(why) => Outcome::Failed(target.about(why, call.procedure)),
-        };
-        outcome.deliver(sink);
-    }
-
-    fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
-        let target = &self.0;
-        let started = target
-            .pack(&call)
-            .and_then(|packed| Started::new(target, *call.procedure, packed, target.deadline(&call)));
-        match started {
-            Ok(started) => Box::new(started),
-            Err(why) => Box::new(target.about(why, call.procedure)),
-        }
-    }
-
-    fn env(&self) -> Arc<dyn Env> {
-        self.0.env().clone()
-    }
-
-    fn wait_point(&self) -> Arc<dyn WaitPoint> {
-        Arc::new(Parking::new(self.0.env().clone()))
-    }
-}
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        lock(&self.0.started).is_closed = true;
-        self.0.more.notify_all();
-    }
 }
 
 impl Outcome {

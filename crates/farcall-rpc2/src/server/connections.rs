@@ -8,28 +8,9 @@ use std::sync::Arc;
 use farcall::Time;
 use farcall::env::Env;
 
+use super::request::Request;
 use super::subsystems::Subsystems;
 use crate::packet::{self, Header, INIT1_OPEN, INIT1_SECURE, INIT2_BYTES, NAK, NO_CONNECTION};
-
-/// A request to execute.
-pub(super) struct Request {
-    pub from: SocketAddr,
-    pub subsystem: u32,
-    /// The opcode, or that of a bind.
-    pub opcode: i32,
-    /// The packed arguments.
-    pub body: Vec<u8>,
-    /// The server's handle of the connection.
-    handle: u32,
-    timestamp: u32,
-}
-
-impl Request {
-    /// Returns whether a client binds: the NEW_CONNECTION procedure is called.
-    pub fn is_bind(&self) -> bool {
-        self.opcode == INIT1_OPEN
-    }
-}
 
 /// What a server does with a packet.
 pub(super) enum Action {

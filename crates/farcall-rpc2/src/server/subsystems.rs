@@ -7,7 +7,7 @@ use farcall::stub::{self, Dispatched, Interface};
 use farcall::xdr::{Decoder, Encoder};
 use farcall::{context, guard, idl};
 
-use super::connections::Request;
+use super::request::Request;
 use crate::codec::{Layout, Part, Procedure, Refusal};
 use crate::packet::{BAD_DATA, FAIL, INVALID_OPCODE, MAX_BODY_BYTES};
 
