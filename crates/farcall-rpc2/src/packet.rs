@@ -7,9 +7,9 @@
 const VERSION: u32 = 8;
 /// The bytes before the body.
 pub const HEADER_BYTES: usize = 60;
-/// The most bytes of a packet that RPC2 can receive. It takes them into a buffer of 4,500 bytes, in which its own
-/// notes take 232.
-pub const MAX_PACKET_BYTES: usize = 4_268;
+/// The most bytes of a packet that RPC2 sends: it makes them in buffers of 4,500 bytes, in which the header and its own
+/// notes take 264.
+pub const MAX_PACKET_BYTES: usize = 4_500 - 264 + HEADER_BYTES;
 /// The most bytes of a body.
 pub const MAX_BODY_BYTES: usize = MAX_PACKET_BYTES - HEADER_BYTES;
 
