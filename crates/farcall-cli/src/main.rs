@@ -12,6 +12,7 @@ mod failure;
 mod onc;
 mod output;
 mod remote;
+mod rpc2;
 mod text;
 mod transfer;
 mod x_file;

@@ -1,19 +1,19 @@
-//! `.x` and `.cr` files on the command line: reads them, and reports their faults.
+//! `.x`, `.cr` and `.rpc2` files on the command line: reads them, and reports their faults.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
-use farcall_idl::cr;
 use farcall_idl::language::tree::Specification;
 use farcall_idl::x::{Diagnostic, Options, Undeclared, read, read_text};
+use farcall_idl::{cr, rpc2};
 use farcall_onc::standard;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 
-/// The settings for reading an `.x` or `.cr` file.
+/// The settings for reading an `.x`, `.cr` or `.rpc2` file.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Reading {
     /// Search this directory for included files, after the directory of the file that includes them (of a .cr
@@ -26,6 +26,10 @@ pub struct Reading {
     /// Accept a type that the file does not declare; the command then knows no values of it. May be repeated
     #[arg(long, value_name = "NAME")]
     external: Vec<String>,
+    /// In an .rpc2 file: the server sends the bulk data of this procedure, instead of the client; may be
+    /// repeated
+    #[arg(long, value_name = "PROCEDURE")]
+    from_server: Vec<String>,
 }
 
 /// Returns whether the text is an `.x` file's name, or the name of a protocol that needs no file, and not the
@@ -39,6 +43,16 @@ pub fn is_definition(name: &str) -> bool {
 /// Returns whether the text is the name of a Courier file.
 pub fn is_courier(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == "cr")
+}
+
+/// Returns whether the text is the name of a file in RPC2's interface language.
+pub fn is_rpc2(name: &str) -> bool {
+    rpc2::is_file_name(Path::new(name))
+}
+
+/// Returns whether the text names a definition in any interface language, and not an exporter.
+pub fn is_any_definition(name: &str) -> bool {
+    is_definition(name) || is_courier(name) || is_rpc2(name)
 }
 
 /// Returns the names of the protocols that need no file, for a message.
@@ -66,13 +80,13 @@ impl Reading {
 
     /// Reads a file. Reports faults and omissions on standard error.
     pub fn read(&self, path: &Path, output: &Output) -> Outcome<Specification> {
-        let Reading { include, define, external } = self.clone();
-        let (kind, tree) = match path.to_str().is_some_and(is_courier) {
-            true => ("a .cr file", cr::read(path, &cr::Options { include_dirs: include })),
-            false => {
-                let options = Options { include_dirs: include, defines: define, external };
-                ("an .x file", read(path, &options))
-            }
+        let Reading { include: include_dirs, define: defines, external, from_server } = self.clone();
+        let (kind, tree) = if path.to_str().is_some_and(is_courier) {
+            ("a .cr file", cr::read(path, &cr::Options { include_dirs }))
+        } else if rpc2::is_file_name(path) {
+            ("an .rpc2 file", rpc2::read(path, &rpc2::Options { include_dirs, defines, from_server }))
+        } else {
+            ("an .x file", read(path, &Options { include_dirs, defines, external }))
         };
         let tree = tree.map_err(|why| {
             let faults = why.iter().map(as_json).collect();

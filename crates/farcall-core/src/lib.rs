@@ -73,6 +73,8 @@ pub use farcall_base::{CallKey, Failure, Kind, Principal, Ran, Time, Trace};
 pub use farcall_idl as idl;
 #[cfg(feature = "cr")]
 pub use farcall_macros::include_cr;
+#[cfg(feature = "rpc2")]
+pub use farcall_macros::include_rpc2;
 #[cfg(feature = "x")]
 pub use farcall_macros::include_x;
 pub use farcall_macros::{Xdr, interface};

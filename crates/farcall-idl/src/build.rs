@@ -1,4 +1,4 @@
-//! For build scripts: generates a Rust file in `OUT_DIR` from an `.x` file or a `.cr` file.
+//! For build scripts: generates a Rust file in `OUT_DIR` from an `.x`, `.cr` or `.rpc2` file.
 
 use std::path::{Path, PathBuf};
 
@@ -18,8 +18,8 @@ pub struct Build {
     config: Config,
 }
 
-/// Generates `OUT_DIR/NAME.rs` from `NAME.x`, or with the feature `cr` from `NAME.cr`. Cargo runs the build
-/// script again when a file that was read changes. The path is relative to the directory of `Cargo.toml`. If
+/// Generates `OUT_DIR/NAME.rs` from `NAME.x`, or with the features `cr` and `rpc2` from `NAME.cr` and
+/// `NAME.rpc2`. Cargo runs the build script again when a file that was read changes. The path is relative to the directory of `Cargo.toml`. If
 /// the file has errors, prints them in the form of compiler errors and exits with status 1.
 ///
 /// ```no_run
@@ -111,6 +111,12 @@ impl Build {
         if path.extension().is_some_and(|extension| extension == "cr") {
             let include_dirs = self.options.include_dirs.clone();
             return crate::cr::read(path, &crate::cr::Options { include_dirs });
+        }
+        #[cfg(feature = "rpc2")]
+        if crate::rpc2::is_file_name(path) {
+            let Options { include_dirs, defines, .. } = self.options.clone();
+            let options = crate::rpc2::Options { include_dirs, defines, ..Default::default() };
+            return crate::rpc2::read(path, &options);
         }
         x::read(path, &self.options)
     }

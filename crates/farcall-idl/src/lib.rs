@@ -6,7 +6,8 @@
 //! [`stubs`], which generates Rust stubs from an interface in source form. The feature `values` adds
 //! [`values`], which converts JSON to arguments and results to JSON by the description alone. The feature `x`
 //! adds [`x`], which reads `.x` files, [`language`], which generates Rust from what was read, and [`build`],
-//! which does both in a build script. The feature `cr` adds [`cr`], which reads `.cr` files.
+//! which does both in a build script. The feature `cr` adds [`cr`], which reads `.cr` files, and the feature
+//! `rpc2` adds [`rpc2`], which reads `.rpc2` files.
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,8 @@ pub mod cr;
 #[cfg(feature = "x")]
 pub mod language;
 mod model;
+#[cfg(feature = "rpc2")]
+pub mod rpc2;
 mod spell;
 #[cfg(feature = "stubs")]
 pub mod stubs;

@@ -53,6 +53,12 @@ fn most(max: u32) -> String {
     }
 }
 
+/// Returns the type of a stream of these items.
+#[cfg(feature = "x")]
+pub(crate) fn stream_of(item: Type) -> Type {
+    Type::Tuple(vec![Type::Opaque { size: 0 }, item])
+}
+
 /// Returns the type of a stream's items, if the type is a stream. A description has a stream as a tuple of
 /// opaque data of length 0 and an item.
 pub(crate) fn stream_item(ty: &Type) -> Option<&Type> {

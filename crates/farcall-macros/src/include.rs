@@ -1,4 +1,4 @@
-//! What `include_x!` and `include_cr!` do alike: their arguments, and the code that replaces them.
+//! What `include_x!`, `include_cr!` and `include_rpc2!` do alike: their arguments, and the code that replaces them.
 
 use std::path::PathBuf;
 
@@ -33,6 +33,21 @@ fn root() -> PathBuf {
 /// Parses `= "text"`.
 pub fn text(input: ParseStream<'_>) -> Result<String> {
     assigned(input, <LitStr as Parse>::parse).map(|text| text.value())
+}
+
+/// Parses `= "NAME=value"`. The value is 1 if there is none.
+pub fn definition(input: ParseStream<'_>) -> Result<(String, String)> {
+    let define = text(input)?;
+    let (name, value) = define.split_once('=').unwrap_or((&define, "1"));
+    Ok((name.into(), value.into()))
+}
+
+/// Parses `("text", …)`.
+pub fn texts(input: ParseStream<'_>) -> Result<Vec<String>> {
+    let inner;
+    syn::parenthesized!(inner in input);
+    let texts = inner.parse_terminated(<LitStr as Parse>::parse, Token![,])?;
+    Ok(texts.iter().map(LitStr::value).collect())
 }
 
 impl Arguments {

@@ -4,10 +4,10 @@
 use farcall_idl::x::{self, Options};
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::parse::{Parse, ParseStream, Parser};
+use syn::parse::{ParseStream, Parser};
 use syn::{Ident, LitStr, Path, Result, Token};
 
-use crate::include::{Arguments, text};
+use crate::include::{Arguments, definition, texts};
 
 /// The options of `.x` files, for a message.
 const KNOWN: &str = ", `define = \"NAME=value\"`, `external(\"name\", …)` and `extern_type(\"name\", path)`";
@@ -32,11 +32,7 @@ fn option(
     options: &mut Options,
 ) -> Result<bool> {
     match key.to_string().as_str() {
-        "define" => {
-            let define = text(input)?;
-            let (name, value) = define.split_once('=').unwrap_or((&define, "1"));
-            options.defines.push((name.into(), value.into()));
-        }
+        "define" => options.defines.push(definition(input)?),
         "extern_type" => {
             let inner;
             syn::parenthesized!(inner in input);
@@ -47,12 +43,7 @@ fn option(
             arguments.config = config.extern_type(name.value(), quote!(#path).to_string());
             options.external.push(name.value());
         }
-        "external" => {
-            let inner;
-            syn::parenthesized!(inner in input);
-            let names = inner.parse_terminated(<LitStr as Parse>::parse, Token![,])?;
-            options.external.extend(names.iter().map(LitStr::value));
-        }
+        "external" => options.external.extend(texts(input)?),
         _ => return Ok(false),
     }
     Ok(true)

@@ -1,5 +1,5 @@
-//! The procedural macros of farcall: `#[derive(Xdr)]`, `#[interface]`, with the feature `x` `include_x!`, and
-//! with the feature `cr` `include_cr!`.
+//! The procedural macros of farcall: `#[derive(Xdr)]`, `#[interface]`, and with the features of their
+//! names `include_x!`, `include_cr!` and `include_rpc2!`.
 #![forbid(unsafe_code)]
 
 mod crossing;
@@ -7,6 +7,8 @@ mod crossing;
 mod include;
 #[cfg(feature = "cr")]
 mod include_cr;
+#[cfg(feature = "rpc2")]
+mod include_rpc2;
 #[cfg(feature = "x")]
 mod include_x;
 mod interface;
@@ -263,4 +265,33 @@ pub fn include_x(arguments: TokenStream) -> TokenStream {
 #[proc_macro]
 pub fn include_cr(arguments: TokenStream) -> TokenStream {
     include_cr::expand(arguments.into()).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Generates Rust from a `.rpc2` file (the interface language of CMU's RPC2): its constants, its types, and a
+/// trait with the stubs that [`interface`](macro@interface) makes.
+///
+/// ```
+/// mod clock {
+///     # #![allow(dead_code)]
+///     farcall::include_rpc2!("../farcall/tests/rpc2/clock.rpc2");
+/// }
+/// use clock::Clock; // a trait, as `#[interface]` would have it
+/// ```
+///
+/// The path is relative to the directory of `Cargo.toml`. The crate is built again when the file, or a file
+/// that it includes, changes. `docs/rpc2.md` says which names the items have.
+///
+/// `crate = path` before or after the file's path gives the path of farcall, as in
+/// [`include_x!`](macro@include_x). After the file's path there may also be:
+/// - `async`, which also makes, for each trait, the two items for servers of `async fn`s (see
+///   [`interface`](macro@interface));
+/// - `include = "directory"`, which names a directory that is searched for included files;
+/// - `define = "NAME=value"`, which gives the value of a number that the file has from a header of C;
+/// - `from_server("Procedure", …)`, which names procedures whose server sends the bulk data.
+///
+/// `farcall_idl::build` does the same in a build script, and `farcall gen` on the command line.
+#[cfg(feature = "rpc2")]
+#[proc_macro]
+pub fn include_rpc2(arguments: TokenStream) -> TokenStream {
+    include_rpc2::expand(arguments.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }

@@ -63,6 +63,8 @@ pub mod stats;
 
 #[cfg(feature = "cr")]
 pub use farcall_macros::include_cr;
+#[cfg(feature = "rpc2")]
+pub use farcall_macros::include_rpc2;
 #[cfg(feature = "x")]
 pub use farcall_macros::include_x;
 pub use farcall_names as names;

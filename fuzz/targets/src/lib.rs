@@ -22,6 +22,7 @@ mod olympus;
 mod onc;
 mod onc_client;
 mod onc_server;
+mod rpc2;
 pub mod script;
 mod server;
 mod trains;
@@ -43,9 +44,10 @@ pub use olympus::{olympus_journal, olympus_pnml, olympus_text};
 pub use onc::onc_stream;
 pub use onc_client::{onc_client, universal};
 pub use onc_server::onc_server;
+pub use rpc2::{rpc2_packed, rpc2_packets};
 pub use server::{server, server_bytes};
 pub use trains::{trains_to_caller, trains_to_server};
-pub use x::{cr_file, x_file};
+pub use x::{cr_file, rpc2_file, x_file};
 pub use xdr::{schema, specimen, xdr};
 
 /// A function to be fuzzed, and the most memory that it may use.
@@ -93,6 +95,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "olympus_journal", run: olympus_journal, memory_per_byte: 4096, memory: 192 * MIB },
     Target { name: "x_file", run: x_file, memory_per_byte: 512, memory: 256 * KIB },
     Target { name: "cr_file", run: cr_file, memory_per_byte: 512, memory: 256 * KIB },
+    Target { name: "rpc2_file", run: rpc2_file, memory_per_byte: 512, memory: 256 * KIB },
     Target { name: "onc_stream", run: onc_stream, memory_per_byte: 16, memory: 64 * KIB },
     Target { name: "onc_server", run: onc_server, memory_per_byte: 64, memory: 160 * KIB },
     Target { name: "onc_client", run: onc_client, memory_per_byte: 64, memory: 512 * KIB },
@@ -101,6 +104,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "courier_cooper", run: courier_cooper, memory_per_byte: 64, memory: 128 * KIB },
     Target { name: "courier_packets", run: courier_packets, memory_per_byte: 64, memory: 128 * KIB },
     Target { name: "courier_expedited", run: courier_expedited, memory_per_byte: 64, memory: 128 * KIB },
+    Target { name: "rpc2_packed", run: rpc2_packed, memory_per_byte: 16, memory: 16 * KIB },
+    Target { name: "rpc2_packets", run: rpc2_packets, memory_per_byte: 64, memory: 64 * KIB },
     Target { name: "universal", run: universal, memory_per_byte: 8, memory: 4 * KIB },
     Target { name: "nfs_handle", run: nfs_handle, memory_per_byte: 8, memory: 64 * KIB },
     Target { name: "clerk", run: clerk, memory_per_byte: 8, memory: 4 * KIB },

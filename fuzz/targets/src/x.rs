@@ -1,12 +1,12 @@
-//! The fuzz targets for `.x` files and `.cr` files, which have the same tree.
+//! The fuzz targets for `.x`, `.cr` and `.rpc2` files, which have the same tree.
 
 use std::collections::HashSet;
 use std::path::Path;
 
-use farcall_idl::cr;
 use farcall_idl::language::tree::{Body, Declared, Field, Specification, Type};
 use farcall_idl::language::{Config, generate, interfaces};
 use farcall_idl::x::{Diagnostics, Options, read_text};
+use farcall_idl::{cr, rpc2};
 
 /// Reads the text of an `.x` file. The tree must be consistent, and the errors in a wrong file must have
 /// texts.
@@ -38,6 +38,20 @@ pub fn cr_file(data: &[u8]) {
     }
 }
 
+/// Reads the text of a `.rpc2` file, and generates Rust and descriptions from it.
+pub fn rpc2_file(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let options = rpc2::Options::default();
+    let tree = match rpc2::read_text(Path::new("no such directory/file.rpc2"), &text, &options) {
+        Ok(tree) => tree,
+        Err(why) => return check_faults(&why),
+    };
+    check(&tree);
+    // Types that nest too deep for the compiler of Rust are refused.
+    let generated = generate(&tree, &Config::new());
+    assert_eq!(generated.is_ok(), interfaces(&tree).is_ok());
+}
+
 fn check_faults(why: &Diagnostics) {
     assert!(why.iter().all(|each| !each.is_warning()));
     assert!(!why.to_string().is_empty() && !why.coloured().is_empty());
@@ -52,7 +66,7 @@ fn check(tree: &Specification) {
     let declared = |declared: &Declared| match declared {
         Declared::One(ty) | Declared::Optional(ty) => defined(ty),
         Declared::Array { element, .. } | Declared::List { element, .. } => defined(element),
-        Declared::Opaque { .. } | Declared::Bytes { .. } | Declared::String { .. } => {}
+        Declared::Opaque { .. } | Declared::Bytes { .. } | Declared::String { .. } | Declared::Bulk => {}
     };
     let field = |field: &Field| declared(&field.declared);
     for definition in &tree.types {

@@ -20,12 +20,13 @@ use crate::failure::{Failure, Outcome};
 use crate::onc::{self, Manner};
 use crate::output::{Output, say, say_json};
 use crate::remote::Deadline;
+use crate::rpc2;
 use crate::text::printable_json;
 use crate::x_file;
 use signals::{Answers, On};
 use streams::{LINES, Prepared, Trouble, as_lists};
 
-/// Call a procedure of any exporter, or of a server of ONC RPC or Courier, with JSON
+/// Call a procedure of any exporter, or of a server of ONC RPC, Courier or RPC2, with JSON
 ///
 /// The exporter describes its interface, so no source is needed. The command prints the result as JSON. It
 /// prints a declared exception as {"exception": …}, with exit code 3. `farcall describe NAME` lists the
@@ -39,16 +40,17 @@ use streams::{LINES, Prepared, Trouble, as_lists};
 /// a protocol that needs no file: nfs3, mount, rpcbind, vxi11. The address is tcp://HOST:PORT,
 /// udp://HOST:PORT, unix:PATH, or a HOST, whose port mapper is asked for the port.
 ///
-/// The address of a server of Courier, tcp://HOST:PORT or unix:PATH, is followed by a .cr file.
+/// The address of a server of Courier, tcp://HOST:PORT or unix:PATH, is followed by a .cr file; that of RPC2,
+/// rpc2://HOST:PORT/SUBSYSTEM, by an .rpc2 file.
 #[derive(Debug, Args)]
 #[command(override_usage = "farcall call [OPTIONS] <NAME> <PROCEDURE> [JSON]
-       farcall call [OPTIONS] <ADDRESS> <FILE.x|FILE.cr> <PROCEDURE> [JSON]")]
+       farcall call [OPTIONS] <ADDRESS> <FILE.x|FILE.cr|FILE.rpc2> <PROCEDURE> [JSON]")]
 pub struct Call {
-    /// The exporter, by its name; or the server of ONC RPC or Courier, by its address
+    /// The exporter, by its name; or the server of ONC RPC, Courier or RPC2, by its address
     #[arg(value_hint = ValueHint::Hostname)]
     name: String,
 
-    /// The procedure; for ONC RPC and Courier, first the .x or .cr file and then the procedure
+    /// The procedure; for ONC RPC, Courier and RPC2, first the .x, .cr or .rpc2 file and then the procedure
     #[arg(value_name = "PROCEDURE", value_hint = ValueHint::FilePath)]
     procedure: String,
 
@@ -88,7 +90,7 @@ pub struct Call {
 
 impl Call {
     pub fn run(&self, output: &Output) -> Outcome {
-        if x_file::is_definition(&self.procedure) || x_file::is_courier(&self.procedure) {
+        if x_file::is_any_definition(&self.procedure) {
             return self.run_by_file(output);
         }
         let exporter = Dynamic::import(&self.deadline.runtime()?, &self.name)
@@ -111,7 +113,7 @@ impl Call {
         called.run(&answers.of(&exporter), first, output)
     }
 
-    /// Calls a procedure of a server of ONC RPC or Courier. The words of the command are an address, a
+    /// Calls a procedure of a server of ONC RPC, Courier or RPC2. The words of the command are an address, a
     /// definition, a procedure, and its arguments.
     fn run_by_file(&self, output: &Output) -> Outcome {
         let versions = self.manner.versions(&self.procedure, output)?;
@@ -133,12 +135,15 @@ impl Call {
         let called =
             Called { command: self, procedure, interface: &version.spelled, version: Some(&version) };
         if !self.on.is_empty() {
-            return Err(Failure::usage("neither ONC RPC nor Courier has signals"));
+            return Err(Failure::usage("ONC RPC, Courier and RPC2 have no signals"));
         }
         let first = if self.batch { None } else { Some(called.encoded(arguments)?) };
-        let server = match x_file::is_courier(&self.procedure) {
-            true => courier::bind(&self.name, &version, &self.deadline)?,
-            false => self.manner.bind(&self.name, &version, &self.deadline)?,
+        let server = if x_file::is_courier(&self.procedure) {
+            courier::bind(&self.name, &version, &self.deadline)?
+        } else if x_file::is_rpc2(&self.procedure) {
+            rpc2::bind(&self.name, &version)?
+        } else {
+            self.manner.bind(&self.name, &version, &self.deadline)?
         };
         called.run(&server, first, output)
     }
@@ -154,7 +159,7 @@ struct Called<'a> {
     command: &'a Call,
     procedure: &'a Procedure,
     interface: &'a Interface,
-    /// The file's description of the program, if the server speaks ONC RPC or Courier.
+    /// The file's description of the program, if the server does not describe itself.
     version: Option<&'a Version>,
 }
 
@@ -276,6 +281,9 @@ impl Called<'_> {
             }
             Error::CallFailed(why) if x_file::is_courier(&self.command.procedure) => {
                 Err(courier::failed(why).about(&procedure.name))
+            }
+            Error::CallFailed(why) if x_file::is_rpc2(&self.command.procedure) => {
+                Err(rpc2::failed(why).about(&procedure.name))
             }
             Error::CallFailed(why) if self.version.is_some() => Err(onc::failed(why).about(&procedure.name)),
             Error::CallFailed(why) => Err(why.into()),

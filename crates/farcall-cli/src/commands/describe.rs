@@ -1,5 +1,5 @@
-//! `farcall describe`: shows the interface of an exporter or of an `.x` or `.cr` file. Also reads an interface
-//! from a file that `describe --json` printed.
+//! `farcall describe`: shows the interface of an exporter or of an `.x`, `.cr` or `.rpc2` file. Also reads an
+//! interface from a file that `describe --json` printed.
 
 mod file;
 
@@ -23,11 +23,11 @@ use crate::x_file::{self, Reading};
 
 /// Show an interface: its procedures, their types and their documentation
 ///
-/// NAME is an exporter, which has one interface, or an .x or .cr file, which may have several. The output of
+/// NAME is an exporter, which has one interface, or an .x, .cr or .rpc2 file, which may have several. The output of
 /// --json can be kept, and compared later by `farcall check`.
 #[derive(Debug, Args)]
 pub struct Describe {
-    /// The exporter; or an .x or .cr file; or nfs3, mount, rpcbind, vxi11, which need no file
+    /// The exporter; or an .x, .cr or .rpc2 file; or nfs3, mount, rpcbind, vxi11, which need no file
     #[arg(value_hint = ValueHint::FilePath)]
     name: String,
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub struct Describe {
 
 impl Describe {
     pub fn run(&self, output: &Output) -> Outcome {
-        if x_file::is_definition(&self.name) || x_file::is_courier(&self.name) {
+        if x_file::is_any_definition(&self.name) {
             return file::describe(&self.name, &self.reading, output);
         }
         let description = dynamic::describe(&runtime()?, &self.name)

@@ -1,4 +1,4 @@
-//! `farcall gen`: makes Rust from an `.x` or `.cr` file, or such a file from an interface.
+//! `farcall gen`: makes Rust from an `.x`, `.cr` or `.rpc2` file, or an `.x` or `.cr` file from an interface.
 
 use std::path::PathBuf;
 
@@ -13,15 +13,15 @@ use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::x_file::{self, Reading, as_json};
 
-/// Make Rust from an .x file (ONC RPC) or a .cr file (Courier), or such a file from an interface
+/// Make Rust from an .x file (ONC RPC), a .cr file (Courier) or an .rpc2 file (RPC2), or a file from an interface
 ///
 /// The Rust has the file's constants and types, and an interface for each version of its programs. It is the
-/// Rust that `farcall::include_x!` and `include_cr!` make. docs/x-names.md and docs/courier.md have the rules
-/// for names. With `--to x`, makes an .x file from an interface that was written in Rust. rpcgen can make C
+/// Rust that `farcall::include_x!`, `include_cr!` and `include_rpc2!` make. docs/x-names.md, docs/courier.md and
+/// docs/rpc2.md have the rules for names. With `--to x`, makes an .x file from an interface that was written in Rust. rpcgen can make C
 /// from that file. With `--to cr`, makes a .cr file.
 #[derive(Debug, Args)]
 pub struct Gen {
-    /// The .x or .cr file, or nfs3, mount, rpcbind, vxi11; for `--to x` and `--to cr` also the name of an
+    /// The .x, .cr or .rpc2 file, or nfs3, mount, rpcbind, vxi11; for `--to x` and `--to cr` also the name of an
     /// exporter, or a file that `farcall describe --json` wrote
     #[arg(value_hint = ValueHint::FilePath)]
     source: String,
@@ -53,7 +53,7 @@ pub struct Gen {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum To {
-    /// Writes the Rust of an `.x` file.
+    /// Writes the Rust of a file.
     Rust,
     /// Writes the `.x` file of an interface.
     X,
@@ -63,14 +63,14 @@ enum To {
 
 impl Gen {
     pub fn run(&self, output: &Output) -> Outcome {
-        let is_courier = x_file::is_courier(&self.source);
-        let is_file = self.to == To::Rust || is_courier || x_file::is_definition(&self.source);
+        let is_onc = x_file::is_definition(&self.source);
+        let is_file = self.to == To::Rust || x_file::is_any_definition(&self.source);
         let (text, left_out) = if is_file {
             let external = self.externs.iter().map(|(name, _)| name.as_str());
             let tree = self.reading.with_external(external).definition(&self.source, output)?;
             let text = match self.to {
                 To::Rust => self.rust(&tree)?,
-                To::X if !is_courier => x::to_x(&tree).map_err(|why| self.unprintable(why))?,
+                To::X if is_onc => x::to_x(&tree).map_err(|why| self.unprintable(why))?,
                 // A file in another language has the interface, not the constants.
                 To::X | To::Cr => {
                     let version = self.version_of(&tree)?;

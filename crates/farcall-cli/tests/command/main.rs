@@ -31,5 +31,6 @@ mod multi;
 mod olympus;
 #[cfg(target_os = "linux")]
 mod onc;
+mod rpc2_files;
 mod transfers;
 mod x_files;

@@ -57,7 +57,8 @@ fn size(body: &Body, sizes: &[Option<u64>]) -> u64 {
         Declared::One(ty) => size_of(ty, sizes),
         Declared::Array { element, size } => size_of(element, sizes).saturating_mul(u64::from(*size)),
         Declared::Opaque { size } => u64::from(*size),
-        Declared::Optional(_) | Declared::List { .. } | Declared::Bytes { .. } | Declared::String { .. } => 4,
+        Declared::Optional(_) | Declared::List { .. } | Declared::Bytes { .. } => 4,
+        Declared::String { .. } | Declared::Bulk => 4,
     };
     let parts = body.declarations().into_iter().map(of);
     match body {

@@ -9,6 +9,7 @@ use farcall_xdr::{Foreign, Schema};
 
 use super::plan::{Discriminant, Item, Kind, Member, Named, Plan, Raised, Shape, Trait, Variant};
 use super::tree;
+use crate::spell::stream_of;
 use crate::{Argument, Interface, Procedure};
 
 /// The description of one version of a program.
@@ -121,7 +122,7 @@ fn interface(plan: &Plan, version: &Trait, names: Names, switches: &mut BTreeMap
             idempotent: method.is_null,
             oneway: false,
             blocking: false,
-            deadline_ms: None,
+            deadline_ms: method.deadline_ms,
             pinned: true,
         });
     }
@@ -156,6 +157,7 @@ fn wire(plan: &Plan, names: Names, shape: &Shape, types: &mut Types) -> Type {
         Shape::Opaque(size) => Type::Opaque { size: *size },
         Shape::Bytes(max) => Type::Bytes { max: *max },
         Shape::String(max) => Type::String { max: *max },
+        Shape::Bulk => stream_of(Type::Bytes { max: u32::MAX }),
     }
 }
 

@@ -160,6 +160,8 @@ pub enum Shape {
     Opaque(u32),
     Bytes(u32),
     String(u32),
+    /// A stream of bytes, as an argument or a whole result.
+    Bulk,
 }
 
 /// The reason why no Rust can be generated from a tree.
@@ -410,7 +412,7 @@ impl<'t> Planner<'t> {
     /// Returns the index of the variant that 0 selects, if the union means either a result or an error code.
     /// The names of that variant, of the discriminant or of its type show it.
     fn status(&self, union: &tree::Union, discriminant: Discriminant, variants: &[Variant]) -> Option<usize> {
-        // Courier has declared errors instead of error codes.
+        // Courier and RPC2 have declared errors instead of error codes.
         if self.specification.language != Language::Onc {
             return None;
         }
@@ -444,6 +446,7 @@ impl<'t> Planner<'t> {
             Declared::Opaque { size } => Shape::Opaque(*size),
             Declared::Bytes { max } => Shape::Bytes(*max),
             Declared::String { max } => Shape::String(*max),
+            Declared::Bulk => Shape::Bulk,
         }
     }
 

@@ -218,6 +218,7 @@ impl<'p> Writer<'p> {
             }
             Shape::Bytes(_) => quote!(Vec<u8>),
             Shape::String(_) => quote!(#farcall::xdr::ByteString),
+            Shape::Bulk => quote!(#farcall::Bulk),
             Shape::List(element, _) => {
                 let element = self.whole(element);
                 quote!(Vec<#element>)
@@ -294,7 +295,7 @@ impl<'p> Writer<'p> {
 
     /// Generates the trait of a version.
     fn interface(&self, version: &Trait) -> TokenStream {
-        let Trait { name, docs, program, version, methods, .. } = version;
+        let Trait { name, docs, program, version, has_numbers, methods, .. } = version;
         let words = methods.iter().flat_map(|method| {
             let arguments = method.arguments.iter().map(|argument| argument.name.as_str());
             arguments.chain([method.named.name.as_str()])
@@ -302,13 +303,16 @@ impl<'p> Writer<'p> {
         let leave = spelled([name.as_str()], words);
         let (name, docs, farcall) = (ident(name), documentation(docs), &self.farcall);
         let (program, version) = (number(*program), Literal::u32_unsuffixed(*version));
-        let asynchronous = self.asynchronous.then(|| quote!(async,));
-        let elsewhere = self.is_elsewhere().then(|| quote!(crate = #farcall,));
+        let numbers = has_numbers.then(|| quote!(program = #program, version = #version));
+        let asynchronous = self.asynchronous.then(|| quote!(async));
+        let elsewhere = self.is_elsewhere().then(|| quote!(crate = #farcall));
+        let options: Vec<TokenStream> = [asynchronous, elsewhere, numbers].into_iter().flatten().collect();
+        let options = (!options.is_empty()).then(|| quote!((#(#options),*)));
         let methods = methods.iter().map(|method| self.method(method));
         quote! {
             #docs
             #leave
-            #[#farcall::interface(#asynchronous #elsewhere program = #program, version = #version)]
+            #[#farcall::interface #options]
             pub trait #name {
                 #(#methods)*
             }
@@ -316,7 +320,7 @@ impl<'p> Writer<'p> {
     }
 
     fn method(&self, method: &Method) -> TokenStream {
-        let Method { named, number, arguments, result, exception, is_null } = method;
+        let Method { named, number, arguments, result, exception, deadline_ms, is_null } = method;
         let ((name, docs), farcall) = (tokens(named), &self.farcall);
         let number = Literal::u32_unsuffixed(*number);
         let arguments = arguments.iter().map(|argument| {
@@ -325,17 +329,24 @@ impl<'p> Writer<'p> {
             let max = max.map(|max| quote!(#[xdr(max = #max)]));
             quote!(, #max #name: #ty)
         });
-        let result = self.whole(result);
-        let exception = exception.map(|item| self.name(item)).map(|name| quote!(, #name));
+        let exception = exception.map(|item| self.name(item));
+        let result = match (result, &exception) {
+            // What ends a stream early is the procedure's own exception.
+            (Shape::Bulk, Some(exception)) => quote!(#farcall::Bulk<#exception>),
+            (result, _) => self.whole(result),
+        };
+        let exception = exception.map(|name| quote!(, #name));
         let body = match is_null {
             true => quote!({ Ok(()) }),
             false => quote!(;),
         };
         let idempotent = is_null.then(|| quote!(#[idempotent]));
+        let deadline = deadline_ms.map(Literal::u64_unsuffixed).map(|ms| quote!(#[deadline(ms = #ms)]));
         quote! {
             #docs
             #[procedure(#number)]
             #idempotent
+            #deadline
             fn #name(&self #(#arguments)*) -> #farcall::Result<#result #exception> #body
         }
     }
@@ -479,6 +490,8 @@ fn of_shape(shape: &Shape, known: &[Derives]) -> Derives {
         }
         Shape::Opaque(size) => Derives { copy: *size <= 32, default: *size <= 32, ..ALL },
         Shape::Bytes(_) | Shape::String(_) => Derives { copy: false, ..ALL },
+        // No item has one.
+        Shape::Bulk => Derives { copy: false, eq: false, default: false },
     }
 }
 

@@ -1,4 +1,4 @@
-//! The resolved tree of a file in an interface language, `.x` or `.cr`. Every constant in it has a value.
+//! The resolved tree of a file in an interface language, `.x`, `.cr` or `.rpc2`. Every constant in it has a value.
 //! Every name is resolved to a definition, or is known to be declared elsewhere.
 //!
 //! The front end scans, preprocesses, parses and resolves a file into a tree, and refuses files for which
@@ -42,6 +42,8 @@ pub enum Language {
     Onc,
     /// `.cr` files: Courier.
     Courier,
+    /// `.rpc2` files: RPC2.
+    Rpc2,
 }
 
 /// A name as the file spells it, and its comment. The comment was changed so that it does no harm when it is
@@ -268,6 +270,9 @@ pub enum Declared {
         /// The maximum number of bytes.
         max: u32,
     },
+    /// RPC2's `SE_Descriptor name`: bytes that each end takes from, or puts into, a place of its own. Only an
+    /// argument or a whole result can be this.
+    Bulk,
 }
 
 impl Declared {
@@ -276,7 +281,9 @@ impl Declared {
         match self {
             Declared::One(ty) | Declared::Optional(ty) => Some(ty),
             Declared::Array { element, .. } | Declared::List { element, .. } => Some(element),
-            Declared::Opaque { .. } | Declared::Bytes { .. } | Declared::String { .. } => None,
+            Declared::Opaque { .. } | Declared::Bytes { .. } | Declared::String { .. } | Declared::Bulk => {
+                None
+            }
         }
     }
 
@@ -285,7 +292,9 @@ impl Declared {
         match self {
             Declared::One(ty) | Declared::Optional(ty) => Some(ty),
             Declared::Array { element, .. } | Declared::List { element, .. } => Some(element),
-            Declared::Opaque { .. } | Declared::Bytes { .. } | Declared::String { .. } => None,
+            Declared::Opaque { .. } | Declared::Bytes { .. } | Declared::String { .. } | Declared::Bulk => {
+                None
+            }
         }
     }
 
@@ -364,7 +373,8 @@ impl Type {
     }
 }
 
-/// `program NAME { … } = number;` (RFC 5531 section 12), or a Courier program, which has one version.
+/// `program NAME { … } = number;` (RFC 5531 section 12), or a Courier program or a subsystem of RPC2, which
+/// have one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The index in [`Specification::modules`], or `None` for the file itself.
@@ -399,8 +409,11 @@ pub struct Procedure {
     pub arguments: Vec<Argument>,
     /// The type of the result; [`Type::Void`] if there is none.
     pub result: Declared,
-    /// The index of the [`Body::Exception`] with the errors that the procedure reports, if it reports any.
+    /// The index of the definition of the errors that the procedure reports, if it reports any: for Courier a
+    /// [`Body::Exception`], for RPC2 a [`Body::Struct`].
     pub exception: Option<usize>,
+    /// The maximum time that a call may take, in milliseconds, if the file gives one.
+    pub deadline_ms: Option<u64>,
 }
 
 /// An argument of a procedure.

@@ -280,6 +280,7 @@ impl Maker<'_> {
             arguments,
             result: Declared::One(result),
             exception: None,
+            deadline_ms: None,
         }
     }
 

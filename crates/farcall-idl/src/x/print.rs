@@ -265,6 +265,7 @@ impl Printer<'_> {
             Declared::Opaque { size } => format!("opaque {name}[{size}]"),
             Declared::Bytes { max } => format!("opaque {name}<{}>", most(max)),
             Declared::String { max } => format!("string {name}<{}>", most(max)),
+            Declared::Bulk => return refuse("bulk data has no form in an `.x` file".into()),
         })
     }
 
@@ -322,6 +323,7 @@ impl Printer<'_> {
         let result = match &procedure.result {
             Declared::One(ty) => self.spelled(ty)?,
             Declared::String { max: u32::MAX } => "string".into(),
+            Declared::Bulk => return refuse("bulk data has no form in an `.x` file".into()),
             _ => return typedef("the result"),
         };
         let mut arguments = Vec::new();
@@ -332,6 +334,7 @@ impl Printer<'_> {
                 Declared::Optional(ty) => format!("{} *{name}", self.spelled(ty)?),
                 Declared::String { max: u32::MAX } => format!("string {name}"),
                 Declared::String { max } if !name.is_empty() => format!("string {name}<{max}>"),
+                Declared::Bulk => return refuse("bulk data has no form in an `.x` file".into()),
                 _ => return typedef("an argument"),
             };
             arguments.push(argument.trim_end().to_owned());

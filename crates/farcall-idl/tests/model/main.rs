@@ -6,6 +6,8 @@ mod cr_language;
 mod encoding;
 #[cfg(feature = "values")]
 mod json_values;
+#[cfg(feature = "rpc2")]
+mod rpc2_language;
 #[cfg(all(feature = "values", feature = "x"))]
 mod rpcgen_agreement;
 mod vectors;

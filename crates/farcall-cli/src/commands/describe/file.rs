@@ -1,4 +1,4 @@
-//! `farcall describe` for an `.x` or `.cr` file.
+//! `farcall describe` for an `.x`, `.cr` or `.rpc2` file.
 
 use farcall::xdr;
 use farcall_idl::x::{Version, interfaces, types};

@@ -75,7 +75,7 @@ impl Resolver<'_> {
             }
         };
         let exception = self.exception(program, name, other, &procedure.reports);
-        Some(tree::Procedure { named: named(name), number, arguments, result, exception })
+        Some(tree::Procedure { named: named(name), number, arguments, result, exception, deadline_ms: None })
     }
 
     /// Counts parts that are resolved or copied again for each procedure. Returns `None` if there are too

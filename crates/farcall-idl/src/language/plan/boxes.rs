@@ -120,6 +120,6 @@ fn size(shape: &Shape, sizes: &[u64]) -> u64 {
         Shape::Opaque(size) => (*size).into(),
         Shape::Scalar(Type::Quadruple) => 16,
         Shape::Scalar(_) | Shape::Boxed(_) => 8,
-        Shape::Chain(_) | Shape::List(..) | Shape::Bytes(_) | Shape::String(_) => 24,
+        Shape::Chain(_) | Shape::List(..) | Shape::Bytes(_) | Shape::String(_) | Shape::Bulk => 24,
     }
 }

@@ -19,8 +19,12 @@ pub struct Trait {
     /// The program's and the version's name in the file.
     pub spelled: (String, String),
     pub docs: String,
+    /// The program's number.
     pub program: u32,
+    /// The version's number.
     pub version: u32,
+    /// Whether callers find the interface by these numbers. Those of RPC2 do not.
+    pub has_numbers: bool,
     pub methods: Vec<Method>,
 }
 
@@ -32,6 +36,8 @@ pub struct Method {
     pub result: Shape,
     /// The item of the errors that the procedure reports.
     pub exception: Option<usize>,
+    /// The maximum time that a call may take, in milliseconds.
+    pub deadline_ms: Option<u64>,
     /// Whether this is the null procedure of ONC RPC (number 0), which does nothing and which every server
     /// has.
     pub is_null: bool,
@@ -60,6 +66,8 @@ pub(super) fn plan<'t>(planner: &mut Planner<'t>, items: &[Item], scopes: &mut S
                 // A Courier program has one version, which has no name of its own. Often a type has the
                 // program's name.
                 Language::Courier => (camel(outer), camel(outer) + "Program"),
+                // So is a subsystem of RPC2.
+                Language::Rpc2 => (camel(outer), camel(outer) + "Subsystem"),
                 Language::Onc if alone => (camel(inner), camel(inner)),
                 Language::Onc => (camel(outer) + &camel(inner), camel(outer) + &camel(inner)),
             };
@@ -70,6 +78,7 @@ pub(super) fn plan<'t>(planner: &mut Planner<'t>, items: &[Item], scopes: &mut S
                 docs: of_version(specification.language, program, version),
                 program: program.number,
                 version: version.number,
+                has_numbers: specification.language != Language::Rpc2,
                 methods: methods(planner, items, &version.procedures),
             });
         }
@@ -86,6 +95,7 @@ fn of_version(language: Language, program: &tree::Program, version: &tree::Versi
             format!("Program `{name}` ({number}), version `{}` ({}).", version.named.name, version.number)
         }
         Language::Courier => format!("Courier program `{name}` ({number}), version {}.", version.number),
+        Language::Rpc2 => format!("RPC2 subsystem `{name}`."),
     };
     first.into_iter().chain([numbers]).collect::<Vec<_>>().join("\n\n")
 }
@@ -108,6 +118,7 @@ fn methods<'t>(planner: &mut Planner<'t>, items: &[Item], procedures: &'t [tree:
             arguments,
             result,
             exception: procedure.exception,
+            deadline_ms: procedure.deadline_ms,
         }
     };
     procedures.iter().map(&mut method).collect()
@@ -137,16 +148,18 @@ fn default_name(items: &[Item], shape: &Shape) -> String {
         Shape::Scalar(tree::Type::Bool) => "flag",
         Shape::Scalar(_) => "number",
         Shape::String(_) => "text",
-        Shape::Opaque(_) | Shape::Bytes(_) => "data",
+        Shape::Opaque(_) | Shape::Bytes(_) | Shape::Bulk => "data",
         Shape::Array(..) | Shape::List(..) => "items",
     };
     name.into()
 }
 
-/// Returns whether the type is passed by value rather than by reference: numbers, `bool`, enumerations.
+/// Returns whether the type is passed by value rather than by reference: numbers, `bool`,
+/// enumerations, streams.
 pub fn by_value(items: &[Item], shape: &Shape) -> bool {
     match resolved(items, shape) {
         Shape::Scalar(ty) => *ty != tree::Type::Quadruple,
+        Shape::Bulk => true,
         Shape::Named(item) => matches!(items[*item].kind, Kind::Enumeration(_)),
         _ => false,
     }

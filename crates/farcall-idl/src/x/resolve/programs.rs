@@ -63,7 +63,7 @@ impl Resolver<'_> {
             }
         }
         let result = self.declared(scope, &item.result);
-        Procedure { named: named(&item.name), number, arguments, result, exception: None }
+        Procedure { named: named(&item.name), number, arguments, result, exception: None, deadline_ms: None }
     }
 
     fn once(&mut self, seen: &mut HashMap<u32, Span>, number: u32, at: Span, why: &str) {

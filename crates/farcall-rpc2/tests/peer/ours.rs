@@ -1,0 +1,166 @@
+//! Our client and our server with each other.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use farcall::{Error, Group, Kind, Ran};
+use farcall_rpc2::Builder;
+use farcall_rpc2::packet::{self, Header};
+
+use crate::common::{Fate, GATE, Here, Network, address, import, serve};
+use crate::covering::*;
+
+#[track_caller]
+fn failed<T: std::fmt::Debug, E: std::fmt::Debug>(result: farcall::Result<T, E>) -> (Kind, Ran) {
+    match result.unwrap_err() {
+        Error::CallFailed(why) => (why.kind(), why.ran()),
+        Error::Declared(error) => panic!("{error:?}"),
+    }
+}
+
+#[test]
+fn results_and_failures_come_back() {
+    let here = Arc::new(Here::default());
+    let server = serve(here.clone(), |server| server);
+    let builder = Builder::default().identity("guest");
+    let covering = builder.import::<dyn Covering>(&address(server.address())).unwrap();
+    assert_eq!(covering.double(21).unwrap(), 42);
+    let failure = covering.nothing().unwrap_err();
+    assert_eq!(failure.declared(), Some(&Rpc2Failure { return_code: 1 }));
+    assert_eq!(*here.welcomed.lock().unwrap(), [b"guest"]);
+    let most = Rpc2BoundedBs { max_seq_len: 2, seq_body: Vec::new() };
+    let out = covering.all_out(&most).unwrap();
+    assert_eq!((out.bounded.seq_body.as_slice(), out.heavy, out.small), (&b"ab"[..], 0.75, 77));
+    let both = covering.all_both(1, 2, 3, 0.5, &most, &[4; 8], Colour::Blue, &Range::default()).unwrap_err();
+    let both = both.declared().cloned().unwrap();
+    assert_eq!((both.return_code, both.signed, both.secret, both.paint), (5, 2, [4; 8], Colour::Blue));
+    let ranges = [Range { low: 1, ..Range::default() }; 3];
+    let arrays = covering.arrays(&ranges, 2, 3, &ranges, 5).unwrap();
+    assert_eq!((arrays.taken.len(), arrays.changed[2].low), (2, 6));
+    assert_eq!(server.calls(), 5);
+}
+
+#[test]
+fn what_cannot_be_carried_is_refused_before_it_is_sent() {
+    let server = serve(Arc::default(), |server| server);
+    let covering = import(server.address());
+    let large = "x".repeat(packet::MAX_BODY_BYTES);
+    assert_eq!(failed(covering.names(&large.as_str().into(), &"".into())), (Kind::TooLarge, Ran::No));
+    assert_eq!(
+        failed(covering.store(&"".into(), farcall::Bulk::from_bytes(vec![1]))),
+        (Kind::Local, Ran::No)
+    );
+    assert_eq!(failed(covering.welcome(0, 0, 0, 0, &[])), (Kind::Local, Ran::No));
+    assert_eq!(server.calls(), 0);
+    let ranges = vec![Range::default(); 150];
+    assert_eq!(covering.arrays(&ranges, 150, 0, &[], 0).unwrap().taken.len(), 150);
+    assert_eq!(failed(covering.arrays(&ranges, 150, 0, &ranges, 0)), (Kind::TooLarge, Ran::No));
+    // A panic is a failure of the server's.
+    let most = CallCountEntry { countent: i32::MAX, ..CallCountEntry::default() };
+    let failure = covering.count(&most).unwrap_err();
+    assert_eq!(failure.declared().unwrap().return_code, packet::FAIL);
+    assert_eq!(covering.double(1).unwrap(), 2);
+}
+
+#[test]
+fn a_refused_bind_and_a_wrong_address_say_so() {
+    let server = serve(Arc::default(), |server| server);
+    let other = format!("rpc2://{}/72", server.address());
+    let covering = farcall_rpc2::import::<dyn Covering>(&other).unwrap();
+    assert_eq!(failed(covering.double(1)), (Kind::NotExported, Ran::No));
+    for wrong in ["tcp://127.0.0.1:1/2", "rpc2://127.0.0.1:1", "rpc2://127.0.0.1/2", "rpc2://127.0.0.1:x/2"] {
+        let why = farcall_rpc2::import::<dyn Covering>(wrong).unwrap_err();
+        assert_eq!(why.kind(), Kind::NoSuchName, "{wrong}");
+    }
+}
+
+#[test]
+fn a_silent_server_is_unreachable_and_a_deadline_ends_a_call() {
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = address(nobody.local_addr().unwrap());
+    let patience = Duration::from_millis(300);
+    let covering = Builder::default().patience(patience).import::<dyn Covering>(&at).unwrap();
+    assert_eq!(failed(covering.double(1)), (Kind::Unreachable, Ran::No));
+    let covering = farcall_rpc2::import::<dyn Covering>(&at).unwrap().within(patience);
+    assert_eq!(failed(covering.double(1)), (Kind::Deadline, Ran::No));
+    assert_eq!(failed(covering.start().double(1).wait()), (Kind::Deadline, Ran::No));
+    // A call that is dropped does not hold up those after it for ever.
+    drop(covering.start().double(1));
+}
+
+#[test]
+fn calls_are_executed_once_though_packets_are_lost_and_doubled() {
+    let here = Arc::new(Here::default());
+    let server = serve(here.clone(), |server| server);
+    let mut dice = fastrand::Rng::with_seed(1990);
+    let judge = move |_: &[u8], _| match dice.u8(0..10) {
+        0 => Fate::Lost,
+        1 => Fate::Doubled,
+        _ => Fate::Arrives,
+    };
+    let network = Network::new(server.address(), Box::new(judge));
+    let covering = import(network.address);
+    for number in 1..=500 {
+        assert_eq!(covering.double(number).unwrap(), 2 * number);
+    }
+    assert_eq!((here.doubled.load(SeqCst), server.calls()), (500, 500));
+    assert_eq!(here.welcomed.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn a_server_that_is_executing_says_busy() {
+    let here = Arc::new(Here::default());
+    let ((begun, begins), (go_on, goes_on)) = (mpsc::channel(), mpsc::channel());
+    *here.gate.lock().unwrap() = Some((begun, goes_on));
+    let server = serve(here.clone(), |server| server.workers(1));
+    let (busy, is_busy) = mpsc::channel();
+    let judge = move |bytes: &[u8], _| {
+        if Header::parse(bytes).is_some_and(|(header, _)| header.opcode == packet::BUSY) {
+            let _ = busy.send(());
+        }
+        Fate::Arrives
+    };
+    let network = Network::new(server.address(), Box::new(judge));
+    // Without BUSY the client would give up.
+    let builder = Builder::default().patience(Duration::from_millis(900));
+    let covering = builder.import::<dyn Covering>(&address(network.address)).unwrap();
+    let pending = covering.start().double(GATE);
+    begins.recv().unwrap();
+    (0..3).for_each(|_| is_busy.recv().unwrap());
+    go_on.send(()).unwrap();
+    assert_eq!(pending.wait().unwrap(), 2 * GATE);
+    assert_eq!(here.doubled.load(SeqCst), 1);
+}
+
+#[test]
+fn a_forgotten_connection_is_made_again() {
+    let here = Arc::new(Here::default());
+    let server = serve(here.clone(), |server| server.connections(1));
+    let (first, second) = (import(server.address()), import(server.address()));
+    assert_eq!(first.double(1).unwrap(), 2);
+    assert_eq!(second.double(1).unwrap(), 2);
+    assert_eq!(failed(first.double(1)), (Kind::Unreachable, Ran::No));
+    assert_eq!(first.double(1).unwrap(), 2);
+    assert_eq!((here.doubled.load(SeqCst), here.welcomed.lock().unwrap().len()), (3, 3));
+}
+
+#[test]
+fn one_call_goes_to_many_servers() {
+    let servers: Vec<_> = (0..20).map(|_| serve(Arc::default(), |server| server.workers(1))).collect();
+    let members = servers.iter().map(|server| (server.address().to_string(), import(server.address())));
+    let group = Group::of(members);
+    for number in 1..20 {
+        let all = group.multi().double(number).quorum(20).unwrap();
+        assert!(all.results().count() == 20 && all.results().all(|(_, twice)| *twice == 2 * number));
+    }
+}
+
+#[test]
+fn started_calls_are_made_in_their_order() {
+    let server = serve(Arc::default(), |server| server);
+    let covering = import(server.address());
+    let pending: Vec<_> = (0..100).map(|number| covering.start().double(number)).collect();
+    let twice: Vec<u32> = pending.into_iter().map(|pending| pending.wait().unwrap()).collect();
+    assert_eq!(twice, (0..100).map(|number| 2 * number).collect::<Vec<u32>>());
+}
