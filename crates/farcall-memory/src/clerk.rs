@@ -291,6 +291,15 @@ impl Clerk {
         Ok(clerk)
     }
 
+    /// Returns the address of this machine's clerk, whichever process has it, if the registry of names lists
+    /// one.
+    ///
+    /// # Errors
+    /// When no socket can be opened to learn this machine's address.
+    pub fn of_machine(runtime: &dyn ClerkRuntime) -> std::result::Result<Option<SocketAddr>, CallFailed> {
+        Ok(listings::clerk_of(&**runtime.registry(), runtime.machine()?))
+    }
+
     /// Returns the clerk's address, which other machines use as a hint.
     pub fn address(&self) -> SocketAddr {
         self.core.address
