@@ -67,15 +67,17 @@ mod files;
 mod hybrid;
 mod imported;
 mod letter;
+mod mirror;
 pub mod mix;
 mod more;
 mod paths;
+mod pushed;
 mod server;
 mod table;
 mod tally;
 
 pub use clerk::{Clerk, Structure};
 pub use files::{BLOCK, Files, FilesClient, Found, Handle, Names, client, names};
-pub use more::{Attached, Looked, MoreFiles, MoreFilesClient, Shape};
+pub use more::{Attached, Looked, MoreFiles, MoreFilesClient, Reads, Shape};
 pub use server::{Addresses, Server};
 pub use tally::{Counts, Tally};

@@ -136,7 +136,7 @@ fn a_letter_that_is_no_request_is_answered_so() {
         let mut rng = fastrand::Rng::with_seed(11);
         for number in 1..200 {
             let letter: Vec<u8> = (0..rng.usize(..100)).map(|_| rng.u8(..4)).collect();
-            crate::areas::mailbox(0).post(&memory, (1 << 32) + 1_000 + number, &letter, true).unwrap();
+            crate::areas::mailbox(0).post(&memory, (1 << 32) + 1_000 + number, &letter).unwrap();
         }
         // The server does not stop because of invalid bytes in its tables either.
         for _ in 0..200 {
