@@ -160,13 +160,15 @@ fn attach(
     let name = format!("clerk-{}-{}", std::process::id(), CLERKS.fetch_add(1, Ordering::Relaxed));
     // The server gets all rights, so that it maps the segment if it is on this machine.
     let more: MoreFilesClient = runtime.import::<dyn MoreFiles>(&server.more)?;
-    let size = match reads {
-        Reads::Answers | Reads::ServerMemory => ANSWERS.end(),
-        Reads::PushedEntries => Layout::new(&more.shape()?).size(),
-    };
+    let pushed = if reads == Reads::PushedEntries { Some(more.shape()?) } else { None };
+    let size = pushed.map_or(ANSWERS.end(), |shape| Layout::new(&shape).size());
     let answers = runtime.export_segment(&name, Settings::new(size as usize).anyone(Rights::ALL))?;
     let attached = more.attach(&answers.url(), reads)?;
 
+    if pushed.is_some_and(|shape| shape != attached.shape) {
+        let why = "the server was restarted with tables of another size";
+        return Err(CallFailed::new(Kind::ServerRestarted, Ran::Maybe).because(why).into());
+    }
     let (mailbox, lease, shape) = (attached.mailbox, attached.last, attached.shape);
     let (runtime, memory, tally) = (runtime.clone(), server.memory.clone(), tally.clone());
     let import = move || {
