@@ -295,7 +295,13 @@ impl Core {
     }
 
     /// Fills a block from its file.
-    fn fill_block(&self, state: &mut State, token: Token, path: &str, key: Key) -> memory::Result<()> {
+    pub(super) fn fill_block(
+        &self,
+        state: &mut State,
+        token: Token,
+        path: &str,
+        key: Key,
+    ) -> memory::Result<()> {
         let blocks = &self.areas.blocks;
         let [device, inode, block] = key;
         let same = self.look_up(path).is_ok_and(|looked| looked.found.handle == Handle { device, inode });
@@ -309,7 +315,7 @@ impl Core {
     }
 
     /// Fills the entry of a file's attributes.
-    fn fill_attributes(
+    pub(super) fn fill_attributes(
         &self,
         state: &mut State,
         token: Token,
@@ -343,7 +349,7 @@ impl Core {
     }
 
     /// Takes the token of a file's attributes if they have an entry.
-    fn take_attributes(&self, state: &mut State, file: Handle) -> memory::Result<Option<Token>> {
+    pub(super) fn take_attributes(&self, state: &mut State, file: Handle) -> memory::Result<Option<Token>> {
         let table = &self.areas.attributes;
         let Some(place) = table.place(&self.segment, of_file(file))? else { return Ok(None) };
         Ok(Some(self.take(state, table, place)?.token))
@@ -351,7 +357,7 @@ impl Core {
 
     /// Takes the token of a block that has an entry. Before this returns, clerks' writes to the block are in
     /// the file.
-    fn take_block(&self, state: &mut State, key: Key) -> memory::Result<Option<Token>> {
+    pub(super) fn take_block(&self, state: &mut State, key: Key) -> memory::Result<Option<Token>> {
         let blocks = &self.areas.blocks;
         let Some(place) = blocks.place(&self.segment, key)? else { return Ok(None) };
         Ok(Some(self.take_settled(state, blocks, place)?.token))

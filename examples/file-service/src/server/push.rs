@@ -30,7 +30,7 @@ pub(super) struct Pushing {
     mailbox: u32,
     /// The number of the clerk's lease.
     lease: u64,
-    answers: Remote,
+    pub(super) answers: Remote,
 }
 
 impl std::fmt::Debug for Pushing {
