@@ -1,6 +1,7 @@
 //! Memory without calls: accesses to segments, and a file service, with the measurements of Thekkath, Levy &
 //! Lazowska 1994.
 mod accesses;
+mod collisions;
 mod names;
 mod others;
 mod paper;
@@ -57,7 +58,9 @@ enum Part {
     Accesses,
     /// The segment name service: table 3.
     Names,
-    /// Operations of a file service in three structures: latency (figure 2), and cost at the server.
+    /// Look-ups of a name with which others collide, in three ways: section 4.2.
+    Collisions,
+    /// Operations of a file service in its structures: latency (figure 2), and cost at the server.
     Service,
     /// Operations of a file service over UDP: the parts of the server's work (figure 3).
     Server,
@@ -70,6 +73,7 @@ pub fn run(memory: &Memory) -> Result<()> {
     match memory.part {
         Part::Accesses => accesses::run(memory),
         Part::Names => names::run(&memory.options),
+        Part::Collisions => collisions::run(&memory.options),
         Part::Service => service::operations(memory),
         Part::Server => server::run(memory),
         Part::Mix => service::mixes(memory),

@@ -15,3 +15,6 @@ pub const IMPORT_CACHED: Option<f64> = Some(196.0);
 pub const IMPORT: Option<f64> = Some(264.0);
 pub const REVOKE: Option<f64> = Some(307.0);
 pub const LOOK_UP_ASKING: Option<f64> = Some(524.0);
+
+/// Section 4.2: from this many collisions on, the authors would transfer control.
+pub const COLLISIONS_TO_ASK: u32 = 7;

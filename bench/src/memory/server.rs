@@ -132,6 +132,10 @@ fn split(moves: &Moves, structure: &str, operation: &str, whole: Part) -> Result
         kernel: parts.iter().map(|part| part.kernel).sum(),
     };
     let times = |part: Part, count: f64| Part { user: part.user * count, kernel: part.kernel * count };
+    if accesses < 0.5 {
+        // The clerk finds all in its own memory, but for reading its lease now and then.
+        return Ok([least(whole), Part::default(), Part::default(), Part::default()]);
+    }
     let before = if structure == "DX" { accesses - 1.0 } else { 0.0 };
     let reception = sum(&[moves.reception(request), times(moves.reception(SHORT), before)]);
     if transfers == 0.0 {

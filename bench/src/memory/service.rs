@@ -1,4 +1,4 @@
-//! The file service in its three structures: the latency of each operation, its cost at the server, and the
+//! The file service in its structures: the latency of each operation, its cost at the server, and the
 //! mix of table 1a.
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub const OPERATIONS: [&str; 7] = ["getattr", "lookup", "readlink", "read-8k", "
 /// All operations as often as in table 1a, with the mean sizes of table 1b.
 const MIXES: [&str; 1] = ["mix"];
 /// The anchor first.
-pub const STRUCTURES: [&str; 3] = ["RPC", "HY", "DX"];
+pub const STRUCTURES: [&str; 4] = ["RPC", "HY", "DX", "WR"];
 /// The number of counted operations of a mix.
 const COUNTED: usize = 30_000;
 
@@ -110,8 +110,8 @@ fn is_one(operation: &str, carrier: Carrier) -> impl Fn(&str) -> bool + use<> {
 /// Returns the row of a peer, with the parts of its name, and with what its clerk does for an operation.
 fn described(mut row: Row, operation: &str, carrier: Carrier) -> Row {
     let structure = row.peer.split('-').next().unwrap_or_default().to_uppercase();
-    // The client of HY polls until the answer has arrived.
-    if structure == "HY" {
+    // The clients of HY, and of WR where it asks the server, poll until the answer has arrived.
+    if structure == "HY" || structure == "WR" && matches!(operation, "write" | "mix" | "mix-8k") {
         (row.user_instructions, row.kernel_instructions, row.syscalls) = (None, None, None);
     }
     if let Some([accesses, transfers]) = work(&structure, operation) {
@@ -198,7 +198,7 @@ fn replayed(
     contenders.into_iter().zip(results).map(enter).collect()
 }
 
-/// Prints the ratio of the server's load, DX to RPC.
+/// Prints the ratios of the server's load, DX to RPC and WR to DX.
 fn loads(memory: &Memory, mixes: &[String], rows: &[Row], times: &[Vec<f64>]) {
     println!();
     for carrier in memory.transport.iter().map(|carrier| carrier.name()) {
@@ -210,6 +210,16 @@ fn loads(memory: &Memory, mixes: &[String], rows: &[Row], times: &[Vec<f64>]) {
                 })
             };
             let (Some((rpc, _)), Some((dx, times))) = (of("RPC"), of("DX")) else { continue };
+            if let Some((wr, _)) = of("WR") {
+                let ratio = |figure: fn(&Row) -> Option<f64>| {
+                    figure(wr).zip(figure(dx)).map(|(wr, dx)| alone(wr / dx))
+                };
+                let name = |what: &str| format!("{mix}, {carrier}: server's {what}, WR ÷ DX");
+                let asked = if carrier == "udp" { "at most 0.9" } else { "" };
+                bar(&name("user instructions"), ratio(|row| row.server_user_instructions), asked);
+                bar(&name("kernel instructions"), ratio(|row| row.server_kernel_instructions), "");
+                bar(&format!("{mix}, {carrier}: accesses per operation of WR"), wr.accesses.map(alone), "");
+            }
             let share = |figure: fn(&Row) -> Option<f64>| {
                 figure(dx).zip(figure(rpc)).map(|(dx, rpc)| alone(dx / rpc))
             };
@@ -276,7 +286,7 @@ fn picture(
     }
     chart::bars(
         path,
-        "A file service by reading memory (DX), Hybrid-1 (HY), and calls (RPC)",
+        "A file service by reading memory (DX), pushed entries (WR), Hybrid-1 (HY), and calls (RPC)",
         &panels,
         conditions,
     )

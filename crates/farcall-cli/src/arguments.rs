@@ -7,8 +7,8 @@ use crate::commands::keys;
 #[cfg(feature = "olympus")]
 use crate::commands::olympus;
 use crate::commands::{
-    call, cat, check, completions, debug, describe, dump, r#gen, get, list, ls, multi, names, ping, put,
-    serve, top,
+    call, cat, check, clerk, completions, debug, describe, dump, r#gen, get, list, ls, multi, names, ping,
+    put, serve, top,
 };
 use crate::demo;
 use crate::failure::Outcome;
@@ -87,6 +87,7 @@ pub enum Command {
     Describe(describe::Describe),
     Ping(ping::Ping),
     Names(names::Names),
+    Clerk(clerk::Clerks),
     Top(top::Top),
     Debug(debug::Debug),
     #[cfg(feature = "keys")]
@@ -117,6 +118,7 @@ impl Command {
             Command::Describe(command) => command.run(output),
             Command::Ping(command) => command.run(output),
             Command::Names(command) => command.run(output),
+            Command::Clerk(command) => command.run(output),
             Command::Top(command) => command.run(output),
             Command::Debug(command) => command.run(output),
             #[cfg(feature = "keys")]

@@ -3,6 +3,7 @@
 pub mod call;
 pub mod cat;
 pub mod check;
+pub mod clerk;
 pub mod completions;
 pub mod debug;
 pub mod describe;

@@ -15,6 +15,8 @@
 //!
 //! ```text
 //! locator    finds or starts this machine's clerk
+//! clients    the requests of other processes to the clerk, which it does not trust
+//! exporters  what the exporters of this machine say of their segments
 //! naming     exports and imports segments through the clerk
 //! listings   asks the registry of names for the segments of a machine
 //! mailbox    the look-up by asking: questions to other clerks, and their answers
@@ -25,7 +27,9 @@
 //! ```
 
 mod cache;
+mod clients;
 mod entry;
+mod exporters;
 mod listings;
 mod locator;
 mod mailbox;
@@ -39,15 +43,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::access::{Access, AccessClient, Refused, Rights, TYPE};
+use crate::access::{Refused, Rights};
 use crate::runtime::{MemoryExport, MemoryRuntime};
 use crate::segment::{self, Segment};
 use cache::{Cache, Known};
+use clients::OwnMachine;
 use farcall_core::idl::Interface;
-use farcall_core::stub::{Binding, Interface as _};
+use farcall_core::stub::Binding;
 use farcall_core::{CallFailed, Error, Kind, Ran, Result, lock};
 use farcall_names::{Registration, Registry};
-use mailbox::Mailbox;
+use mailbox::{Asked, Mailbox};
 use neighbours::Neighbours;
 
 #[doc(hidden)]
@@ -55,12 +60,6 @@ pub use entry::fuzz_record;
 pub use entry::{Entry, MAX_NAME};
 pub use locator::Locator;
 pub use naming::{export_segment, import_segment, import_segment_anew, import_segment_at};
-
-/// How long a new clerk waits for an exporter that does not answer.
-const RECOVERY_PATIENCE: Duration = Duration::from_secs(1);
-
-/// How many exporters a new clerk asks at the same time.
-const RECOVERY_BATCH_EXPORTERS: usize = 64;
 
 /// The name of every clerk's table.
 const TABLE: &str = "clerk";
@@ -127,8 +126,12 @@ pub enum Fault {
     Full(u64),
     /// Only processes of the clerk's machine may make this request.
     NotPermitted,
-    /// Another machine's clerk does not answer.
+    /// Another machine's clerk, or an exporter, does not answer.
     Silent(String),
+    /// What another process says of a segment is not true.
+    Disbelieved(String),
+    /// The caller has too many look-ups at other machines under way.
+    Busy,
 }
 
 /// The settings of a clerk.
@@ -136,6 +139,21 @@ pub enum Fault {
 pub struct Settings {
     places: usize,
     refresh: Duration,
+    search: Search,
+}
+
+/// How a clerk looks for a name in another clerk's table (Thekkath et al. 1994, section 4.2). The name is in
+/// the slot that its hash selects, unless another name occupies that slot: a collision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Search {
+    /// Read one slot after another until the name is found, or a free slot shows that it is not there. The
+    /// other clerk does nothing.
+    #[default]
+    Read,
+    /// Ask the other clerk at once.
+    Ask,
+    /// Read at most this often, then ask the other clerk.
+    ReadThenAsk(u32),
 }
 
 /// A machine's clerk, which runs until this is dropped.
@@ -196,9 +214,9 @@ pub trait Names {
 }
 
 impl Default for Settings {
-    /// Returns settings of 1024 slots and a refresh every 30 seconds.
+    /// Returns settings of 1024 slots, a refresh every 30 seconds, and [`Search::Read`].
     fn default() -> Settings {
-        Settings { places: 1024, refresh: Duration::from_secs(30) }
+        Settings { places: 1024, refresh: Duration::from_secs(30), search: Search::Read }
     }
 }
 
@@ -213,6 +231,19 @@ impl Settings {
     #[must_use]
     pub fn refresh(self, refresh: Duration) -> Settings {
         Settings { refresh, ..self }
+    }
+
+    /// Sets how the clerk looks for names in other clerks' tables.
+    ///
+    /// ```
+    /// use farcall::memory::clerk::{Search, Settings};
+    ///
+    /// // Few reads, and then a question: for tables in which many names collide.
+    /// let settings = Settings::default().search(Search::ReadThenAsk(2));
+    /// ```
+    #[must_use]
+    pub fn search(self, search: Search) -> Settings {
+        Settings { search, ..self }
     }
 }
 
@@ -248,9 +279,9 @@ impl Clerk {
             refreshing: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         });
-        let names = core.runtime.export_names(NAMES, Arc::new(OwnMachine(core.clone())))?;
+        let names = core.runtime.export_names(NAMES, Arc::new(OwnMachine::new(core.clone())))?;
         let mut clerk = Clerk { registration: None, _names: names, core };
-        clerk.core.recover();
+        clerk.core.reconcile();
         let core = clerk.core.clone();
         let env = clerk.core.runtime.env();
         let spawned = env.spawn("farcall clerk", Box::new(move || core.run()));
@@ -258,6 +289,15 @@ impl Clerk {
         // Registered last, so that every process that finds the clerk is served.
         clerk.registration = Some(clerk.core.table.register(&listings::instance(TABLE, address.ip()))?);
         Ok(clerk)
+    }
+
+    /// Returns the address of this machine's clerk, whichever process has it, if the registry of names lists
+    /// one.
+    ///
+    /// # Errors
+    /// When no socket can be opened to learn this machine's address.
+    pub fn of_machine(runtime: &dyn ClerkRuntime) -> std::result::Result<Option<SocketAddr>, CallFailed> {
+        Ok(listings::clerk_of(&**runtime.registry(), runtime.machine()?))
     }
 
     /// Returns the clerk's address, which other machines use as a hint.
@@ -354,31 +394,48 @@ impl Core {
     }
 
     fn know(&self, name: &str, hint: Option<SocketAddr>, how: How) -> Result<Known, Fault> {
+        match self.known_here(name, hint, how)? {
+            Some(known) => Ok(known),
+            None => self.know_elsewhere(name, hint, how),
+        }
+    }
+
+    /// Looks a name up without asking or reading another machine.
+    fn known_here(&self, name: &str, hint: Option<SocketAddr>, how: How) -> Result<Option<Known>, Fault> {
         entry::check_name(name)?;
-        if let Some(home) = hint.filter(|hint| *hint != self.address) {
-            let cached = lock(&self.cache).get(home, name);
-            return match cached.filter(|_| how == How::Cached) {
-                Some(known) => Ok(known),
-                None => self.ask_home(home, name, how)?.ok_or_else(|| Fault::NoSuchName.into()),
-            };
+        let may_use_cache = how == How::Cached;
+        if let Some(home) = self.elsewhere(hint) {
+            return Ok(if may_use_cache { lock(&self.cache).get(home, name) } else { None });
         }
         if let Some(entry) = self.own(name, how)? {
-            return Ok(Known::valid(entry));
+            return Ok(Some(Known::valid(entry)));
         }
-        let cached = lock(&self.cache).find(name);
-        if let (How::Cached, Some((_, known))) = (how, &cached) {
-            return Ok(known.clone());
+        let cached = if may_use_cache { lock(&self.cache).find(name) } else { None };
+        Ok(cached.map(|(_, known)| known))
+    }
+
+    /// Looks up a name at other machines: that of the hint, or those that export the name according to the
+    /// registry.
+    fn know_elsewhere(&self, name: &str, hint: Option<SocketAddr>, how: How) -> Result<Known, Fault> {
+        if let Some(home) = self.elsewhere(hint) {
+            return self.ask_home(home, name, how)?.ok_or_else(|| Fault::NoSuchName.into());
         }
-        let mut silent = None;
+        let cached = lock(&self.cache).find(name).map(|(home, _)| home);
         let homes = listings::homes(&**self.runtime.registry(), name, self.address.ip());
-        for home in cached.map(|(home, _)| home).into_iter().chain(homes) {
+        let mut failed = None;
+        for home in cached.into_iter().chain(homes) {
             match self.ask_home(home, name, how) {
                 Ok(Some(known)) => return Ok(known),
                 Ok(None) => {}
-                Err(why) => silent = Some(why),
+                Err(why) => failed = Some(why),
             }
         }
-        Err(silent.unwrap_or_else(|| Fault::NoSuchName.into()))
+        Err(failed.unwrap_or_else(|| Fault::NoSuchName.into()))
+    }
+
+    /// Returns the hint if it is another clerk's address.
+    fn elsewhere(&self, hint: Option<SocketAddr>) -> Option<SocketAddr> {
+        hint.filter(|hint| *hint != self.address)
     }
 
     /// Returns this machine's segment with this name. Unless the look-up may use the cache, asks the registry
@@ -394,13 +451,9 @@ impl Core {
 
     /// Returns the entry of a name at another clerk.
     fn ask_home(&self, home: SocketAddr, name: &str, how: How) -> Result<Option<Known>, Fault> {
-        let answered = match how {
-            How::Asking => self.mailbox.ask(self, home, name)?,
-            How::Cached | How::Anew => None,
-        };
-        let found = match answered {
-            Some(found) => found,
-            None => self.read_home(home, name)?,
+        let found = match how {
+            How::Asking => self.ask(home, name)?,
+            How::Cached | How::Anew => self.search_home(home, name)?,
         };
         let Some(mut entry) = found else {
             lock(&self.cache).forget(home, name, true);
@@ -409,14 +462,69 @@ impl Core {
         if entry.address.ip().is_unspecified() {
             entry.address.set_ip(home.ip());
         }
+        if entry.address.ip().to_canonical() != home.ip().to_canonical() {
+            // Otherwise a clerk could make this machine's processes send packets to a third one.
+            lock(&self.cache).forget(home, name, true);
+            let why = format!(
+                "the clerk at {home} says that {name:?} is at {}, which is another machine",
+                entry.address
+            );
+            return Err(Fault::Disbelieved(why).into());
+        }
         let known = lock(&self.cache).learn(home, entry);
         self.note_entry();
         Ok(Some(known))
     }
 
+    /// Asks another clerk for a name, or reads the clerk's table if all slots for answers are in use.
+    fn ask(&self, home: SocketAddr, name: &str) -> Result<Option<Entry>, Fault> {
+        match self.mailbox.ask(self, home, name)? {
+            Asked::Answered(found) => Ok(found),
+            Asked::NoSlot => self.read_home(home, name),
+            Asked::Silent => Err(Fault::Silent(format!("the clerk at {home} does not answer")).into()),
+        }
+    }
+
+    /// Looks a name up at another clerk in the way that the settings say.
+    fn search_home(&self, home: SocketAddr, name: &str) -> Result<Option<Entry>, Fault> {
+        let max_reads = match self.settings.search {
+            Search::Read => return self.read_home(home, name),
+            Search::Ask => 0,
+            Search::ReadThenAsk(reads) => u64::from(reads),
+        };
+        match self.read_home_within(home, name, max_reads)? {
+            table::Search::Found(entry) => return Ok(Some(entry)),
+            table::Search::Missing => return Ok(None),
+            table::Search::Unfinished => {}
+        }
+        match self.mailbox.ask(self, home, name)? {
+            Asked::Answered(found) => Ok(found),
+            // The table can be read even if the other clerk's thread is stuck, or a hostile process overwrites
+            // each question.
+            Asked::NoSlot | Asked::Silent => self.read_home(home, name),
+        }
+    }
+
     /// Looks a name up in the table of another clerk.
     fn read_home(&self, home: SocketAddr, name: &str) -> Result<Option<Entry>, Fault> {
-        let (found, reads) = self.tables.with(&*self.runtime, home, &|table| table::find(table, name))?;
+        match self.read_home_within(home, name, u64::MAX)? {
+            table::Search::Found(entry) => Ok(Some(entry)),
+            table::Search::Missing | table::Search::Unfinished => Ok(None),
+        }
+    }
+
+    /// Looks a name up in the table of another clerk with at most that many reads.
+    fn read_home_within(
+        &self,
+        home: SocketAddr,
+        name: &str,
+        max_reads: u64,
+    ) -> Result<table::Search<Entry>, Fault> {
+        if max_reads == 0 {
+            return Ok(table::Search::Unfinished);
+        }
+        let find = |table: &crate::Remote| table::find_within(table, name, max_reads);
+        let (found, reads) = self.tables.with(&*self.runtime, home, &find)?;
         self.reads.fetch_add(reads, Ordering::Relaxed);
         Ok(found)
     }
@@ -433,15 +541,9 @@ impl Core {
                 lock(&self.cache).forget(home, &name, false);
             }
         }
-        // The entries are read before the registry: an entry that is added meanwhile was registered before it
-        // was added.
-        let entries = table::entries(&self.table).unwrap_or_default();
-        for entry in &entries {
-            if !self.is_listed(entry) {
-                let _ = self.delete_entry(&entry.name, entry.generation);
-            }
-        }
-        if !entries.is_empty() || !lock(&self.cache).is_empty() {
+        self.reconcile();
+        let has_own = table::entries(&self.table).is_ok_and(|entries| !entries.is_empty());
+        if has_own || !lock(&self.cache).is_empty() {
             self.note_entry();
         }
     }
@@ -488,57 +590,10 @@ impl Core {
         }
     }
 
-    /// Fills a new clerk's table with the segments that the registry lists for its machine.
-    fn recover(&self) {
-        let exported = listings::exported(&**self.runtime.registry(), self.address.ip());
-        for some in exported.chunks(RECOVERY_BATCH_EXPORTERS) {
-            let asked = some.iter().filter_map(|(address, name)| {
-                let url = format!("udp://{address}/{TYPE}/{name}");
-                let binding = self.runtime.bind_later(&url, <dyn Access>::interface()).ok()?;
-                let access = AccessClient::from(binding.within(RECOVERY_PATIENCE));
-                Some((address, name, access.start_facts()))
-            });
-            // All exporters are asked before the first answer is awaited.
-            for (address, name, facts) in asked.collect::<Vec<_>>() {
-                let Ok(facts) = facts.wait() else { continue };
-                let (generation, size, rights) = (facts.generation, facts.size, facts.rights().bits());
-                let (name, address) = (name.clone(), *address);
-                let _ = self.add_entry(&Entry { name, address, generation, size, rights });
-            }
-        }
-    }
-
-    /// Returns whether the registry lists this machine's segment at the entry's address.
+    /// Returns whether the registry lists this machine's segment at the entry's address, as far as it can be
+    /// asked.
     fn is_listed(&self, entry: &Entry) -> bool {
-        listings::is_listed(&**self.runtime.registry(), entry, self.address.ip())
-    }
-}
-
-/// Serves the requests of processes on the clerk's own machine.
-struct OwnMachine(Arc<Core>);
-
-impl OwnMachine {
-    /// Returns the clerk if the caller is on this machine.
-    fn clerk(&self) -> Result<&Core, Fault> {
-        let caller = farcall_core::context().caller().map(|caller| caller.ip());
-        match caller {
-            Some(ip) if !ip.is_loopback() && ip != self.0.address.ip() => Err(Fault::NotPermitted.into()),
-            _ => Ok(&self.0),
-        }
-    }
-}
-
-impl Names for OwnMachine {
-    fn add(&self, entry: Entry) -> Result<(), Fault> {
-        self.clerk()?.add_entry(&entry)
-    }
-
-    fn look_up(&self, name: &str, hint: Option<SocketAddr>, how: How) -> Result<Entry, Fault> {
-        Ok(self.clerk()?.know(name, hint, how)?.entry)
-    }
-
-    fn delete(&self, name: &str, generation: u64) -> Result<bool, Fault> {
-        self.clerk()?.delete_entry(name, generation)
+        listings::is_listed(&**self.runtime.registry(), entry, self.address.ip()).unwrap_or(true)
     }
 }
 
@@ -554,7 +609,8 @@ impl fmt::Display for Fault {
             Fault::NotAName(why) => f.write_str(why),
             Fault::Full(places) => write!(f, "the clerk's table of {places} slots has no room for the name"),
             Fault::NotPermitted => f.write_str("only processes on the clerk's machine may make this request"),
-            Fault::Silent(why) => f.write_str(why),
+            Fault::Silent(why) | Fault::Disbelieved(why) => f.write_str(why),
+            Fault::Busy => f.write_str("the caller has too many look-ups at other machines under way"),
         }
     }
 }
@@ -564,8 +620,8 @@ impl std::error::Error for Fault {}
 impl From<Fault> for CallFailed {
     fn from(fault: Fault) -> CallFailed {
         let kind = match &fault {
-            Fault::NoSuchName | Fault::NotAName(_) => Kind::NoSuchName,
-            Fault::Full(_) => Kind::Overloaded,
+            Fault::NoSuchName | Fault::NotAName(_) | Fault::Disbelieved(_) => Kind::NoSuchName,
+            Fault::Full(_) | Fault::Busy => Kind::Overloaded,
             Fault::NotPermitted => Kind::NotPermitted,
             Fault::Silent(_) => Kind::Unreachable,
         };

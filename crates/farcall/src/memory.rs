@@ -65,7 +65,7 @@ pub mod clerk {
     //! started it.
     #[doc(hidden)]
     pub use farcall_memory::clerk::fuzz_record;
-    pub use farcall_memory::clerk::{Clerk, Entry, Fault, MAX_NAME, Settings};
+    pub use farcall_memory::clerk::{Clerk, Entry, Fault, MAX_NAME, Search, Settings};
 }
 
 /// Exports a new segment of zeros under a name, until the handle is dropped.

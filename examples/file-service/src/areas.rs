@@ -4,6 +4,7 @@
 //! counter            how many letters the server has answered: a null ping reads it
 //! identity           a number that identifies the server
 //! mailboxes          one for each clerk
+//! leases             a word for each clerk into whose memory the server pushes entries
 //! statistics         one entry
 //! attributes         by handle
 //! names              by directory and name: the handle
@@ -38,6 +39,9 @@ const REQUEST_BYTES: u64 = 16384;
 /// The offsets of the mailboxes.
 const MAILBOXES: Range<u64> = 64..64 + CLERKS as u64 * REQUEST_BYTES;
 
+/// The offsets of the leases.
+const LEASES: Range<u64> = MAILBOXES.end..MAILBOXES.end + CLERKS as u64 * 8;
+
 /// The parts of a server's segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Areas {
@@ -71,9 +75,9 @@ impl Named {
 }
 
 impl Areas {
-    /// Returns the areas of a server's segment, which follow the mailboxes.
+    /// Returns the areas of a server's segment, which follow the leases.
     pub(crate) fn new(shape: &Shape) -> Areas {
-        Areas::at(MAILBOXES.end, shape, 0)
+        Areas::at(LEASES.end, shape, 0)
     }
 
     /// Returns tables of this shape from `base` on. Each value has room for `more` bytes more than in a
@@ -88,6 +92,11 @@ impl Areas {
         Areas { statistics, attributes, names, links, pages, blocks }
     }
 
+    /// Returns the bytes of all tables but that of the blocks.
+    pub(crate) fn but_blocks(&self) -> Range<u64> {
+        self.statistics.start()..self.pages.end()
+    }
+
     /// Returns the size of the segment in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.blocks.end()
@@ -97,6 +106,11 @@ impl Areas {
 /// Returns the mailbox for the requests of a clerk.
 pub(crate) fn mailbox(number: u32) -> Mailbox {
     Mailbox::new(MAILBOXES.start + u64::from(number) * REQUEST_BYTES, REQUEST_BYTES)
+}
+
+/// Returns the offset of the lease of the clerk with this mailbox.
+pub(crate) fn lease(mailbox: u32) -> u64 {
+    LEASES.start + u64::from(mailbox) * 8
 }
 
 /// Returns the mailboxes that overlap these bytes of the segment.

@@ -31,6 +31,11 @@ impl ByCalls {
         Ok(ByCalls { files, more, paths: Arc::new(Paths::new(root)), tally })
     }
 
+    /// Returns the same clerk, with the paths of handles that were given to clients before.
+    pub(crate) fn with_paths(self, paths: Arc<Paths>) -> ByCalls {
+        ByCalls { paths, ..self }
+    }
+
     fn count(&self) {
         self.tally.count(|counts| counts.calls += 1);
     }

@@ -10,15 +10,17 @@ use farcall::stub::{Binding, Client};
 use farcall::{CallFailed, Kind, Ran, Result, Runtime};
 use farcall_file_access::{FileAccess, FileError};
 
-use crate::areas::{Areas, IDENTITY, mailbox};
+use crate::areas::{self, Areas, IDENTITY};
 use crate::calls::ByCalls;
 use crate::copies::Copies;
 use crate::direct::Direct;
 use crate::hybrid::{ANSWERS, Hybrid, Object, Post};
 use crate::imported::Imported;
+use crate::mirror::{Layout, Mirror};
+use crate::pushed::Pushed;
 use crate::table::Hints;
 use crate::tally::Counted;
-use crate::{Addresses, Files, MoreFiles, MoreFilesClient, Shape, Tally};
+use crate::{Addresses, Files, MoreFiles, MoreFilesClient, Reads, Shape, Tally};
 
 /// How a clerk executes its clients' requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +30,9 @@ pub enum Structure {
     /// The clerk reads the server's memory and keeps copies. Before it uses a copy, it checks in the server's
     /// memory whether the copy is current.
     DxCopies,
+    /// The server writes changed entries into the clerk's memory, without notice, before a change is over; the
+    /// clerk asks the server to write, and keeps copies of blocks (*write requests only*).
+    Wr,
     /// The clerk writes a request into the server's memory, with notice; the server writes the answer into
     /// the clerk's memory.
     Hy,
@@ -37,13 +42,15 @@ pub enum Structure {
 
 impl Structure {
     /// All structures.
-    pub const ALL: [Structure; 4] = [Structure::Dx, Structure::DxCopies, Structure::Hy, Structure::Rpc];
+    pub const ALL: [Structure; 5] =
+        [Structure::Dx, Structure::DxCopies, Structure::Wr, Structure::Hy, Structure::Rpc];
 
     /// Returns the paper's name of the structure.
     pub fn name(self) -> &'static str {
         match self {
             Structure::Dx => "DX",
             Structure::DxCopies => "DX with copies",
+            Structure::Wr => "WR",
             Structure::Hy => "HY",
             Structure::Rpc => "RPC",
         }
@@ -68,15 +75,19 @@ impl Clerk {
         let files: Arc<dyn Files> = match structure {
             Structure::Rpc => Arc::new(by_calls(runtime, server, &tally)?),
             Structure::Hy => {
-                let attached = attach(runtime, server, &tally, false)?;
+                let attached = attach(runtime, server, &tally, Reads::Answers)?;
                 Arc::new(by_letters(&attached.post, Object::Files, Object::More, &tally)?)
             }
-            Structure::Dx => Arc::new(direct(attach(runtime, server, &tally, true)?, &tally, None)?),
+            Structure::Dx => {
+                let attached = attach(runtime, server, &tally, Reads::ServerMemory)?;
+                Arc::new(direct(attached, &tally, None)?)
+            }
             Structure::DxCopies => {
-                let attached = attach(runtime, server, &tally, true)?;
+                let attached = attach(runtime, server, &tally, Reads::ServerMemory)?;
                 let copies = Copies::new(runtime, &format!("{}-copies", attached.name), &attached.shape)?;
                 Arc::new(direct(attached, &tally, Some(copies))?)
             }
+            Structure::Wr => Arc::new(pushed(runtime, server, &tally)?),
         };
         Ok(Clerk { files, tally })
     }
@@ -86,13 +97,36 @@ struct Attached {
     /// The clerk's name.
     name: String,
     post: Arc<Post>,
+    mailbox: u32,
+    /// The number of the clerk's lease.
+    lease: u64,
     shape: Shape,
 }
 
 fn direct(attached: Attached, tally: &Arc<Tally>, copies: Option<Copies>) -> Result<Direct, FileError> {
     let missing = by_letters(&attached.post, Object::FilesAndKeep, Object::MoreAndKeep, tally)?;
     let areas = Areas::new(&attached.shape);
-    Ok(Direct { server: attached.post.server.clone(), areas, hints: Hints::new(), copies, missing })
+    let (server, hints) = (attached.post.server.clone(), Hints::new());
+    Ok(Direct { server, areas, hints, copies, mirror: None, missing })
+}
+
+/// Returns a clerk into whose memory the server pushes entries.
+fn pushed(runtime: &Runtime, server: &Addresses, tally: &Arc<Tally>) -> Result<Pushed, FileError> {
+    let (runtime, server, tally) = (runtime.clone(), server.clone(), tally.clone());
+    Pushed::new(Box::new(move |paths| {
+        let attached = attach(&runtime, &server, &tally, Reads::PushedEntries)?;
+        let Attached { mailbox, lease, shape, .. } = attached;
+        let only_blocks = Shape { attributes: 1, names: 1, links: 1, pages: 1, ..shape };
+        let copies = Copies::new(&runtime, &format!("{}-copies", attached.name), &only_blocks)?;
+        let more: MoreFilesClient = runtime.import::<dyn MoreFiles>(&server.more)?;
+        let mirror = Mirror::new(attached.post.clone(), &shape, mailbox, lease, more);
+        let direct = direct(attached, &tally, Some(copies))?;
+        let missing = match paths {
+            Some(paths) => direct.missing.with_paths(paths),
+            None => direct.missing,
+        };
+        Ok(Direct { mirror: Some(mirror), missing, ..direct })
+    }))
 }
 
 fn by_calls(runtime: &Runtime, server: &Addresses, tally: &Arc<Tally>) -> Result<ByCalls, FileError> {
@@ -120,17 +154,22 @@ fn attach(
     runtime: &Runtime,
     server: &Addresses,
     tally: &Arc<Tally>,
-    reads: bool,
+    reads: Reads,
 ) -> Result<Attached, FileError> {
     static CLERKS: AtomicU32 = AtomicU32::new(0);
     let name = format!("clerk-{}-{}", std::process::id(), CLERKS.fetch_add(1, Ordering::Relaxed));
     // The server gets all rights, so that it maps the segment if it is on this machine.
-    let settings = Settings::new(ANSWERS.end() as usize).anyone(Rights::ALL);
-    let answers = runtime.export_segment(&name, settings)?;
-
     let more: MoreFilesClient = runtime.import::<dyn MoreFiles>(&server.more)?;
+    let pushed = if reads == Reads::PushedEntries { Some(more.shape()?) } else { None };
+    let size = pushed.map_or(ANSWERS.end(), |shape| Layout::new(&shape).size());
+    let answers = runtime.export_segment(&name, Settings::new(size as usize).anyone(Rights::ALL))?;
     let attached = more.attach(&answers.url(), reads)?;
 
+    if pushed.is_some_and(|shape| shape != attached.shape) {
+        let why = "the server was restarted with tables of another size";
+        return Err(CallFailed::new(Kind::ServerRestarted, Ran::Maybe).because(why).into());
+    }
+    let (mailbox, lease, shape) = (attached.mailbox, attached.last, attached.shape);
     let (runtime, memory, tally) = (runtime.clone(), server.memory.clone(), tally.clone());
     let import = move || {
         let memory = runtime.import_segment(&memory)?;
@@ -142,10 +181,10 @@ fn attach(
     };
     let post = Post {
         server: Arc::new(Imported::new(Box::new(import))?),
-        requests: mailbox(attached.mailbox),
+        requests: areas::mailbox(mailbox),
         answers,
-        last: Mutex::new(attached.last),
+        last: Mutex::new(lease),
         patience: Duration::from_millis(20),
     };
-    Ok(Attached { name, post: Arc::new(post), shape: attached.shape })
+    Ok(Attached { name, post: Arc::new(post), mailbox, lease, shape })
 }

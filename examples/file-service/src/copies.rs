@@ -1,16 +1,15 @@
 //! The copies that a clerk keeps of entries in the server's memory. Each copy is used only while the server's
 //! entry is unchanged.
 //!
-//! A copy is kept with the place and the version of its entry. One read of that entry's two version words
-//! shows whether the entry is unchanged, because versions never repeat. A copy saves the transfer of the
-//! value, not the read.
+//! A copy is kept with the place and the version of its entry. That entry's two version words show whether the
+//! entry is unchanged, because versions never repeat. One read of the server's memory gives them: then a copy
+//! saves the transfer of the value, not the read. Or the server has pushed them into the clerk's memory.
 
 use farcall::memory::{Rights, Segment, Settings};
 use farcall::{Result, Runtime, memory};
 
 use crate::Shape;
 use crate::areas::Areas;
-use crate::imported::Imported;
 use crate::table::{Entry, Hints, Key, Look, Table};
 
 /// A clerk's tables. They are like those of the server, but with [`ORIGIN_BYTES`] more in front of each
@@ -34,13 +33,13 @@ impl Copies {
         Ok(Copies { areas, memory: runtime.export_segment(name, settings)? })
     }
 
-    /// Returns a copy if the server's entry is unchanged.
+    /// Returns a copy if the server's entry is unchanged. `versions` returns the two version words of the entry
+    /// at a place of the server's table.
     pub(crate) fn look(
         &self,
-        server: &Imported,
-        areas: &Areas,
         which: Which,
         key: Key,
+        versions: impl FnOnce(u64) -> Result<(u64, u64)>,
     ) -> Result<Option<Entry>> {
         let own = which(&self.areas);
         let Ok(Look::Found(mut copy)) = own.look(&self.memory, key, 0..own.room(), Hints::NONE) else {
@@ -48,8 +47,7 @@ impl Copies {
         };
         let Some(of) = copy.bytes.as_chunks().0.first_chunk::<2>() else { return Ok(None) };
         let [place, version] = of.map(u64::from_le_bytes);
-        let now = server.with(|memory| which(areas).versions(memory, place))?;
-        if now != (version, version) {
+        if versions(place)? != (version, version) {
             return Ok(None);
         }
         copy.bytes = copy.bytes.slice(ORIGIN_BYTES.min(copy.bytes.len())..);

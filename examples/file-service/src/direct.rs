@@ -1,18 +1,21 @@
-//! A clerk (a process that serves the programs of one machine) of the structure DX: it reads the server's
-//! memory, and asks the server only for entries that are not there.
+//! A clerk (a process that serves the programs of one machine) that finds entries itself, and asks the server
+//! only for entries that are not there. Of the structure DX, it reads the server's memory; of the structure WR,
+//! it reads its own, into which the server pushes entries.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use farcall::memory::Memory;
 use farcall::xdr::{self, Decode};
-use farcall::{Bytes, Result, ResultExt, memory};
+use farcall::{Bytes, CallFailed, Kind, Ran, Result, ResultExt, memory};
 use farcall_file_access::{Attributes, Contents, FileError, Statistics};
 
 use crate::areas::{Areas, COUNTER, Named, Paged, of_block, of_file, of_name};
 use crate::calls::ByCalls;
 use crate::copies::{Copies, Which};
+use crate::hybrid::own;
 use crate::imported::Imported;
+use crate::mirror::Mirror;
 use crate::paths::check_name;
 use crate::table::{Entry, Hints, Key, Look};
 use crate::{BLOCK, Files, Found, Handle, Names};
@@ -25,18 +28,71 @@ pub(crate) struct Direct {
     pub(crate) hints: Hints,
     /// Copies of the entries that the clerk has read, if it keeps copies.
     pub(crate) copies: Option<Copies>,
+    /// The clerk's own tables, if the server pushes entries.
+    pub(crate) mirror: Option<Mirror>,
     pub(crate) missing: ByCalls,
 }
 
 impl Direct {
     /// Returns a part of the value of a key, if the server's table has it.
     fn look(&self, which: Which, key: Key, part: Range<usize>) -> Result<Option<Entry>, FileError> {
+        if let Some(mirror) = &self.mirror {
+            return self.look_pushed(mirror, which, key, part);
+        }
         let Some(copies) = &self.copies else {
             return self.read_entry(which, key, part);
         };
-        if let Some(copy) = copies.look(&self.server, &self.areas, which, key)? {
-            return Ok(Some(copy.part(part)));
+        let versions = |place| self.server.with(|memory| which(&self.areas).versions(memory, place));
+        match copies.look(which, key, versions)? {
+            Some(copy) => Ok(Some(copy.part(part))),
+            None => self.read_and_copy(copies, which, key, part),
         }
+    }
+
+    /// Returns a part of the value of a key as the server has pushed it, or of a copy that is current as the
+    /// server has pushed.
+    fn look_pushed(
+        &self,
+        mirror: &Mirror,
+        which: Which,
+        key: Key,
+        part: Range<usize>,
+    ) -> Result<Option<Entry>, FileError> {
+        let is_of_blocks = which(&self.areas).start() == self.areas.blocks.start();
+        let Some(copies) = self.copies.as_ref().filter(|_| is_of_blocks) else {
+            let look = mirror.look(which, key, part, &self.hints).map_err(own)?;
+            self.check_lease(mirror)?;
+            return Ok(match look {
+                Look::Found(entry) => Some(entry),
+                Look::Missing | Look::Held => None,
+            });
+        };
+        match copies.look(which, key, |place| Ok(mirror.versions(place).map_err(own)?))? {
+            Some(copy) => {
+                self.check_lease(mirror)?;
+                Ok(Some(copy.part(part)))
+            }
+            None => self.read_and_copy(copies, which, key, part),
+        }
+    }
+
+    /// Fails if the server does not push entries into the clerk's memory any more.
+    fn check_lease(&self, mirror: &Mirror) -> Result<(), FileError> {
+        if mirror.was_current(&self.server)? {
+            return Ok(());
+        }
+        let why = "the server has given up this clerk, whose memory it could not write";
+        Err(CallFailed::new(Kind::Forgotten, Ran::No).because(why).into())
+    }
+
+    /// Reads an entry of the server's memory, keeps a copy, and returns a part of its value.
+    fn read_and_copy(
+        &self,
+        copies: &Copies,
+        which: Which,
+        key: Key,
+        part: Range<usize>,
+    ) -> Result<Option<Entry>, FileError> {
         let Some(entry) = self.read_entry(which, key, 0..which(&self.areas).room())? else {
             return Ok(None);
         };
@@ -163,7 +219,8 @@ impl Files for Direct {
 
     fn write(&self, file: Handle, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
         let (block, at) = (offset / BLOCK as u64, (offset % BLOCK as u64) as usize);
-        let in_one = !bytes.is_empty() && bytes.len() <= BLOCK - at;
+        // A server that pushes entries writes itself, because it pushes the change before the write ends.
+        let in_one = self.mirror.is_none() && !bytes.is_empty() && bytes.len() <= BLOCK - at;
         if in_one && self.server.with(|memory| self.write_block(memory, of_block(file, block), at, bytes))? {
             return Ok(());
         }

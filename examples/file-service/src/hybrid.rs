@@ -64,7 +64,7 @@ impl Post {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last = last.wrapping_add(1);
         for _ in 0..MAX_SENDS {
-            self.server.with(|memory| self.requests.post(memory, *last, letter, true))?;
+            self.server.with(|memory| self.requests.post(memory, *last, letter))?;
             if self.has_come(*last)? {
                 return Ok(ANSWERS.letter(&self.answers).map_err(own)?);
             }
@@ -186,6 +186,6 @@ fn read_failure(d: &mut Decoder<'_>) -> Result<CallFailed, xdr::Error> {
 }
 
 /// Converts the error of an access to the clerk's own segment.
-fn own(why: farcall::Error<farcall::memory::Refused>) -> CallFailed {
+pub(crate) fn own(why: farcall::Error<farcall::memory::Refused>) -> CallFailed {
     CallFailed::new(Kind::Local, Ran::Maybe).because(why.to_string())
 }

@@ -36,16 +36,19 @@ impl Mailbox {
         (self.size - TAIL_BYTES) as usize
     }
 
-    /// Writes a letter, which has at most [`Mailbox::most`] bytes.
-    pub(crate) fn post(&self, memory: &dyn Memory, number: u64, letter: &[u8], notify: bool) -> Result<()> {
+    /// Returns the offset at which a letter is written, and the bytes to write. The letter has at most
+    /// [`Mailbox::most`] bytes.
+    pub(crate) fn layout(&self, number: u64, letter: &[u8]) -> (u64, Vec<u8>) {
         let mut bytes = letter.to_vec();
         bytes.extend_from_slice(&(letter.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&number.to_le_bytes());
-        let at = self.end().saturating_sub(bytes.len() as u64);
-        match notify {
-            true => memory.write_notify(at, &bytes),
-            false => memory.write(at, &bytes),
-        }
+        (self.end().saturating_sub(bytes.len() as u64), bytes)
+    }
+
+    /// Writes a letter with notice.
+    pub(crate) fn post(&self, memory: &dyn Memory, number: u64, letter: &[u8]) -> Result<()> {
+        let (at, bytes) = self.layout(number, letter);
+        memory.write_notify(at, &bytes)
     }
 
     /// Returns the number of the letter in the mailbox.

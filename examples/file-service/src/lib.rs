@@ -1,5 +1,4 @@
-//! A distributed file service over real files, in three structures (Thekkath, Levy & Lazowska 1994, section
-//! 5).
+//! A distributed file service over real files, in four structures (Thekkath, Levy & Lazowska 1994, section 5).
 //!
 //! Clients call a [`Clerk`] on their own machine by local call ([`client`]), and do not know its
 //! [`Structure`]:
@@ -7,11 +6,12 @@
 //! | | |
 //! |---|---|
 //! | DX | The clerk reads the server's memory, where hash tables hold files' attributes, names, links, directories and blocks. The server's processor only carries these accesses. The clerk asks the server only for an entry that is not there, and the server then adds the entry. |
+//! | WR | Write requests only: the server writes each changed entry into every clerk's memory, without notice, before the change is over: attributes, names, links, directories, and the tokens of blocks. The clerk finds all of these in its own memory, and reads a block of the server's memory only if its copy is not current. It asks the server to write. |
 //! | HY | Hybrid-1: the clerk writes its request into the server's memory, with notice. The server writes the answer into the clerk's memory, where the clerk waits for a word to change. |
 //! | RPC | Ordinary calls: the plain [`FileAccess`](farcall_file_access::FileAccess), and [`MoreFiles`] for the operations that it does not offer. |
 //!
-//! All three execute the same procedures at the server. HY carries the calls of the same stubs in another way
-//! (`hybrid`), which DX also uses to ask for missing entries.
+//! All four execute the same procedures at the server. HY carries the calls of the same stubs in another way
+//! (`hybrid`), which DX and WR also use to ask for missing entries.
 //!
 //! **Coherence.** All clerks read the server's memory. There each entry has two version words, so that one
 //! read shows whether the entry is whole (`table`). A clerk with copies ([`Structure::DxCopies`]) reads only
@@ -23,6 +23,13 @@
 //! changes. A clerk that dies with a token blocks the entry for at most 20 ms: then the server exports its
 //! segment again, so that no later write of that clerk arrives, and fills the entry from the file
 //! (`server::keep`). Changes that other programs make in the directory are seen after [`Server::refresh`].
+//!
+//! With WR, a write is coherent at once among all clerks of that structure: before the server changes a file,
+//! it marks the entries as held in every clerk's memory and waits until the clerks have acknowledged that;
+//! after the change it writes the new entries (`server::push`). A clerk that does not acknowledge within 100
+//! ms is given up. It may still run, so its memory must not mislead it: it believes its memory only under a
+//! *lease* of 100 ms, which it renews by reading a word of the server's memory, and whose end the server waits
+//! for (`mirror`). So a clerk that dies holds up writes by 210 ms, once. A given-up clerk attaches anew.
 //!
 //! **Trust** is as in section 3.5 of the paper. Clerks and server are one service, and have all rights to one
 //! another's segments. Clients only call.
@@ -48,7 +55,8 @@
 //!
 //! ```text
 //! files      the interface for clients             more       the interface for clerks
-//! clerk      the three structures                  direct     DX
+//! clerk      the four structures                   direct     DX, and what WR finds
+//! pushed     WR                                    mirror     a clerk's tables that the server fills
 //! calls      RPC, and HY over hybrid               hybrid     Hybrid-1 as a carrier of calls
 //! server     a directory and its memory            areas      the layout of the memory
 //! copies     a clerk's copies of entries           letter     requests and answers in memory
@@ -67,15 +75,17 @@ mod files;
 mod hybrid;
 mod imported;
 mod letter;
+mod mirror;
 pub mod mix;
 mod more;
 mod paths;
+mod pushed;
 mod server;
 mod table;
 mod tally;
 
 pub use clerk::{Clerk, Structure};
 pub use files::{BLOCK, Files, FilesClient, Found, Handle, Names, client, names};
-pub use more::{Attached, Looked, MoreFiles, MoreFilesClient, Shape};
+pub use more::{Attached, Looked, MoreFiles, MoreFilesClient, Reads, Shape};
 pub use server::{Addresses, Server};
 pub use tally::{Counts, Tally};

@@ -33,10 +33,28 @@ pub trait MoreFiles {
     /// change could not be written.
     fn commit(&self, path: &str) -> Result<(), FileError>;
 
-    /// Admits a new clerk, whose segment for answers can be imported under this name. `reads` says whether
-    /// the clerk reads the server's memory. The memory has no entries before the first clerk that reads it.
+    /// Returns the sizes of the server's tables.
+    #[idempotent]
+    fn shape(&self) -> Result<Shape, FileError>;
+
+    /// Admits a new clerk, whose segment for answers can be imported under this name. The server's memory has
+    /// no entries before the first clerk that reads it.
     #[blocking]
-    fn attach(&self, answers: &str, reads: bool) -> Result<Attached, FileError>;
+    fn attach(&self, answers: &str, reads: Reads) -> Result<Attached, FileError>;
+
+    /// Ends the lease of a clerk that does not use its memory any more. A clerk that dies need not say so.
+    fn end_lease(&self, lease: u64) -> Result<(), FileError>;
+}
+
+/// What a clerk reads besides answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Xdr)]
+pub enum Reads {
+    /// Nothing.
+    Answers,
+    /// The server's memory.
+    ServerMemory,
+    /// Its own segment for answers, into which the server pushes entries, and blocks in the server's memory.
+    PushedEntries,
 }
 
 /// The answer to a look-up of a path.
@@ -55,7 +73,7 @@ pub struct Attached {
     pub identity: u64,
     /// The number of the clerk's mailbox.
     pub mailbox: u32,
-    /// The clerk numbers its letters from the number after this one.
+    /// The clerk numbers its letters from the number after this one, which also identifies its lease.
     pub last: u64,
     /// The sizes of the server's tables.
     pub shape: Shape,

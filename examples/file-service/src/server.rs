@@ -2,6 +2,7 @@
 //! the programs of one machine; a letter is a request that a clerk writes into the server's memory.
 
 mod keep;
+mod push;
 mod serve;
 
 use std::collections::HashMap;
@@ -18,7 +19,9 @@ use farcall::{CallFailed, Export, Kind, Ran, Result, Runtime};
 use farcall_file_access::{Directory, FileAccess};
 
 use crate::areas::{Areas, COUNTER, IDENTITY};
+use crate::mirror::Layout;
 use crate::{Handle, MoreFiles, Shape};
+use push::Pushing;
 use serve::{Clerk, Procedures};
 
 /// Serves the files below a directory, until it is dropped.
@@ -51,6 +54,8 @@ struct Core {
     runtime: Runtime,
     segment: Segment,
     areas: Areas,
+    /// The layout of the memory of clerks into which the server pushes entries.
+    layout: Layout,
     shape: Shape,
     /// How long a clerk may hold a token, the right to change an entry, before the server takes the token
     /// away.
@@ -73,6 +78,8 @@ struct State {
     failed: HashMap<Handle, String>,
     /// A counter that selects which entry is replaced when all places of a key are used.
     turn: u64,
+    /// The clerks into whose memory the server pushes entries.
+    pushing: Vec<Pushing>,
 }
 
 impl Server {
@@ -92,6 +99,7 @@ impl Server {
             runtime: runtime.clone(),
             segment,
             areas,
+            layout: Layout::new(&shape),
             shape,
             patience: Duration::from_millis(20),
             state: Mutex::default(),

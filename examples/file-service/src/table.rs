@@ -84,7 +84,7 @@ pub(crate) struct Token {
     pub(crate) place: u64,
     /// The version of the entry before the token was taken.
     pub(crate) was: u64,
-    version: u64,
+    pub(crate) version: u64,
 }
 
 impl Table {
@@ -92,6 +92,11 @@ impl Table {
     pub(crate) fn new(base: u64, entries: u32, room: usize) -> Table {
         debug_assert!(room.is_multiple_of(WORD));
         Table { base, entries: u64::from(entries.max(1)), room }
+    }
+
+    /// Returns the offset at which the table begins.
+    pub(crate) fn start(&self) -> u64 {
+        self.base
     }
 
     /// Returns the offset at which the table ends.
@@ -290,6 +295,26 @@ impl Table {
             room: self.room,
             bytes,
         })
+    }
+
+    /// Returns the offset and the bytes that a holder of the token writes to show that the entry is held.
+    pub(crate) fn mark_of_holder(&self, token: &Token) -> (u64, [u8; WORD]) {
+        (self.begin(token.place), token.version.to_le_bytes())
+    }
+
+    /// Returns the offset and the bytes of the used part of an entry, without the two versions.
+    pub(crate) fn content(&self, memory: &dyn Memory, place: u64) -> Result<(u64, Vec<u8>)> {
+        let mut bytes = vec![0; HEADER - WORD + self.room];
+        memory.read(self.at(place) + WORD as u64, &mut bytes)?;
+        let [_, _, _, length] = words(&bytes);
+        let used = usize::try_from(length & !WRITABLE).unwrap_or(self.room).min(self.room);
+        bytes.truncate(HEADER - WORD + used);
+        Ok((self.at(place) + WORD as u64, bytes))
+    }
+
+    /// Returns the offset of the version that is written last.
+    pub(crate) fn end_of(&self, place: u64) -> u64 {
+        self.at(place)
     }
 
     fn size(&self) -> u64 {

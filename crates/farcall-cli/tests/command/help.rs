@@ -2,7 +2,7 @@
 
 use crate::common::Place;
 
-const SUBCOMMANDS: [&str; 15] = [
+const SUBCOMMANDS: [&str; 16] = [
     "demo",
     "serve",
     "ls",
@@ -12,6 +12,7 @@ const SUBCOMMANDS: [&str; 15] = [
     "describe",
     "ping",
     "names",
+    "clerk",
     "top",
     "debug",
     "check",

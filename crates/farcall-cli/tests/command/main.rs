@@ -4,6 +4,7 @@
 mod calls;
 #[cfg(all(unix, feature = "secure", feature = "x509"))]
 mod certificates;
+mod clerk;
 mod common;
 mod corpus;
 #[cfg(unix)]

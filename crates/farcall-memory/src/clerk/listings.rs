@@ -31,14 +31,12 @@ pub(super) fn exported(registry: &dyn Registry, machine: IpAddr) -> Vec<(SocketA
     exported.collect()
 }
 
-/// Returns whether the registry lists a segment of a machine at the entry's address. Returns true if the
+/// Returns whether the registry lists a segment of a machine at the entry's address. Returns `None` if the
 /// registry fails, because the segment may be listed.
-pub(super) fn is_listed(registry: &dyn Registry, entry: &Entry, machine: IpAddr) -> bool {
-    let Some((kind, instance)) = labels(&instance(&entry.name, machine)) else { return false };
-    match registry.lookup(&kind, &instance) {
-        Ok(listed) => listed.is_some_and(|listed| listed.sockets().any(|at| at == entry.address)),
-        Err(_) => true,
-    }
+pub(super) fn is_listed(registry: &dyn Registry, entry: &Entry, machine: IpAddr) -> Option<bool> {
+    let Some((kind, instance)) = labels(&instance(&entry.name, machine)) else { return Some(false) };
+    let listed = registry.lookup(&kind, &instance).ok()?;
+    Some(listed.is_some_and(|listed| listed.sockets().any(|at| at == entry.address)))
 }
 
 /// Returns the clerks of the other machines that export the name according to the registry.

@@ -36,6 +36,15 @@ const ANSWER_PATIENCE: Duration = Duration::from_millis(500);
 /// The most threads that answer clerks whose mailbox was not imported before.
 const MAX_ANSWERING_THREADS: usize = 8;
 
+/// The outcome of a question to another clerk.
+pub(super) enum Asked {
+    Answered(Option<Entry>),
+    /// The question was not asked, because all slots for answers are in use.
+    NoSlot,
+    /// The question was written, but no answer came.
+    Silent,
+}
+
 /// The segment into which other clerks write questions and answers, and the state that is needed to ask other
 /// clerks.
 pub(super) struct Mailbox {
@@ -67,26 +76,18 @@ impl Mailbox {
         self.segment.wake();
     }
 
-    /// Asks another clerk for a name. Returns its answer, or `None` if all slots for answers are in use.
-    pub(super) fn ask(
-        &self,
-        core: &Core,
-        home: SocketAddr,
-        name: &str,
-    ) -> Result<Option<Option<Entry>>, Fault> {
-        let Some(place) = lock(&self.unused).pop() else { return Ok(None) };
-        let answer = self.ask_from(place, core, home, name);
+    /// Asks another clerk for a name.
+    ///
+    /// # Errors
+    /// When the question cannot be written into the other clerk's memory.
+    pub(super) fn ask(&self, core: &Core, home: SocketAddr, name: &str) -> Result<Asked, Fault> {
+        let Some(place) = lock(&self.unused).pop() else { return Ok(Asked::NoSlot) };
+        let asked = self.ask_from(place, core, home, name);
         lock(&self.unused).push(place);
-        answer.map(Some)
+        asked
     }
 
-    fn ask_from(
-        &self,
-        place: usize,
-        core: &Core,
-        home: SocketAddr,
-        name: &str,
-    ) -> Result<Option<Entry>, Fault> {
+    fn ask_from(&self, place: usize, core: &Core, home: SocketAddr, name: &str) -> Result<Asked, Fault> {
         let (env, mut token) = (core.runtime.env(), [0; 8]);
         env.entropy(&mut token);
         let token = u64::from_le_bytes(token);
@@ -106,7 +107,7 @@ impl Mailbox {
             let (until, spin) = (asked + ANSWER_PATIENCE, asked + core.runtime.spin());
             loop {
                 if let Some(answer) = self.answer(place, token)? {
-                    return Ok(answer.filter(|entry| entry.name == name));
+                    return Ok(Asked::Answered(answer.filter(|entry| entry.name == name)));
                 }
                 match env.now() {
                     now if now >= until => break,
@@ -115,7 +116,7 @@ impl Mailbox {
                 }
             }
         }
-        Err(Fault::Silent(format!("the clerk at {home} does not answer")).into())
+        Ok(Asked::Silent)
     }
 
     /// Returns the answer to the question with this token, if it has come.

@@ -28,31 +28,61 @@ fn slots(table: &dyn Memory) -> u64 {
     table.size() / RECORD_BYTES as u64
 }
 
-/// Returns the entry of a name, if the table has it, and the number of reads.
-pub(super) fn find(table: &dyn Memory, name: &str) -> Result<(Option<Entry>, u64)> {
-    let (found, reads) = locate(table, name)?;
-    Ok((found.map(|(_, entry)| entry), reads))
+/// The outcome of a search for a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Search<T> {
+    Found(T),
+    /// The table does not have the name.
+    Missing,
+    /// The permitted reads did not show whether the table has the name.
+    Unfinished,
 }
 
-/// Returns the slot and the entry of a name, if the table has it, and the number of reads.
-fn locate(table: &dyn Memory, name: &str) -> Result<(Option<(u64, Entry)>, u64)> {
-    let mut found = None;
-    let reads = probe(table, name, |place, slot| match slot {
+/// Returns the entry of a name, if the table has it, and the number of reads.
+pub(super) fn find(table: &dyn Memory, name: &str) -> Result<(Option<Entry>, u64)> {
+    let (found, reads) = locate(table, name, u64::MAX)?;
+    Ok((found.found().map(|(_, entry)| entry), reads))
+}
+
+/// Looks for the entry of a name with at most `max_reads` reads. Returns also the number of reads.
+pub(super) fn find_within(table: &dyn Memory, name: &str, max_reads: u64) -> Result<(Search<Entry>, u64)> {
+    let (found, reads) = locate(table, name, max_reads)?;
+    let found = match found {
+        Search::Found((_, entry)) => Search::Found(entry),
+        Search::Missing => Search::Missing,
+        Search::Unfinished => Search::Unfinished,
+    };
+    Ok((found, reads))
+}
+
+/// Looks for the slot and the entry of a name. Returns also the number of reads.
+fn locate(table: &dyn Memory, name: &str, max_reads: u64) -> Result<(Search<(u64, Entry)>, u64)> {
+    let mut found = Search::Missing;
+    let (reads, is_finished) = probe(table, name, max_reads, |place, slot| match slot {
         Slot::Free => ControlFlow::Break(()),
         Slot::Held(Record { entry: Some(entry), .. }) if entry.name == name => {
-            found = Some((place, entry));
+            found = Search::Found((place, entry));
             ControlFlow::Break(())
         }
         _ => ControlFlow::Continue(()),
     })?;
-    Ok((found, reads))
+    Ok((if is_finished { found } else { Search::Unfinished }, reads))
+}
+
+impl<T> Search<T> {
+    fn found(self) -> Option<T> {
+        match self {
+            Search::Found(found) => Some(found),
+            Search::Missing | Search::Unfinished => None,
+        }
+    }
 }
 
 /// Adds an entry. If the table has an entry with the same name, replaces that entry. Returns false if there
 /// is no room. Only one thread at a time may add or delete.
 pub(super) fn add(table: &dyn Memory, entry: &Entry) -> Result<bool> {
     let (mut first_empty, mut former) = (None, None);
-    probe(table, &entry.name, |place, slot| {
+    probe(table, &entry.name, u64::MAX, |place, slot| {
         let of_name =
             matches!(&slot, Slot::Held(Record { entry: Some(other), .. }) if other.name == entry.name);
         if of_name {
@@ -73,7 +103,7 @@ pub(super) fn add(table: &dyn Memory, entry: &Entry) -> Result<bool> {
 
 /// Deletes the entry of a name if the entry has this generation. Returns whether it did.
 pub(super) fn delete(table: &dyn Memory, name: &str, generation: u64) -> Result<bool> {
-    let Some((place, entry)) = locate(table, name)?.0 else { return Ok(false) };
+    let Some((place, entry)) = locate(table, name, u64::MAX)?.0.found() else { return Ok(false) };
     if entry.generation != generation {
         return Ok(false);
     }
@@ -106,16 +136,25 @@ pub(super) fn entries(table: &dyn Memory) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Calls `visit` with each slot in which the name may be, in order, until `visit` breaks. Returns the number
-/// of reads. The first slot is read alone, later slots several at once.
-fn probe(table: &dyn Memory, name: &str, mut visit: impl FnMut(u64, Slot) -> ControlFlow<()>) -> Result<u64> {
+/// Calls `visit` with each slot in which the name may be, in order, until `visit` breaks. The first slot is
+/// read alone, later slots several at once. Returns the number of reads, which `max_reads` bounds, and whether
+/// the search was finished within that bound.
+fn probe(
+    table: &dyn Memory,
+    name: &str,
+    max_reads: u64,
+    mut visit: impl FnMut(u64, Slot) -> ControlFlow<()>,
+) -> Result<(u64, bool)> {
     let (slots, mut reads) = (slots(table), 0);
     if slots == 0 {
-        return Ok(reads);
+        return Ok((reads, true));
     }
     let (mut place, mut left, mut run) = (first_slot(name, slots), slots.min(MAX_PROBED_SLOTS), 1);
     let mut bytes = [0; RUN_SLOTS as usize * RECORD_BYTES];
     while left > 0 {
+        if reads >= max_reads {
+            return Ok((reads, false));
+        }
         run = left.min(slots - place).min(run);
         let bytes = &mut bytes[..run as usize * RECORD_BYTES];
         table.read(place * RECORD_BYTES as u64, bytes)?;
@@ -124,18 +163,18 @@ fn probe(table: &dyn Memory, name: &str, mut visit: impl FnMut(u64, Slot) -> Con
             let place = place + which as u64;
             let mut slot = Slot::parse(bytes);
             for _ in 0..MAX_REREADS {
-                if slot == Slot::Unsound {
+                if slot == Slot::Unsound && reads < max_reads {
                     slot = read_one(table, place)?;
                     reads += 1;
                 }
             }
             if visit(place, slot).is_break() {
-                return Ok(reads);
+                return Ok((reads, true));
             }
         }
         (place, left, run) = ((place + run) % slots, left - run, RUN_SLOTS);
     }
-    Ok(reads)
+    Ok((reads, true))
 }
 
 /// Reads a slot.
@@ -310,6 +349,57 @@ mod tests {
         assert_eq!(table.find("more"), Some(1));
         (0..8).for_each(|n| drop(delete(&table, &format!("n{n}"), if n == 3 { 2 } else { 1 })));
         assert_eq!(entries(&table).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_search_of_few_reads_says_when_it_is_unfinished() {
+        let table = Plain::of(64);
+        let names = colliding(64, 3, 12);
+        names[..11].iter().for_each(|name| assert!(table.add(name, 1)));
+        let search = |name: &str, reads| find_within(&table, name, reads).unwrap();
+        let found = |name: &str| Search::Found(find(&table, name).unwrap().0.unwrap());
+        assert_eq!(search(&names[0], 0), (Search::Unfinished, 0));
+        assert_eq!(search(&names[0], 1), (found(&names[0]), 1));
+        assert_eq!(search(&colliding(64, 40, 1)[0], 1), (Search::Missing, 1));
+        assert_eq!(search(&names[1], 1), (Search::Unfinished, 1));
+        assert_eq!(search(&names[8], 2), (found(&names[8]), 2));
+        assert_eq!(search(&names[9], 2), (Search::Unfinished, 2));
+        assert_eq!(search(&names[11], 2), (Search::Unfinished, 2));
+        assert_eq!(search(&names[11], 3), (Search::Missing, 3));
+    }
+
+    /// A table that nobody honest wrote: sound records in wrong slots, records of other names without end,
+    /// broken records. A search ends after a bounded number of reads, and finds only its own name.
+    #[test]
+    fn hostile_tables_cost_a_bounded_number_of_reads() {
+        const SLOTS: usize = 2 * MAX_PROBED_SLOTS as usize;
+        const MOST: u64 = 2 + MAX_PROBED_SLOTS / RUN_SLOTS + MAX_PROBED_SLOTS * MAX_REREADS as u64;
+        let seed = std::env::var("SEED").map_or(7, |seed| seed.parse().unwrap());
+        println!("SEED={seed}");
+        let mut random: u64 = seed;
+        for round in 0..64 {
+            let table = Plain::of(SLOTS);
+            for place in 0..SLOTS {
+                random = xxh3_64(&random.to_le_bytes());
+                let name = if random >> 60 == 0 { "Load".to_owned() } else { format!("n{}", random % 50) };
+                let address = "192.0.2.1:7".parse().unwrap();
+                let entry = Entry { name, address, generation: random | 1, size: random, rights: 7 };
+                let mut bytes = Record::of(entry).to_bytes();
+                if round % 2 == 1 && random.is_multiple_of(3) {
+                    bytes[(random >> 8) as usize % RECORD_BYTES] ^= 1;
+                }
+                words::write(&table.words, (place * RECORD_BYTES) as u64, &bytes);
+            }
+            for name in ["Load", "n7", "none"] {
+                for max_reads in [1, 2, u64::MAX] {
+                    let before = table.reads.load(Ordering::Relaxed);
+                    let (found, reads) = find_within(&table, name, max_reads).unwrap();
+                    assert!(reads <= max_reads.min(MOST), "{reads} reads");
+                    assert_eq!(table.reads.load(Ordering::Relaxed) - before, reads);
+                    assert!(!matches!(found, Search::Found(entry) if entry.name != name));
+                }
+            }
+        }
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall::memory::clerk::{Clerk, Fault, MAX_NAME, Settings};
+use farcall::memory::clerk::{Clerk, Entry, Fault, MAX_NAME, Search, Settings};
 use farcall::memory::{self, Beat, Memory, Pulse, Refused, Rights};
-use farcall::{Error, Kind, Runtime, names};
+use farcall::{Error, Kind, Runtime, names, xdr};
+use farcall_memory::clerk::{How, Names};
 
 /// Returns a machine of its own: it shares neither a registry nor memory with others.
 fn machine() -> Runtime {
@@ -125,6 +126,162 @@ fn a_clerk_that_is_asked_answers() {
                 .spawn(|| (0..20).for_each(|_| drop(clerk.look_up_asking("Load", home.address()).unwrap())));
         }
     });
+}
+
+/// The three ways of section 4.2: read on, ask at once, and read a few times before asking.
+#[test]
+fn a_name_among_many_that_collide_is_found_in_each_way() {
+    // The table is full, so most names are not in their own slots, and no free slot ends a search.
+    const NAMES: u64 = 40;
+    let (there, home) = machine_with(Settings::default().places(NAMES as usize));
+    let segments: Vec<_> = (0..NAMES)
+        .map(|n| there.export_segment(&format!("n{n}"), readable(n as usize + 1)).unwrap())
+        .collect();
+    for (search, most_reads) in
+        [(Search::Read, 6), (Search::Ask, 0), (Search::ReadThenAsk(1), 1), (Search::ReadThenAsk(2), 2)]
+    {
+        let (_here, clerk) = machine_with(Settings::default().search(search));
+        for n in 0..NAMES {
+            let before = clerk.reads();
+            assert_eq!(clerk.look_up(&format!("n{n}"), Some(home.address())).unwrap().size(), n + 1);
+            assert!(clerk.reads() - before <= most_reads, "{search:?}: {} reads", clerk.reads() - before);
+        }
+        assert_eq!(fault(clerk.look_up("Nothing", Some(home.address()))), Fault::NoSuchName, "{search:?}");
+    }
+    drop(segments);
+}
+
+/// Returns an entry as another process may send it or write it into a table.
+fn forged(name: &str, address: &str, generation: u64) -> Entry {
+    let address: SocketAddr = address.parse().unwrap();
+    let fields = [
+        xdr::to_vec(&name.to_owned()).unwrap(),
+        xdr::to_vec(&address).unwrap(),
+        xdr::to_vec(&generation).unwrap(),
+        xdr::to_vec(&64_u64).unwrap(),
+        xdr::to_vec(&7_u32).unwrap(),
+    ];
+    xdr::from_slice(&fields.concat()).unwrap()
+}
+
+/// No clerk can make another machine send packets to a third one.
+#[test]
+fn a_clerk_that_lists_another_machine_is_not_believed() {
+    let (_there, home) = machine_with(Settings::default());
+    home.add(&forged("Load", "192.0.2.1:7000", 9)).unwrap();
+    for search in [Search::Read, Search::Ask, Search::ReadThenAsk(1)] {
+        let (here, clerk) = machine_with(Settings::default().search(search));
+        let why = fault(clerk.look_up("Load", Some(home.address())));
+        assert!(matches!(&why, Fault::Disbelieved(why) if why.contains("another machine")), "{why:?}");
+        let why = here.import_segment_at("Load", home.address()).map(drop).unwrap_err();
+        assert!(why.to_string().contains("192.0.2.1:7000, which is another machine"), "{why}");
+    }
+    // An address that is not specified means that of the clerk.
+    home.add(&forged("Load", "0.0.0.0:7000", 9)).unwrap();
+    let (_here, clerk) = machine_with(Settings::default());
+    assert_eq!(clerk.look_up("Load", Some(home.address())).unwrap().url(), "udp://127.0.0.1:7000/Load");
+}
+
+#[test]
+fn a_table_without_end_costs_a_bounded_number_of_reads() {
+    const SLOTS: usize = 600;
+    let (_there, home) = machine_with(Settings::default().places(SLOTS));
+    (0..SLOTS).for_each(|n| drop(home.add(&forged(&format!("n{n}"), "127.0.0.1:7", 9))));
+    for (search, most_reads) in [(Search::Read, 34), (Search::Ask, 0), (Search::ReadThenAsk(3), 3)] {
+        let (_here, clerk) = machine_with(Settings::default().search(search));
+        assert_eq!(fault(clerk.look_up("Load", Some(home.address()))), Fault::NoSuchName);
+        assert!(clerk.reads() <= most_reads, "{search:?}: {} reads", clerk.reads());
+    }
+}
+
+/// Two processes of one machine, neither of which has the clerk, and the clerk's address.
+fn clients_of_a_clerk() -> (Clerk, Runtime, Runtime) {
+    let registry = names::Memory::new();
+    let process = || Runtime::builder().registry(registry.clone()).shared_memory(false).build().unwrap();
+    (Clerk::start(&process(), Settings::default()).unwrap(), process(), process())
+}
+
+/// A process that is not trusted can have the clerk add and delete only what is true.
+#[test]
+fn a_hostile_client_changes_no_name_of_others() {
+    let (clerk, honest, hostile) = clients_of_a_clerk();
+    let segment = honest.export_segment("Load", readable(64)).unwrap();
+    let (true_entry, address) = (clerk.look_up("Load", None).unwrap(), honest.address().unwrap());
+    let names = hostile.import::<dyn Names>(&format!("udp://{}/Names", clerk.address())).unwrap();
+
+    // It exports nothing, and says that it does; or that the name is at its own address.
+    for entry in [
+        forged("Other", &address.to_string(), 9),
+        forged("Load", "127.0.0.1:9", 9),
+        forged("Load", "192.0.2.1:7000", 9),
+    ] {
+        let why = names.add(entry);
+        assert!(matches!(why, Err(Error::Declared(Fault::Disbelieved(_)))), "{why:?}");
+    }
+    assert!(matches!(names.add(forged("a/b", "127.0.0.1:9", 9)), Err(Error::Declared(Fault::NotAName(_)))));
+    // It says of another's segment what is not true: the exporter is asked.
+    names.add(forged("Load", &address.to_string(), 9)).unwrap();
+    assert_eq!(clerk.look_up("Load", None).unwrap().generation(), true_entry.generation());
+    assert_eq!(clerk.look_up("Load", None).unwrap().size(), 64);
+    // It deletes another's segment.
+    assert!(!names.delete("Load", 9).unwrap());
+    assert!(!names.delete("Load", true_entry.generation()).unwrap());
+    assert_eq!(Some(hostile.import_segment("Load").unwrap().generation()), segment.generation());
+
+    // What is true is done: here the exporter itself has not told the clerk yet.
+    clerk.delete("Load", true_entry.generation()).unwrap();
+    names.add(forged("Load", &address.to_string(), 9)).unwrap();
+    assert_eq!(clerk.look_up("Load", None).unwrap(), clerk.look_up_anew("Load", None).unwrap());
+    // Whoever says it first: a segment that was revoked has no name.
+    segment.revoke();
+    let _ = names.delete("Load", true_entry.generation()).unwrap();
+    assert_eq!(kind(hostile.import_segment("Load")), Kind::NoSuchName);
+}
+
+/// A process that is not trusted waits for many machines that do not answer. Others are served meanwhile. A
+/// process of the clerk's user is known by its calls through shared memory, where there is such.
+#[test]
+fn a_client_that_has_the_clerk_wait_for_silent_machines_is_bounded() {
+    wait_for_silent_machines(false, 8);
+    wait_for_silent_machines(true, if cfg!(target_os = "linux") { 0 } else { 8 });
+}
+
+fn wait_for_silent_machines(shares_memory: bool, refused: usize) {
+    const LOOKUPS: usize = 40;
+    let registry = names::Memory::new();
+    let process = || Runtime::builder().registry(registry.clone()).shared_memory(shares_memory);
+    let impatient = process().patience(Duration::from_secs(2)).build().unwrap();
+    let clerk = Clerk::start(&impatient, Settings::default()).unwrap();
+    let (honest, hostile) = (process().build().unwrap(), process().build().unwrap());
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let hint = silent.local_addr().unwrap();
+    let names = hostile.import::<dyn Names>(&format!("udp://{}/Names", clerk.address())).unwrap();
+    let under_way: Vec<_> =
+        (0..LOOKUPS).map(|_| names.start().look_up("Load", Some(hint), How::Anew)).collect();
+
+    let segment = honest.export_segment("Load", readable(64)).unwrap();
+    assert_eq!(Some(honest.import_segment("Load").unwrap().generation()), segment.generation());
+    let faults: Vec<_> = under_way.into_iter().map(|pending| fault(pending.wait())).collect();
+    let busy = faults.iter().filter(|fault| **fault == Fault::Busy).count();
+    assert_eq!(busy, refused, "{faults:?}");
+    assert!(faults.iter().all(|fault| matches!(fault, Fault::Busy | Fault::Silent(_))), "{faults:?}");
+}
+
+/// An exporter that a new clerk could not ask is found by a later refresh, and so is one whose deletion the
+/// former clerk did not hear of.
+#[test]
+fn a_refresh_mends_the_table() {
+    let (clerk, exporter, importer) = clients_of_a_clerk();
+    let lost = exporter.export_segment("Lost", readable(64)).unwrap();
+    let over = exporter.export_segment("Over", readable(64)).unwrap();
+    let entry = clerk.look_up("Over", None).unwrap();
+    clerk.delete("Lost", lost.generation().unwrap()).unwrap();
+    over.revoke();
+    importer.import_segment("Over").map(drop).unwrap_err();
+    clerk.add(&entry).unwrap();
+    clerk.refresh();
+    assert_eq!(Some(clerk.look_up("Lost", None).unwrap().generation()), lost.generation());
+    assert_eq!(fault(clerk.look_up("Over", None)), Fault::NoSuchName);
 }
 
 #[test]

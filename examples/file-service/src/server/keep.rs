@@ -136,11 +136,16 @@ impl Core {
             .into_iter()
             .filter_map(|block| Some((block, self.take_block(&mut state, of_block(handle, block)).ok()??)))
             .collect();
+        // No clerk shows the former attributes once another has shown the new ones.
+        let attributes = self.take_attributes(&mut state, handle).ok().flatten();
         let outcome = self.directory.write(path, offset, bytes);
         for (block, token) in held {
-            let _ = self.fill_block(token, path, of_block(handle, block));
+            let _ = self.fill_block(&mut state, token, path, of_block(handle, block));
         }
-        self.keep_attributes_of(&mut state, path);
+        match attributes {
+            Some(token) => drop(self.fill_attributes(&mut state, token, path, handle)),
+            None => self.keep_attributes_of(&mut state, path),
+        }
         drop(state);
         self.keep_statistics();
         Ok(outcome?)
@@ -191,10 +196,10 @@ impl Core {
         let Some(path) = changed.get(&Handle { device, inode }) else { return Ok(()) };
         let token = self.take_settled(&mut state, table, place)?.token;
         if std::ptr::eq(table, &self.areas.blocks) {
-            return self.fill_block(token, path, [device, inode, block]);
+            return self.fill_block(&mut state, token, path, [device, inode, block]);
         }
         table.put(&self.segment, &token, GONE, &[], false)?;
-        table.release(&self.segment, token, false)
+        self.release(&mut state, table, token)
     }
 
     /// Writes the blocks at these places to their files if clerks have changed them.
@@ -246,9 +251,10 @@ impl Core {
         // Clerks do not take the token of an entry with an odd version (`Direct::write_block`), so the entry
         // is still the one that was written to the file.
         let Some(token) = blocks.acquire(&self.segment, place, entry.version, false)? else { return Ok(()) };
+        self.push_hold(state, blocks, &token);
         match written {
-            Ok(()) => blocks.release(&self.segment, token, false),
-            Err(path) => self.fill_block(token, &path, entry.key),
+            Ok(()) => self.release(state, blocks, token),
+            Err(path) => self.fill_block(state, token, &path, entry.key),
         }
     }
 
@@ -285,11 +291,17 @@ impl Core {
         }
         state.paths.insert(file, path.to_owned());
         let Taken { token, .. } = self.take_place(state, blocks, key)?;
-        self.fill_block(token, path, key)
+        self.fill_block(state, token, path, key)
     }
 
     /// Fills a block from its file.
-    fn fill_block(&self, token: Token, path: &str, key: Key) -> memory::Result<()> {
+    pub(super) fn fill_block(
+        &self,
+        state: &mut State,
+        token: Token,
+        path: &str,
+        key: Key,
+    ) -> memory::Result<()> {
         let blocks = &self.areas.blocks;
         let [device, inode, block] = key;
         let same = self.look_up(path).is_ok_and(|looked| looked.found.handle == Handle { device, inode });
@@ -299,25 +311,53 @@ impl Core {
             }
             _ => blocks.put(&self.segment, &token, GONE, &[], false)?,
         }
-        blocks.release(&self.segment, token, false)
+        self.release(state, blocks, token)
     }
 
-    /// Keeps a value unless it is too long for the table.
+    /// Fills the entry of a file's attributes.
+    pub(super) fn fill_attributes(
+        &self,
+        state: &mut State,
+        token: Token,
+        path: &str,
+        file: Handle,
+    ) -> memory::Result<()> {
+        let table = &self.areas.attributes;
+        let now = self.look_up(path).ok().filter(|looked| looked.found.handle == file);
+        match now.and_then(|looked| xdr::to_vec(&looked.attributes).ok()) {
+            Some(value) => table.put(&self.segment, &token, of_file(file), &value, false)?,
+            None => table.put(&self.segment, &token, GONE, &[], false)?,
+        }
+        self.release(state, table, token)
+    }
+
+    /// Keeps a value unless it is too long for the table, or there already.
     fn keep<T: xdr::Encode + ?Sized>(&self, state: &mut State, table: &Table, key: Key, value: &T) {
         let Ok(value) = xdr::to_vec(value) else { return };
         if value.len() > table.room() {
             return;
         }
+        let known = table.look(&self.segment, key, 0..table.room(), Hints::NONE);
+        if matches!(known, Ok(Look::Found(known)) if known.bytes == value) {
+            return;
+        }
         let kept = self.take_place(state, table, key).and_then(|taken| {
             table.put(&self.segment, &taken.token, key, &value, false)?;
-            table.release(&self.segment, taken.token, false)
+            self.release(state, table, taken.token)
         });
         debug_assert!(kept.is_ok());
     }
 
+    /// Takes the token of a file's attributes if they have an entry.
+    pub(super) fn take_attributes(&self, state: &mut State, file: Handle) -> memory::Result<Option<Token>> {
+        let table = &self.areas.attributes;
+        let Some(place) = table.place(&self.segment, of_file(file))? else { return Ok(None) };
+        Ok(Some(self.take(state, table, place)?.token))
+    }
+
     /// Takes the token of a block that has an entry. Before this returns, clerks' writes to the block are in
     /// the file.
-    fn take_block(&self, state: &mut State, key: Key) -> memory::Result<Option<Token>> {
+    pub(super) fn take_block(&self, state: &mut State, key: Key) -> memory::Result<Option<Token>> {
         let blocks = &self.areas.blocks;
         let Some(place) = blocks.place(&self.segment, key)? else { return Ok(None) };
         Ok(Some(self.take_settled(state, blocks, place)?.token))
@@ -334,15 +374,16 @@ impl Core {
     /// Takes the token of a place. If clerks have changed a block there, the changes are in its file when
     /// this returns.
     fn take_settled(&self, state: &mut State, table: &Table, place: u64) -> memory::Result<Taken> {
-        let taken = self.take(table, place)?;
+        let taken = self.take(state, table, place)?;
         if taken.whole && taken.token.was % 2 == 1 {
             let _ = self.to_file(state, &table.held(&self.segment, &taken.token)?);
         }
         Ok(taken)
     }
 
-    /// Takes the token of an entry. A clerk that holds it for too long loses it.
-    fn take(&self, table: &Table, place: u64) -> memory::Result<Taken> {
+    /// Takes the token of an entry, and marks the entry as held in the clerks' memory. A clerk that holds it
+    /// for too long loses it.
+    fn take(&self, state: &mut State, table: &Table, place: u64) -> memory::Result<Taken> {
         let begun = Instant::now();
         loop {
             let late = begun.elapsed() >= self.patience;
@@ -358,6 +399,7 @@ impl Core {
             // completed the entry.
             let (end, begin) = table.versions(&self.segment, place)?;
             if let Some(token) = table.acquire(&self.segment, place, begin, false)? {
+                self.push_hold(state, table, &token);
                 return Ok(Taken { token, whole: end == begin });
             }
         }

@@ -4,19 +4,19 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use farcall::memory::{Memory, Remote};
+use farcall::memory::{Memory, Refused, Remote};
 use farcall::stub::{Dispatched, Interface};
 use farcall::xdr::{Decoder, Encoder};
-use farcall::{Bulk, CallFailed, Kind, Ran, Result};
+use farcall::{Bulk, CallFailed, Calls, Kind, Ran, Result};
 use farcall_file_access::{Attributes, Contents, Digest, FileAccess, FileError, Page, Statistics};
 
-use super::Core;
+use super::{Core, State};
 use crate::areas::{CLERKS, COUNTER, IDENTITY, mailbox, mailboxes};
 use crate::hybrid::{self, ANSWERS, Object};
 use crate::letter::Mailbox;
-use crate::{Attached, Found, Handle, Looked, MoreFiles};
+use crate::{Attached, Found, Handle, Looked, MoreFiles, Reads, Shape};
 
 /// A clerk, and the last answer to it.
 pub(super) struct Clerk {
@@ -25,8 +25,20 @@ pub(super) struct Clerk {
     /// letters.
     first: u64,
     last: AtomicU64,
-    answer: Mutex<Vec<u8>>,
+    answer: Mutex<Answer>,
 }
+
+/// The last answer to a clerk.
+#[derive(Default)]
+struct Answer {
+    bytes: Vec<u8>,
+    /// The write of the answer into the clerk's memory, while it is under way. Writes that are under way
+    /// together could be executed in any order, so there is one at most.
+    write: Calls<(), (), Refused>,
+}
+
+/// How long the server waits until an answer is written. A clerk that has died holds up no other for longer.
+const ANSWER_PATIENCE: Duration = Duration::from_millis(20);
 
 impl std::fmt::Debug for Clerk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -57,12 +69,20 @@ impl Core {
         if number != last {
             clerk.last.store(number, Ordering::SeqCst);
             let letter = requests.letter(&self.segment)?;
-            *answer = hybrid::answer(letter, |object, procedure, arguments, reply| {
+            answer.bytes = hybrid::answer(letter, |object, procedure, arguments, reply| {
                 self.dispatch(object, procedure, arguments, reply)
             });
             self.segment.store(COUNTER, self.segment.load(COUNTER)?.wrapping_add(1))?;
         }
-        ANSWERS.post(&clerk.answers, number, &answer, false)
+        let Answer { bytes, write } = &mut *answer;
+        if !write.is_empty() && write.try_next().is_none() {
+            return Ok(()); // a clerk that has not got its answer asks again
+        }
+        let (offset, letter) = ANSWERS.layout(number, bytes);
+        write.add((), clerk.answers.start_write(offset, &letter));
+        // The outcome is nothing to the server.
+        let _ = write.wait_for(ANSWER_PATIENCE);
+        Ok(())
     }
 
     fn dispatch(
@@ -89,16 +109,33 @@ impl Core {
         Ok(Looked { found: Found { handle, kind: found.attributes.kind }, attributes: found.attributes })
     }
 
-    /// Gives a new clerk a mailbox: a free one, or the mailbox of a clerk that has ended. Returns the
-    /// mailbox's number, and the number after which the numbers of the clerk's letters begin.
-    fn admit(&self, answers: Remote) -> Option<(u32, u64)> {
+    /// Returns the number of a mailbox of a clerk that has ended, if no mailbox is free. Waits for clerks that
+    /// do not answer, so no lock may be held.
+    fn ended(&self) -> Option<(usize, Arc<Clerk>)> {
+        let clerks = self.clerks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if clerks.len() < CLERKS as usize {
+            return None;
+        }
+        clerks.into_iter().enumerate().find(|(_, clerk)| clerk.answers.load(0).is_err())
+    }
+
+    /// Gives a new clerk a mailbox: a free one, or that of a clerk that has ended. Returns the mailbox's number,
+    /// and the number after which the numbers of the clerk's letters begin.
+    fn admit(
+        &self,
+        state: &mut State,
+        answers: Remote,
+        ended: Option<(usize, Arc<Clerk>)>,
+    ) -> Option<(u32, u64)> {
         let first = (self.admitted.fetch_add(1, Ordering::SeqCst) + 1) << 32;
         let clerk = Arc::new(Clerk { answers, first, last: AtomicU64::new(first), answer: Mutex::default() });
         let mut clerks = self.clerks.lock().unwrap_or_else(PoisonError::into_inner);
         let mailbox = match clerks.len() < CLERKS as usize {
             true => clerks.len(),
-            false => clerks.iter().position(|clerk| clerk.answers.load(0).is_err())?,
+            // Another new clerk may have the mailbox already.
+            false => ended.filter(|(number, clerk)| Arc::ptr_eq(&clerks[*number], clerk))?.0,
         };
+        self.end_lease(state, u32::try_from(mailbox).ok()?);
         match clerks.get_mut(mailbox) {
             Some(gone) => *gone = clerk,
             None => clerks.push(clerk),
@@ -208,15 +245,30 @@ impl MoreFiles for Procedures {
         if self.core.is_read.load(Ordering::SeqCst) { self.core.settle_file(looked) } else { Ok(()) }
     }
 
-    fn attach(&self, answers: &str, reads: bool) -> Result<Attached, FileError> {
+    fn shape(&self) -> Result<Shape, FileError> {
+        Ok(self.core.shape)
+    }
+
+    fn end_lease(&self, lease: u64) -> Result<(), FileError> {
+        self.core.forget_lease(&mut self.core.lock(), lease);
+        Ok(())
+    }
+
+    fn attach(&self, answers: &str, reads: Reads) -> Result<Attached, FileError> {
         let core = &self.core;
         let answers = core.runtime.import_segment(answers)?;
-        let full = || CallFailed::new(Kind::Overloaded, Ran::No).because("every mailbox has its clerk");
-        let (mailbox, last) = core.admit(answers).ok_or_else(full)?;
-        if reads {
+        if reads != Reads::Answers {
             core.is_read.store(true, Ordering::SeqCst);
             core.keep_statistics();
         }
+        let ended = core.ended();
+        let mut state = core.lock();
+        let full = || CallFailed::new(Kind::Overloaded, Ran::No).because("every mailbox has its clerk");
+        let (mailbox, last) = core.admit(&mut state, answers.clone(), ended).ok_or_else(full)?;
+        if reads == Reads::PushedEntries {
+            core.begin_pushing(&mut state, mailbox, answers, last)?;
+        }
+        drop(state);
         let identity = core.segment.load(IDENTITY).unwrap_or_default();
         Ok(Attached { identity, mailbox, last, shape: core.shape })
     }

@@ -8,7 +8,7 @@ use farcall::names::Memory as Registry;
 use farcall::{Error, Runtime};
 
 use super::*;
-use crate::areas::of_block;
+use crate::areas::{of_block, of_file};
 use crate::table::{Hints, Look, Token};
 use crate::{BLOCK, Clerk, Structure};
 
@@ -136,7 +136,7 @@ fn a_letter_that_is_no_request_is_answered_so() {
         let mut rng = fastrand::Rng::with_seed(11);
         for number in 1..200 {
             let letter: Vec<u8> = (0..rng.usize(..100)).map(|_| rng.u8(..4)).collect();
-            crate::areas::mailbox(0).post(&memory, (1 << 32) + 1_000 + number, &letter, true).unwrap();
+            crate::areas::mailbox(0).post(&memory, (1 << 32) + 1_000 + number, &letter).unwrap();
         }
         // The server does not stop because of invalid bytes in its tables either.
         for _ in 0..200 {
@@ -145,6 +145,42 @@ fn a_letter_that_is_no_request_is_answered_so() {
         }
         memory.flush().unwrap();
         assert_eq!(scene.bytes().len(), BLOCK);
+    }
+}
+
+/// While the server changes something, no clerk into whose memory it pushes entries uses what was before.
+#[test]
+fn during_a_change_every_clerks_entry_is_held() {
+    for scene in scenes() {
+        let clerk = Clerk::new(&runtime(scene.maps), &scene.server.addresses(), Structure::Wr).unwrap();
+        let file = clerk.files.look_up(clerk.files.root().unwrap(), "file").unwrap().handle;
+        clerk.files.attributes(file).unwrap();
+        let core = &scene.server.core;
+        let mut state = core.lock();
+        let (clerks_memory, layout) = (state.pushing[0].answers.clone(), core.layout);
+
+        let attributes = &core.areas.attributes;
+        let place = attributes.place(&core.segment, of_file(file)).unwrap().unwrap();
+        let versions = || layout.areas.attributes.versions(&clerks_memory, place).unwrap();
+        let before = versions();
+        assert_eq!(before, attributes.versions(&core.segment, place).unwrap());
+        let token = core.take_attributes(&mut state, file).unwrap().unwrap();
+        assert!(versions().0 == before.0 && versions().1 > before.1, "{:?}", versions());
+        core.fill_attributes(&mut state, token, "file", file).unwrap();
+        assert_eq!(versions(), attributes.versions(&core.segment, place).unwrap());
+
+        let (blocks, key) = (&core.areas.blocks, of_block(file, 0));
+        let place = blocks.place(&core.segment, key).unwrap().unwrap();
+        let versions = || {
+            let word = |offset| clerks_memory.load(layout.token(place) + offset).unwrap();
+            (word(0), word(8))
+        };
+        let before = versions();
+        assert_eq!(before, blocks.versions(&core.segment, place).unwrap());
+        let token = core.take_block(&mut state, key).unwrap().unwrap();
+        assert!(versions().0 == before.0 && versions().1 > before.1, "{:?}", versions());
+        core.fill_block(&mut state, token, "file", key).unwrap();
+        assert_eq!(versions(), blocks.versions(&core.segment, place).unwrap());
     }
 }
 

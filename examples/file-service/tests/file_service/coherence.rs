@@ -2,7 +2,7 @@
 //! ever.
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use farcall::Runtime;
@@ -49,10 +49,16 @@ fn hammer_a_block(mapped: bool) {
             }
         }
     };
-    // Two clerks read memory. The letters of the third are answered by the server, which writes the same
+    // Two clerks read memory. The letters of the others are answered by the server, which writes the same
     // block.
-    let writers = [hammer(Structure::Dx, 0), hammer(Structure::Dx, 60), hammer(Structure::Hy, 120)];
-    let readers = [Structure::Dx, Structure::DxCopies].map(|structure| clerk(&server, structure, mapped));
+    let writers = [
+        hammer(Structure::Dx, 0),
+        hammer(Structure::Dx, 60),
+        hammer(Structure::Hy, 120),
+        hammer(Structure::Wr, 180),
+    ];
+    let readers = [Structure::Dx, Structure::DxCopies, Structure::Wr]
+        .map(|structure| clerk(&server, structure, mapped));
     let reader = &readers[0];
     let block = file(&*reader.files);
     std::thread::scope(|scope| {
@@ -79,6 +85,82 @@ fn hammer_a_block(mapped: bool) {
     let in_file = fs::read(scratch.path().join("file")).unwrap();
     assert_eq!(in_file[..BLOCK], reader.files.read(block, 0, 8192).unwrap().0[..]);
     assert!(in_file[..BLOCK].iter().all(|byte| *byte == in_file[0]));
+}
+
+/// Returns the number that a writer has put into the whole block, and the number that the file's size tells.
+fn read_number(files: &dyn Files, file: Handle) -> (u64, u64) {
+    let block = files.read(file, 0, BLOCK as u32).unwrap().0;
+    let numbers: Vec<u64> = block.as_chunks().0.iter().map(|number| u64::from_le_bytes(*number)).collect();
+    assert!(numbers.iter().all(|number| *number == numbers[0]), "torn");
+    (numbers[0], files.attributes(file).unwrap().size - BLOCK as u64)
+}
+
+/// Clerks into which the server pushes are never behind: a read that begins when a write has ended, or when any
+/// reader has seen a write, sees that write or a later one. Meanwhile clerks end, and others attach.
+#[test]
+fn what_a_server_has_pushed_is_never_old() {
+    CARRIERS.into_iter().for_each(count_while_clerks_die);
+}
+
+fn count_while_clerks_die(mapped: bool) {
+    const WRITES: u64 = 100;
+    const MORTALS: usize = 8;
+    let scratch = tempfile::tempdir().unwrap();
+    fs::write(scratch.path().join("file"), vec![0; BLOCK]).unwrap();
+    let (_runtime, server) = serve(scratch.path(), mapped);
+    let pushed = || clerk(&server, Structure::Wr, mapped);
+    let ended = AtomicBool::new(false);
+    // The greatest numbers that were written, or seen by any reader.
+    let (block_known, size_known) = (AtomicU64::new(0), AtomicU64::new(0));
+    let read_on = || {
+        let clerk = pushed();
+        let (file, mut reads) = (file(&*clerk.files), 0_u64);
+        while !ended.load(Ordering::SeqCst) {
+            let (least_block, least_size) =
+                (block_known.load(Ordering::SeqCst), size_known.load(Ordering::SeqCst));
+            let (block, size) = read_number(&*clerk.files, file);
+            assert!(
+                block >= least_block && size >= least_size,
+                "{block} {size} after {least_block} {least_size}"
+            );
+            block_known.fetch_max(block, Ordering::SeqCst);
+            size_known.fetch_max(size, Ordering::SeqCst);
+            reads += 1;
+        }
+        reads
+    };
+    let come_and_go = || {
+        for _ in 0..MORTALS {
+            let clerk = pushed();
+            read_number(&*clerk.files, file(&*clerk.files));
+        }
+    };
+    std::thread::scope(|scope| {
+        let readers = [scope.spawn(read_on), scope.spawn(read_on)];
+        let mortal = scope.spawn(come_and_go);
+        let _ending = SetAtEnd(&ended);
+        let writer = pushed();
+        let file = file(&*writer.files);
+        for number in 1..=WRITES {
+            // The size tells the number too, in a second write.
+            writer.files.write(file, BLOCK as u64 + number - 1, &[1]).unwrap();
+            size_known.fetch_max(number, Ordering::SeqCst);
+            writer.files.write(file, 0, &number.to_le_bytes().repeat(BLOCK / 8)).unwrap();
+            block_known.fetch_max(number, Ordering::SeqCst);
+        }
+        mortal.join().unwrap();
+        ended.store(true, Ordering::SeqCst);
+        readers.into_iter().for_each(|reader| assert!(reader.join().unwrap() > 0));
+    });
+}
+
+/// Ends the readers, also when the writer fails.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 #[test]

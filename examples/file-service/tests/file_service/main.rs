@@ -2,4 +2,6 @@
 #![cfg(unix)]
 
 mod coherence;
+#[cfg(target_os = "linux")]
+mod stopped_clerks;
 mod structures;
