@@ -1,12 +1,20 @@
 //! Notices tell the exporter of a segment about importers' writes, if the exporter asked for them.
 
 use std::collections::VecDeque;
+#[cfg(unix)]
+use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
+#[cfg(unix)]
+use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::runtime::Accessor;
+#[cfg(unix)]
+use farcall_core::env::{Alarm, Source};
 use farcall_core::env::{Env, Event};
 use farcall_core::{guard, lock};
 
@@ -28,11 +36,17 @@ pub struct Notice {
 pub(super) struct Notices {
     state: Mutex<State>,
     event: Arc<dyn Event>,
+    /// Set exactly while a notice waits, once the exporter has asked for a descriptor. It is set and cleared
+    /// while `state` is locked.
+    #[cfg(unix)]
+    alarm: OnceLock<Arc<dyn Alarm>>,
 }
 
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Notice>,
+    /// How many threads wait for a notice. If there are none, the event is not set.
+    threads: usize,
     /// Tasks that wait for a notice.
     wakers: Vec<Waker>,
     /// Whether there will be no more notices.
@@ -50,7 +64,46 @@ impl std::fmt::Debug for Notices {
 
 impl Notices {
     pub(super) fn new(env: &dyn Env) -> Notices {
-        Notices { state: Mutex::default(), event: env.event() }
+        Notices {
+            state: Mutex::default(),
+            event: env.event(),
+            #[cfg(unix)]
+            alarm: OnceLock::new(),
+        }
+    }
+
+    /// Returns the descriptor that is readable exactly while a notice waits. `make` makes the alarm when the
+    /// descriptor is first asked for.
+    ///
+    /// # Errors
+    /// Those of `make`, and [`io::ErrorKind::Unsupported`] if the alarm belongs to a simulation.
+    #[cfg(unix)]
+    pub(super) fn descriptor(
+        &self,
+        make: impl FnOnce() -> io::Result<Arc<dyn Alarm>>,
+    ) -> io::Result<BorrowedFd<'_>> {
+        if self.alarm.get().is_none() {
+            let state = lock(&self.state);
+            // Another thread may have made the alarm meanwhile.
+            if self.alarm.get().is_none() {
+                let alarm = make()?;
+                if !state.waiting.is_empty() {
+                    alarm.ring();
+                }
+                let _ = self.alarm.set(alarm);
+            }
+        }
+        let simulated = || io::Error::new(io::ErrorKind::Unsupported, "a simulation has no descriptors");
+        self.opened_descriptor().ok_or_else(simulated)
+    }
+
+    /// Returns the descriptor, if the exporter has asked for it before.
+    #[cfg(unix)]
+    pub(super) fn opened_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self.alarm.get()?.source() {
+            Source::Descriptor(descriptor) => Some(descriptor),
+            Source::Simulated(_) => None,
+        }
     }
 
     /// Adds a notice of an importer's write, and wakes a waiting thread. Moves the wakers of waiting tasks to
@@ -61,10 +114,15 @@ impl Notices {
         let full = state.waiting.len() >= MAX_WAITING;
         if !state.waiting.back_mut().is_some_and(|last| last.merge(&notice, full)) {
             state.waiting.push_back(notice);
+            if state.waiting.len() == 1 {
+                self.set_alarm();
+            }
         }
         by.woken.append(&mut state.wakers);
-        drop(state);
-        self.event.set();
+        if state.threads > 0 {
+            drop(state);
+            self.event.set();
+        }
     }
 
     /// Ends all waiting, because there will be no more notices.
@@ -84,8 +142,8 @@ impl Notices {
 
     /// Blocks until there is a notice. Returns `None` if there will be no more notices.
     pub(super) fn wait(&self) -> Option<Notice> {
+        let mut state = lock(&self.state);
         loop {
-            let mut state = lock(&self.state);
             if let Some(notice) = self.fetch_from(&mut state) {
                 return Some(notice);
             }
@@ -94,17 +152,24 @@ impl Notices {
                 self.event.set();
                 return None;
             }
-            drop(state);
-            self.event.wait(None);
+            state = self.sleep(state, None);
         }
     }
 
     /// Waits for a notice, for at most `timeout`, or until [`Notices::wake`].
     pub(super) fn wait_within(&self, timeout: Option<Duration>) -> Option<Notice> {
-        self.fetch().or_else(|| {
-            self.event.wait(timeout);
-            self.fetch()
-        })
+        let mut state = lock(&self.state);
+        self.fetch_from(&mut state).or_else(|| self.fetch_from(&mut self.sleep(state, timeout)))
+    }
+
+    /// Unlocks the state, waits until another thread sets the event, and locks the state again.
+    fn sleep<'a>(&'a self, mut state: MutexGuard<'a, State>, most: Option<Duration>) -> MutexGuard<'a, State> {
+        state.threads += 1;
+        drop(state);
+        self.event.wait(most);
+        let mut state = lock(&self.state);
+        state.threads -= 1;
+        state
     }
 
     /// Wakes a thread that waits.
@@ -126,11 +191,31 @@ impl Notices {
 
     fn fetch_from(&self, state: &mut State) -> Option<Notice> {
         let notice = state.waiting.pop_front()?;
-        if !state.waiting.is_empty() {
+        if state.waiting.is_empty() {
+            self.clear_alarm();
+        } else if state.threads > 0 {
             // Two notices in quick succession may have woken only one thread, so this thread wakes the next.
             self.event.set();
         }
         Some(notice)
+    }
+
+    /// Makes the descriptor readable, if there is one.
+    #[inline]
+    fn set_alarm(&self) {
+        #[cfg(unix)]
+        if let Some(alarm) = self.alarm.get() {
+            alarm.ring();
+        }
+    }
+
+    /// Makes the descriptor unreadable, if there is one.
+    #[inline]
+    fn clear_alarm(&self) {
+        #[cfg(unix)]
+        if let Some(alarm) = self.alarm.get() {
+            alarm.quiet();
+        }
     }
 }
 

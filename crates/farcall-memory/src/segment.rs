@@ -10,7 +10,10 @@ mod area;
 mod core;
 mod execute;
 
+use std::fmt;
 use std::net::SocketAddr;
+#[cfg(unix)]
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -48,12 +51,15 @@ pub struct Settings {
     anyone: Rights,
     same_user: Rights,
     notify: Notify,
+    #[cfg_attr(not(unix), allow(dead_code))]
+    sigio: bool,
 }
 
 impl Settings {
     /// Returns the settings of a segment of `size` bytes, to which no other process has any right yet.
     pub fn new(size: usize) -> Settings {
-        Settings { size, anyone: Rights::NONE, same_user: Rights::NONE, notify: Notify::Never }
+        let (anyone, same_user, notify) = (Rights::NONE, Rights::NONE, Notify::Never);
+        Settings { size, anyone, same_user, notify, sigio: false }
     }
 
     /// Sets the rights of every process that can send a packet here. (Over UDP a sender does not prove its
@@ -75,6 +81,14 @@ impl Settings {
         Settings { notify, ..self }
     }
 
+    /// Sets whether the segment's descriptor can raise SIGIO, after `fcntl` with `F_SETOWN` and `O_ASYNC`.
+    /// The descriptor is then a pipe, which takes two descriptors and more time for each notice than the
+    /// eventfd that is the default on Linux. Other systems always use a pipe.
+    #[cfg(unix)]
+    pub fn sigio(self, sigio: bool) -> Settings {
+        Settings { sigio, ..self }
+    }
+
     pub(super) fn rights_of_anyone(&self) -> Rights {
         self.anyone
     }
@@ -94,7 +108,6 @@ impl Settings {
 }
 
 /// A segment of this process that other processes may import. Dropping it revokes the segment.
-#[derive(Debug)]
 pub struct Segment {
     /// The segment's name with the clerk; `None` if no clerk knows the segment.
     listing: Option<Box<dyn Listing>>,
@@ -107,10 +120,16 @@ pub struct Segment {
     last_generation: Mutex<u64>,
     /// The fork generation of the process that exported the segment. A forked child has another one.
     process: u64,
+    /// Opens the descriptor of notices, when it is first asked for.
+    #[cfg(unix)]
+    env: Arc<dyn Env>,
+    /// Whether that descriptor can raise SIGIO.
+    #[cfg(unix)]
+    sigio: bool,
 }
 
 /// The name by which importers find a segment. Dropping this withdraws the name.
-pub(super) trait Listing: std::fmt::Debug + Send + Sync {
+pub(super) trait Listing: fmt::Debug + Send + Sync {
     /// Announces that the segment is now exported as this generation.
     fn update(&self, generation: u64) -> farcall_core::Result<()>;
 
@@ -146,7 +165,18 @@ impl Segment {
         }
         let (name, process) = (name.to_owned(), fork::generation());
         let last_generation = Mutex::new(generation);
-        Ok(Segment { listing: None, name, core, export, last_generation, process })
+        Ok(Segment {
+            listing: None,
+            name,
+            core,
+            export,
+            last_generation,
+            process,
+            #[cfg(unix)]
+            env: runtime.env().clone(),
+            #[cfg(unix)]
+            sigio: settings.sigio,
+        })
     }
 
     /// Returns the same segment with a name by which importers find it.
@@ -262,16 +292,60 @@ impl Segment {
         self.core.notices.wake();
     }
 
-    /// Returns a notice, if there is one.
+    /// Returns a notice, if there is one. A forked child gets none.
     pub fn try_notice(&self) -> Option<Notice> {
-        self.core.notices.fetch()
+        self.is_ours().then(|| self.core.notices.fetch()).flatten()
+    }
+
+    /// Returns the descriptor of the segment's notices: it is readable exactly while a notice waits
+    /// (Thekkath et al. 1994, section 3.1.2). Wait for it with others by `poll`, `epoll` or `select`, or have
+    /// it raise SIGIO ([`Settings::sigio`]). Then take notices by [`Segment::try_notice`]: taking the last
+    /// one makes the descriptor unreadable. Do not read the descriptor itself.
+    ///
+    /// The first call opens the descriptor; a segment that is never asked has none. An edge-triggered poller
+    /// reports the descriptor when a first notice waits, so take notices until there are none. The descriptor
+    /// stays open until the segment is dropped, also while the segment is revoked.
+    ///
+    /// ```no_run
+    /// # fn main() -> farcall::memory::Result<()> {
+    /// use farcall::memory::{Notify, Rights, Settings};
+    /// # use std::os::fd::{AsFd, BorrowedFd};
+    /// # fn wait_for(descriptor: BorrowedFd<'_>) {}
+    ///
+    /// let settings = Settings::new(64).anyone(Rights::WRITE).notify(Notify::Always);
+    /// let orders = farcall::memory::export("Orders", settings)?;
+    /// wait_for(orders.open_descriptor()?);
+    /// while let Some(notice) = orders.try_notice() {
+    ///     println!("{} bytes were written at {}", notice.len, notice.offset);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the process has no descriptor left, in a forked child, and in a simulation, which has no
+    /// descriptors.
+    #[cfg(unix)]
+    pub fn open_descriptor(&self) -> farcall_core::Result<BorrowedFd<'_>> {
+        if !self.is_ours() {
+            return Err(CallFailed::forked().into());
+        }
+        let make = || if self.sigio { self.env.signalling_alarm() } else { self.env.alarm() };
+        let descriptor = self.core.notices.descriptor(make);
+        Ok(descriptor.map_err(|why| CallFailed::local("opening the descriptor of notices", why))?)
+    }
+
+    /// Returns whether this is the process that exported the segment, not a forked child.
+    #[inline]
+    fn is_ours(&self) -> bool {
+        self.process == fork::generation()
     }
 
     /// Checks that an access by the owner lies within the segment. Fails in a forked child, which shares the
     /// mapped memory but may not use it.
     #[inline]
     fn check(&self, offset: u64, len: usize) -> Result<()> {
-        if self.process != fork::generation() {
+        if !self.is_ours() {
             return Err(CallFailed::forked().into());
         }
         self.core.check_range(offset, len)
@@ -281,6 +355,30 @@ impl Segment {
     /// `udp://127.0.0.1:7000/Load`.
     pub fn url(&self) -> String {
         format!("udp://{}/{}", self.address(), self.name)
+    }
+}
+
+/// The descriptor of the segment's notices. [`Segment::open_descriptor`] describes it.
+///
+/// # Panics
+/// When the descriptor cannot be opened. [`Segment::open_descriptor`] returns the error instead; once it has
+/// succeeded, this does not panic.
+#[cfg(unix)]
+impl AsFd for Segment {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let opened = self.core.notices.opened_descriptor();
+        opened.unwrap_or_else(|| self.open_descriptor().unwrap_or_else(|why| panic!("{why}")))
+    }
+}
+
+/// The descriptor of the segment's notices, for executors (tokio's `AsyncFd`).
+///
+/// # Panics
+/// As [`AsFd`] does.
+#[cfg(unix)]
+impl AsRawFd for Segment {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 
@@ -328,9 +426,16 @@ impl Memory for Segment {
     }
 }
 
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Segment { listing, name, core, .. } = self;
+        f.debug_struct("Segment").field("name", name).field("listing", listing).field("core", core).finish()
+    }
+}
+
 impl Drop for Segment {
     fn drop(&mut self) {
-        if self.process != fork::generation() {
+        if !self.is_ours() {
             return;
         }
         self.core.set_generation(0);

@@ -147,3 +147,20 @@ fn a_child_leaves_alone_what_its_parent_shares_with_others() {
     });
     assert_eq!((status, remote.load(0)), (0, Ok(7)));
 }
+
+#[test]
+fn a_child_takes_no_notice_of_its_parents() {
+    use farcall::memory::{Memory, Notify, Rights, Settings};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let settings = Settings::new(64).anyone(Rights::WRITE).notify(Notify::Asked);
+    let segment = common::runtime().export_segment("Heard", settings).unwrap();
+    let remote = common::runtime().import_segment(&segment.url()).unwrap();
+    segment.open_descriptor().unwrap();
+    remote.write_notify(8, b"loud").unwrap();
+    // The child has the descriptor too, so it would make it unreadable for its parent.
+    let status = in_child(|| segment.try_notice().is_none() && is_forked(segment.open_descriptor()));
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    assert_eq!((status, poll(&mut [PollFd::new(&segment, PollFlags::IN)], Some(&now))), (0, Ok(1)));
+    assert_eq!(segment.try_notice().map(|notice| notice.offset), Some(8));
+}

@@ -7,6 +7,8 @@ mod common;
 #[cfg(target_os = "linux")]
 mod mapped_segments;
 mod name_clerk;
+#[cfg(unix)]
+mod notice_descriptors;
 mod served_segments;
 mod server_counters;
 mod typed_segments;
