@@ -2,6 +2,7 @@
 //! Lazowska 1994.
 mod accesses;
 mod names;
+mod notices;
 mod others;
 mod paper;
 mod server;
@@ -57,6 +58,8 @@ enum Part {
     Accesses,
     /// The segment name service: table 3.
     Names,
+    /// Notices by a descriptor, beside a bare eventfd.
+    Notices,
     /// Operations of a file service in three structures: latency (figure 2), and cost at the server.
     Service,
     /// Operations of a file service over UDP: the parts of the server's work (figure 3).
@@ -70,6 +73,7 @@ pub fn run(memory: &Memory) -> Result<()> {
     match memory.part {
         Part::Accesses => accesses::run(memory),
         Part::Names => names::run(&memory.options),
+        Part::Notices => notices::run(&memory.options),
         Part::Service => service::operations(memory),
         Part::Server => server::run(memory),
         Part::Mix => service::mixes(memory),

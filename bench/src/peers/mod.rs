@@ -10,6 +10,8 @@ pub mod keys;
 pub mod memory;
 mod names;
 #[cfg(target_os = "linux")]
+mod notices;
+#[cfg(target_os = "linux")]
 mod onc;
 mod oneway;
 #[cfg(target_os = "linux")]
@@ -133,6 +135,12 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         "raw-unix" => Box::new(raw_stream::RawStream::Unix),
         "farcall-null" => Box::new(farcall::Null),
         "copy" | "copy-control" => Box::new(memory::Copying),
+        #[cfg(target_os = "linux")]
+        "eventfd" | "eventfd-control" => Box::new(notices::Announcing::Eventfd),
+        #[cfg(target_os = "linux")]
+        "notice" => Box::new(notices::Announcing::Notice),
+        #[cfg(target_os = "linux")]
+        "notice-merged" => Box::new(notices::Announcing::Merged),
         name => {
             memory::peer(name).or_else(|| names::peer(name)).or_else(|| files(name)).or_else(|| onc(name))?
         }

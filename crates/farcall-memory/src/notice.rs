@@ -1,4 +1,4 @@
-//! Notices tell the exporter of a segment about importers' writes, if the exporter asked for them.
+//! Notices tell the exporter of a segment about importers' accesses, if the exporter asked for them.
 
 use std::collections::VecDeque;
 #[cfg(unix)]
@@ -18,22 +18,35 @@ use farcall_core::env::{Alarm, Source};
 use farcall_core::env::{Env, Event};
 use farcall_core::{guard, lock};
 
-/// A notice of one or more writes of importers.
+/// A notice of one or more accesses of importers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Notice {
-    /// The offset of the first byte that was written.
+    /// The offset of the first byte that was written or read.
     pub offset: u64,
-    /// How many bytes were written.
+    /// How many bytes were written or read.
     pub len: u64,
     /// The source address of the packet. Over UDP a sender does not prove that the address is its own.
     pub from: Option<SocketAddr>,
-    /// How many writes this notice covers. Several notices that wait to be fetched may be merged into one.
+    /// How many writes this notice covers, counting swaps that found their old word. Several notices that
+    /// wait to be fetched may be merged into one.
     pub writes: u64,
+    /// How many reads this notice covers, counting swaps that found another word. Only an exporter that asks
+    /// for it is notified of reads ([`Notify::Always`](crate::Notify::Always)).
+    pub reads: u64,
 }
 
-/// Notices that wait to be fetched.
-pub(super) struct Notices {
+/// What an importer did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It wrote, or swapped a word.
+    Write,
+    /// It read, or found another word than the one that it wanted to swap.
+    Read,
+}
+
+/// Notices that wait to be fetched. Public for the benchmark.
+pub struct Notices {
     state: Mutex<State>,
     event: Arc<dyn Event>,
     /// Set exactly while a notice waits, once the exporter has asked for a descriptor. It is set and cleared
@@ -63,7 +76,8 @@ impl std::fmt::Debug for Notices {
 }
 
 impl Notices {
-    pub(super) fn new(env: &dyn Env) -> Notices {
+    /// Returns no notices.
+    pub fn new(env: &dyn Env) -> Notices {
         Notices {
             state: Mutex::default(),
             event: env.event(),
@@ -78,22 +92,25 @@ impl Notices {
     /// # Errors
     /// Those of `make`, and [`io::ErrorKind::Unsupported`] if the alarm belongs to a simulation.
     #[cfg(unix)]
-    pub(super) fn descriptor(
+    pub fn descriptor(
         &self,
         make: impl FnOnce() -> io::Result<Arc<dyn Alarm>>,
     ) -> io::Result<BorrowedFd<'_>> {
+        let simulated = || io::Error::new(io::ErrorKind::Unsupported, "a simulation has no descriptors");
         if self.alarm.get().is_none() {
             let state = lock(&self.state);
             // Another thread may have made the alarm meanwhile.
             if self.alarm.get().is_none() {
                 let alarm = make()?;
+                if let Source::Simulated(_) = alarm.source() {
+                    return Err(simulated());
+                }
                 if !state.waiting.is_empty() {
                     alarm.ring();
                 }
                 let _ = self.alarm.set(alarm);
             }
         }
-        let simulated = || io::Error::new(io::ErrorKind::Unsupported, "a simulation has no descriptors");
         self.opened_descriptor().ok_or_else(simulated)
     }
 
@@ -106,10 +123,11 @@ impl Notices {
         }
     }
 
-    /// Adds a notice of an importer's write, and wakes a waiting thread. Moves the wakers of waiting tasks to
-    /// `by`, so that the tasks are woken when no lock is held.
-    pub(super) fn add(&self, offset: u64, len: u64, by: &mut Accessor) {
-        let notice = Notice { offset, len, from: by.from, writes: 1 };
+    /// Adds a notice of an importer's access, and wakes a waiting thread. Moves the wakers of waiting tasks
+    /// to `by`, so that the tasks are woken when no lock is held.
+    pub fn add(&self, kind: Kind, offset: u64, len: u64, by: &mut Accessor) {
+        let (writes, reads) = (u64::from(kind == Kind::Write), u64::from(kind == Kind::Read));
+        let notice = Notice { offset, len, from: by.from, writes, reads };
         let mut state = lock(&self.state);
         let full = state.waiting.len() >= MAX_WAITING;
         if !state.waiting.back_mut().is_some_and(|last| last.merge(&notice, full)) {
@@ -136,7 +154,7 @@ impl Notices {
     }
 
     /// Returns the oldest notice, if there is one.
-    pub(super) fn fetch(&self) -> Option<Notice> {
+    pub fn fetch(&self) -> Option<Notice> {
         self.fetch_from(&mut lock(&self.state))
     }
 
@@ -220,8 +238,8 @@ impl Notices {
 }
 
 impl Notice {
-    /// Merges a notice of the same bytes and the same writer into this one, and any other notice only if
-    /// `must`. The merged notice covers all bytes from the first to the last. It names the writer if both
+    /// Merges a notice of the same bytes and the same importer into this one, and any other notice only if
+    /// `must`. The merged notice covers all bytes from the first to the last. It names the importer if both
     /// notices name the same one. Returns whether the notice was merged.
     fn merge(&mut self, other: &Notice, must: bool) -> bool {
         let same = (self.offset, self.len, self.from) == (other.offset, other.len, other.from);
@@ -233,6 +251,7 @@ impl Notice {
         self.len = end - self.offset;
         self.from = self.from.filter(|from| Some(*from) == other.from);
         self.writes += other.writes;
+        self.reads += other.reads;
         true
     }
 }
