@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::access::{Refused, Rights, TYPE};
+use crate::access::{Rights, TYPE};
 use crate::notice::Notice;
 use crate::runtime::{AccessHandler, MemoryExport, MemoryRuntime, SharingTerms};
 use crate::{Memory, Result, words};
@@ -147,8 +147,10 @@ impl Segment {
             let why = format!("a segment cannot have {} bytes, only 1 to {MAX_SEGMENT_BYTES}", settings.size);
             return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
         }
-        let wrong = |why: Error<Refused>| CallFailed::new(Kind::Local, Ran::No).because(why.to_string());
-        settings.notify.check(settings.size as u64).map_err(wrong)?;
+        if let Err(Error::Declared(why)) = settings.notify.check(settings.size as u64) {
+            let why = format!("the condition for notices: {why}");
+            return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
+        }
         let (env, size) = (&**runtime.env(), settings.size);
         let generation = first_generation(env);
         let shared = settings.sharing(generation).and_then(|terms| runtime.share_memory(size, terms));

@@ -93,6 +93,12 @@ impl Core {
         self.terms.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns whether some thread executes an access or changes the terms.
+    #[cfg(test)]
+    pub(super) fn are_terms_locked(&self) -> bool {
+        self.terms.try_write().is_err()
+    }
+
     #[inline]
     pub(super) fn digest(&self) -> Digest {
         Digest::from_word(self.digest.load(Ordering::Acquire))

@@ -340,8 +340,132 @@ pub fn fuzz_access(data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::area::Area;
+    use super::super::terms::Importers;
     use super::*;
-    use farcall_core::{Kind, Ran};
+    use crate::carrier::SharedMemory;
+    use farcall_core::{Kind, Ran, System};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::{Arc, Weak};
+
+    /// Memory that looks at its segment while it is being accessed.
+    #[derive(Debug)]
+    struct Observing {
+        words: Box<[AtomicU64]>,
+        segment: Weak<Core>,
+        /// Whether each access withdraws the rights and gives them again. An access that takes the lock would
+        /// wait for itself.
+        withdraws: AtomicBool,
+        /// Whether the last access held the lock.
+        was_locked: Arc<AtomicBool>,
+    }
+
+    impl Observing {
+        fn observe(&self) {
+            let Some(segment) = self.segment.upgrade() else { return };
+            self.was_locked.store(segment.are_terms_locked(), Ordering::Relaxed);
+            if self.withdraws.load(Ordering::Relaxed) {
+                segment.change_terms(|terms| terms.withdraw(Importers::Anyone));
+                segment.change_terms(|terms| terms.grant(Importers::Anyone, Rights::ALL)).unwrap();
+            }
+        }
+    }
+
+    impl SharedMemory for Observing {
+        fn offer(&self, _: u64) {}
+
+        fn with(&self, access: &mut dyn FnMut(&[AtomicU64])) {
+            self.observe();
+            access(&self.words);
+        }
+
+        fn read(&self, offset: u64, into: &mut [u8]) {
+            self.observe();
+            words::read(&self.words, offset, into);
+        }
+
+        fn copy_out(&self, _: usize, _: &mut [u8]) -> bool {
+            false
+        }
+
+        fn copy_in(&self, _: usize, _: &[u8]) -> bool {
+            false
+        }
+
+        fn set_hears(&self, _: bool) {}
+
+        fn hears(&self) -> bool {
+            false
+        }
+
+        fn is_written_by_others(&self) -> bool {
+            true
+        }
+
+        fn take_away(&self, _: Option<u64>) {}
+
+        fn withdraw(&self) {}
+    }
+
+    /// Returns a segment of generation 7 that everybody may access, and whether its last access held the
+    /// lock.
+    fn observed(withdraws: bool) -> (Arc<Core>, Arc<AtomicBool>) {
+        let was_locked = Arc::new(AtomicBool::new(false));
+        let core = Arc::new_cyclic(|segment| {
+            let (words, segment) = (words::zeros(4096), segment.clone());
+            let withdraws = AtomicBool::new(withdraws);
+            let memory = Observing { words, segment, withdraws, was_locked: was_locked.clone() };
+            let settings = Settings::new(4096).anyone(Rights::ALL);
+            Core::new(Area::shared(Box::new(memory), 4096), settings, 7, &System)
+        });
+        (core, was_locked)
+    }
+
+    fn numbers(all: &[u64]) -> Vec<u8> {
+        all.iter().flat_map(|number| number.to_be_bytes()).collect()
+    }
+
+    /// Returns the arguments of a read of these lengths at the beginning.
+    fn reading(lengths: &[u32]) -> Vec<u8> {
+        let ranges = lengths.iter().map(|len| [&numbers(&[0])[..], &len.to_be_bytes()].concat());
+        [numbers(&[7]), ranges.collect::<Vec<_>>().concat()].concat()
+    }
+
+    #[test]
+    fn a_short_read_is_discarded_if_the_right_was_withdrawn_meanwhile_and_given_again() {
+        for lengths in [&[8][..], &[8, 8]] {
+            let read = |core: &Core| {
+                AccessHandler::read(core, None, READ.number, &reading(lengths), &mut [0; 64]).is_some()
+            };
+            assert!(read(&observed(false).0));
+            assert!(!read(&observed(true).0));
+        }
+    }
+
+    #[test]
+    fn whoever_changes_the_terms_waits_for_all_accesses_but_short_reads() {
+        let opaque = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes(), bytes].concat();
+        let write = [numbers(&[7, 0]), vec![0; 4], opaque(&[1; 8])].concat();
+        let write_each = [numbers(&[7]), vec![0; 4], numbers(&[0]), opaque(&[1; 8])].concat();
+        for (procedure, arguments) in [
+            (&READ, reading(&[2048])),
+            (&WRITE, write),
+            (&WRITE_EACH, write_each),
+            (&COMPARE_AND_SWAP, numbers(&[7, 0, 0, 1])),
+        ] {
+            let (core, was_locked) = observed(false);
+            let (mut reply, by) = (Vec::new(), &mut Accessor::default());
+            let d = &mut Decoder::new(&arguments);
+            let ended = core.access(by, procedure.number, d, &mut Encoder::new(&mut reply));
+            assert!(matches!(ended, Dispatched::Result), "{}", procedure.name);
+            assert!(was_locked.load(Ordering::Relaxed), "{}", procedure.name);
+        }
+        let (core, was_locked) = observed(false);
+        let stream = lock(&core.streams).open(None);
+        let post = [numbers(&[stream, 0, 7, 0]), vec![0; 4], opaque(&[1; 8])].concat();
+        core.post(&mut Accessor::default(), &post);
+        assert!(was_locked.load(Ordering::Relaxed) && core.area.load(0) != 0);
+    }
 
     #[test]
     fn an_access_that_is_too_long_fails_and_was_not_executed() {

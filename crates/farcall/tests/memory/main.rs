@@ -5,6 +5,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(target_os = "linux")]
+mod changed_terms;
+#[cfg(target_os = "linux")]
 mod mapped_segments;
 mod name_clerk;
 #[cfg(unix)]
