@@ -135,12 +135,6 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         "raw-unix" => Box::new(raw_stream::RawStream::Unix),
         "farcall-null" => Box::new(farcall::Null),
         "copy" | "copy-control" => Box::new(memory::Copying),
-        #[cfg(target_os = "linux")]
-        "eventfd" | "eventfd-control" => Box::new(notices::Announcing::Eventfd),
-        #[cfg(target_os = "linux")]
-        "notice" => Box::new(notices::Announcing::Notice),
-        #[cfg(target_os = "linux")]
-        "notice-merged" => Box::new(notices::Announcing::Merged),
         name => {
             memory::peer(name).or_else(|| names::peer(name)).or_else(|| files(name)).or_else(|| onc(name))?
         }
@@ -159,7 +153,7 @@ fn files(_: &str) -> Option<Box<dyn Peer>> {
 
 #[cfg(target_os = "linux")]
 fn onc(name: &str) -> Option<Box<dyn Peer>> {
-    onc::peer(name)
+    onc::peer(name).or_else(|| notices::peer(name))
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -4,13 +4,13 @@ use farcall_bench_method::{Calling, Laps, Peer, Serving, Setup};
 use farcall_core::System;
 use farcall_core::env::Env;
 use farcall_memory::{Accessor, NoticeKind, Notices};
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use super::memory::Nobody;
 
 /// What a lap repeats.
-#[derive(Clone, Copy)]
-pub enum Announcing {
+#[derive(Clone, Copy, PartialEq)]
+enum What {
     /// Writes an eventfd, which makes it readable, and reads it.
     Eventfd,
     /// Adds a notice, which makes the descriptor readable, and takes it.
@@ -19,8 +19,29 @@ pub enum Announcing {
     Merged,
 }
 
+/// One repetition after another, in one thread.
+#[derive(Clone, Copy)]
+struct Announcing {
+    what: What,
+    /// Whether the thread polls the descriptor before it takes what was announced.
+    polls: bool,
+}
+
 /// The repetitions in a lap: one takes little more time than a reading of the clock.
 const LAP: usize = 1_000;
+
+/// Returns the peer of this name.
+pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
+    let (what, polls) = match name {
+        "eventfd" | "eventfd-control" => (What::Eventfd, false),
+        "eventfd-polled" | "eventfd-polled-control" => (What::Eventfd, true),
+        "notice" => (What::Notice, false),
+        "notice-polled" => (What::Notice, true),
+        "notice-merged" => (What::Merged, false),
+        _ => return None,
+    };
+    Some(Box::new(Announcing { what, polls }))
+}
 
 impl Peer for Announcing {
     fn transport(&self) -> &'static str {
@@ -36,27 +57,29 @@ impl Peer for Announcing {
     }
 
     fn connect(&self, _: &Setup, _: &str) -> Result<Box<dyn Calling>> {
-        Ok(Box::new(Here(*self)))
+        Ok(Box::new(*self))
     }
 }
 
-struct Here(Announcing);
-
-impl Calling for Here {
+impl Calling for Announcing {
     fn run(&mut self, laps: &mut Laps) -> Result<()> {
-        if let Announcing::Eventfd = self.0 {
-            return announce_bare(laps);
+        if self.what == What::Eventfd {
+            return self.announce_bare(laps);
         }
         let notices = Notices::new(&System);
-        notices.descriptor(|| System.alarm())?;
-        let mut by = Accessor::default();
-        let merges = matches!(self.0, Announcing::Merged);
+        let descriptor = notices.descriptor(|| System.alarm())?;
+        let (mut polled, mut by) =
+            ([PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Accessor::default());
+        let merges = self.what == What::Merged;
         if merges {
             notices.add(NoticeKind::Write, 0, 8, &mut by);
         }
         while laps.next() {
             for _ in 0..LAP {
                 notices.add(NoticeKind::Write, 0, 8, &mut by);
+                if self.polls {
+                    poll(&mut polled, None)?;
+                }
                 if !merges {
                     notices.fetch().context("a notice was lost")?;
                 }
@@ -66,14 +89,19 @@ impl Calling for Here {
     }
 }
 
-fn announce_bare(laps: &mut Laps) -> Result<()> {
-    let descriptor = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    let mut count = [0; 8];
-    while laps.next() {
-        for _ in 0..LAP {
-            rustix::io::write(&descriptor, &1_u64.to_ne_bytes())?;
-            rustix::io::read(&descriptor, &mut count)?;
+impl Announcing {
+    fn announce_bare(&self, laps: &mut Laps) -> Result<()> {
+        let descriptor = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (mut polled, mut count) = ([PollFd::new(&descriptor, PollFlags::IN)], [0; 8]);
+        while laps.next() {
+            for _ in 0..LAP {
+                rustix::io::write(&descriptor, &1_u64.to_ne_bytes())?;
+                if self.polls {
+                    poll(&mut polled, None)?;
+                }
+                rustix::io::read(&descriptor, &mut count)?;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }

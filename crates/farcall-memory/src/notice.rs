@@ -106,7 +106,7 @@ impl Notices {
                     return Err(simulated());
                 }
                 if !state.waiting.is_empty() {
-                    alarm.ring();
+                    alarm.raise();
                 }
                 let _ = self.alarm.set(alarm);
             }
@@ -136,7 +136,9 @@ impl Notices {
                 self.set_alarm();
             }
         }
-        by.woken.append(&mut state.wakers);
+        if !state.wakers.is_empty() {
+            by.woken.append(&mut state.wakers);
+        }
         if state.threads > 0 {
             drop(state);
             self.event.set();
@@ -223,7 +225,7 @@ impl Notices {
     fn set_alarm(&self) {
         #[cfg(unix)]
         if let Some(alarm) = self.alarm.get() {
-            alarm.ring();
+            alarm.raise();
         }
     }
 
@@ -232,7 +234,7 @@ impl Notices {
     fn clear_alarm(&self) {
         #[cfg(unix)]
         if let Some(alarm) = self.alarm.get() {
-            alarm.quiet();
+            alarm.lower();
         }
     }
 }

@@ -70,6 +70,15 @@ impl Alarm for SystemAlarm {
         self.is_set.swap(false, Ordering::AcqRel);
     }
 
+    fn raise(&self) {
+        self.write();
+    }
+
+    fn lower(&self) {
+        // The other thread has written once, so this reads all that it has written.
+        let _ = read(&self.readable, &mut [0; 8]);
+    }
+
     fn source(&self) -> Source<'_> {
         Source::Descriptor(self.descriptor())
     }
@@ -101,6 +110,11 @@ mod tests {
             assert!(!is_set(&alarm));
             alarm.ring();
             assert!(is_set(&alarm));
+            alarm.quiet();
+            alarm.raise();
+            assert!(is_set(&alarm));
+            alarm.lower();
+            assert!(!is_set(&alarm));
         }
     }
 }
