@@ -183,7 +183,11 @@ impl Notices {
     }
 
     /// Unlocks the state, waits until another thread sets the event, and locks the state again.
-    fn sleep<'a>(&'a self, mut state: MutexGuard<'a, State>, most: Option<Duration>) -> MutexGuard<'a, State> {
+    fn sleep<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        most: Option<Duration>,
+    ) -> MutexGuard<'a, State> {
         state.threads += 1;
         drop(state);
         self.event.wait(most);

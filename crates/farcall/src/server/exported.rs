@@ -246,8 +246,9 @@ impl Exported {
     /// whether the policy and the segment allow it.
     pub(super) fn may_map(&self, principal: Option<&Arc<Principal>>, writes: bool) -> bool {
         let by = Accessor { same_user: true, principal: principal.cloned(), ..Accessor::default() };
-        let is_allowed =
-            |what| self.access.as_ref().is_none_or(|access| access.check(by.principal.as_deref(), what).is_ok());
+        let is_allowed = |what| {
+            self.access.as_ref().is_none_or(|access| access.check(by.principal.as_deref(), what).is_ok())
+        };
         is_allowed(What::Read)
             && (!writes || is_allowed(What::Write))
             && self.memory.as_ref().is_some_and(|memory| memory.may_map(&by, writes))

@@ -2,10 +2,10 @@
 //! keep in one.
 #![allow(missing_docs)]
 
-#[path = "../common/mod.rs"]
-mod common;
 #[cfg(target_os = "linux")]
 mod changed_terms;
+#[path = "../common/mod.rs"]
+mod common;
 #[cfg(target_os = "linux")]
 mod mapped_segments;
 mod name_clerk;
