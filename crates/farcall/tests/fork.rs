@@ -206,15 +206,15 @@ fn a_child_of_an_importer_keeps_no_right_that_was_withdrawn() {
         let remote = common::runtime().import_segment(&segment.url()).unwrap();
         segment.store(0, 0x0b5e_55ed).unwrap();
         assert_eq!(remote.load(0), Ok(0x0b5e_55ed));
+        assert!(maps(0x0b5e_55ed), "what the child inherits is mapped");
         let (mut waits, goes_on) = std::io::pipe().unwrap();
         let goes_on = std::cell::Cell::new(Some(goes_on));
         let child = start_child(|| {
             // If the parent fails, the pipe ends.
             drop(goes_on.take());
-            let had = maps(0x0b5e_55ed);
             waits.read_exact(&mut [0]).unwrap();
             let is_forked = |outcome: farcall::memory::Result<u64>| matches!(outcome, Err(Error::CallFailed(why)) if why.kind() == Kind::Forked);
-            had && is_forked(remote.load(0)) && !maps(secret)
+            is_forked(remote.load(0)) && !maps(secret)
         });
         segment.withdraw(Importers::SameUser);
         // The segment is in a memory file again.
