@@ -3,6 +3,7 @@
 mod accesses;
 mod collisions;
 mod names;
+mod notices;
 mod others;
 mod paper;
 mod server;
@@ -60,6 +61,8 @@ enum Part {
     Names,
     /// Look-ups of a name with which others collide, in three ways: section 4.2.
     Collisions,
+    /// Notices by a descriptor, beside a bare eventfd.
+    Notices,
     /// Operations of a file service in its structures: latency (figure 2), and cost at the server.
     Service,
     /// Operations of a file service over UDP: the parts of the server's work (figure 3).
@@ -74,6 +77,7 @@ pub fn run(memory: &Memory) -> Result<()> {
         Part::Accesses => accesses::run(memory),
         Part::Names => names::run(&memory.options),
         Part::Collisions => collisions::run(&memory.options),
+        Part::Notices => notices::run(&memory.options),
         Part::Service => service::operations(memory),
         Part::Server => server::run(memory),
         Part::Mix => service::mixes(memory),

@@ -275,7 +275,8 @@ impl Peer for Copying {
 /// The copied memory begins at a page, as segments do.
 const PAGE: usize = 4096;
 
-struct Nobody;
+/// The server of a peer that needs none.
+pub struct Nobody;
 
 impl Serving for Nobody {
     fn address(&self) -> String {

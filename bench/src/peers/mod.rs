@@ -10,6 +10,8 @@ pub mod keys;
 pub mod memory;
 mod names;
 #[cfg(target_os = "linux")]
+mod notices;
+#[cfg(target_os = "linux")]
 mod onc;
 mod oneway;
 #[cfg(target_os = "linux")]
@@ -151,7 +153,7 @@ fn files(_: &str) -> Option<Box<dyn Peer>> {
 
 #[cfg(target_os = "linux")]
 fn onc(name: &str) -> Option<Box<dyn Peer>> {
-    onc::peer(name)
+    onc::peer(name).or_else(|| notices::peer(name))
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -149,6 +149,16 @@ pub trait Env: Send + Sync + 'static {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Returns an alarm that is not set, and whose descriptor can raise SIGIO. It may take more descriptors
+    /// than other alarms, and more time.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    #[cfg(unix)]
+    fn signalling_alarm(&self) -> io::Result<Arc<dyn Alarm>> {
+        self.alarm()
+    }
+
     /// Waits until one of these sources is ready, or `timeout` has passed, and sets [`Wanted::ready`] of
     /// each. A source with an error is ready for all of its [`Wanted::interest`].
     ///

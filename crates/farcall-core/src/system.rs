@@ -78,6 +78,11 @@ impl Env for System {
     }
 
     #[cfg(unix)]
+    fn signalling_alarm(&self) -> io::Result<Arc<dyn Alarm>> {
+        Ok(Arc::new(sockets::SystemAlarm::piped()?))
+    }
+
+    #[cfg(unix)]
     fn wait_any(&self, wanted: &mut [Wanted<'_>], timeout: Option<Duration>) -> io::Result<()> {
         sockets::wait_any(wanted, timeout)
     }

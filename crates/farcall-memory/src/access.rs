@@ -67,6 +67,11 @@ impl Rights {
         self.0
     }
 
+    /// Returns these rights without the others.
+    pub(super) fn without(self, others: Rights) -> Rights {
+        Rights(self.0 & !others.0)
+    }
+
     /// Returns the rights for these bits. Unknown bits give no right.
     pub(super) fn from_bits(bits: u32) -> Rights {
         Rights(bits & Rights::ALL.0)

@@ -97,6 +97,13 @@ pub trait SharedMemory: Send + Sync + Debug {
     /// as fast.
     fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool;
 
+    /// Sets whether importers that map the memory from now on are told that the exporter is notified of
+    /// writes that ask for it.
+    fn set_hears(&self, hears: bool);
+
+    /// Returns whether importers that map the memory now are told so.
+    fn hears(&self) -> bool;
+
     /// Returns whether importers may write the memory that they map.
     fn is_written_by_others(&self) -> bool;
 

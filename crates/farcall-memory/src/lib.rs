@@ -42,6 +42,8 @@ pub mod words;
 pub use access::{ACCESSES, Access, Facts, MAX_POST_BYTES, READINGS, Refused, Rights, TYPE};
 pub use carrier::{Carrier, SharedMemory};
 pub use notice::Notice;
+#[doc(hidden)]
+pub use notice::{Kind as NoticeKind, Notices};
 pub use pulse::{Beat, Pulse};
 pub use record::{Record, Unread, Writer};
 pub use remote::Remote;
@@ -49,7 +51,7 @@ pub use ring::{Consumer, Producer, Ring, Stuck};
 pub use runtime::{AccessHandler, Accessor, ImportedMemory, Map, MemoryExport, MemoryRuntime, SharingTerms};
 #[doc(hidden)]
 pub use segment::fuzz_access;
-pub use segment::{Notify, Segment, Settings, readable_words};
+pub use segment::{Condition, Importers, Notify, Segment, Settings, readable_words};
 pub use word::Word;
 
 /// The outcome of an access: a value, a refusal by the exporter, or the failure of the call that carried the

@@ -1,38 +1,65 @@
-//! Notices tell the exporter of a segment about importers' writes, if the exporter asked for them.
+//! Notices tell the exporter of a segment about importers' accesses, if the exporter asked for them.
 
 use std::collections::VecDeque;
+#[cfg(unix)]
+use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
+#[cfg(unix)]
+use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::runtime::Accessor;
+#[cfg(unix)]
+use farcall_core::env::{Alarm, Source};
 use farcall_core::env::{Env, Event};
 use farcall_core::{guard, lock};
 
-/// A notice of one or more writes of importers.
+/// A notice of one or more accesses of importers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Notice {
-    /// The offset of the first byte that was written.
+    /// The offset of the first byte that was written or read.
     pub offset: u64,
-    /// How many bytes were written.
+    /// How many bytes were written or read.
     pub len: u64,
     /// The source address of the packet. Over UDP a sender does not prove that the address is its own.
     pub from: Option<SocketAddr>,
-    /// How many writes this notice covers. Several notices that wait to be fetched may be merged into one.
+    /// How many writes this notice covers, counting swaps that found their old word. Several notices that
+    /// wait to be fetched may be merged into one.
     pub writes: u64,
+    /// How many reads this notice covers, counting swaps that found another word. Only an exporter that asks
+    /// for it is notified of reads ([`Notify::Always`](crate::Notify::Always)).
+    pub reads: u64,
 }
 
-/// Notices that wait to be fetched.
-pub(super) struct Notices {
+/// What an importer did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It wrote, or swapped a word.
+    Write,
+    /// It read, or found another word than the one that it wanted to swap.
+    Read,
+}
+
+/// Notices that wait to be fetched. Public for the benchmark.
+pub struct Notices {
     state: Mutex<State>,
     event: Arc<dyn Event>,
+    /// Set exactly while a notice waits, once the exporter has asked for a descriptor. It is set and cleared
+    /// while `state` is locked.
+    #[cfg(unix)]
+    alarm: OnceLock<Arc<dyn Alarm>>,
 }
 
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Notice>,
+    /// How many threads wait for a notice. If there are none, the event is not set.
+    threads: usize,
     /// Tasks that wait for a notice.
     wakers: Vec<Waker>,
     /// Whether there will be no more notices.
@@ -49,22 +76,73 @@ impl std::fmt::Debug for Notices {
 }
 
 impl Notices {
-    pub(super) fn new(env: &dyn Env) -> Notices {
-        Notices { state: Mutex::default(), event: env.event() }
+    /// Returns no notices.
+    pub fn new(env: &dyn Env) -> Notices {
+        Notices {
+            state: Mutex::default(),
+            event: env.event(),
+            #[cfg(unix)]
+            alarm: OnceLock::new(),
+        }
     }
 
-    /// Adds a notice of an importer's write, and wakes a waiting thread. Moves the wakers of waiting tasks to
-    /// `by`, so that the tasks are woken when no lock is held.
-    pub(super) fn add(&self, offset: u64, len: u64, by: &mut Accessor) {
-        let notice = Notice { offset, len, from: by.from, writes: 1 };
+    /// Returns the descriptor that is readable exactly while a notice waits. `make` makes the alarm when the
+    /// descriptor is first asked for.
+    ///
+    /// # Errors
+    /// Those of `make`, and [`io::ErrorKind::Unsupported`] if the alarm belongs to a simulation.
+    #[cfg(unix)]
+    pub fn descriptor(
+        &self,
+        make: impl FnOnce() -> io::Result<Arc<dyn Alarm>>,
+    ) -> io::Result<BorrowedFd<'_>> {
+        let simulated = || io::Error::new(io::ErrorKind::Unsupported, "a simulation has no descriptors");
+        if self.alarm.get().is_none() {
+            let state = lock(&self.state);
+            // Another thread may have made the alarm meanwhile.
+            if self.alarm.get().is_none() {
+                let alarm = make()?;
+                if let Source::Simulated(_) = alarm.source() {
+                    return Err(simulated());
+                }
+                if !state.waiting.is_empty() {
+                    alarm.raise();
+                }
+                let _ = self.alarm.set(alarm);
+            }
+        }
+        self.opened_descriptor().ok_or_else(simulated)
+    }
+
+    /// Returns the descriptor, if the exporter has asked for it before.
+    #[cfg(unix)]
+    pub(super) fn opened_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self.alarm.get()?.source() {
+            Source::Descriptor(descriptor) => Some(descriptor),
+            Source::Simulated(_) => None,
+        }
+    }
+
+    /// Adds a notice of an importer's access, and wakes a waiting thread. Moves the wakers of waiting tasks
+    /// to `by`, so that the tasks are woken when no lock is held.
+    pub fn add(&self, kind: Kind, offset: u64, len: u64, by: &mut Accessor) {
+        let (writes, reads) = (u64::from(kind == Kind::Write), u64::from(kind == Kind::Read));
+        let notice = Notice { offset, len, from: by.from, writes, reads };
         let mut state = lock(&self.state);
         let full = state.waiting.len() >= MAX_WAITING;
         if !state.waiting.back_mut().is_some_and(|last| last.merge(&notice, full)) {
             state.waiting.push_back(notice);
+            if state.waiting.len() == 1 {
+                self.set_alarm();
+            }
         }
-        by.woken.append(&mut state.wakers);
-        drop(state);
-        self.event.set();
+        if !state.wakers.is_empty() {
+            by.woken.append(&mut state.wakers);
+        }
+        if state.threads > 0 {
+            drop(state);
+            self.event.set();
+        }
     }
 
     /// Ends all waiting, because there will be no more notices.
@@ -78,14 +156,14 @@ impl Notices {
     }
 
     /// Returns the oldest notice, if there is one.
-    pub(super) fn fetch(&self) -> Option<Notice> {
+    pub fn fetch(&self) -> Option<Notice> {
         self.fetch_from(&mut lock(&self.state))
     }
 
     /// Blocks until there is a notice. Returns `None` if there will be no more notices.
     pub(super) fn wait(&self) -> Option<Notice> {
+        let mut state = lock(&self.state);
         loop {
-            let mut state = lock(&self.state);
             if let Some(notice) = self.fetch_from(&mut state) {
                 return Some(notice);
             }
@@ -94,17 +172,28 @@ impl Notices {
                 self.event.set();
                 return None;
             }
-            drop(state);
-            self.event.wait(None);
+            state = self.sleep(state, None);
         }
     }
 
     /// Waits for a notice, for at most `timeout`, or until [`Notices::wake`].
     pub(super) fn wait_within(&self, timeout: Option<Duration>) -> Option<Notice> {
-        self.fetch().or_else(|| {
-            self.event.wait(timeout);
-            self.fetch()
-        })
+        let mut state = lock(&self.state);
+        self.fetch_from(&mut state).or_else(|| self.fetch_from(&mut self.sleep(state, timeout)))
+    }
+
+    /// Unlocks the state, waits until another thread sets the event, and locks the state again.
+    fn sleep<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        most: Option<Duration>,
+    ) -> MutexGuard<'a, State> {
+        state.threads += 1;
+        drop(state);
+        self.event.wait(most);
+        let mut state = lock(&self.state);
+        state.threads -= 1;
+        state
     }
 
     /// Wakes a thread that waits.
@@ -126,17 +215,37 @@ impl Notices {
 
     fn fetch_from(&self, state: &mut State) -> Option<Notice> {
         let notice = state.waiting.pop_front()?;
-        if !state.waiting.is_empty() {
+        if state.waiting.is_empty() {
+            self.clear_alarm();
+        } else if state.threads > 0 {
             // Two notices in quick succession may have woken only one thread, so this thread wakes the next.
             self.event.set();
         }
         Some(notice)
     }
+
+    /// Makes the descriptor readable, if there is one.
+    #[inline]
+    fn set_alarm(&self) {
+        #[cfg(unix)]
+        if let Some(alarm) = self.alarm.get() {
+            alarm.raise();
+        }
+    }
+
+    /// Makes the descriptor unreadable, if there is one.
+    #[inline]
+    fn clear_alarm(&self) {
+        #[cfg(unix)]
+        if let Some(alarm) = self.alarm.get() {
+            alarm.lower();
+        }
+    }
 }
 
 impl Notice {
-    /// Merges a notice of the same bytes and the same writer into this one, and any other notice only if
-    /// `must`. The merged notice covers all bytes from the first to the last. It names the writer if both
+    /// Merges a notice of the same bytes and the same importer into this one, and any other notice only if
+    /// `must`. The merged notice covers all bytes from the first to the last. It names the importer if both
     /// notices name the same one. Returns whether the notice was merged.
     fn merge(&mut self, other: &Notice, must: bool) -> bool {
         let same = (self.offset, self.len, self.from) == (other.offset, other.len, other.from);
@@ -148,6 +257,7 @@ impl Notice {
         self.len = end - self.offset;
         self.from = self.from.filter(|from| Some(*from) == other.from);
         self.writes += other.writes;
+        self.reads += other.reads;
         true
     }
 }

@@ -11,7 +11,7 @@ use crate::carrier::{Carrier, SharedMemory};
 use farcall_core::env::Env;
 use farcall_core::stub::{Binding, Dispatched};
 use farcall_core::xdr::{Decoder, Encoder};
-use farcall_core::{CallFailed, guard};
+use farcall_core::{CallFailed, Principal, guard};
 use farcall_names::{Label, Registration};
 
 /// A runtime that exports and imports segments.
@@ -66,6 +66,12 @@ pub trait MemoryExport: Send + Sync + Debug {
     /// When the name is taken, or the registry fails.
     fn list_as(&self, instance: Label) -> Result<Registration, CallFailed>;
 
+    /// Checks that the exporting runtime can learn that an importer is the principal of this name.
+    ///
+    /// # Errors
+    /// When the runtime has no keys, or no principal can have that name.
+    fn check_principal(&self, name: &str) -> Result<(), CallFailed>;
+
     /// Starts a thread in which the exporting runtime is the current one.
     ///
     /// # Errors
@@ -92,6 +98,8 @@ pub struct Accessor {
     pub from: Option<SocketAddr>,
     /// Whether the system says that the accessing process belongs to the same user.
     pub same_user: bool,
+    /// Who the accessing process is, if its key is known.
+    pub principal: Option<Arc<Principal>>,
     /// Tasks to wake once no lock is held, because wakers are the user's code, and may use the segment or the
     /// server.
     pub woken: Vec<Waker>,
@@ -126,6 +134,15 @@ pub trait AccessHandler: Send + Sync + 'static {
 
     /// Answers a read that arrived in a packet: writes the result, and returns its length in bytes, a
     /// multiple of four. Returns `None` if the result has no room or there is none. Then the read is to be
-    /// executed by [`AccessHandler::access`].
-    fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize>;
+    /// executed by [`AccessHandler::access`]. `principal` is the reader, if its key is known.
+    fn read(
+        &self,
+        principal: Option<&Principal>,
+        number: u32,
+        arguments: &[u8],
+        result: &mut [u8],
+    ) -> Option<usize>;
+
+    /// Returns whether a process may map the memory: to read it, or to do everything if it `writes`.
+    fn may_map(&self, by: &Accessor, writes: bool) -> bool;
 }

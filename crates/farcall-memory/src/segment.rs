@@ -3,14 +3,19 @@
 //! ```text
 //! core       the state that the owner and the threads that serve the segment share
 //! area       the segment's memory
+//! terms      rights and notices, which the owner may change at any time
 //! execute    the accesses of importers that arrive as calls
 //! ```
 
 mod area;
 mod core;
 mod execute;
+mod terms;
 
+use std::fmt;
 use std::net::SocketAddr;
+#[cfg(unix)]
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,23 +28,12 @@ use area::Area;
 use core::Core;
 use farcall_core::env::Env;
 use farcall_core::sys::fork;
-use farcall_core::{CallFailed, Kind, Ran, lock};
+use farcall_core::{CallFailed, Error, Kind, Ran, lock};
 use farcall_names::Registration;
 
 #[doc(hidden)]
 pub use execute::fuzz_access;
-
-/// When the exporter is notified of an importer's write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Notify {
-    /// Never.
-    #[default]
-    Never,
-    /// At every write for which the writer asks it.
-    Asked,
-    /// At every write.
-    Always,
-}
+pub use terms::{Condition, Importers, Notify};
 
 /// The settings of a segment to be exported.
 #[derive(Clone, Copy, Debug)]
@@ -47,13 +41,17 @@ pub struct Settings {
     size: usize,
     anyone: Rights,
     same_user: Rights,
+    mappable: Option<Rights>,
     notify: Notify,
+    #[cfg_attr(not(unix), allow(dead_code))]
+    sigio: bool,
 }
 
 impl Settings {
     /// Returns the settings of a segment of `size` bytes, to which no other process has any right yet.
     pub fn new(size: usize) -> Settings {
-        Settings { size, anyone: Rights::NONE, same_user: Rights::NONE, notify: Notify::Never }
+        let (anyone, same_user, notify) = (Rights::NONE, Rights::NONE, Notify::Never);
+        Settings { size, anyone, same_user, mappable: None, notify, sigio: false }
     }
 
     /// Sets the rights of every process that can send a packet here. (Over UDP a sender does not prove its
@@ -64,37 +62,48 @@ impl Settings {
 
     /// Sets further rights of processes of the same user on this machine. The system proves their identity
     /// where memory is shared with them (the builder's `shared_memory`). Such processes map the memory if
-    /// they may only read it, or if they have all rights and the exporter is not notified of every write. The
-    /// exporter does nothing for an access to mapped memory.
+    /// they may only read it, or if they have all rights, unless the exporter is notified of accesses for
+    /// which nobody asks. The exporter does nothing for an access to mapped memory.
     pub fn same_user(self, rights: Rights) -> Settings {
         Settings { same_user: rights, ..self }
     }
 
-    /// Sets when the exporter is notified of an importer's write.
+    /// Sets how processes of the same user may map the memory at most: [`Rights::READ`] or [`Rights::ALL`].
+    /// Without this, the rights that such processes have from the beginning decide. So a segment that is
+    /// exported without rights, and whose rights are [granted](Segment::grant) later, is mapped only with
+    /// this setting. It gives no rights: an importer maps the memory if it has exactly these rights.
+    pub fn mappable(self, rights: Rights) -> Settings {
+        Settings { mappable: Some(rights), ..self }
+    }
+
+    /// Sets when the exporter is notified of an importer's access.
     pub fn notify(self, notify: Notify) -> Settings {
         Settings { notify, ..self }
+    }
+
+    /// Sets whether the segment's descriptor can raise SIGIO, after `fcntl` with `F_SETOWN` and `O_ASYNC`.
+    /// The descriptor is then a pipe, which takes two descriptors and more time for each notice than the
+    /// eventfd that is the default on Linux. Other systems always use a pipe.
+    #[cfg(unix)]
+    pub fn sigio(self, sigio: bool) -> Settings {
+        Settings { sigio, ..self }
     }
 
     pub(super) fn rights_of_anyone(&self) -> Rights {
         self.anyone
     }
 
-    fn rights_of_same_user(&self) -> Rights {
-        self.anyone | self.same_user
-    }
-
-    /// Returns how processes of the same user may map the memory. Returns `None` if they may not, because the
-    /// exporter is to be notified of every write, and nothing notifies it of writes to mapped memory.
+    /// Returns how processes of the same user may map the memory. Returns `None` if they may not, because
+    /// nothing notifies the exporter of accesses to mapped memory.
     fn sharing(&self, generation: u64) -> Option<SharingTerms> {
-        let others = self.rights_of_same_user();
+        let others = self.mappable.unwrap_or(self.anyone | self.same_user);
         let hears = self.notify != Notify::Never;
-        let keeps_notify = self.notify != Notify::Always || !others.contains(Rights::WRITE);
-        keeps_notify.then_some(SharingTerms { others, hears, generation })
+        let lets_map = self.notify.allows_mapping(others.contains(Rights::WRITE));
+        lets_map.then_some(SharingTerms { others, hears, generation })
     }
 }
 
 /// A segment of this process that other processes may import. Dropping it revokes the segment.
-#[derive(Debug)]
 pub struct Segment {
     /// The segment's name with the clerk; `None` if no clerk knows the segment.
     listing: Option<Box<dyn Listing>>,
@@ -107,12 +116,18 @@ pub struct Segment {
     last_generation: Mutex<u64>,
     /// The fork generation of the process that exported the segment. A forked child has another one.
     process: u64,
+    /// Opens the descriptor of notices, when it is first asked for.
+    #[cfg(unix)]
+    env: Arc<dyn Env>,
+    /// Whether that descriptor can raise SIGIO.
+    #[cfg(unix)]
+    sigio: bool,
 }
 
 /// The name by which importers find a segment. Dropping this withdraws the name.
-pub(super) trait Listing: std::fmt::Debug + Send + Sync {
-    /// Announces that the segment is now exported as this generation.
-    fn update(&self, generation: u64) -> farcall_core::Result<()>;
+pub(super) trait Listing: fmt::Debug + Send + Sync {
+    /// Announces that the segment is now exported as this generation, with these rights of every process.
+    fn update(&self, generation: u64, rights: Rights) -> farcall_core::Result<()>;
 
     /// Announces that the segment is revoked.
     fn remove(&self);
@@ -132,6 +147,10 @@ impl Segment {
             let why = format!("a segment cannot have {} bytes, only 1 to {MAX_SEGMENT_BYTES}", settings.size);
             return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
         }
+        if let Err(Error::Declared(why)) = settings.notify.check(settings.size as u64) {
+            let why = format!("the condition for notices: {why}");
+            return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
+        }
         let (env, size) = (&**runtime.env(), settings.size);
         let generation = first_generation(env);
         let shared = settings.sharing(generation).and_then(|terms| runtime.share_memory(size, terms));
@@ -146,7 +165,18 @@ impl Segment {
         }
         let (name, process) = (name.to_owned(), fork::generation());
         let last_generation = Mutex::new(generation);
-        Ok(Segment { listing: None, name, core, export, last_generation, process })
+        Ok(Segment {
+            listing: None,
+            name,
+            core,
+            export,
+            last_generation,
+            process,
+            #[cfg(unix)]
+            env: runtime.env().clone(),
+            #[cfg(unix)]
+            sigio: settings.sigio,
+        })
     }
 
     /// Returns the same segment with a name by which importers find it.
@@ -155,25 +185,139 @@ impl Segment {
         self
     }
 
+    /// Gives rights to importers, beside those that they have. Importers that have the segment imported learn
+    /// of new rights when they import it again.
+    ///
+    /// ```no_run
+    /// # fn main() -> farcall::memory::Result<()> {
+    /// use farcall::memory::{Importers, Rights, Settings};
+    ///
+    /// let orders = farcall::memory::export("Orders", Settings::new(64))?;
+    /// orders.grant(Importers::Principal("alice"), Rights::READ | Rights::WRITE)?;
+    /// orders.withdraw(Importers::Principal("alice"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When nobody can be the principal: the runtime has no keys, or no principal can have that name. Also
+    /// when the segment knows 1,024 principals already.
+    pub fn grant(&self, to: Importers<'_>, rights: Rights) -> farcall_core::Result<()> {
+        self.check_importers(to)?;
+        {
+            let _last = lock(&self.last_generation);
+            self.core.change_terms(|terms| terms.grant(to, rights))?;
+        }
+        self.update_listing(to);
+        Ok(())
+    }
+
+    /// Takes away all rights that these importers were given. They keep rights that others are given and that
+    /// apply to them too: a principal may read what anyone may read.
+    ///
+    /// When this returns, no access that needed the rights will be executed, and the result of no read will
+    /// contain anything that was written later. If importers may have the memory mapped because of these
+    /// rights, it is taken away from all importers: they go on by calls until the segment is exported again.
+    pub fn withdraw(&self, from: Importers<'_>) {
+        if !self.is_ours() {
+            return;
+        }
+        {
+            let _last = lock(&self.last_generation);
+            let lost = self.core.change_terms(|terms| terms.withdraw(from));
+            if let Some(memory) = self.core.area.shared_memory() {
+                let mapped_by = if memory.is_written_by_others() { Rights::ALL } else { Rights::READ };
+                if mapped_by.without(lost) != mapped_by {
+                    memory.take_away(None);
+                }
+            }
+        }
+        self.update_listing(from);
+    }
+
+    /// Changes when the exporter is notified of importers' accesses. When this returns, notices follow the
+    /// new rule alone. If importers have the memory mapped in a way that does not notify the exporter of what
+    /// it asks for now, the memory is taken away from them: they go on by calls until the segment is exported
+    /// again.
+    ///
+    /// # Errors
+    /// When the condition is about bytes that are not in the segment.
+    pub fn set_notify(&self, notify: Notify) -> Result<()> {
+        self.check_ours()?;
+        notify.check(self.core.size())?;
+        let _last = lock(&self.last_generation);
+        self.core.change_terms(|terms| terms.notify = notify);
+        let Some(memory) = self.core.area.shared_memory() else { return Ok(()) };
+        let (hears, writes) = (notify != Notify::Never, memory.is_written_by_others());
+        let are_told = memory.hears() || !hears || !writes;
+        memory.set_hears(hears);
+        if !are_told || !notify.allows_mapping(writes) {
+            memory.take_away(None);
+        }
+        Ok(())
+    }
+
     /// Refuses importers' writes and swaps if `inhibited`, and otherwise allows them again. Accesses that
     /// have begun have ended when this returns. Inhibiting writes ends the mappings of importers that could
     /// write: they access the memory by calls from then on, even when writes are allowed again.
     pub fn inhibit_writes(&self, inhibited: bool) {
+        if !self.is_ours() {
+            return;
+        }
         let _last = lock(&self.last_generation);
-        self.core.inhibit_writes(inhibited);
+        // Only a principal can be one too many.
+        let _ = self.inhibit(Importers::Anyone, inhibited);
+    }
+
+    /// Refuses or allows the writes and swaps of some importers, as [`Segment::inhibit_writes`] does for all.
+    /// Their rights are not changed. A write is refused if writes are inhibited of anyone, or of importers
+    /// among whom the writer is.
+    ///
+    /// # Errors
+    /// Those of [`Segment::grant`].
+    pub fn inhibit_writes_of(&self, of: Importers<'_>, inhibited: bool) -> farcall_core::Result<()> {
+        self.check_importers(of)?;
+        let _last = lock(&self.last_generation);
+        self.inhibit(of, inhibited)
+    }
+
+    fn inhibit(&self, of: Importers<'_>, inhibited: bool) -> farcall_core::Result<()> {
+        self.core.change_terms(|terms| terms.inhibit_writes(of, inhibited))?;
         if let (true, Some(memory)) = (inhibited, self.core.area.shared_memory())
             && memory.is_written_by_others()
         {
             memory.take_away(None);
         }
+        Ok(())
+    }
+
+    fn check_importers(&self, who: Importers<'_>) -> farcall_core::Result<()> {
+        self.check_ours()?;
+        match who {
+            Importers::Anyone | Importers::SameUser => Ok(()),
+            Importers::Principal(name) => Ok(self.export.check_principal(name)?),
+        }
+    }
+
+    /// Tells the machine's clerk of the rights of every process, if they have changed. A clerk that cannot be
+    /// told has outdated rights in its table, on which nobody relies.
+    fn update_listing(&self, changed: Importers<'_>) {
+        if let (Importers::Anyone, Some(listing), Some(generation)) =
+            (changed, &self.listing, self.core.generation())
+        {
+            let _ = listing.update(generation, self.core.terms().rights_of_anyone());
+        }
     }
 
     /// Refuses all accesses of other processes from now on. This process keeps the memory.
     pub fn revoke(&self) {
+        if !self.is_ours() {
+            return;
+        }
         {
             let _last = lock(&self.last_generation);
             self.core.set_generation(0);
-            self.core.wait_for_changes();
+            self.core.wait_for_accesses();
             if let Some(memory) = self.core.area.shared_memory() {
                 memory.take_away(None);
             }
@@ -187,20 +331,23 @@ impl Segment {
     /// again. If this process cannot tell the machine's clerk of the new generation, later importers find it
     /// out from the segment's exporter.
     pub fn export_again(&self) {
+        if !self.is_ours() {
+            return;
+        }
         let generation = {
             let mut last = lock(&self.last_generation);
             *last += 1;
             let generation = *last;
             self.core.set_generation(generation);
-            self.core.wait_for_changes();
+            self.core.wait_for_accesses();
             if let Some(memory) = self.core.area.shared_memory() {
-                let writes_are_inhibited = self.core.writes_are_inhibited() && memory.is_written_by_others();
-                memory.take_away((!writes_are_inhibited).then_some(generation));
+                let lets_map = self.core.terms().let_some_map(memory.is_written_by_others());
+                memory.take_away(lets_map.then_some(generation));
             }
             generation
         };
         if let Some(listing) = &self.listing {
-            let _ = listing.update(generation);
+            let _ = listing.update(generation, self.core.terms().rights_of_anyone());
         }
     }
 
@@ -262,18 +409,64 @@ impl Segment {
         self.core.notices.wake();
     }
 
-    /// Returns a notice, if there is one.
+    /// Returns a notice, if there is one. A forked child gets none.
     pub fn try_notice(&self) -> Option<Notice> {
-        self.core.notices.fetch()
+        self.is_ours().then(|| self.core.notices.fetch()).flatten()
+    }
+
+    /// Returns the descriptor of the segment's notices: it is readable exactly while a notice waits
+    /// (Thekkath et al. 1994, section 3.1.2). Wait for it with others by `poll`, `epoll` or `select`, or have
+    /// it raise SIGIO ([`Settings::sigio`]). Then take notices by [`Segment::try_notice`]: taking the last
+    /// one makes the descriptor unreadable. Do not read the descriptor itself.
+    ///
+    /// The first call opens the descriptor; a segment that is never asked has none. An edge-triggered poller
+    /// reports the descriptor when a first notice waits, so take notices until there are none. The descriptor
+    /// stays open until the segment is dropped, also while the segment is revoked.
+    ///
+    /// ```no_run
+    /// # fn main() -> farcall::memory::Result<()> {
+    /// use farcall::memory::{Notify, Rights, Settings};
+    /// # use std::os::fd::{AsFd, BorrowedFd};
+    /// # fn wait_for(descriptor: BorrowedFd<'_>) {}
+    ///
+    /// let settings = Settings::new(64).anyone(Rights::WRITE).notify(Notify::Always);
+    /// let orders = farcall::memory::export("Orders", settings)?;
+    /// wait_for(orders.open_descriptor()?);
+    /// while let Some(notice) = orders.try_notice() {
+    ///     println!("{} bytes were written at {}", notice.len, notice.offset);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the process has no descriptor left, in a forked child, and in a simulation, which has no
+    /// descriptors.
+    #[cfg(unix)]
+    pub fn open_descriptor(&self) -> farcall_core::Result<BorrowedFd<'_>> {
+        self.check_ours()?;
+        let make = || if self.sigio { self.env.signalling_alarm() } else { self.env.alarm() };
+        let descriptor = self.core.notices.descriptor(make);
+        Ok(descriptor.map_err(|why| CallFailed::local("opening the descriptor of notices", why))?)
+    }
+
+    /// Returns whether this is the process that exported the segment, not a forked child. A child has copies
+    /// of everything but the memory that importers map, and changes nothing.
+    #[inline]
+    fn is_ours(&self) -> bool {
+        self.process == fork::generation()
+    }
+
+    #[inline]
+    fn check_ours(&self) -> std::result::Result<(), CallFailed> {
+        if self.is_ours() { Ok(()) } else { Err(CallFailed::forked()) }
     }
 
     /// Checks that an access by the owner lies within the segment. Fails in a forked child, which shares the
     /// mapped memory but may not use it.
     #[inline]
     fn check(&self, offset: u64, len: usize) -> Result<()> {
-        if self.process != fork::generation() {
-            return Err(CallFailed::forked().into());
-        }
+        self.check_ours()?;
         self.core.check_range(offset, len)
     }
 
@@ -281,6 +474,30 @@ impl Segment {
     /// `udp://127.0.0.1:7000/Load`.
     pub fn url(&self) -> String {
         format!("udp://{}/{}", self.address(), self.name)
+    }
+}
+
+/// The descriptor of the segment's notices. [`Segment::open_descriptor`] describes it.
+///
+/// # Panics
+/// When the descriptor cannot be opened. [`Segment::open_descriptor`] returns the error instead; once it has
+/// succeeded, this does not panic.
+#[cfg(unix)]
+impl AsFd for Segment {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let opened = self.core.notices.opened_descriptor();
+        opened.unwrap_or_else(|| self.open_descriptor().unwrap_or_else(|why| panic!("{why}")))
+    }
+}
+
+/// The descriptor of the segment's notices, for executors (tokio's `AsyncFd`).
+///
+/// # Panics
+/// As [`AsFd`] does.
+#[cfg(unix)]
+impl AsRawFd for Segment {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 
@@ -328,9 +545,16 @@ impl Memory for Segment {
     }
 }
 
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Segment { listing, name, core, .. } = self;
+        f.debug_struct("Segment").field("name", name).field("listing", listing).field("core", core).finish()
+    }
+}
+
 impl Drop for Segment {
     fn drop(&mut self) {
-        if self.process != fork::generation() {
+        if !self.is_ours() {
             return;
         }
         self.core.set_generation(0);
@@ -344,7 +568,8 @@ impl Drop for Segment {
 /// Returns the access handler of a segment that consists of these words and has this generation. Other
 /// processes may only read it.
 pub fn readable_words(words: Arc<[AtomicU64]>, generation: u64, env: &dyn Env) -> Arc<dyn AccessHandler> {
-    Arc::new(Core::of_words(words, Rights::READ, generation, env))
+    let settings = Settings::new(size_of_val(&*words)).anyone(Rights::READ);
+    Arc::new(Core::of_words(words, settings, generation, env))
 }
 
 /// Returns a random first generation, so that a process that exports the same name later gets other

@@ -46,6 +46,11 @@ fn server() -> Arc<Server> {
 
 /// Runs `f` in a forked child, and returns its exit status: 0 if it returned true.
 fn in_child(f: impl FnOnce() -> bool) -> i32 {
+    wait_for(start_child(f))
+}
+
+/// Runs `f` in a forked child, which ends with the status 0 if it returns true.
+fn start_child(f: impl FnOnce() -> bool) -> libc::pid_t {
     // SAFETY: the child calls nothing but `f` and `_exit`. `f` uses only memory of which the child has a
     // copy, and takes no lock that another thread of the parent can hold at this moment.
     let child = unsafe { libc::fork() };
@@ -55,6 +60,11 @@ fn in_child(f: impl FnOnce() -> bool) -> i32 {
         // SAFETY: this ends the child without running code that belongs to its parent.
         unsafe { libc::_exit(if good { 0 } else { 1 }) }
     }
+    child
+}
+
+/// Waits for a child's end, and returns its exit status.
+fn wait_for(child: libc::pid_t) -> i32 {
     let mut status = 0;
     // SAFETY: `child` is a child of this process, and `status` outlives the call.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
@@ -122,7 +132,9 @@ fn a_child_may_make_a_runtime_of_its_own() {
 #[cfg(target_os = "linux")]
 fn a_child_leaves_alone_what_its_parent_shares_with_others() {
     use farcall::Error;
-    use farcall::memory::{Memory, Result, Rights, Settings};
+    use farcall::memory::{Importers, Memory, Notify, Result, Rights, Settings};
+
+    use crate::is_forked as is_forked_call;
 
     fn is_forked<T>(result: Result<T>) -> bool {
         matches!(result, Err(Error::CallFailed(why)) if (why.kind(), why.ran()) == (Kind::Forked, Ran::No))
@@ -140,10 +152,94 @@ fn a_child_leaves_alone_what_its_parent_shares_with_others() {
         })
     });
     assert_eq!(status, 0);
+    // What the child may not do would take the parent's memory away from others, or end the export.
+    let status = in_child(|| {
+        segment.withdraw(Importers::Anyone);
+        segment.inhibit_writes(true);
+        segment.export_again();
+        segment.revoke();
+        is_forked(segment.set_notify(Notify::Always))
+            && [
+                segment.grant(Importers::Anyone, Rights::ALL),
+                segment.inhibit_writes_of(Importers::Anyone, true),
+            ]
+            .into_iter()
+            .all(is_forked_call)
+    });
+    assert_eq!((status, remote.load(0), remote.store(8, 1), segment.load(0)), (0, Ok(7), Ok(()), Ok(7)));
     let segment = std::cell::Cell::new(Some(segment));
     let status = in_child(|| {
         drop(segment.take());
         true
     });
     assert_eq!((status, remote.load(0)), (0, Ok(7)));
+}
+
+/// Returns whether any memory file of farcall that this process has mapped contains this word.
+#[cfg(target_os = "linux")]
+fn maps(word: u64) -> bool {
+    use std::os::unix::fs::FileExt;
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let memory = std::fs::File::open("/proc/self/mem").unwrap();
+    maps.lines().filter(|line| line.contains("memfd:farcall")).any(|line| {
+        let (range, _) = line.split_once(' ').unwrap();
+        let (start, end) = range.split_once('-').unwrap();
+        let [start, end] = [start, end].map(|address| u64::from_str_radix(address, 16).unwrap());
+        // What cannot be read, because another test has unmapped it meanwhile, shows nothing.
+        let mut page = [0; 4096];
+        (start..end).step_by(4096).any(|at| {
+            memory.read_exact_at(&mut page, at).is_ok() && page.as_chunks().0.contains(&word.to_ne_bytes())
+        })
+    })
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_child_of_an_importer_keeps_no_right_that_was_withdrawn() {
+    use farcall::Error;
+    use farcall::memory::{Importers, Memory, Rights, Settings};
+    use std::io::{Read, Write};
+
+    for (rights, secret) in [(Rights::READ, 0x5ec7_e75e_c7e7_5ec7), (Rights::ALL, 0x5ec7_e75e_c7e7_5ec8)] {
+        let segment =
+            common::runtime().export_segment("Withdrawn", Settings::new(4096).same_user(rights)).unwrap();
+        let remote = common::runtime().import_segment(&segment.url()).unwrap();
+        segment.store(0, 0x0b5e_55ed).unwrap();
+        assert_eq!(remote.load(0), Ok(0x0b5e_55ed));
+        assert!(maps(0x0b5e_55ed), "what the child inherits is mapped");
+        let (mut waits, goes_on) = std::io::pipe().unwrap();
+        let goes_on = std::cell::Cell::new(Some(goes_on));
+        let child = start_child(|| {
+            // If the parent fails, the pipe ends.
+            drop(goes_on.take());
+            waits.read_exact(&mut [0]).unwrap();
+            let is_forked = |outcome: farcall::memory::Result<u64>| matches!(outcome, Err(Error::CallFailed(why)) if why.kind() == Kind::Forked);
+            is_forked(remote.load(0)) && !maps(secret)
+        });
+        segment.withdraw(Importers::SameUser);
+        // The segment is in a memory file again.
+        segment.export_again();
+        segment.store(0, secret).unwrap();
+        assert!(maps(secret), "the exporter has it mapped");
+        goes_on.take().unwrap().write_all(&[1]).unwrap();
+        assert_eq!(wait_for(child), 0, "{rights:?}");
+        assert!(remote.load(0).is_err());
+    }
+}
+
+#[test]
+fn a_child_takes_no_notice_of_its_parents() {
+    use farcall::memory::{Memory, Notify, Rights, Settings};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let settings = Settings::new(64).anyone(Rights::WRITE).notify(Notify::Asked);
+    let segment = common::runtime().export_segment("Heard", settings).unwrap();
+    let remote = common::runtime().import_segment(&segment.url()).unwrap();
+    segment.open_descriptor().unwrap();
+    remote.write_notify(8, b"loud").unwrap();
+    // The child has the descriptor too, so it would make it unreadable for its parent.
+    let status = in_child(|| segment.try_notice().is_none() && is_forked(segment.open_descriptor()));
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    assert_eq!((status, poll(&mut [PollFd::new(&segment, PollFlags::IN)], Some(&now))), (0, Ok(1)));
+    assert_eq!(segment.try_notice().map(|notice| notice.offset), Some(8));
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use common::meeting::hello;
 use farcall::key_files::{Identity, Keyring, Policy};
-use farcall::memory::{Memory as _, Remote, Rights, Segment, Settings};
+use farcall::memory::{Importers, Memory as _, Refused, Remote, Rights, Segment, Settings};
 use farcall::names::Memory;
 use farcall::{Export, Keys, Kind, Ran, Runtime};
 use farcall_shm::{
@@ -556,4 +556,73 @@ fn a_segment_of_a_server_whose_key_is_taken_away_is_accessed_no_more() {
     }
     assert_eq!(refusal(remote.store(8, 1)), REFUSED);
     assert_eq!(segment.load(8).unwrap(), 0);
+}
+
+/// Returns the refusal that an access to a segment met.
+fn refused<T: std::fmt::Debug>(outcome: farcall::memory::Result<T>) -> Refused {
+    match outcome {
+        Err(farcall::Error::Declared(refused)) => refused,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn rights_are_given_to_a_principal_and_taken_away_from_it_by_whatever_carrier_it_comes() {
+    let served = Served::new(servers(), true, None);
+    let settings = Settings::new(4096).mappable(Rights::READ);
+    let segment = served.runtime.export_segment("Words", settings).unwrap();
+    segment.grant(Importers::Principal("alice"), Rights::READ).unwrap();
+    let elsewhere = |byte| runtime(&Keys::new(clients(byte, SERVER)), false, None);
+    let import = |client: Runtime| client.import_segment(&segment.url()).unwrap();
+    let (mapped, sent) = (import(client(ALICE)), import(elsewhere(ALICE)));
+    assert_eq!((mapped.rights(), sent.rights()), (Rights::READ, Rights::READ));
+    segment.store(8, 42).unwrap();
+    assert!(is_mapped(&served, &mapped) && !is_mapped(&served, &sent));
+    assert_eq!(
+        (mapped.load(8), sent.load(8), sent.start_read(8, 8).wait().unwrap()[0]),
+        (Ok(42), Ok(42), 42)
+    );
+    let mut all = [0; 4096];
+    sent.read(0, &mut all).unwrap();
+    assert_eq!(all[8], 42);
+    for bob in [import(client(BOB)), import(elsewhere(BOB))] {
+        assert_eq!((bob.rights(), refused(bob.load(8))), (Rights::NONE, Refused::NotPermitted));
+    }
+
+    segment.withdraw(Importers::Principal("alice"));
+    segment.store(8, 43).unwrap();
+    assert_eq!(
+        (refused(mapped.load(8)), refused(sent.load(8))),
+        (Refused::NotPermitted, Refused::NotPermitted)
+    );
+    assert_eq!(refused(sent.read(0, &mut all)), Refused::NotPermitted);
+    // What anyone may do, Alice may do too, whatever is withdrawn from her.
+    segment.grant(Importers::Anyone, Rights::READ).unwrap();
+    segment.withdraw(Importers::Principal("alice"));
+    assert_eq!((mapped.load(8), sent.load(8)), (Ok(43), Ok(43)));
+    for nobody in ["", "two words", "*"] {
+        let why = segment.grant(Importers::Principal(nobody), Rights::READ).unwrap_err();
+        assert_eq!(self::why(&why), (Kind::Local, Ran::No), "{nobody:?}: {why}");
+    }
+}
+
+#[test]
+fn writes_of_one_principal_are_inhibited_and_those_of_others_are_not() {
+    let served = Served::new(servers(), true, None);
+    let segment = segment(&served);
+    let [alice, bob] = [ALICE, BOB].map(|byte| client(byte).import_segment(&segment.url()).unwrap());
+    assert!(is_mapped(&served, &alice) && is_mapped(&served, &bob));
+    segment.inhibit_writes_of(Importers::Principal("alice"), true).unwrap();
+    assert_eq!(refused(alice.store(8, 1)), Refused::Inhibited);
+    assert_eq!(refused(alice.compare_and_swap(8, 0, 1)), Refused::Inhibited);
+    bob.store(8, 2).unwrap();
+    assert_eq!(alice.load(8), Ok(2));
+    // Bob maps the memory again, and Alice does not.
+    segment.export_again();
+    let [alice, bob] = [ALICE, BOB].map(|byte| client(byte).import_segment(&segment.url()).unwrap());
+    assert!(!is_mapped(&served, &alice) && is_mapped(&served, &bob));
+    assert_eq!((alice.rights(), refused(alice.store(8, 1))), (Rights::ALL, Refused::Inhibited));
+    segment.inhibit_writes_of(Importers::Principal("alice"), false).unwrap();
+    alice.store(8, 3).unwrap();
+    assert_eq!(bob.load(8), Ok(3));
 }

@@ -134,6 +134,18 @@ pub trait Alarm: Send + Sync + 'static {
     /// Clears the flag. A thread that the flag woke clears it first, and only then looks for the reason.
     fn quiet(&self);
 
+    /// Sets the flag, as [`Alarm::ring`] does. The caller makes sure, by a lock, that the flag is not set, and
+    /// that no other thread sets or clears it meanwhile. That is faster.
+    fn raise(&self) {
+        self.ring();
+    }
+
+    /// Clears the flag, as [`Alarm::quiet`] does. The caller makes sure, by a lock, that the flag was set by
+    /// [`Alarm::raise`], and that no other thread sets or clears it meanwhile. That is faster.
+    fn lower(&self) {
+        self.quiet();
+    }
+
     /// Returns the source by which a thread can wait for the flag. It is readable while the flag is set.
     fn source(&self) -> Source<'_>;
 }

@@ -1,49 +1,82 @@
-//! The alarm that wakes a thread which waits for several descriptors: a pair of connected Unix sockets.
+//! The alarm that wakes a thread which waits for several descriptors: an eventfd, or a pipe.
 
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::io::{ioctl_fionbio, read, write};
 
 use crate::env::{Alarm, Source};
 
-/// An alarm. One thread waits until the receiving socket is readable; any thread sets the alarm by a byte.
+/// An alarm. A thread waits until the descriptor is readable; any thread sets the alarm by a write.
 pub(crate) struct SystemAlarm {
-    sender: UnixStream,
-    receiver: UnixStream,
+    /// An eventfd, or the end of a pipe that is read.
+    readable: OwnedFd,
+    /// The end of a pipe that is written. `None` for an eventfd.
+    written: Option<OwnedFd>,
     /// Whether the alarm was set since it was last cleared. This saves the system call that sets the alarm
     /// again.
     is_set: AtomicBool,
 }
 
 impl SystemAlarm {
+    /// Returns an alarm that takes one descriptor: an eventfd.
+    #[cfg(target_os = "linux")]
     pub(crate) fn new() -> io::Result<SystemAlarm> {
-        let (sender, receiver) = UnixStream::pair()?;
-        sender.set_nonblocking(true)?;
-        receiver.set_nonblocking(true)?;
-        Ok(SystemAlarm { sender, receiver, is_set: AtomicBool::new(false) })
+        use rustix::event::{EventfdFlags, eventfd};
+        let readable = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(SystemAlarm { readable, written: None, is_set: AtomicBool::new(false) })
+    }
+
+    /// Returns an alarm that takes two descriptors, because not all of these systems have an eventfd.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn new() -> io::Result<SystemAlarm> {
+        SystemAlarm::piped()
+    }
+
+    /// Returns an alarm whose descriptor can raise SIGIO, which an eventfd cannot: a pipe.
+    pub(crate) fn piped() -> io::Result<SystemAlarm> {
+        let (readable, written) = io::pipe()?;
+        ioctl_fionbio(&readable, true)?;
+        ioctl_fionbio(&written, true)?;
+        let (readable, written) = (readable.into(), Some(written.into()));
+        Ok(SystemAlarm { readable, written, is_set: AtomicBool::new(false) })
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.receiver.as_fd()
+        self.readable.as_fd()
+    }
+
+    /// Makes the descriptor readable.
+    fn write(&self) {
+        // A full pipe is readable already. An eventfd counts further than a program can write.
+        let _ = write(self.written.as_ref().unwrap_or(&self.readable), &1_u64.to_ne_bytes());
     }
 }
 
 impl Alarm for SystemAlarm {
     fn ring(&self) {
-        // AcqRel: a thread that finds the flag set relies on the byte of the thread that set it. The thread
+        // AcqRel: a thread that finds the flag set relies on the write of the thread that set it. The thread
         // that clears the alarm still sees what this thread wrote before, because `quiet` reads the flag too.
         if !self.is_set.swap(true, Ordering::AcqRel) {
-            // If the socket's buffer is full, it is readable already.
-            let _ = (&self.sender).write(&[1]);
+            self.write();
         }
     }
 
     fn quiet(&self) {
-        // This reads even if the flag is not set, because another thread's byte may arrive after its flag was
+        // This reads even if the flag is not set, because another thread's write may come after its flag was
         // cleared.
-        let _ = (&self.receiver).read(&mut [0; 16]);
+        let _ = read(&self.readable, &mut [0; 128]);
         self.is_set.swap(false, Ordering::AcqRel);
+    }
+
+    fn raise(&self) {
+        self.write();
+    }
+
+    fn lower(&self) {
+        // The other thread has written once, so this reads all that it has written.
+        let _ = read(&self.readable, &mut [0; 8]);
     }
 
     fn source(&self) -> Source<'_> {
@@ -64,17 +97,24 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_that_comes_after_its_flag_was_taken_back_is_read() {
-        let alarm = SystemAlarm::new().unwrap();
-        alarm.ring();
-        alarm.quiet();
-        assert!(!is_set(&alarm));
-        // This is as if a thread had set the flag and had been stopped before it wrote its byte, and
-        // meanwhile the flag had been cleared.
-        assert_eq!((&alarm.sender).write(&[1]).unwrap(), 1);
-        alarm.quiet();
-        assert!(!is_set(&alarm));
-        alarm.ring();
-        assert!(is_set(&alarm));
+    fn a_write_that_comes_after_its_flag_was_taken_back_is_read() {
+        for alarm in [SystemAlarm::new().unwrap(), SystemAlarm::piped().unwrap()] {
+            alarm.ring();
+            alarm.quiet();
+            assert!(!is_set(&alarm));
+            // This is as if a thread had set the flag and had been stopped before it wrote, and meanwhile the
+            // flag had been cleared.
+            alarm.write();
+            assert!(is_set(&alarm));
+            alarm.quiet();
+            assert!(!is_set(&alarm));
+            alarm.ring();
+            assert!(is_set(&alarm));
+            alarm.quiet();
+            alarm.raise();
+            assert!(is_set(&alarm));
+            alarm.lower();
+            assert!(!is_set(&alarm));
+        }
     }
 }

@@ -136,8 +136,11 @@ impl Listed {
 }
 
 impl Listing for Listed {
-    fn update(&self, generation: u64) -> Result<()> {
-        lock(&self.entry).generation = generation;
+    fn update(&self, generation: u64, rights: Rights) -> Result<()> {
+        {
+            let mut entry = lock(&self.entry);
+            (entry.generation, entry.rights) = (generation, rights.bits());
+        }
         self.add()
     }
 

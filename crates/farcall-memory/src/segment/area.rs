@@ -59,6 +59,13 @@ impl Area {
         }
     }
 
+    /// Returns the word at an offset that is a multiple of eight, within the memory.
+    pub(super) fn load(&self, offset: u64) -> u64 {
+        let mut word = [0; 8];
+        self.read(offset, &mut word);
+        u64::from_le_bytes(word)
+    }
+
     /// Copies bytes out of the memory, in any order. The range must be within the memory.
     pub(super) fn read_bytes(&self, offset: u64, into: &mut [u8]) {
         if !self.shared_memory().is_some_and(|memory| memory.copy_out(offset as usize, into)) {

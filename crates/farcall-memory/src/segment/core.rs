@@ -4,13 +4,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
+use super::Settings;
 use super::area::Area;
-use super::{Notify, Settings};
+use super::terms::{Digest, Terms};
 use crate::Result;
 use crate::access::{Refused, Rights, check_alignment, check_range};
-use crate::notice::Notices;
+use crate::notice::{Kind, Notices};
 use crate::posted::{Faults, Streams};
 use crate::runtime::Accessor;
+use farcall_core::Principal;
 use farcall_core::env::Env;
 
 /// The most streams of posted writes that a segment remembers.
@@ -20,12 +22,14 @@ const MAX_STREAMS: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(super) area: Area,
-    settings: Settings,
     /// The valid generation; zero while the segment is revoked.
     generation: AtomicU64,
-    /// Whether importers' writes are inhibited. A thread that changes the memory for an importer holds the
-    /// read lock from before it checks the rights until it has changed the memory.
-    writes_are_inhibited: RwLock<bool>,
+    /// The terms of accesses. A thread that executes an access holds the read lock from before it checks the
+    /// rights until it has changed the memory and noted the notice. So whoever changes the terms waits for
+    /// all accesses under the former ones, except for the short reads that take no lock.
+    terms: RwLock<Terms>,
+    /// The [`Digest`] of the terms, for reads that take no lock. They compare it before and after they copy.
+    digest: AtomicU64,
     /// The streams of posted writes (writes that importers send without waiting for an answer).
     pub(super) streams: Mutex<Streams<Refused>>,
     pub(super) notices: Notices,
@@ -33,21 +37,25 @@ pub(crate) struct Core {
 
 impl Core {
     pub(super) fn new(area: Area, settings: Settings, generation: u64, env: &dyn Env) -> Core {
+        let terms = Terms::new(&settings);
         Core {
             area,
-            settings,
             generation: AtomicU64::new(generation),
-            writes_are_inhibited: RwLock::default(),
+            digest: AtomicU64::new(Digest::of(&terms).word()),
+            terms: RwLock::new(terms),
             streams: Mutex::new(Streams::new(MAX_STREAMS, Faults::default())),
             notices: Notices::new(env),
         }
     }
 
-    /// Returns a segment that consists of these words, to which any process has these rights. Its exporter is
-    /// notified of every write.
-    pub(super) fn of_words(words: Arc<[AtomicU64]>, rights: Rights, generation: u64, env: &dyn Env) -> Core {
+    /// Returns a segment that consists of these words, with the rights and the notices of these settings.
+    pub(super) fn of_words(
+        words: Arc<[AtomicU64]>,
+        settings: Settings,
+        generation: u64,
+        env: &dyn Env,
+    ) -> Core {
         let len = size_of_val(&*words);
-        let settings = Settings::new(len).anyone(rights).notify(Notify::Always);
         Core::new(Area::own(words, len), settings, generation, env)
     }
 
@@ -63,23 +71,50 @@ impl Core {
         self.generation.store(generation, Ordering::Release);
     }
 
-    /// Inhibits or allows importers' writes. Writes that were allowed before have ended when this returns.
-    pub(super) fn inhibit_writes(&self, inhibited: bool) {
-        *self.writes_are_inhibited.write().unwrap_or_else(PoisonError::into_inner) = inhibited;
+    /// Changes the terms. When this returns, all accesses under the former terms have ended, except for short
+    /// reads, which then find the new digest and discard what they have read, as described at
+    /// [`Core::set_generation`].
+    pub(super) fn change_terms<T>(&self, change: impl FnOnce(&mut Terms) -> T) -> T {
+        let mut terms = self.terms.write().unwrap_or_else(PoisonError::into_inner);
+        let changed = change(&mut terms);
+        let next = self.digest().next(&terms);
+        self.digest.store(next.word(), Ordering::Release);
+        changed
     }
 
-    /// Waits until the changes that were allowed before have ended. Checks that begin later see what this
+    /// Waits until the accesses that were allowed before have ended. Checks that begin later see what this
     /// thread has stored before.
-    pub(super) fn wait_for_changes(&self) {
-        drop(self.writes_are_inhibited.write().unwrap_or_else(PoisonError::into_inner));
+    pub(super) fn wait_for_accesses(&self) {
+        drop(self.terms.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    pub(super) fn writes_are_inhibited(&self) -> bool {
-        *self.lock_writes()
+    /// Returns the terms, which do not change until the guard is dropped.
+    pub(super) fn terms(&self) -> RwLockReadGuard<'_, Terms> {
+        self.terms.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_writes(&self) -> RwLockReadGuard<'_, bool> {
-        self.writes_are_inhibited.read().unwrap_or_else(PoisonError::into_inner)
+    /// Returns whether some thread executes an access or changes the terms.
+    #[cfg(test)]
+    pub(super) fn are_terms_locked(&self) -> bool {
+        self.terms.try_write().is_err()
+    }
+
+    #[inline]
+    pub(super) fn digest(&self) -> Digest {
+        Digest::from_word(self.digest.load(Ordering::Acquire))
+    }
+
+    /// Returns whether a read may be executed without a lock, in a process that may be of another machine.
+    #[inline]
+    pub(super) fn lets_read(&self, digest: Digest, principal: Option<&Principal>) -> bool {
+        digest.lets_anyone_read() || self.lets_principal_read(digest, principal)
+    }
+
+    #[cold]
+    fn lets_principal_read(&self, digest: Digest, principal: Option<&Principal>) -> bool {
+        !digest.hears_reads()
+            && principal.is_some()
+            && self.terms().rights_of(principal).contains(Rights::READ)
     }
 
     /// Returns whether this generation is valid.
@@ -93,36 +128,31 @@ impl Core {
         Some(self.generation.load(Ordering::Acquire)).filter(|generation| *generation != 0)
     }
 
-    /// Returns the rights of every process.
-    #[inline]
-    pub(super) fn rights_of_anyone(&self) -> Rights {
-        self.settings.rights_of_anyone()
-    }
-
-    /// Returns the rights of the process that makes an access.
-    pub(super) fn rights(&self, by: &Accessor) -> Rights {
-        if by.same_user { self.settings.rights_of_same_user() } else { self.rights_of_anyone() }
-    }
-
-    /// Checks that the generation is valid, and that a process with the rights `has` may make an access that
-    /// needs the rights `needs`. [`Core::begin_change`] checks whether writes are inhibited.
-    pub(super) fn check(&self, generation: u64, has: Rights, needs: Rights) -> Result<()> {
+    /// Checks that the generation is valid, and that a process may make an access that needs the rights
+    /// `needs`. This holds until the returned guard is dropped. [`Core::begin_change`] checks whether writes
+    /// are inhibited.
+    pub(super) fn begin_access(
+        &self,
+        generation: u64,
+        by: &Accessor,
+        needs: Rights,
+    ) -> Result<RwLockReadGuard<'_, Terms>> {
+        let terms = self.terms();
         if !self.is(generation) {
             return Err(Refused::Stale.into());
         }
-        if has.contains(needs) { Ok(()) } else { Err(Refused::NotPermitted.into()) }
+        if terms.rights(by).contains(needs) { Ok(terms) } else { Err(Refused::NotPermitted.into()) }
     }
 
     /// Checks that a process may change the memory. This holds until the returned guard is dropped.
     pub(super) fn begin_change(
         &self,
         generation: u64,
-        has: Rights,
+        by: &Accessor,
         needs: Rights,
-    ) -> Result<RwLockReadGuard<'_, bool>> {
-        let inhibited = self.lock_writes();
-        self.check(generation, has, needs)?;
-        if *inhibited { Err(Refused::Inhibited.into()) } else { Ok(inhibited) }
+    ) -> Result<RwLockReadGuard<'_, Terms>> {
+        let terms = self.begin_access(generation, by, needs)?;
+        if terms.inhibit(by) { Err(Refused::Inhibited.into()) } else { Ok(terms) }
     }
 
     pub(super) fn check_range(&self, offset: u64, len: usize) -> Result<()> {
@@ -134,15 +164,23 @@ impl Core {
         self.check_range(offset, 8)
     }
 
-    /// Notifies the exporter that an importer wrote, if the settings or the writer ask for it.
-    pub(super) fn written(&self, offset: u64, len: usize, asked: bool, by: &mut Accessor) {
-        let is_notified = match self.settings.notify {
-            Notify::Never => false,
-            Notify::Asked => asked,
-            Notify::Always => true,
+    /// Notifies the exporter that an importer wrote `bytes`, if the terms or the writer ask for it.
+    pub(super) fn wrote(&self, terms: &Terms, offset: u64, bytes: &[u8], asked: bool, by: &mut Accessor) {
+        let len = bytes.len() as u64;
+        let load = |word: u64| {
+            // Another importer may have written the word again already, but this one's value has reached it.
+            let within = word.checked_sub(offset).and_then(|at| bytes.get(at as usize..)?.first_chunk());
+            within.copied().map_or_else(|| self.area.load(word), u64::from_le_bytes)
         };
-        if is_notified {
-            self.notices.add(offset, len as u64, by);
+        if terms.notify.hears_write(asked, (offset, len), load) {
+            self.notices.add(Kind::Write, offset, len, by);
+        }
+    }
+
+    /// Notifies the exporter that an importer read, if the terms ask for it.
+    pub(super) fn was_read(&self, terms: &Terms, offset: u64, len: usize, by: &mut Accessor) {
+        if terms.notify.hears_read(offset, len as u64) {
+            self.notices.add(Kind::Read, offset, len as u64, by);
         }
     }
 }

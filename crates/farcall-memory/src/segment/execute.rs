@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use super::core::Core;
+use super::{Notify, Settings};
 use crate::access::{
     COMPARE_AND_SWAP, FACTS, Facts, MAX_ACCESS_BYTES, MAX_ARGUMENT_BYTES, OPEN, POSTED, Posted, READ,
     Refused, Rights, WRITE, WRITE_EACH, too_long,
@@ -12,7 +13,7 @@ use crate::runtime::{AccessHandler, Accessor};
 use crate::words;
 use farcall_core::stub::{self, Dispatched};
 use farcall_core::xdr::{self, Decoder, Encode, Encoder};
-use farcall_core::{Error, Result, lock};
+use farcall_core::{Error, Principal, Result, lock};
 
 impl AccessHandler for Core {
     fn access(
@@ -49,11 +50,21 @@ impl AccessHandler for Core {
         let _ = self.execute_posted(by, bytes);
     }
 
-    fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize> {
+    fn read(
+        &self,
+        principal: Option<&Principal>,
+        number: u32,
+        arguments: &[u8],
+        result: &mut [u8],
+    ) -> Option<usize> {
         match <&[u8; 8 + RANGE_BYTES]>::try_from(arguments) {
-            Ok(one) => self.read_one(number, one, result),
-            Err(_) => self.read_several(number, arguments, result),
+            Ok(one) => self.read_one(principal, number, one, result),
+            Err(_) => self.read_several(principal, number, arguments, result),
         }
+    }
+
+    fn may_map(&self, by: &Accessor, writes: bool) -> bool {
+        self.terms().let_map(by, writes)
     }
 }
 
@@ -89,10 +100,17 @@ impl<'d> Reading<'d> {
 impl Core {
     /// Answers a read of one range that arrived in a packet.
     #[inline(always)]
-    fn read_one(&self, number: u32, arguments: &[u8; 8 + RANGE_BYTES], result: &mut [u8]) -> Option<usize> {
+    fn read_one(
+        &self,
+        principal: Option<&Principal>,
+        number: u32,
+        arguments: &[u8; 8 + RANGE_BYTES],
+        result: &mut [u8],
+    ) -> Option<usize> {
         let (generation, ranges) = arguments.split_first_chunk()?;
         let (generation, (offset, len)) = (u64::from_be_bytes(*generation), range(ranges.first_chunk()?));
-        let is_allowed = self.is(generation) && self.rights_of_anyone().contains(Rights::READ);
+        let digest = self.digest();
+        let is_allowed = self.is(generation) && self.lets_read(digest, principal);
         if number != READ.number || !is_allowed || !self.area.has(offset, len) {
             return None;
         }
@@ -104,24 +122,31 @@ impl Core {
         if !padding.is_empty() {
             padding.fill(0);
         }
-        // If the segment was revoked or exported again meanwhile, the bytes may belong to another generation.
-        self.is(generation).then_some(total)
+        // If the segment was revoked or exported again meanwhile, or the right was withdrawn, the bytes may
+        // be of a time after that.
+        (self.is(generation) && self.digest() == digest).then_some(total)
     }
 
     /// Answers a read of several ranges, or of none, that arrived in a packet.
     #[inline(never)]
-    fn read_several(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize> {
-        let reading = Reading::parse(arguments)?;
-        if number != READ.number || self.check_reading(self.rights_of_anyone(), &reading).is_err() {
+    fn read_several(
+        &self,
+        principal: Option<&Principal>,
+        number: u32,
+        arguments: &[u8],
+        result: &mut [u8],
+    ) -> Option<usize> {
+        let (digest, reading) = (self.digest(), Reading::parse(arguments)?);
+        let is_allowed = self.is(reading.generation) && self.lets_read(digest, principal);
+        if number != READ.number || !is_allowed || self.check_ranges(&reading).is_err() {
             return None;
         }
         let result = result.get_mut(..opaque_bytes(reading.total))?;
-        self.read_all(&reading, result).then_some(result.len())
+        (self.read_all(&reading, result) && self.digest() == digest).then_some(result.len())
     }
 
-    /// Checks that a read may be executed.
-    fn check_reading(&self, has: Rights, reading: &Reading<'_>) -> Result<(), Refused> {
-        self.check(reading.generation, has, Rights::READ)?;
+    /// Checks that the ranges of a read are within the segment, and not too long.
+    fn check_ranges(&self, reading: &Reading<'_>) -> Result<(), Refused> {
         for bytes in reading.ranges {
             let (offset, length) = range(bytes);
             self.check_range(offset, length)?;
@@ -151,21 +176,27 @@ impl Core {
 
     fn facts(&self, by: &Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         stub::arguments(arguments, |_| Ok(()))?;
-        let facts = |generation| Facts::new(generation, self.size(), self.rights(by));
+        let facts = |generation| Facts::new(generation, self.size(), self.terms().rights(by));
         Ok(answer(reply, self.generation().map(facts).ok_or_else(|| Refused::Stale.into())))
     }
 
-    fn read_long(&self, by: &Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+    fn read_long(&self, by: &mut Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let bytes = arguments.opaque(arguments.remaining())?;
         let truncated =
             xdr::ErrorKind::Truncated { needed: RANGE_BYTES, remaining: bytes.len() % RANGE_BYTES };
         let reading = Reading::parse(bytes).ok_or_else(|| arguments.error(truncated))?;
-        if let Err(why) = self.check_reading(self.rights(by), &reading) {
-            return Ok(answer::<()>(reply, Err(why)));
-        }
+        let begun = self.begin_access(reading.generation, by, Rights::READ);
+        let terms = match begun.and_then(|terms| self.check_ranges(&reading).map(|()| terms)) {
+            Ok(terms) => terms,
+            Err(why) => return Ok(answer::<()>(reply, Err(why))),
+        };
         let mut result = vec![0; opaque_bytes(reading.total)];
         if !self.read_all(&reading, &mut result) {
             return Ok(answer::<()>(reply, Err(Refused::Stale.into())));
+        }
+        for bytes in reading.ranges {
+            let (offset, len) = range(bytes);
+            self.was_read(&terms, offset, len, by);
         }
         reply.opaque(&result)?;
         Ok(Dispatched::Result)
@@ -186,7 +217,8 @@ impl Core {
         Ok(answer(reply, self.write_ranges(by, generation, notify, &ranges)))
     }
 
-    /// Writes all ranges, in their order, if all may be written, and notifies the exporter.
+    /// Writes all ranges, in their order, if all may be written, and notifies the exporter. `notify` says
+    /// whether the writer asked for notice of the last range.
     fn write_ranges(
         &self,
         by: &mut Accessor,
@@ -194,32 +226,21 @@ impl Core {
         notify: bool,
         ranges: &[(u64, &[u8])],
     ) -> Result<(), Refused> {
-        self.change_ranges(self.rights(by), generation, ranges)?;
-        self.notify_of(by, notify, ranges);
-        Ok(())
-    }
-
-    fn change_ranges(&self, has: Rights, generation: u64, ranges: &[(u64, &[u8])]) -> Result<(), Refused> {
         let total = ranges.iter().map(|(_, bytes)| bytes.len()).fold(0, usize::saturating_add);
         if total > MAX_ACCESS_BYTES {
             return Err(too_long(total).into());
         }
-        let _changing = self.begin_change(generation, has, Rights::WRITE)?;
+        let terms = self.begin_change(generation, by, Rights::WRITE)?;
         ranges.iter().try_for_each(|(offset, bytes)| self.check_range(*offset, bytes.len()))?;
         ranges.iter().for_each(|(offset, bytes)| self.area.write(*offset, bytes));
+        for (which, (offset, bytes)) in ranges.iter().enumerate() {
+            self.wrote(&terms, *offset, bytes, notify && which + 1 == ranges.len(), by);
+        }
         Ok(())
     }
 
-    /// Notifies the exporter that ranges were written. `notify` says whether the writer asked for notice of
-    /// the last range.
-    fn notify_of(&self, by: &mut Accessor, notify: bool, ranges: &[(u64, &[u8])]) {
-        for (which, (offset, bytes)) in ranges.iter().enumerate() {
-            self.written(*offset, bytes.len(), notify && which + 1 == ranges.len(), by);
-        }
-    }
-
     fn open(&self, by: &Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
-        let allowed = self.begin_change(arguments.u64()?, self.rights(by), Rights::WRITE).map(drop);
+        let allowed = self.begin_change(arguments.u64()?, by, Rights::WRITE).map(drop);
         let importer = by.from.map(|from| from.ip());
         Ok(answer(reply, allowed.map(|()| lock(&self.streams).open(importer))))
     }
@@ -241,34 +262,37 @@ impl Core {
         let d = &mut Decoder::new(bytes);
         let (stream, number) = (d.u64()?, d.u64()?);
         let (generation, offset, notify, bytes) = (d.u64()?, d.u64()?, d.bool()?, d.bytes()?);
-        let (ranges, has) = ([(offset, bytes)], self.rights(by));
-        let mut done = false;
         lock(&self.streams).post(stream, number, || {
-            let write = match self.change_ranges(has, generation, &ranges) {
+            match self.write_ranges(by, generation, notify, &[(offset, bytes)]) {
                 Ok(()) => Write::Done,
                 Err(Error::Declared(why)) => Write::Refused(why),
                 Err(Error::CallFailed(_)) => Write::Nothing,
-            };
-            done = write == Write::Done;
-            write
+            }
         });
-        if done {
-            self.notify_of(by, notify, &ranges);
-        }
         Ok(())
     }
 
     fn swap(&self, by: &mut Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let (generation, offset) = (arguments.u64()?, arguments.u64()?);
         let (old, new) = (arguments.u64()?, arguments.u64()?);
-        let found = self.begin_change(generation, self.rights(by), Rights::CAS).and_then(|_changing| {
-            self.check_word(offset)?;
-            Ok(self.area.compare_and_swap(offset, old, new))
-        });
-        if matches!(found, Ok(found) if found == old) {
-            self.written(offset, 8, false, by);
+        Ok(answer(reply, self.compare_and_swap(by, generation, offset, (old, new))))
+    }
+
+    fn compare_and_swap(
+        &self,
+        by: &mut Accessor,
+        generation: u64,
+        offset: u64,
+        (old, new): (u64, u64),
+    ) -> Result<u64, Refused> {
+        let terms = self.begin_change(generation, by, Rights::CAS)?;
+        self.check_word(offset)?;
+        let found = self.area.compare_and_swap(offset, old, new);
+        match found == old {
+            true => self.wrote(&terms, offset, &new.to_le_bytes(), false, by),
+            false => self.was_read(&terms, offset, 8, by),
         }
-        Ok(answer(reply, found))
+        Ok(found)
     }
 }
 
@@ -290,7 +314,12 @@ fn opaque_bytes(len: usize) -> usize {
 #[doc(hidden)]
 pub fn fuzz_access(data: &[u8]) {
     let Some((which, arguments)) = data.split_first() else { return };
-    let core = Core::of_words(words::zeros(512).into(), Rights::ALL, 7, &farcall_core::System);
+    let settings = Settings::new(512).anyone(Rights::ALL).notify(Notify::Always);
+    let core = Core::of_words(words::zeros(512).into(), settings, 7, &farcall_core::System);
+    // Without notices of reads, short reads take no lock.
+    if data.len().is_multiple_of(2) {
+        core.change_terms(|terms| terms.notify = Notify::Asked);
+    }
     lock(&core.streams).open(None);
     let by = &mut Accessor { from: Some(SocketAddr::from(([127, 0, 0, 1], 1))), ..Accessor::default() };
     let numbers =
@@ -298,7 +327,7 @@ pub fn fuzz_access(data: &[u8]) {
     match numbers.get(usize::from(*which)) {
         None => core.post(by, arguments),
         Some(number) => {
-            let quick = AccessHandler::read(&core, *number, arguments, &mut [0; 1024]);
+            let quick = AccessHandler::read(&core, None, *number, arguments, &mut [0; 1024]);
             let (mut reply, decoder) = (Vec::new(), &mut Decoder::new(arguments));
             let ended = core.access(by, *number, decoder, &mut Encoder::new(&mut reply));
             assert!(
@@ -311,13 +340,138 @@ pub fn fuzz_access(data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::area::Area;
+    use super::super::terms::Importers;
     use super::*;
-    use farcall_core::{Kind, Ran};
+    use crate::carrier::SharedMemory;
+    use farcall_core::{Kind, Ran, System};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::{Arc, Weak};
+
+    /// Memory that looks at its segment while it is being accessed.
+    #[derive(Debug)]
+    struct Observing {
+        words: Box<[AtomicU64]>,
+        segment: Weak<Core>,
+        /// Whether each access withdraws the rights and gives them again. An access that takes the lock would
+        /// wait for itself.
+        withdraws: AtomicBool,
+        /// Whether the last access held the lock.
+        was_locked: Arc<AtomicBool>,
+    }
+
+    impl Observing {
+        fn observe(&self) {
+            let Some(segment) = self.segment.upgrade() else { return };
+            self.was_locked.store(segment.are_terms_locked(), Ordering::Relaxed);
+            if self.withdraws.load(Ordering::Relaxed) {
+                segment.change_terms(|terms| terms.withdraw(Importers::Anyone));
+                segment.change_terms(|terms| terms.grant(Importers::Anyone, Rights::ALL)).unwrap();
+            }
+        }
+    }
+
+    impl SharedMemory for Observing {
+        fn offer(&self, _: u64) {}
+
+        fn with(&self, access: &mut dyn FnMut(&[AtomicU64])) {
+            self.observe();
+            access(&self.words);
+        }
+
+        fn read(&self, offset: u64, into: &mut [u8]) {
+            self.observe();
+            words::read(&self.words, offset, into);
+        }
+
+        fn copy_out(&self, _: usize, _: &mut [u8]) -> bool {
+            false
+        }
+
+        fn copy_in(&self, _: usize, _: &[u8]) -> bool {
+            false
+        }
+
+        fn set_hears(&self, _: bool) {}
+
+        fn hears(&self) -> bool {
+            false
+        }
+
+        fn is_written_by_others(&self) -> bool {
+            true
+        }
+
+        fn take_away(&self, _: Option<u64>) {}
+
+        fn withdraw(&self) {}
+    }
+
+    /// Returns a segment of generation 7 that everybody may access, and whether its last access held the
+    /// lock.
+    fn observed(withdraws: bool) -> (Arc<Core>, Arc<AtomicBool>) {
+        let was_locked = Arc::new(AtomicBool::new(false));
+        let core = Arc::new_cyclic(|segment| {
+            let (words, segment) = (words::zeros(4096), segment.clone());
+            let withdraws = AtomicBool::new(withdraws);
+            let memory = Observing { words, segment, withdraws, was_locked: was_locked.clone() };
+            let settings = Settings::new(4096).anyone(Rights::ALL);
+            Core::new(Area::shared(Box::new(memory), 4096), settings, 7, &System)
+        });
+        (core, was_locked)
+    }
+
+    fn numbers(all: &[u64]) -> Vec<u8> {
+        all.iter().flat_map(|number| number.to_be_bytes()).collect()
+    }
+
+    /// Returns the arguments of a read of these lengths at the beginning.
+    fn reading(lengths: &[u32]) -> Vec<u8> {
+        let ranges = lengths.iter().map(|len| [&numbers(&[0])[..], &len.to_be_bytes()].concat());
+        [numbers(&[7]), ranges.collect::<Vec<_>>().concat()].concat()
+    }
+
+    #[test]
+    fn a_short_read_is_discarded_if_the_right_was_withdrawn_meanwhile_and_given_again() {
+        for lengths in [&[8][..], &[8, 8]] {
+            let read = |core: &Core| {
+                AccessHandler::read(core, None, READ.number, &reading(lengths), &mut [0; 64]).is_some()
+            };
+            assert!(read(&observed(false).0));
+            assert!(!read(&observed(true).0));
+        }
+    }
+
+    #[test]
+    fn whoever_changes_the_terms_waits_for_all_accesses_but_short_reads() {
+        let opaque = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes(), bytes].concat();
+        let write = [numbers(&[7, 0]), vec![0; 4], opaque(&[1; 8])].concat();
+        let write_each = [numbers(&[7]), vec![0; 4], numbers(&[0]), opaque(&[1; 8])].concat();
+        for (procedure, arguments) in [
+            (&READ, reading(&[2048])),
+            (&WRITE, write),
+            (&WRITE_EACH, write_each),
+            (&COMPARE_AND_SWAP, numbers(&[7, 0, 0, 1])),
+        ] {
+            let (core, was_locked) = observed(false);
+            let (mut reply, by) = (Vec::new(), &mut Accessor::default());
+            let d = &mut Decoder::new(&arguments);
+            let ended = core.access(by, procedure.number, d, &mut Encoder::new(&mut reply));
+            assert!(matches!(ended, Dispatched::Result), "{}", procedure.name);
+            assert!(was_locked.load(Ordering::Relaxed), "{}", procedure.name);
+        }
+        let (core, was_locked) = observed(false);
+        let stream = lock(&core.streams).open(None);
+        let post = [numbers(&[stream, 0, 7, 0]), vec![0; 4], opaque(&[1; 8])].concat();
+        core.post(&mut Accessor::default(), &post);
+        assert!(was_locked.load(Ordering::Relaxed) && core.area.load(0) != 0);
+    }
 
     #[test]
     fn an_access_that_is_too_long_fails_and_was_not_executed() {
+        let settings = Settings::new(2 * MAX_ACCESS_BYTES).anyone(Rights::ALL);
         let core =
-            Core::of_words(words::zeros(2 * MAX_ACCESS_BYTES).into(), Rights::ALL, 7, &farcall_core::System);
+            Core::of_words(words::zeros(2 * MAX_ACCESS_BYTES).into(), settings, 7, &farcall_core::System);
         let write = |bytes: usize| {
             let front = [7_u64, 0].map(u64::to_be_bytes).concat();
             [front, vec![0; 4], (bytes as u32).to_be_bytes().to_vec(), vec![9; bytes]].concat()

@@ -29,3 +29,4 @@ mod soak;
 mod started_calls;
 mod stopped_groups;
 mod user_programs;
+mod withdrawn_rights;

@@ -342,6 +342,18 @@ fn what_is_refused_is_not_done() {
     });
 }
 
+/// A thread of a simulation waits for notices by `notice` or `next_notice`.
+#[test]
+#[cfg(unix)]
+fn a_simulation_has_no_descriptors_and_says_so() {
+    check(1, |_| -> farcall::Result<()> {
+        let segment = farcall::memory::export("Words", Settings::new(16))?;
+        let why = segment.open_descriptor().unwrap_err().to_string();
+        assert!(why.contains("a simulation has no descriptors"), "{why}");
+        Ok(())
+    });
+}
+
 /// A reading does not read the clock. A thread that waits at the same time must still notice its deadline.
 #[test]
 fn a_deadline_passes_in_time_beside_a_reading() {

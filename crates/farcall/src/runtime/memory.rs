@@ -20,7 +20,7 @@ use crate::env::Env;
 use crate::idl;
 use crate::intercept::Interceptors;
 use crate::stub::{Binding, Interface as _};
-use crate::{CallFailed, context, shm};
+use crate::{CallFailed, Kind, Ran, context, shm};
 
 // Accesses are calls by numbers that the protocol knows, and posted writes fit its frames.
 const _: () = assert!(farcall_memory::ACCESSES == farcall_proto::ACCESSES);
@@ -114,8 +114,27 @@ impl MemoryExport for Export {
         Export::list_as(self, instance)
     }
 
+    fn check_principal(&self, name: &str) -> Result<(), CallFailed> {
+        let wrong = |why: String| CallFailed::new(Kind::Local, Ran::No).because(why);
+        if !self.runtime().0.settings.has_keys() {
+            return Err(wrong(format!("nobody can be {name:?}: this runtime has no keys (FARCALL_KEYS)")));
+        }
+        check_principal_name(name).map_err(wrong)
+    }
+
     fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
         let inside = self.runtime().clone();
         self.runtime().0.env.spawn(name, Box::new(move || inside.enter(run)))
     }
+}
+
+/// Returns an error if no principal can have this name.
+#[cfg(feature = "secure")]
+fn check_principal_name(name: &str) -> Result<(), String> {
+    name.parse::<farcall_keys::PrincipalName>().map(drop).map_err(|why| why.to_string())
+}
+
+#[cfg(not(feature = "secure"))]
+fn check_principal_name(_: &str) -> Result<(), String> {
+    Ok(())
 }

@@ -249,7 +249,8 @@ impl Core {
         self.protocol.answer_reading(now, from, reading, out, |reading, room| {
             let exported = exports.find(reading.export)?;
             exported.check_access(reading.principal.as_deref(), None, reading.procedure).ok()?;
-            let len = exported.memory()?.read(reading.procedure, reading.args, room)?;
+            let principal = reading.principal.as_deref();
+            let len = exported.memory()?.read(principal, reading.procedure, reading.args, room)?;
             exported.count_access();
             Some(len)
         })
@@ -287,7 +288,7 @@ impl Core {
             }
             Some((exported, Some(memory))) => {
                 exported.count_access();
-                self.accessor.from = Some(from);
+                (self.accessor.from, self.accessor.principal) = (Some(from), principal);
                 let by = &mut self.accessor;
                 finish(memory.access(by, procedure, &mut Decoder::new(&args), &mut Encoder::new(reply)))
             }

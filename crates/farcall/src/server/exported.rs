@@ -242,15 +242,16 @@ impl Exported {
         access.check(principal, what)
     }
 
-    /// Returns an error if a client may not map the export's memory, to read it, or to write it too.
-    pub(super) fn check_mapping(
-        &self,
-        principal: Option<&Principal>,
-        writes: bool,
-    ) -> Result<(), CallFailed> {
-        let Some(access) = &self.access else { return Ok(()) };
-        access.check(principal, What::Read)?;
-        if writes { access.check(principal, What::Write) } else { Ok(()) }
+    /// Returns whether a client of the same user may map the export's memory, to read it, or to write it too:
+    /// whether the policy and the segment allow it.
+    pub(super) fn may_map(&self, principal: Option<&Arc<Principal>>, writes: bool) -> bool {
+        let by = Accessor { same_user: true, principal: principal.cloned(), ..Accessor::default() };
+        let is_allowed = |what| {
+            self.access.as_ref().is_none_or(|access| access.check(by.principal.as_deref(), what).is_ok())
+        };
+        is_allowed(What::Read)
+            && (!writes || is_allowed(What::Write))
+            && self.memory.as_ref().is_some_and(|memory| memory.may_map(&by, writes))
     }
 
     /// Makes the export admit calls only while this process owns its name.
@@ -417,8 +418,10 @@ impl Exported {
             && let Some(memory) = self.memory()
         {
             self.count_access();
-            let (from, same_user) = (crate::context().caller(), crate::context::is_same_user());
-            let mut by = Accessor { from, same_user, ..Accessor::default() };
+            let call = crate::context();
+            let (from, principal) = (call.caller(), call.principal());
+            let same_user = crate::context::is_same_user();
+            let mut by = Accessor { from, same_user, principal, ..Accessor::default() };
             let ended = memory.access(&mut by, number, arguments, reply);
             by.wake();
             return ended;

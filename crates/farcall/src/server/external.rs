@@ -64,9 +64,9 @@ impl Server {
 
     /// Returns whether a process may map the memory of an export: to read it, or to write it too.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-    pub(crate) fn may_map(&self, export: u64, principal: Option<&Principal>, writes: bool) -> bool {
+    pub(crate) fn may_map(&self, export: u64, principal: Option<&Arc<Principal>>, writes: bool) -> bool {
         let exported = self.read_offers().exports.find(export).cloned();
-        exported.is_some_and(|exported| exported.check_mapping(principal, writes).is_ok())
+        exported.is_some_and(|exported| exported.may_map(principal, writes))
     }
 
     /// Queues a call, or hands it to a worker at once. The call itself contains where its outcome goes.

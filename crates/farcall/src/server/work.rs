@@ -350,7 +350,7 @@ impl<'s> Receiver<'s> {
                     && let Some(memory) = exported.memory()
                 {
                     exported.count_access();
-                    accessor.from = Some(*from);
+                    (accessor.from, accessor.principal) = (Some(*from), principal);
                     memory.post(accessor, bytes);
                 }
             }

@@ -379,7 +379,7 @@ fn pass(server: &Server, offers: &Offers, importer: &Importer, channel: &UnixCha
     let Wants::Segment(generation) = importer.hello.wants else { return false };
     let (export, principal) =
         (importer.hello.export, importer.known.as_ref().map(|(principal, _)| principal));
-    let may = |writes| server.may_map(export, principal.map(|principal| &**principal), writes);
+    let may = |writes| server.may_map(export, principal, writes);
     offers.pass((export, generation), principal, may, &importer.answer, channel)
 }
 

@@ -43,7 +43,7 @@ impl Offers {
     }
 
     #[cfg(feature = "secure")]
-    pub(crate) fn take_from(&self, _: impl Fn(u64, &crate::Principal, bool) -> bool) {}
+    pub(crate) fn take_from(&self, _: impl Fn(u64, &std::sync::Arc<crate::Principal>, bool) -> bool) {}
 }
 
 /// Returns `served`, because nothing can be mapped.

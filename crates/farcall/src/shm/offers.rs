@@ -1,7 +1,7 @@
 //! The segments of this runtime whose memory other processes may map.
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use farcall_shm::UnixChannel;
@@ -19,7 +19,7 @@ pub(crate) struct Offers(Mutex<HashMap<u64, Offer>>);
 struct Offer {
     mapping: Weak<SharedMapping>,
     /// Whether the exporter is notified of writes that ask for a notice.
-    hears: bool,
+    hears: Arc<AtomicBool>,
     /// Who may have the memory mapped, if this runtime has keys: an importer that has closed its connection
     /// can have kept the mapping.
     mapped_by: Vec<Arc<Principal>>,
@@ -32,7 +32,7 @@ const MAX_PRINCIPALS: usize = 256;
 #[derive(Debug)]
 struct Owner {
     mapping: Arc<SharedMapping>,
-    hears: bool,
+    hears: Arc<AtomicBool>,
     offers: Arc<Offers>,
 }
 
@@ -41,7 +41,8 @@ impl Offers {
     /// provide it, or if a mapping cannot express the rights of other processes.
     pub(crate) fn share(self: &Arc<Self>, len: usize, terms: SharingTerms) -> Option<Box<dyn SharedMemory>> {
         let mapping = SharedMapping::new(len, mapped::protection(terms.others)?, terms.generation)?;
-        Some(Box::new(Owner { mapping: Arc::new(mapping), hears: terms.hears, offers: self.clone() }))
+        let (mapping, hears) = (Arc::new(mapping), Arc::new(AtomicBool::new(terms.hears)));
+        Some(Box::new(Owner { mapping, hears, offers: self.clone() }))
     }
 
     /// Passes the memory of `export` to a process of the same user, if that export has such memory and is of
@@ -69,14 +70,15 @@ impl Offers {
             }
             mapped_by.push(principal.clone());
         }
-        mapping.pass(generation, *hears, proof, channel)
+        // If this changes now, the memory is taken away again (`Segment::set_notify`).
+        mapping.pass(generation, hears.load(Ordering::Acquire), proof, channel)
     }
 
     /// Takes the memory of segments away from all their importers if one of these may not map it any more, as
     /// `may` says of an export, a principal, and whether the memory can be written. Everybody goes on by
     /// calls. Until the segment is exported again, its memory is not passed to anybody.
     #[cfg(feature = "secure")]
-    pub(crate) fn take_from(&self, may: impl Fn(u64, &Principal, bool) -> bool) {
+    pub(crate) fn take_from(&self, may: impl Fn(u64, &Arc<Principal>, bool) -> bool) {
         let mut taken = Vec::new();
         for (export, Offer { mapping, mapped_by, .. }) in lock(&self.0).iter_mut() {
             let Some(mapping) = mapping.upgrade() else { continue };
@@ -96,7 +98,7 @@ impl SharedMemory for Owner {
         let mut offers = lock(&self.offers.0);
         offers.retain(|_, offer| offer.mapping.strong_count() > 0);
         let (mapping, mapped_by) = (Arc::downgrade(&self.mapping), Vec::new());
-        offers.insert(export, Offer { mapping, hears: self.hears, mapped_by });
+        offers.insert(export, Offer { mapping, hears: self.hears.clone(), mapped_by });
     }
 
     fn with(&self, access: &mut dyn FnMut(&[AtomicU64])) {
@@ -113,6 +115,14 @@ impl SharedMemory for Owner {
 
     fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool {
         self.mapping.copy_in(offset, bytes)
+    }
+
+    fn set_hears(&self, hears: bool) {
+        self.hears.store(hears, Ordering::Release);
+    }
+
+    fn hears(&self) -> bool {
+        self.hears.load(Ordering::Acquire)
     }
 
     fn is_written_by_others(&self) -> bool {

@@ -6,7 +6,7 @@
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 /// The environment variable with the process's role. Without it the process is the test itself.
 pub const ROLE: &str = "FARCALL_TEST_ROLE";
@@ -52,6 +52,11 @@ impl Other {
     /// Sends the process an empty line.
     pub fn tell(&mut self) {
         self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    /// Waits for the process's end.
+    pub fn end(mut self) -> ExitStatus {
+        self.child.wait().unwrap()
     }
 
     /// Kills the process, and waits for its end.

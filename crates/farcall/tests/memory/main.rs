@@ -2,11 +2,15 @@
 //! keep in one.
 #![allow(missing_docs)]
 
+#[cfg(target_os = "linux")]
+mod changed_terms;
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(target_os = "linux")]
 mod mapped_segments;
 mod name_clerk;
+#[cfg(unix)]
+mod notice_descriptors;
 mod served_segments;
 mod server_counters;
 mod typed_segments;

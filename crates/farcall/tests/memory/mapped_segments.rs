@@ -78,7 +78,7 @@ fn what_is_mapped_costs_the_exporter_nothing() {
 
 #[test]
 fn who_may_only_read_maps_what_cannot_be_written() {
-    let pair = Pair::new(Settings::new(64).anyone(Rights::READ).notify(Notify::Always));
+    let pair = Pair::new(Settings::new(64).anyone(Rights::READ).notify(Notify::Asked));
     let calls = pair.calls();
     pair.segment.store(8, 42).unwrap();
     assert_eq!(pair.remote.load(8).unwrap(), 42);
