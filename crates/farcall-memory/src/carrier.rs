@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 use crate::Result;
 use crate::access::Refused;
+use crate::deposit::{Deposit, DepositTarget};
 use farcall_core::Pending;
 
 /// Carries accesses to one generation of one segment.
@@ -67,6 +68,13 @@ pub trait Carrier: Send + Sync {
 
     /// Starts a read.
     fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused>;
+
+    /// Starts a read whose bytes are deposited in a segment of this process. A byte is deposited only if it is
+    /// known to be of the segment's generation.
+    fn start_read_into(&self, offset: u64, len: u32, target: DepositTarget) -> Deposit;
+
+    /// Starts a compare and swap. The word's former value is deposited in a segment of this process.
+    fn start_compare_and_swap_into(&self, offset: u64, old: u64, new: u64, target: DepositTarget) -> Deposit;
 
     /// Starts a write.
     fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused>;

@@ -7,7 +7,7 @@
 //! ```text
 //! clerk      the segment name service: finds a segment by its name
 //! segment    an exported segment;  notice: tells its exporter of importers' writes
-//! remote     an imported segment
+//! remote     an imported segment;  deposit: a started access whose result arrives in a segment
 //! served     the carrier that makes a call for each access
 //! posted     the state of posted writes, at both ends
 //! runtime    the interface to the runtime: what segments need of it, and what they give it to serve
@@ -26,6 +26,7 @@ extern crate farcall_core as farcall;
 mod access;
 mod carrier;
 pub mod clerk;
+mod deposit;
 mod notice;
 #[doc(hidden)]
 pub mod posted;
@@ -41,6 +42,7 @@ pub mod words;
 
 pub use access::{ACCESSES, Access, Facts, MAX_POST_BYTES, READINGS, Refused, Rights, TYPE};
 pub use carrier::{Carrier, SharedMemory};
+pub use deposit::{Deposit, DepositTarget};
 pub use notice::Notice;
 pub use pulse::{Beat, Pulse};
 pub use record::{Record, Unread, Writer};

@@ -16,11 +16,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::access::{Rights, TYPE};
+use crate::deposit::DepositTarget;
 use crate::notice::Notice;
 use crate::runtime::{AccessHandler, MemoryExport, MemoryRuntime, SharingTerms};
 use crate::{Memory, Result, words};
+pub(crate) use core::Core;
+
 use area::Area;
-use core::Core;
 use farcall_core::env::Env;
 use farcall_core::sys::fork;
 use farcall_core::{CallFailed, Kind, Ran, lock};
@@ -202,6 +204,22 @@ impl Segment {
         if let Some(listing) = &self.listing {
             let _ = listing.update(generation);
         }
+    }
+
+    /// Returns the place of `len` bytes at an offset, as the target of a deposit.
+    ///
+    /// # Errors
+    /// When the segment is revoked or too short, or this is a forked child of the process that exported it.
+    pub(super) fn deposit_target(
+        &self,
+        offset: u64,
+        len: usize,
+        notify: bool,
+    ) -> std::result::Result<DepositTarget, CallFailed> {
+        if self.process != fork::generation() {
+            return Err(CallFailed::forked());
+        }
+        DepositTarget::new(&self.core, offset, len, notify)
     }
 
     /// Returns the valid generation, which grows each time the segment is exported again. Returns `None`

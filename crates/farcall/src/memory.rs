@@ -47,8 +47,8 @@ pub use counters::fuzz_counters;
 #[doc(hidden)]
 pub use farcall_memory::fuzz_access;
 pub use farcall_memory::{
-    Beat, Consumer, Memory, Notice, Notify, Producer, Pulse, Record, Refused, Remote, Result, Rights, Ring,
-    Segment, Settings, Stuck, Unread, Word, Writer,
+    Beat, Consumer, Deposit, Memory, Notice, Notify, Producer, Pulse, Record, Refused, Remote, Result,
+    Rights, Ring, Segment, Settings, Stuck, Unread, Word, Writer,
 };
 
 pub mod clerk {

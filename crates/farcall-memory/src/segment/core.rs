@@ -51,7 +51,7 @@ impl Core {
         Core::new(Area::own(words, len), settings, generation, env)
     }
 
-    pub(super) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.area.len() as u64
     }
 
@@ -89,7 +89,7 @@ impl Core {
     }
 
     /// Returns the valid generation; `None` while the segment is revoked.
-    pub(super) fn generation(&self) -> Option<u64> {
+    pub(crate) fn generation(&self) -> Option<u64> {
         Some(self.generation.load(Ordering::Acquire)).filter(|generation| *generation != 0)
     }
 
@@ -125,7 +125,7 @@ impl Core {
         if *inhibited { Err(Refused::Inhibited.into()) } else { Ok(inhibited) }
     }
 
-    pub(super) fn check_range(&self, offset: u64, len: usize) -> Result<()> {
+    pub(crate) fn check_range(&self, offset: u64, len: usize) -> Result<()> {
         check_range(self.size(), offset, len as u64)
     }
 
@@ -134,8 +134,20 @@ impl Core {
         self.check_range(offset, 8)
     }
 
+    /// Writes the result of an access that this process has started, if the generation is valid. Returns
+    /// whether it is. When the owner has revoked the segment or exported it again, nothing is written any
+    /// more.
+    pub(crate) fn deposit(&self, generation: u64, offset: u64, bytes: &[u8]) -> bool {
+        let _changing = self.lock_writes();
+        let is_valid = self.is(generation);
+        if is_valid {
+            self.area.write(offset, bytes);
+        }
+        is_valid
+    }
+
     /// Notifies the exporter that an importer wrote, if the settings or the writer ask for it.
-    pub(super) fn written(&self, offset: u64, len: usize, asked: bool, by: &mut Accessor) {
+    pub(crate) fn written(&self, offset: u64, len: usize, asked: bool, by: &mut Accessor) {
         let is_notified = match self.settings.notify {
             Notify::Never => false,
             Notify::Asked => asked,

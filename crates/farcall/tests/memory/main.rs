@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod deposits;
 #[cfg(target_os = "linux")]
 mod mapped_segments;
 mod name_clerk;
