@@ -25,7 +25,7 @@ pub struct Notice {
 }
 
 /// Notices that wait to be fetched.
-pub(super) struct Notices {
+pub(crate) struct Notices {
     state: Mutex<State>,
     event: Arc<dyn Event>,
 }
@@ -78,7 +78,7 @@ impl Notices {
     }
 
     /// Returns the oldest notice, if there is one.
-    pub(super) fn fetch(&self) -> Option<Notice> {
+    pub(crate) fn fetch(&self) -> Option<Notice> {
         self.fetch_from(&mut lock(&self.state))
     }
 

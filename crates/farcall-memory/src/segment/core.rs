@@ -28,7 +28,7 @@ pub(crate) struct Core {
     writes_are_inhibited: RwLock<bool>,
     /// The streams of posted writes (writes that importers send without waiting for an answer).
     pub(super) streams: Mutex<Streams<Refused>>,
-    pub(super) notices: Notices,
+    pub(crate) notices: Notices,
 }
 
 impl Core {
@@ -45,10 +45,16 @@ impl Core {
 
     /// Returns a segment that consists of these words, to which any process has these rights. Its exporter is
     /// notified of every write.
-    pub(super) fn of_words(words: Arc<[AtomicU64]>, rights: Rights, generation: u64, env: &dyn Env) -> Core {
+    pub(crate) fn of_words(words: Arc<[AtomicU64]>, rights: Rights, generation: u64, env: &dyn Env) -> Core {
         let len = size_of_val(&*words);
         let settings = Settings::new(len).anyone(rights).notify(Notify::Always);
         Core::new(Area::own(words, len), settings, generation, env)
+    }
+
+    /// Copies bytes out of the memory, for tests.
+    #[cfg(test)]
+    pub(crate) fn read_at(&self, offset: u64, into: &mut [u8]) {
+        self.area.read(offset, into);
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -59,7 +65,7 @@ impl Core {
     ///
     /// A read copies words by acquiring loads, and then checks the generation once more. So if it has copied
     /// a word that was written after this store, it finds the new generation.
-    pub(super) fn set_generation(&self, generation: u64) {
+    pub(crate) fn set_generation(&self, generation: u64) {
         self.generation.store(generation, Ordering::Release);
     }
 

@@ -558,3 +558,6 @@ impl SharedDeposit {
         Ok(waited?)
     }
 }
+
+#[cfg(test)]
+mod tests;
