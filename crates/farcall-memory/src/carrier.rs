@@ -6,6 +6,7 @@
 //! memory.
 
 use std::fmt::Debug;
+use std::io;
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
@@ -112,6 +113,25 @@ pub trait SharedMemory: Send + Sync + Debug {
     /// through a mapping reaches the segment, and the segment contains every write that an importer reports
     /// as executed. From then on the memory is offered as the generation `offer`, or not at all.
     fn take_away(&self, offer: Option<u64>);
+
+    /// Keeps the memory in the machine's memory. The memory stays pinned when it moves, if the system allows
+    /// that.
+    ///
+    /// # Errors
+    /// The operating system's error, with the limit of this process.
+    fn pin(&self) -> io::Result<()>;
+
+    /// Lets the system page the memory out again.
+    fn unpin(&self);
+
+    /// Returns whether the memory is pinned.
+    fn is_pinned(&self) -> bool;
+
+    /// Asks the system to use huge pages, also when the memory has moved.
+    ///
+    /// # Errors
+    /// When the system uses no huge pages for such memory.
+    fn ask_for_huge_pages(&self) -> io::Result<()>;
 
     /// Ends the offer of the memory. Importers that have mapped it may go on reading their mapping.
     fn withdraw(&self);

@@ -54,6 +54,8 @@ use neighbours::Neighbours;
 pub use entry::fuzz_record;
 pub use entry::{Entry, MAX_NAME};
 pub use locator::Locator;
+#[cfg(unix)]
+pub use naming::export_file;
 pub use naming::{export_segment, import_segment, import_segment_anew, import_segment_at};
 
 /// How long a new clerk waits for an exporter that does not answer.

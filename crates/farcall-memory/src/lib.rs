@@ -51,7 +51,7 @@ pub use ring::{Consumer, Producer, Ring, Stuck};
 pub use runtime::{AccessHandler, Accessor, ImportedMemory, Map, MemoryExport, MemoryRuntime, SharingTerms};
 #[doc(hidden)]
 pub use segment::fuzz_access;
-pub use segment::{Notify, Segment, Settings, readable_words};
+pub use segment::{HugePages, Notify, Segment, Settings, readable_words};
 pub use word::Word;
 
 /// The outcome of an access: a value, a refusal by the exporter, or the failure of the call that carried the

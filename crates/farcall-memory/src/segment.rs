@@ -4,11 +4,13 @@
 //! core       the state that the owner and the threads that serve the segment share
 //! area       the segment's memory
 //! execute    the accesses of importers that arrive as calls
+//! pages      pinned memory and huge pages
 //! ```
 
 mod area;
 mod core;
 mod execute;
+mod pages;
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
@@ -16,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::access::{Rights, TYPE};
+use crate::carrier::SharedMemory;
 use crate::deposit::DepositTarget;
 use crate::notice::Notice;
 use crate::runtime::{AccessHandler, MemoryExport, MemoryRuntime, SharingTerms};
@@ -30,6 +33,7 @@ use farcall_names::Registration;
 
 #[doc(hidden)]
 pub use execute::fuzz_access;
+pub use pages::HugePages;
 
 /// When the exporter is notified of an importer's write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,12 +54,14 @@ pub struct Settings {
     anyone: Rights,
     same_user: Rights,
     notify: Notify,
+    huge_pages: bool,
 }
 
 impl Settings {
     /// Returns the settings of a segment of `size` bytes, to which no other process has any right yet.
     pub fn new(size: usize) -> Settings {
-        Settings { size, anyone: Rights::NONE, same_user: Rights::NONE, notify: Notify::Never }
+        let (anyone, same_user, notify) = (Rights::NONE, Rights::NONE, Notify::Never);
+        Settings { size, anyone, same_user, notify, huge_pages: false }
     }
 
     /// Sets the rights of every process that can send a packet here. (Over UDP a sender does not prove its
@@ -77,8 +83,18 @@ impl Settings {
         Settings { notify, ..self }
     }
 
+    /// Sets whether the system is asked to use huge pages. Where it has none, it uses ordinary ones:
+    /// [`Segment::huge_pages`] tells that.
+    pub fn huge_pages(self, huge_pages: bool) -> Settings {
+        Settings { huge_pages, ..self }
+    }
+
     pub(super) fn rights_of_anyone(&self) -> Rights {
         self.anyone
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.size
     }
 
     fn rights_of_same_user(&self) -> Rights {
@@ -109,6 +125,7 @@ pub struct Segment {
     last_generation: Mutex<u64>,
     /// The fork generation of the process that exported the segment. A forked child has another one.
     process: u64,
+    huge_pages: HugePages,
 }
 
 /// The name by which importers find a segment. Dropping this withdraws the name.
@@ -123,6 +140,15 @@ pub(super) trait Listing: std::fmt::Debug + Send + Sync {
 /// The maximum size of a segment in bytes.
 const MAX_SEGMENT_BYTES: usize = 1 << 40;
 
+/// Checks that a segment may have `size` bytes.
+pub(super) fn check_size(size: usize) -> std::result::Result<(), CallFailed> {
+    if (1..=MAX_SEGMENT_BYTES).contains(&size) {
+        return Ok(());
+    }
+    let why = format!("a segment cannot have {size} bytes, only 1 to {MAX_SEGMENT_BYTES}");
+    Err(CallFailed::new(Kind::Local, Ran::No).because(why))
+}
+
 impl Segment {
     /// Exports a segment of zeros, without a name: only importers that know its address find it.
     pub(super) fn offer(
@@ -130,17 +156,25 @@ impl Segment {
         name: &str,
         settings: Settings,
     ) -> std::result::Result<Segment, CallFailed> {
-        if settings.size == 0 || settings.size > MAX_SEGMENT_BYTES {
-            let why = format!("a segment cannot have {} bytes, only 1 to {MAX_SEGMENT_BYTES}", settings.size);
-            return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
-        }
+        Segment::offer_memory(runtime, name, settings, None)
+    }
+
+    /// Exports a segment as [`Segment::offer`] does, of this memory if there is some, and otherwise of zeros.
+    pub(super) fn offer_memory(
+        runtime: &dyn MemoryRuntime,
+        name: &str,
+        settings: Settings,
+        memory: Option<Box<dyn SharedMemory>>,
+    ) -> std::result::Result<Segment, CallFailed> {
+        check_size(settings.size)?;
         let (env, size) = (&**runtime.env(), settings.size);
         let generation = first_generation(env);
-        let shared = settings.sharing(generation).and_then(|terms| runtime.share_memory(size, terms));
-        let area = match shared {
+        let share = || settings.sharing(generation).and_then(|terms| runtime.share_memory(size, terms));
+        let area = match memory.or_else(share) {
             Some(memory) => Area::shared(memory, size),
             None => Area::own(words::zeros(size).into(), size),
         };
+        let huge_pages = HugePages::ask(&area, settings.huge_pages);
         let core = Arc::new(Core::new(area, settings, generation, env));
         let export = runtime.export_memory(&format!("{TYPE}/{name}"), core.clone())?;
         if let Some(memory) = core.area.shared_memory() {
@@ -148,7 +182,7 @@ impl Segment {
         }
         let (name, process) = (name.to_owned(), fork::generation());
         let last_generation = Mutex::new(generation);
-        Ok(Segment { listing: None, name, core, export, last_generation, process })
+        Ok(Segment { listing: None, name, core, export, last_generation, process, huge_pages })
     }
 
     /// Returns the same segment with a name by which importers find it.

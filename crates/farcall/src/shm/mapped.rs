@@ -25,6 +25,7 @@ mod parts {
     pub(super) use farcall_shm::{AccessRights, MappedFile, UnixChannel, punch_hole, written_ranges};
 
     pub(super) use crate::sys::fork;
+    pub(super) use farcall_core::sys::{Pinned, ask_for_huge_pages};
     pub(super) use farcall_memory::words::zeros;
 }
 
