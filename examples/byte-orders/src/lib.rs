@@ -85,7 +85,7 @@ impl End {
         let clerk: SocketAddr = clerk.parse()?;
         let remote = self.runtime.import_segment_at("Words", clerk)?;
         let asked = self.clerk.look_up_asking("Words", clerk)?;
-        same("what the clerk answers", asked.generation, remote.generation())?;
+        same("what the clerk answers", asked.generation(), remote.generation())?;
         self.check_words(&remote)?;
         check_records(&remote)?;
         self.check_counters(echo)
