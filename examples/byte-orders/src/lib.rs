@@ -113,7 +113,8 @@ impl End {
         let here = self.runtime.export_segment("Here", Settings::new(64))?;
         let whole = remote.start_read_into(0, 16, &here, 8, false);
         let swapped = remote.start_compare_and_swap_into(SWAPPED, (WORD, WORD + 1), &here, 32, false);
-        (whole.wait()?, swapped.wait()?);
+        whole.wait()?;
+        swapped.wait()?;
         same("deposited words", (here.load(8)?, here.load(32)?), (WORD, WORD))?;
         Ok(())
     }
