@@ -4,20 +4,38 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use crate::Result;
-use crate::runtime::Accessor;
-use crate::segment::Core;
-use crate::served::SharedDeposit;
 use farcall_core::stub::no_reply;
 use farcall_core::{CallFailed, Kind, Ran};
+
+/// The memory in which results are deposited.
+pub(crate) trait DepositMemory: Send + Sync {
+    /// Writes a result, if the generation is valid. Returns whether it is.
+    fn deposit(&self, generation: u64, offset: u64, bytes: &[u8]) -> bool;
+
+    /// Notifies the owner of a deposit, if the access asked for it or the owner wants it. Moves the wakers of
+    /// tasks to `woken`.
+    fn deposited(&self, offset: u64, len: usize, asked: bool, woken: &mut Vec<Waker>);
+}
+
+/// Accesses that are sent together, whose results are deposited.
+pub(crate) trait StartedDeposits: Send + Sync {
+    fn is_over(&self) -> bool;
+
+    /// Blocks until the accesses are over. Returns how one of them ended.
+    fn wait(self: Arc<Self>, which: usize) -> Result<()>;
+
+    /// Returns how an access ended. If it is not over, the task will be woken.
+    fn poll(self: Arc<Self>, which: usize, context: &Context<'_>) -> Poll<Result<()>>;
+}
 
 /// The place in a segment of this process where the result of an access is deposited. It names the
 /// generation that the segment had when the access was started: nothing is deposited in a later one.
 #[derive(Clone)]
 pub struct DepositTarget {
-    core: Arc<Core>,
+    memory: Arc<dyn DepositMemory>,
     generation: u64,
     offset: u64,
     notify: bool,
@@ -35,24 +53,14 @@ impl fmt::Debug for DepositTarget {
 }
 
 impl DepositTarget {
-    /// Returns the place of `len` bytes at an offset of a segment.
-    ///
-    /// # Errors
-    /// When the segment is revoked, or has no `len` bytes there.
+    /// Returns the place at an offset of memory that has this generation now.
     pub(crate) fn new(
-        core: &Arc<Core>,
+        memory: Arc<dyn DepositMemory>,
+        generation: u64,
         offset: u64,
-        len: usize,
         notify: bool,
-    ) -> std::result::Result<DepositTarget, CallFailed> {
-        let Some(generation) = core.generation() else {
-            return Err(no_target("it is revoked".into()));
-        };
-        if core.check_range(offset, len).is_err() {
-            let size = core.size();
-            return Err(no_target(format!("it has {size} bytes, not {len} at offset {offset}")));
-        }
-        Ok(DepositTarget { core: core.clone(), generation, offset, notify })
+    ) -> DepositTarget {
+        DepositTarget { memory, generation, offset, notify }
     }
 
     /// Deposits a part of the result, words in ascending order. `at` is the part's offset in the result.
@@ -60,22 +68,18 @@ impl DepositTarget {
     /// # Errors
     /// When the segment was revoked or exported again meanwhile. Then the bytes are dropped.
     pub fn deposit(&self, at: u64, bytes: &[u8]) -> std::result::Result<(), CallFailed> {
-        match self.core.deposit(self.generation, self.offset + at, bytes) {
+        match self.memory.deposit(self.generation, self.offset + at, bytes) {
             true => Ok(()),
             false => Err(dropped()),
         }
     }
 
     /// Notifies the owner of the segment that a result of `len` bytes was deposited, if the access or the
-    /// segment's settings ask for it. The tasks of `by` are to be woken when no lock is held.
-    pub fn notify(&self, len: usize, by: &mut Accessor) {
-        self.core.written(self.offset, len, self.notify, by);
+    /// segment's settings ask for it. The caller wakes the tasks in `woken` when it holds
+    /// no lock.
+    pub fn notify(&self, len: usize, woken: &mut Vec<Waker>) {
+        self.memory.deposited(self.offset, len, self.notify, woken);
     }
-}
-
-#[cold]
-fn no_target(why: String) -> CallFailed {
-    CallFailed::new(Kind::Local, Ran::No).because(format!("nothing can be deposited in the segment: {why}"))
 }
 
 #[cold]
@@ -94,7 +98,8 @@ pub struct Deposit(State);
 enum State {
     /// The access is over. `None` once the caller has the outcome.
     Over(Option<Result<()>>),
-    Started(SharedDeposit),
+    /// The index of an access among those that are under way together.
+    Started(Arc<dyn StartedDeposits>, usize),
 }
 
 impl Deposit {
@@ -103,15 +108,15 @@ impl Deposit {
         Deposit(State::Over(Some(outcome)))
     }
 
-    pub(crate) fn started(deposit: SharedDeposit) -> Deposit {
-        Deposit(State::Started(deposit))
+    pub(crate) fn started(deposits: Arc<dyn StartedDeposits>, which: usize) -> Deposit {
+        Deposit(State::Started(deposits, which))
     }
 
     /// Returns whether the result was deposited, or never will be.
     pub fn is_over(&self) -> bool {
         match &self.0 {
             State::Over(_) => true,
-            State::Started(deposit) => deposit.is_over(),
+            State::Started(deposits, _) => deposits.is_over(),
         }
     }
 
@@ -123,7 +128,7 @@ impl Deposit {
     pub fn wait(self) -> Result<()> {
         match self.0 {
             State::Over(outcome) => outcome.unwrap_or_else(|| Err(no_reply().into())),
-            State::Started(deposit) => deposit.wait(),
+            State::Started(deposits, which) => deposits.wait(which),
         }
     }
 }
@@ -136,7 +141,7 @@ impl Future for Deposit {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let outcome = match &mut self.0 {
             State::Over(outcome) => outcome.take().expect("a Deposit is not polled after it was ready"),
-            State::Started(deposit) => std::task::ready!(deposit.poll(context)),
+            State::Started(deposits, which) => std::task::ready!(deposits.clone().poll(*which, context)),
         };
         self.0 = State::Over(None);
         Poll::Ready(outcome)

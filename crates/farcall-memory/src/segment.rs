@@ -253,7 +253,14 @@ impl Segment {
         if self.process != fork::generation() {
             return Err(CallFailed::forked());
         }
-        DepositTarget::new(&self.core, offset, len, notify)
+        let Some(generation) = self.core.generation() else {
+            return Err(no_target("it is revoked".into()));
+        };
+        if self.core.check_range(offset, len).is_err() {
+            let size = self.core.size();
+            return Err(no_target(format!("it has {size} bytes, not {len} at offset {offset}")));
+        }
+        Ok(DepositTarget::new(self.core.clone(), generation, offset, notify))
     }
 
     /// Returns the valid generation, which grows each time the segment is exported again. Returns `None`
@@ -391,6 +398,11 @@ impl Drop for Segment {
             memory.withdraw();
         }
     }
+}
+
+#[cold]
+fn no_target(why: String) -> CallFailed {
+    CallFailed::new(Kind::Local, Ran::No).because(format!("nothing can be deposited in the segment: {why}"))
 }
 
 /// Returns the access handler of a segment that consists of these words and has this generation. Other

@@ -31,8 +31,6 @@ use farcall_core::{CallFailed, Error, Kind, Pending, Ran};
 use posts::PostedWrites;
 use reads::Reads;
 
-pub(crate) use deposits::SharedDeposit;
-
 /// Accesses one generation of a segment by calls.
 pub(super) struct Served {
     binding: Binding,
@@ -241,12 +239,12 @@ impl Carrier for Served {
     fn start_read_into(&self, offset: u64, len: u32, target: DepositTarget) -> Deposit {
         match len as usize {
             len if len > MAX_ACCESS_BYTES => Deposit::ended(Err(too_long(len).into())),
-            len => Deposit::started(self.deposits.start_read(offset, len, target)),
+            len => self.deposits.start_read(offset, len, target),
         }
     }
 
     fn start_compare_and_swap_into(&self, offset: u64, old: u64, new: u64, target: DepositTarget) -> Deposit {
-        Deposit::started(self.deposits.start_swap(offset, (old, new), target))
+        self.deposits.start_swap(offset, (old, new), target)
     }
 
     fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {

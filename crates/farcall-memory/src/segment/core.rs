@@ -3,11 +3,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::task::Waker;
 
 use super::area::Area;
 use super::{Notify, Settings};
 use crate::Result;
 use crate::access::{Refused, Rights, check_alignment, check_range};
+use crate::deposit::DepositMemory;
 use crate::notice::Notices;
 use crate::posted::{Faults, Streams};
 use crate::runtime::Accessor;
@@ -140,18 +142,6 @@ impl Core {
         self.check_range(offset, 8)
     }
 
-    /// Writes the result of an access that this process has started, if the generation is valid. Returns
-    /// whether it is. When the owner has revoked the segment or exported it again, nothing is written any
-    /// more.
-    pub(crate) fn deposit(&self, generation: u64, offset: u64, bytes: &[u8]) -> bool {
-        let _changing = self.lock_writes();
-        let is_valid = self.is(generation);
-        if is_valid {
-            self.area.write(offset, bytes);
-        }
-        is_valid
-    }
-
     /// Notifies the exporter that an importer wrote, if the settings or the writer ask for it.
     pub(crate) fn written(&self, offset: u64, len: usize, asked: bool, by: &mut Accessor) {
         let is_notified = match self.settings.notify {
@@ -162,5 +152,23 @@ impl Core {
         if is_notified {
             self.notices.add(offset, len as u64, by);
         }
+    }
+}
+
+impl DepositMemory for Core {
+    fn deposit(&self, generation: u64, offset: u64, bytes: &[u8]) -> bool {
+        // While this is held, the owner does not finish revoking the segment or exporting it again.
+        let _changing = self.lock_writes();
+        let is_valid = self.is(generation);
+        if is_valid {
+            self.area.write(offset, bytes);
+        }
+        is_valid
+    }
+
+    fn deposited(&self, offset: u64, len: usize, asked: bool, woken: &mut Vec<Waker>) {
+        let mut by = Accessor::default();
+        self.written(offset, len, asked, &mut by);
+        woken.append(&mut by.woken);
     }
 }

@@ -16,8 +16,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::{no_result, other_length};
 use crate::Result;
 use crate::access::{COMPARE_AND_SWAP, READ, Refused};
-use crate::deposit::{DepositTarget, dropped};
-use crate::runtime::Accessor;
+use crate::deposit::{Deposit, DepositTarget, StartedDeposits, dropped};
 use farcall_core::context::Set;
 use farcall_core::env::Env;
 use farcall_core::stub::{
@@ -56,6 +55,7 @@ const MAX_BATCH_BYTES: usize = 1_000;
 struct Batch {
     state: Mutex<BatchState>,
     binding: Binding,
+    env: Arc<dyn Env>,
     /// The import's deposits. An import that was dropped needs no further batches.
     deposits: Weak<Deposits>,
     under_way: Arc<AtomicUsize>,
@@ -112,12 +112,7 @@ impl Deposits {
     }
 
     /// Starts a read.
-    pub(super) fn start_read(
-        self: &Arc<Self>,
-        offset: u64,
-        len: usize,
-        target: DepositTarget,
-    ) -> SharedDeposit {
+    pub(super) fn start_read(self: &Arc<Self>, offset: u64, len: usize, target: DepositTarget) -> Deposit {
         let (mut filled, mut due) = (None, None);
         let (batch, which) = {
             let batches = &mut *lock(&self.batches);
@@ -136,7 +131,7 @@ impl Deposits {
         };
         // Batches are sent with nothing locked, because interceptors may start reads of this import.
         filled.into_iter().chain(due).for_each(|batch| self.send(&batch));
-        SharedDeposit { deposits: self.clone(), batch, which }
+        Deposit::started(batch, which)
     }
 
     /// Starts a compare and swap, in a call of its own.
@@ -145,7 +140,7 @@ impl Deposits {
         offset: u64,
         (old, new): (u64, u64),
         target: DepositTarget,
-    ) -> SharedDeposit {
+    ) -> Deposit {
         let batch = self.new_batch(&mut lock(&self.batches).sent);
         {
             let mut state = lock(&batch.state);
@@ -156,7 +151,7 @@ impl Deposits {
             state.bytes = size_of::<u64>();
         }
         self.send(&batch);
-        SharedDeposit { deposits: self.clone(), batch, which: 0 }
+        Deposit::started(batch, 0)
     }
 
     /// Returns an empty batch.
@@ -181,7 +176,8 @@ impl Deposits {
             wakers: Vec::new(),
         });
         let (binding, deposits) = (self.binding.clone(), Arc::downgrade(self));
-        let mut batch = Batch { state, binding, deposits, under_way: self.under_way.clone() };
+        let (env, under_way) = (self.env.clone(), self.under_way.clone());
+        let mut batch = Batch { state, binding, env, deposits, under_way };
         batch.renew(self.generation);
         Arc::new(batch)
     }
@@ -325,10 +321,10 @@ impl Batch {
             std::mem::forget(unstarted);
             let Stage::Called(mut call) = stage else { return self.end(Err(no_reply().into())) };
             let (waker, mut ended) = (Waker::from(self.clone()), None);
-            let (mut context, mut by) = (Context::from_waker(&waker), Accessor::default());
+            let (mut context, mut woken) = (Context::from_waker(&waker), Vec::new());
             let polled =
-                call.poll(&mut context, &mut |reply| ended = Some(self.deposit_reply(reply, &mut by)));
-            by.wake();
+                call.poll(&mut context, &mut |reply| ended = Some(self.deposit_reply(reply, &mut woken)));
+            wake_all(woken);
             if polled.is_ready() {
                 return self.end(ended.unwrap_or_else(|| Err(no_reply().into())));
             }
@@ -347,7 +343,7 @@ impl Batch {
         if channel.carried_by() == CarriedBy::Any {
             return self.progress();
         }
-        if self.is_over() {
+        if self.ended() {
             return;
         }
         let batch = self.clone();
@@ -356,7 +352,7 @@ impl Batch {
     }
 
     /// Deposits a result. Returns how the accesses ended.
-    fn deposit_reply(&self, reply: Reply<'_>, by: &mut Accessor) -> Result<()> {
+    fn deposit_reply(&self, reply: Reply<'_>, woken: &mut Vec<Waker>) -> Result<()> {
         let mut result = match reply {
             Reply::Result(result) | Reply::ResultOf(result, _) => result,
             reply => return decode_reply::<(), Refused>(reply),
@@ -376,7 +372,7 @@ impl Batch {
         }
         for (which, Part { at, len, target }) in state.parts.drain(..).enumerate() {
             match target.deposit(0, &bytes[at..at + len]) {
-                Ok(()) => target.notify(len, by),
+                Ok(()) => target.notify(len, woken),
                 Err(_) => state.dropped |= 1 << which,
             }
         }
@@ -416,7 +412,7 @@ impl Batch {
         }
     }
 
-    fn is_over(&self) -> bool {
+    fn ended(&self) -> bool {
         matches!(lock(&self.state).stage, Stage::Over(_))
     }
 
@@ -437,11 +433,11 @@ impl Recipient for Batch {
                 return wake(Waker::from(self));
             }
         };
-        let mut by = Accessor::default();
-        let outcome = self.deposit_reply(reply, &mut by);
+        let mut woken = Vec::new();
+        let outcome = self.deposit_reply(reply, &mut woken);
         let (wakers, deposits) = self.finish(outcome);
         let deposits = deposits.map(Waker::from);
-        by.woken.into_iter().chain(wakers).chain(deposits).for_each(wake);
+        woken.into_iter().chain(wakers).chain(deposits).for_each(wake);
     }
 }
 
@@ -471,13 +467,6 @@ fn wake_all(wakers: Vec<Waker>) {
     }
 }
 
-/// One access of a batch.
-pub(crate) struct SharedDeposit {
-    deposits: Arc<Deposits>,
-    batch: Arc<Batch>,
-    which: usize,
-}
-
 /// What a thread does to wait for a batch.
 enum Turn {
     /// Nothing more: the access has ended so.
@@ -488,24 +477,23 @@ enum Turn {
     Event,
 }
 
-impl SharedDeposit {
-    pub(crate) fn is_over(&self) -> bool {
-        self.batch.is_over()
+impl StartedDeposits for Batch {
+    fn is_over(&self) -> bool {
+        self.ended()
     }
 
-    /// Blocks until the batch is over.
-    pub(crate) fn wait(&self) -> Result<()> {
-        self.deposits.send_if_open(&self.batch);
+    fn wait(self: Arc<Self>, which: usize) -> Result<()> {
+        self.send_if_open();
         loop {
-            match self.turn() {
+            match self.turn(which) {
                 Turn::Over(outcome) => return outcome,
                 Turn::Channel(at, call) => self.wait_at(&*at, call)?,
                 Turn::Event => {
-                    let event = self.deposits.env.event();
-                    self.batch.add_waker(&Waker::from(Arc::new(Set(event.clone()))));
+                    let event = self.env.event();
+                    self.add_waker(&Waker::from(Arc::new(Set(event.clone()))));
                     // Perhaps no other thread could go on with the call.
-                    self.batch.progress();
-                    if !self.batch.can_proceed() {
+                    self.progress();
+                    if !self.can_proceed() {
                         event.wait(None);
                     }
                 }
@@ -513,40 +501,48 @@ impl SharedDeposit {
         }
     }
 
-    /// Returns the outcome, if the batch is over. Otherwise the task will be woken.
-    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<()>> {
-        self.deposits.send_if_open(&self.batch);
-        self.batch.add_waker(context.waker());
+    fn poll(self: Arc<Self>, which: usize, context: &Context<'_>) -> Poll<Result<()>> {
+        self.send_if_open();
+        self.add_waker(context.waker());
         let (at, call) = {
-            let state = lock(&self.batch.state);
-            if let Some(outcome) = state.outcome(self.which) {
+            let state = lock(&self.state);
+            if let Some(outcome) = state.outcome(which) {
                 return Poll::Ready(outcome);
             }
             let Stage::Arriving { at, call, waited: false } = &state.stage else { return Poll::Pending };
             (at.clone(), *call)
         };
-        at.watch(call, Waker::from(self.batch.clone()));
+        at.watch(call, Waker::from(self.clone()));
         Poll::Pending
+    }
+}
+
+impl Batch {
+    /// Sends the batch if it is the open one of its import.
+    fn send_if_open(self: &Arc<Self>) {
+        if let Some(deposits) = self.deposits.upgrade() {
+            deposits.send_if_open(self);
+        }
     }
 
     /// Returns what this thread does to wait.
-    fn turn(&self) -> Turn {
-        let state = &mut *lock(&self.batch.state);
+    fn turn(&self, which: usize) -> Turn {
+        let state = &mut *lock(&self.state);
         match &mut state.stage {
             Stage::Arriving { at, call, waited } if !*waited => {
                 *waited = true;
                 Turn::Channel(at.clone(), *call)
             }
-            _ => state.outcome(self.which).map_or(Turn::Event, Turn::Over),
+            _ => state.outcome(which).map_or(Turn::Event, Turn::Over),
         }
     }
 
     /// Waits at the channel of which the batch is a recipient.
     fn wait_at(&self, at: &dyn Arrivals, call: CallKey) -> Result<()> {
-        let arrived = || !matches!(lock(&self.batch.state).stage, Stage::Arriving { .. });
+        let arrived = || !matches!(lock(&self.state).stage, Stage::Arriving { .. });
         let waited = at.wait_for(call, &arrived);
         if waited.is_err() {
-            let mut state = lock(&self.batch.state);
+            let mut state = lock(&self.state);
             if let Stage::Arriving { waited, .. } = &mut state.stage {
                 *waited = false;
             }

@@ -233,9 +233,9 @@ const DEPOSIT_PART_BYTES: usize = 4096;
 
 /// Notifies the owner of the segment in which a result of `len` bytes was deposited.
 fn deposited(target: &DepositTarget, len: usize) -> Deposit {
-    let mut by = Accessor::default();
-    target.notify(len, &mut by);
-    by.wake();
+    let mut woken = Vec::new();
+    target.notify(len, &mut woken);
+    Accessor { woken, ..Accessor::default() }.wake();
     Deposit::ended(Ok(()))
 }
 

@@ -81,7 +81,8 @@ fn setting(declines: bool) -> (Arc<Kept>, Arc<Deposits>, Arc<Core>) {
 }
 
 fn target(core: &Arc<Core>, offset: u64, len: usize) -> DepositTarget {
-    DepositTarget::new(core, offset, len, true).unwrap()
+    assert!(core.check_range(offset, len).is_ok());
+    DepositTarget::new(core.clone(), core.generation().unwrap(), offset, true)
 }
 
 fn bytes(core: &Core, offset: u64, len: usize) -> Vec<u8> {
