@@ -8,10 +8,13 @@ use farcall_core::xdr::{Encode, Encoder};
 use farcall_core::{Error, System};
 use std::sync::atomic::AtomicU64;
 
-/// A channel that keeps the recipients of its calls. `accepts` says whether it takes any.
+/// The encoded arguments of a call, and its recipient.
+type Received = (Vec<u8>, Arc<dyn Recipient>);
+
+/// A channel that keeps the recipients of its calls, unless it declines them.
 #[derive(Default)]
 struct Kept {
-    recipients: Mutex<Vec<(Vec<u8>, Arc<dyn Recipient>)>>,
+    recipients: Mutex<Vec<Received>>,
     ordinary: Mutex<Vec<Vec<u8>>>,
     declines: bool,
 }
