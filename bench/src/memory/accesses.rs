@@ -28,11 +28,20 @@ const CELLS: [(usize, &[&str]); 4] = [
             "memory-read-64",
         ],
     ),
-    (4096, &[RAW, CONTROL, "memory-read", "memory-read-64", "memory-write-64"]),
+    (4096, &[RAW, CONTROL, "memory-read", "memory-read-64", "memory-read-into-64", "memory-write-64"]),
     (32, &["copy", "copy-control", "mapped-read", "mapped-read-bytes", "mapped-write", "mapped-cas"]),
     (
         4096,
-        &["copy", "copy-control", "mapped-read", "mapped-read-bytes", "mapped-write", "mapped-write-bytes"],
+        &[
+            "copy",
+            "copy-control",
+            "mapped-read",
+            "mapped-read-bytes",
+            "mapped-read-64",
+            "mapped-read-into-64",
+            "mapped-write",
+            "mapped-write-bytes",
+        ],
     ),
 ];
 
@@ -75,7 +84,7 @@ pub fn run(memory: &Memory) -> Result<()> {
 fn method(options: &Options) -> String {
     format!(
         "{}; over UDP the ratio is to a raw round trip, mapped to a copy within the client. notify: from the call until a thread \
-         of the exporter's has been told. read-64, write-64: 64 under way. UCX and libfabric are measured by their own tools, one after the other",
+         of the exporter's has been told. read-64, write-64: 64 under way; read-into-64: deposited in a segment of the client's. UCX and libfabric are measured by their own tools, one after the other",
         laps::method(options)
     )
 }
@@ -168,6 +177,14 @@ impl Table {
             triple(if turned { other.beside(&one.ratios) } else { one.beside(&other.ratios) })
         };
         bar("64 reads under way: rate ÷ one at a time", beside("memory-read-64", true), "at least 25");
+        for carrier in ["memory", "mapped"] {
+            let reads = |kind| self.of(&format!("{carrier}-{kind}-64"), 4096);
+            let ratio = reads("read").zip(reads("read-into"));
+            let ratio = ratio.and_then(|(bytes, into)| triple(into.beside(&bytes.ratios)));
+            let of = if carrier == "memory" { "served" } else { "mapped" };
+            let what = format!("{of}: 64 reads of 4 KiB under way, deposits: rate ÷ Bytes");
+            bar(&what, ratio, "at least 1.1");
+        }
         bar("16 ranges in one read ÷ one read", beside("memory-read-16", false), "at most 1.1");
         let mapped = |peer| self.row(peer, 32).and_then(|row| Some(alone(row.p50_us? * 1e3)));
         bar("mapped: read of 32 bytes, ns", mapped("mapped-read"), "at most 25");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result};
-use farcall::memory::{self, Memory, Notify, Remote, Rights, Segment, Settings};
+use farcall::memory::{self, Deposit, Memory, Notify, Remote, Rights, Segment, Settings};
 use farcall::{Level, Pending, Runtime, names};
 use farcall_bench_method::{Calling, Laps, Peer, Serving, Setup};
 
@@ -22,6 +22,8 @@ enum Operation {
     ReadEach,
     /// Reads, of which that many are under way.
     ReadMany,
+    /// Reads that are deposited in a segment of the client's, of which that many are under way.
+    DepositMany,
     /// Writes, and waits until the exporter has the bytes.
     Write,
     WriteBytes,
@@ -35,11 +37,12 @@ enum Operation {
 }
 
 /// The names of the operations in rows and in the names of peers.
-const OPERATIONS: [(&str, Operation); 10] = [
+const OPERATIONS: [(&str, Operation); 11] = [
     ("read", Operation::Read),
     ("read-bytes", Operation::ReadBytes),
     ("read-16", Operation::ReadEach),
     ("read-64", Operation::ReadMany),
+    ("read-into-64", Operation::DepositMany),
     ("write", Operation::Write),
     ("write-bytes", Operation::WriteBytes),
     ("write-64", Operation::WriteMany),
@@ -100,7 +103,7 @@ impl Peer for Accesses {
     fn calls_per_lap(&self) -> usize {
         match (self.operation, self.mapped) {
             (Operation::Notify | Operation::Post, _) => 1,
-            (Operation::ReadMany | Operation::WriteMany, _) => MANY,
+            (Operation::ReadMany | Operation::DepositMany | Operation::WriteMany, _) => MANY,
             (_, true) => LAP,
             (_, false) => 1,
         }
@@ -125,9 +128,17 @@ impl Peer for Accesses {
     }
 
     fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
-        let remote = self.runtime()?.import_segment(address)?;
+        let runtime = self.runtime()?;
+        let remote = runtime.import_segment(address)?;
+        let here = match self.operation {
+            Operation::DepositMany => {
+                Some(runtime.export_segment("Here", Settings::new(MANY * setup.bytes))?)
+            }
+            _ => None,
+        };
         Ok(Box::new(Client {
             remote,
+            here,
             operation: self.operation,
             lap: self.calls_per_lap(),
             data: vec![7; setup.bytes],
@@ -150,6 +161,8 @@ impl Serving for Exported {
 
 struct Client {
     remote: Remote,
+    /// The segment in which results are deposited.
+    here: Option<Segment>,
     operation: Operation,
     lap: usize,
     data: Vec<u8>,
@@ -157,7 +170,7 @@ struct Client {
 
 impl Calling for Client {
     fn run(&mut self, laps: &mut Laps) -> Result<()> {
-        let Client { remote, lap, data, .. } = self;
+        let Client { remote, here, lap, data, .. } = self;
         let (lap, length) = (*lap, data.len());
         match self.operation {
             Operation::Read => each(laps, lap, || remote.read(AT, black_box(data))),
@@ -169,7 +182,16 @@ impl Calling for Client {
                     chunks.map(|(n, chunk)| (AT * (n as u64 + 1), chunk)).collect();
                 each(laps, lap, || remote.read_each(black_box(&mut ranges)))
             }
-            Operation::ReadMany => many(laps, lap, || remote.start_read(AT, length)),
+            Operation::ReadMany => many(laps, lap, || remote.start_read(AT, length), Pending::wait),
+            Operation::DepositMany => {
+                let here = here.as_ref().context("there is no segment for deposits")?;
+                let mut places = (0..MANY).map(|place| (place * length) as u64).cycle();
+                let mut start = || {
+                    let place = places.next().unwrap_or_default();
+                    remote.start_read_into(AT, length, here, place, false)
+                };
+                many(laps, lap, &mut start, Deposit::wait)
+            }
             Operation::Write => {
                 each(laps, lap, || remote.write(AT, black_box(data)).and_then(|()| remote.flush()))
             }
@@ -184,7 +206,7 @@ impl Calling for Client {
                 }
                 posted
             }),
-            Operation::WriteMany => many(laps, lap, || remote.start_write(AT, data)),
+            Operation::WriteMany => many(laps, lap, || remote.start_write(AT, data), Pending::wait),
             Operation::CompareAndSwap => {
                 let mut word = remote.load(AT)?;
                 each(laps, lap, || {
@@ -210,20 +232,22 @@ fn each<T>(laps: &mut Laps, lap: usize, mut access: impl FnMut() -> memory::Resu
 }
 
 /// Makes the accesses of a lap with many under way: waits for the oldest before it starts another.
-fn many<T>(laps: &mut Laps, lap: usize, mut start: impl FnMut() -> Pending<T, memory::Refused>) -> Result<()>
-where
-    T: for<'a> farcall::xdr::Decode<'a>,
-{
+fn many<A, T>(
+    laps: &mut Laps,
+    lap: usize,
+    mut start: impl FnMut() -> A,
+    wait: impl Fn(A) -> memory::Result<T>,
+) -> Result<()> {
     let mut under_way = VecDeque::with_capacity(MANY);
     while laps.next() {
         for _ in 0..lap {
             if under_way.len() == MANY {
-                under_way.pop_front().map(Pending::wait).transpose()?;
+                under_way.pop_front().map(&wait).transpose()?;
             }
             under_way.push_back(start());
         }
     }
-    under_way.into_iter().try_for_each(|access| access.wait().map(drop))?;
+    under_way.into_iter().try_for_each(|access| wait(access).map(drop))?;
     Ok(())
 }
 

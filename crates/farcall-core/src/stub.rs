@@ -35,6 +35,7 @@ mod local;
 mod members;
 mod oneway;
 mod pending;
+mod recipient;
 mod restart;
 mod scope;
 mod sending;
@@ -67,6 +68,8 @@ pub use interface::{AsyncServer, Client, Interface, Program};
 pub use local::{local, local_async};
 pub use members::{Member, Members, Roster};
 pub use pending::Pending;
+#[doc(hidden)]
+pub use recipient::{Arrivals, Arrived, CallKey, Recipient};
 pub use restart::{Restart, RestartHook};
 pub use scope::{Signal, SignalId};
 #[doc(hidden)]

@@ -1,5 +1,5 @@
-//! All unsafe code of this crate: a clock, socket options, datagrams with control messages, and a page of
-//! memory that the kernel clears in a forked child process.
+//! All unsafe code of this crate: a clock, socket options, datagrams with control messages, a page of memory
+//! that the kernel clears in a forked child process, and pinned and huge pages.
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]
@@ -8,6 +8,7 @@ pub(crate) use linux::{boot_time, report_icmp_errors};
 pub use message::{Incoming, Outgoing, receive, report_destinations, send};
 #[cfg(target_os = "linux")]
 pub(crate) use message::{receive_batches, receive_error};
+pub use pages::{Pinned, ask_for_huge_pages};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -59,6 +60,8 @@ mod linux {
 
 #[cfg(target_os = "linux")]
 mod message;
+#[cfg_attr(not(target_os = "linux"), path = "sys/no_pages.rs")]
+mod pages;
 
 pub mod fork {
     //! Detects by one load from memory that this process is a forked child.

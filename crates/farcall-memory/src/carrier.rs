@@ -6,12 +6,14 @@
 //! memory.
 
 use std::fmt::Debug;
+use std::io;
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 
 use crate::Result;
 use crate::access::Refused;
+use crate::deposit::{Deposit, DepositTarget};
 use farcall_core::Pending;
 
 /// Carries accesses to one generation of one segment.
@@ -68,6 +70,13 @@ pub trait Carrier: Send + Sync {
     /// Starts a read.
     fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused>;
 
+    /// Starts a read whose bytes are deposited in a segment of this process. A byte is deposited only if it is
+    /// known to be of the segment's generation.
+    fn start_read_into(&self, offset: u64, len: u32, target: DepositTarget) -> Deposit;
+
+    /// Starts a compare and swap. The word's former value is deposited in a segment of this process.
+    fn start_compare_and_swap_into(&self, offset: u64, old: u64, new: u64, target: DepositTarget) -> Deposit;
+
     /// Starts a write.
     fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused>;
 
@@ -111,6 +120,25 @@ pub trait SharedMemory: Send + Sync + Debug {
     /// through a mapping reaches the segment, and the segment contains every write that an importer reports
     /// as executed. From then on the memory is offered as the generation `offer`, or not at all.
     fn take_away(&self, offer: Option<u64>);
+
+    /// Keeps the memory in the machine's memory. The memory stays pinned when it moves, if the system allows
+    /// that.
+    ///
+    /// # Errors
+    /// The operating system's error, with the limit of this process.
+    fn pin(&self) -> io::Result<()>;
+
+    /// Lets the system page the memory out again.
+    fn unpin(&self);
+
+    /// Returns whether the memory is pinned.
+    fn is_pinned(&self) -> bool;
+
+    /// Asks the system to use huge pages, also when the memory has moved.
+    ///
+    /// # Errors
+    /// When the system uses no huge pages for such memory.
+    fn ask_for_huge_pages(&self) -> io::Result<()>;
 
     /// Ends the offer of the memory. Importers that have mapped it may go on reading their mapping.
     fn withdraw(&self);

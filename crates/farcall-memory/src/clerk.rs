@@ -59,6 +59,8 @@ use neighbours::Neighbours;
 pub use entry::fuzz_record;
 pub use entry::{Entry, MAX_NAME};
 pub use locator::Locator;
+#[cfg(unix)]
+pub use naming::export_file;
 pub use naming::{export_segment, import_segment, import_segment_anew, import_segment_at};
 
 /// The name of every clerk's table.

@@ -7,7 +7,7 @@
 //! ```text
 //! clerk      the segment name service: finds a segment by its name
 //! segment    an exported segment;  notice: tells its exporter of importers' writes
-//! remote     an imported segment
+//! remote     an imported segment;  deposit: a started access whose result arrives in a segment
 //! served     the carrier that makes a call for each access
 //! posted     the state of posted writes, at both ends
 //! runtime    the interface to the runtime: what segments need of it, and what they give it to serve
@@ -26,6 +26,7 @@ extern crate farcall_core as farcall;
 mod access;
 mod carrier;
 pub mod clerk;
+mod deposit;
 mod notice;
 #[doc(hidden)]
 pub mod posted;
@@ -41,6 +42,7 @@ pub mod words;
 
 pub use access::{ACCESSES, Access, Facts, MAX_POST_BYTES, READINGS, Refused, Rights, TYPE};
 pub use carrier::{Carrier, SharedMemory};
+pub use deposit::{Deposit, DepositTarget};
 pub use notice::Notice;
 #[doc(hidden)]
 pub use notice::{Kind as NoticeKind, Notices};
@@ -51,7 +53,7 @@ pub use ring::{Consumer, Producer, Ring, Stuck};
 pub use runtime::{AccessHandler, Accessor, ImportedMemory, Map, MemoryExport, MemoryRuntime, SharingTerms};
 #[doc(hidden)]
 pub use segment::fuzz_access;
-pub use segment::{Condition, Importers, Notify, Segment, Settings, readable_words};
+pub use segment::{Condition, HugePages, Importers, Notify, Segment, Settings, readable_words};
 pub use word::Word;
 
 /// The outcome of an access: a value, a refusal by the exporter, or the failure of the call that carried the

@@ -8,7 +8,9 @@ use bytes::Bytes;
 
 use crate::access::{AccessClient, Refused, Rights, TYPE, check_alignment, check_range};
 use crate::carrier::Carrier;
+use crate::deposit::Deposit;
 use crate::runtime::{ImportedMemory, MemoryRuntime};
+use crate::segment::Segment;
 use crate::served::Served;
 use crate::{Memory, Result};
 use farcall_core::xdr::Encode;
@@ -64,6 +66,42 @@ impl Remote {
         start_if(self.check(offset, len, Rights::READ), start)
     }
 
+    /// Starts a read of at most 1 MiB, whose bytes are deposited in `into`, a segment of this process, at its
+    /// offset `at`. The bytes are deposited when they arrive, words in ascending order, and without a buffer
+    /// of their own: a program that sees the last word has all. `notify` asks for a notice of `into` then,
+    /// which its [`Notify`](crate::Notify) must allow.
+    ///
+    /// Many may be under way at the same time. Short ones share packets.
+    ///
+    /// ```
+    /// use farcall::memory::{Memory, Notify, Rights, Settings};
+    ///
+    /// # fn main() -> farcall::memory::Result<()> {
+    /// # let runtime = farcall::Runtime::builder().registry(farcall::names::Memory::new()).build()?;
+    /// let there = runtime.export_segment("There", Settings::new(64).anyone(Rights::READ))?;
+    /// there.write(8, b"blocks")?;
+    /// let here = runtime.export_segment("Here", Settings::new(4096).notify(Notify::Asked))?;
+    ///
+    /// let remote = runtime.import_segment("There")?;
+    /// remote.start_read_into(8, 6, &here, 100, true).wait()?;
+    /// assert_eq!(here.notice().offset, 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Memory::read`]. [`Kind::Local`](farcall_core::Kind::Local) with `Ran::No`, before anything is
+    /// sent, if `into` is revoked, too short, or of another process (the parent, after a fork); with
+    /// `Ran::Yes` if it was revoked or exported again before the bytes arrived, which were dropped then.
+    pub fn start_read_into(&self, offset: u64, len: usize, into: &Segment, at: u64, notify: bool) -> Deposit {
+        let start = || {
+            self.check(offset, len, Rights::READ)?;
+            let target = into.deposit_target(at, len, notify)?;
+            Ok(self.carrier.start_read_into(offset, u32::try_from(len).unwrap_or(u32::MAX), target))
+        };
+        start().unwrap_or_else(|why| Deposit::ended(Err(why)))
+    }
+
     /// Starts a write of at most 1 MiB. Writes that are under way together are executed in any order.
     pub fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {
         let allowed = self.check(offset, bytes.len(), Rights::WRITE);
@@ -103,6 +141,29 @@ impl Remote {
     /// Starts a compare-and-swap.
     pub fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused> {
         start_if(self.check_word(offset), || self.carrier.start_compare_and_swap(offset, old, new))
+    }
+
+    /// Starts a compare-and-swap. The word's former value is deposited as a word in `into`, a segment of this
+    /// process, at its offset `at`, as [`Remote::start_read_into`] deposits bytes.
+    ///
+    /// # Errors
+    /// Those of [`Memory::compare_and_swap`] and of [`Remote::start_read_into`]. If the former value was
+    /// dropped (`Ran::Yes`), the word may have been swapped.
+    pub fn start_compare_and_swap_into(
+        &self,
+        offset: u64,
+        (old, new): (u64, u64),
+        into: &Segment,
+        at: u64,
+        notify: bool,
+    ) -> Deposit {
+        let start = || {
+            self.check_word(offset)?;
+            check_alignment(at)?;
+            let target = into.deposit_target(at, size_of::<u64>(), notify)?;
+            Ok(self.carrier.start_compare_and_swap_into(offset, old, new, target))
+        };
+        start().unwrap_or_else(|why| Deposit::ended(Err(why)))
     }
 
     /// Returns the same import, but with accesses that are refused once `purged` is set.

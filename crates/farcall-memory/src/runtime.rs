@@ -34,6 +34,19 @@ pub trait MemoryRuntime: Send + Sync {
     /// such memory, or if it cannot grant exactly these rights.
     fn share_memory(&self, len: usize, terms: SharingTerms) -> Option<Box<dyn SharedMemory>>;
 
+    /// Returns memory of `len` bytes that the program has already: the file's, from this offset on. Importers
+    /// cannot map it.
+    ///
+    /// # Errors
+    /// When such memory cannot be exported.
+    #[cfg(unix)]
+    fn memory_of_file(
+        &self,
+        file: std::os::fd::OwnedFd,
+        offset: u64,
+        len: usize,
+    ) -> Result<Box<dyn SharedMemory>, CallFailed>;
+
     /// Binds to the segment that is exported at a URL (`udp://10.0.0.7:7000/Memory/Load`).
     ///
     /// # Errors

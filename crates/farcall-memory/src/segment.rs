@@ -5,11 +5,13 @@
 //! area       the segment's memory
 //! terms      rights and notices, which the owner may change at any time
 //! execute    the accesses of importers that arrive as calls
+//! pages      pinned memory and huge pages
 //! ```
 
 mod area;
 mod core;
 mod execute;
+mod pages;
 mod terms;
 
 use std::fmt;
@@ -21,11 +23,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::access::{Rights, TYPE};
+use crate::carrier::SharedMemory;
+use crate::deposit::DepositTarget;
 use crate::notice::Notice;
 use crate::runtime::{AccessHandler, MemoryExport, MemoryRuntime, SharingTerms};
 use crate::{Memory, Result, words};
+pub(crate) use core::Core;
+
 use area::Area;
-use core::Core;
 use farcall_core::env::Env;
 use farcall_core::sys::fork;
 use farcall_core::{CallFailed, Error, Kind, Ran, lock};
@@ -33,6 +38,7 @@ use farcall_names::Registration;
 
 #[doc(hidden)]
 pub use execute::fuzz_access;
+pub use pages::HugePages;
 pub use terms::{Condition, Importers, Notify};
 
 /// The settings of a segment to be exported.
@@ -45,13 +51,14 @@ pub struct Settings {
     notify: Notify,
     #[cfg_attr(not(unix), allow(dead_code))]
     sigio: bool,
+    huge_pages: bool,
 }
 
 impl Settings {
     /// Returns the settings of a segment of `size` bytes, to which no other process has any right yet.
     pub fn new(size: usize) -> Settings {
         let (anyone, same_user, notify) = (Rights::NONE, Rights::NONE, Notify::Never);
-        Settings { size, anyone, same_user, mappable: None, notify, sigio: false }
+        Settings { size, anyone, same_user, mappable: None, notify, sigio: false, huge_pages: false }
     }
 
     /// Sets the rights of every process that can send a packet here. (Over UDP a sender does not prove its
@@ -89,8 +96,18 @@ impl Settings {
         Settings { sigio, ..self }
     }
 
+    /// Sets whether the system is asked to use huge pages. Where it has none, it uses ordinary ones:
+    /// [`Segment::huge_pages`] tells that.
+    pub fn huge_pages(self, huge_pages: bool) -> Settings {
+        Settings { huge_pages, ..self }
+    }
+
     pub(super) fn rights_of_anyone(&self) -> Rights {
         self.anyone
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.size
     }
 
     /// Returns how processes of the same user may map the memory. Returns `None` if they may not, because
@@ -122,6 +139,7 @@ pub struct Segment {
     /// Whether that descriptor can raise SIGIO.
     #[cfg(unix)]
     sigio: bool,
+    huge_pages: HugePages,
 }
 
 /// The name by which importers find a segment. Dropping this withdraws the name.
@@ -136,6 +154,15 @@ pub(super) trait Listing: fmt::Debug + Send + Sync {
 /// The maximum size of a segment in bytes.
 const MAX_SEGMENT_BYTES: usize = 1 << 40;
 
+/// Checks that a segment may have `size` bytes.
+pub(super) fn check_size(size: usize) -> std::result::Result<(), CallFailed> {
+    if (1..=MAX_SEGMENT_BYTES).contains(&size) {
+        return Ok(());
+    }
+    let why = format!("a segment cannot have {size} bytes, only 1 to {MAX_SEGMENT_BYTES}");
+    Err(CallFailed::new(Kind::Local, Ran::No).because(why))
+}
+
 impl Segment {
     /// Exports a segment of zeros, without a name: only importers that know its address find it.
     pub(super) fn offer(
@@ -143,21 +170,29 @@ impl Segment {
         name: &str,
         settings: Settings,
     ) -> std::result::Result<Segment, CallFailed> {
-        if settings.size == 0 || settings.size > MAX_SEGMENT_BYTES {
-            let why = format!("a segment cannot have {} bytes, only 1 to {MAX_SEGMENT_BYTES}", settings.size);
-            return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
-        }
+        Segment::offer_memory(runtime, name, settings, None)
+    }
+
+    /// Exports a segment as [`Segment::offer`] does, of this memory if there is some, and otherwise of zeros.
+    pub(super) fn offer_memory(
+        runtime: &dyn MemoryRuntime,
+        name: &str,
+        settings: Settings,
+        memory: Option<Box<dyn SharedMemory>>,
+    ) -> std::result::Result<Segment, CallFailed> {
+        check_size(settings.size)?;
         if let Err(Error::Declared(why)) = settings.notify.check(settings.size as u64) {
             let why = format!("the condition for notices: {why}");
             return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
         }
         let (env, size) = (&**runtime.env(), settings.size);
         let generation = first_generation(env);
-        let shared = settings.sharing(generation).and_then(|terms| runtime.share_memory(size, terms));
-        let area = match shared {
+        let share = || settings.sharing(generation).and_then(|terms| runtime.share_memory(size, terms));
+        let area = match memory.or_else(share) {
             Some(memory) => Area::shared(memory, size),
             None => Area::own(words::zeros(size).into(), size),
         };
+        let huge_pages = HugePages::ask(&area, settings.huge_pages);
         let core = Arc::new(Core::new(area, settings, generation, env));
         let export = runtime.export_memory(&format!("{TYPE}/{name}"), core.clone())?;
         if let Some(memory) = core.area.shared_memory() {
@@ -172,6 +207,7 @@ impl Segment {
             export,
             last_generation,
             process,
+            huge_pages,
             #[cfg(unix)]
             env: runtime.env().clone(),
             #[cfg(unix)]
@@ -349,6 +385,29 @@ impl Segment {
         if let Some(listing) = &self.listing {
             let _ = listing.update(generation, self.core.terms().rights_of_anyone());
         }
+    }
+
+    /// Returns the place of `len` bytes at an offset, as the target of a deposit.
+    ///
+    /// # Errors
+    /// When the segment is revoked or too short, or this is a forked child of the process that exported it.
+    pub(super) fn deposit_target(
+        &self,
+        offset: u64,
+        len: usize,
+        notify: bool,
+    ) -> std::result::Result<DepositTarget, CallFailed> {
+        if self.process != fork::generation() {
+            return Err(CallFailed::forked());
+        }
+        let Some(generation) = self.core.generation() else {
+            return Err(no_target("it is revoked".into()));
+        };
+        if self.core.check_range(offset, len).is_err() {
+            let size = self.core.size();
+            return Err(no_target(format!("it has {size} bytes, not {len} at offset {offset}")));
+        }
+        Ok(DepositTarget::new(self.core.clone(), generation, offset, notify))
     }
 
     /// Returns the valid generation, which grows each time the segment is exported again. Returns `None`
@@ -563,6 +622,11 @@ impl Drop for Segment {
             memory.withdraw();
         }
     }
+}
+
+#[cold]
+fn no_target(why: String) -> CallFailed {
+    CallFailed::new(Kind::Local, Ran::No).because(format!("nothing can be deposited in the segment: {why}"))
 }
 
 /// Returns the access handler of a segment that consists of these words and has this generation. Other

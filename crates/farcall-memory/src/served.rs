@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! reads      started reads, which share packets
+//! deposits   started accesses whose results arrive in segments of this process; they share packets too
 //! posts      posted writes, which are not acknowledged until the importer asks
 //! ```
 
+mod deposits;
 mod posts;
 mod reads;
 
@@ -19,6 +21,8 @@ use crate::access::{
     WRITE_EACH, too_long,
 };
 use crate::carrier::Carrier;
+use crate::deposit::{Deposit, DepositTarget};
+use deposits::Deposits;
 use farcall_core::env::Env;
 use farcall_core::stub::NO_HANDLERS;
 use farcall_core::stub::{Binding, Call, Procedure, Reply, Sink, bad_arguments, decode_reply};
@@ -32,14 +36,16 @@ pub(super) struct Served {
     binding: Binding,
     generation: u64,
     reads: Arc<Reads>,
+    deposits: Arc<Deposits>,
     posts: Arc<PostedWrites>,
 }
 
 impl Served {
     pub(super) fn new(env: Arc<dyn Env>, binding: Binding, generation: u64) -> Served {
+        let deposits = Deposits::new(env.clone(), binding.clone(), generation);
         let reads = Reads::new(env, binding.clone(), generation);
         let posts = Arc::new(PostedWrites::new(binding.clone(), generation));
-        Served { binding, generation, reads, posts }
+        Served { binding, generation, reads, deposits, posts }
     }
 
     /// Reads ranges that are not too long for one access.
@@ -228,6 +234,17 @@ impl Carrier for Served {
             len if len > MAX_ACCESS_BYTES => Pending::ended(Err(too_long(len).into())),
             _ => self.reads.start(offset, len),
         }
+    }
+
+    fn start_read_into(&self, offset: u64, len: u32, target: DepositTarget) -> Deposit {
+        match len as usize {
+            len if len > MAX_ACCESS_BYTES => Deposit::ended(Err(too_long(len).into())),
+            len => self.deposits.start_read(offset, len, target),
+        }
+    }
+
+    fn start_compare_and_swap_into(&self, offset: u64, old: u64, new: u64, target: DepositTarget) -> Deposit {
+        self.deposits.start_swap(offset, (old, new), target)
     }
 
     fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {

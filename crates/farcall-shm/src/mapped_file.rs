@@ -97,12 +97,55 @@ impl MappedFile {
         MappedFile::map(file, len, rights)
     }
 
+    /// Maps `len` bytes of a memory file of this program's own, from an offset on. Seals the file against
+    /// shrinking first, because an access to memory that was cut off would be a fault.
+    ///
+    /// # Errors
+    /// When the offset is not that of a page, the length is no number of words, or the file is no memory file,
+    /// cannot be sealed, is too short, or may not be written; or the operating system's error.
+    pub fn of_program(file: &OwnedFd, offset: u64, len: usize) -> io::Result<MappedFile> {
+        let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
+        let page = rustix::param::page_size() as u64;
+        if !offset.is_multiple_of(page) {
+            return Err(invalid(format!("the offset must be a multiple of a page, of {page} bytes")));
+        }
+        if !len.is_multiple_of(WORD_BYTES) {
+            return Err(invalid("the length must be a multiple of eight".into()));
+        }
+        let found = rustix::fs::fcntl_get_seals(file).map_err(|_| {
+            invalid("it is not a memory file, which alone cannot be cut off (memfd_create)".into())
+        })?;
+        if !found.contains(SealFlags::SHRINK) {
+            rustix::fs::fcntl_add_seals(file, SealFlags::SHRINK).map_err(|why| {
+                invalid(format!("it cannot be sealed against shrinking (MFD_ALLOW_SEALING): {why}"))
+            })?;
+        }
+        check_ordinary_pages(file)?;
+        let size = u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+        if offset.checked_add(len as u64).is_none_or(|end| end > size) {
+            return Err(invalid(format!("it has {size} bytes")));
+        }
+        let mapped = MappedFile::map_at(file, offset, whole_pages(len)?, AccessRights::Write);
+        mapped.map_err(|why| io::Error::new(why.kind(), format!("mapping it to be written: {why}")))
+    }
+
     fn map(file: impl AsFd, len: usize, rights: AccessRights) -> io::Result<MappedFile> {
+        MappedFile::map_at(file, 0, len, rights)
+    }
+
+    fn map_at(file: impl AsFd, offset: u64, len: usize, rights: AccessRights) -> io::Result<MappedFile> {
         let write = if rights == AccessRights::Write { ProtFlags::WRITE } else { ProtFlags::empty() };
         // SAFETY: a new mapping at an address that the kernel chooses, so it overlaps no other memory of this
         // process.
         let start = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | write, MapFlags::SHARED, file, 0)?
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | write,
+                MapFlags::SHARED,
+                file,
+                offset,
+            )?
         };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(MappedFile { start, len, rights, mapped: true })
@@ -260,21 +303,28 @@ pub fn written_ranges(file: &OwnedFd, len: usize) -> Vec<std::ops::Range<usize>>
 /// This looks at the seals first. Only memory files have seals, and the system knows them without asking the
 /// file's own file system, which could hang.
 fn check(file: &OwnedFd, len: usize) -> io::Result<()> {
-    /// The type of the file system of memory files. (Memory files of huge pages have another type. They are
-    /// refused, because an access faults if no huge page is free.)
-    const TMPFS: u32 = 0x0102_1994;
     let wrong = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
     if !rustix::fs::fcntl_get_seals(file).is_ok_and(|found| found.contains(seals())) {
         return wrong("the peer passed a file that is not a memory file, or that could shrink");
     }
-    if rustix::fs::fstatfs(file)?.f_type as u32 != TMPFS {
-        return wrong("the peer passed a memory file of huge pages");
-    }
+    check_ordinary_pages(file)?;
     // The seals have made this length final.
     if u64::try_from(rustix::fs::fstat(file)?.st_size) != Ok(len as u64) {
         return wrong("the peer passed a memory file of the wrong size");
     }
     Ok(())
+}
+
+/// Checks that a memory file has no huge pages of its own (`MFD_HUGETLB`).
+fn check_ordinary_pages(file: &OwnedFd) -> io::Result<()> {
+    /// The type of the file system of memory files. Memory files of huge pages have another type. They are
+    /// refused, because an access faults if no huge page is free.
+    const TMPFS: u32 = 0x0102_1994;
+    if rustix::fs::fstatfs(file)?.f_type as u32 == TMPFS {
+        return Ok(());
+    }
+    let what = "it is a memory file of huge pages, of which an access is a fault if none is free";
+    Err(io::Error::new(io::ErrorKind::InvalidData, what))
 }
 
 /// Returns the seals that every memory file must have: no process can resize it or add seals.

@@ -5,6 +5,7 @@
 //! call             a call whose thread waits for it;  request: what is called
 //! brief            the fast path for a short call while no other thread uses the endpoint
 //! started          a started call, for which no thread waits
+//! arriving         a started call whose reply goes to a recipient
 //! exchanges        the signals and streams of a started call;  news: what its caller is to learn of them
 //! gathered         a thread that waits for the first of several started calls
 //! bind             asks servers for an export;  bind_answers: their answers
@@ -20,6 +21,7 @@
 //! A thread may hold the lock of `active` and then take a peer's lock, but not the reverse. No thread is
 //! woken and no user code runs while a lock is held.
 
+mod arriving;
 mod awake;
 mod bind;
 mod bind_answers;

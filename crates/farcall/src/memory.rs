@@ -47,8 +47,8 @@ pub use counters::fuzz_counters;
 #[doc(hidden)]
 pub use farcall_memory::fuzz_access;
 pub use farcall_memory::{
-    Beat, Condition, Consumer, Importers, Memory, Notice, Notify, Producer, Pulse, Record, Refused, Remote,
-    Result, Rights, Ring, Segment, Settings, Stuck, Unread, Word, Writer,
+    Beat, Condition, Consumer, Deposit, HugePages, Importers, Memory, Notice, Notify, Producer, Pulse,
+    Record, Refused, Remote, Result, Rights, Ring, Segment, Settings, Stuck, Unread, Word, Writer,
 };
 
 pub mod clerk {
@@ -76,6 +76,29 @@ pub fn export(name: &str, settings: Settings) -> crate::Result<Segment> {
     Runtime::current()?.export_segment(name, settings)
 }
 
+/// Exports memory that the program has already under a name: the [`Settings`]' number of bytes of a memory
+/// file, from an offset on that is a multiple of a page.
+///
+/// The program goes on using its own mapping of the file. Importers access the memory by calls, also on this
+/// machine, because memory that they have mapped could not be taken away from them without taking it away
+/// from the program. Memory that is in no file, as that of a `Vec`, cannot be exported: move it to a memory
+/// file (`memfd_create`), or [write](Memory::write) it to a segment.
+///
+/// # Errors
+/// Those of [`export`]. [`Kind::Local`](crate::Kind::Local) if the file is no memory file, may not be written,
+/// does not have these bytes, or could be cut off while it is exported: it must allow seals
+/// (`MFD_ALLOW_SEALING`), and is sealed against shrinking. On big-endian machines, where its bytes would be in
+/// another order than importers expect, and on systems other than Linux.
+#[cfg(unix)]
+pub fn export_file(
+    name: &str,
+    file: std::os::fd::OwnedFd,
+    offset: u64,
+    settings: Settings,
+) -> crate::Result<Segment> {
+    Runtime::current()?.export_file(name, file, offset, settings)
+}
+
 /// Imports the segment that is exported under a name, or at an address (`"udp://10.0.0.7:7000/Load"`).
 ///
 /// # Errors
@@ -91,6 +114,21 @@ impl Runtime {
     /// Those of [`memory::export`](export).
     pub fn export_segment(&self, name: &str, settings: Settings) -> crate::Result<Segment> {
         names::export_segment(self, name, settings)
+    }
+
+    /// Exports memory that the program has already, as [`memory::export_file`](export_file) does.
+    ///
+    /// # Errors
+    /// Those of [`memory::export_file`](export_file).
+    #[cfg(unix)]
+    pub fn export_file(
+        &self,
+        name: &str,
+        file: std::os::fd::OwnedFd,
+        offset: u64,
+        settings: Settings,
+    ) -> crate::Result<Segment> {
+        names::export_file(self, name, (file, offset), settings)
     }
 
     /// Imports a segment from this runtime, as [`memory::import`](import) does.

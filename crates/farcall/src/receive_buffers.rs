@@ -29,13 +29,17 @@ impl ReceiveBuffers {
         if len < MIN_SHARED_BYTES {
             return None;
         }
-        let unread = self.0.iter().position(|buffer| Arc::strong_count(buffer) == 1);
-        let unread = unread.and_then(|place| Arc::try_unwrap(self.0.swap_remove(place)).ok());
-        if unread.is_none() && self.0.len() == MAX_SHARED_BUFFERS {
+        // Both buffers and the allocation that counts their readers are used again.
+        if let Some(shared) = self.0.iter_mut().find(|buffer| Arc::strong_count(buffer) == 1)
+            && let Some(unread) = Arc::get_mut(shared)
+        {
+            std::mem::swap(unread, received);
+            return Some(shared.clone());
+        }
+        if self.0.len() == MAX_SHARED_BUFFERS {
             return None;
         }
-        let next = unread.unwrap_or_else(ReceiveBuffers::buffer);
-        let shared = Arc::new(std::mem::replace(received, next));
+        let shared = Arc::new(std::mem::replace(received, ReceiveBuffers::buffer()));
         self.0.push(shared.clone());
         Some(shared)
     }

@@ -24,6 +24,7 @@ mod budget;
 mod bulk;
 mod call;
 mod elsewhere;
+mod given;
 mod handover;
 mod host;
 mod host_signal;
@@ -49,6 +50,7 @@ mod sync {
     pub(super) use farcall_shm::Caller;
 }
 
+pub(crate) use given::memory_of_file;
 pub(crate) use host::Host;
 pub(crate) use link::{Link, NoLink};
 pub(crate) use mapped::{Watcher, map};

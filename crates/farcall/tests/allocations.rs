@@ -1,11 +1,13 @@
-//! Stubs allocate nothing of their own in a call; a channel may.
+//! Stubs allocate nothing of their own in a call; a channel may. Deposits allocate nothing at the importer.
 //!
 //! This is a binary of its own, because its global allocator counts what each thread allocates.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use farcall::memory::{Deposit, Memory, Rights, Settings};
 use farcall::stub::{Binding, Call, Channel, Dispatched, Interface, PendingCall, Reply, Sink};
 use farcall::xdr::{Decoder, Encoder};
 use farcall::{CallFailed, Error, Kind, Ran};
@@ -98,4 +100,38 @@ fn a_simple_call_allocates_nothing() {
         all();
     }
     assert_eq!(ALLOCATIONS.get() - before, 0);
+}
+
+/// Reads of 4 KiB, 64 of them under way, allocate nothing each at the importer, whose thread starts them,
+/// receives the results and deposits them. (An exporter allocates results of which it must keep a copy.)
+#[test]
+fn a_deposit_allocates_nothing() {
+    const UNDER_WAY: u64 = 64;
+    const BYTES: usize = 4096;
+    for shares_memory in [false, true] {
+        let builder = || farcall::Runtime::builder().registry(farcall::names::Memory::new());
+        let runtime = || builder().shared_memory(shares_memory).build().unwrap();
+        let there = runtime().export_segment("There", Settings::new(BYTES).anyone(Rights::ALL)).unwrap();
+        there.write(0, &[7; BYTES]).unwrap();
+        let importer = runtime();
+        let remote = importer.import_segment(&there.url()).unwrap();
+        let size = BYTES * UNDER_WAY as usize;
+        let here = importer.export_segment("Here", Settings::new(size)).unwrap();
+        let mut under_way = VecDeque::with_capacity(UNDER_WAY as usize);
+        let mut read = |reads: u64| {
+            for i in 0..reads {
+                if under_way.len() == UNDER_WAY as usize {
+                    under_way.pop_front().map(Deposit::wait).transpose().unwrap();
+                }
+                let place = i % UNDER_WAY * BYTES as u64;
+                under_way.push_back(remote.start_read_into(0, BYTES, &here, place, false));
+            }
+        };
+        read(5_000);
+        let before = ALLOCATIONS.get();
+        read(6_400);
+        let allocations = ALLOCATIONS.get() - before;
+        // Buffers and tables may grow once more.
+        assert!(allocations < 64, "{allocations} allocations in 6,400 reads");
+    }
 }

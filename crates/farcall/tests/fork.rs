@@ -149,7 +149,8 @@ fn a_child_leaves_alone_what_its_parent_shares_with_others() {
             is_forked(memory.load(0))
                 && is_forked(memory.store(0, 8))
                 && is_forked(memory.compare_and_swap(0, 7, 8))
-        })
+        }) && is_forked(remote.start_read_into(0, 8, &segment, 8, false).wait())
+            && is_forked(remote.start_compare_and_swap_into(0, (7, 8), &segment, 8, false).wait())
     });
     assert_eq!(status, 0);
     // What the child may not do would take the parent's memory away from others, or end the export.

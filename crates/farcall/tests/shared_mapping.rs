@@ -77,6 +77,20 @@ mod parts {
         }
     }
 
+    /// Pinned memory, which the model does not move.
+    #[derive(Debug)]
+    pub(super) struct Pinned;
+
+    impl Pinned {
+        pub(super) fn new(_: &[AtomicU64]) -> std::io::Result<Pinned> {
+            Ok(Pinned)
+        }
+    }
+
+    pub(super) fn ask_for_huge_pages(_: &[AtomicU64], _: bool) -> std::io::Result<()> {
+        Ok(())
+    }
+
     pub(super) fn zeros(len: usize) -> Box<[AtomicU64]> {
         (0..len / size_of::<u64>()).map(|_| AtomicU64::new(0)).collect()
     }

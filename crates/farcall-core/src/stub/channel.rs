@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::arguments::EncodeArguments;
 use super::handlers::Handlers;
+use super::recipient::{Arrivals, CallKey, Recipient};
 use super::restart::RestartHook;
 use super::sending::SendStream;
 use crate::env::Env;
@@ -135,6 +136,21 @@ pub trait Channel: Send + Sync + 'static {
     /// Starts the call and returns its handle. Never blocks: when the channel carries as many calls as it
     /// may, it returns a call that has failed already, as overloaded and [`Ran::No`].
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall>;
+
+    /// Starts a call whose reply goes to `recipient` as soon as it arrives, whether or not a thread waits for
+    /// it. The call is idempotent, has no deadline of its own, and its arguments are encoded already.
+    ///
+    /// Returns the place at which the call is under way, and the call's key there. Returns `None` if the
+    /// channel did nothing: the caller then uses [`Channel::start`].
+    #[doc(hidden)]
+    fn start_for(
+        &self,
+        _procedure: &Procedure,
+        _arguments: &[u8],
+        _recipient: Arc<dyn Recipient>,
+    ) -> Option<(Arc<dyn Arrivals>, CallKey)> {
+        None
+    }
 
     /// Sets the hook for a replaced server. Once another server has taken the place of the present one, every
     /// call fails until the application accepts the new server.

@@ -25,7 +25,26 @@ pub fn export_segment(
     name: &str,
     settings: segment::Settings,
 ) -> Result<Segment> {
-    let segment = Segment::offer(runtime, name, settings)?;
+    list(runtime, Segment::offer(runtime, name, settings)?, settings)
+}
+
+/// Exports memory that the program has already under a name, until the handle is dropped.
+///
+/// # Errors
+/// Those of [`export_segment`], and when such memory cannot be exported.
+#[cfg(unix)]
+pub fn export_file(
+    runtime: &dyn ClerkRuntime,
+    name: &str,
+    (file, offset): (std::os::fd::OwnedFd, u64),
+    settings: segment::Settings,
+) -> Result<Segment> {
+    segment::check_size(settings.size())?;
+    let memory = runtime.memory_of_file(file, offset, settings.size())?;
+    list(runtime, Segment::offer_memory(runtime, name, settings, Some(memory))?, settings)
+}
+
+fn list(runtime: &dyn ClerkRuntime, segment: Segment, settings: segment::Settings) -> Result<Segment> {
     let listed = Listed::new(runtime, &segment, settings.rights_of_anyone())?;
     Ok(segment.listed(Box::new(listed)))
 }

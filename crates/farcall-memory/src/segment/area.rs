@@ -1,14 +1,19 @@
 //! The memory of a segment at its exporter.
 
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 use crate::carrier::SharedMemory;
 use crate::words;
+use farcall_core::lock;
+use farcall_core::sys::{Pinned, ask_for_huge_pages};
 
 /// Memory that several threads and processes access at the same time.
 #[derive(Debug)]
 pub(super) struct Area {
+    /// Set while memory of this process alone is pinned. It is dropped before the memory.
+    pinned: Mutex<Option<Pinned>>,
     place: Place,
     len: usize,
 }
@@ -24,12 +29,12 @@ enum Place {
 impl Area {
     /// Returns memory of `len` bytes that no other process may map.
     pub(super) fn own(words: Arc<[AtomicU64]>, len: usize) -> Area {
-        Area { place: Place::Own(words), len }
+        Area { pinned: Mutex::default(), place: Place::Own(words), len }
     }
 
     /// Returns memory of `len` bytes that other processes may map.
     pub(super) fn shared(memory: Box<dyn SharedMemory>, len: usize) -> Area {
-        Area { place: Place::Shared(memory), len }
+        Area { pinned: Mutex::default(), place: Place::Shared(memory), len }
     }
 
     /// Returns the length in bytes.
@@ -90,6 +95,43 @@ impl Area {
         let mut found = old;
         self.with(|words| found = words::compare_and_swap(words, offset, old, new));
         found
+    }
+
+    /// Keeps the memory in the machine's memory.
+    pub(super) fn pin(&self) -> io::Result<()> {
+        match &self.place {
+            Place::Own(words) => {
+                let pinned = &mut *lock(&self.pinned);
+                if pinned.is_none() {
+                    *pinned = Some(Pinned::new(words)?);
+                }
+                Ok(())
+            }
+            Place::Shared(memory) => memory.pin(),
+        }
+    }
+
+    /// Lets the system page the memory out again.
+    pub(super) fn unpin(&self) {
+        match &self.place {
+            Place::Own(_) => drop(lock(&self.pinned).take()),
+            Place::Shared(memory) => memory.unpin(),
+        }
+    }
+
+    pub(super) fn is_pinned(&self) -> bool {
+        match &self.place {
+            Place::Own(_) => lock(&self.pinned).is_some(),
+            Place::Shared(memory) => memory.is_pinned(),
+        }
+    }
+
+    /// Asks the system to use huge pages.
+    pub(super) fn ask_for_huge_pages(&self) -> io::Result<()> {
+        match &self.place {
+            Place::Own(words) => ask_for_huge_pages(words, false),
+            Place::Shared(memory) => memory.ask_for_huge_pages(),
+        }
     }
 
     fn with(&self, mut access: impl FnMut(&[AtomicU64])) {

@@ -3,12 +3,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::task::Waker;
 
 use super::Settings;
 use super::area::Area;
 use super::terms::{Digest, Terms};
 use crate::Result;
 use crate::access::{Refused, Rights, check_alignment, check_range};
+use crate::deposit::DepositMemory;
 use crate::notice::{Kind, Notices};
 use crate::posted::{Faults, Streams};
 use crate::runtime::Accessor;
@@ -32,7 +34,7 @@ pub(crate) struct Core {
     digest: AtomicU64,
     /// The streams of posted writes (writes that importers send without waiting for an answer).
     pub(super) streams: Mutex<Streams<Refused>>,
-    pub(super) notices: Notices,
+    pub(crate) notices: Notices,
 }
 
 impl Core {
@@ -49,7 +51,7 @@ impl Core {
     }
 
     /// Returns a segment that consists of these words, with the rights and the notices of these settings.
-    pub(super) fn of_words(
+    pub(crate) fn of_words(
         words: Arc<[AtomicU64]>,
         settings: Settings,
         generation: u64,
@@ -59,7 +61,13 @@ impl Core {
         Core::new(Area::own(words, len), settings, generation, env)
     }
 
-    pub(super) fn size(&self) -> u64 {
+    /// Copies bytes out of the memory, for tests.
+    #[cfg(test)]
+    pub(crate) fn read_at(&self, offset: u64, into: &mut [u8]) {
+        self.area.read(offset, into);
+    }
+
+    pub(crate) fn size(&self) -> u64 {
         self.area.len() as u64
     }
 
@@ -67,7 +75,7 @@ impl Core {
     ///
     /// A read copies words by acquiring loads, and then checks the generation once more. So if it has copied
     /// a word that was written after this store, it finds the new generation.
-    pub(super) fn set_generation(&self, generation: u64) {
+    pub(crate) fn set_generation(&self, generation: u64) {
         self.generation.store(generation, Ordering::Release);
     }
 
@@ -124,7 +132,7 @@ impl Core {
     }
 
     /// Returns the valid generation; `None` while the segment is revoked.
-    pub(super) fn generation(&self) -> Option<u64> {
+    pub(crate) fn generation(&self) -> Option<u64> {
         Some(self.generation.load(Ordering::Acquire)).filter(|generation| *generation != 0)
     }
 
@@ -155,7 +163,7 @@ impl Core {
         if terms.inhibit(by) { Err(Refused::Inhibited.into()) } else { Ok(terms) }
     }
 
-    pub(super) fn check_range(&self, offset: u64, len: usize) -> Result<()> {
+    pub(crate) fn check_range(&self, offset: u64, len: usize) -> Result<()> {
         check_range(self.size(), offset, len as u64)
     }
 
@@ -182,5 +190,26 @@ impl Core {
         if terms.notify.hears_read(offset, len as u64) {
             self.notices.add(Kind::Read, offset, len as u64, by);
         }
+    }
+}
+
+impl DepositMemory for Core {
+    fn deposit(&self, generation: u64, offset: u64, bytes: &[u8]) -> bool {
+        // While this is held, the owner does not finish revoking the segment or exporting it again.
+        let _terms = self.terms();
+        let is_valid = self.is(generation);
+        if is_valid {
+            self.area.write(offset, bytes);
+        }
+        is_valid
+    }
+
+    fn deposited(&self, offset: u64, len: usize, asked: bool, woken: &mut Vec<Waker>) {
+        let mut by = Accessor::default();
+        let hears = self.terms().notify.hears_write(asked, (offset, len as u64), |word| self.area.load(word));
+        if hears {
+            self.notices.add(Kind::Write, offset, len as u64, &mut by);
+        }
+        woken.append(&mut by.woken);
     }
 }

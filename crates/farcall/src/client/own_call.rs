@@ -16,7 +16,7 @@ use super::peer::PeerState;
 use super::waiter::Wakes;
 use crate::env::place;
 use crate::receive_buffers::SharedBuffer;
-use crate::stub::UNCAUGHT;
+use crate::stub::{Arrived, Recipient, UNCAUGHT};
 
 /// A function that takes an outcome.
 pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>);
@@ -178,6 +178,10 @@ pub(super) fn deliver(
                     }
                     wakes.add(watcher);
                 }
+                Some(Owner::Recipient(recipient, watcher)) => {
+                    pass_to(recipient, &outcome, wakes);
+                    wakes.add(watcher);
+                }
                 None if token == Owners::NOBODY && owners.was_abandoned(id) => {}
                 Some(Owner::Bind(..)) | None => debug_assert!(false, "a call ended that nobody had made"),
             }
@@ -187,6 +191,17 @@ pub(super) fn deliver(
             _ => debug_assert!(false, "a bind ended that nobody had begun"),
         },
     }
+}
+
+/// Passes the reply of a call to its recipient.
+#[inline(never)]
+fn pass_to(recipient: Arc<dyn Recipient>, outcome: &Outcome<'_>, wakes: &mut Wakes) {
+    let reply = match outcome {
+        Outcome::Result(body) => Arrived::Result(body),
+        Outcome::Exception(body) => Arrived::Exception(body),
+        Outcome::Failed(_) => Arrived::Failed,
+    };
+    recipient.arrived(reply, &mut |waker| wakes.add_waker(waker));
 }
 
 /// Passes a conversation's news about exchanges (signals and streams) to the callers. Declines an exchange if

@@ -9,6 +9,7 @@ use farcall_proto::client::CallId;
 use super::bind_answers::BindAnswers;
 use super::result_slot::ResultSlot;
 use super::waiter::{Waiter, Watcher};
+use crate::stub::Recipient;
 
 /// The thread or task that an outcome goes to.
 pub(super) enum Owner {
@@ -16,6 +17,8 @@ pub(super) enum Owner {
     Thread(Arc<Waiter>),
     /// A started call, and the watcher that is woken when it has ended.
     Started(Arc<ResultSlot>, Watcher),
+    /// A started call whose reply goes to a recipient, and the watcher that is woken when it has ended.
+    Recipient(Arc<dyn Recipient>, Watcher),
     /// One of several binds that are under way together, with its index.
     Bind(Arc<BindAnswers>, usize),
 }
@@ -25,7 +28,7 @@ impl Owner {
     fn is_started(&self) -> bool {
         match self {
             Owner::Thread(_) => false,
-            Owner::Started(..) => true,
+            Owner::Started(..) | Owner::Recipient(..) => true,
             Owner::Bind(binds, _) => binds.tasks() > 0,
         }
     }
@@ -85,7 +88,9 @@ impl Owners {
     /// `watcher` itself, if the call has ended.
     pub(super) fn watch(&mut self, token: u64, watcher: Watcher) -> Result<Watcher, Watcher> {
         match self.place(token).and_then(|place| place.owner.as_mut()) {
-            Some(Owner::Started(_, former)) => Ok(mem::replace(former, watcher)),
+            Some(Owner::Started(_, former) | Owner::Recipient(_, former)) => {
+                Ok(mem::replace(former, watcher))
+            }
             _ => Err(watcher),
         }
     }
@@ -94,7 +99,7 @@ impl Owners {
     pub(super) fn started(&mut self, token: u64) -> Option<(&Arc<ResultSlot>, &mut Watcher)> {
         match self.place(token)?.owner.as_mut()? {
             Owner::Started(slot, watcher) => Some((slot, watcher)),
-            Owner::Thread(_) | Owner::Bind(..) => None,
+            Owner::Recipient(..) | Owner::Thread(_) | Owner::Bind(..) => None,
         }
     }
 

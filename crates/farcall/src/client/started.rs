@@ -130,24 +130,9 @@ impl Started {
     }
 
     /// Replaces the watcher that is woken when the call ends. Returns whether the call was sent, or `None` if
-    /// it has ended. A queued call must be sent before a thread waits for it.
+    /// it has ended.
     pub(super) fn watch(&self, endpoint: &Endpoint, peer: &Peer, watcher: Watcher) -> Option<bool> {
-        let task = watcher.is_task();
-        // Dropping a waker may drop a task, and so cancel the calls that the task had started. It must happen
-        // without the lock.
-        let (former, sent) = {
-            let mut state = peer.lock();
-            let former = state.owners.watch(self.token, watcher);
-            if let Ok(former) = &former {
-                match (former.is_task(), task) {
-                    (false, true) => endpoint.tasks.fetch_add(1, Ordering::SeqCst),
-                    (true, false) => endpoint.tasks.fetch_sub(1, Ordering::SeqCst),
-                    _ => 0,
-                };
-            }
-            (former, state.conversation.progress(self.id) != CallProgress::Unsent)
-        };
-        former.ok().map(|_| sent)
+        endpoint.watch(peer, (self.id, self.token), watcher)
     }
 
     /// Lets the call run on although no caller waits for it any more. The server is told now or, with
@@ -209,10 +194,32 @@ impl Endpoint {
         &self,
         service: Option<&Service>,
         peer: &Arc<Peer>,
-        (export, request): (u64, &CallRequest<'_>),
+        call: (u64, &CallRequest<'_>),
         watcher: Watcher,
         tools: &mut Tools,
     ) -> Result<Started, CallFailed> {
+        let mut slot = Arc::new(ResultSlot::default());
+        if call.1.call.procedure.exchanges
+            && let Some(slot) = Arc::get_mut(&mut slot)
+        {
+            slot.expect_news();
+        }
+        let (id, token) =
+            self.begin_owned(service, peer, call, Owner::Started(slot.clone(), watcher), tools)?;
+        Ok(Started { id, token, slot })
+    }
+
+    /// Starts a call of which `owner` gets the outcome, as [`Endpoint::begin_started`] does. Returns the
+    /// call's identifier, and the token of its owner.
+    #[inline(always)]
+    pub(super) fn begin_owned(
+        &self,
+        service: Option<&Service>,
+        peer: &Arc<Peer>,
+        (export, request): (u64, &CallRequest<'_>),
+        owner: Owner,
+        tools: &mut Tools,
+    ) -> Result<(CallId, u64), CallFailed> {
         self.encode(request, tools)?;
         // The items of a stream argument that are ready are sent together with the call. The user's code
         // makes them, so no lock is held.
@@ -221,14 +228,8 @@ impl Endpoint {
         if !state.conversation.has_room(tools.arguments.len(), MOST_BYTES) {
             return Err(too_many_bytes());
         }
-        let mut slot = Arc::new(ResultSlot::default());
-        if request.call.procedure.exchanges
-            && let Some(slot) = Arc::get_mut(&mut slot)
-        {
-            slot.expect_news();
-        }
         let was_busy = state.owners.any_started();
-        let token = state.owners.add(Owner::Started(slot.clone(), watcher));
+        let token = state.owners.add(owner);
         let now = OnceCell::new();
         let clock = || *now.get_or_init(|| self.env.now());
         // While tasks wait, the service thread receives, and each arriving datagram makes it send the queued
@@ -249,7 +250,6 @@ impl Endpoint {
         if let Some(first) = first {
             send_first(&mut state.conversation, id, &**first);
         }
-        let started = Started { id, token, slot };
         if let Some(service) = service.filter(|_| state.conversation.may_wait(id, clocked)) {
             let first = !std::mem::replace(&mut state.left, true);
             drop(state);
@@ -269,7 +269,28 @@ impl Endpoint {
                 self.engage(service);
             }
         }
-        Ok(started)
+        Ok((id, token))
+    }
+
+    /// Replaces the watcher that is woken when a started call ends. Returns whether the call was sent, or
+    /// `None` if it has ended. A queued call must be sent before a thread waits for it.
+    pub(super) fn watch(&self, peer: &Peer, (id, token): (CallId, u64), watcher: Watcher) -> Option<bool> {
+        let task = watcher.is_task();
+        // Dropping a waker may drop a task, and so cancel the calls that the task had started. It must happen
+        // without the lock.
+        let (former, sent) = {
+            let mut state = peer.lock();
+            let former = state.owners.watch(token, watcher);
+            if let Ok(former) = &former {
+                match (former.is_task(), task) {
+                    (false, true) => self.tasks.fetch_add(1, Ordering::SeqCst),
+                    (true, false) => self.tasks.fetch_sub(1, Ordering::SeqCst),
+                    _ => 0,
+                };
+            }
+            (former, state.conversation.progress(id) != CallProgress::Unsent)
+        };
+        former.ok().map(|_| sent)
     }
 
     /// Leaves a call queued: adds its peer to the list of peers with queued calls.

@@ -55,6 +55,8 @@ impl Watcher {
 pub(super) struct Wakes {
     pub(super) waiters: Vec<Arc<Waiter>>,
     pub(super) others: Vec<Watcher>,
+    /// Wakers that recipients of replies have given. They do not count as tasks that wait at the endpoint.
+    pub(super) wakers: Vec<Waker>,
     /// Threads that wait for signals or items of streams in a call.
     pub(super) parkers: Vec<Arc<dyn Parker>>,
 }
@@ -69,9 +71,17 @@ impl Wakes {
         }
     }
 
+    pub(super) fn add_waker(&mut self, waker: Waker) {
+        self.wakers.push(waker);
+    }
+
     #[inline]
     pub(super) fn run(&mut self) {
-        if !self.waiters.is_empty() || !self.others.is_empty() || !self.parkers.is_empty() {
+        if !self.waiters.is_empty()
+            || !self.others.is_empty()
+            || !self.wakers.is_empty()
+            || !self.parkers.is_empty()
+        {
             self.wake_all();
         }
     }
@@ -88,6 +98,9 @@ impl Wakes {
     fn wake_all(&mut self) {
         self.waiters.drain(..).for_each(|waiter| waiter.wake());
         self.parkers.drain(..).for_each(|parker| parker.wake());
+        for waker in self.wakers.drain(..) {
+            guard::run_alone("a waker", || waker.wake());
+        }
         for other in self.others.drain(..) {
             match other {
                 // A panic in the user's waker must not unwind the leading thread.

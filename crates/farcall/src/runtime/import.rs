@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Waker;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,12 +25,12 @@ use crate::context;
 use crate::env::Env;
 use crate::retry::{Retry, Step};
 use crate::stub::{
-    Binding, Call, Channel, Interface, NO_HANDLERS, PendingCall, Procedure, Reply, RestartHook, Sink,
-    no_reply,
+    Arrivals, Binding, Call, CallKey, Channel, Interface, NO_HANDLERS, PendingCall, Procedure, Recipient,
+    Reply, RestartHook, Sink, no_reply,
 };
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{Decoder, Encoder};
-use crate::{CallFailed, Kind, Ran, builtin, idl, lock};
+use crate::{CallFailed, Kind, Ran, builtin, idl, lock, self_wait};
 
 /// An attempt to bind that is under way.
 type Attempt = Arc<Question<Arc<Target>>>;
@@ -135,6 +136,25 @@ impl Channel for Shared {
         started::start(&self.0, &self.0.request(&call))
     }
 
+    fn start_for(
+        &self,
+        procedure: &Procedure,
+        arguments: &[u8],
+        recipient: Arc<dyn Recipient>,
+    ) -> Option<(Arc<dyn Arrivals>, CallKey)> {
+        let target = self.0.bound.first()?;
+        // A call that is made while this thread serves another one inherits its deadline.
+        if crate::serving::is_serving() || target.link.is_some() || !target.has(procedure.number) {
+            return None;
+        }
+        if self_wait::is_possible() || builtin::waits_for_itself(target.export, procedure.number) {
+            return None;
+        }
+        let callee = (target.export, procedure);
+        let call = target.endpoint.start_for(&target.peer, callee, arguments, recipient)?;
+        Some((target.clone(), call))
+    }
+
     fn on_restart(&self, hook: RestartHook) -> Result<(), CallFailed> {
         self.0.restarts.set(hook, self.0.bound.get())
     }
@@ -171,6 +191,16 @@ impl Channel for Shared {
             Some(target) => target.endpoint.clone(),
             None => Arc::new(Parking::new(self.0.inner.env.clone())),
         }
+    }
+}
+
+impl Arrivals for Target {
+    fn wait_for(&self, call: CallKey, done: &dyn Fn() -> bool) -> Result<(), CallFailed> {
+        self.endpoint.wait_for(&self.peer, call, done)
+    }
+
+    fn watch(&self, call: CallKey, waker: Waker) {
+        self.endpoint.watch_for(&self.peer, call, waker);
     }
 }
 

@@ -45,6 +45,16 @@ impl MemoryRuntime for Runtime {
         shares.then(|| self.0.offers.share(len, terms))?
     }
 
+    #[cfg(unix)]
+    fn memory_of_file(
+        &self,
+        file: std::os::fd::OwnedFd,
+        offset: u64,
+        len: usize,
+    ) -> Result<Box<dyn SharedMemory>, CallFailed> {
+        shm::memory_of_file(&file, offset, len)
+    }
+
     fn import_memory(&self, url: &str) -> Result<ImportedMemory, CallFailed> {
         let (inner, name, interface) = (&self.0, parse(url)?, Cow::Borrowed(<dyn Access>::interface()));
         let target = inner.bind(&name, &interface, &[], context::inherited().0)?;

@@ -25,6 +25,7 @@ mod parts {
     pub(super) use farcall_shm::{AccessRights, MappedFile, UnixChannel, punch_hole, written_ranges};
 
     pub(super) use crate::sys::fork;
+    pub(super) use farcall_core::sys::{Pinned, ask_for_huge_pages};
     pub(super) use farcall_memory::words::zeros;
 }
 
@@ -42,7 +43,7 @@ use crate::client::Peer;
 use crate::xdr::Encode;
 use crate::{CallFailed, Kind, Pending, Ran};
 use farcall_memory::words;
-use farcall_memory::{Carrier, Facts, Refused, Result, Rights};
+use farcall_memory::{Accessor, Carrier, Deposit, DepositTarget, Facts, Refused, Result, Rights};
 
 pub(crate) use liveness::Watcher;
 pub(super) use shared::SharedMapping;
@@ -209,6 +210,12 @@ impl Mapped {
         self.served().map_or_else(|why| Pending::ended(Err(why)), start)
     }
 
+    /// Starts an access whose result is deposited, on the carrier that works by calls.
+    #[cold]
+    fn deposit_served(&self, start: impl FnOnce(&dyn Carrier) -> Deposit) -> Deposit {
+        self.served().map_or_else(|why| Deposit::ended(Err(why)), start)
+    }
+
     /// Returns the failure of a write or swap during which the exporter took the segment away. It is unknown
     /// whether the access had an effect.
     #[cold]
@@ -219,6 +226,17 @@ impl Mapped {
         let why = "the exporter revoked the segment, exported it again or inhibited writes during the access";
         CallFailed::new(Kind::NotExported, Ran::Maybe).because(why)
     }
+}
+
+/// The most bytes that are read before they are deposited. They stay in the processor's cache.
+const DEPOSIT_PART_BYTES: usize = 4096;
+
+/// Notifies the owner of the segment in which a result of `len` bytes was deposited.
+fn deposited(target: &DepositTarget, len: usize) -> Deposit {
+    let mut woken = Vec::new();
+    target.notify(len, &mut woken);
+    Accessor { woken, ..Accessor::default() }.wake();
+    Deposit::ended(Ok(()))
 }
 
 #[cold]
@@ -293,6 +311,39 @@ impl Carrier for Mapped {
             return Pending::ended(Ok(bytes.into()));
         }
         self.start_served(|served| served.start_read(offset, len))
+    }
+
+    fn start_read_into(&self, offset: u64, len: u32, target: DepositTarget) -> Deposit {
+        if !self.is_current() {
+            return self.deposit_served(|served| served.start_read_into(offset, len, target));
+        }
+        // Each part is checked before it is deposited, so nothing else than the segment's bytes ever is.
+        let (mut part, mut at) = ([0; DEPOSIT_PART_BYTES], 0);
+        while at < len as usize {
+            let part = &mut part[..DEPOSIT_PART_BYTES.min(len as usize - at)];
+            self.read_words(offset + at as u64, part);
+            if !self.is_current() {
+                return self.deposit_served(|served| served.start_read_into(offset, len, target));
+            }
+            if let Err(why) = target.deposit(at as u64, part) {
+                return Deposit::ended(Err(why.into()));
+            }
+            at += part.len();
+        }
+        deposited(&target, len as usize)
+    }
+
+    fn start_compare_and_swap_into(&self, offset: u64, old: u64, new: u64, target: DepositTarget) -> Deposit {
+        if !self.is_current() {
+            let start = |served: &dyn Carrier| served.start_compare_and_swap_into(offset, old, new, target);
+            return self.deposit_served(start);
+        }
+        let found = self.compare_and_swap(offset, old, new);
+        let put = found.and_then(|found| Ok(target.deposit(0, &found.to_le_bytes())?));
+        match put {
+            Ok(()) => deposited(&target, size_of::<u64>()),
+            Err(why) => Deposit::ended(Err(why)),
+        }
     }
 
     fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {

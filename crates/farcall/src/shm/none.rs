@@ -46,6 +46,17 @@ impl Offers {
     pub(crate) fn take_from(&self, _: impl Fn(u64, &std::sync::Arc<crate::Principal>, bool) -> bool) {}
 }
 
+/// Refuses to export memory of the program's.
+#[cfg(unix)]
+pub(crate) fn memory_of_file(
+    _: &std::os::fd::OwnedFd,
+    _: u64,
+    _: usize,
+) -> Result<Box<dyn SharedMemory>, CallFailed> {
+    let why = "memory of the program's can be exported on Linux only";
+    Err(CallFailed::new(crate::Kind::Local, crate::Ran::No).because(why))
+}
+
 /// Returns `served`, because nothing can be mapped.
 pub(crate) fn map(
     _: &Arc<Peer>,

@@ -1,6 +1,7 @@
 //! The segments of this runtime whose memory other processes may map.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -131,6 +132,22 @@ impl SharedMemory for Owner {
 
     fn take_away(&self, offer: Option<u64>) {
         self.mapping.take_away(offer);
+    }
+
+    fn pin(&self) -> io::Result<()> {
+        self.mapping.pin()
+    }
+
+    fn unpin(&self) {
+        self.mapping.unpin();
+    }
+
+    fn is_pinned(&self) -> bool {
+        self.mapping.is_pinned()
+    }
+
+    fn ask_for_huge_pages(&self) -> io::Result<()> {
+        self.mapping.ask_for_huge_pages()
     }
 
     fn withdraw(&self) {

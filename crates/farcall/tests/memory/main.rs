@@ -6,6 +6,7 @@
 mod changed_terms;
 #[path = "../common/mod.rs"]
 mod common;
+mod deposits;
 #[cfg(target_os = "linux")]
 mod mapped_segments;
 mod name_clerk;

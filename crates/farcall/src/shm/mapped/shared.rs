@@ -4,9 +4,12 @@
 //! `tests/shared_mapping.rs` includes this file, and gives it loom's types, and memory that is not mapped,
 //! through `super::parts`.
 
+use std::io;
+
 use super::parts::{
-    AccessRights, AsFd, AtomicU64, MappedFile, Ordering, OwnedFd, PoisonError, RwLock, RwLockReadGuard,
-    RwLockWriteGuard, UnixChannel, fence, fork, punch_hole, written_ranges, zeros,
+    AccessRights, AsFd, AtomicU64, MappedFile, Ordering, OwnedFd, Pinned, PoisonError, RwLock,
+    RwLockReadGuard, RwLockWriteGuard, UnixChannel, ask_for_huge_pages, fence, fork, punch_hole,
+    written_ranges, zeros,
 };
 
 /// The memory of one segment, in a file that is passed to importers.
@@ -28,6 +31,10 @@ pub(crate) struct SharedMapping {
 
 #[derive(Debug)]
 struct Current {
+    /// Set while the memory is pinned. It is dropped before the memory.
+    pinned: Option<Pinned>,
+    /// Whether the system was asked to use huge pages.
+    huge_pages: bool,
     words: Words,
     /// The generation that importers may ask for. `None` if the memory is not passed to importers.
     offered: Option<u64>,
@@ -49,7 +56,8 @@ impl SharedMapping {
     pub(crate) fn new(len: usize, others: AccessRights, generation: u64) -> Option<SharedMapping> {
         let (control, control_file) = MappedFile::create(size_of::<u64>(), AccessRights::Read).ok()?;
         let (area, file) = MappedFile::create(len, others).ok()?;
-        let current = Current { words: Words::File(area, file), offered: Some(generation), passed: false };
+        let (words, offered) = (Words::File(area, file), Some(generation));
+        let current = Current { pinned: None, huge_pages: false, words, offered, passed: false };
         let mapping = SharedMapping {
             control,
             control_file,
@@ -104,13 +112,43 @@ impl SharedMapping {
         fence(Ordering::SeqCst);
         let is_alone = matches!(current.words, Words::Alone(_));
         if current.passed || (is_alone && offer.is_some()) {
+            let was_pinned = current.pinned.take().is_some();
             let former = std::mem::replace(&mut current.words, self.fresh(offer));
+            if current.huge_pages {
+                let _ = current.words.ask_for_huge_pages();
+            }
             former.copy_to(&current.words, self.len);
             former.abandon();
+            // If the system refuses, `is_pinned` tells it.
+            current.pinned = was_pinned.then(|| Pinned::new(current.words.all()).ok()).flatten();
         }
         current.passed = false;
         current.offered = offer.filter(|_| matches!(current.words, Words::File(..)));
         self.publish(current.offered.unwrap_or(0));
+    }
+
+    /// Keeps the memory in the machine's memory, also when it moves.
+    pub(crate) fn pin(&self) -> io::Result<()> {
+        let current = &mut *self.write();
+        if current.pinned.is_none() {
+            current.pinned = Some(Pinned::new(current.words.all())?);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn unpin(&self) {
+        self.write().pinned = None;
+    }
+
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.read().pinned.is_some()
+    }
+
+    /// Asks the system to use huge pages, also when the memory has moved.
+    pub(crate) fn ask_for_huge_pages(&self) -> io::Result<()> {
+        let current = &mut *self.write();
+        current.huge_pages = true;
+        current.words.ask_for_huge_pages()
     }
 
     /// Withdraws the memory from importers. Importers that have mapped it can keep what they read there.
@@ -167,6 +205,10 @@ impl Words {
             Words::File(area, _) => area.words().unwrap_or_default(),
             Words::Alone(words) => words,
         }
+    }
+
+    fn ask_for_huge_pages(&self) -> io::Result<()> {
+        ask_for_huge_pages(self.all(), matches!(self, Words::File(..)))
     }
 
     fn copy_to(&self, other: &Words, len: usize) {
