@@ -1,0 +1,172 @@
+//! Loads the XDP program, attaches it to interfaces, and tells it of segments and conversations.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use aya::maps::{HashMap, HashOfMaps, MapData, MapError};
+use aya::programs::{Xdp, XdpMode};
+use aya::{Ebpf, Pod};
+
+use crate::array::{SegmentArray, chain};
+use crate::{Conversation, Mode, Unavailable};
+
+/// The XDP program. Dropping this, or the end of the process, detaches the program.
+pub struct Kernel {
+    attached: Vec<(String, Mode)>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The program and its links to interfaces; `None` once it is detached.
+    program: Option<Ebpf>,
+    segments: HashOfMaps<MapData, u64, MapData>,
+    conversations: HashMap<MapData, u64, Known>,
+}
+
+/// The name of the program's function.
+const PROGRAM: &str = "farcall_read";
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../program/read.o");
+
+/// A conversation, as `program/read.c` has it. Numbers are as on the wire.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Known {
+    client: u64,
+    address: [u8; 16],
+    port: u16,
+    server_port: u16,
+    unused: u32,
+    answered: u64,
+}
+
+#[allow(unsafe_code)]
+// SAFETY: a plain structure without padding, of which any bytes are a value.
+unsafe impl Pod for Known {}
+
+impl Kernel {
+    /// Loads the program and attaches it to these interfaces: natively if the driver can, otherwise in the
+    /// network stack. It answers nothing until it is told of segments and conversations.
+    ///
+    /// # Errors
+    /// When the process lacks the privilege (`CAP_BPF` and `CAP_NET_ADMIN`), the verifier refuses the program,
+    /// an interface does not exist, or another program is attached to it.
+    pub fn load(interfaces: &[String]) -> Result<Kernel, Unavailable> {
+        let mut program =
+            Ebpf::load(OBJECT).map_err(|why| failed("loading the XDP program's maps", &why))?;
+        let segments = HashOfMaps::try_from(taken(&mut program, "segments")?);
+        let segments = segments.map_err(|why| failed("opening the map of segments", &why))?;
+        let conversations = HashMap::try_from(taken(&mut program, "conversations")?);
+        let conversations = conversations.map_err(|why| failed("opening the map of conversations", &why))?;
+        let xdp = program.program_mut(PROGRAM).ok_or_else(|| lacking(PROGRAM))?;
+        let xdp: &mut Xdp = xdp.try_into().map_err(|why| failed("opening the XDP program", &why))?;
+        xdp.load().map_err(|why| failed("loading the XDP program", &why))?;
+        let attached = interfaces.iter().map(|name| Ok((name.clone(), attach(xdp, name)?)));
+        let attached = attached.collect::<Result<_, Unavailable>>()?;
+        Ok(Kernel { attached, state: Mutex::new(State { program: Some(program), segments, conversations }) })
+    }
+
+    /// Returns the interfaces to which the program is attached, and how.
+    pub fn attached(&self) -> &[(String, Mode)] {
+        &self.attached
+    }
+
+    /// Makes memory for a segment of `len` bytes, all zeros, which is not offered yet.
+    ///
+    /// # Errors
+    /// When the segment is too long, or the kernel has no memory.
+    pub fn array(&self, len: usize) -> Result<SegmentArray, Unavailable> {
+        SegmentArray::new(len)
+    }
+
+    /// Lets everybody with an [admitted](Kernel::admit) conversation read the segment of this export, as this
+    /// generation.
+    ///
+    /// # Errors
+    /// When more segments are offered than the map has room for.
+    pub fn offer(&self, export: u64, segment: &SegmentArray, generation: u64) -> Result<(), Unavailable> {
+        segment.set_generation(generation);
+        let inserted = self.lock().segments.insert(export.to_be(), segment.map(), 0);
+        inserted.map_err(|why| failed("offering a segment", &why))
+    }
+
+    /// Ends the offer of the segment of this export. When this returns, no run of the program that began
+    /// before goes on, so no reader is answered any more.
+    ///
+    /// The kernel waits by itself: when a map of maps has changed, the system call returns only after an RCU
+    /// grace period (`maybe_wait_bpf_programs` in Linux' kernel/bpf/syscall.c, since 4.18), and a run of an
+    /// XDP program is an RCU reader.
+    pub fn withhold(&self, export: u64, segment: &SegmentArray) {
+        // A run that looked the segment up before finds the other generation.
+        segment.set_generation(0);
+        // An export that was never offered has no entry. No other failure can happen to a map that is there.
+        let _: Result<(), MapError> = self.lock().segments.remove(&export.to_be());
+    }
+
+    /// Tells the program of a conversation, so that it answers its client. Takes the place of what the program
+    /// knew of the conversation. When there are too many, the program forgets the ones that were not used for
+    /// longest.
+    ///
+    /// # Errors
+    /// When the kernel has no memory.
+    pub fn admit(&self, conversation: &Conversation) -> Result<(), Unavailable> {
+        let address = match conversation.address.ip() {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let conversations = &mut self.lock().conversations;
+        let key = conversation.server.to_be();
+        // The program counts the datagrams on, because no number may be used again.
+        let answered = conversations.get(&key, 0).map_or(0, |known| known.answered);
+        let known = Known {
+            client: conversation.client.to_be(),
+            address: address.octets(),
+            port: conversation.address.port().to_be(),
+            server_port: conversation.server_port.to_be(),
+            unused: 0,
+            answered,
+        };
+        conversations.insert(key, known, 0).map_err(|why| failed("admitting a conversation", &why))
+    }
+
+    /// Detaches the program. It answers nothing any more.
+    pub fn detach(&self) {
+        drop(self.lock().program.take());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel").field("attached", &self.attached).finish_non_exhaustive()
+    }
+}
+
+/// Attaches the program to an interface.
+fn attach(xdp: &mut Xdp, interface: &str) -> Result<Mode, Unavailable> {
+    if interface.is_empty() || interface.contains('\0') {
+        return Err(Unavailable(format!("{interface:?} is no name of an interface")));
+    }
+    if xdp.attach(interface, XdpMode::Driver).is_ok() {
+        return Ok(Mode::Native);
+    }
+    let attached = xdp.attach(interface, XdpMode::Skb);
+    attached.map_err(|why| failed(&format!("attaching the XDP program to {interface}"), &why))?;
+    Ok(Mode::Generic)
+}
+
+fn taken(program: &mut Ebpf, name: &str) -> Result<aya::maps::Map, Unavailable> {
+    program.take_map(name).ok_or_else(|| lacking(name))
+}
+
+fn lacking(name: &str) -> Unavailable {
+    Unavailable(format!("program/read.o has no {name}"))
+}
+
+fn failed(doing: &str, why: &dyn std::error::Error) -> Unavailable {
+    Unavailable(format!("{doing}: {}", chain(why)))
+}
