@@ -75,7 +75,7 @@ pub trait Carrier: Send + Sync {
     fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused>;
 }
 
-/// A segment's memory at its exporter, if importers may map it.
+/// A segment's memory at its exporter, if importers may map it, or if the kernel answers importers' reads.
 ///
 /// The exporter's own accesses go through this too, because the memory moves when it is taken away from
 /// importers.
@@ -107,4 +107,9 @@ pub trait SharedMemory: Send + Sync + Debug {
 
     /// Ends the offer of the memory. Importers that have mapped it may go on reading their mapping.
     fn withdraw(&self);
+
+    /// Returns how many reads over the network the kernel has answered, if the kernel serves the memory.
+    fn answered_by_kernel(&self) -> Option<u64> {
+        None
+    }
 }

@@ -30,8 +30,8 @@ pub trait MemoryRuntime: Send + Sync {
         handler: Arc<dyn AccessHandler>,
     ) -> Result<Box<dyn MemoryExport>, CallFailed>;
 
-    /// Returns memory of `len` bytes that processes of the same user may map. Returns `None` if there is no
-    /// such memory, or if it cannot grant exactly these rights.
+    /// Returns memory of `len` bytes that processes of the same user may map, or that the kernel serves.
+    /// Returns `None` if there is no such memory, or if it cannot grant exactly these rights.
     fn share_memory(&self, len: usize, terms: SharingTerms) -> Option<Box<dyn SharedMemory>>;
 
     /// Binds to the segment that is exported at a URL (`udp://10.0.0.7:7000/Memory/Load`).
@@ -46,6 +46,8 @@ pub trait MemoryRuntime: Send + Sync {
 pub struct SharingTerms {
     /// The rights of the other processes.
     pub others: crate::Rights,
+    /// The rights of every process that can send a packet.
+    pub anyone: crate::Rights,
     /// Whether the exporter is notified of writes that ask for it.
     pub hears: bool,
     /// The first generation in which the memory is offered.
@@ -128,4 +130,9 @@ pub trait AccessHandler: Send + Sync + 'static {
     /// multiple of four. Returns `None` if the result has no room or there is none. Then the read is to be
     /// executed by [`AccessHandler::access`].
     fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize>;
+
+    /// Returns how many reads the kernel has answered, if it serves the segment.
+    fn answered_by_kernel(&self) -> Option<u64> {
+        None
+    }
 }

@@ -89,7 +89,8 @@ impl Settings {
         let others = self.rights_of_same_user();
         let hears = self.notify != Notify::Never;
         let keeps_notify = self.notify != Notify::Always || !others.contains(Rights::WRITE);
-        keeps_notify.then_some(SharingTerms { others, hears, generation })
+        let anyone = self.rights_of_anyone();
+        keeps_notify.then_some(SharingTerms { others, anyone, hears, generation })
     }
 }
 

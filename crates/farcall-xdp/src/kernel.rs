@@ -22,7 +22,12 @@ struct State {
     program: Option<Ebpf>,
     segments: HashOfMaps<MapData, u64, MapData>,
     conversations: HashMap<MapData, u64, Known>,
+    /// How often a conversation was admitted.
+    admissions: u64,
 }
+
+/// The number of the first datagram that the program sends. The server in user space counts from 1.
+const FIRST_NUMBER: u64 = 1 << 62;
 
 /// The name of the program's function.
 const PROGRAM: &str = "farcall_read";
@@ -37,8 +42,9 @@ struct Known {
     address: [u8; 16],
     port: u16,
     server_port: u16,
-    unused: u32,
-    answered: u64,
+    repeats: u32,
+    sequence: u64,
+    number: u64,
 }
 
 #[allow(unsafe_code)]
@@ -46,8 +52,8 @@ struct Known {
 unsafe impl Pod for Known {}
 
 impl Kernel {
-    /// Loads the program and attaches it to these interfaces: natively if the driver can, otherwise in the
-    /// network stack. It answers nothing until it is told of segments and conversations.
+    /// Loads the program and attaches it to these interfaces (`eth0`, `eth0:native`, `veth0:generic`). It
+    /// answers nothing until it is told of segments and conversations.
     ///
     /// # Errors
     /// When the process lacks the privilege (`CAP_BPF` and `CAP_NET_ADMIN`), the verifier refuses the program,
@@ -62,9 +68,10 @@ impl Kernel {
         let xdp = program.program_mut(PROGRAM).ok_or_else(|| lacking(PROGRAM))?;
         let xdp: &mut Xdp = xdp.try_into().map_err(|why| failed("opening the XDP program", &why))?;
         xdp.load().map_err(|why| failed("loading the XDP program", &why))?;
-        let attached = interfaces.iter().map(|name| Ok((name.clone(), attach(xdp, name)?)));
+        let attached = interfaces.iter().map(|name| attach(xdp, name));
         let attached = attached.collect::<Result<_, Unavailable>>()?;
-        Ok(Kernel { attached, state: Mutex::new(State { program: Some(program), segments, conversations }) })
+        let state = State { program: Some(program), segments, conversations, admissions: 0 };
+        Ok(Kernel { attached, state: Mutex::new(state) })
     }
 
     /// Returns the interfaces to which the program is attached, and how.
@@ -115,19 +122,34 @@ impl Kernel {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
             IpAddr::V6(address) => address,
         };
-        let conversations = &mut self.lock().conversations;
-        let key = conversation.server.to_be();
-        // The program counts the datagrams on, because no number may be used again.
-        let answered = conversations.get(&key, 0).map_or(0, |known| known.answered);
+        let state = &mut *self.lock();
+        // The program counts on from here. It may forget a conversation that is admitted again later, and no
+        // datagram number may be used again, so each admission has numbers of its own.
+        state.admissions += 1;
         let known = Known {
             client: conversation.client.to_be(),
             address: address.octets(),
             port: conversation.address.port().to_be(),
             server_port: conversation.server_port.to_be(),
-            unused: 0,
-            answered,
+            repeats: 0,
+            sequence: conversation.sequence,
+            number: FIRST_NUMBER + (state.admissions << 32),
         };
-        conversations.insert(key, known, 0).map_err(|why| failed("admitting a conversation", &why))
+        let inserted = state.conversations.insert(conversation.server.to_be(), known, 0);
+        inserted.map_err(|why| failed("admitting a conversation", &why))
+    }
+
+    /// Returns how many calls of a conversation the program has answered since it was admitted, modulo 2^32.
+    /// Returns `None` if the program does not know the conversation.
+    pub fn answered(&self, server: u64) -> Option<u32> {
+        let known = self.lock().conversations.get(&server.to_be(), 0).ok()?;
+        Some(known.number as u32)
+    }
+
+    /// Makes the program forget a conversation, so that the server answers all its reads.
+    pub fn forget(&self, server: u64) {
+        // One that is not known is forgotten already.
+        let _: Result<(), MapError> = self.lock().conversations.remove(&server.to_be());
     }
 
     /// Detaches the program. It answers nothing any more.
@@ -146,17 +168,37 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// Attaches the program to an interface.
-fn attach(xdp: &mut Xdp, interface: &str) -> Result<Mode, Unavailable> {
-    if interface.is_empty() || interface.contains('\0') {
+/// Attaches the program to an interface, given as `NAME`, `NAME:native` or `NAME:generic`. (The system lets no
+/// name of an interface contain a colon.) Returns the name, and how the program is attached.
+///
+/// If nothing else is said, the program is attached natively where a driver of a device can run it. A virtual
+/// interface gets it in the network stack: a veth pair delivers what a native program sends only if a program is
+/// attached to the other end, too.
+fn attach(xdp: &mut Xdp, interface: &str) -> Result<(String, Mode), Unavailable> {
+    let (name, modes): (_, &[Mode]) = match interface.split_once(':') {
+        Some((name, "native")) => (name, &[Mode::Native]),
+        Some((name, "generic")) => (name, &[Mode::Generic]),
+        None if is_of_a_device(interface) => (interface, &[Mode::Native, Mode::Generic]),
+        None => (interface, &[Mode::Generic]),
+        Some(_) => return Err(Unavailable(format!("{interface:?}: the mode must be native or generic"))),
+    };
+    if name.is_empty() || name.contains('\0') {
         return Err(Unavailable(format!("{interface:?} is no name of an interface")));
     }
-    if xdp.attach(interface, XdpMode::Driver).is_ok() {
-        return Ok(Mode::Native);
+    let mut why = None;
+    for mode in modes {
+        let flag = if *mode == Mode::Native { XdpMode::Driver } else { XdpMode::Skb };
+        match xdp.attach(name, flag) {
+            Ok(_) => return Ok((name.to_owned(), *mode)),
+            Err(failure) => why = Some(failed(&format!("attaching the XDP program to {name}"), &failure)),
+        }
     }
-    let attached = xdp.attach(interface, XdpMode::Skb);
-    attached.map_err(|why| failed(&format!("attaching the XDP program to {interface}"), &why))?;
-    Ok(Mode::Generic)
+    Err(why.unwrap_or_else(|| lacking(name)))
+}
+
+/// Returns whether an interface is that of a device, and not virtual.
+fn is_of_a_device(interface: &str) -> bool {
+    !interface.contains('/') && std::path::Path::new("/sys/class/net").join(interface).join("device").exists()
 }
 
 fn taken(program: &mut Ebpf, name: &str) -> Result<aya::maps::Map, Unavailable> {

@@ -52,6 +52,8 @@ pub struct Conversation {
     pub server: u64,
     /// The client's identifier of the conversation.
     pub client: u64,
+    /// The sequence of a read that the server has answered. The program answers later ones.
+    pub sequence: u64,
     /// The client's address.
     pub address: SocketAddr,
     /// The port at which the server listens.

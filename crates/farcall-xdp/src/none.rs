@@ -67,6 +67,16 @@ impl Kernel {
         match *self {}
     }
 
+    /// Returns how many calls of a conversation the program has answered.
+    pub fn answered(&self, _: u64) -> Option<u32> {
+        match *self {}
+    }
+
+    /// Makes the program forget a conversation.
+    pub fn forget(&self, _: u64) {
+        match *self {}
+    }
+
     /// Detaches the program.
     pub fn detach(&self) {
         match *self {}

@@ -51,6 +51,8 @@ mod depart;
 pub mod dynamic;
 #[cfg_attr(not(feature = "secure"), path = "keys/none.rs")]
 mod keys;
+#[cfg_attr(not(feature = "xdp"), path = "kernel/none.rs")]
+mod kernel;
 pub mod memory;
 mod receive_buffers;
 mod runtime;

@@ -49,6 +49,10 @@ impl AccessHandler for Core {
         let _ = self.execute_posted(by, bytes);
     }
 
+    fn answered_by_kernel(&self) -> Option<u64> {
+        self.area.shared_memory()?.answered_by_kernel()
+    }
+
     fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize> {
         match <&[u8; 8 + RANGE_BYTES]>::try_from(arguments) {
             Ok(one) => self.read_one(number, one, result),

@@ -310,6 +310,9 @@ impl<'s> Receiver<'s> {
         let datagram = &mut self.outgoing.datagram[..answer.len];
         secure::seal_by(&answer.cipher, datagram);
         let _ = server.socket.send(*from, datagram);
+        if let Some(kernel) = server.kernel() {
+            kernel.answered(from, &self.buffers.received[..len], &self.outgoing.datagram[..answer.len]);
+        }
         Some(if rest { Next::Rest } else { Next::Receive })
     }
 
