@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use aya::maps::{HashMap, HashOfMaps, MapData, MapError};
-use aya::programs::{Xdp, XdpMode};
+use aya::programs::{TestRun, TestRunOptions, Xdp, XdpMode};
 use aya::{Ebpf, Pod};
 
 use crate::array::{SegmentArray, chain};
@@ -28,6 +28,10 @@ struct State {
 
 /// The number of the first datagram that the program sends. The server in user space counts from 1.
 const FIRST_NUMBER: u64 = 1 << 62;
+
+// linux/bpf.h
+const XDP_PASS: u32 = 2;
+const XDP_TX: u32 = 3;
 
 /// The name of the program's function.
 const PROGRAM: &str = "farcall_read";
@@ -150,6 +154,34 @@ impl Kernel {
     pub fn forget(&self, server: u64) {
         // One that is not known is forgotten already.
         let _: Result<(), MapError> = self.lock().conversations.remove(&server.to_be());
+    }
+
+    /// Runs the program on a frame, as if it had arrived at an interface. Returns the frame that it sends, or
+    /// `None` if it passes the frame on. For tests.
+    ///
+    /// # Errors
+    /// When the kernel refuses the frame, or the program does anything else.
+    #[doc(hidden)]
+    pub fn run(&self, frame: &[u8]) -> Result<Option<Vec<u8>>, Unavailable> {
+        let mut sent = vec![0; 2048];
+        let state = self.lock();
+        let program = state.program.as_ref().and_then(|program| program.program(PROGRAM));
+        let xdp: &Xdp = program
+            .ok_or_else(|| lacking(PROGRAM))?
+            .try_into()
+            .map_err(|why| failed("opening the XDP program", &why))?;
+        let (data_in, data_out) = (Some(frame), Some(sent.as_mut_slice()));
+        let options = TestRunOptions { data_in, data_out, ..TestRunOptions::default() };
+        let ran = xdp.test_run(options).map_err(|why| failed("running the XDP program", &why))?;
+        let len = ran.data_size_out as usize;
+        match ran.return_value {
+            XDP_PASS if sent.get(..len) == Some(frame) => Ok(None),
+            XDP_TX if len <= sent.len() => {
+                sent.truncate(len);
+                Ok(Some(sent))
+            }
+            action => Err(Unavailable(format!("the program returned {action} and left {len} bytes"))),
+        }
     }
 
     /// Detaches the program. It answers nothing any more.

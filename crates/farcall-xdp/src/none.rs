@@ -77,6 +77,11 @@ impl Kernel {
         match *self {}
     }
 
+    #[doc(hidden)]
+    pub fn run(&self, _: &[u8]) -> Result<Option<Vec<u8>>, Unavailable> {
+        match *self {}
+    }
+
     /// Detaches the program.
     pub fn detach(&self) {
         match *self {}
