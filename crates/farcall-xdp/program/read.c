@@ -417,9 +417,11 @@ int farcall_read(struct xdp_md *ctx) {
         write_head(s->head, data, &path, udp);
     else if (data + sizeof(struct ethhdr) + sizeof(struct ipv6hdr) <= end)
         write_head(s->head, data, &path, udp);
-    // From here on the packet is changed, and must not be passed on.
-    if (bpf_xdp_adjust_tail(ctx, (int)udp - (int)asked_udp))
+    // Every byte is written anew, so it does not matter at which end the packet becomes longer. All drivers have
+    // room in front of a packet (256 bytes), and not all have it behind (veth).
+    if (bpf_xdp_adjust_head(ctx, (int)asked_udp - (int)udp))
         return XDP_PASS;
+    // From here on the packet is changed, and must not be passed on.
     if (bpf_xdp_store_bytes(ctx, 0, s->head, path.transport) ||
         bpf_xdp_store_bytes(ctx, path.transport, &s->answered, udp))
         return XDP_DROP;
