@@ -417,9 +417,12 @@ int farcall_read(struct xdp_md *ctx) {
         write_head(s->head, data, &path, udp);
     else if (data + sizeof(struct ethhdr) + sizeof(struct ipv6hdr) <= end)
         write_head(s->head, data, &path, udp);
-    // Every byte is written anew, so it does not matter at which end the packet becomes longer. All drivers have
-    // room in front of a packet (256 bytes), and not all have it behind (veth).
-    if (bpf_xdp_adjust_head(ctx, (int)asked_udp - (int)udp))
+    // A driver may have no room behind the packet (veth), but all have some in front (256 bytes). Every byte is
+    // written anew, so it does not matter where the packet grows. It always shrinks at the end: a socket buffer
+    // of generic mode can say where a checksum begins, and a packet that had lost its beginning would be dropped
+    // for it.
+    int more = (int)udp - (int)asked_udp;
+    if (bpf_xdp_adjust_tail(ctx, more) && (more <= 0 || bpf_xdp_adjust_head(ctx, -more)))
         return XDP_PASS;
     // From here on the packet is changed, and must not be passed on.
     if (bpf_xdp_store_bytes(ctx, 0, s->head, path.transport) ||
