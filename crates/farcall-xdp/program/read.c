@@ -29,8 +29,8 @@ typedef __u64 u64;
 // The first words of the array of a segment. The segment begins on the next page.
 enum { GENERATION, SIZE, ANSWERED, FIRST_WORD = 512 };
 
-// A datagram with one whole CALL of `read` with one range, and nothing else (protocol.md, 3; the tag follows).
-// The fields are as on the wire.
+// A datagram with one whole CALL of `read` with one range, and nothing else (protocol.md, 3; the tag
+// follows). The fields are as on the wire.
 struct request {
     u8 version, scheme;
     u16 phase;
@@ -71,6 +71,8 @@ struct conversation {
     u64 sequence;     // of its latest call that was answered
     u64 number;       // of the next datagram that is sent in it from here
 };
+
+_Static_assert(sizeof(struct conversation) == 48, "src/kernel.rs");
 
 struct segment {
     __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -362,7 +364,8 @@ int farcall_read(struct xdp_md *ctx) {
     if (bpf_be64_to_cpu(s->asked_tag) != hash_short(s->request, sizeof(struct request)))
         return XDP_PASS;
 
-    // A call that comes again may come because its answer does not arrive. So user space gets every other one.
+    // A call that comes again may come because its answer does not arrive. So user space gets every other
+    // one.
     if (sequence < c->sequence || (sequence == c->sequence && (c->repeats++ & 1) == 0))
         return XDP_PASS;
 
@@ -417,10 +420,10 @@ int farcall_read(struct xdp_md *ctx) {
         write_head(s->head, data, &path, udp);
     else if (data + sizeof(struct ethhdr) + sizeof(struct ipv6hdr) <= end)
         write_head(s->head, data, &path, udp);
-    // A driver may have no room behind the packet (veth), but all have some in front (256 bytes). Every byte is
-    // written anew, so it does not matter where the packet grows. It always shrinks at the end: a socket buffer
-    // of generic mode can say where a checksum begins, and a packet that had lost its beginning would be dropped
-    // for it.
+    // A driver may have no room behind the packet (veth), but all have some in front (256 bytes). Every byte
+    // is written anew, so it does not matter where the packet grows. It always shrinks at the end: a socket
+    // buffer of generic mode can say where a checksum begins, and a packet that had lost its beginning would
+    // be dropped for it.
     int more = (int)udp - (int)asked_udp;
     if (bpf_xdp_adjust_tail(ctx, more) && (more <= 0 || bpf_xdp_adjust_head(ctx, -more)))
         return XDP_PASS;

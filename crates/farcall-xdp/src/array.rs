@@ -60,7 +60,8 @@ impl SegmentArray {
         // process.
         let start =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), mapped, rights, MapFlags::SHARED, fd, 0) };
-        let start = start.map_err(|why| Unavailable(format!("mapping a BPF array of {mapped} bytes: {why}")))?;
+        let start =
+            start.map_err(|why| Unavailable(format!("mapping a BPF array of {mapped} bytes: {why}")))?;
         let start = NonNull::new(start.cast()).ok_or_else(|| Unavailable("a mapping at zero".to_owned()))?;
         let array = SegmentArray { map, start, mapped, len };
         array.descriptor(SIZE).store(len as u64, Ordering::Release);
@@ -84,9 +85,9 @@ impl SegmentArray {
 
     /// Makes the program answer reads of this generation, and of no other; of none if it is zero.
     ///
-    /// Release: whoever sees the generation sees all that was written before. A store of a word after this one
-    /// is seen by a run of the program only together with this one, as the program reads the generation again
-    /// behind the words.
+    /// Release: whoever sees the generation sees all that was written before. A store of a word after this
+    /// one is seen by a run of the program only together with this one, as the program reads the generation
+    /// again behind the words.
     pub(crate) fn set_generation(&self, generation: u64) {
         self.descriptor(GENERATION).store(generation, Ordering::Release);
     }

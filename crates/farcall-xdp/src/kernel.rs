@@ -4,9 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use aya::Ebpf;
 use aya::maps::{HashMap, HashOfMaps, MapData, MapError};
 use aya::programs::{TestRun, TestRunOptions, Xdp, XdpMode};
-use aya::{Ebpf, Pod};
 
 use crate::array::{SegmentArray, chain};
 use crate::{Conversation, Mode, Unavailable};
@@ -38,33 +38,18 @@ const PROGRAM: &str = "farcall_read";
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../program/read.o");
 
-/// A conversation, as `program/read.c` has it. Numbers are as on the wire.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Known {
-    client: u64,
-    address: [u8; 16],
-    port: u16,
-    server_port: u16,
-    repeats: u32,
-    sequence: u64,
-    number: u64,
-}
-
-#[allow(unsafe_code)]
-// SAFETY: a plain structure without padding, of which any bytes are a value.
-unsafe impl Pod for Known {}
+/// The bytes of a conversation, `struct conversation` of `program/read.c`. The number of the next datagram is
+/// at the end.
+type Known = [u8; 48];
 
 impl Kernel {
     /// Loads the program and attaches it to these interfaces (`eth0`, `eth0:native`, `veth0:generic`). It
     /// answers nothing until it is told of segments and conversations.
     ///
-    /// # Errors
-    /// When the process lacks the privilege (`CAP_BPF` and `CAP_NET_ADMIN`), the verifier refuses the program,
-    /// an interface does not exist, or another program is attached to it.
+    /// # Errors When the process lacks the privilege (`CAP_BPF` and `CAP_NET_ADMIN`), the verifier refuses
+    /// the program, an interface does not exist, or another program is attached to it.
     pub fn load(interfaces: &[String]) -> Result<Kernel, Unavailable> {
-        let mut program =
-            Ebpf::load(OBJECT).map_err(|why| failed("loading the XDP program's maps", &why))?;
+        let mut program = Ebpf::load(OBJECT).map_err(|why| failed("loading the XDP program's maps", &why))?;
         let segments = HashOfMaps::try_from(taken(&mut program, "segments")?);
         let segments = segments.map_err(|why| failed("opening the map of segments", &why))?;
         let conversations = HashMap::try_from(taken(&mut program, "conversations")?);
@@ -106,7 +91,7 @@ impl Kernel {
     /// before goes on, so no reader is answered any more.
     ///
     /// The kernel waits by itself: when a map of maps has changed, the system call returns only after an RCU
-    /// grace period (`maybe_wait_bpf_programs` in Linux' kernel/bpf/syscall.c, since 4.18), and a run of an
+    /// grace period (`maybe_wait_bpf_programs` in Linux' kernel/bpf/syscall.c, since 4.20), and a run of an
     /// XDP program is an RCU reader.
     pub fn withhold(&self, export: u64, segment: &SegmentArray) {
         // A run that looked the segment up before finds the other generation.
@@ -115,30 +100,18 @@ impl Kernel {
         let _: Result<(), MapError> = self.lock().segments.remove(&export.to_be());
     }
 
-    /// Tells the program of a conversation, so that it answers its client. Takes the place of what the program
-    /// knew of the conversation. When there are too many, the program forgets the ones that were not used for
-    /// longest.
+    /// Tells the program of a conversation, so that it answers its client. Takes the place of what the
+    /// program knew of the conversation. When there are too many, the program forgets the ones that were not
+    /// used for longest.
     ///
     /// # Errors
     /// When the kernel has no memory.
     pub fn admit(&self, conversation: &Conversation) -> Result<(), Unavailable> {
-        let address = match conversation.address.ip() {
-            IpAddr::V4(address) => address.to_ipv6_mapped(),
-            IpAddr::V6(address) => address,
-        };
         let state = &mut *self.lock();
         // The program counts on from here. It may forget a conversation that is admitted again later, and no
         // datagram number may be used again, so each admission has numbers of its own.
         state.admissions += 1;
-        let known = Known {
-            client: conversation.client.to_be(),
-            address: address.octets(),
-            port: conversation.address.port().to_be(),
-            server_port: conversation.server_port.to_be(),
-            repeats: 0,
-            sequence: conversation.sequence,
-            number: FIRST_NUMBER + (state.admissions << 32),
-        };
+        let known = known(conversation, FIRST_NUMBER + (state.admissions << 32));
         let inserted = state.conversations.insert(conversation.server.to_be(), known, 0);
         inserted.map_err(|why| failed("admitting a conversation", &why))
     }
@@ -147,7 +120,7 @@ impl Kernel {
     /// Returns `None` if the program does not know the conversation.
     pub fn answered(&self, server: u64) -> Option<u32> {
         let known = self.lock().conversations.get(&server.to_be(), 0).ok()?;
-        Some(known.number as u32)
+        known.last_chunk().map(|number| u64::from_ne_bytes(*number) as u32)
     }
 
     /// Makes the program forget a conversation, so that the server answers all its reads.
@@ -200,12 +173,29 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// Attaches the program to an interface, given as `NAME`, `NAME:native` or `NAME:generic`. (The system lets no
-/// name of an interface contain a colon.) Returns the name, and how the program is attached.
+/// Returns a conversation as the program has it. What stands on the wire is as there.
+fn known(conversation: &Conversation, number: u64) -> Known {
+    let address = match conversation.address.ip() {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    };
+    let mut known = [0; size_of::<Known>()];
+    known[..8].copy_from_slice(&conversation.client.to_be_bytes());
+    known[8..24].copy_from_slice(&address.octets());
+    known[24..26].copy_from_slice(&conversation.address.port().to_be_bytes());
+    known[26..28].copy_from_slice(&conversation.server_port.to_be_bytes());
+    // The call of that sequence has not come again.
+    known[32..40].copy_from_slice(&conversation.sequence.to_ne_bytes());
+    known[40..].copy_from_slice(&number.to_ne_bytes());
+    known
+}
+
+/// Attaches the program to an interface, given as `NAME`, `NAME:native` or `NAME:generic`. (The system lets
+/// no name of an interface contain a colon.) Returns the name, and how the program is attached.
 ///
 /// If nothing else is said, the program is attached natively where a driver of a device can run it. A virtual
-/// interface gets it in the network stack: a veth pair delivers what a native program sends only if a program is
-/// attached to the other end, too.
+/// interface gets it in the network stack: a veth pair delivers what a native program sends only if a program
+/// is attached to the other end, too.
 fn attach(xdp: &mut Xdp, interface: &str) -> Result<(String, Mode), Unavailable> {
     let (name, modes): (_, &[Mode]) = match interface.split_once(':') {
         Some((name, "native")) => (name, &[Mode::Native]),

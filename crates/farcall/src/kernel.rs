@@ -50,8 +50,8 @@ struct Admitted {
 /// their next reads. The program has a bound of its own.
 const MAX_ADMITTED: usize = 16_384;
 
-/// The server gives the kernel up for a conversation if more than one of so many reads still arrives here: the
-/// client repeats reads whose answers are lost, and the kernel passes every other repetition on.
+/// The server gives the kernel up for a conversation if more than one of so many reads still arrives here:
+/// the client repeats reads whose answers are lost, and the kernel passes every other repetition on.
 const READS_FOR_ONE: u32 = 4;
 /// The reads that may arrive here before that are `SPARE / READS_FOR_ONE`.
 const SPARE: u32 = 8;
@@ -116,7 +116,9 @@ impl Kernel {
             }
             known.reads += 1;
             match self.xdp.answered(server) {
-                Some(answered) if known.reads.saturating_mul(READS_FOR_ONE) > answered.saturating_add(SPARE) => {
+                Some(answered)
+                    if known.reads.saturating_mul(READS_FOR_ONE) > answered.saturating_add(SPARE) =>
+                {
                     known.given_up = true;
                     return self.xdp.forget(server);
                 }

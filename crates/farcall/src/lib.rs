@@ -49,10 +49,10 @@ mod client;
 mod conversations;
 mod depart;
 pub mod dynamic;
-#[cfg_attr(not(feature = "secure"), path = "keys/none.rs")]
-mod keys;
 #[cfg_attr(not(feature = "xdp"), path = "kernel/none.rs")]
 mod kernel;
+#[cfg_attr(not(feature = "secure"), path = "keys/none.rs")]
+mod keys;
 pub mod memory;
 mod receive_buffers;
 mod runtime;

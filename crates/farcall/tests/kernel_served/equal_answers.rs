@@ -70,7 +70,11 @@ impl Both {
         let memory = &self.memory;
         let reading = Reading::peek(datagram, None).and_then(|reading| {
             self.server.answer_reading(now, &from, reading, out, |reading, room| {
-                if reading.export != EXPORT { None } else { memory.read(reading.procedure, reading.args, room) }
+                if reading.export != EXPORT {
+                    None
+                } else {
+                    memory.read(reading.procedure, reading.args, room)
+                }
             })
         });
         if let Some(answer) = reading {
@@ -335,10 +339,7 @@ fn a_call_that_comes_again_reaches_the_server_every_other_time_and_an_old_one_al
     };
     let sequences = [3, 3, 3, 3, 4, 4, 3, 2, 4, 9, 8, 9];
     let answered = sequences.map(&mut read);
-    assert_eq!(
-        answered,
-        [true, false, true, false, true, false, false, false, true, true, false, false]
-    );
+    assert_eq!(answered, [true, false, true, false, true, false, false, false, true, true, false, false]);
 }
 
 /// The segment is revoked, offered as another generation, or forgotten.

@@ -47,8 +47,7 @@ fn obey(mut act: impl FnMut(&str, u64) -> String) {
 fn export(interface: &str, address: &str) {
     let builder = builder().address(address.parse().unwrap()).open().kernel_served(interface);
     let runtime = builder.advertise(address.parse().unwrap()).build().unwrap();
-    let segment =
-        runtime.export_segment("Load", Settings::new(SEGMENT_BYTES).anyone(Rights::ALL)).unwrap();
+    let segment = runtime.export_segment("Load", Settings::new(SEGMENT_BYTES).anyone(Rights::ALL)).unwrap();
     let bytes: Vec<u8> = (PATTERN..SEGMENT_BYTES).map(pattern).collect();
     segment.write(PATTERN as u64, &bytes).unwrap();
     let answered = |segment: &Segment| {
@@ -73,9 +72,11 @@ fn export(interface: &str, address: &str) {
             String::new()
         }
         "count" => {
-            count(number, || segment.load(COUNTER).unwrap(), |old, new| {
-                segment.compare_and_swap(COUNTER, old, new).unwrap()
-            });
+            count(
+                number,
+                || segment.load(COUNTER).unwrap(),
+                |old, new| segment.compare_and_swap(COUNTER, old, new).unwrap(),
+            );
             segment.load(COUNTER).unwrap().to_string()
         }
         "value" => segment.load(number).unwrap().to_string(),
@@ -112,9 +113,11 @@ fn import() {
                     Err(why) => panic!("{why}"),
                 }
             },
-            "count" => count(number, || remote.load(COUNTER).unwrap(), |old, new| {
-                remote.compare_and_swap(COUNTER, old, new).unwrap()
-            }),
+            "count" => count(
+                number,
+                || remote.load(COUNTER).unwrap(),
+                |old, new| remote.compare_and_swap(COUNTER, old, new).unwrap(),
+            ),
             "store" => remote.store(VALUE, number).unwrap(),
             "load" => return remote.load(VALUE).unwrap().to_string(),
             _ => panic!("{command}"),
@@ -130,7 +133,10 @@ fn reads(remote: &Remote, times: u64) {
         let offset = PATTERN + time * 13 % (SEGMENT_BYTES - PATTERN - len + 1);
         let mut bytes = vec![0; len];
         remote.read(offset as u64, &mut bytes).unwrap();
-        assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == pattern(offset + at)), "{len} at {offset}");
+        assert!(
+            bytes.iter().enumerate().all(|(at, byte)| *byte == pattern(offset + at)),
+            "{len} at {offset}"
+        );
     }
 }
 
@@ -251,7 +257,8 @@ impl Side {
     /// Returns how long each thread has run, and how often it was scheduled.
     fn scheduled(&self) -> Vec<String> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
-        let schedstat = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("schedstat")).unwrap();
+        let schedstat =
+            |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("schedstat")).unwrap();
         let mut all: Vec<String> = tasks.map(|task| schedstat(task.unwrap())).collect();
         all.sort();
         all
@@ -365,7 +372,9 @@ fn what_the_kernel_cannot_serve_is_served_and_the_reason_is_told() {
     segment.store(0, 7).unwrap();
     let why = runtime.stats().kernel.unwrap().unwrap_err();
     println!("{why}");
-    assert!(!why.is_empty() && runtime.stats().exports.iter().all(|export| export.answered_by_kernel.is_none()));
+    assert!(
+        !why.is_empty() && runtime.stats().exports.iter().all(|export| export.answered_by_kernel.is_none())
+    );
     let other = builder().build().unwrap();
     assert_eq!(other.import_segment(&segment.url()).unwrap().load(0).unwrap(), 7);
     assert!(other.stats().kernel.is_none(), "it was not asked for");
