@@ -199,58 +199,14 @@ fn range(random: &mut Random) -> (u64, u32) {
     (offset, len)
 }
 
+/// How many kinds of frames there are. Half of them are right.
+const KINDS: usize = 22;
+
 /// Returns a frame with a datagram of the conversation: a right read, or one that is wrong in some way.
 fn some_frame(talk: &mut Talk, random: &mut Random) -> Vec<u8> {
-    let sequence = match random.below(16) {
-        // One from before the program was told of the conversation.
-        0 => 1,
-        _ => {
-            talk.sequence += 1;
-            talk.sequence
-        }
-    };
-    let (offset, len) = range(random);
-    let right = |talk: &Talk| talk.call(sequence, EXPORT, READINGS, &arguments(GENERATION, offset, len));
     let checksum = random.of(&[Checksum::Right, Checksum::Right, Checksum::Partial, Checksum::Zero]);
-    let kind = random.below(22);
-    let frames = match kind {
-        0 => {
-            let generation = random.of(&[0, GENERATION - 1, GENERATION + 1, u64::MAX, GENERATION << 32]);
-            talk.call(sequence, EXPORT, READINGS, &arguments(generation, offset, len))
-        }
-        1 => {
-            let export = random.of(&[0, EXPORT + 1, EXPORT.swap_bytes()]);
-            let procedure = random.of(&[READINGS, READINGS + 1, READINGS + 2, 0xffff_4000, 0xffff_4001, 1]);
-            talk.call(sequence, export, procedure, &arguments(GENERATION, offset, len))
-        }
-        // Several ranges, or half of one.
-        2 => {
-            let mut long = arguments(GENERATION, offset, len);
-            let first = long[8..].to_vec();
-            long.extend((0..random.below(3)).flat_map(|_| first.clone()));
-            long.truncate((8 + random.below(40)) & !3);
-            talk.call(sequence, EXPORT, READINGS, &long)
-        }
-        // A field of the frames, before the tag is made.
-        3 => {
-            let mut frames = right(talk);
-            let at = random.below(frames.len());
-            if SEQUENCE.contains(&at) {
-                // No client uses a sequence for two calls.
-                let none: u64 = random.of(&[0, 1 << 63, u64::MAX]);
-                frames[SEQUENCE].copy_from_slice(&none.to_be_bytes());
-            } else {
-                frames[at] = random.of(&[0, 1, 2, 8, 0xff, frames[at] ^ 0x10]);
-            }
-            frames
-        }
-        // Another frame beside it.
-        4 => {
-            let ack = [&[0x80, 0, 0, 12][..], &[0; 12]].concat();
-            if random.below(2) == 0 { [ack, right(talk)].concat() } else { [right(talk), ack].concat() }
-        }
-        _ => right(talk),
-    };
+    let kind = random.below(KINDS);
+    let frames = some_frames(talk, random, kind);
     let mut datagram = talk.datagram(&frames);
     if kind == 5 {
         // A field of the header, or of the tag.
@@ -285,6 +241,57 @@ fn some_frame(talk: &mut Talk, random: &mut Random) -> Vec<u8> {
         _ => {}
     }
     bytes
+}
+
+/// Returns the frames of a datagram: one right read, or what the first kinds have instead.
+fn some_frames(talk: &mut Talk, random: &mut Random, kind: usize) -> Vec<u8> {
+    let sequence = match random.below(16) {
+        // One from before the program was told of the conversation.
+        0 => 1,
+        _ => {
+            talk.sequence += 1;
+            talk.sequence
+        }
+    };
+    let (offset, len) = range(random);
+    let mut right = talk.call(sequence, EXPORT, READINGS, &arguments(GENERATION, offset, len));
+    match kind {
+        0 => {
+            let generation = random.of(&[0, GENERATION - 1, GENERATION + 1, u64::MAX, GENERATION << 32]);
+            talk.call(sequence, EXPORT, READINGS, &arguments(generation, offset, len))
+        }
+        1 => {
+            let export = random.of(&[0, EXPORT + 1, EXPORT.swap_bytes()]);
+            let procedure = random.of(&[READINGS, READINGS + 1, READINGS + 2, 0xffff_4000, 0xffff_4001, 1]);
+            talk.call(sequence, export, procedure, &arguments(GENERATION, offset, len))
+        }
+        // Several ranges, or half of one.
+        2 => {
+            let mut long = arguments(GENERATION, offset, len);
+            let first = long[8..].to_vec();
+            long.extend((0..random.below(3)).flat_map(|_| first.clone()));
+            long.truncate((8 + random.below(40)) & !3);
+            talk.call(sequence, EXPORT, READINGS, &long)
+        }
+        // A field of the frames, before the tag is made.
+        3 => {
+            let at = random.below(right.len());
+            if SEQUENCE.contains(&at) {
+                // No client uses a sequence for two calls.
+                let none: u64 = random.of(&[0, 1 << 63, u64::MAX]);
+                right[SEQUENCE].copy_from_slice(&none.to_be_bytes());
+            } else {
+                right[at] = random.of(&[0, 1, 2, 8, 0xff, right[at] ^ 0x10]);
+            }
+            right
+        }
+        // Another frame beside it.
+        4 => {
+            let ack = [&[0x80, 0, 0, 12][..], &[0; 12]].concat();
+            if random.below(2) == 0 { [ack, right].concat() } else { [right, ack].concat() }
+        }
+        _ => right,
+    }
 }
 
 #[test]
