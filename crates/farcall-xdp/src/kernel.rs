@@ -14,13 +14,14 @@ use crate::{Conversation, Mode, Unavailable};
 /// The XDP program. Dropping this, or the end of the process, detaches the program.
 pub struct Kernel {
     attached: Vec<(String, Mode)>,
+    /// Has a lock of its own, because a change of it waits for the kernel.
+    segments: Mutex<HashOfMaps<MapData, u64, MapData>>,
     state: Mutex<State>,
 }
 
 struct State {
     /// The program and its links to interfaces; `None` once it is detached.
     program: Option<Ebpf>,
-    segments: HashOfMaps<MapData, u64, MapData>,
     conversations: HashMap<MapData, u64, Known>,
     /// How often a conversation was admitted.
     admissions: u64,
@@ -46,8 +47,9 @@ impl Kernel {
     /// Loads the program and attaches it to these interfaces (`eth0`, `eth0:native`, `veth0:generic`). It
     /// answers nothing until it is told of segments and conversations.
     ///
-    /// # Errors When the process lacks the privilege (`CAP_BPF` and `CAP_NET_ADMIN`), the verifier refuses
-    /// the program, an interface does not exist, or another program is attached to it.
+    /// # Errors
+    /// When the process lacks the privilege (`CAP_BPF` and `CAP_NET_ADMIN`), the verifier refuses the program,
+    /// an interface does not exist, or another program is attached to it.
     pub fn load(interfaces: &[String]) -> Result<Kernel, Unavailable> {
         let mut program = Ebpf::load(OBJECT).map_err(|why| failed("loading the XDP program's maps", &why))?;
         let segments = HashOfMaps::try_from(taken(&mut program, "segments")?);
@@ -59,8 +61,8 @@ impl Kernel {
         xdp.load().map_err(|why| failed("loading the XDP program", &why))?;
         let attached = interfaces.iter().map(|name| attach(xdp, name));
         let attached = attached.collect::<Result<_, Unavailable>>()?;
-        let state = State { program: Some(program), segments, conversations, admissions: 0 };
-        Ok(Kernel { attached, state: Mutex::new(state) })
+        let state = State { program: Some(program), conversations, admissions: 0 };
+        Ok(Kernel { attached, segments: Mutex::new(segments), state: Mutex::new(state) })
     }
 
     /// Returns the interfaces to which the program is attached, and how.
@@ -83,7 +85,7 @@ impl Kernel {
     /// When more segments are offered than the map has room for.
     pub fn offer(&self, export: u64, segment: &SegmentArray, generation: u64) -> Result<(), Unavailable> {
         segment.set_generation(generation);
-        let inserted = self.lock().segments.insert(export.to_be(), segment.map(), 0);
+        let inserted = lock(&self.segments).insert(export.to_be(), segment.map(), 0);
         inserted.map_err(|why| failed("offering a segment", &why))
     }
 
@@ -97,7 +99,7 @@ impl Kernel {
         // A run that looked the segment up before finds the other generation.
         segment.set_generation(0);
         // An export that was never offered has no entry. No other failure can happen to a map that is there.
-        let _: Result<(), MapError> = self.lock().segments.remove(&export.to_be());
+        let _: Result<(), MapError> = lock(&self.segments).remove(&export.to_be());
     }
 
     /// Tells the program of a conversation, so that it answers its client. Takes the place of what the
@@ -107,7 +109,7 @@ impl Kernel {
     /// # Errors
     /// When the kernel has no memory.
     pub fn admit(&self, conversation: &Conversation) -> Result<(), Unavailable> {
-        let state = &mut *self.lock();
+        let state = &mut *lock(&self.state);
         // The program counts on from here. It may forget a conversation that is admitted again later, and no
         // datagram number may be used again, so each admission has numbers of its own.
         state.admissions += 1;
@@ -119,14 +121,14 @@ impl Kernel {
     /// Returns how many calls of a conversation the program has answered since it was admitted, modulo 2^32.
     /// Returns `None` if the program does not know the conversation.
     pub fn answered(&self, server: u64) -> Option<u32> {
-        let known = self.lock().conversations.get(&server.to_be(), 0).ok()?;
+        let known = lock(&self.state).conversations.get(&server.to_be(), 0).ok()?;
         known.last_chunk().map(|number| u64::from_ne_bytes(*number) as u32)
     }
 
     /// Makes the program forget a conversation, so that the server answers all its reads.
     pub fn forget(&self, server: u64) {
         // One that is not known is forgotten already.
-        let _: Result<(), MapError> = self.lock().conversations.remove(&server.to_be());
+        let _: Result<(), MapError> = lock(&self.state).conversations.remove(&server.to_be());
     }
 
     /// Runs the program on a frame, as if it had arrived at an interface. Returns the frame that it sends, or
@@ -137,7 +139,7 @@ impl Kernel {
     #[doc(hidden)]
     pub fn run(&self, frame: &[u8]) -> Result<Option<Vec<u8>>, Unavailable> {
         let mut sent = vec![0; 2048];
-        let state = self.lock();
+        let state = lock(&self.state);
         let program = state.program.as_ref().and_then(|program| program.program(PROGRAM));
         let xdp: &Xdp = program
             .ok_or_else(|| lacking(PROGRAM))?
@@ -159,11 +161,7 @@ impl Kernel {
 
     /// Detaches the program. It answers nothing any more.
     pub fn detach(&self) {
-        drop(self.lock().program.take());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        drop(lock(&self.state).program.take());
     }
 }
 
@@ -221,6 +219,10 @@ fn attach(xdp: &mut Xdp, interface: &str) -> Result<(String, Mode), Unavailable>
 /// Returns whether an interface is that of a device, and not virtual.
 fn is_of_a_device(interface: &str) -> bool {
     !interface.contains('/') && std::path::Path::new("/sys/class/net").join(interface).join("device").exists()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn taken(program: &mut Ebpf, name: &str) -> Result<aya::maps::Map, Unavailable> {

@@ -304,7 +304,8 @@ fn to_json(address: SocketAddr, serving: &Serving, since: Option<Since>) -> Valu
         });
         json!({
             "name": export.name, "export": format!("{:016x}", export.id), "running": export.running,
-            "accesses": export.accesses, "procedures": procedures.collect::<Vec<_>>(),
+            "accesses": export.accesses, "answered_by_kernel": export.answered_by_kernel,
+            "procedures": procedures.collect::<Vec<_>>(),
         })
     });
     let did = &serving.protocol;
