@@ -84,7 +84,7 @@ pub trait Carrier: Send + Sync {
     fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused>;
 }
 
-/// A segment's memory at its exporter, if importers may map it.
+/// A segment's memory at its exporter, if importers may map it, or if the kernel answers importers' reads.
 ///
 /// The exporter's own accesses go through this too, because the memory moves when it is taken away from
 /// importers.
@@ -116,6 +116,12 @@ pub trait SharedMemory: Send + Sync + Debug {
     /// Returns whether importers may write the memory that they map.
     fn is_written_by_others(&self) -> bool;
 
+    /// Returns whether this memory lets every process read it while it is offered, whoever it is: then it is
+    /// offered only while anyone may read the segment.
+    fn is_read_by_anyone(&self) -> bool {
+        false
+    }
+
     /// Takes the memory away from all importers that have mapped it. When this returns, no later access
     /// through a mapping reaches the segment, and the segment contains every write that an importer reports
     /// as executed. From then on the memory is offered as the generation `offer`, or not at all.
@@ -142,4 +148,9 @@ pub trait SharedMemory: Send + Sync + Debug {
 
     /// Ends the offer of the memory. Importers that have mapped it may go on reading their mapping.
     fn withdraw(&self);
+
+    /// Returns how many reads over the network the kernel has answered, if the kernel serves the memory.
+    fn answered_by_kernel(&self) -> Option<u64> {
+        None
+    }
 }

@@ -30,8 +30,8 @@ pub trait MemoryRuntime: Send + Sync {
         handler: Arc<dyn AccessHandler>,
     ) -> Result<Box<dyn MemoryExport>, CallFailed>;
 
-    /// Returns memory of `len` bytes that processes of the same user may map. Returns `None` if there is no
-    /// such memory, or if it cannot grant exactly these rights.
+    /// Returns memory of `len` bytes that processes of the same user may map, or that the kernel serves.
+    /// Returns `None` if there is no such memory, or if it cannot grant exactly these rights.
     fn share_memory(&self, len: usize, terms: SharingTerms) -> Option<Box<dyn SharedMemory>>;
 
     /// Returns memory of `len` bytes that the program has already: the file's, from this offset on. Importers
@@ -59,6 +59,8 @@ pub trait MemoryRuntime: Send + Sync {
 pub struct SharingTerms {
     /// The rights of the other processes.
     pub others: crate::Rights,
+    /// The rights of every process that can send a packet.
+    pub anyone: crate::Rights,
     /// Whether the exporter is notified of writes that ask for it.
     pub hears: bool,
     /// The first generation in which the memory is offered.
@@ -158,4 +160,9 @@ pub trait AccessHandler: Send + Sync + 'static {
 
     /// Returns whether a process may map the memory: to read it, or to do everything if it `writes`.
     fn may_map(&self, by: &Accessor, writes: bool) -> bool;
+
+    /// Returns how many reads the kernel has answered, if it serves the segment.
+    fn answered_by_kernel(&self) -> Option<u64> {
+        None
+    }
 }

@@ -116,7 +116,7 @@ impl Settings {
         let others = self.mappable.unwrap_or(self.anyone | self.same_user);
         let hears = self.notify != Notify::Never;
         let lets_map = self.notify.allows_mapping(others.contains(Rights::WRITE));
-        lets_map.then_some(SharingTerms { others, hears, generation })
+        lets_map.then_some(SharingTerms { others, anyone: self.anyone, hears, generation })
     }
 }
 
@@ -377,7 +377,10 @@ impl Segment {
             self.core.set_generation(generation);
             self.core.wait_for_accesses();
             if let Some(memory) = self.core.area.shared_memory() {
-                let lets_map = self.core.terms().let_some_map(memory.is_written_by_others());
+                let terms = self.core.terms();
+                let lets_map = terms.let_some_map(memory.is_written_by_others())
+                    && (!memory.is_read_by_anyone() || terms.rights_of_anyone().contains(Rights::READ));
+                drop(terms);
                 memory.take_away(lets_map.then_some(generation));
             }
             generation

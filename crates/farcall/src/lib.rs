@@ -49,6 +49,8 @@ mod client;
 mod conversations;
 mod depart;
 pub mod dynamic;
+#[cfg_attr(not(feature = "xdp"), path = "kernel/none.rs")]
+mod kernel;
 #[cfg_attr(not(feature = "secure"), path = "keys/none.rs")]
 mod keys;
 pub mod memory;

@@ -9,6 +9,7 @@
 //! import      the channel of an imported interface: calls, binds again, repeats calls
 //! answerer    who answers at an address, as a handshake shows
 //! group       the instances of a type, as the registry lists them
+//! kernel      the XDP program that answers readers of segments
 //! memory      the services of a runtime that segments and clerks use
 //! started     started calls of an imported interface;  sent: a call that was sent to its server;
 //!             retry_task: a call that must be bound first, or made again
@@ -27,6 +28,7 @@ mod exchanging;
 mod export;
 mod group;
 mod import;
+mod kernel;
 mod memory;
 mod place;
 mod question;
@@ -140,6 +142,8 @@ struct State {
     host: Option<Host>,
     /// Why calls through shared memory are not offered or not made, although the settings allow them.
     no_memory_reason: Option<String>,
+    /// Where the kernel answers readers of segments, or why it does not although the settings ask for it.
+    kernel: Option<Result<String, String>>,
     /// Notices when the exporters of mapped memory end.
     watcher: Option<Arc<Watcher>>,
     /// Whether a thread watches the keys.
@@ -523,6 +527,7 @@ impl Runtime {
         let (server, endpoints, links) = {
             let state = self.0.lock();
             stats.no_shared_memory.clone_from(&state.no_memory_reason);
+            stats.kernel.clone_from(&state.kernel);
             let links = state.links.iter().filter_map(|(_, link)| link.upgrade());
             (state.server.clone(), state.endpoints.clone(), links.collect::<Vec<_>>())
         };
@@ -635,6 +640,7 @@ impl Inner {
                 Err(why) => state.no_memory_reason = Some(say_no_host(server.address(), &why)),
             }
         }
+        self.start_kernel(&mut state, &server);
         #[cfg(feature = "secure")]
         self.watch_keys(&mut state)?;
         state.server = Some(server.clone());

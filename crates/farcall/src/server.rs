@@ -58,7 +58,7 @@ mod workers;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
 use std::time::Duration;
 
 use farcall_proto::server::{CallKey, Transmit};
@@ -78,6 +78,7 @@ use crate::context::{self, CallServer};
 use crate::depart::{Departing, depart};
 use crate::env::{Env, Event, Socket};
 use crate::exchange::Exchanges;
+use crate::kernel::Kernel;
 use crate::notice::{Notice, Notices};
 use crate::sys::fork;
 use crate::workers::{Pace, Pool, Replacement, Threads, start};
@@ -134,6 +135,8 @@ pub(crate) struct Server {
     any_cancelled: AtomicBool,
     /// Tells running procedures when their callers have given their calls up.
     notices: Notices,
+    /// The XDP program that answers readers, if there is one.
+    kernel: OnceLock<Arc<Kernel>>,
     /// A function that makes the user's async runtime the current one while a worker runs.
     enter: Inside,
 }
@@ -329,6 +332,7 @@ impl Server {
             stopped: AtomicBool::new(false),
             any_cancelled: AtomicBool::new(false),
             notices: Notices::default(),
+            kernel: OnceLock::new(),
             enter,
         });
         server.lock().pool.add_first();
@@ -339,6 +343,16 @@ impl Server {
             server.clone().spawn_handshakes().inspect_err(|_| server.stop())?;
         }
         Ok(server)
+    }
+
+    /// Lets the kernel answer readers.
+    pub(crate) fn set_kernel(&self, kernel: Arc<Kernel>) {
+        let _ = self.kernel.set(kernel);
+    }
+
+    /// Returns the XDP program that answers readers, if there is one.
+    pub(crate) fn kernel(&self) -> Option<&Arc<Kernel>> {
+        self.kernel.get()
     }
 
     /// Returns the budget of threads.
@@ -394,6 +408,7 @@ impl Server {
     /// whether they are.
     pub(crate) fn drain(&self, time: Duration) -> bool {
         self.write_offers().draining = true;
+        self.kernel().into_iter().for_each(|kernel| kernel.stop());
         let exports = {
             let mut core = self.lock();
             core.protocol.drain();
@@ -431,6 +446,7 @@ impl Server {
         if self.generation != fork::generation() || self.stopped.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.kernel().into_iter().for_each(|kernel| kernel.stop());
         self.watchdog.set();
         self.handshakes.set();
         let (receiving, resting) = {

@@ -114,6 +114,9 @@ pub struct Stats {
     /// has taken the name of the server's socket for such connections, or the system refused a resource. If
     /// there were several reasons, this is the latest.
     pub no_shared_memory: Option<String>,
+    /// The interfaces at which the kernel answers readers of segments, and how (`eth0 (native)`), or why it
+    /// does not although the settings ask for it. `None` if they do not.
+    pub kernel: Option<Result<String, String>>,
 }
 
 /// A server's present state and its counters since it was started.
@@ -160,6 +163,8 @@ pub struct Export {
     pub running: usize,
     /// Accesses to the export's memory that were served, if it is a segment.
     pub accesses: u64,
+    /// Reads of the export's memory that the kernel has answered, if it serves the segment.
+    pub answered_by_kernel: Option<u64>,
 }
 
 /// A procedure of an export.

@@ -263,7 +263,10 @@ fn table(address: SocketAddr, serving: &Serving, since: Option<Since>) -> String
     ));
     for export in &serving.exports {
         let (running, accesses) = (count(export.running as u64), count(export.accesses));
-        line(format!("{}  {running} running, {accesses} accesses to memory", export.name));
+        // Which carrier answers: the worker that receives, or the kernel for short reads.
+        let kernel = export.answered_by_kernel.map(count);
+        let kernel = kernel.map_or(String::new(), |reads| format!(", {reads} reads answered by the kernel"));
+        line(format!("{}  {running} running, {accesses} accesses to memory{kernel}", export.name));
         for procedure in export.procedures.iter().filter(|procedure| ended(procedure) > 0) {
             let before = |before: &Serving| ended_before(before, export, &procedure.name);
             let rate = since
@@ -301,7 +304,8 @@ fn to_json(address: SocketAddr, serving: &Serving, since: Option<Since>) -> Valu
         });
         json!({
             "name": export.name, "export": format!("{:016x}", export.id), "running": export.running,
-            "accesses": export.accesses, "procedures": procedures.collect::<Vec<_>>(),
+            "accesses": export.accesses, "answered_by_kernel": export.answered_by_kernel,
+            "procedures": procedures.collect::<Vec<_>>(),
         })
     });
     let did = &serving.protocol;

@@ -50,6 +50,10 @@ impl AccessHandler for Core {
         let _ = self.execute_posted(by, bytes);
     }
 
+    fn answered_by_kernel(&self) -> Option<u64> {
+        self.area.shared_memory()?.answered_by_kernel()
+    }
+
     fn read(
         &self,
         principal: Option<&Principal>,
@@ -403,6 +407,20 @@ mod tests {
         }
 
         fn take_away(&self, _: Option<u64>) {}
+
+        fn pin(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn unpin(&self) {}
+
+        fn is_pinned(&self) -> bool {
+            false
+        }
+
+        fn ask_for_huge_pages(&self) -> io::Result<()> {
+            Ok(())
+        }
 
         fn withdraw(&self) {}
     }

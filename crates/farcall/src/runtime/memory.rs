@@ -41,6 +41,9 @@ impl MemoryRuntime for Runtime {
     }
 
     fn share_memory(&self, len: usize, terms: SharingTerms) -> Option<Box<dyn SharedMemory>> {
+        if let Some(memory) = self.0.share_with_kernel(len, &terms) {
+            return Some(memory);
+        }
         let shares = self.0.settings.shared_memory && self.0.env.shares_memory();
         shares.then(|| self.0.offers.share(len, terms))?
     }
@@ -105,6 +108,8 @@ impl ClerkRuntime for Runtime {
     fn sibling(&self) -> Arc<dyn ClerkRuntime> {
         let mut settings = self.0.settings.clone();
         settings.address.set_port(0);
+        // An interface has one XDP program.
+        settings.kernel_served.clear();
         settings.advertise.iter_mut().for_each(|address| address.set_port(0));
         let (env, registry) = (self.0.env.clone(), self.0.plain_registry.clone());
         Arc::new(Runtime::new(env, settings, registry, Interceptors::default(), Interceptors::default()))

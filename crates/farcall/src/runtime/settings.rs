@@ -38,6 +38,8 @@ pub(super) struct Settings {
     pub(super) describe: bool,
     /// Whether calls may go through shared memory.
     pub(super) shared_memory: bool,
+    /// The interfaces at which the kernel is to answer readers of segments.
+    pub(super) kernel_served: Vec<String>,
     /// The keys, if this runtime has any.
     #[cfg(feature = "secure")]
     pub(super) keys: Option<crate::Keys>,
@@ -80,6 +82,7 @@ impl Builder {
             socket_buffer: 4 << 20,
             describe: true,
             shared_memory: true,
+            kernel_served: Vec::new(),
             #[cfg(feature = "secure")]
             keys: None,
             #[cfg(feature = "secure")]
@@ -270,6 +273,18 @@ impl Builder {
         self
     }
 
+    /// Lets the kernel answer short reads of segments that arrive at this network interface, without a thread
+    /// of this process (the feature `xdp`, Linux on x86-64, `CAP_BPF` and `CAP_NET_ADMIN`). Only segments that
+    /// anyone may read are served so, and only to importers without keys. If the kernel cannot, this process
+    /// serves, and [`Stats::kernel`](crate::stats::Stats::kernel) says why. Several interfaces may be added. By
+    /// default the kernel answers nothing. `FARCALL_XDP`: interfaces, with commas between them. An interface
+    /// may be followed by the mode in which the program is attached (`eth0:native`, `eth0:generic`).
+    #[must_use]
+    pub fn kernel_served(mut self, interface: impl Into<String>) -> Builder {
+        self.settings.kernel_served.push(interface.into());
+        self
+    }
+
     /// Logs to standard error each call that takes at least this long at the server, including its wait for a
     /// worker. The line gives both times: how long the call waited, and how long it ran. By default no call
     /// is logged. `FARCALL_SLOW_MS`, milliseconds.
@@ -372,6 +387,9 @@ impl Settings {
         read("FARCALL_SOCKET_BUFFER").set(&mut self.socket_buffer)?;
         let (mut open, mut describe) = (u8::from(self.open), u8::from(self.describe));
         let (mut spin, mut patience, mut slow, mut workers, mut queue_time) = (None, None, None, None, None);
+        if let Some(interfaces) = read("FARCALL_XDP").value {
+            self.kernel_served = interfaces.split(',').map(str::to_owned).collect();
+        }
         read("FARCALL_SHM").set_switch(&mut self.shared_memory)?;
         read("FARCALL_FULL_PATIENCE").set_switch(&mut self.full_patience)?;
         #[cfg(feature = "secure")]

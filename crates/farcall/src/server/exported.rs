@@ -309,7 +309,9 @@ impl Exported {
         let procedures = self.procedures.iter().map(|known| known.counters.snapshot(known.facts.name));
         let (running, accesses) =
             (self.running.load(Ordering::Relaxed), self.accessed.load(Ordering::Relaxed));
-        stats::Export { id: self.id, name, procedures: procedures.collect(), running, accesses }
+        let answered_by_kernel = self.memory.as_ref().and_then(|memory| memory.answered_by_kernel());
+        let procedures = procedures.collect();
+        stats::Export { id: self.id, name, procedures, running, accesses, answered_by_kernel }
     }
 
     #[inline]

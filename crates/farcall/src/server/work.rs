@@ -309,6 +309,10 @@ impl<'s> Receiver<'s> {
         // A datagram that the system refuses is lost, as it may be in a network.
         let datagram = &mut self.outgoing.datagram[..answer.len];
         secure::seal_by(&answer.cipher, datagram);
+        if let Some(kernel) = server.kernel() {
+            // Before the answer is sent, so that the kernel can answer the client's next read.
+            kernel.answered(from, &self.buffers.received[..len], datagram);
+        }
         let _ = server.socket.send(*from, datagram);
         Some(if rest { Next::Rest } else { Next::Receive })
     }

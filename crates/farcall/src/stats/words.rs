@@ -11,7 +11,8 @@
 //!             all threads, calls that wait, conversations, calls that have not ended, bytes held;
 //!             ten counters of the protocol, and 24 of refused calls by kind
 //! 46, 47      the number of exports that follow, and of exports for which there was no room;
-//!             then for each export: identifier, accesses, running calls, number of procedures, name;
+//!             then for each export: identifier, accesses, reads that the kernel answered and one more (or
+//!             zero if it does not serve), running calls, number of procedures, name;
 //!             and for each procedure: name, results, exceptions, failures, and two histograms,
 //!             of the times that calls waited and ran
 //! ```
@@ -24,7 +25,7 @@ use farcall_proto::server as proto;
 
 use super::{BUCKETS, Export, Histogram, Procedure, Serving};
 
-const MARK: u64 = u64::from_le_bytes(*b"tally  1");
+const MARK: u64 = u64::from_le_bytes(*b"tally  2");
 /// The number of words in a server's segment of counters. Exports that do not fit are left out.
 pub(crate) const WORDS: usize = 8 << 10;
 /// The most words that a reader accepts in a record.
@@ -127,7 +128,9 @@ impl Writer<'_> {
     }
 
     fn export(&mut self, export: &Export) -> Option<()> {
-        self.all(&[export.id, export.accesses, export.running as u64, export.procedures.len() as u64])?;
+        let answered = export.answered_by_kernel.map_or(0, |answered| answered.saturating_add(1));
+        self.all(&[export.id, export.accesses, answered])?;
+        self.all(&[export.running as u64, export.procedures.len() as u64])?;
         self.text(&export.name)?;
         export.procedures.iter().try_for_each(|procedure| {
             self.text(&procedure.name)?;
@@ -235,10 +238,11 @@ impl Reader<'_> {
     }
 
     fn export(&mut self) -> Option<Export> {
-        let [id, accesses, running, procedures] = self.some()?;
+        let [id, accesses, answered, running, procedures] = self.some()?;
+        let answered_by_kernel = answered.checked_sub(1);
         let (name, running) = (self.text()?, usize::try_from(running).ok()?);
         let procedures = self.each(procedures, Reader::procedure)?;
-        Some(Export { id, name, procedures, running, accesses })
+        Some(Export { id, name, procedures, running, accesses, answered_by_kernel })
     }
 
     fn procedure(&mut self) -> Option<Procedure> {
@@ -265,6 +269,7 @@ mod tests {
             procedures: vec![counted.snapshot("get"), counted.snapshot("a longer name")],
             running: which,
             accesses: 5,
+            answered_by_kernel: which.checked_sub(1).map(|which| which as u64),
         };
         let mut protocol = proto::Stats { calls: 3, evicted: 4, ..proto::Stats::default() };
         protocol.refused[23] = 9;

@@ -1,8 +1,8 @@
 //! Deposits over a channel whose replies come when the test wants.
 
 use super::*;
-use crate::{Notify, Settings};
 use crate::segment::Core;
+use crate::{Notify, Settings};
 use farcall_core::stub::{Call, Channel, Sink};
 use farcall_core::xdr::{Encode, Encoder};
 use farcall_core::{Error, System};
