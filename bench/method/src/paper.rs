@@ -237,6 +237,12 @@ impl Entry {
         Entry { text: format!("{} ± {}", self.text, number(by)), deviation: Some(by), ..self }
     }
 
+    /// Returns the figure with its standard deviation as the paper prints it, with two digits after the point.
+    #[must_use]
+    pub fn deviating_as_printed(self, by: f64) -> Entry {
+        Entry { text: format!("{} ± {by:.2}", self.text), deviation: Some(by), ..self }
+    }
+
     /// Returns a cell without a figure, and why.
     pub fn missing(why: impl Into<String>) -> Entry {
         Entry { text: "–".into(), missing: Some(why.into()), ..Entry::default() }

@@ -54,8 +54,15 @@ fn introduction(report: &Report) -> Markup {
 fn contents(chapter: &Chapter) -> Markup {
     html! {
         p { a href=(format!("#{}", chapter.paper.key)) { (chapter.paper.authors) ", " (chapter.paper.year) } }
-        ul { @for item in &chapter.items { li { a href=(format!("#{}", anchor(chapter, item.about()))) { (item.about().number) } } } }
+        ul { @for about in first_of_each(chapter) { li { a href=(format!("#{}", anchor(chapter, about))) { (about.number) } } } }
     }
+}
+
+/// Returns what stands around the tables and figures: of those that have the same number, the first.
+fn first_of_each(chapter: &Chapter) -> Vec<&About> {
+    let mut all: Vec<&About> = chapter.items.iter().map(Item::about).collect();
+    all.dedup_by_key(|about| about.number.as_str());
+    all
 }
 
 fn chapter(chapter: &Chapter) -> Result<Markup> {

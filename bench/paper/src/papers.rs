@@ -1,6 +1,7 @@
 //! The papers: what is run for each, and what its tables and figures are made of.
 
 mod larus;
+mod satyanarayanan;
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -47,17 +48,18 @@ pub struct Paper {
 }
 
 /// All papers, in the order of the report.
-pub const PAPERS: &[Paper] = &[larus::PAPER];
+pub const PAPERS: &[Paper] = &[larus::PAPER, satyanarayanan::PAPER];
 
 /// Returns all tables and figures that programs have written themselves, those of the steps in their order.
 fn as_written(found: &[Result<Found>]) -> Vec<Item> {
     found.iter().flatten().flat_map(|found| found.items.clone()).collect()
 }
 
-/// Says of the tables of these numbers what was found and what was changed.
+/// Says below the last of the tables of these numbers what was found and what was changed.
 fn say(items: &mut [Item], numbers: &[&str], finding: &str, changed: &str) {
-    for item in items.iter_mut().map(Item::about_mut).filter(|about| numbers.contains(&&about.number[..])) {
-        finding.clone_into(&mut item.finding);
-        changed.clone_into(&mut item.changed);
+    let last = items.iter_mut().map(Item::about_mut).rfind(|about| numbers.contains(&&about.number[..]));
+    if let Some(about) = last {
+        finding.clone_into(&mut about.finding);
+        changed.clone_into(&mut about.changed);
     }
 }
