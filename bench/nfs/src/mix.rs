@@ -295,7 +295,7 @@ struct Day {
 impl Day {
     fn mount(server: SocketAddr) -> Result<Day> {
         let port = server.port();
-        let url = CString::new(format!("nfs://127.0.0.1/exported/?nfsport={port}&mountport={port}"))?;
+        let url = CString::new(format!("nfs://127.0.0.1/exported/?nfsport={port}&mountport={port}&dircache=0"))?;
         // SAFETY: the string ends with a zero and lives until the call has returned.
         let client = NonNull::new(unsafe { day_mount(url.as_ptr()) });
         let client = client.context("libnfs does not mount the directory")?;

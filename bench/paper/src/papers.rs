@@ -2,6 +2,7 @@
 
 mod larus;
 mod satyanarayanan;
+mod thekkath;
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -48,7 +49,7 @@ pub struct Paper {
 }
 
 /// All papers, in the order of the report.
-pub const PAPERS: &[Paper] = &[larus::PAPER, satyanarayanan::PAPER];
+pub const PAPERS: &[Paper] = &[larus::PAPER, satyanarayanan::PAPER, thekkath::PAPER];
 
 /// Returns all tables and figures that programs have written themselves, those of the steps in their order.
 fn as_written(found: &[Result<Found>]) -> Vec<Item> {
