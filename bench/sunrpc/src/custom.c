@@ -1,5 +1,5 @@
-/* Programs 3 and 4: calls by sockets and nothing else. A call is the procedure's number and its argument, both
- * as this machine keeps them; a reply is the procedure's result, an integer. */
+/* Programs 3 and 4: calls by sockets and nothing else. A call is the procedure's number and its argument,
+ * both as this machine keeps them; a reply is the procedure's result, an integer. */
 #include <netinet/in.h>
 #include <poll.h>
 #include <string.h>

@@ -25,10 +25,13 @@ void *bench_connect_sun(int socket, unsigned address, unsigned short port) {
     return clnt_dg_create(socket, &server, COST, ONE, 0, 0);
 }
 
-/* Makes calls of the procedure with so many bytes of argument. Returns how many succeeded before one failed. */
+/* Makes calls of the procedure with so many bytes of argument. Returns how many succeeded before one
+ * failed. */
 unsigned bench_call_sun(void *client, int bytes, unsigned calls) {
     for (unsigned i = 0; i < calls; i++) {
-        void *done = bytes == 0 ? none_1(client) : bytes == 2 ? two_1((short)i, client) : four_1((int)i, client);
+        void *done = bytes == 0   ? none_1(client)
+                     : bytes == 2 ? two_1((short)i, client)
+                                  : four_1((int)i, client);
         if (done == NULL)
             return i;
     }

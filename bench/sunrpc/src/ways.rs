@@ -141,7 +141,10 @@ fn c(at: Ipv4Addr) -> Result<Option<[SocketAddrV4; 2]>> {
     let (socket, listener) = (udp(at)?, TcpListener::bind((at, 0))?);
     let addresses = [v4(socket.local_addr()?)?, v4(listener.local_addr()?)?];
     std::thread::spawn(move || ffi::serve_datagrams(socket));
-    serve_connections(listener, |connection| Ok(ffi::serve_connection(connection)));
+    serve_connections(listener, |connection| {
+        ffi::serve_connection(connection);
+        Ok(())
+    });
     Ok(Some(addresses))
 }
 

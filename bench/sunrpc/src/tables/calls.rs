@@ -14,8 +14,8 @@ const TOO_WIDE: f64 = 0.33;
 const SELECTS: &str = "Sun RPC has no blocking variant: it stands in the lines of select";
 
 pub fn items(figures: &Figures) -> Vec<Item> {
-    let elapsed = About::new("Table 3", "remote calls, 1,000 iterations: microseconds for a call, elapsed");
-    let caption = "the same runs: microseconds of the client's processor for a call";
+    let elapsed = About::new("Table 3", "Remote calls, 1,000 iterations: microseconds for a call, elapsed");
+    let caption = "The same runs: microseconds of the client's processor for a call";
     let processor = About::new("Table 3, processor", caption);
     [(elapsed, Clock::Elapsed), (processor, Clock::Processor)]
         .map(|(about, clock)| Item::Table(table(about, figures, clock)))
@@ -23,13 +23,13 @@ pub fn items(figures: &Figures) -> Vec<Item> {
 }
 
 fn table(about: About, figures: &Figures, clock: Clock) -> Table {
-    let c = ["program 3 (UDP)", "program 2 (RPC: libtirpc)", "program 4 (TCP)"];
-    let rust = ["program 3 (UDP)", "program 2 (RPC: farcall-onc)", "program 4 (TCP)"];
-    let old = ["program 3 (UDP)", "program 2 (RPC)", "program 4 (TCP)"];
-    let mut table = Table::new(about, &["machine", "block/ select", "bytes"])
-        .with("1989", Whose::Paper, &old)
-        .with("now, C", Whose::Now, &c)
-        .with("now, Rust", Whose::Now, &rust)
+    let c = ["3: UDP", "2: libtirpc", "4: TCP"];
+    let rust = ["3: UDP", "2: farcall-onc", "4: TCP"];
+    let old = ["3: UDP", "2: RPC", "4: TCP"];
+    let mut table = Table::new(about, &["machine", "wait", "bytes"])
+        .with("programs, 1989", Whose::Paper, &old)
+        .with("programs, now in C", Whose::Now, &c)
+        .with("programs, now in Rust", Whose::Now, &rust)
         .with("1989 ÷ now, C", Whose::Ratio, &old);
     for (at, place) in Place::ALL.into_iter().enumerate() {
         for (polls, how) in [(false, "block"), (true, "select")] {

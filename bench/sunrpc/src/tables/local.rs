@@ -11,7 +11,7 @@ use crate::ways::Language;
 const COLUMNS: [&str; 4] = ["empty loop", "no arg", "2 byte", "4 byte"];
 
 pub fn item(figures: &Figures) -> Item {
-    let about = About::new("Table 2", "function calls: microseconds of processor time for an iteration");
+    let about = About::new("Table 2", "Function calls: microseconds of processor time for an iteration");
     let mut table = Table::new(about, &["iterations"])
         .with("C, 1989", Whose::Paper, &COLUMNS)
         .with("C, now", Whose::Now, &COLUMNS)

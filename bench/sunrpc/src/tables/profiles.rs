@@ -14,6 +14,21 @@ const SHOWN: f64 = 0.005;
 /// How many calls the paper's profiles are of.
 const CALLS: f64 = 3_000.0;
 
+/// A profile of the paper.
+#[derive(Clone, Copy)]
+struct Old<'a> {
+    lines: &'a [Line],
+    /// The seconds of all functions together.
+    seconds: f64,
+}
+
+impl Old<'_> {
+    /// Returns the microseconds of an iteration.
+    fn micros(self) -> f64 {
+        self.seconds * 1e6 / CALLS
+    }
+}
+
 /// One side of a profile, or why it is missing.
 type Column<'a> = (String, Result<&'a Shares, String>);
 
@@ -37,30 +52,32 @@ pub fn items(figures: &Figures) -> Vec<Item> {
 /// Returns table 4a or 4b.
 fn custom(figures: &Figures, polls: bool) -> Table {
     let (number, caption, lines): (_, _, &[Line]) = match polls {
-        false => ("Table 4a", "program 3 (UDP), blocking: the client's processor time", &TABLE_4A),
-        true => ("Table 4b", "program 3 (UDP) with select: the client's processor time", &TABLE_4B),
+        false => ("Table 4a", "Program 3 (UDP), blocking: the client's processor time", &TABLE_4A),
+        true => ("Table 4b", "Program 3 (UDP) with select: the client's processor time", &TABLE_4B),
     };
     let column = |language, name: &str| {
         let way = Way::Custom { language, tcp: false, polls };
         (name.to_owned(), figures.profile(way).map(|profile| &profile.client))
     };
     let columns = [column(Language::C, "now, C"), column(Language::Rust, "now, Rust")];
-    by_function(About::new(number, caption), (lines, TABLES_4_SECONDS[usize::from(polls)]), &columns)
+    let old = Old { lines, seconds: TABLES_4_SECONDS[usize::from(polls)] };
+    by_function(About::new(number, caption), Some(old), &columns)
 }
 
 /// Returns table 5.
 fn sun(figures: &Figures) -> Table {
     let lines: Vec<Line> = TABLE_5.into_iter().chain([TABLE_5_LAST]).collect();
-    let caption = "program 2 (RPC): the client's processor time, and the server's too";
+    let caption = "Program 2 (RPC): the client's processor time, and the server's too";
     let columns = sides(figures, Way::Tirpc, "now, libtirpc");
-    by_function(About::new("Table 5", caption), (&lines, TABLE_5_SECONDS), &columns)
+    let old = Old { lines: &lines, seconds: TABLE_5_SECONDS };
+    by_function(About::new("Table 5", caption), Some(old), &columns)
 }
 
 /// Returns what table 5 is for farcall-onc.
 fn ours(figures: &Figures) -> Table {
-    let caption = "program 2 (RPC) by farcall-onc: processor time by system call and by module";
+    let caption = "Program 2 (RPC) by farcall-onc: processor time by system call and by module";
     let columns = sides(figures, Way::Farcall, "now, farcall-onc");
-    by_function(About::new("Table 5, farcall-onc", caption), (&[], 0.0), &columns)
+    by_function(About::new("Table 5, farcall-onc", caption), None, &columns)
 }
 
 fn sides<'a>(figures: &'a Figures, way: Way, name: &str) -> [Column<'a>; 2] {
@@ -72,66 +89,71 @@ fn sides<'a>(figures: &'a Figures, way: Way, name: &str) -> [Column<'a>; 2] {
 }
 
 /// Returns a table with a line for each function: the paper's in its order, then others.
-fn by_function(about: About, (lines, seconds): (&[Line], f64), columns: &[Column<'_>]) -> Table {
+fn by_function(about: About, old: Option<Old<'_>>, columns: &[Column<'_>]) -> Table {
     let mut table = Table::new(about, &["function"]);
-    if !lines.is_empty() {
+    if old.is_some() {
         table = table.with("client, 1989", Whose::Paper, &["% of time", "ms/call"]);
     }
     for (name, _) in columns {
-        table = table.with(name, Whose::Now, &["% of time", "µs/call"]);
+        table = table.with(name, Whose::Now, &["% of time", "µs/iteration"]);
+    }
+    let lines = old.map_or(&[][..], |old| old.lines);
+    if old.is_some() {
+        table = table.with("1989 ÷ now", Whose::Ratio, &["client's time"]);
     }
     for &(name, percent, each) in lines {
-        let names = renamed(name);
-        let title = RENAMED.iter().find(|(old, ..)| *old == name).map_or(name, |(_, title, _)| title);
+        let (title, names) = today(name);
         let mut line = vec![Entry::name(title), Entry::printed(percent)];
         line.push(each.map_or_else(|| Entry::missing("the paper has no figure"), Entry::printed));
-        let names = if names.is_empty() { vec![name] } else { names.to_vec() };
-        line.extend(columns.iter().flat_map(|(_, shares)| match shares {
-            Ok(shares) => cells(shares, &names),
-            Err(why) => [Entry::missing(why.clone()), Entry::missing(why.clone())],
-        }));
+        line.extend(columns.iter().flat_map(|(_, shares)| cells(shares, &names)));
+        let micros = old.map(|old| percent / 100.0 * old.micros());
+        line.push(Entry::ratio(micros, line.get(4).and_then(|now| now.value)));
         table.line(line);
     }
     for name in others(lines, columns) {
         let mut line = vec![Entry::name(name.clone())];
-        if !lines.is_empty() {
-            line.extend([Entry::missing("not among the paper's functions"), Entry::missing("as before")]);
+        if old.is_some() {
+            line.extend(["not among the paper's functions"; 2].map(Entry::missing));
         }
-        line.extend(columns.iter().flat_map(|(_, shares)| match shares {
-            Ok(shares) => cells(shares, &[&name]),
-            Err(why) => [Entry::missing(why.clone()), Entry::missing(why.clone())],
-        }));
+        line.extend(columns.iter().flat_map(|(_, shares)| cells(shares, &[&name])));
+        line.extend(old.map(|_| Entry::ratio(None, None)));
         table.line(line);
     }
-    table.line(total(lines, seconds, columns));
+    table.line(total(old, columns));
     table
 }
 
-/// Returns the names that do today what this function of the paper did, if it has another name.
-fn renamed(name: &str) -> &'static [&'static str] {
-    RENAMED.iter().find(|(old, ..)| *old == name).map_or(&[], |(.., now)| now)
+/// Returns how the line of a function of the paper is called, and which functions do its work today.
+fn today(name: &'static str) -> (&'static str, Vec<&'static str>) {
+    match RENAMED.iter().find(|(old, ..)| *old == name) {
+        Some((_, title, names)) => (title, names.to_vec()),
+        None => (name, vec![name]),
+    }
 }
 
-/// Returns the share of these functions together, and the microseconds of each call.
-fn cells(shares: &Shares, names: &[&str]) -> [Entry; 2] {
-    let named = |name: &str| names.iter().any(|&wanted| name == wanted);
-    let share: f64 =
-        shares.functions.iter().filter(|(function, _)| named(&function.name)).map(|(_, share)| share).sum();
+/// Returns the share of these functions together, and their microseconds in each iteration.
+fn cells(shares: &Result<&Shares, String>, names: &[&str]) -> [Entry; 2] {
+    let shares = match shares {
+        Ok(shares) => shares,
+        Err(why) => return [Entry::missing(why.clone()), Entry::missing(why.clone())],
+    };
+    let here = shares.functions.iter().filter(|(function, _)| names.contains(&&*function.name));
+    let share = here.fold(0.0, |sum, (_, share)| sum + share);
     if share == 0.0 {
-        let why = "it took no sample, or does not exist";
-        return [Entry::missing(why), Entry::missing(why)];
+        return ["it took no sample, or does not exist"; 2].map(Entry::missing);
     }
     [percent(share), Entry::figure(share * shares.micros)]
 }
 
 fn percent(share: f64) -> Entry {
-    Entry { text: format!("{:.1}", share * 100.0), ..Entry::figure(share * 100.0) }
+    let value = share * 100.0;
+    let text = if value != 0.0 && value < 1.0 { format!("{value:.2}") } else { format!("{value:.1}") };
+    Entry { text, ..Entry::figure(value) }
 }
 
 /// Returns the functions that the paper does not name, the dearest first.
 fn others(lines: &[Line], columns: &[Column<'_>]) -> Vec<String> {
-    let known: Vec<&str> =
-        lines.iter().flat_map(|&(name, ..)| renamed(name).iter().copied().chain([name])).collect();
+    let known: Vec<&str> = lines.iter().flat_map(|&(name, ..)| today(name).1).collect();
     let mut found: Vec<(f64, String)> = Vec::new();
     for (function, share) in
         columns.iter().flat_map(|(_, shares)| shares).flat_map(|shares| &shares.functions)
@@ -149,21 +171,23 @@ fn others(lines: &[Line], columns: &[Column<'_>]) -> Vec<String> {
 }
 
 /// Returns the line of all functions together.
-fn total(lines: &[Line], seconds: f64, columns: &[Column<'_>]) -> Vec<Entry> {
-    let mut line = vec![Entry::name("all together")];
-    if !lines.is_empty() {
-        line.extend([Entry::printed(100.0), Entry::figure(seconds * 1e3 / CALLS)]);
+fn total(old: Option<Old<'_>>, columns: &[Column<'_>]) -> Vec<Entry> {
+    let mut line = vec![Entry::name("all together, of an iteration")];
+    if let Some(old) = old {
+        line.extend([Entry::printed(100.0), Entry::figure(old.micros() / 1e3)]);
     }
     line.extend(columns.iter().flat_map(|(_, shares)| match shares {
         Ok(shares) => [Entry::printed(100.0), Entry::figure(shares.micros)],
         Err(why) => [Entry::missing(why.clone()), Entry::missing(why.clone())],
     }));
+    let now = line.get(4).and_then(|now| now.value);
+    line.extend(old.map(|old| Entry::ratio(Some(old.micros()), now)));
     line
 }
 
 /// Returns the shares by part.
 fn parts(figures: &Figures) -> Table {
-    let caption = "the same profiles by part: per cent of the processor time of each side";
+    let caption = "The same profiles by part: per cent of the processor time of each side";
     let mut table = Table::new(About::new("Tables 4 and 5, by part", caption), &["part"]);
     table =
         table.with("1989, clients", Whose::Paper, &["program 3, block", "program 3, select", "program 2"]);
@@ -180,7 +204,7 @@ fn parts(figures: &Figures) -> Table {
     for part in Part::ALL {
         let mut line = vec![Entry::name(part.name())];
         for lines in [&TABLE_4A[..], &TABLE_4B[..], &TABLE_5[..]] {
-            line.push(Entry::figure(old_percent(lines, part)));
+            line.push(percent(old_percent(lines, part) / 100.0));
         }
         for (_, way) in programs {
             match figures.profile(way) {

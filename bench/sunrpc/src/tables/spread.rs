@@ -10,6 +10,9 @@ use crate::ways::Way;
 /// The implementations, and their names.
 const WAYS: [(Way, &str); 2] = [(Way::Tirpc, "now, libtirpc"), (Way::Farcall, "now, farcall-onc")];
 
+/// A figure of a summary.
+type Figure = fn(&Summary) -> f64;
+
 /// The width of a group of bars, in per cent of the average.
 const STEP: f64 = 2.0;
 /// How many groups there are on each side of the average.
@@ -22,7 +25,7 @@ pub fn items(figures: &Figures) -> Vec<Item> {
 fn table(figures: &Figures) -> Table {
     let about = About::new(
         "Table 1",
-        "how often a run of 1,000 local calls without an argument by Sun RPC took which time, in \
+        "How often a run of 1,000 local calls without an argument by Sun RPC took which time, in \
          microseconds for a call",
     );
     let mut table = Table::new(about, &["line"]).with("1989", Whose::Paper, &["occurrences", "µs"]);
@@ -43,7 +46,7 @@ fn table(figures: &Figures) -> Table {
     let runs: u32 = TABLE_1.iter().map(|(occurrences, _)| occurrences).sum();
     let old = Summary::of(&old_runs());
     let deviation = old.map_or(0.0, |old| old.deviation);
-    let lines: [(&str, f64, fn(&Summary) -> f64); 3] = [
+    let lines: [(&str, f64, Figure); 3] = [
         ("average", average, |summary| summary.mean),
         ("largest deviation", largest, |summary| {
             (summary.max - summary.mean).max(summary.mean - summary.min)
@@ -98,7 +101,7 @@ fn bins(figures: &Figures, way: Way) -> Result<[[Entry; 2]; TABLE_1.len()], Stri
 }
 
 fn bars(figures: &Figures) -> BarChart {
-    let caption = "the same runs by how far they are from their average: how many per cent of the runs";
+    let caption = "The same runs by how far they are from their average: how many per cent of the runs";
     let mut panel = Bars {
         caption: "deviation from the average, in per cent".into(),
         unit: "% of the runs".into(),

@@ -18,7 +18,7 @@ const SIDES: [(&str, Way, Language); 2] = [
 
 pub fn item(figures: &Figures) -> Item {
     let about =
-        About::new("Section 4", "the conclusions' figures, in per cent unless the line says otherwise");
+        About::new("Section 4", "The conclusions' figures, in per cent unless the line says otherwise");
     let clocks = ["elapsed", "client's processor"];
     let mut table = Table::new(about, &["what"]).with("1989", Whose::Paper, &["as printed"]);
     for (name, ..) in SIDES {
