@@ -98,7 +98,7 @@ fn read(file: &Path, ids: [u32; 2]) -> Result<[Counts; 2]> {
     let mut perf = Command::new("perf");
     perf.args(["script", "--no-inline", "-F", "pid,ip,sym,dso", "-i"]).arg(file);
     let mut perf = perf.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-    let mut counts = [Counts::new(), Counts::new()];
+    let (mut counts, mut kernel) = ([Counts::new(), Counts::new()], false);
     let (mut side, mut chain): (Option<usize>, Vec<String>) = (None, Vec::new());
     let lines = BufReader::new(perf.stdout.take().context("no pipe")?).lines();
     // A sample is a line with the process, a line for each frame from the innermost on, and an empty line.
@@ -111,6 +111,7 @@ fn read(file: &Path, ids: [u32; 2]) -> Result<[Counts; 2]> {
         } else if line.trim().is_empty()
             && let Some(side) = side.take()
         {
+            kernel |= chain.first().and_then(|line| Frame::read(line)).is_some_and(|frame| frame.is_kernel());
             *counts[side].entry(own.function(&chain, biases[side])).or_default() += 1;
             chain.clear();
         } else {
@@ -118,6 +119,8 @@ fn read(file: &Path, ids: [u32; 2]) -> Result<[Counts; 2]> {
         }
     }
     ensure!(perf.wait()?.success(), "perf cannot read its own samples");
+    // Its shares would be those of the user's code alone.
+    ensure!(kernel, "perf may not sample the kernel (kernel.perf_event_paranoid), which takes root");
     Ok(counts)
 }
 

@@ -274,3 +274,20 @@ impl Caller for C {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A call of each size has its reply in each way, so all clients and servers agree on their messages.
+    #[test]
+    fn all_ways_call() {
+        let serving = Serving::start(Ipv4Addr::LOCALHOST).unwrap();
+        for way in Way::all().into_iter().filter(|way| way.missing().is_none()) {
+            let mut caller = connect(way, &serving.addresses).unwrap();
+            for size in Size::ALL {
+                caller.call(size, 10).unwrap_or_else(|why| panic!("{way:?} {size:?}: {why:#}"));
+            }
+        }
+    }
+}
