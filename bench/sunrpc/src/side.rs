@@ -43,7 +43,7 @@ pub enum Order {
     Spent,
 }
 
-/// What a side says.
+/// How calls went.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// How many calls were made.

@@ -10,6 +10,9 @@ use crate::ways::{Language, Size, Way};
 /// A cell is uncertain if the middle half of its runs is wider than this part of the median.
 const TOO_WIDE: f64 = 0.33;
 
+/// A cell with fewer runs says too little.
+const MIN_RUNS: usize = 5;
+
 /// Why program 2 has no figure in the lines of blocking programs.
 const SELECTS: &str = "Sun RPC has no blocking variant: it stands in the lines of select";
 
@@ -65,6 +68,12 @@ fn table(about: About, figures: &Figures, clock: Clock) -> Table {
 
 /// Returns why the table does not count, if it does not.
 fn void(figures: &Figures, clock: Clock) -> Option<String> {
+    let fewest = figures.calls.values().map(Vec::len).min().unwrap_or(0);
+    if fewest < MIN_RUNS {
+        return Some(format!(
+            "a cell has only {fewest} runs, because the machine did other work, or one failed"
+        ));
+    }
     let all = figures.calls.keys().filter_map(|&cell| figures.call(cell, clock).ok());
     let (wide, cells) =
         all.fold((0, 0), |(wide, cells), summary| (wide + usize::from(summary.middle > TOO_WIDE), cells + 1));
