@@ -56,14 +56,14 @@ int day_do(struct day *day, int operation, const char *path, unsigned file, unsi
         return nfs_statvfs(day->nfs, "/", &system);
 #ifdef LIBNFS_API_V2
     case READ:
-        return nfs_pread(day->nfs, day->files[file], day->buffer, bytes, 0) < 0;
+        return nfs_pread(day->nfs, day->files[file], day->buffer, bytes, 0) < 0 ? -1 : 0;
     case WRITE:
-        return nfs_pwrite(day->nfs, day->files[file], day->buffer, bytes, 0) < 0;
+        return nfs_pwrite(day->nfs, day->files[file], day->buffer, bytes, 0) < 0 ? -1 : 0;
 #else
     case READ:
-        return nfs_pread(day->nfs, day->files[file], 0, bytes, day->buffer) < 0;
+        return nfs_pread(day->nfs, day->files[file], 0, bytes, day->buffer) < 0 ? -1 : 0;
     case WRITE:
-        return nfs_pwrite(day->nfs, day->files[file], 0, bytes, day->buffer) < 0;
+        return nfs_pwrite(day->nfs, day->files[file], 0, bytes, day->buffer) < 0 ? -1 : 0;
 #endif
     case ACCESS:
         return nfs_access(day->nfs, path, 4);

@@ -1,11 +1,9 @@
 //! A day of a file server: operations in the proportions of Thekkath et al. 1994, by a real client (libnfs), and
 //! their calls and bytes at the server: the paper's tables 1a and 1b.
 
-use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
@@ -21,12 +19,8 @@ use farcall_onc::wire::auth::OpaqueAuth;
 use farcall_onc::wire::message::Call;
 use farcall_onc::wire::record;
 
+use crate::ffi::{OnFile, OnPath, User};
 use crate::traffic::{self, Calls, Counts, Relay};
-
-unsafe extern "C" {
-    fn day_mount(url: *const c_char) -> *mut c_void;
-    fn day_do(day: *mut c_void, operation: c_int, path: *const c_char, file: c_uint, bytes: c_uint) -> c_int;
-}
 
 /// A row of the paper's tables: its name, the procedures of NFS version 3 that it stands for, how many calls and
 /// which percentage the paper has, and the megabytes of control and data.
@@ -286,7 +280,7 @@ fn files() -> Result<tempfile::TempDir> {
 
 /// A client at work.
 struct Day {
-    client: NonNull<c_void>,
+    client: User,
     ping: TcpStream,
     /// The identifier of the next ping.
     xid: u32,
@@ -295,10 +289,8 @@ struct Day {
 impl Day {
     fn mount(server: SocketAddr) -> Result<Day> {
         let port = server.port();
-        let url = CString::new(format!("nfs://127.0.0.1/exported/?nfsport={port}&mountport={port}&dircache=0"))?;
-        // SAFETY: the string ends with a zero and lives until the call has returned.
-        let client = NonNull::new(unsafe { day_mount(url.as_ptr()) });
-        let client = client.context("libnfs does not mount the directory")?;
+        let options = format!("nfsport={port}&mountport={port}&dircache=0");
+        let client = User::mount(&format!("nfs://127.0.0.1/exported/?{options}"))?;
         Ok(Day { client, ping: TcpStream::connect(server)?, xid: 1 << 31 })
     }
 
@@ -307,14 +299,14 @@ impl Day {
         let name = format!("/file-{}", char::from(b'a' + file as u8));
         match operation {
             Ping => self.ping(),
-            Stat => self.call(0, &name, 0, 0),
-            Fstat => self.call(1, "", file, 0),
-            Readlink => self.call(2, "/link", 0, 0),
-            Readdir => self.call(3, "/directory", 0, 0),
-            Statvfs => self.call(4, "", 0, 0),
-            Read => self.call(5, "", file, READ_BYTES),
-            Write => self.call(6, "", file, WRITE_BYTES),
-            Access => self.call(7, &name, 0, 0),
+            Stat => self.client.on_path(OnPath::Stat, &name),
+            Fstat => self.client.on_file(OnFile::Stat, file, 0),
+            Readlink => self.client.on_path(OnPath::Readlink, "/link"),
+            Readdir => self.client.on_path(OnPath::Readdir, "/directory"),
+            Statvfs => self.client.on_path(OnPath::Statvfs, "/"),
+            Read => self.client.on_file(OnFile::Read, file, READ_BYTES),
+            Write => self.client.on_file(OnFile::Write, file, WRITE_BYTES),
+            Access => self.client.on_path(OnPath::Access, &name),
         }
     }
 
@@ -334,15 +326,6 @@ impl Day {
         let length = u32::from_be_bytes(mark) & 0x7fff_ffff;
         ensure!(length <= 1024, "an answer to a ping has {length} bytes");
         self.ping.read_exact(&mut vec![0; length as usize])?;
-        Ok(())
-    }
-
-    fn call(&mut self, operation: c_int, path: &str, file: u32, bytes: u32) -> Result<()> {
-        let path = CString::new(path)?;
-        // SAFETY: the handle came from `day_mount` and is used by this thread alone; the string lives until the
-        // call has returned.
-        let failed = unsafe { day_do(self.client.as_ptr(), operation, path.as_ptr(), file, bytes) };
-        ensure!(failed >= 0, "operation {operation} of {path:?} failed: {failed}");
         Ok(())
     }
 }
