@@ -1,5 +1,6 @@
 //! Section 4: much data in one direction, by parallel calls and by a stream, on a cable of 3 Mbit/s.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -9,13 +10,13 @@ use farcall_bench_method::stats::{Estimate, estimate};
 use farcall_bench_method::{Pin, network};
 use indicatif::ProgressBar;
 
-use crate::side::{Addresses, Said};
+use crate::side::{Addresses, Said, Transfer};
 
 /// The cable's rate, as `tc` writes it, and in Mbit/s.
 const RATE: &str = "3mbit";
 pub const RAW_RATE: f64 = 3.0;
-/// The bytes of a call: as many as one packet carries beside the headers.
-pub const CALL_BYTES: usize = 1_400;
+/// The bytes of a call's argument. One datagram carries them on a path of which nothing is known yet.
+pub const CALL_BYTES: usize = 1_024;
 /// How long a transfer may take: some hundred times as long as the cable needs.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The most by which the stream may differ from itself.
@@ -74,8 +75,10 @@ impl Way {
 /// What was measured of one way.
 pub struct Rate {
     pub way: Way,
-    /// Mbit/s of data, and how far it varied.
-    pub mbits: Estimate,
+    /// Mbit/s of data.
+    pub mbits: f64,
+    /// The bytes of the frames that the client sent, for each byte of data.
+    pub sent: f64,
     /// The rate ÷ that of the stream in neighbouring transfers. The first stream's is that to the second.
     pub to_stream: Option<Estimate>,
 }
@@ -96,33 +99,50 @@ impl Rate {
 pub fn measure(groups: u32, bytes: usize, pin: Pin, progress: &ProgressBar) -> Result<Vec<Rate>> {
     let (_server, mut client) = ends(pin)?;
     let [anchor, others @ ..] = Way::ALL;
-    let mut figures: Vec<(Vec<f64>, Vec<f64>)> = others.iter().map(|_| Default::default()).collect();
+    let mut figures: Vec<Figures> = others.iter().map(|_| Figures::default()).collect();
     // The first transfers let each way find its window.
     for way in Way::ALL {
-        seconds(&mut client, way, bytes)?;
+        transfer(&mut client, way, bytes)?;
     }
     for _ in 0..groups {
-        for (way, (mbits, ratios)) in others.iter().zip(&mut figures) {
+        for (way, figures) in others.iter().zip(&mut figures) {
             progress.set_message(way.name());
-            let both = std::cell::RefCell::new(&mut client);
-            let transfer = |way| seconds(&mut both.borrow_mut(), way, bytes);
-            let [one, two] = abba(
-                || transfer(anchor),
+            let client = RefCell::new(&mut client);
+            let ratios = abba(
+                || Ok(transfer(&mut client.borrow_mut(), anchor, bytes)?.seconds),
                 || {
-                    let seconds = transfer(*way)?;
-                    mbits.push(bytes as f64 * 8.0 / seconds / 1e6);
+                    let Transfer { seconds, sent } = transfer(&mut client.borrow_mut(), *way, bytes)?;
+                    figures.mbits.push(bytes as f64 * 8.0 / seconds / 1e6);
+                    figures.sent.push(sent as f64 / bytes as f64);
                     Ok(seconds)
                 },
             )?;
-            ratios.extend([one, two].map(|ratio| 1.0 / ratio));
+            // A rate is the inverse of a time.
+            figures.ratios.extend(ratios.map(|ratio| 1.0 / ratio));
         }
         progress.inc(1);
     }
-    let rate = |(way, (mbits, ratios)): (&Way, (Vec<f64>, Vec<f64>))| {
-        let mbits = estimate(mbits).context("nothing was transferred")?;
-        Ok(Rate { way: *way, mbits, to_stream: estimate(ratios) })
-    };
-    others.iter().zip(figures).map(rate).collect()
+    others.into_iter().zip(figures).map(|(way, figures)| figures.rate(way)).collect()
+}
+
+/// What was measured of one way, transfer by transfer.
+#[derive(Default)]
+struct Figures {
+    mbits: Vec<f64>,
+    sent: Vec<f64>,
+    ratios: Vec<f64>,
+}
+
+impl Figures {
+    fn rate(self, way: Way) -> Result<Rate> {
+        let median = |values| estimate(values).map(|estimate| estimate.median);
+        Ok(Rate {
+            way,
+            mbits: median(self.mbits).context("nothing was transferred")?,
+            sent: median(self.sent).context("nothing was transferred")?,
+            to_stream: estimate(self.ratios),
+        })
+    }
 }
 
 /// Starts both processes, with a cable between them.
@@ -148,9 +168,9 @@ fn start(role: &str, core: Option<usize>) -> Result<Process<Said>> {
     }
 }
 
-fn seconds(client: &mut Process<Said>, way: Way, bytes: usize) -> Result<f64> {
+fn transfer(client: &mut Process<Said>, way: Way, bytes: usize) -> Result<Transfer> {
     match client.order_within(&format!("{} {bytes}", way.order()), PATIENCE).with_context(|| way.name())? {
-        Said::Took(seconds) => Ok(seconds),
+        Said::Took(transfer) => Ok(transfer),
         said => bail!("it said {said:?}"),
     }
 }

@@ -1,5 +1,8 @@
 //! The measured interface, which has the twelve procedures of table I, its server, and its local form.
 
+// One procedure has ten arguments, as in the paper.
+#![allow(clippy::too_many_arguments)]
+
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -17,7 +20,6 @@ pub trait Cedar {
     fn one(&self, a: i16) -> Result<i16>;
     fn two(&self, a: i16, b: i16) -> Result<(i16, i16)>;
     fn four(&self, a: i16, b: i16, c: i16, d: i16) -> Result<(i16, i16, i16, i16)>;
-    #[allow(clippy::too_many_arguments)]
     fn ten(
         &self,
         a: i16,
@@ -30,7 +32,7 @@ pub trait Cedar {
         h: i16,
         i: i16,
         j: i16,
-    ) -> Result<(i16, i16, i16, i16, i16, i16, i16, i16, i16, i16)>;
+    ) -> Result<Ten>;
     fn words_1(&self, words: &[i16; 1]) -> Result<[i16; 1]>;
     fn words_4(&self, words: &[i16; 4]) -> Result<[i16; 4]>;
     fn words_10(&self, words: &[i16; 10]) -> Result<[i16; 10]>;

@@ -1,5 +1,7 @@
-//! The two processes of a transfer. They execute orders, each a line on standard input, and answer with a line
-//! of JSON. They end when their standard input ends.
+//! The two processes of a transfer: the server of all ways, and the client that transfers.
+//!
+//! Both execute orders, each a line on standard input, and answer with a line of JSON. They end when their
+//! standard input ends.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -41,10 +43,18 @@ pub enum Said {
     Ready,
     /// The server serves at these addresses.
     Serves(Addresses),
-    /// How many seconds the transfer took.
-    Took(f64),
+    /// How the transfer went.
+    Took(Transfer),
     /// The order could not be executed.
     Failed(String),
+}
+
+/// How a transfer went.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Transfer {
+    pub seconds: f64,
+    /// The bytes of the frames that the client has sent by the cable.
+    pub sent: u64,
 }
 
 /// Where the server serves.
@@ -152,7 +162,7 @@ fn call(order: &str, client: &mut Option<Client>) -> Result<Said> {
     let [way, threads, bytes] = words[..] else { bail!("three words are wanted") };
     let (threads, bytes) = (threads.parse()?, bytes.parse()?);
     let client = client.as_mut().context("it is not connected yet")?;
-    let start = Instant::now();
+    let (sent, start) = (sent()?, Instant::now());
     match way {
         "stream" => client.send(bytes)?,
         "calls" => parallel(&client.open, threads, bytes)?,
@@ -160,7 +170,18 @@ fn call(order: &str, client: &mut Option<Client>) -> Result<Said> {
         "whole" => store(&client.open, &vec![7; bytes])?,
         _ => bail!("no such way: {way}"),
     }
-    Ok(Said::Took(start.elapsed().as_secs_f64()))
+    let seconds = start.elapsed().as_secs_f64();
+    Ok(Said::Took(Transfer { seconds, sent: self::sent()?.saturating_sub(sent) }))
+}
+
+/// Returns how many bytes this process's network namespace has sent by its cable so far.
+fn sent() -> Result<u64> {
+    const PATH: &str = "/proc/self/net/dev";
+    let text = std::fs::read_to_string(PATH).with_context(|| format!("cannot read {PATH}"))?;
+    let counters = text.lines().find_map(|line| line.trim().strip_prefix("far:"));
+    // Eight counters of what was received come first.
+    let sent = counters.and_then(|counters| counters.split_whitespace().nth(8));
+    sent.and_then(|sent| sent.parse().ok()).with_context(|| format!("{PATH} has no count for the cable"))
 }
 
 impl Client {

@@ -15,8 +15,6 @@ use crate::peers::Way;
 const GROUPS: usize = 20;
 /// The blocks of a way.
 const BLOCKS: u32 = 2 * GROUPS as u32;
-/// How many times the processes of a procedure are started, because placement in memory is luck.
-const STARTS: usize = 4;
 /// Calls before each block, which are not timed.
 const WARM: usize = 50;
 /// The most by which bare UDP may differ from itself, as everywhere in the benches.
@@ -59,31 +57,37 @@ impl Line {
     }
 }
 
-/// Measures all procedures, with `calls` calls of each in each way.
+/// Measures all procedures, with `calls` calls of each in each way. The processes are started so many times
+/// for each procedure.
 ///
 /// # Errors
 /// When a call fails.
-pub fn measure(calls: u32, pin: Pin, progress: &ProgressBar) -> Result<Vec<Line>> {
+pub fn measure(calls: u32, starts: usize, pin: Pin, progress: &ProgressBar) -> Result<Vec<Line>> {
     let [open, sealed] = [Capture::start(Way::Udp)?, Capture::start(Way::UdpKeys)?];
+    let block = calls.div_ceil(BLOCKS) as usize;
     let line = |procedure: Procedure| {
         progress.set_message(procedure.name());
         let scripts = [open.datagrams(procedure)?, sealed.datagrams(procedure)?];
-        let line = self::line(procedure, scripts, calls, pin).with_context(|| procedure.name())?;
+        let line = self::line(procedure, scripts, (block, starts), pin).with_context(|| procedure.name())?;
         progress.inc(1);
         Ok(line)
     };
     Procedure::ALL.into_iter().map(line).collect()
 }
 
-fn line(procedure: Procedure, [open, sealed]: [Script; 2], calls: u32, pin: Pin) -> Result<Line> {
-    let block = calls.div_ceil(BLOCKS) as usize;
+fn line(
+    procedure: Procedure,
+    [open, sealed]: [Script; 2],
+    (block, starts): (usize, usize),
+    pin: Pin,
+) -> Result<Line> {
     let bare = format!("{}-{open}", Bare::NAME);
     let others = Way::ALL.map(|way| way.peer(procedure));
     let mut anchor = Measured::new(bare.clone(), pin);
     let mut others: Vec<Measured> =
         others.into_iter().chain([bare]).map(|name| Measured::new(name, pin)).collect();
     for group in 0..GROUPS {
-        if group % (GROUPS / STARTS) == 0 {
+        if group % GROUPS.div_ceil(starts) == 0 {
             anchor.start()?;
             others.iter_mut().try_for_each(Measured::start)?;
         }

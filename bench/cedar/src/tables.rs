@@ -1,6 +1,6 @@
 //! Table I and section 4, the paper's figures beside the new ones.
 
-use farcall_bench_method::paper::{About, Entry, Item, Table, Whose, number};
+use farcall_bench_method::paper::{About, Entry, Item, Table, Whose};
 use farcall_bench_method::stats::Estimate;
 
 use crate::bare::Script;
@@ -26,7 +26,7 @@ pub struct Found {
 impl Found {
     /// Returns all tables.
     pub fn items(&self) -> Vec<Item> {
-        let tables = [self.table_1(), self.further(), self.bulk()].into_iter();
+        let tables = [self.table_1(), self.packets(), self.further(), self.bulk()].into_iter();
         let items = tables.map(|mut table| {
             table.about.conditions.clone_from(&self.conditions);
             Item::Table(table)
@@ -54,47 +54,69 @@ impl Found {
             ]);
             table.line([Entry::name(line.procedure.name())].into_iter().chain(cells));
         }
-        table.about.void = self.lines.iter().filter_map(Line::void).collect();
+        table.about.void = self.void();
         table
     }
 
-    /// The same calls in other ways, and beside bare UDP.
-    fn further(&self) -> Table {
-        let caption = "The same calls with keys, and through shared memory: microseconds, bytes and packets of \
-                       a call, and the time ÷ that of as many equally long datagrams by system calls alone";
-        let mut table = Table::new(About::new("Table I, further", caption), &["procedure"])
+    /// The packets of the same calls, and bare UDP.
+    fn packets(&self) -> Table {
+        let caption = "Packets and bytes of a call, and its time ÷ that of as many equally long datagrams by \
+                       system calls alone; microseconds";
+        let columns = ["packets", "bytes", "÷ bare UDP"];
+        let mut table = Table::new(About::new("Table I, packets", caption), &["procedure"])
             .with("now, bare UDP", Whose::Now, &["minimum", "median", "÷ itself"])
-            .with("now, UDP", Whose::Now, &["packets", "bytes", "÷ bare UDP"])
-            .with("now, UDP with keys", Whose::Now, &["minimum", "median", "packets", "bytes", "÷ bare UDP"])
-            .with("now, shared memory", Whose::Now, &["minimum", "median"])
-            .with("now, shared memory with keys", Whose::Now, &["minimum", "median"]);
+            .with("now, UDP", Whose::Now, &columns)
+            .with("now, UDP with keys", Whose::Now, &columns);
         for line in &self.lines {
-            let ratio = |way| estimate(line.times(way).and_then(|times: Times| times.ratio));
+            let ratio = |way| estimate(line.times(way).and_then(|times| times.ratio));
             let mut cells = vec![Entry::name(line.procedure.name())];
             cells.extend(min_and_median(Some(line.bare)));
             cells.push(estimate(line.control));
-            cells.extend(size(&line.open));
-            cells.push(ratio(Way::Udp));
-            cells.extend(min_and_median(line.times(Way::UdpKeys)));
-            cells.extend(size(&line.sealed));
-            cells.push(ratio(Way::UdpKeys));
-            cells.extend(min_and_median(line.times(Way::Shared)));
-            cells.extend(min_and_median(line.times(Way::SharedKeys)));
+            for (way, script) in [(Way::Udp, &line.open), (Way::UdpKeys, &line.sealed)] {
+                cells.extend([script.datagrams(), bytes(script)].map(|count| Entry::printed(count as f64)));
+                cells.push(ratio(way));
+            }
             table.line(cells);
         }
-        table.about.void = self.lines.iter().filter_map(Line::void).collect();
+        table.about.void = self.void();
         table
+    }
+
+    /// The same calls in other ways.
+    fn further(&self) -> Table {
+        const WAYS: [(Way, &str); 4] = [
+            (Way::Udp, "now, UDP"),
+            (Way::UdpKeys, "now, UDP with keys"),
+            (Way::Shared, "now, shared memory"),
+            (Way::SharedKeys, "now, shared memory with keys"),
+        ];
+        let caption = "The same calls with keys, and through shared memory, in microseconds";
+        let mut table = Table::new(About::new("Table I, other ways", caption), &["procedure"]);
+        for (_, name) in WAYS {
+            table = table.with(name, Whose::Now, &["minimum", "median"]);
+        }
+        for line in &self.lines {
+            let cells = WAYS.into_iter().flat_map(|(way, _)| min_and_median(line.times(way)));
+            table.line([Entry::name(line.procedure.name())].into_iter().chain(cells));
+        }
+        table.about.void = self.void();
+        table
+    }
+
+    fn void(&self) -> Vec<String> {
+        self.lines.iter().filter_map(Line::void).collect()
     }
 
     /// Section 4's transfer of much data.
     fn bulk(&self) -> Table {
         let caption = format!(
-            "Data between main memories on a network of 3 Mbit/s; calls have arguments of {CALL_BYTES} bytes"
+            "Data between main memories on a network of 3 Mbit/s, and its share of the network's rate; calls \
+             have arguments of {CALL_BYTES} bytes"
         );
-        let columns = ["Mbit/s", "share of the network, %"];
+        let columns = ["Mbit/s", "share, %"];
         let mut table = Table::new(About::new("Section 4", caption), &["transfer"])
             .with("1984", Whose::Paper, &columns)
-            .with("now", Whose::Now, &[columns[0], columns[1], "÷ byte stream"])
+            .with("now", Whose::Now, &[columns[0], columns[1], "bytes sent ÷ data", "÷ byte stream"])
             .with("1984 ÷ now", Whose::Ratio, &["Mbit/s"]);
         let rates = self.rates.as_deref().unwrap_or_default();
         for way in &bulk::Way::ALL[1..] {
@@ -102,13 +124,14 @@ impl Found {
             let old = matches!(way, bulk::Way::Stream | bulk::Way::Calls(8)).then_some(BULK);
             let paper = |value: Option<Entry>| value.unwrap_or_else(|| Entry::missing(NOT_IN_THE_PAPER));
             let now = |value: Option<Entry>| value.unwrap_or_else(|| Entry::missing(self.why_no_rates()));
-            let mbits = rate.map(|rate| rate.mbits.median);
+            let mbits = rate.map(|rate| rate.mbits);
             table.line([
                 Entry::name(way.name()),
                 paper(old.map(Entry::printed)),
                 paper(old.map(|old| percent(old / ETHERNET))),
                 now(mbits.map(Entry::figure)),
                 now(mbits.map(|mbits| percent(mbits / RAW_RATE))),
+                now(rate.map(|rate| Entry::figure(rate.sent))),
                 now(rate.map(|rate| estimate(rate.to_stream))),
                 paper(old.map(|old| Entry::ratio(Some(old), mbits))),
             ]);
@@ -132,10 +155,6 @@ fn bytes(script: &Script) -> usize {
     script.bytes() + HEADERS * script.datagrams()
 }
 
-fn size(script: &Script) -> [Entry; 2] {
-    [script.datagrams(), bytes(script)].map(|count| Entry::printed(count as f64))
-}
-
 fn min_and_median(times: Option<Times>) -> [Entry; 2] {
     [figure(times.map(|times| times.min)), figure(times.map(|times| times.median))]
 }
@@ -154,8 +173,7 @@ fn estimate(estimate: Option<Estimate>) -> Entry {
     let Some(Estimate { low, median, high }) = estimate else {
         return Entry::missing("there were too few blocks");
     };
-    let text = [median, low, high].map(number);
-    Entry { text: format!("{} [{}, {}]", text[0], text[1], text[2]), ..Entry::figure(median) }
+    Entry { text: format!("{median:.2} [{low:.2}, {high:.2}]"), ..Entry::figure(median) }
 }
 
 #[cfg(test)]
