@@ -95,3 +95,31 @@ fn relay(socket: &UdpSocket, server: SocketAddr, seen: &Mutex<Vec<Datagram>>) ->
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As in the paper: two packets (section 3.2), and two more for an exception (section 3.4).
+    #[test]
+    fn a_call_has_two_packets_and_an_exception_two_more() {
+        for way in [Way::Udp, Way::UdpKeys] {
+            let capture = Capture::start(way).unwrap();
+            let [none, words, raised] = [Procedure::Values(0), Procedure::Words(100), Procedure::Unwound]
+                .map(|procedure| {
+                    let script = capture.datagrams(procedure).unwrap();
+                    assert_eq!(script.datagrams(), if procedure.raises() { 4 } else { 2 }, "{script}");
+                    script.bytes()
+                });
+            assert_eq!(words - none, 2 * 100 * 4, "XDR has four bytes for a word");
+            assert!(raised > none);
+        }
+    }
+
+    #[test]
+    fn datagrams_without_an_answer_are_refused() {
+        assert_eq!(script(&[(true, 9), (false, 8)]).unwrap(), Script(vec![[9, 8]]));
+        assert!(script(&[(true, 9), (true, 9)]).is_err());
+        assert!(script(&[(true, 9)]).is_err());
+    }
+}

@@ -176,3 +176,19 @@ impl Calling for Direct {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_found_by_their_names() {
+        for way in Way::ALL {
+            for procedure in Procedure::ALL {
+                assert!(peer(&way.peer(procedure)).is_some(), "{}", way.peer(procedure));
+            }
+        }
+        assert!(peer("bare-60-48").is_some());
+        assert!(["udp-12", "bare-60", "tcp-1", "udp"].into_iter().all(|name| peer(name).is_none()));
+    }
+}

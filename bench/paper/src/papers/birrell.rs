@@ -36,13 +36,14 @@ fn items(found: &[Result<Found>]) -> Vec<Item> {
         "Birrell and Nelson found that a null call took about a millisecond, of which its two packets spent \
          an eighth on the Ethernet; that most of what arguments and results added was their transmission; \
          and that an exception, which needs two packets more, made a call two to three times as long. The \
-         packets are still two and four, and a call with an exception still takes about twice as long as a \
-         null call, now whether it is resumed or unwound. What a call costs is elsewhere: it is some twenty \
-         times as fast or more, its time is that of sending packets and waking processes, and 100 words \
-         hardly show in it. On their Ethernet its packets, longer by the headers of UDP and IP, would take \
-         many times as long as the whole call takes now. A local call became thousands of times as fast, so \
-         a null call, which then took as long as a hundred local ones, now takes as long as tens of \
-         thousands.",
+         packets are still two and four, and a call with an exception still takes roughly two to three times \
+         as long as a null call, now as long whether it is resumed or unwound. What a call costs is \
+         elsewhere: it is about twenty times as fast or more, its time is that of sending packets and waking \
+         processes, and 100 words hardly show in it. On their Ethernet its packets, longer by the headers of \
+         UDP and IP, would take many times as long as the whole call takes now. A local call became \
+         thousands of times as fast, so a null call, which then took as long as a hundred local ones, now \
+         takes as long as tens of thousands. Only the local calls with an exception, for each of which a \
+         thread starts here, gained little.",
         "packets go over loopback, not an Ethernet, so the elapsed times have no transmission in them. \
          Transmission is computed as in the paper, from the sizes of our packets at 2.94 Mbit/s; they are \
          read off between client and server, and 28 bytes of UDP and IP headers are added to each. A word of \
@@ -72,13 +73,18 @@ fn items(found: &[Result<Found>]) -> Vec<Item> {
         &mut items,
         &["Section 4"],
         "Birrell and Nelson reached two thirds of the Ethernet's rate by parallel calls from several \
-         processes, as much as their best byte stream. Parallel calls still help: calls of one process leave \
-         the network idle while each waits for its result, and those of several processes do not. They come \
-         near TCP's rate, and no longer reach it, because the stream now fills nearly the whole network, and \
-         packets of calls have more bytes beside their data. One call with all data as its argument comes as \
-         near without any parallel calls.",
+         processes, as much as their best byte stream. They hid the time that a process waits for its \
+         result, then a millisecond of the processors for each call. That is now a small part of the three \
+         milliseconds that 1,024 bytes take on such a network, so one process comes near the rate of eight, \
+         unless other programs keep the processors busy. Calls of several processes come within about a \
+         tenth of TCP's rate, and no longer reach it, because the stream now fills nearly the whole network, \
+         and packets of calls have more bytes beside their data. One call with all data as its argument \
+         comes a little nearer.",
         "the paper says neither how many processes called nor how long the arguments were: its figure stands \
-         beside 8 processes. The cable has no collisions and no other users.",
+         beside 8 processes. The cable has no collisions and no other users, and carries both directions at \
+         once. It is a token bucket that holds one packet: after a pause a packet passes at once, so on this \
+         cable a single process does not lose, as it would on a wire, the tenth of its time in which a \
+         result travels.",
     );
     items
 }
