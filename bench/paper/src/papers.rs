@@ -51,7 +51,8 @@ pub struct Paper {
 }
 
 /// All papers, in the order of the report.
-pub const PAPERS: &[Paper] = &[birrell::PAPER, larus::PAPER, elliott::PAPER, satyanarayanan::PAPER, thekkath::PAPER];
+pub const PAPERS: &[Paper] =
+    &[birrell::PAPER, larus::PAPER, elliott::PAPER, satyanarayanan::PAPER, thekkath::PAPER];
 
 /// Returns all tables and figures that programs have written themselves, those of the steps in their order.
 fn as_written(found: &[Result<Found>]) -> Vec<Item> {

@@ -54,10 +54,10 @@ fn items(found: &[Result<Found>]) -> Vec<Item> {
     say(
         &mut items,
         &["Table I, packets"],
-        "The authors made a protocol for calls alone, and expected it to be up to ten times as fast as one \
-         made for streams. A call now takes little longer than as many equally long datagrams take by system \
-         calls alone, so such a protocol costs nearly nothing beside the kernel's work; a call with an \
-         exception costs somewhat more. The paper's calls had no encryption. Here keys add eight bytes to \
+        "The authors made a protocol for calls alone, and held it possible that it is ten times as fast \
+         as one made for streams. A call now takes little longer than as many equally long datagrams take by \
+         system calls alone, so such a protocol costs nearly nothing beside the kernel's work; a call with \
+         an exception costs somewhat more. The paper's calls had no encryption. Here keys add eight bytes to \
          each packet.",
         "the paper has no such figures.",
     );
