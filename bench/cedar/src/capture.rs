@@ -103,7 +103,7 @@ mod tests {
     /// As in the paper: two packets (section 3.2), and two more for an exception (section 3.4).
     #[test]
     fn a_call_has_two_packets_and_an_exception_two_more() {
-        for way in [Way::Udp, Way::UdpKeys] {
+        let none = [Way::Udp, Way::UdpKeys].map(|way| {
             let capture = Capture::start(way).unwrap();
             let [none, words, raised] = [Procedure::Values(0), Procedure::Words(100), Procedure::Unwound]
                 .map(|procedure| {
@@ -113,7 +113,9 @@ mod tests {
                 });
             assert_eq!(words - none, 2 * 100 * 4, "XDR has four bytes for a word");
             assert!(raised > none);
-        }
+            none
+        });
+        assert_eq!(none[1] - none[0], 2 * 8, "a seal is longer than a checksum");
     }
 
     #[test]
