@@ -1,5 +1,6 @@
 //! The papers: what is run for each, and what its tables and figures are made of.
 
+mod birrell;
 mod elliott;
 mod larus;
 mod satyanarayanan;
@@ -50,7 +51,8 @@ pub struct Paper {
 }
 
 /// All papers, in the order of the report.
-pub const PAPERS: &[Paper] = &[larus::PAPER, elliott::PAPER, satyanarayanan::PAPER, thekkath::PAPER];
+pub const PAPERS: &[Paper] =
+    &[birrell::PAPER, larus::PAPER, elliott::PAPER, satyanarayanan::PAPER, thekkath::PAPER];
 
 /// Returns all tables and figures that programs have written themselves, those of the steps in their order.
 fn as_written(found: &[Result<Found>]) -> Vec<Item> {
