@@ -2,13 +2,19 @@
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(libnfs)");
-    println!("cargo::rerun-if-changed=src/read.c");
+    for file in ["src/read.c", "src/day.c"] {
+        println!("cargo::rerun-if-changed={file}");
+    }
     let is_linux = std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "linux");
     let Ok(library) = pkg_config::probe_library("libnfs") else { return };
     if !is_linux {
         return;
     }
-    cc::Build::new().file("src/read.c").includes(library.include_paths).opt_level(3).compile("read");
+    cc::Build::new()
+        .files(["src/read.c", "src/day.c"])
+        .includes(library.include_paths)
+        .opt_level(3)
+        .compile("read");
     // The library is named again, after the object files that need it.
     println!("cargo::rustc-link-lib=nfs");
     println!("cargo::rustc-cfg=libnfs");

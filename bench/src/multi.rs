@@ -1,11 +1,11 @@
 //! Groups: one call of all members at once (m), compared with calls of one member after the other (r), as in
 //! Satyanarayanan & Siegel 1990.
 mod cast;
+mod components;
 mod costs;
 mod farcall;
 mod faults;
 mod null;
-mod paper;
 mod raw;
 mod show;
 mod working;
@@ -46,6 +46,12 @@ pub struct Multi {
     /// Measure what a dead and a hung member cost the others, instead.
     #[arg(long)]
     faults: bool,
+    /// Call only members that compute, and only by farcall.
+    #[arg(long)]
+    alone: bool,
+    /// Measure the components of a call instead, as in the paper's table VI.
+    #[arg(long)]
+    components: bool,
 }
 
 /// Measures what the options select, and shows it.
@@ -56,11 +62,18 @@ pub fn run(multi: &Multi) -> Result<()> {
     if multi.faults {
         return faults::run(multi);
     }
+    if multi.components {
+        return components::run(multi);
+    }
     let works = working::works(multi);
-    let null = multi.computation.contains(&0);
-    let names = peers::names(&[RAW, CONTROL, FARCALL, AWAKE], &with_tonic(&multi.options));
+    let null = multi.computation.contains(&0) && !multi.alone;
+    let names = match multi.alone {
+        true => vec![FARCALL.to_owned()],
+        false => peers::names(&[RAW, CONTROL, FARCALL, AWAKE], &with_tonic(&multi.options)),
+    };
+    let working = names.iter().filter(|name| *name != CONTROL).count();
     let steps = if null { multi.members.len() * multi.options.groups() } else { 0 };
-    let mut field = Field::new(&names, steps + works.len() * multi.members.len() * (names.len() - 1))?;
+    let mut field = Field::new(&names, steps + works.len() * multi.members.len() * working)?;
     let (mut rows, mut void) = (Vec::new(), Vec::new());
     for pin in multi.options.pinned() {
         let most = multi.members.iter().copied().max().unwrap_or(1);

@@ -74,6 +74,9 @@ struct Courier {
     /// Also write all figures to this file, or for `-` to standard output instead of the tables.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Also write the tables to this file, as `paper` reads them.
+    #[arg(long, value_name = "FILE")]
+    tables: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -119,6 +122,9 @@ fn run(courier: &Courier) -> Result<()> {
     if courier.json.as_deref() != Some(Path::new("-")) {
         tables::print(&figures);
         println!("{}", conditions.join("\n"));
+    }
+    if let Some(path) = &courier.tables {
+        farcall_bench_method::paper::write(path, tables::items(&figures, &conditions))?;
     }
     courier.json.as_deref().map_or(Ok(()), |path| rows::write(path, &figures, &conditions))
 }

@@ -1,15 +1,11 @@
 //! The networks: loopback, and two network namespaces with a slow cable between them.
-//!
-//! The namespaces have no names: they are those of the two processes, and vanish with them, however this
-//! program ends. The cable vanishes with the namespaces.
 
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use farcall_bench_method::Pin;
 use farcall_bench_method::process::Process;
+use farcall_bench_method::{Pin, network};
 
 use crate::interface::Test;
 use crate::side::{Profile, Run, Said};
@@ -50,14 +46,6 @@ impl Network {
     }
 }
 
-/// The addresses of server and client in their namespaces.
-const SERVER: &str = "10.83.0.1";
-const CLIENT: &str = "10.83.0.2";
-
-/// How long each end's cable may queue what is sent, in bytes: more than a socket's send buffer. So a sender
-/// waits for the cable, and the cable loses nothing.
-const QUEUE_BYTES: &str = "16mb";
-
 /// How long an order may take, besides the time that its calls take.
 const ORDER: Duration = Duration::from_secs(60);
 /// The longest time that lost replies may take together.
@@ -77,20 +65,14 @@ impl Ends {
     /// # Errors
     /// The network cannot be made, for example because this process may not make one.
     pub fn start(network: Network, pin: Pin) -> Result<Ends> {
-        if network.rate().is_some() {
-            let probe =
-                Command::new("unshare").args(["--net", "true"]).output().context("unshare does not run")?;
-            let why = String::from_utf8_lossy(&probe.stderr).trim().to_owned();
-            ensure!(probe.status.success(), "a network namespace needs root: {why}");
-        }
         let cores = pin.cores().unzip();
         let mut server = start("server", network, cores.1)?;
         let mut client = start("client", network, cores.0)?;
         let at = match network.rate() {
             None => "127.0.0.1",
             Some(rate) => {
-                connect((server.id(), client.id()), rate)?;
-                SERVER
+                network::connect((server.id(), client.id()), Some(rate))?;
+                network::SERVER
             }
         };
         let Said::Serves(addresses) = server.order(&format!("serve {at}"))? else {
@@ -150,11 +132,7 @@ fn start(role: &str, network: Network, core: Option<usize>) -> Result<Process<Sa
     words.extend(core.map(|core| format!("--core={core}")));
     let mut process = match network.rate() {
         None => Process::start(&itself, &words)?,
-        Some(_) => {
-            let unshare = ["--net", "--"].map(str::to_owned).into_iter();
-            let words: Vec<String> = unshare.chain([itself.display().to_string()]).chain(words).collect();
-            Process::start("unshare".as_ref(), &words)?
-        }
+        Some(_) => network::start(&itself, &words)?,
     };
     match process.hear().context("the process does not start")? {
         Said::Ready => Ok(process),
@@ -164,26 +142,4 @@ fn start(role: &str, network: Network, core: Option<usize>) -> Result<Process<Sa
 
 fn tell(client: &mut Process<Said>, addresses: &Addresses) -> Result<()> {
     client.order(&format!("addresses {}", serde_json::to_string(addresses)?)).map(drop)
-}
-
-/// Lays a cable of this rate between the namespaces of two processes.
-fn connect((server, client): (u32, u32), rate: &str) -> Result<()> {
-    inside(server, &format!("ip link add far type veth peer name far netns {client}"))?;
-    for (end, address) in [(server, SERVER), (client, CLIENT)] {
-        inside(end, &format!("ip address add {address}/24 dev far"))?;
-        inside(end, "ip link set lo up")?;
-        inside(end, "ip link set far up")?;
-        // The burst is one packet, as on a wire that has no memory.
-        inside(end, &format!("tc qdisc add dev far root tbf rate {rate} burst 1600 limit {QUEUE_BYTES}"))?;
-    }
-    Ok(())
-}
-
-/// Runs a command in the network namespace of a process.
-fn inside(process: u32, command: &str) -> Result<()> {
-    let mut words = vec!["--net".to_owned(), format!("--target={process}"), "--".to_owned()];
-    words.extend(command.split(' ').map(str::to_owned));
-    let output = Command::new("nsenter").args(words).output().context("nsenter does not run")?;
-    ensure!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    Ok(())
 }

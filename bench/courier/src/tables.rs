@@ -12,12 +12,39 @@ mod profiles;
 mod rates;
 mod ratios;
 
+use farcall_bench_method::paper::{About, Entry, Item, Table};
+
 use crate::figures::Figures;
 use crate::interface::Test;
 use crate::network::Network;
 
-/// What stands where the paper or the measurement has no figure.
-const NONE: &str = "-";
+/// Why the paper has no figure.
+const NOT_IN_THE_PAPER: &str = "the paper has no figure";
+/// Why there is no new figure.
+const NOT_MEASURED: &str =
+    "one packet carries no call of this length, as in the paper, or this way was not run";
+
+/// Returns all tables.
+pub fn all(figures: &Figures) -> Vec<Table> {
+    let mut tables = elapsed::tables(figures);
+    tables.extend(rates::tables(figures));
+    tables.extend(profiles::tables(figures));
+    tables.extend(ratios::tables(figures));
+    tables.extend(further::tables(figures));
+    tables
+}
+
+/// Returns all tables with the conditions under which they were measured.
+pub fn items(figures: &Figures, conditions: &[String]) -> Vec<Item> {
+    let conditions = conditions.to_vec();
+    all(figures)
+        .into_iter()
+        .map(|mut table| {
+            table.about.conditions.clone_from(&conditions);
+            Item::Table(table)
+        })
+        .collect()
+}
 
 /// Prints all tables.
 pub fn print(figures: &Figures) {
@@ -27,11 +54,13 @@ pub fn print(figures: &Figures) {
          {}. \"corrected\" is without\nthe waits for lost packets and without the loop.\n",
         figures.calls
     );
-    elapsed::print(figures);
-    rates::print(figures);
-    profiles::print(figures);
-    ratios::print(figures);
-    further::print(figures);
+    all(figures).iter().for_each(|table| println!("{table}"));
+}
+
+/// Begins a table of the tests.
+fn begin(number: impl Into<String>, caption: impl Into<String>) -> Table {
+    let about = About { number: number.into(), caption: caption.into(), ..About::default() };
+    Table::new(about, &["bytes", "result?"])
 }
 
 /// Returns the place of a network in the paper's tables, which have two.
@@ -49,100 +78,24 @@ fn networks(figures: &Figures) -> impl Iterator<Item = Network> {
 }
 
 /// Returns the two first cells of a test's line.
-fn heads(test: Test) -> [String; 2] {
-    [test.bytes().to_string(), if test.has_result { "Yes" } else { "No" }.to_owned()]
-}
-
-/// Returns a number with about four digits.
-fn number(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".into(),
-        to if to < 0.001 => format!("{value:.6}"),
-        to if to < 0.1 => format!("{value:.5}"),
-        to if to < 1.0 => format!("{value:.4}"),
-        to if to < 10.0 => format!("{value:.3}"),
-        to if to < 100.0 => format!("{value:.2}"),
-        _ => format!("{value:.1}"),
-    }
+fn heads(test: Test) -> [Entry; 2] {
+    [Entry::name(test.bytes().to_string()), Entry::name(if test.has_result { "Yes" } else { "No" })]
 }
 
 /// Returns an old figure, with the digits that the paper has: one after the point at least.
-fn printed(value: f64) -> String {
-    if value.fract() == 0.0 { format!("{value:.1}") } else { value.to_string() }
+fn printed(value: f64) -> Entry {
+    let text = if value.fract() == 0.0 { format!("{value:.1}") } else { value.to_string() };
+    Entry { text, ..Entry::figure(value) }
 }
 
-fn or_none(text: Option<String>) -> String {
-    text.unwrap_or_else(|| NONE.into())
+/// Returns the paper's cell, which may be empty.
+fn or_blank(cell: Option<Entry>) -> Entry {
+    cell.unwrap_or_else(|| Entry::missing(NOT_IN_THE_PAPER))
 }
 
-/// A table: a caption, groups of columns, and lines.
-struct Table {
-    caption: String,
-    /// The groups, each with its columns.
-    groups: Vec<(String, Vec<&'static str>)>,
-    lines: Vec<Vec<String>>,
-}
-
-impl Table {
-    /// Begins a table of the tests.
-    fn new(caption: impl Into<String>) -> Table {
-        let groups = vec![(String::new(), vec!["bytes", "result?"])];
-        Table { caption: caption.into(), groups, lines: Vec::new() }
-    }
-
-    /// Adds columns.
-    fn group(&mut self, name: impl Into<String>, columns: &[&'static str]) {
-        self.groups.push((name.into(), columns.to_vec()));
-    }
-
-    fn line(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.lines.push(cells.into_iter().collect());
-    }
-
-    fn print(&self) {
-        println!("{}", self.text());
-    }
-
-    fn text(&self) -> String {
-        let names: Vec<&str> = self.groups.iter().flat_map(|(_, columns)| columns.iter().copied()).collect();
-        let cell = |line: &Vec<String>, column: usize| line.get(column).cloned().unwrap_or_default();
-        let mut widths: Vec<usize> = (0..names.len())
-            .map(|column| {
-                let cells = self.lines.iter().map(|line| cell(line, column).chars().count());
-                cells.chain([names[column].chars().count()]).max().unwrap_or(0)
-            })
-            .collect();
-        // A group is at least as wide as its name.
-        let mut first = 0;
-        for (name, columns) in &self.groups {
-            let last = first + columns.len();
-            let width = widths[first..last].iter().sum::<usize>() + columns.len().saturating_sub(1);
-            if let Some(widest) = widths[first..last].first_mut() {
-                *widest += name.chars().count().saturating_sub(width);
-            }
-            first = last;
-        }
-        let line = |text: &dyn Fn(usize) -> String| {
-            let mut column = 0;
-            let groups = self.groups.iter().map(|(_, columns)| {
-                let range = column..column + columns.len();
-                column = range.end;
-                range.map(|at| format!("{:>1$}", text(at), widths[at])).collect::<Vec<_>>().join(" ")
-            });
-            groups.collect::<Vec<_>>().join(" | ").trim_end().to_owned()
-        };
-        let mut column = 0;
-        let heads = self.groups.iter().map(|(name, columns)| {
-            let width = widths[column..column + columns.len()].iter().sum::<usize>() + columns.len() - 1;
-            column += columns.len();
-            format!("{name:^width$}")
-        });
-        let heads = heads.collect::<Vec<_>>().join(" | ").trim_end().to_owned();
-        let mut lines = vec![self.caption.clone(), heads, line(&|at| names[at].to_owned())];
-        lines.extend(self.lines.iter().map(|cells| line(&|at| cell(cells, at))));
-        lines.push(String::new());
-        lines.join("\n")
-    }
+/// Returns a cell that was measured, unless it could not be.
+fn or_missing(cell: Option<Entry>) -> Entry {
+    cell.unwrap_or_else(|| Entry::missing(NOT_MEASURED))
 }
 
 #[cfg(test)]
@@ -150,26 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_aligned() {
-        let mut table = Table::new("A table");
-        table.group("a long name", &["min.", "max."]);
-        table.line(["400", "Yes", "1.25", "12"].map(str::to_owned));
-        let text = table.text();
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], "              | a long name");
-        assert_eq!(lines[2], "bytes result? |   min. max.");
-        assert_eq!(lines[3], "  400     Yes |   1.25   12");
-    }
-
-    #[test]
-    fn numbers_have_about_four_digits() {
-        let values = [0.0, 0.000_012, 0.012_34, 0.5, 1.5, 12.345, 376.72];
-        let texts = ["0", "0.000012", "0.01234", "0.5000", "1.500", "12.35", "376.7"];
-        assert_eq!(values.map(number), texts);
-    }
-
-    #[test]
     fn old_figures_are_as_the_paper_prints_them() {
-        assert_eq!([193.0, 0.84, 8.57].map(printed), ["193.0", "0.84", "8.57"]);
+        assert_eq!([193.0, 0.84, 8.57].map(|value| printed(value).text), ["193.0", "0.84", "8.57"]);
     }
 }

@@ -4,9 +4,10 @@
 //! Every program that `multi` measures calls [`main`] here. It provides only its server and its client.
 #![forbid(unsafe_code)]
 
+pub mod paper;
 mod side;
 mod work;
 
 pub use side::{Side, main};
-pub use work::{Answer, Calls, Counted, Kind, Order, Server, Way};
+pub use work::{Answer, Calls, Counted, Kind, Order, Parts, Server, Way};
 pub use work::{Distribution, Draws, Work};

@@ -104,6 +104,10 @@ fn obey(calls: &mut dyn Calls, order: &Order) -> Result<Answer> {
             (0..order.trials).try_for_each(|_| once(calls, order))?;
             Ok(Answer::Number(processor_time() - before))
         }
+        Counted::Parts => {
+            let parts = (0..order.trials).map(|_| calls.parts(order.members));
+            Ok(Answer::Parts(parts.collect::<Result<_>>()?))
+        }
         Counted::Repeats => {
             let before = calls.repeats();
             (0..order.trials).try_for_each(|_| once(calls, order))?;

@@ -144,6 +144,21 @@ pub enum Counted {
     Repeats,
     /// Processor time, in nanoseconds.
     Time,
+    /// How long the parts of a call of all take.
+    Parts,
+}
+
+/// How long the parts of a call of all take, in nanoseconds (Satyanarayanan & Siegel 1990, section VI-A).
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Parts {
+    /// Encoding the arguments, once for all members.
+    pub pack: u64,
+    /// The same, and sending to all members.
+    pub start: u64,
+    /// From then on until the last reply has been handled.
+    pub rest: u64,
+    /// Decoding the replies of all members, and a handler that does nothing.
+    pub unpack: u64,
 }
 
 /// The client's answer to an order.
@@ -158,6 +173,8 @@ pub enum Answer {
     Counts(farcall_bench_method::counters::Counts),
     /// A requested number.
     Number(u64),
+    /// The parts of each trial.
+    Parts(Vec<Parts>),
     /// The order failed, with the reason.
     Failed(String),
 }
@@ -185,6 +202,11 @@ pub trait Calls {
     /// Calls several members at once. `members` is the index of the first one and their number. Waits until
     /// all have answered, or as many as `enough`.
     fn all(&mut self, members: (usize, usize), kind: Kind, enough: Option<usize>) -> Result<()>;
+
+    /// Calls several members at once, and times the parts of the call.
+    fn parts(&mut self, _members: (usize, usize)) -> Result<Parts> {
+        bail!("the parts of its calls are not timed")
+    }
 
     /// Returns the client's version, for the conditions; empty if it has none.
     fn version(&self) -> String {

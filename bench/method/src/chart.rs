@@ -5,6 +5,7 @@ use anyhow::{Context, Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
+use serde::{Deserialize, Serialize};
 
 use crate::row::Row;
 
@@ -77,6 +78,7 @@ pub fn line(
 }
 
 /// Curves with common axes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Panel {
     /// The title.
     pub caption: String,
@@ -85,6 +87,7 @@ pub struct Panel {
 }
 
 /// A line through points.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Curve {
     /// The curve's name.
     pub name: String,
@@ -139,6 +142,7 @@ fn draw_curves(area: &Area, (x, y): (&str, &str), panel: &Panel) -> Drawn {
 }
 
 /// A panel of bars, in groups.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Bars {
     /// The title.
     pub caption: String,
@@ -262,15 +266,39 @@ fn picture(
     grid: (usize, usize),
     draw: impl FnOnce(&[Area]) -> Drawn,
 ) -> Result<()> {
+    let svg = drawn(title, conditions, grid, draw)?;
+    std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Returns curves as SVG.
+pub fn curves_as_svg(axes: (&str, &str), panel: &Panel) -> Result<String> {
+    drawn("", &[], (1, 1), |areas| draw_curves(&areas[0], axes, panel))
+}
+
+/// Returns bars as SVG.
+pub fn bars_as_svg(panel: &Bars) -> Result<String> {
+    drawn("", &[], (1, 1), |areas| draw_bars(&areas[0], panel))
+}
+
+/// Returns such a grid as SVG.
+fn drawn(
+    title: &str,
+    conditions: &[String],
+    grid: (usize, usize),
+    draw: impl FnOnce(&[Area]) -> Drawn,
+) -> Result<String> {
     let (width, body) = (PANEL.0 * grid.1 as u32, PANEL.1 * grid.0 as u32);
     let conditions: Vec<String> =
         conditions.iter().flat_map(|line| wrapped(line, width as usize / 6)).collect();
-    let size = (width, 40 + body + 16 * conditions.len() as u32 + 16);
+    let head = if title.is_empty() { 0 } else { 40 };
+    let foot = if conditions.is_empty() { 0 } else { 16 * conditions.len() as u32 + 16 };
+    let size = (width, head + body + foot);
     let mut svg = String::new();
     let fill = |svg| -> Drawn {
         let root = SVGBackend::with_string(svg, size).into_drawing_area();
         root.fill(&WHITE)?;
-        let (body, foot) = root.titled(title, ("sans-serif", 20))?.split_vertically(body);
+        let root = if title.is_empty() { root } else { root.titled(title, ("sans-serif", 20))? };
+        let (body, foot) = root.split_vertically(body);
         draw(&body.split_evenly(grid))?;
         for (n, line) in conditions.iter().enumerate() {
             let style = ("sans-serif", 12).into_font().color(&BLACK.mix(0.7));
@@ -279,7 +307,7 @@ fn picture(
         Ok(root.present()?)
     };
     fill(&mut svg).map_err(|why| anyhow!("cannot draw: {why}"))?;
-    std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
+    Ok(svg)
 }
 
 /// Breaks a line into lines of at most about `most` characters.

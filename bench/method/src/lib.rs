@@ -7,6 +7,8 @@
 //!   the median over many [`interleave`]d blocks, with its interval ([`stats`]).
 //! - Instructions, system calls and allocations are counted in other blocks than those that are timed,
 //!   because counting takes time ([`counters`], [`alloc`]).
+//! - Programs that are measured across a cable have a [`network`] namespace each.
+//! - Tables and figures of papers that are measured again are a [`paper::Item`] each.
 //! - The results are [`Row`]s: printed as a table, written as JSON ([`report`]), drawn as SVG ([`chart`]),
 //!   always with their [`conditions`].
 
@@ -21,8 +23,10 @@ mod gate;
 pub mod interleave;
 mod latencies;
 mod load;
+pub mod network;
 mod options;
 mod pair;
+pub mod paper;
 mod peer;
 pub mod process;
 mod report;

@@ -2,7 +2,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use farcall_bench_group::{Answer, Counted, Order};
+use farcall_bench_group::{Answer, Counted, Order, Parts};
 use farcall_bench_method::Pin;
 use farcall_bench_method::counters::Counts;
 use farcall_bench_method::process::Process;
@@ -62,6 +62,14 @@ impl Cast {
         match obey(&mut self.client, &Order { counted: Some(counted), ..order })? {
             Answer::Number(number) => Ok(number),
             other => bail!("expected a number, not {other:?}"),
+        }
+    }
+
+    /// Returns the parts of each trial of an order.
+    pub fn parts(&mut self, order: Order) -> Result<Vec<Parts>> {
+        match obey(&mut self.client, &Order { counted: Some(Counted::Parts), ..order })? {
+            Answer::Parts(parts) => Ok(parts),
+            other => bail!("expected the parts of calls, not {other:?}"),
         }
     }
 

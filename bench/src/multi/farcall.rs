@@ -1,12 +1,14 @@
 //! Farcall's members: servers with default settings, and a client that calls them by `multi()`.
+use std::hint::black_box;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use farcall::multi::{Fixed, Multi, Next};
 use farcall::names::Memory;
 use farcall::xdr::Decode;
 use farcall::{Bytes, Export, Group, Level, Runtime};
-use farcall_bench_group::{Calls, Draws, Kind, Server, Work};
+use farcall_bench_group::{Calls, Draws, Kind, Parts, Server, Work};
 
 use crate::peers::keys;
 
@@ -129,9 +131,46 @@ impl Calls for Client {
         }
     }
 
+    fn parts(&mut self, (first, many): (usize, usize)) -> Result<Parts> {
+        // (A reading of the clock would otherwise be a large part of these.)
+        const TIMES: u64 = 64;
+        let member = |index: usize| (index.to_string(), self.members[index].clone());
+        let group: Group<MemberClient, Fixed> = Group::of((first..first + many).map(member));
+        let began = Instant::now();
+        for _ in 0..TIMES {
+            drop(black_box(group.multi().null()));
+        }
+        let pack = since(began) / TIMES;
+        let began = Instant::now();
+        let mut gathering = group.multi().null().start();
+        let start = since(began);
+        let began = Instant::now();
+        while let Some(reply) = gathering.wait_next() {
+            reply.result?;
+        }
+        let rest = since(began);
+        ensure!(gathering.outstanding() == 0, "a member has not answered");
+        let mut handler = |reply: Decoded| match reply {
+            Ok(()) => Next::Continue,
+            Err(_) => Next::Stop,
+        };
+        let handler: &mut dyn FnMut(Decoded) -> Next = black_box(&mut handler);
+        let began = Instant::now();
+        for _ in 0..TIMES * many as u64 {
+            black_box(handler(farcall::xdr::from_slice(black_box(&[]))));
+        }
+        Ok(Parts { pack, start, rest, unpack: since(began) / TIMES })
+    }
+
     fn repeats(&self) -> u64 {
         self.runtime.stats().peers.iter().map(|peer| peer.conversation.retransmitted).sum()
     }
+}
+
+type Decoded = std::result::Result<(), farcall::xdr::Error>;
+
+fn since(began: Instant) -> u64 {
+    began.elapsed().as_nanos() as u64
 }
 
 /// Calls the group. Inlined where it is called, like a user's own code.

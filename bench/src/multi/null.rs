@@ -6,6 +6,7 @@ use farcall_bench_method::stats::{estimate, midmean};
 use farcall_bench_method::{Options, Pin, Row};
 
 use super::cast::Cast;
+use super::working::moments;
 use super::{Multi, Named, order, row};
 use crate::field::Field;
 
@@ -74,6 +75,9 @@ pub fn cell(
 fn enter(mut row: Row, results: Results) -> Row {
     let median = |times| estimate(times).map(|time| (time.median / 10.0).round() / 1e5);
     row.computation_ms = Some(0);
+    (_, row.multi_deviation_ms) = moments(&results.multi.iter().map(|ns| ns / 1e6).collect::<Vec<_>>());
+    (_, row.iterative_deviation_ms) =
+        moments(&results.iterative.iter().map(|ns| ns / 1e6).collect::<Vec<_>>());
     row.multi_ms = median(results.multi);
     row.iterative_ms = median(results.iterative);
     estimate(results.ratios).into_iter().for_each(|ratio| row.set_ratio(ratio));

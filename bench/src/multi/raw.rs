@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use farcall_bench_group::{Calls, Draws, Kind, Server, Work};
+use farcall_bench_group::{Calls, Draws, Kind, Parts, Server, Work};
 use farcall_bench_method::enlarge;
 
 /// The time after which a datagram counts as lost.
@@ -80,7 +80,7 @@ impl Calls for Client {
         self.all((member, 1), kind, None)
     }
 
-    fn all(&mut self, (first, many): (usize, usize), kind: Kind, _: Option<usize>) -> Result<()> {
+    fn all(&mut self, members: (usize, usize), kind: Kind, _: Option<usize>) -> Result<()> {
         let (milliseconds, distribution) = match kind {
             Kind::Null => (0, 0),
             Kind::Work(work) => work.to_wire(),
@@ -88,9 +88,30 @@ impl Calls for Client {
         };
         self.buffer[..4].copy_from_slice(&milliseconds.to_be_bytes());
         self.buffer[4..8].copy_from_slice(&distribution.to_be_bytes());
+        self.send(members)?;
+        self.receive(members.1)
+    }
+
+    fn parts(&mut self, members: (usize, usize)) -> Result<Parts> {
+        let began = Instant::now();
+        self.buffer[..8].fill(0);
+        self.send(members)?;
+        let start = began.elapsed().as_nanos() as u64;
+        self.receive(members.1)?;
+        Ok(Parts { start, rest: began.elapsed().as_nanos() as u64 - start, ..Parts::default() })
+    }
+}
+
+impl Client {
+    fn send(&mut self, (first, many): (usize, usize)) -> Result<()> {
         for server in &self.servers[first..first + many] {
             self.socket.send_to(&self.buffer[..LENGTH], server)?;
         }
+        Ok(())
+    }
+
+    /// Receives the answers of this number of members.
+    fn receive(&mut self, many: usize) -> Result<()> {
         let mut looks = false;
         for _ in 0..many {
             if looks && self.look()? {
@@ -105,9 +126,7 @@ impl Calls for Client {
         }
         self.sleep_again(looks)
     }
-}
 
-impl Client {
     fn sleep_again(&self, looked: bool) -> Result<()> {
         if looked {
             self.socket.set_nonblocking(false)?;

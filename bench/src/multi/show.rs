@@ -3,12 +3,11 @@ use std::path::Path;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use farcall_bench_group::Distribution;
+use farcall_bench_group::{Distribution, paper};
 use farcall_bench_method::chart::{self, Curve, Panel};
 use farcall_bench_method::{Options, Row};
 
 use super::Multi;
-use super::paper::{self, Figure};
 use crate::field::Field;
 use crate::peers::{FARCALL, RAW};
 
@@ -43,10 +42,17 @@ fn beside(rows: &[Row]) {
         if last.replace(row.distribution.clone()).is_none_or(|last| last != row.distribution) {
             println!("{}", row.distribution.as_deref().unwrap_or("null"));
         }
-        let others =
-            [paper::paper, paper::rpc2].map(|others| others(members, milliseconds, distribution(row)));
-        let figures = [Some(Figure { multi, iterative }), others[0], others[1]].map(|figure| match figure {
-            Some(Figure { multi, iterative }) => {
+        let paper = match milliseconds {
+            0 => Some(paper::NULL).filter(|_| members == 1),
+            _ => paper::working(members, milliseconds, distribution(row)),
+        };
+        let others = [
+            Some((multi, iterative)),
+            paper.map(|figure| (figure.multi, figure.iterative)),
+            paper::rpc2(members, milliseconds, distribution(row)),
+        ];
+        let figures = others.map(|figure| match figure {
+            Some((multi, iterative)) => {
                 format!("{multi:>9.3} {iterative:>9.3} {:>7.2}", iterative / multi)
             }
             None => " ".repeat(27),
@@ -124,7 +130,7 @@ fn picture(path: &Path, rows: &[Row], options: &Options, conditions: &[String]) 
     for &one in Distribution::value_variants() {
         let theirs = |ms: u32| {
             let figure =
-                |n: &usize| paper::paper(*n, ms, one).map(|its| (*n as f64, its.iterative / its.multi));
+                |n: &usize| paper::working(*n, ms, one).map(|its| (*n as f64, its.iterative / its.multi));
             [1, 2, 5, 10, 20, 50, 100].iter().filter_map(figure).collect()
         };
         let curves = times.iter().flat_map(|ms| {

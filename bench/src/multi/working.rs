@@ -73,7 +73,7 @@ fn rounded(value: f64) -> Option<f64> {
 }
 
 /// Returns mean and standard deviation.
-fn moments(values: &[f64]) -> (Option<f64>, Option<f64>) {
+pub fn moments(values: &[f64]) -> (Option<f64>, Option<f64>) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();

@@ -1,6 +1,8 @@
 //! Tables 5 to 8: where the client's processor time goes.
 
-use super::{NONE, Table, heads, networks, number, old, printed};
+use farcall_bench_method::paper::{Entry, Table, Whose, number};
+
+use super::{begin, heads, networks, old, or_blank, or_missing, printed};
 use crate::figures::{Figures, Times};
 use crate::interface::TESTS;
 use crate::network::Network;
@@ -35,47 +37,57 @@ const KINDS: [Kind; 2] = [
     },
 ];
 
-pub fn print(figures: &Figures) {
-    for kind in &KINDS {
-        networks(figures).for_each(|network| table(figures, kind, network));
-    }
+pub fn tables(figures: &Figures) -> Vec<Table> {
+    KINDS
+        .iter()
+        .flat_map(|kind| networks(figures).map(move |network| table(figures, kind, network)))
+        .collect()
 }
 
-fn table(figures: &Figures, kind: &Kind, network: Network) {
+fn table(figures: &Figures, kind: &Kind, network: Network) -> Table {
     let Kind { name, way, numbers, paper, columns } = kind;
-    let caption = match old(network) {
-        Some(place) => format!("Table {}. Execution profile of {name}", numbers[place]),
-        None => format!("Tables {} and {} by loopback. Execution profile of {name}", numbers[0], numbers[1]),
+    let about = match old(network) {
+        Some(place) => format!("Table {}", numbers[place]),
+        None => format!("Tables {} and {} by loopback", numbers[0], numbers[1]),
     };
-    let mut table = Table::new(format!("{caption}: processor seconds of the client for 2000 calls"));
+    let caption = format!("Execution profile of {name}: processor seconds of the client for 2000 calls");
+    let mut table = begin(about, caption);
     match network {
-        Network::Three => table.group("ucbkim to ucbarpa, 1983", columns),
-        Network::Ten => table.group("ucbkim to ucbchip, 1983", columns),
+        Network::Three => table = table.with("ucbkim to ucbarpa, 1983", Whose::Paper, columns),
+        Network::Ten => table = table.with("ucbkim to ucbchip, 1983", Whose::Paper, columns),
         Network::Loopback => {}
     }
-    table.group(network.name(), columns);
+    table = table.with(network.name(), Whose::Now, columns);
+    if old(network).is_some() {
+        table = table.with("1983 ÷ now", Whose::Ratio, &["total"]);
+    }
     for test in TESTS {
         let mut line = heads(test).to_vec();
-        if let Some(place) = old(network) {
-            line.extend(paper[place][test.row()].map_or(none(), old_cells));
+        let before = old(network).and_then(|place| paper[place][test.row()]);
+        if old(network).is_some() {
+            line.extend(before.map_or([const { None }; 4], old_cells).map(or_blank));
         }
-        line.extend(figures.times(network, *way, test).map_or(none(), new_cells));
+        let now = figures.times(network, *way, test);
+        line.extend(now.map_or([const { None }; 4], new_cells).map(or_missing));
+        if old(network).is_some() {
+            line.push(Entry::ratio(before.map(|before| before.total), now.map(|now| now.total)));
+        }
         table.line(line);
     }
-    table.print();
+    table
 }
 
-fn none() -> [String; 4] {
-    [NONE; 4].map(str::to_owned)
+fn old_cells(profile: Profile) -> [Option<Entry>; 4] {
+    let part = |(seconds, percent): (f64, f64)| {
+        Some(Entry { text: format!("{} ({percent:.1}%)", printed(seconds).text), ..Entry::figure(seconds) })
+    };
+    [Some(printed(profile.total)), part(profile.write), part(profile.read), profile.swap.and_then(part)]
 }
 
-fn old_cells(profile: Profile) -> [String; 4] {
-    let part = |(seconds, percent): (f64, f64)| format!("{} ({percent:.1}%)", printed(seconds));
-    let swap = profile.swap.map_or(NONE.into(), part);
-    [printed(profile.total), part(profile.write), part(profile.read), swap]
-}
-
-fn new_cells(times: Times) -> [String; 4] {
-    let part = |seconds: f64| format!("{} ({:.1}%)", number(seconds), seconds / times.total * 100.0);
-    [number(times.total), part(times.write), part(times.read), part(times.codec)]
+fn new_cells(times: Times) -> [Option<Entry>; 4] {
+    let part = |seconds: f64| {
+        let percent = seconds / times.total * 100.0;
+        Some(Entry { text: format!("{} ({percent:.1}%)", number(seconds)), ..Entry::figure(seconds) })
+    };
+    [Some(Entry::figure(times.total)), part(times.write), part(times.read), part(times.codec)]
 }

@@ -1,16 +1,18 @@
 //! Tables 9 to 11: Courier beside PCourier, the slow network beside the fast one.
 
-use super::{Table, heads, networks, old, or_none, printed};
+use farcall_bench_method::paper::{Entry, Table, Whose};
+
+use super::{begin, heads, networks, old, or_blank, or_missing, printed};
 use crate::figures::{Figures, Summary, Times};
 use crate::interface::{TESTS, Test};
 use crate::network::Network;
 use crate::paper::{Ratios, TABLE_9, TABLE_10, TABLE_11};
 use crate::ways::Way;
 
-pub fn print(figures: &Figures) {
-    streams_and_packets(figures);
-    networks_beside(figures);
-    processor(figures);
+pub fn tables(figures: &Figures) -> Vec<Table> {
+    let streams = networks(figures).map(|network| streams_and_packets(figures, network));
+    let processor = networks(figures).map(|network| processor(figures, network));
+    streams.chain([networks_beside(figures)]).chain(processor).collect()
 }
 
 /// A column of ratios: the old ones, if the paper has them, and the new.
@@ -21,33 +23,29 @@ struct Column<'a> {
 }
 
 /// Table 9.
-fn streams_and_packets(figures: &Figures) {
-    for network in networks(figures) {
-        let courier = |test| Some(figures.elapsed(network, Way::Courier, test)?.mean);
-        let packets = |test| Some(figures.elapsed(network, Way::Pcourier, test)?.mean);
-        let corrected = |test| Some(figures.corrected(network, Way::Pcourier, test)?.mean);
-        let paper = old(network).map(|place| &TABLE_9[place]);
-        let columns = [
-            Column {
-                name: "Courier/PC".into(),
-                old: paper.map(|paper| &paper[0]),
-                new: ratios(courier, packets),
-            },
-            Column {
-                name: "Courier/corrected PC".into(),
-                old: paper.map(|paper| &paper[1]),
-                new: ratios(courier, corrected),
-            },
-        ];
-        print_columns(
-            format!("Table 9. Ratio of Courier's and PCourier's (PC) elapsed time, {}", network.name()),
-            &columns,
-        );
-    }
+fn streams_and_packets(figures: &Figures, network: Network) -> Table {
+    let courier = |test| Some(figures.elapsed(network, Way::Courier, test)?.mean);
+    let packets = |test| Some(figures.elapsed(network, Way::Pcourier, test)?.mean);
+    let corrected = |test| Some(figures.corrected(network, Way::Pcourier, test)?.mean);
+    let paper = old(network).map(|place| &TABLE_9[place]);
+    let columns = [
+        Column {
+            name: "Courier/PC".into(),
+            old: paper.map(|paper| &paper[0]),
+            new: ratios(courier, packets),
+        },
+        Column {
+            name: "Courier/corrected PC".into(),
+            old: paper.map(|paper| &paper[1]),
+            new: ratios(courier, corrected),
+        },
+    ];
+    let caption = format!("Ratio of Courier's and PCourier's (PC) elapsed time, {}", network.name());
+    table("Table 9", caption, &columns)
 }
 
 /// Table 10.
-fn networks_beside(figures: &Figures) {
+fn networks_beside(figures: &Figures) -> Table {
     let kinds: [(&str, Way, bool, &Ratios); 3] = [
         ("Courier", Way::Courier, false, &TABLE_10[0]),
         ("PCourier", Way::Pcourier, false, &TABLE_10[1]),
@@ -72,62 +70,67 @@ fn networks_beside(figures: &Figures) {
             new: ratios(on(Network::Ten), on(Network::Loopback)),
         });
     }
-    print_columns("Table 10. Ratio of elapsed time on networks of different speed".into(), &columns);
+    table("Table 10", "Ratio of elapsed time on networks of different speed".into(), &columns)
 }
 
 /// Table 11.
-fn processor(figures: &Figures) {
-    for network in networks(figures) {
-        let of = |way: Way, part: fn(&Times) -> f64| {
-            move |test: Test| Some(part(&figures.times(network, way, test)?))
-        };
-        let both = |part| ratios(of(Way::Courier, part), of(Way::Pcourier, part));
-        // Like the paper, compare receiving only where something is received.
-        let mut receiving = both(|times| times.read);
-        for (test, ratio) in TESTS.into_iter().zip(&mut receiving) {
-            ratio.take_if(|_| !test.has_result);
-        }
-        // The paper's figures are those between the VAXes.
-        let paper = |column: usize| (network == Network::Three).then_some(&TABLE_11[column]);
-        let columns = [
-            Column { name: "total".into(), old: paper(0), new: both(|times| times.total) },
-            Column { name: "sending".into(), old: paper(1), new: both(|times| times.write) },
-            Column { name: "receiving".into(), old: paper(2), new: receiving },
-        ];
-        print_columns(
-            format!("Table 11. Ratio of processor time, Courier/PCourier, {}", network.name()),
-            &columns,
-        );
+fn processor(figures: &Figures, network: Network) -> Table {
+    let of =
+        |way: Way, part: fn(&Times) -> f64| move |test: Test| Some(part(&figures.times(network, way, test)?));
+    let both = |part| ratios(of(Way::Courier, part), of(Way::Pcourier, part));
+    // Like the paper, compare receiving only where something is received.
+    let mut receiving = both(|times| times.read);
+    for (test, ratio) in TESTS.into_iter().zip(&mut receiving) {
+        ratio.take_if(|_| !test.has_result);
     }
+    // The paper's figures are those between the VAXes.
+    let paper = |column: usize| (network == Network::Three).then_some(&TABLE_11[column]);
+    let columns = [
+        Column { name: "total".into(), old: paper(0), new: both(|times| times.total) },
+        Column { name: "sending".into(), old: paper(1), new: both(|times| times.write) },
+        Column { name: "receiving".into(), old: paper(2), new: receiving },
+    ];
+    let caption = format!("Ratio of processor time, Courier/PCourier, {}", network.name());
+    table("Table 11", caption, &columns)
 }
 
 fn ratios(one: impl Fn(Test) -> Option<f64>, other: impl Fn(Test) -> Option<f64>) -> Vec<Option<f64>> {
     TESTS.into_iter().map(|test| Some(one(test)? / other(test).filter(|other| *other > 0.0)?)).collect()
 }
 
-fn print_columns(caption: String, columns: &[Column<'_>]) {
-    let mut table = Table::new(caption);
+fn table(number: &str, caption: String, columns: &[Column<'_>]) -> Table {
+    let mut table = begin(number, caption);
     for column in columns {
         match column.old {
-            Some(_) => table.group(column.name.clone(), &["1983", "now"]),
-            None => table.group(column.name.clone(), &["now"]),
+            Some(_) => {
+                table = table.with(&column.name, Whose::Paper, &["1983"]).with("", Whose::Now, &["now"])
+            }
+            None => table = table.with(&column.name, Whose::Now, &["now"]),
         }
     }
     for (row, test) in TESTS.into_iter().enumerate() {
         let cells = columns.iter().flat_map(|column| {
-            let old = column.old.map(|old| or_none(old.tests[row].map(printed)));
-            let new = or_none(column.new[row].map(|new| format!("{new:.2}")));
-            old.into_iter().chain([new])
+            let old = column.old.map(|old| or_blank(old.tests[row].map(printed)));
+            old.into_iter().chain([or_missing(column.new[row].map(rounded))])
         });
         table.line(heads(test).into_iter().chain(cells));
     }
     let means = columns.iter().flat_map(|column| {
-        let deviation =
-            |old: &Ratios| old.deviation.map_or(String::new(), |by| format!(" ± {}", printed(by)));
-        let old = column.old.map(|old| format!("{}{}", printed(old.mean), deviation(old)));
+        let old = column.old.map(|old| match old.deviation {
+            Some(by) => Entry { text: format!("{} ± {by}", printed(old.mean).text), ..printed(old.mean) },
+            None => printed(old.mean),
+        });
         let new = Summary::of(column.new.iter().copied().flatten());
-        old.into_iter().chain([or_none(new.map(|new| format!("{:.2} ± {:.2}", new.mean, new.deviation)))])
+        old.into_iter().chain([or_missing(new.map(mean))])
     });
-    table.line(["Avg.".to_owned(), String::new()].into_iter().chain(means));
-    table.print();
+    table.line([Entry::name("Avg."), Entry::name("")].into_iter().chain(means));
+    table
+}
+
+fn rounded(ratio: f64) -> Entry {
+    Entry { text: format!("{ratio:.2}"), ..Entry::figure(ratio) }
+}
+
+fn mean(Summary { mean, deviation, .. }: Summary) -> Entry {
+    Entry { text: format!("{mean:.2} ± {deviation:.2}"), ..Entry::figure(mean).deviating(deviation) }
 }

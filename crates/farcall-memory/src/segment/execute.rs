@@ -349,6 +349,7 @@ mod tests {
     use super::*;
     use crate::carrier::SharedMemory;
     use farcall_core::{Kind, Ran, System};
+    use std::io;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::sync::{Arc, Weak};
 

@@ -1,0 +1,109 @@
+//! Five papers about remote calls, measured again: their tables and figures beside the new ones, as one page
+//! and one JSON file.
+//!
+//! ```text
+//! papers  the papers, a file for each: what is run for it, and what its tables are made of
+//! run     runs the programs that measure      rows  finds figures in what they have written
+//! page    the report as HTML                  plot  its pictures
+//! ```
+
+mod page;
+mod papers;
+mod plot;
+mod rows;
+mod run;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use farcall_bench_method::conditions::conditions_on;
+use farcall_bench_method::paper::Item;
+use serde::Serialize;
+
+use papers::{PAPERS, Paper};
+
+/// Measures the tables and figures of five papers again, and writes a report: index.html and papers.json.
+#[derive(Parser)]
+#[command(version)]
+struct Command {
+    /// The papers to measure. [default: all]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<papers::Name>,
+    /// Few and short blocks: a first impression in some ten minutes, with wide intervals.
+    #[arg(long)]
+    quick: bool,
+    /// The directory of the report.
+    #[arg(long, value_name = "DIRECTORY", default_value = "target/papers")]
+    out: PathBuf,
+    /// The directory with the programs that measure, if they are built already. [default: they are built]
+    #[arg(long, value_name = "DIRECTORY")]
+    programs: Option<PathBuf>,
+}
+
+/// All that was measured.
+#[derive(Serialize)]
+pub struct Report {
+    /// Whether blocks were few and short.
+    quick: bool,
+    conditions: Vec<String>,
+    papers: Vec<Chapter>,
+}
+
+/// A paper with what was measured.
+#[derive(Serialize)]
+pub struct Chapter {
+    #[serde(flatten)]
+    paper: &'static Paper,
+    items: Vec<Item>,
+    /// Which programs failed, and why.
+    failures: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    match run(&Command::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("farcall-bench-paper: {why:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures, and writes the report. Returns whether all programs did what they should.
+fn run(command: &Command) -> Result<bool> {
+    let chosen: Vec<&'static Paper> =
+        PAPERS.iter().filter(|paper| command.only.is_empty() || command.only.contains(&paper.name)).collect();
+    let mut runner = run::Runner::new(&chosen, command.quick, command.programs.clone())?;
+    let mut report = Report {
+        quick: command.quick,
+        conditions: conditions_on("loopback and network namespaces", &[]),
+        papers: Vec::new(),
+    };
+    for paper in chosen {
+        let found = runner.run(paper);
+        let failures = found.iter().filter_map(|found| found.as_ref().err().map(|why| format!("{why:#}")));
+        let chapter = Chapter { paper, failures: failures.collect(), items: (paper.items)(&found) };
+        report.papers.push(chapter);
+        // What was measured so far is kept if the run is ended.
+        write(&command.out, &report)?;
+    }
+    runner.end();
+    println!("{}", command.out.join("index.html").display());
+    for failure in report.papers.iter().flat_map(|chapter| &chapter.failures) {
+        eprintln!("failed: {failure}");
+    }
+    Ok(report.papers.iter().all(|chapter| chapter.failures.is_empty()))
+}
+
+fn write(directory: &Path, report: &Report) -> Result<()> {
+    let write = |name: &str, text: String| {
+        let path = directory.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    write("papers.json", serde_json::to_string_pretty(report)? + "\n")?;
+    write("index.html", page::page(report)?)
+}

@@ -1,0 +1,425 @@
+//! Satyanarayanan & Siegel 1990: MultiRPC, one call of many servers. `farcall-bench multi` measures.
+
+use anyhow::Result;
+use farcall_bench_group::{Distribution, paper};
+use farcall_bench_method::chart::{Curve, Panel};
+use farcall_bench_method::paper::{About, Curves, Entry, Item, Table, Whose};
+use serde_json::Value;
+
+use super::{Name, Paper};
+use crate::rows::{Row, Rows};
+use crate::run::{Found, Gives, Step};
+
+pub const PAPER: Paper = Paper {
+    name: Name::Satyanarayanan,
+    key: "satyanarayanan",
+    title: "Parallel Communication in a Large Distributed Environment",
+    authors: "Satyanarayanan and Siegel",
+    year: 1990,
+    published: "IEEE Transactions on Computers 39(3), March 1990",
+    about: "MultiRPC makes one call of many servers at once (m), instead of a call of each, one after the other \
+            (r). The measure is r/m for n servers that take 10, 20 or 50 ms to compute. Here the servers are \
+            processes of one machine that share one core and sleep for those times; the client has another core. \
+            RPC2 2.38, measured before on a machine of the same kind over loopback, stands beside where its \
+            figures are known.",
+    steps: &[
+        Step {
+            what: "the null call",
+            package: "farcall-bench",
+            arguments: |quick| {
+                with(quick, &["multi", "--members", "1", "--computation", "0", "--peers", "none"])
+            },
+            gives: Gives::Rows,
+            seconds: [20, 10],
+        },
+        Step {
+            what: "the components of a call",
+            package: "farcall-bench",
+            arguments: |quick| with(quick, &["multi", "--components"]),
+            gives: Gives::Rows,
+            seconds: [10, 5],
+        },
+        Step {
+            what: "servers that compute",
+            package: "farcall-bench",
+            arguments: |quick| {
+                let mut words = vec!["multi", "--alone", "--computation", "10,20,50", "--members", MEMBERS];
+                words.extend(["--trials", if quick { "1" } else { "10" }]);
+                with(quick, &words)
+            },
+            gives: Gives::Rows,
+            seconds: [1300, 140],
+        },
+    ],
+    items,
+};
+
+/// The numbers of servers of all rows of the paper's tables.
+const MEMBERS: &str = "1,2,5,7,10,13,15,17,19,20,25,50,75,100";
+
+/// What the failed steps leave out.
+const FAILED: &str = "the program that measures it failed";
+
+fn with(quick: bool, words: &[&'static str]) -> Vec<&'static str> {
+    let mut words = words.to_vec();
+    words.extend(["--pin", "0,1"]);
+    words.extend(quick.then_some("--quick"));
+    words
+}
+
+/// What was measured.
+struct Measured<'a> {
+    null: Option<&'a Rows>,
+    parts: Option<&'a Rows>,
+    working: Option<&'a Rows>,
+}
+
+fn items(found: &[Result<Found>]) -> Vec<Item> {
+    let rows = |step: usize| found.get(step).and_then(|found| Some(&found.as_ref().ok()?.rows));
+    let measured = Measured { null: rows(0), parts: rows(1), working: rows(2) };
+    let mut items = vec![null(&measured), components(&measured), predicted(&measured)];
+    items.extend([
+        working(&measured, "Table VIII", Distribution::Constant),
+        working(&measured, "Table IX", Distribution::Normal),
+        working(&measured, "Table X", Distribution::Exponential),
+    ]);
+    items.push(prediction(&measured));
+    items.extend(
+        [9, 10, 11].into_iter().zip(paper::COMPUTATION).map(|(number, ms)| fit(&measured, number, ms)),
+    );
+    items.extend([
+        speedup(&measured, 12, Distribution::Constant),
+        speedup(&measured, 13, Distribution::Normal),
+        speedup(&measured, 14, Distribution::Exponential),
+    ]);
+    items
+}
+
+impl Measured<'_> {
+    fn null(&self) -> Option<Row<'_>> {
+        self.null?.find(&[("peer", "farcall".into()), ("members", 1.into())])
+    }
+
+    /// Returns a component in milliseconds.
+    fn part(&self, name: &str) -> Option<f64> {
+        let row = self.parts?.find(&[("part", name.into())])?;
+        row.figure("nanoseconds").map(|nanoseconds| nanoseconds / 1e6)
+    }
+
+    fn parts(&self) -> Option<[f64; 6]> {
+        let mut parts = [0.0; 6];
+        for (part, (name, _)) in parts.iter_mut().zip(paper::COMPONENTS) {
+            *part = self.part(name)?;
+        }
+        Some(parts)
+    }
+
+    fn working(&self, members: usize, ms: u32, distribution: Distribution) -> Option<Row<'_>> {
+        self.working?.find(&[
+            ("peer", "farcall".into()),
+            ("members", Value::from(members)),
+            ("computation_ms", ms.into()),
+            ("distribution", distribution.name().into()),
+        ])
+    }
+
+    /// Returns r/m as measured.
+    fn speedup(&self, members: usize, ms: u32, distribution: Distribution) -> Option<f64> {
+        let row = self.working(members, ms, distribution)?;
+        Some(row.figure("iterative_ms")? / row.figure("multi_ms")?)
+    }
+
+    /// Returns m and r by the paper's model from today's components.
+    fn predicted(&self, members: usize, ms: u32) -> Option<(f64, f64)> {
+        let multi = paper::model(&self.parts()?, members, f64::from(ms));
+        Some((multi, members as f64 * (self.part("rpctime")? + f64::from(ms))))
+    }
+}
+
+/// Table V.
+fn null(measured: &Measured<'_>) -> Item {
+    let about = About {
+        conditions: conditions(measured.null),
+        void: void(measured.null),
+        finding: "A call of one server by MultiRPC took hardly longer than by RPC2, so simple calls did not pay for \
+                  the new facility. That holds: a group of one member is called as a single call is."
+            .into(),
+        changed: "deviations are those of the means of blocks, because single calls are too short to be timed well"
+            .into(),
+        ..About::new("Table V", "Null calls of one server, in milliseconds, with their standard deviations")
+    };
+    let mut table = Table::new(about, &[""])
+        .with("1990", Whose::Paper, &["ms"])
+        .with("now", Whose::Now, &["ms"])
+        .with("1990 ÷ now", Whose::Ratio, &["ms"]);
+    let row = measured.null();
+    for (name, old, deviation, field) in [
+        ("all at once (m)", paper::NULL.multi, paper::NULL.multi_deviation, "multi"),
+        ("one after the other (r)", paper::NULL.iterative, paper::NULL.iterative_deviation, "iterative"),
+    ] {
+        let new = row.and_then(|row| row.figure(&format!("{field}_ms")));
+        let by = row.and_then(|row| row.figure(&format!("{field}_deviation_ms")));
+        table.line([
+            Entry::name(name),
+            fixed(old).deviating_as_printed(deviation),
+            entry(new, by),
+            Entry::ratio(Some(old), new),
+        ]);
+    }
+    let ratio = row.and_then(|row| Some(row.figure("iterative_ms")? / row.figure("multi_ms")?));
+    table.line([
+        Entry::name("r/m"),
+        fixed(0.96),
+        entry(ratio, None),
+        Entry::missing("a ratio of ratios says nothing"),
+    ]);
+    Item::Table(table)
+}
+
+/// Table VI.
+fn components(measured: &Measured<'_>) -> Item {
+    let about = About {
+        conditions: conditions(measured.parts),
+        finding: "Sending a request and receiving a reply took nearly all of the client's time, and a server took \
+                  two thirds of a null call: so what runs in parallel are the servers. Today sending and receiving \
+                  are nearly all of the client's time too; packing arguments and unpacking replies is hardly \
+                  anything."
+            .into(),
+        changed: "each component is measured from outside, as the conditions say; a null call has no arguments, so \
+                  that packing is the cost of preparing a call"
+            .into(),
+        ..About::new("Table VI", "The components of a call of all servers, in milliseconds")
+    };
+    let mut table = Table::new(about, &["component"])
+        .with("1990", Whose::Paper, &["ms"])
+        .with("now", Whose::Now, &["ms"])
+        .with("1990 ÷ now", Whose::Ratio, &["ms"]);
+    for (name, old) in paper::COMPONENTS {
+        let new = measured.part(name);
+        table.line([Entry::name(name), fixed(old), entry(new, None), Entry::ratio(Some(old), new)]);
+    }
+    Item::Table(table)
+}
+
+/// Table VII.
+fn predicted(measured: &Measured<'_>) -> Item {
+    let about = About {
+        conditions: conditions(measured.parts),
+        finding: "By the model, the speedup saturates, because requests are sent and replies are received one after \
+                  the other; the more a server computes, the later. By today's components a client sends to a \
+                  hundred servers in a fraction of a computation, so in this range of n nothing saturates."
+            .into(),
+        changed: "the same formula, with waittime, and the components of table VI as measured now; r has today's \
+                  null call"
+            .into(),
+        ..About::new("Table VII", "Performance as predicted by the model, in milliseconds")
+    };
+    let mut table = Table::new(about, &["servers"]);
+    for ms in paper::COMPUTATION {
+        table = table.with(&format!("{ms} ms, 1990"), Whose::Paper, &["m", "r", "r/m"]).with(
+            &format!("{ms} ms, now"),
+            Whose::Now,
+            &["m", "r", "r/m"],
+        );
+    }
+    for (members, old) in paper::PREDICTED {
+        let mut line = vec![Entry::name(members.to_string())];
+        for ((multi, iterative), ms) in old.into_iter().zip(paper::COMPUTATION) {
+            line.extend([fixed(multi), fixed(iterative), fixed(iterative / multi)]);
+            let new = measured.predicted(members, ms);
+            line.extend([
+                entry(new.map(|new| new.0), None),
+                entry(new.map(|new| new.1), None),
+                entry(new.map(|new| new.1 / new.0), None),
+            ]);
+        }
+        table.line(line);
+    }
+    Item::Table(table)
+}
+
+/// Tables VIII to X.
+fn working(measured: &Measured<'_>, number: &str, distribution: Distribution) -> Item {
+    let caption = format!(
+        "Measured times of calls with {} computation times, in milliseconds",
+        described(distribution)
+    );
+    let about = About {
+        conditions: conditions(measured.working),
+        finding: "MultiRPC was always faster than RPC2, but beyond 25 servers, on several networks, the speedup fell \
+                  and the deviations grew, because replies that arrived together were lost and requests sent again. \
+                  Here the speedup grows with the number of servers up to 100."
+            .into(),
+        changed: "servers sleep instead of computing, since they share one core; all are on one machine, so no \
+                  router loses their replies. A row is measured also where the paper has a star"
+            .into(),
+        ..About::new(number, caption)
+    };
+    let mut table = Table::new(about, &["servers"]);
+    for ms in paper::COMPUTATION {
+        table = table
+            .with(&format!("{ms} ms, 1990"), Whose::Paper, &["m", "r", "r/m"])
+            .with(&format!("{ms} ms, now"), Whose::Now, &["m", "r", "r/m"])
+            .with("1990 ÷ now", Whose::Ratio, &["m"]);
+    }
+    for (members, old) in paper::table(distribution) {
+        let mut line = vec![Entry::name(members.to_string())];
+        for (old, ms) in old.iter().zip(paper::COMPUTATION) {
+            match old {
+                Some(old) => line.extend([
+                    fixed(old.multi).deviating_as_printed(old.multi_deviation),
+                    fixed(old.iterative).deviating_as_printed(old.iterative_deviation),
+                    fixed(old.iterative / old.multi),
+                ]),
+                None => line.extend([const { "the paper has a star here" }; 3].map(Entry::missing)),
+            }
+            let row = measured.working(*members, ms, distribution);
+            let figure = |name: &str| row.and_then(|row| row.figure(name));
+            line.extend([
+                entry(figure("multi_ms"), figure("multi_deviation_ms")),
+                entry(figure("iterative_ms"), figure("iterative_deviation_ms")),
+                entry(measured.speedup(*members, ms, distribution), None),
+                Entry::ratio(old.map(|old| old.multi), figure("multi_ms")),
+            ]);
+        }
+        table.line(line);
+    }
+    Item::Table(table)
+}
+
+/// Figure 8.
+fn prediction(measured: &Measured<'_>) -> Item {
+    let panel = |caption: &str, of: &dyn Fn(usize, u32) -> Option<f64>| Panel {
+        caption: caption.to_owned(),
+        curves: paper::COMPUTATION.map(|ms| curve(format!("{ms} ms"), |n| of(n, ms), false)).into(),
+    };
+    let old = |n: usize, ms: u32| {
+        let components = paper::COMPONENTS.map(|(_, milliseconds)| milliseconds);
+        let multi = paper::model(&components, n, f64::from(ms));
+        Some(n as f64 * (paper::NULL.iterative + f64::from(ms)) / multi)
+    };
+    let new = |n: usize, ms: u32| measured.predicted(n, ms).map(|(multi, iterative)| iterative / multi);
+    let about = About {
+        finding:
+            "The speedup rises, and then stays where it is. With today's components it has not reached that \
+                  level at 100 servers."
+                .into(),
+        ..About::new("Figure 8", "Performance as predicted by the model, constant computation times")
+    };
+    figure(about, vec![panel("1990", &old), panel("now", &new)])
+}
+
+/// Figures 9 to 11.
+fn fit(measured: &Measured<'_>, number: u8, ms: u32) -> Item {
+    let components = paper::COMPONENTS.map(|(_, milliseconds)| milliseconds);
+    let old = |n: usize| {
+        let multi = paper::model(&components, n, f64::from(ms));
+        (n <= 20).then(|| n as f64 * (paper::NULL.iterative + f64::from(ms)) / multi)
+    };
+    let panels = vec![
+        Panel {
+            caption: format!("{ms} ms, 1990"),
+            curves: vec![
+                curve(
+                    "measured".into(),
+                    |n| theirs(n, ms, Distribution::Constant).filter(|_| n <= 20),
+                    false,
+                ),
+                curve("predicted".into(), old, true),
+            ],
+        },
+        Panel {
+            caption: format!("{ms} ms, now"),
+            curves: vec![
+                curve("measured".into(), |n| measured.speedup(n, ms, Distribution::Constant), false),
+                curve("predicted".into(), |n| measured.predicted(n, ms).map(|(m, r)| r / m), true),
+            ],
+        },
+    ];
+    let about = About {
+        finding:
+            "The model predicted slightly better performance than was measured, and the fit was good. Where \
+                  the curves part now, the machine's two cores are busy with as many servers as there were \
+                  workstations, which the model does not know."
+                .into(),
+        ..About::new(
+            &format!("Figure {number}"),
+            format!("Predicted and measured performance, computation of {ms} ms"),
+        )
+    };
+    figure(about, panels)
+}
+
+/// Figures 12 to 14.
+fn speedup(measured: &Measured<'_>, number: u8, distribution: Distribution) -> Item {
+    let panel = |caption: &str, of: &dyn Fn(usize, u32) -> Option<f64>| Panel {
+        caption: caption.to_owned(),
+        curves: paper::COMPUTATION.map(|ms| curve(format!("{ms} ms"), |n| of(n, ms), false)).into(),
+    };
+    let about = About {
+        finding:
+            "The speedup fell beyond some 25 to 50 servers, where packets were lost. On one machine it does \
+                  not fall."
+                .into(),
+        ..About::new(
+            &format!("Figure {number}"),
+            format!("Measured performance with {} computation times", described(distribution)),
+        )
+    };
+    let panels = vec![
+        panel("1990", &|n, ms| theirs(n, ms, distribution)),
+        panel("now", &|n, ms| measured.speedup(n, ms, distribution)),
+    ];
+    figure(about, panels)
+}
+
+/// Returns r/m as the paper has it.
+fn theirs(members: usize, ms: u32, distribution: Distribution) -> Option<f64> {
+    let line = paper::table(distribution).iter().find(|line| line.0 == members)?;
+    let column = paper::COMPUTATION.iter().position(|known| *known == ms)?;
+    line.1[column].map(|figure| figure.iterative / figure.multi)
+}
+
+/// Returns a curve through all numbers of servers that have a value.
+fn curve(name: String, value: impl Fn(usize) -> Option<f64>, thin: bool) -> Curve {
+    let point = |members: &str| members.parse().ok().and_then(|n: usize| Some((n as f64, value(n)?)));
+    Curve { name, points: MEMBERS.split(',').filter_map(point).collect(), thin }
+}
+
+fn figure(about: About, panels: Vec<Panel>) -> Item {
+    Item::Curves(Curves { about, axes: ("servers".into(), "r/m".into()), panels })
+}
+
+fn described(distribution: Distribution) -> &'static str {
+    match distribution {
+        Distribution::Constant => "constant",
+        Distribution::Normal => "normally distributed",
+        Distribution::Exponential => "exponentially distributed",
+    }
+}
+
+/// Returns an old figure with two digits after the point, as the paper prints it.
+fn fixed(value: f64) -> Entry {
+    Entry { text: format!("{value:.2}"), ..Entry::figure(value) }
+}
+
+/// Returns a new figure.
+fn entry(value: Option<f64>, deviation: Option<f64>) -> Entry {
+    match (value, deviation) {
+        (Some(value), Some(deviation)) => Entry::figure(value).deviating(deviation),
+        (Some(value), None) => Entry::figure(value),
+        (None, _) => Entry::missing(FAILED),
+    }
+}
+
+fn conditions(rows: Option<&Rows>) -> Vec<String> {
+    rows.map(Rows::conditions).unwrap_or_default()
+}
+
+fn void(rows: Option<&Rows>) -> Vec<String> {
+    let is_void = rows.is_some_and(|rows| rows.all().any(Row::is_void));
+    is_void
+        .then(|| "the raw loop is not as fast as itself, so other programs were running".to_owned())
+        .into_iter()
+        .collect()
+}
