@@ -5,7 +5,7 @@ use std::env;
 use std::io::{BufRead, BufReader, Read as _, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use farcall::memory::{Memory as _, Refused, Remote, Rights, Segment, Settings};
+use farcall::memory::{Importers, Memory as _, Refused, Remote, Rights, Segment, Settings};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::commands::output;
@@ -50,16 +50,19 @@ fn export(interface: &str, address: &str) {
     let segment = runtime.export_segment("Load", Settings::new(SEGMENT_BYTES).anyone(Rights::ALL)).unwrap();
     let bytes: Vec<u8> = (PATTERN..SEGMENT_BYTES).map(pattern).collect();
     segment.write(PATTERN as u64, &bytes).unwrap();
-    let answered = |segment: &Segment| {
+    let by_kernel = || {
         let stats = runtime.stats();
-        let export = stats.exports.iter().find(|export| export.name == "Memory/Load").unwrap();
-        assert!(segment.generation().is_some() == export.answered_by_kernel.is_some());
-        export.answered_by_kernel.unwrap_or(0)
+        stats.exports.iter().find(|export| export.name == "Memory/Load").unwrap().answered_by_kernel
+    };
+    let answered = |segment: &Segment| {
+        assert!(segment.generation().is_some() == by_kernel().is_some());
+        by_kernel().unwrap_or(0)
     };
     obey(|command, number| match command {
         "kernel" => format!("{:?}", runtime.stats().kernel),
         "url" => segment.url(),
         "answered" => answered(&segment).to_string(),
+        "served" => by_kernel().is_some().to_string(),
         // No importer may read what is written once `revoke` has returned.
         "revoke" => {
             segment.revoke();
@@ -69,6 +72,16 @@ fn export(interface: &str, address: &str) {
         "again" => {
             segment.store(VALUE, number).unwrap();
             segment.export_again();
+            String::new()
+        }
+        // Nor may an importer do so once everybody's right to read was withdrawn.
+        "withdraw" => {
+            segment.withdraw(Importers::Anyone);
+            segment.store(VALUE, number).unwrap();
+            String::new()
+        }
+        "grant" => {
+            segment.grant(Importers::Anyone, Rights::ALL).unwrap();
             String::new()
         }
         "count" => {
@@ -109,7 +122,7 @@ fn import() {
             "watch" => loop {
                 match remote.load(VALUE) {
                     Ok(value) => assert_ne!(value, number, "read although the segment was revoked"),
-                    Err(farcall::Error::Declared(Refused::Stale)) => break,
+                    Err(farcall::Error::Declared(Refused::Stale | Refused::NotPermitted)) => break,
                     Err(why) => panic!("{why}"),
                 }
             },
@@ -328,6 +341,33 @@ fn no_read_returns_what_was_written_after_a_revocation() {
         importer.ask("import");
     }
     assert!(exporter.ask("answered").parse::<u64>().unwrap() > 100);
+}
+
+/// The kernel asks no reader who it is, so it must not go on when only some may read.
+#[test]
+fn no_read_returns_what_was_written_after_anyones_right_was_withdrawn() {
+    let net = match Net::new("withdraw") {
+        Ok(net) => net,
+        Err(why) => return skip(&format!("segments served by the kernel between namespaces: {why}")),
+    };
+    let (mut exporter, mut importer) = match net.play("far", "10.78.0.1:7000") {
+        Ok(sides) => sides,
+        Err(why) => return skip(&format!("segments served by the kernel between namespaces: {why}")),
+    };
+    for round in 1..=20 {
+        importer.begin(&format!("watch {round}"));
+        let before = exporter.ask("answered");
+        while exporter.ask("answered") == before {}
+        exporter.ask(&format!("withdraw {round}"));
+        importer.answer();
+        assert_eq!(exporter.ask("served"), "false");
+        // A new generation gives nobody a right that was withdrawn.
+        exporter.ask(&format!("again {round}"));
+        assert_eq!(exporter.ask("served"), "false");
+        exporter.ask("grant");
+        exporter.ask("again 0");
+        importer.ask("import");
+    }
 }
 
 #[test]
