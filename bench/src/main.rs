@@ -16,7 +16,8 @@ mod profile;
 mod rates;
 mod throughput;
 
-use std::process::ExitCode;
+use std::ffi::OsString;
+use std::process::{Command as Process, ExitCode};
 
 use clap::{Parser, Subcommand};
 use farcall_bench_method::agent::{self, Agent};
@@ -56,6 +57,14 @@ enum Bench {
     Hostile(hostile::Hostile),
     /// This build compared with an older build of this program.
     Older(older::Older),
+    /// Five papers about remote calls: their tables and figures, measured again, as one page. `paper --help` says
+    /// more.
+    #[command(disable_help_flag = true)]
+    Paper {
+        /// The arguments of farcall-bench-paper.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        arguments: Vec<OsString>,
+    },
     #[command(hide = true)]
     IdleSide(idle::streams::Side),
     #[command(hide = true)]
@@ -80,11 +89,26 @@ fn main() -> ExitCode {
         Bench::IdleSide(side) => idle::streams::side(&side),
         Bench::Hostile(hostile) => hostile::run(&hostile),
         Bench::Older(older) => older::run(&older),
+        Bench::Paper { arguments } => return paper(&arguments),
         Bench::HostileSide(side) => hostile::side(&side),
         Bench::Agent(agent) => agent::main(&agent, peers::peer(agent.peer())),
     };
     match ran {
         Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("farcall-bench: {why:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Builds the program that measures the papers, and runs it.
+fn paper(arguments: &[OsString]) -> ExitCode {
+    let ran =
+        peers::build::package("paper").and_then(|program| Ok(Process::new(program).args(arguments).status()?));
+    match ran {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
         Err(why) => {
             eprintln!("farcall-bench: {why:#}");
             ExitCode::FAILURE

@@ -1,7 +1,7 @@
 //! The peers: those in this program, and those with programs of their own. Each such program is a package of
 //! its own, so that cargo does not merge the features of their dependencies.
 mod balanced;
-mod build;
+pub mod build;
 pub mod farcall;
 #[cfg(unix)]
 pub mod files;

@@ -16,6 +16,7 @@ use crate::runtime::Accessor;
 #[cfg(unix)]
 use farcall_core::env::{Alarm, Source};
 use farcall_core::env::{Env, Event};
+use farcall_core::sys::fork;
 use farcall_core::{guard, lock};
 
 /// A notice of one or more accesses of importers.
@@ -47,6 +48,9 @@ pub enum Kind {
 
 /// Notices that wait to be fetched. Public for the benchmark.
 pub struct Notices {
+    /// The fork generation of the process that made this. A forked child has a copy of the notices, but the same
+    /// descriptor: it takes no notice and leaves the descriptor alone.
+    process: u64,
     state: Mutex<State>,
     event: Arc<dyn Event>,
     /// Set exactly while a notice waits, once the exporter has asked for a descriptor. It is set and cleared
@@ -79,6 +83,7 @@ impl Notices {
     /// Returns no notices.
     pub fn new(env: &dyn Env) -> Notices {
         Notices {
+            process: fork::generation(),
             state: Mutex::default(),
             event: env.event(),
             #[cfg(unix)]
@@ -214,6 +219,9 @@ impl Notices {
     }
 
     fn fetch_from(&self, state: &mut State) -> Option<Notice> {
+        if self.process != fork::generation() {
+            return None;
+        }
         let notice = state.waiting.pop_front()?;
         if state.waiting.is_empty() {
             self.clear_alarm();

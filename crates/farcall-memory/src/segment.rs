@@ -263,7 +263,10 @@ impl Segment {
             let lost = self.core.change_terms(|terms| terms.withdraw(from));
             if let Some(memory) = self.core.area.shared_memory() {
                 let mapped_by = if memory.is_written_by_others() { Rights::ALL } else { Rights::READ };
-                if mapped_by.without(lost) != mapped_by {
+                // What is read by anyone must not be read on because the same user may read it.
+                let anyone_may_read = self.core.terms().rights_of_anyone().contains(Rights::READ);
+                let is_offered_to_none = memory.is_read_by_anyone() && !anyone_may_read;
+                if mapped_by.without(lost) != mapped_by || is_offered_to_none {
                     memory.take_away(None);
                 }
             }
@@ -341,7 +344,9 @@ impl Segment {
         if let (Importers::Anyone, Some(listing), Some(generation)) =
             (changed, &self.listing, self.core.generation())
         {
-            let _ = listing.update(generation, self.core.terms().rights_of_anyone());
+            // (The terms must not be locked while the clerk is called, which may ask this segment.)
+            let rights = self.core.terms().rights_of_anyone();
+            let _ = listing.update(generation, rights);
         }
     }
 
@@ -386,7 +391,8 @@ impl Segment {
             generation
         };
         if let Some(listing) = &self.listing {
-            let _ = listing.update(generation, self.core.terms().rights_of_anyone());
+            let rights = self.core.terms().rights_of_anyone();
+            let _ = listing.update(generation, rights);
         }
     }
 

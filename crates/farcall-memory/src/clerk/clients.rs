@@ -74,6 +74,7 @@ impl Drop for UnderWay<'_> {
 
 impl Names for OwnMachine {
     fn add(&self, entry: Entry) -> Result<(), Fault> {
+        let _under_way = self.begin()?;
         self.clerk()?.add_verified(&entry)
     }
 
@@ -87,6 +88,7 @@ impl Names for OwnMachine {
     }
 
     fn delete(&self, name: &str, generation: u64) -> Result<bool, Fault> {
+        let _under_way = self.begin()?;
         self.clerk()?.delete_verified(name, generation)
     }
 }

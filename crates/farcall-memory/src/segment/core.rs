@@ -206,10 +206,12 @@ impl DepositMemory for Core {
 
     fn deposited(&self, offset: u64, len: usize, asked: bool, woken: &mut Vec<Waker>) {
         let mut by = Accessor::default();
-        let hears = self.terms().notify.hears_write(asked, (offset, len as u64), |word| self.area.load(word));
-        if hears {
+        // While this is held, the owner does not finish changing what it is notified of.
+        let terms = self.terms();
+        if terms.notify.hears_write(asked, (offset, len as u64), |word| self.area.load(word)) {
             self.notices.add(Kind::Write, offset, len as u64, &mut by);
         }
+        drop(terms);
         woken.append(&mut by.woken);
     }
 }

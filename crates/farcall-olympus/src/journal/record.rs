@@ -6,7 +6,7 @@ use crate::interpreter::{Decision, Ended};
 use crate::model::{Graph, Token};
 
 /// The version of the journal's form, which the first record has.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A record. Firings are numbered as by the interpreter; places and nodes as in the graph.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -447,7 +447,10 @@ impl Machine {
             self.board.not_run(node, record.because(&why, Some(Ran::No)));
         }
         let state = &mut self.nodes[node.0 as usize];
-        state.failures = state.failures.saturating_add(1);
+        // (Calls that fail together are one failure.)
+        if !state.is_held {
+            state.failures = state.failures.saturating_add(1);
+        }
         let until = now + pause(self.pauses, state.failures);
         state.is_held = true;
         self.admit(node);

@@ -1,7 +1,8 @@
-//! Real processes, really killed: servers and the interpreter, at random points. What must be true is what
-//! the simulation checks (farcall-sim/tests/simulation/olympus.rs).
+//! Real processes, really killed: servers, the interpreter and the registry's server, at random points. What
+//! must be true is what the simulation checks (farcall-sim/tests/simulation/olympus.rs).
 //!
-//! `FARCALL_OLYMPUS_RUNS` is the number of runs (10), `FARCALL_SEED` the seed of the first (1).
+//! `FARCALL_OLYMPUS_RUNS` is the number of runs (10 with a registry in a directory, 3 in etcd), `FARCALL_SEED`
+//! the seed of the first (1).
 
 use std::collections::BTreeMap;
 use std::env;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use farcall::Runtime;
+use farcall::names::{Etcd, Registry};
 use farcall_olympus::interpreter::Decision;
 use farcall_olympus::journal::Journal;
 use farcall_olympus::model::PlaceId;
@@ -22,12 +24,17 @@ use farcall_olympus::rules::Rules;
 use farcall_olympus::run::{self, Outcome, Past, Run, Settings};
 use serde_json::{Value, json};
 
+use super::cluster::{Cluster, cluster};
 use super::common::model;
 
 /// Says what the process is that a test starts: `server` or `interpreter`.
 const ROLE: &str = "FARCALL_TEST_ROLE";
-/// The directory of the registry, the journal and the logs.
+/// The directory of the journal and the logs.
 const PLACE: &str = "FARCALL_TEST_PLACE";
+/// The place of the registry.
+const NAMES: &str = "FARCALL_TEST_NAMES";
+/// How long etcd keeps the name of a process that was killed.
+const LEASE: Duration = Duration::from_secs(2);
 /// The test fails after this time. Nothing here takes that long.
 const GUARD: Duration = Duration::from_secs(60);
 
@@ -68,9 +75,12 @@ fn append(path: PathBuf) -> File {
 /// Not a test by itself: the servers and interpreters that the test starts and kills.
 #[test]
 fn a_process_that_the_test_starts() {
-    let (Ok(role), Ok(place)) = (env::var(ROLE), env::var(PLACE)) else { return };
+    let (Ok(role), Ok(place), Ok(names)) = (env::var(ROLE), env::var(PLACE), env::var(NAMES)) else { return };
     let place = PathBuf::from(place);
-    let registry = farcall::names::open(place.join("names").to_str().unwrap(), |_| None).unwrap();
+    let registry: Arc<dyn Registry> = match names.starts_with("etcd:") {
+        true => Arc::new(Etcd::builder(&names).unwrap().lease_time(LEASE).build()),
+        false => farcall::names::open(&names, |_| None).unwrap(),
+    };
     let runtime = Runtime::builder().registry(registry).build().unwrap();
     match role.as_str() {
         "interpreter" => interpret(&runtime, &place),
@@ -134,10 +144,14 @@ struct Process {
 }
 
 impl Process {
-    fn start(role: &'static str, place: &Path) -> Process {
+    fn start(role: &'static str, place: &Path, names: &str) -> Process {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", "killed::a_process_that_the_test_starts", "--nocapture"]);
-        command.env(ROLE, role).env(PLACE, place).stdout(Stdio::null());
+        command.env(ROLE, role).env(PLACE, place).env(NAMES, names).stdout(Stdio::null());
+        if names.starts_with("etcd:") {
+            // A process that finds no etcd, or its name taken until the lease is over, says so and ends.
+            command.stderr(Stdio::null());
+        }
         Process { role, child: command.spawn().unwrap() }
     }
 
@@ -169,15 +183,21 @@ fn below(state: &mut u64, bound: u64) -> u64 {
 #[derive(Debug, Default)]
 struct Sums {
     kills: u64,
+    registry_kills: u64,
     executions: usize,
     shown: usize,
 }
 
-fn once(seed: u64, sums: &mut Sums) {
-    let place = env::temp_dir().join(format!("olympus-killed-{}-{seed}", std::process::id()));
+/// Runs the graph once, with names in etcd if there is a cluster, and otherwise in a directory.
+fn once(seed: u64, sums: &mut Sums, mut etcd: Option<&mut Cluster>) {
+    let kind = if etcd.is_some() { "etcd" } else { "directory" };
+    let place = env::temp_dir().join(format!("olympus-killed-{}-{kind}-{seed}", std::process::id()));
     std::fs::create_dir_all(&place).unwrap();
     let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut processes = ["Step/one", "Step/two", "interpreter"].map(|role| Process::start(role, &place));
+    let in_directory = || place.join("names").to_str().unwrap().to_owned();
+    let names = etcd.as_ref().map_or_else(in_directory, |etcd| etcd.new_place());
+    let start = |role| Process::start(role, &place, &names);
+    let mut processes = ["Step/one", "Step/two", "interpreter"].map(start);
     let begun = Instant::now();
     let mut kills = below(&mut random, 10);
     while !place.join("finished").exists() {
@@ -187,13 +207,21 @@ fn once(seed: u64, sums: &mut Sums) {
         if kills > 0 {
             kills -= 1;
             sums.kills += 1;
-            processes[below(&mut random, 3) as usize].kill();
+            let victim = below(&mut random, if etcd.is_some() { 4 } else { 3 }) as usize;
+            match (processes.get_mut(victim), &mut etcd) {
+                (None, Some(etcd)) => etcd.kill(0),
+                (process, _) => process.into_iter().for_each(Process::kill),
+            }
             // The others run for a while without it.
             std::thread::sleep(Duration::from_micros(below(&mut random, 20_000)));
+            if let (3, Some(etcd)) = (victim, &mut etcd) {
+                sums.registry_kills += 1;
+                etcd.restart(0);
+            }
         }
         for process in &mut processes {
             if process.has_ended() {
-                *process = Process::start(process.role, &place);
+                *process = start(process.role);
             }
         }
     }
@@ -241,10 +269,25 @@ fn servers_and_interpreters_that_are_killed_lose_no_token_and_hide_no_call() {
     if env::var(ROLE).is_ok() {
         return;
     }
+    runs(10, &mut None);
+}
+
+#[test]
+fn nor_do_they_when_etcd_is_killed_too() {
+    if env::var(ROLE).is_ok() {
+        return;
+    }
+    let Some(etcd) = cluster(1) else { return };
+    let sums = runs(3, &mut Some(etcd));
+    assert!(sums.registry_kills > 0, "no run has killed etcd");
+}
+
+fn runs(usual: u64, etcd: &mut Option<Cluster>) -> Sums {
     let setting = |name| env::var(name).ok().and_then(|value| value.parse().ok());
-    let (runs, first): (u64, u64) =
-        (setting("FARCALL_OLYMPUS_RUNS").unwrap_or(10), setting("FARCALL_SEED").unwrap_or(1));
+    let runs = setting("FARCALL_OLYMPUS_RUNS").unwrap_or(usual);
+    let first = setting("FARCALL_SEED").unwrap_or(1);
     let mut sums = Sums::default();
-    (first..first + runs).for_each(|seed| once(seed, &mut sums));
+    (first..first + runs).for_each(|seed| once(seed, &mut sums, etcd.as_mut()));
     println!("{runs} runs: {sums:?}");
+    sums
 }

@@ -3,6 +3,9 @@
 
 mod away;
 mod calls;
+#[cfg(unix)]
+#[path = "../../../farcall-names/tests/etcd/cluster.rs"]
+mod cluster;
 mod commands;
 mod common;
 mod failures;

@@ -85,9 +85,11 @@ impl Owners {
     /// Registers `watcher` to be woken when a started call ends. Returns the former watcher.
     ///
     /// # Errors
-    /// `watcher` itself, if the call has ended.
+    /// `watcher` itself, if the call has ended, or if it is a task's and a thread waits for a recipient's call.
     pub(super) fn watch(&mut self, token: u64, watcher: Watcher) -> Result<Watcher, Watcher> {
         match self.place(token).and_then(|place| place.owner.as_mut()) {
+            // The thread must be woken; a recipient wakes its tasks itself.
+            Some(Owner::Recipient(_, Watcher::Thread(_))) if watcher.is_task() => Err(watcher),
             Some(Owner::Started(_, former) | Owner::Recipient(_, former)) => {
                 Ok(mem::replace(former, watcher))
             }

@@ -320,7 +320,9 @@ impl Carrier for Mapped {
         // Each part is checked before it is deposited, so nothing else than the segment's bytes ever is.
         let (mut part, mut at) = ([0; DEPOSIT_PART_BYTES], 0);
         while at < len as usize {
-            let part = &mut part[..DEPOSIT_PART_BYTES.min(len as usize - at)];
+            // A part ends with a word, so that each word is read as a whole.
+            let most = DEPOSIT_PART_BYTES - (offset as usize + at) % size_of::<u64>();
+            let part = &mut part[..most.min(len as usize - at)];
             self.read_words(offset + at as u64, part);
             if !self.is_current() {
                 return self.deposit_served(|served| served.start_read_into(offset, len, target));

@@ -47,7 +47,9 @@ fn obey(mut act: impl FnMut(&str, u64) -> String) {
 fn export(interface: &str, address: &str) {
     let builder = builder().address(address.parse().unwrap()).open().kernel_served(interface);
     let runtime = builder.advertise(address.parse().unwrap()).build().unwrap();
-    let segment = runtime.export_segment("Load", Settings::new(SEGMENT_BYTES).anyone(Rights::ALL)).unwrap();
+    let segment = runtime
+        .export_segment("Load", Settings::new(SEGMENT_BYTES).anyone(Rights::ALL).same_user(Rights::ALL))
+        .unwrap();
     let bytes: Vec<u8> = (PATTERN..SEGMENT_BYTES).map(pattern).collect();
     segment.write(PATTERN as u64, &bytes).unwrap();
     let by_kernel = || {

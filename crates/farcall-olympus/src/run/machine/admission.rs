@@ -1,6 +1,6 @@
 //! Which firings may have their calls sent now: the bound of all calls, and the share of nodes that fail.
 //!
-//! A firing whose procedure is looked for, or whose call is made again after a pause, is no call under way.
+//! A firing whose procedure is looked for, or whose call is made again after a pause, does not count as a call.
 //! So a node whose server is away leaves the bound to others. When its calls are sent again, they are
 //! *trials* until one succeeds. Trials get at most half of the bound, and nodes take turns with them.
 
@@ -71,25 +71,24 @@ impl Machine {
 
     /// Goes on with firings that have waited until fewer calls were under way.
     pub(super) fn take_turns(&mut self) {
-        // (Each node that stays is looked at once.)
-        for _ in 0..self.load.turns.len() {
-            while let Some(&node) = self.load.turns.front()
-                && self.has_room(node)
-            {
-                self.load.turns.pop_front();
-                let state = &mut self.nodes[node.0 as usize];
-                let next = state.waiting.pop_front();
-                // (Otherwise they wait until the procedure is found.)
-                state.has_turn = !state.is_sought && !state.waiting.is_empty();
-                if state.has_turn {
-                    self.load.turns.push_back(node);
-                }
-                next.into_iter().for_each(|key| self.go_on(key));
+        // A node that has no room keeps its place.
+        let mut at = 0;
+        while !self.load.is_full()
+            && let Some(&node) = self.load.turns.get(at)
+        {
+            if !self.has_room(node) {
+                at += 1;
+                continue;
             }
-            if self.load.is_full() || self.load.turns.is_empty() {
-                return;
+            self.load.turns.remove(at);
+            let state = &mut self.nodes[node.0 as usize];
+            let next = state.waiting.pop_front();
+            // (Otherwise they wait until the procedure is found.)
+            state.has_turn = !state.is_sought && !state.waiting.is_empty();
+            if state.has_turn {
+                self.load.turns.push_back(node);
             }
-            self.load.turns.rotate_left(1);
+            next.into_iter().for_each(|key| self.go_on(key));
         }
     }
 
