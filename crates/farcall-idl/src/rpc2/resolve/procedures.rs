@@ -86,7 +86,14 @@ impl<'a> Resolver<'a> {
     /// Returns the opcode that a procedure has, which is at least `next`, and sets `next`.
     fn opcode(&mut self, procedure: &Procedure, next: &mut u32) -> Option<u32> {
         let opcode = match &procedure.opcode {
-            None => *next,
+            None => match i32::try_from(*next) {
+                Ok(_) => *next,
+                Err(_) => {
+                    let why = "the opcode before it is 2147483647, and no opcode is higher";
+                    self.fault(procedure.name.at, why);
+                    return None;
+                }
+            },
             Some(number) => {
                 // Unlike other numbers, an opcode is read as decimal even if it begins with 0.
                 let value = number.text.parse::<u32>().ok().filter(|value| i32::try_from(*value).is_ok());
