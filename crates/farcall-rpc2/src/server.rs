@@ -88,7 +88,8 @@ impl Server {
     }
 }
 
-/// When the drop returns, no thread waits for packets any more. Procedures that still run end by themselves.
+/// When the drop returns, no thread waits for packets any more. Procedures that still run end by themselves, and
+/// requests that wait are not executed.
 impl Drop for Server {
     fn drop(&mut self) {
         self.serving.stop();
@@ -106,7 +107,7 @@ impl fmt::Debug for Server {
 pub struct ServerBuilder {
     env: Arc<dyn Env>,
     subsystems: Subsystems,
-    /// Why the first interface that cannot be served is not.
+    /// The first refusal of an interface.
     refused: Option<Refusal>,
     place: Option<SocketAddr>,
     workers: usize,
@@ -262,7 +263,8 @@ impl Serving {
     /// Executes requests until the server stops.
     fn work(&self) {
         let mut state = lock(&self.state);
-        loop {
+        // Requests that wait when the server stops are not executed.
+        while !state.is_stopped {
             if let Some(request) = state.requests.pop_front() {
                 state.calls += u64::from(!request.is_bind());
                 drop(state);
@@ -273,9 +275,6 @@ impl Serving {
                 }
                 state = lock(&self.state);
                 continue;
-            }
-            if state.is_stopped {
-                return;
             }
             state = self.changed.wait(&self.env, &self.state, state, None).0;
         }

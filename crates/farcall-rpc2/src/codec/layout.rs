@@ -118,6 +118,22 @@ impl Layout {
         self.transcode(procedure, part, Direction::ToXdr, packed, out)
     }
 
+    /// Checks that no procedure's result has always more packed bytes than `most`.
+    ///
+    /// # Errors
+    /// One has.
+    pub(crate) fn check_results(&self, interface: &str, most: usize) -> Result<(), Refusal> {
+        for procedure in &self.procedures {
+            let least = self.empty_result(procedure).len();
+            if least > most {
+                let part = format!("{}, result", procedure.name);
+                let why = format!("it has at least {least} bytes, and a packet takes {most}");
+                return Err(Refusal { interface: interface.into(), part, why });
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the packed bytes of a result whose numbers are 0 and whose parts are empty. A server that failed
     /// sends it beside the return code, because clients in C unpack a result whatever the code is.
     pub fn empty_result(&self, procedure: &Procedure) -> Vec<u8> {
