@@ -75,8 +75,8 @@ impl<'a> Tokens<'a> {
         Ok(())
     }
 
-    /// Notes the lines `#define NAME number` of a text for C. The first definition of a name counts, and those
-    /// of the options count before all others.
+    /// Notes the lines `#define NAME number` of a text for C. The first definition of a name counts, and
+    /// those of the options count before all others.
     fn note(&mut self, token: Token) {
         let text = self.sources.text(token.text);
         let defined = text.lines().filter_map(|line| {

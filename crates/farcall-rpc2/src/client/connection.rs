@@ -11,7 +11,8 @@ use crate::packet::{self, Header, MAX_PACKET_BYTES};
 
 /// The size to request for the socket's buffers, in bytes.
 const SOCKET_BUFFER_BYTES: usize = 1 << 16;
-/// The shortest time after which a packet is sent again, and the time before anything is known of the network.
+/// The shortest time after which a packet is sent again, and the time before anything is known of the
+/// network.
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest time between two such packets.

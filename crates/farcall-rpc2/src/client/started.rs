@@ -191,8 +191,8 @@ impl StartedCall {
         self.end(lock(&self.state), outcome);
     }
 
-    /// Ends the call, unless it has ended. The outcome must be chosen under the same lock: `run` can begin the
-    /// call as soon as the lock is free, and the call may then run.
+    /// Ends the call, unless it has ended. The outcome must be chosen under the same lock: `run` can begin
+    /// the call as soon as the lock is free, and the call may then run.
     fn end(&self, mut state: MutexGuard<'_, State>, outcome: Outcome) {
         if state.is_over {
             drop(state);
@@ -208,7 +208,8 @@ impl StartedCall {
         }
     }
 
-    /// Ends the call, whose deadline has passed before its turn came. If it is being made, its thread ends it.
+    /// Ends the call, whose deadline has passed before its turn came. If it is being made, its thread ends
+    /// it.
     fn end_late(&self, target: &Target, state: MutexGuard<'_, State>) {
         if state.is_running {
             return;

@@ -57,7 +57,8 @@ impl Connections {
         if header.remote == 0 {
             return self.bind(&header, body, from, subsystems);
         }
-        // A packet without a connection gets no answer, so that two servers do not answer each other without end.
+        // A packet without a connection gets no answer, so that two servers do not answer each other without
+        // end.
         if header.opcode == NAK || header.local == NO_CONNECTION {
             return Action::Nothing;
         }
@@ -173,8 +174,8 @@ impl Connections {
         Some(reply)
     }
 
-    /// Returns a free handle, after room has been made for one more connection. Returns `None` if all connections
-    /// are in use.
+    /// Returns a free handle, after room has been made for one more connection. Returns `None` if all
+    /// connections are in use.
     fn make_room(&mut self) -> Option<u32> {
         if self.all.len() >= self.most {
             // One host's binds end its own connections first, not those of other clients.

@@ -371,3 +371,28 @@ fn binds_of_one_host_end_its_own_connections_first() {
     assert_eq!(covering.double(1).unwrap(), 2);
     assert_eq!(here.welcomed.lock().unwrap().len(), 6);
 }
+
+#[test]
+fn a_request_far_ahead_of_its_sequence_gets_a_nak() {
+    let server = serve(Arc::default(), |server| server);
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(server.address()).unwrap();
+    let mut answer = [0; 1 << 13];
+    let mut send = |header: Header, body: &[u8], is_answered: bool| {
+        let mut out = Vec::new();
+        header.write(body, &mut out);
+        client.send(&out).unwrap();
+        let count = if is_answered { client.recv(&mut answer).unwrap() } else { 0 };
+        Header::parse(&answer[..count]).map(|(header, _)| header)
+    };
+    let bind = Header { local: 7, opcode: packet::INIT1_OPEN, subsystem: SUBSYSTEM, ..Header::default() };
+    let init2 = send(bind, &packet::bind_body(b"me"), true).unwrap();
+    let request =
+        |sequence| Header { remote: init2.local, local: 7, opcode: 1, sequence, ..Header::default() };
+    // The request after the next one is ignored, and so are numbers of replies.
+    send(request(2), &[], false);
+    send(request(5), &[], false);
+    let nak = send(request(4), &[], true).unwrap();
+    assert_eq!((nak.opcode, nak.remote), (packet::NAK, 7));
+    assert_eq!(send(request(0), &[], true).unwrap().opcode, packet::REPLY);
+}
