@@ -15,17 +15,18 @@
 //!
 //! **Addresses** are `rpc2://HOST:PORT/SUBSYSTEM`, with the subsystem's number.
 //!
-//! **Connections.** The first call binds, without security (`RPC2_OPENKIMONO`). A connection carries one call at a
-//! time, so the calls of an import wait for each other. A connection on which a call has failed is given up, and
-//! the next call binds again.
+//! **Connections.** The first call binds, without security (`RPC2_OPENKIMONO`). A connection carries one call
+//! at a time, so the calls of an import wait for each other. A connection on which a call has failed is given
+//! up, and the next call binds again.
 //!
-//! **Lost packets.** A request is sent again after four round trips, then after twice the time before, up to two
-//! seconds. A server that is executing the call says BUSY. If nothing is heard for 30 seconds
-//! ([`Builder::patience`]), the call fails as [`Unreachable`](farcall::Kind::Unreachable), and may have run. A server
-//! executes a request once, and keeps its last reply.
+//! **Lost packets.** A request is sent again after four round trips, then after twice the time before, up to
+//! two seconds. A server that is executing the call says BUSY. If nothing is heard for 30 seconds
+//! ([`Builder::patience`]), the call fails as [`Unreachable`](farcall::Kind::Unreachable), and may have run.
+//! A server executes a request once, and keeps its last reply. After a NAK the call fails as
+//! [`Unreachable`](farcall::Kind::Unreachable) too, and may have run.
 //!
-//! **Threads.** A call that blocks is made by its caller's thread. Started calls, also those of a group, are made by a
-//! thread of the import, which ends ten seconds after the last one.
+//! **Threads.** A call that blocks is made by its caller's thread. Started calls, also those of a group, are
+//! made by a thread of the import, which ends ten seconds after the last one.
 
 mod bound;
 mod connection;
@@ -44,7 +45,8 @@ use crate::codec::Layout;
 use bound::Bound;
 use target::Target;
 
-/// Returns a user-stub for the subsystem at `rpc2://HOST:PORT/SUBSYSTEM`, with the default settings. Sends nothing.
+/// Returns a user-stub for the subsystem at `rpc2://HOST:PORT/SUBSYSTEM`, with the default settings. Sends
+/// nothing.
 ///
 /// # Errors
 /// The errors of [`Builder::bind`].
@@ -74,8 +76,8 @@ impl Builder {
         self
     }
 
-    /// Sets who the client says that it is (ClientIdent), at most 1,024 bytes; nothing by default. A server cannot
-    /// check it.
+    /// Sets who the client says that it is (ClientIdent), at most 1,024 bytes; nothing by default. A server
+    /// cannot check it.
     #[must_use]
     pub fn identity(mut self, identity: impl Into<Vec<u8>>) -> Builder {
         self.identity = identity.into();
@@ -91,8 +93,8 @@ impl Builder {
         Ok(self.bind(T::interface(), address)?.into())
     }
 
-    /// Returns a binding by which the subsystem at `rpc2://HOST:PORT/SUBSYSTEM` is called. The description says
-    /// what its interface is.
+    /// Returns a binding by which the subsystem at `rpc2://HOST:PORT/SUBSYSTEM` is called. The description
+    /// says what its interface is.
     ///
     /// # Errors
     /// RPC2 cannot say a type of the interface ([`Layout::new`]), or there is no such address.

@@ -1,5 +1,5 @@
-//! RPC2 (Carnegie Mellon University) for farcall: interfaces in its language, the form in which its stubs pack
-//! values, and clients and servers that speak its packets in their plain mode.
+//! RPC2 (Carnegie Mellon University) for farcall: interfaces in its language, the form in which its stubs
+//! pack values, and clients and servers that speak its packets in their plain mode.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -18,7 +18,8 @@
 //! }
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let server = Server::builder().subsystem::<dyn Clock>(71, Arc::new(Here)).udp("127.0.0.1:0".parse()?).start()?;
+//! let builder = Server::builder().subsystem::<dyn Clock>(71, Arc::new(Here));
+//! let server = builder.udp("127.0.0.1:0".parse()?).start()?;
 //! let clock = farcall_rpc2::import::<dyn Clock>(&format!("rpc2://{}/71", server.address()))?;
 //! assert_eq!(clock.ask()?.seconds, 5);
 //! # Ok(())
@@ -55,8 +56,8 @@ pub use farcall_core::{
 pub use client::{Builder, import};
 pub use server::Server;
 
-/// Expands to the items of a `.rpc2` file: constants, types, and the subsystem's trait. The path is relative to
-/// the package's directory. `docs/rpc2.md` says how each name is translated.
+/// Expands to the items of a `.rpc2` file: constants, types, and the subsystem's trait. The path is relative
+/// to the package's directory. `docs/rpc2.md` says how each name is translated.
 ///
 /// ```
 /// mod clock {

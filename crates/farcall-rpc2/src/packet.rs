@@ -7,8 +7,8 @@
 const VERSION: u32 = 8;
 /// The bytes before the body.
 pub const HEADER_BYTES: usize = 60;
-/// The most bytes of a packet that RPC2 sends: it makes them in buffers of 4,500 bytes, in which the header and its own
-/// notes take 264.
+/// The most bytes of a packet that RPC2 sends: it makes them in buffers of 4,500 bytes, in which the header
+/// and its own notes take 264.
 pub const MAX_PACKET_BYTES: usize = 4_500 - 264 + HEADER_BYTES;
 /// The most bytes of a body.
 pub const MAX_BODY_BYTES: usize = MAX_PACKET_BYTES - HEADER_BYTES;
@@ -132,8 +132,8 @@ pub fn bind_body(identity: &[u8]) -> Vec<u8> {
     body
 }
 
-/// Returns the packed arguments of a NEW_CONNECTION procedure in the body of a bind. Returns `None` if the body
-/// is too short.
+/// Returns the packed arguments of a NEW_CONNECTION procedure in the body of a bind. Returns `None` if the
+/// body is too short.
 pub fn bind_arguments(body: &[u8]) -> Option<Vec<u8>> {
     let (head, identity) = body.split_at_checked(INIT1_BYTES)?;
     let identity = identity.get(..word_at(head, 16) as usize)?;

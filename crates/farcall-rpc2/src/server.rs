@@ -1,8 +1,8 @@
 //! A server of subsystems at one UDP port, for clients that speak RPC2 in its plain mode.
 //!
 //! A client binds without security; other binds are refused. A subsystem's NEW_CONNECTION procedure is called
-//! before the client may call others. A server executes a request once: it answers one that comes again with BUSY
-//! while it executes it, and with the kept reply afterwards.
+//! before the client may call others. A server executes a request once: it answers one that comes again with
+//! BUSY while it executes it, and with the kept reply afterwards.
 //!
 //! ```text
 //! connections  the clients, their requests and kept replies: without sockets and threads
@@ -88,7 +88,8 @@ impl Server {
     }
 }
 
-/// When the drop returns, no thread waits for packets any more. Procedures that still run end by themselves.
+/// When the drop returns, no thread waits for packets any more. Procedures that still run end by themselves,
+/// and requests that wait are not executed.
 impl Drop for Server {
     fn drop(&mut self) {
         self.serving.stop();
@@ -106,7 +107,7 @@ impl fmt::Debug for Server {
 pub struct ServerBuilder {
     env: Arc<dyn Env>,
     subsystems: Subsystems,
-    /// Why the first interface that cannot be served is not.
+    /// The first refusal of an interface.
     refused: Option<Refusal>,
     place: Option<SocketAddr>,
     workers: usize,
@@ -148,8 +149,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets how many connections are kept; 4,096 by default, with which their replies take at most 18 MB. A bind
-    /// beyond that ends the connection that was idle for the longest time, whose client is told at its next call.
+    /// Sets how many connections are kept; 4,096 by default, with which their replies take at most 18 MB. A
+    /// bind beyond that ends a connection of the host that has the most: the one that was idle for the
+    /// longest time. Its client is told at its next call.
     pub fn connections(mut self, count: usize) -> Self {
         self.max_connections = count.max(1);
         self
@@ -262,7 +264,8 @@ impl Serving {
     /// Executes requests until the server stops.
     fn work(&self) {
         let mut state = lock(&self.state);
-        loop {
+        // Requests that wait when the server stops are not executed.
+        while !state.is_stopped {
             if let Some(request) = state.requests.pop_front() {
                 state.calls += u64::from(!request.is_bind());
                 drop(state);
@@ -273,9 +276,6 @@ impl Serving {
                 }
                 state = lock(&self.state);
                 continue;
-            }
-            if state.is_stopped {
-                return;
             }
             state = self.changed.wait(&self.env, &self.state, state, None).0;
         }

@@ -1,6 +1,6 @@
 //! A started call: the carrier of its line makes it, and its caller waits for it or polls it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use farcall::env::Condition;
@@ -55,10 +55,11 @@ impl<C: Carrier> StartedCall<C> {
         Ok(Started(call))
     }
 
-    /// Ends the call, unless it has ended.
-    fn end(&self, outcome: Outcome, xdr: Vec<u8>) {
-        let mut state = lock(&self.state);
+    /// Ends the call, unless it has ended. The outcome must be chosen under the same lock: `run` can begin the
+    /// call as soon as the lock is free, and the call may then run.
+    fn end(&self, mut state: MutexGuard<'_, State>, outcome: Outcome, xdr: Vec<u8>) {
         if state.is_over {
+            drop(state);
             return;
         }
         state.is_over = true;
@@ -73,8 +74,9 @@ impl<C: Carrier> StartedCall<C> {
 
     /// Gives the call up, and returns whether it was being made. Nobody waits for its reply any more.
     fn give_up(&self, outcome: impl FnOnce(Ran) -> Outcome) {
-        let ran = if lock(&self.state).is_running { Ran::Maybe } else { Ran::No };
-        self.end(outcome(ran), Vec::new());
+        let state = lock(&self.state);
+        let ran = if state.is_running { Ran::Maybe } else { Ran::No };
+        self.end(state, outcome(ran), Vec::new());
         self.target.line.withdraw(self);
     }
 
@@ -89,7 +91,13 @@ impl<C: Carrier> StartedCall<C> {
 
     /// Blocks until the call has ended.
     fn wait(&self) -> Result<(Outcome, Vec<u8>), CallFailed> {
-        let _waiting = serving::try_wait_guard()?;
+        let ended = lock(&self.state).outcome.take();
+        if let Some(outcome) = ended {
+            return Ok(outcome);
+        }
+        // Only the wait can be refused: the call may be running.
+        let _waiting = serving::try_wait_guard()
+            .map_err(|why| self.target.about(why.but_ran(Ran::Maybe), &self.procedure))?;
         let env = self.target.env();
         let mut state = lock(&self.state);
         loop {
@@ -123,7 +131,7 @@ impl<C: Carrier> Job<C::Connection> for StartedCall<C> {
         let (mut connection, mut xdr) = (connection, Vec::new());
         let call = (&self.procedure, &self.words[..]);
         let outcome = self.target.run(call, self.deadline, &mut connection, Some(attendant), None, &mut xdr);
-        self.end(outcome, xdr);
+        self.end(lock(&self.state), outcome, xdr);
         connection
     }
 
@@ -136,11 +144,12 @@ impl<C: Carrier> Job<C::Connection> for StartedCall<C> {
     }
 
     fn end_late(&self) {
-        if lock(&self.state).is_running {
+        let state = lock(&self.state);
+        if state.is_running {
             return;
         }
         let why = self.target.late(&self.procedure, self.deadline);
-        self.end(Outcome::Failed(why), Vec::new());
+        self.end(state, Outcome::Failed(why), Vec::new());
     }
 }
 

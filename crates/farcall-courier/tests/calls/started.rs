@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use farcall::{Error, Kind, Ran};
+use farcall::{CallFailed, Error, Kind, Ran};
+use farcall_core::serving::{self, WorkerPool};
 use farcall_courier::Builder;
 use farcall_courier::wire::message::Message;
 
@@ -187,4 +188,33 @@ fn an_idle_carrier_does_not_keep_the_connection_of_a_dropped_stub() {
     assert_eq!(work.start().next(1).wait(), Ok(2));
     drop(work);
     end.recv().unwrap();
+}
+
+/// A pool whose threads may not wait.
+struct Full;
+
+impl WorkerPool for Full {
+    fn may_wait(&self) -> Result<(), CallFailed> {
+        Err(CallFailed::new(Kind::Overloaded, Ran::No))
+    }
+
+    fn begin_wait(&self, _: bool) -> Result<bool, CallFailed> {
+        self.may_wait().map(|()| true)
+    }
+
+    fn end_wait(&self) {}
+}
+
+#[test]
+fn a_refused_wait_does_not_say_that_a_running_call_did_not_run() {
+    let worker = Arc::new(Worker::default());
+    let (_server, address) = serve(worker.clone(), |builder| builder);
+    let running = work(&address).start().block();
+    let thread = std::thread::spawn(move || {
+        serving::serve_elsewhere(Some(Arc::new(Full)));
+        let Err(Error::CallFailed(why)) = running.wait() else { panic!("the wait is refused") };
+        assert_eq!((why.kind(), why.ran()), (Kind::Overloaded, Ran::Maybe));
+    });
+    thread.join().unwrap();
+    worker.gate.open();
 }

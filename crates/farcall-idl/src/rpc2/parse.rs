@@ -284,7 +284,7 @@ impl Parser<'_> {
     fn identifier(&mut self, what: &str, docs: String) -> reader::Parsed<Name> {
         let word = self.word().to_ascii_lowercase();
         if KEYWORDS.contains(&word.as_str()) || word.starts_with('#') {
-            let why = format!("{what} should stand here, and `{}` is a word of the language", self.text());
+            let why = format!("{what} should stand here, and `{}` is a keyword", self.text());
             return Err(self.wrong(why));
         }
         self.name(what, docs)

@@ -70,8 +70,8 @@ const MULTI_CALL: &[(&str, Simple)] = CALL_COUNT;
 const MULTI_STUB: &[(&str, Simple)] =
     &[("opengate", Simple::Integer), ("tsec", Simple::Integer), ("tusec", Simple::Integer)];
 
-const BOUNDED_DOCS: &str = "Bytes in a buffer of the client's. `max_seq_len` is the buffer's length, so that a \
-                            server knows how many bytes it can send back.";
+const BOUNDED_DOCS: &str = "Bytes in a buffer of the client's. `max_seq_len` is the buffer's length, so that \
+                            a server knows how many bytes it can send back.";
 
 /// The predefined types, with their names.
 pub(super) const ALL: [(&str, Predefined); 12] = [

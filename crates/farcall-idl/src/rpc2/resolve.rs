@@ -1,5 +1,5 @@
-//! Resolves the declarations of a file: looks up names and checks the rules of the language. As in `rp2gen`, a
-//! type is declared before it is used.
+//! Resolves the declarations of a file: looks up names and checks the rules of the language. As in `rp2gen`,
+//! a type is declared before it is used.
 
 mod procedures;
 mod types;

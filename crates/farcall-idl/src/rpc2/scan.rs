@@ -87,7 +87,8 @@ impl Scanner {
         Kind::Stray
     }
 
-    /// Moves behind the next occurrence of `mark`, or to the end if there is none. Returns whether there is one.
+    /// Moves behind the next occurrence of `mark`, or to the end if there is none. Returns whether there is
+    /// one.
     fn skip_past(&mut self, mark: &str) -> bool {
         let found = self.text[self.at..].find(mark);
         self.at = found.map_or(self.text.len(), |place| self.at + place + mark.len());

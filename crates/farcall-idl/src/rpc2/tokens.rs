@@ -65,8 +65,9 @@ impl<'a> Tokens<'a> {
         let wanted = unquoted(self.sources.text(name.text));
         let found = self.sources.search(name.at.file, Path::new(&wanted), &self.options.include_dirs);
         let Some(path) = found else {
-            let help = "files are looked for beside the file that includes them, and in the directories that `-I \
-                        DIRECTORY` (on the command line) and `include = \"directory\"` (in `include_rpc2!`) name";
+            let help = "files are looked for beside the file that includes them, and in the directories that \
+                        `-I DIRECTORY` (on the command line) and `include = \"directory\"` (in \
+                        `include_rpc2!`) name";
             return Err(Diagnostic::new(self.sources, name.at, format!("no file `{wanted}`")).help(help));
         };
         let read = self.sources.read(&path, Some(name.at));
@@ -75,8 +76,8 @@ impl<'a> Tokens<'a> {
         Ok(())
     }
 
-    /// Notes the lines `#define NAME number` of a text for C. The first definition of a name counts, and those
-    /// of the options count before all others.
+    /// Notes the lines `#define NAME number` of a text for C. The first definition of a name counts, and
+    /// those of the options count before all others.
     fn note(&mut self, token: Token) {
         let text = self.sources.text(token.text);
         let defined = text.lines().filter_map(|line| {

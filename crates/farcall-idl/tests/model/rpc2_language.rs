@@ -40,11 +40,7 @@ const DECLARATIONS: &[(&str, &str, &str)] = &[
     ("typedef RPC2_Byte T[n];", "no number of the name `n` is defined", "n"),
     ("#define n \"x\"\ntypedef RPC2_Byte T[n];", "`n` is a text, not a number", "n"),
     ("typedef RPC2_Byte T[4;", "`]` should stand here", ";"),
-    (
-        "typedef RPC2_Byte IN;",
-        "the new type's name should stand here, and `IN` is a word of the language",
-        "IN",
-    ),
+    ("typedef RPC2_Byte IN;", "the new type's name should stand here, and `IN` is a keyword", "IN"),
     ("typedef RPC2_Struct { };", "a type should stand here", "}"),
     ("typedef RPC2_Struct { RPC2_Byte a, a; } T;", "there is a second `a`", "a"),
     (
@@ -76,6 +72,7 @@ const DECLARATIONS: &[(&str, &str, &str)] = &[
     ("0: p();", "opcodes increase from 1 on, so this is at least 1", "0"),
     ("5: p(); 5: q();", "opcodes increase from 1 on, so this is at least 6", "5"),
     ("-1: p();", "opcodes increase from 1 on, so this is at least 1", "-1"),
+    ("2147483647: p(); q();", "the opcode before it is 2147483647, and no opcode is higher", "q"),
     ("2147483648: p();", "opcodes increase from 1 on, so this is at least 1", "2147483648"),
     ("p() timeout(0);", "a time-out has at least one second, and at most 4294967295", "0"),
     ("p() timeout(soon);", "no number of the name `soon` is defined", "soon"),
@@ -91,7 +88,7 @@ const DECLARATIONS: &[(&str, &str, &str)] = &[
     ("#include \"gone.rpc2\"", "no file `gone.rpc2`", "\"gone.rpc2\""),
     (
         "#undef a",
-        "`typedef`, `#define` or a procedure's name should stand here, and `#undef` is a word of the language",
+        "`typedef`, `#define` or a procedure's name should stand here, and `#undef` is a keyword",
         "#undef",
     ),
 ];
@@ -106,7 +103,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("timeout(5) p();", "`;` should stand here", "p"),
     (
         "p(); subsystem \"s\";",
-        "`typedef`, `#define` or a procedure's name should stand here, and `subsystem` is a word of the language",
+        "`typedef`, `#define` or a procedure's name should stand here, and `subsystem` is a keyword",
         "subsystem",
     ),
 ];

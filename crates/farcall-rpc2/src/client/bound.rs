@@ -6,6 +6,7 @@ use farcall::env::Env;
 use farcall::stub::{Call, Channel, PendingCall, Sink};
 use farcall::wait::{Parking, WaitPoint};
 
+use super::connection::Alone;
 use super::started::{Started, Starter};
 use super::target::{Outcome, Target};
 
@@ -26,7 +27,7 @@ impl Channel for Bound {
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
         let target = self.target();
         let outcome = match target.pack(&call) {
-            Ok(packed) => target.run(call.procedure, &packed, target.deadline(&call), &|| false),
+            Ok(packed) => target.run(call.procedure, &packed, target.deadline(&call), &Alone),
             Err(why) => Outcome::Failed(target.about(why, call.procedure)),
         };
         outcome.deliver(sink);

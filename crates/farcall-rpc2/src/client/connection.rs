@@ -9,7 +9,10 @@ use farcall::{CallFailed, Kind, Ran, Time};
 
 use crate::packet::{self, Header, MAX_PACKET_BYTES};
 
-/// The shortest time after which a packet is sent again, and the time before anything is known of the network.
+/// The size to request for the socket's buffers, in bytes.
+const SOCKET_BUFFER_BYTES: usize = 1 << 16;
+/// The shortest time after which a packet is sent again, and the time before anything is known of the
+/// network.
 const MIN_PAUSE: Duration = Duration::from_millis(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest time between two such packets.
@@ -26,8 +29,47 @@ pub(super) struct Limits<'a> {
     pub until: Option<Time>,
     /// How long a server may be silent.
     pub patience: Duration,
+    pub attendant: &'a dyn Attendant,
+}
+
+/// What concerns a waiting thread beside the reply.
+pub(super) trait Attendant {
     /// Returns whether nobody waits for the call any more.
-    pub is_over: &'a dyn Fn() -> bool,
+    fn is_over(&self) -> bool;
+
+    /// Ends the started calls whose deadline has passed before their turn came, and returns the earliest
+    /// deadline of the others.
+    fn end_late_calls(&self) -> Option<Time>;
+}
+
+/// The attendant of a call that its caller's thread makes.
+pub(super) struct Alone;
+
+impl Attendant for Alone {
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    fn end_late_calls(&self) -> Option<Time> {
+        None
+    }
+}
+
+impl Limits<'_> {
+    /// Checks that somebody waits for the call, and that its deadline has not passed.
+    ///
+    /// # Errors
+    /// The failure of the call, with `ran`.
+    pub fn check(&self, now: Time, ran: Ran) -> Result<(), CallFailed> {
+        if self.attendant.is_over() {
+            return Err(CallFailed::new(Kind::Cancelled, ran));
+        }
+        if self.until.is_some_and(|until| until <= now) {
+            let why = if ran == Ran::No { "no request was sent in time" } else { "no reply in time" };
+            return Err(CallFailed::new(Kind::Deadline, ran).because(why));
+        }
+        Ok(())
+    }
 }
 
 pub(super) struct Connection {
@@ -61,7 +103,8 @@ impl Connection {
         limits: Limits<'_>,
     ) -> Result<Connection, CallFailed> {
         let any = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-        let options = SocketOptions { divisible: true, ..SocketOptions::default() };
+        let options =
+            SocketOptions { buffer: SOCKET_BUFFER_BYTES, divisible: true, ..SocketOptions::default() };
         let socket = env
             .bind(SocketAddr::new(any, 0), &options)
             .map_err(|why| CallFailed::new(Kind::Local, Ran::No).because(why.to_string()))?;
@@ -140,7 +183,7 @@ impl Connection {
             }
             let next = sent_at + pause;
             let end = [Some(next), Some(silent_until), limits.until].into_iter().flatten().min();
-            match self.await_answer(&header, wanted, end.unwrap_or(next), is_first)? {
+            match self.await_answer(&header, wanted, end.unwrap_or(next), limits.attendant)? {
                 Answer::Wanted(answer, count) => {
                     if is_first {
                         self.note(self.env.now().since(sent_at));
@@ -156,12 +199,7 @@ impl Connection {
             }
             is_first = false;
             let now = self.env.now();
-            if (limits.is_over)() {
-                return Err(CallFailed::new(Kind::Cancelled, Ran::Maybe));
-            }
-            if limits.until.is_some_and(|until| until <= now) {
-                return Err(CallFailed::new(Kind::Deadline, Ran::Maybe).because("no reply in time"));
-            }
+            limits.check(now, Ran::Maybe)?;
             if silent_until <= now {
                 let why = format!("nothing was heard for {:?}", limits.patience);
                 return Err(CallFailed::new(Kind::Unreachable, Ran::Maybe).because(why));
@@ -175,14 +213,16 @@ impl Connection {
         sent: &Header,
         wanted: i32,
         until: Time,
-        is_first: bool,
+        attendant: &dyn Attendant,
     ) -> Result<Answer, CallFailed> {
         let mut is_busy = false;
         loop {
-            let left = until.since(self.env.now());
-            if left.is_zero() {
+            let late = attendant.end_late_calls();
+            let now = self.env.now();
+            if until <= now {
                 return Ok(if is_busy { Answer::Busy } else { Answer::None });
             }
+            let left = late.map_or(until, |late| late.min(until)).since(now);
             let nanos = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
             let received = self.socket.receive(&mut self.received, Wait::Nanos(nanos));
             let Ok(Received::Datagrams { from, len, .. }) = received else { continue };
@@ -196,8 +236,9 @@ impl Connection {
             let is_peer = is_bind || header.local == self.remote;
             match header.opcode {
                 packet::NAK if header.local == packet::NO_CONNECTION => {
-                    // A server that has begun anew may have executed an earlier copy.
-                    let ran = if is_first || is_bind { Ran::No } else { Ran::Maybe };
+                    // The network can double a packet. The server may have executed one copy, lost the
+                    // connection, and refused the other, so even the first request may have run.
+                    let ran = if is_bind { Ran::No } else { Ran::Maybe };
                     let why = "the server does not know the connection any more";
                     return Err(CallFailed::new(Kind::Unreachable, ran).because(why));
                 }

@@ -1,7 +1,8 @@
-//! Started calls: a thread of the import makes them in their order, and their callers wait for them or poll them.
+//! Started calls: a thread of the import makes them in their order, and their callers wait for them or poll
+//! them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use farcall::stub::{PendingCall, Procedure, Sink};
 use farcall::wait::{Parking, WaitPoint};
 use farcall::{CallFailed, Kind, Ran, Time, guard, lock, serving};
 
+use super::connection::Attendant;
 use super::target::{Outcome, Target};
 
 /// The most started calls that wait.
@@ -54,7 +56,7 @@ impl Starter {
         loop {
             if let Some(call) = queue.calls.pop_front() {
                 drop(queue);
-                call.run(&self.target);
+                call.run(self);
                 queue = lock(&self.queue);
                 continue;
             }
@@ -68,6 +70,41 @@ impl Starter {
                 return;
             }
         }
+    }
+
+    /// Ends the waiting calls whose deadline has passed, and returns the earliest deadline of the others.
+    fn end_late_calls(&self) -> Option<Time> {
+        let (mut late, mut next) = (Vec::new(), None::<Time>);
+        let now = self.target.env().now();
+        lock(&self.queue).calls.retain(|call| match call.until {
+            Some(until) if until <= now => {
+                late.push(call.clone());
+                false
+            }
+            Some(until) => {
+                next = Some(next.map_or(until, |next| next.min(until)));
+                true
+            }
+            None => true,
+        });
+        late.iter().for_each(|call| call.end_late(&self.target, lock(&call.state)));
+        next
+    }
+}
+
+/// What the thread does while it waits in a call.
+struct Attending<'a> {
+    starter: &'a Starter,
+    call: &'a StartedCall,
+}
+
+impl Attendant for Attending<'_> {
+    fn is_over(&self) -> bool {
+        lock(&self.call.state).is_over
+    }
+
+    fn end_late_calls(&self) -> Option<Time> {
+        self.starter.end_late_calls()
     }
 }
 
@@ -132,15 +169,16 @@ impl Started {
 
     /// Gives the call up.
     fn give_up(&self) {
-        let ran = if lock(&self.call.state).is_running { Ran::Maybe } else { Ran::No };
+        let state = lock(&self.call.state);
+        let ran = if state.is_running { Ran::Maybe } else { Ran::No };
         let why = self.starter.target.about(CallFailed::new(Kind::Cancelled, ran), &self.call.procedure);
-        self.call.end(Outcome::Failed(why));
+        self.call.end(state, Outcome::Failed(why));
         lock(&self.starter.queue).calls.retain(|waiting| !Arc::ptr_eq(waiting, &self.call));
     }
 }
 
 impl StartedCall {
-    fn run(&self, target: &Target) {
+    fn run(&self, starter: &Starter) {
         {
             let mut state = lock(&self.state);
             if state.is_over {
@@ -148,14 +186,16 @@ impl StartedCall {
             }
             state.is_running = true;
         }
-        let is_over = || lock(&self.state).is_over;
-        self.end(target.run(&self.procedure, &self.packed, self.until, &is_over));
+        let attendant = Attending { starter, call: self };
+        let outcome = starter.target.run(&self.procedure, &self.packed, self.until, &attendant);
+        self.end(lock(&self.state), outcome);
     }
 
-    /// Ends the call, unless it has ended.
-    fn end(&self, outcome: Outcome) {
-        let mut state = lock(&self.state);
+    /// Ends the call, unless it has ended. The outcome must be chosen under the same lock: `run` can begin
+    /// the call as soon as the lock is free, and the call may then run.
+    fn end(&self, mut state: MutexGuard<'_, State>, outcome: Outcome) {
         if state.is_over {
+            drop(state);
             return;
         }
         state.is_over = true;
@@ -167,13 +207,31 @@ impl StartedCall {
             guard::run_alone("a waker", || waker.wake());
         }
     }
+
+    /// Ends the call, whose deadline has passed before its turn came. If it is being made, its thread ends
+    /// it.
+    fn end_late(&self, target: &Target, state: MutexGuard<'_, State>) {
+        if state.is_running {
+            return;
+        }
+        let why = CallFailed::new(Kind::Deadline, Ran::No).because("no turn in time");
+        self.end(state, Outcome::Failed(target.about(why, &self.procedure)));
+    }
 }
 
 impl PendingCall for Started {
     fn wait(self: Box<Self>, sink: Sink<'_>) {
+        let ended = lock(&self.call.state).outcome.take();
+        if let Some(outcome) = ended {
+            return outcome.deliver(sink);
+        }
         let _waiting = match serving::try_wait_guard() {
             Ok(waiting) => waiting,
-            Err(why) => return Outcome::Failed(why).deliver(sink),
+            // Only the wait is refused: the call may be running.
+            Err(why) => {
+                let why = self.starter.target.about(why.but_ran(Ran::Maybe), &self.call.procedure);
+                return Outcome::Failed(why).deliver(sink);
+            }
         };
         let mut state = lock(&self.call.state);
         let outcome = loop {
@@ -184,9 +242,7 @@ impl PendingCall for Started {
             let until = self.call.until.filter(|_| !state.is_running);
             let left = until.map(|until| until.since(self.starter.target.env().now()));
             if left.is_some_and(|left| left.is_zero()) {
-                drop(state);
-                let why = CallFailed::new(Kind::Deadline, Ran::No).because("no turn in time");
-                self.call.end(Outcome::Failed(self.starter.target.about(why, &self.call.procedure)));
+                self.call.end_late(&self.starter.target, state);
                 state = lock(&self.call.state);
                 continue;
             }

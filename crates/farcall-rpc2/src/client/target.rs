@@ -9,7 +9,7 @@ use farcall::xdr::{Decoder, Encoder};
 use farcall::{CallFailed, Kind, Ran, Time, lock, serving};
 
 use super::Builder;
-use super::connection::{Connection, Limits};
+use super::connection::{Attendant, Connection, Limits};
 use crate::codec::{self, Layout, Part};
 use crate::packet::{INVALID_OPCODE, MAX_BODY_BYTES};
 
@@ -90,9 +90,10 @@ impl Target {
         procedure: &Procedure,
         packed: &[u8],
         until: Option<Time>,
-        is_over: &dyn Fn() -> bool,
+        attendant: &dyn Attendant,
     ) -> Outcome {
-        match self.run_in_turn(procedure, packed, until, is_over) {
+        let limits = Limits { until, patience: self.settings.patience, attendant };
+        match self.run_in_turn(procedure, packed, limits) {
             Ok(outcome) => outcome,
             Err(why) => Outcome::Failed(self.about(why, procedure)),
         }
@@ -102,16 +103,17 @@ impl Target {
         &self,
         procedure: &Procedure,
         packed: &[u8],
-        until: Option<Time>,
-        is_over: &dyn Fn() -> bool,
+        limits: Limits<'_>,
     ) -> Result<Outcome, CallFailed> {
         let found = self.layout.procedure(procedure.number);
         let found = found.and_then(|found| Some((found, opcode(found)?)));
         let Some((found, opcode)) = found else {
             return Err(CallFailed::new(Kind::NoSuchProcedure, Ran::No));
         };
-        let limits = Limits { until, patience: self.settings.patience, is_over };
-        let mut turn = self.take_turn(until)?;
+        // The bind and the exchange are waits too.
+        let _waiting = serving::try_wait_guard()?;
+        let mut turn = self.take_turn(limits)?;
+        limits.check(self.env().now(), Ran::No)?;
         let mut connection = match turn.connection.take() {
             Some(connection) => connection,
             None => {
@@ -119,6 +121,10 @@ impl Target {
                 Connection::bind(env, self.to, self.subsystem, identity, limits)?
             }
         };
+        if let Err(why) = limits.check(self.env().now(), Ran::No) {
+            turn.connection = Some(connection);
+            return Err(why);
+        }
         // The connection is not put back if the call fails.
         let (code, results) = connection.call(opcode, packed, limits)?;
         let outcome = self.outcome(found, code, results);
@@ -134,7 +140,10 @@ impl Target {
         results: &[u8],
     ) -> Result<Outcome, CallFailed> {
         if code == INVALID_OPCODE {
-            return Err(CallFailed::new(Kind::NoSuchProcedure, Ran::No));
+            // The code can also be the procedure's own. Then its results are there, if it has any.
+            let is_sure = results.is_empty() && !self.layout.empty_result(procedure).is_empty();
+            let ran = if is_sure { Ran::No } else { Ran::Maybe };
+            return Err(CallFailed::new(Kind::NoSuchProcedure, ran));
         }
         if code != 0 && !procedure.has_errors() {
             let why = format!("it returned {code}");
@@ -157,19 +166,24 @@ impl Target {
     }
 
     /// Waits until no other call uses the connection.
-    fn take_turn(&self, until: Option<Time>) -> Result<Turn<'_>, CallFailed> {
-        let _waiting = serving::try_wait_guard()?;
-        let mut line = lock(&self.line);
-        while line.is_taken {
-            let left = until.map(|until| until.since(self.env().now()));
+    fn take_turn(&self, limits: Limits<'_>) -> Result<Turn<'_>, CallFailed> {
+        loop {
+            // Without the lock, because this can wake tasks.
+            let late = limits.attendant.end_late_calls();
+            let mut line = lock(&self.line);
+            if !line.is_taken {
+                line.is_taken = true;
+                return Ok(Turn { target: self, connection: line.connection.take() });
+            }
+            let now = self.env().now();
+            let left = limits.until.map(|until| until.since(now));
             if left.is_some_and(|left| left.is_zero()) {
                 let why = "no turn in time: calls that were made earlier have not ended";
                 return Err(CallFailed::new(Kind::Deadline, Ran::No).because(why));
             }
-            line = self.passed.wait(self.env(), &self.line, line, left).0;
+            let wake = [limits.until, late].into_iter().flatten().min();
+            drop(self.passed.wait(self.env(), &self.line, line, wake.map(|wake| wake.since(now))));
         }
-        line.is_taken = true;
-        Ok(Turn { target: self, connection: line.connection.take() })
     }
 
     /// Adds the called procedure and the server's address to a failure.

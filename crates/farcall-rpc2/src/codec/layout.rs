@@ -49,10 +49,10 @@ impl Layout {
     /// Makes the layout of an interface.
     ///
     /// # Errors
-    /// RPC2 cannot say a type of the interface: booleans, numbers of 8 bits with a sign, of 16 and of 64 bits,
-    /// `f32`, optional data, linked lists, arrays but of bytes, enums with fields or with a default variant,
-    /// extensible structs. It has no signals and no one-way calls. A declared exception must be a struct of an
-    /// `i32`, which is the return code, and then the fields of the result.
+    /// RPC2 cannot say a type of the interface: booleans, numbers of 8 bits with a sign, of 16 and of 64
+    /// bits, `f32`, optional data, linked lists, arrays but of bytes, enums with fields or with a default
+    /// variant, extensible structs. It has no signals and no one-way calls. A declared exception must be a
+    /// struct of an `i32`, which is the return code, and then the fields of the result.
     ///
     /// A procedure with bulk data is not refused, but cannot be called ([`Procedure::has_bulk`]).
     pub fn new(interface: &Interface) -> Result<Layout, Refusal> {
@@ -118,8 +118,24 @@ impl Layout {
         self.transcode(procedure, part, Direction::ToXdr, packed, out)
     }
 
-    /// Returns the packed bytes of a result whose numbers are 0 and whose parts are empty. A server that failed
-    /// sends it beside the return code, because clients in C unpack a result whatever the code is.
+    /// Checks that no procedure's result has always more packed bytes than `most`.
+    ///
+    /// # Errors
+    /// One has.
+    pub(crate) fn check_results(&self, interface: &str, most: usize) -> Result<(), Refusal> {
+        for procedure in &self.procedures {
+            let least = self.empty_result(procedure).len();
+            if least > most {
+                let part = format!("{}, result", procedure.name);
+                let why = format!("it has at least {least} bytes, and a packet takes {most}");
+                return Err(Refusal { interface: interface.into(), part, why });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the packed bytes of a result whose numbers are 0 and whose parts are empty. A server that
+    /// failed sends it beside the return code, because clients in C unpack a result whatever the code is.
     pub fn empty_result(&self, procedure: &Procedure) -> Vec<u8> {
         let mut out = Vec::new();
         walk::empty(&self.types, &procedure.result, &mut out);
@@ -164,8 +180,8 @@ impl Procedure {
         self.has_errors
     }
 
-    /// Returns whether the procedure has an argument or a result that is a stream. RPC2 sends such data beside
-    /// the call, by SFTP, which this crate does not speak.
+    /// Returns whether the procedure has an argument or a result that is a stream. RPC2 sends such data
+    /// beside the call, by SFTP, which this crate does not speak.
     pub fn has_bulk(&self) -> bool {
         self.has_bulk
     }

@@ -208,8 +208,8 @@ impl<'b> Walk<'_, 'b> {
         Ok(head)
     }
 
-    /// Takes bytes of a packet with those that pad them. As for RPC2, the padding may be missing at the end of
-    /// the packet.
+    /// Takes bytes of a packet with those that pad them. As for RPC2, the padding may be missing at the end
+    /// of the packet.
     fn take_last(&mut self, needed: usize) -> Result<&'b [u8], Error> {
         let Some(taken) = self.from.get(..needed) else {
             return Err(Error::new(ErrorKind::Truncated { needed, left: self.from.len() }));

@@ -1,8 +1,9 @@
-//! The connections of a server: which packet is a new request, which comes again, and what is answered. Without
-//! sockets and threads.
+//! The connections of a server: which packet is a new request, which comes again, and what is answered.
+//! Without sockets and threads.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use farcall::Time;
@@ -56,7 +57,8 @@ impl Connections {
         if header.remote == 0 {
             return self.bind(&header, body, from, subsystems);
         }
-        // A packet without a connection gets no answer, so that two servers do not answer each other without end.
+        // A packet without a connection gets no answer, so that two servers do not answer each other without
+        // end.
         if header.opcode == NAK || header.local == NO_CONNECTION {
             return Action::Nothing;
         }
@@ -83,6 +85,11 @@ impl Connections {
                 handle: header.remote,
                 timestamp: header.timestamp,
             });
+        }
+        // As RPC2 does: requests ahead of the sequence can come by multicast.
+        let ahead = header.sequence.wrapping_sub(connection.next).cast_signed();
+        if ahead > 2 && header.sequence.is_multiple_of(2) {
+            return Action::Send(nak(&header));
         }
         let comes_again = header.sequence == connection.next.wrapping_sub(2);
         match &connection.reply {
@@ -167,12 +174,19 @@ impl Connections {
         Some(reply)
     }
 
-    /// Returns a free handle, after room has been made for one more connection. Returns `None` if all connections
-    /// are in use.
+    /// Returns a free handle, after room has been made for one more connection. Returns `None` if all
+    /// connections are in use.
     fn make_room(&mut self) -> Option<u32> {
         if self.all.len() >= self.most {
+            // One host's binds end its own connections first, not those of other clients.
+            let mut by_host: HashMap<IpAddr, usize> = HashMap::new();
+            for connection in self.all.values() {
+                *by_host.entry(connection.client.ip()).or_default() += 1;
+            }
             let idle = self.all.iter().filter(|(_, connection)| !connection.is_running);
-            let (handle, _) = idle.min_by_key(|(_, connection)| connection.used)?;
+            let (handle, _) = idle.max_by_key(|(_, connection)| {
+                (by_host.get(&connection.client.ip()), Reverse(connection.used))
+            })?;
             let handle = *handle;
             if let Some(gone) = self.all.remove(&handle) {
                 self.binds.remove(&(gone.client, gone.remote, gone.uniquefier));

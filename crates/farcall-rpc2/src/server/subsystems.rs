@@ -39,7 +39,9 @@ impl<T: ?Sized + Interface> Service for Direct<T> {
 impl Subsystems {
     pub fn add<T: ?Sized + Interface>(&mut self, number: u32, server: Arc<T>) -> Result<(), Refusal> {
         let interface: &idl::Interface = T::interface();
-        let subsystem = Subsystem { layout: Layout::new(interface)?, service: Box::new(Direct(server)) };
+        let layout = Layout::new(interface)?;
+        layout.check_results(&interface.name, MAX_BODY_BYTES)?;
+        let subsystem = Subsystem { layout, service: Box::new(Direct(server)) };
         self.0.insert(number, subsystem);
         Ok(())
     }
@@ -79,7 +81,11 @@ impl Subsystem {
         };
         let (code, xdr) = match (&dispatched, reply.split_first_chunk::<4>()) {
             (Dispatched::Result, _) => (0, &reply[..]),
-            (Dispatched::Exception, Some((code, rest))) => (i32::from_be_bytes(*code), rest),
+            (Dispatched::Exception, Some((code, rest))) => match i32::from_be_bytes(*code) {
+                // The client would believe that the call went well, or that it did not run.
+                0 | INVALID_OPCODE => (FAIL, rest),
+                code => (code, rest),
+            },
             (Dispatched::BadArguments(_), _) => return failed(BAD_DATA),
             _ => {
                 // The error may have a cause of the user's type, whose drop can panic.

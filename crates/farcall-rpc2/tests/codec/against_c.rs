@@ -1,6 +1,6 @@
 //! Random values, packed by the codec and by the program in C. `FARCALL_RPC2` names the directory that
-//! `scripts/rpc2` has filled; `FARCALL_RPC2_SEED` chooses other values; with `FARCALL_WRITE_VECTORS` the first
-//! values are kept.
+//! `scripts/rpc2` has filled; `FARCALL_RPC2_SEED` chooses other values; with `FARCALL_WRITE_VECTORS` the
+//! first values are kept.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};

@@ -37,7 +37,8 @@ fn procedure<'l>(layout: &'l Layout, spelled: &str) -> &'l Procedure {
     layout.procedure(number).unwrap()
 }
 
-/// Asserts that the values of a case are packed as these bytes, and that the bytes are unpacked to the values.
+/// Asserts that the values of a case are packed as these bytes, and that the bytes are unpacked to the
+/// values.
 #[track_caller]
 fn check(layout: &Layout, case: &Case, expected: &[u8]) {
     let procedure = procedure(layout, &case.procedure);

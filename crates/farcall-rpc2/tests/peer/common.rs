@@ -20,7 +20,12 @@ pub const SUBSYSTEM: u32 = COVERING_ID;
 pub struct Here {
     pub welcomed: Mutex<Vec<Vec<u8>>>,
     /// How often `double` has run.
-    pub doubled: AtomicU32,
+    pub doubled: Arc<AtomicU32>,
+    /// What `double` returns as its return code, as an error.
+    pub fails_with: Mutex<Option<i32>>,
+    /// Dropped when the server's last thread has ended.
+    #[expect(dead_code, reason = "only its drop has a meaning")]
+    pub alive: Mutex<Option<mpsc::Sender<()>>>,
     pub gate: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
 }
 
@@ -121,7 +126,10 @@ impl Covering for Here {
             gate.0.send(()).unwrap();
             gate.1.recv().unwrap();
         }
-        Ok(2 * number)
+        match *self.fails_with.lock().unwrap() {
+            Some(return_code) => Err(DoubleError { return_code, ..DoubleError::default() }.into()),
+            None => Ok(2 * number),
+        }
     }
 
     fn names(&self, first: &ByteString, second: &ByteString) -> farcall::Result<u32, NamesError> {

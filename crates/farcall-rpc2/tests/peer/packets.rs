@@ -80,8 +80,29 @@ fn wrong_packets_are_ignored_or_refused() {
     let secure = answers(&[&bind(&|header| header.opcode = -5)]);
     assert_eq!((secure[0].0.opcode, secure[0].0.return_code), (packet::INIT2, packet::NOT_AUTHENTICATED));
     assert_eq!(answers(&[&bind(&|header| header.subsystem = 1)])[0].0.return_code, packet::NOT_AUTHENTICATED);
-    // A server does not answer what has no connection, so that two of them do not answer each other without end.
+    // A server does not answer what has no connection, so that two of them do not answer each other without
+    // end.
     assert_eq!(answers(&[&bind(&|header| (header.remote, header.opcode) = (5, packet::NAK))]), []);
     assert_eq!(answers(&[&bind(&|header| (header.remote, header.opcode) = (5, 1))])[0].0.opcode, packet::NAK);
     assert_eq!(answers(&[&bind(&|header| header.opcode = packet::REPLY)]), []);
+}
+
+#[farcall::interface]
+trait Large {
+    fn get(&self) -> farcall::Result<[u8; packet::MAX_BODY_BYTES + 1]>;
+}
+
+struct Nothing;
+
+impl Large for Nothing {
+    fn get(&self) -> farcall::Result<[u8; packet::MAX_BODY_BYTES + 1]> {
+        panic!("it is not served")
+    }
+}
+
+#[test]
+fn an_interface_with_a_result_that_no_packet_takes_is_not_served() {
+    let server = Server::builder().subsystem::<dyn Large>(1, Arc::new(Nothing));
+    let why = server.udp("127.0.0.1:0".parse().unwrap()).start().unwrap_err();
+    assert!(why.to_string().contains("it has at least 4240 bytes, and a packet takes 4236"), "{why}");
 }

@@ -1,6 +1,7 @@
-//! With RPC2 2.38: its server and our client, its client and our server, also with lost packets, and one call to
-//! many of its servers. `FARCALL_RPC2` names the directory that `scripts/rpc2` has filled; `FARCALL_RPC2_CALLS` says
-//! how many calls are made; with `FARCALL_WRITE_VECTORS` the first packets are kept.
+//! With RPC2 2.38: its server and our client, its client and our server, also with lost packets, and one call
+//! to many of its servers. `FARCALL_RPC2` names the directory that `scripts/rpc2` has filled;
+//! `FARCALL_RPC2_CALLS` says how many calls are made; with `FARCALL_WRITE_VECTORS` the first packets are
+//! kept.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};

@@ -86,7 +86,14 @@ impl<'a> Resolver<'a> {
     /// Returns the opcode that a procedure has, which is at least `next`, and sets `next`.
     fn opcode(&mut self, procedure: &Procedure, next: &mut u32) -> Option<u32> {
         let opcode = match &procedure.opcode {
-            None => *next,
+            None => match i32::try_from(*next) {
+                Ok(_) => *next,
+                Err(_) => {
+                    let why = "the opcode before it is 2147483647, and no opcode is higher";
+                    self.fault(procedure.name.at, why);
+                    return None;
+                }
+            },
             Some(number) => {
                 // Unlike other numbers, an opcode is read as decimal even if it begins with 0.
                 let value = number.text.parse::<u32>().ok().filter(|value| i32::try_from(*value).is_ok());
@@ -134,8 +141,8 @@ impl<'a> Resolver<'a> {
             } else if result == Declared::One(Type::Void) {
                 result = Declared::Bulk;
             } else {
-                let why = "its server cannot send the bulk data here, because a procedure whose result is a `Bulk` \
-                           has no other results";
+                let why = "its server cannot send the bulk data here, because a procedure whose result is a \
+                           `Bulk` has no other results";
                 self.fault(name.at, why);
             }
         }
@@ -227,8 +234,8 @@ impl<'a> Resolver<'a> {
         while taken.contains(code.as_str()) {
             code.push('_');
         }
-        let docs = "What the procedure returned: not 0. Numbers above 0 are the subsystem's own, and numbers below 0 \
-                    are RPC2's.";
+        let docs = "What the procedure returned: not 0. Numbers above 0 are the subsystem's own, and numbers \
+                    below 0 are RPC2's.";
         let code = Named { name: code, docs: docs.into() };
         let code = Field { named: code, declared: Declared::One(Type::I32) };
         let fields = std::iter::once(code).chain(results.iter().cloned()).collect();
@@ -251,8 +258,9 @@ impl<'a> Resolver<'a> {
             }
         }
         if sorts != NEW_CONNECTION_SORTS || parameters.iter().any(|parameter| parameter.is_array) {
-            let why = "a NEW_CONNECTION procedure has the parameters SideEffectType, SecurityLevel, EncryptionType \
-                       and AuthType, which are RPC2_Integers, and ClientIdent, which is an RPC2_CountedBS";
+            let why = "a NEW_CONNECTION procedure has the parameters SideEffectType, SecurityLevel, \
+                       EncryptionType and AuthType, which are RPC2_Integers, and ClientIdent, which is an \
+                       RPC2_CountedBS";
             self.fault(at, why);
             return None;
         }
