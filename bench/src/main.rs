@@ -57,8 +57,8 @@ enum Bench {
     Hostile(hostile::Hostile),
     /// This build compared with an older build of this program.
     Older(older::Older),
-    /// Five papers about remote calls: their tables and figures, measured again, as one page. `paper --help` says
-    /// more.
+    /// Five papers about remote calls: their tables and figures, measured again, as one page. `paper --help`
+    /// says more.
     #[command(disable_help_flag = true)]
     Paper {
         /// The arguments of farcall-bench-paper.
@@ -104,8 +104,8 @@ fn main() -> ExitCode {
 
 /// Builds the program that measures the papers, and runs it.
 fn paper(arguments: &[OsString]) -> ExitCode {
-    let ran =
-        peers::build::package("paper").and_then(|program| Ok(Process::new(program).args(arguments).status()?));
+    let ran = peers::build::package("paper")
+        .and_then(|program| Ok(Process::new(program).args(arguments).status()?));
     match ran {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

@@ -29,7 +29,7 @@ pub enum Way {
     Stream,
     /// Calls of so many threads, each of which makes one call after the other.
     Calls(u32),
-    /// The same, between ends that have keys.
+    /// Calls of so many threads between ends that have keys.
     CallsWithKeys(u32),
     /// One call, whose argument is all the data.
     OneCall,

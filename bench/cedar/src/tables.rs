@@ -82,7 +82,7 @@ impl Found {
         table
     }
 
-    /// The same calls in other ways.
+    /// The calls of table I, made by other carriers and with keys.
     fn further(&self) -> Table {
         const WAYS: [(Way, &str); 4] = [
             (Way::Udp, "now, UDP"),

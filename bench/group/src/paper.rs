@@ -1,7 +1,7 @@
 //! The figures of Satyanarayanan & Siegel 1990: tables V to X. Times are in milliseconds.
 //!
-//! Where the printed ratio of a row and its two times contradict one another, because a digit is illegible, the
-//! digit is taken that makes them agree.
+//! Where the printed ratio of a row and its two times contradict one another, because a digit is illegible,
+//! the digit is taken that makes them agree.
 
 use crate::Distribution;
 
@@ -168,8 +168,8 @@ pub const EXPONENTIAL: &[Line] = &[
     ),
 ];
 
-/// RPC2 2.38 on two cores over loopback, with servers that sleep a constant time: m and r for the null call, and
-/// for 10, 20 and 50 ms.
+/// RPC2 2.38 on two cores over loopback, with servers that sleep a constant time: m and r for the null call,
+/// and for 10, 20 and 50 ms.
 pub const RPC2: &[(usize, [(f64, f64); 4])] = &[
     (1, [(0.0435, 0.0427), (10.20, 10.20), (20.36, 20.53), (50.37, 50.34)]),
     (2, [(0.129, 0.172), (10.36, 20.54), (20.35, 40.59), (50.49, 100.8)]),
@@ -189,7 +189,8 @@ pub fn table(distribution: Distribution) -> &'static [Line] {
     }
 }
 
-/// Returns the figure for members that compute. Where the table has 19 servers instead of 20, 19 is near enough.
+/// Returns the figure for members that compute. Where the table has 19 servers instead of 20, 19 is near
+/// enough.
 pub fn working(members: usize, milliseconds: u32, distribution: Distribution) -> Option<Figure> {
     let column = COMPUTATION.iter().position(|&known| known == milliseconds)?;
     let of = |members: usize| table(distribution).iter().find(|line| line.0 == members)?.1[column];

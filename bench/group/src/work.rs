@@ -153,7 +153,7 @@ pub enum Counted {
 pub struct Parts {
     /// Encoding the arguments, once for all members.
     pub pack: u64,
-    /// The same, and sending to all members.
+    /// Encoding the arguments, and sending them to all members.
     pub start: u64,
     /// From then on until the last reply has been handled.
     pub rest: u64,

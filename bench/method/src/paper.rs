@@ -237,7 +237,8 @@ impl Entry {
         Entry { text: format!("{} ± {}", self.text, number(by)), deviation: Some(by), ..self }
     }
 
-    /// Returns the figure with its standard deviation as the paper prints it, with two digits after the point.
+    /// Returns the figure with its standard deviation as the paper prints it, with two digits after the
+    /// point.
     #[must_use]
     pub fn deviating_as_printed(self, by: f64) -> Entry {
         Entry { text: format!("{} ± {by:.2}", self.text), deviation: Some(by), ..self }

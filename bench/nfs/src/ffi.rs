@@ -51,8 +51,8 @@ impl Client {
     }
 }
 
-/// A user of a mounted directory with the files `file-a` to `file-p`, which it has open. It is never destroyed,
-/// because the process ends with it.
+/// A user of a mounted directory with the files `file-a` to `file-p`, which it has open. It is never
+/// destroyed, because the process ends with it.
 pub struct User(NonNull<c_void>);
 
 /// An operation on a path, by its number in `day.c`.
@@ -98,8 +98,8 @@ impl User {
 
     fn make(&mut self, operation: c_int, path: &str, file: u32, bytes: u32) -> Result<c_int> {
         let path = CString::new(path)?;
-        // SAFETY: the handle came from `day_mount` and is used by this thread alone; the string lives until the
-        // call has returned. The C side checks `file` and `bytes`.
+        // SAFETY: the handle came from `day_mount` and is used by this thread alone; the string lives until
+        // the call has returned. The C side checks `file` and `bytes`.
         Ok(unsafe { day_do(self.0.as_ptr(), operation, path.as_ptr(), file, bytes) })
     }
 }

@@ -1,5 +1,5 @@
-//! A day of a file server: operations in the proportions of Thekkath et al. 1994, by a real client (libnfs), and
-//! their calls and bytes at the server: the paper's tables 1a and 1b.
+//! A day of a file server: operations in the proportions of Thekkath et al. 1994, by a real client (libnfs),
+//! and their calls and bytes at the server: the paper's tables 1a and 1b.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -22,8 +22,8 @@ use farcall_onc::wire::record;
 use crate::ffi::{OnFile, OnPath, User};
 use crate::traffic::{self, Calls, Counts, Relay};
 
-/// A row of the paper's tables: its name, the procedures of NFS version 3 that it stands for, how many calls and
-/// which percentage the paper has, and the megabytes of control and data.
+/// A row of the paper's tables: its name, the procedures of NFS version 3 that it stands for, how many calls
+/// and which percentage the paper has, and the megabytes of control and data.
 struct Row {
     name: &'static str,
     procedures: &'static [u32],
@@ -310,7 +310,8 @@ impl Day {
         }
     }
 
-    /// Calls the null procedure, as clients do that ask whether a server lives. (Libnfs has no operation for it.)
+    /// Calls the null procedure, as clients do that ask whether a server lives. (Libnfs has no operation for
+    /// it.)
     fn ping(&mut self) -> Result<()> {
         let (program, version) = (<dyn NfsV3>::PROGRAM, <dyn NfsV3>::VERSION);
         let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);

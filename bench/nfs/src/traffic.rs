@@ -1,8 +1,9 @@
 //! What passes between NFS clients and a server: calls, and their bytes as control and as data.
 //!
 //! Data are what a client wants of the server, and what it would also have to move if it could access the
-//! server's memory: file contents, attributes, names, the text of links. All else is control: headers of calls
-//! and replies, credentials, handles of files, positions, lengths, padding (Thekkath et al. 1994, section 2).
+//! server's memory: file contents, attributes, names, the text of links. All else is control: headers of
+//! calls and replies, credentials, handles of files, positions, lengths, padding (Thekkath et al. 1994,
+//! section 2).
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
@@ -95,8 +96,8 @@ fn both_ways(client: TcpStream, server: TcpStream, ledger: &Arc<Mutex<Ledger>>) 
     Ok(())
 }
 
-/// Passes on what one side sends. Counts messages before they are passed on, so that a reply never comes before
-/// its call.
+/// Passes on what one side sends. Counts messages before they are passed on, so that a reply never comes
+/// before its call.
 fn pass(
     mut from: &TcpStream,
     mut to: &TcpStream,

@@ -16,8 +16,8 @@ pub fn bars(panel: &Bars) -> Result<String> {
     Ok(themed(bars_as_svg(panel)?, &panel.caption))
 }
 
-/// Returns a picture that takes its colours from the page, grows and shrinks with it, and has a name for those
-/// who cannot see it.
+/// Returns a picture that takes its colours from the page, grows and shrinks with it, and has a name for
+/// those who cannot see it.
 fn themed(svg: String, name: &str) -> String {
     let mut svg = svg;
     for (drawn, page) in COLOURS {

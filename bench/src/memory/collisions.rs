@@ -1,6 +1,6 @@
-//! Look-ups of a name with which other names collide in another clerk's table, in the three ways of section 4.2
-//! of the paper: read on, ask at once, and read once before asking. The crossings are where asking becomes
-//! faster.
+//! Look-ups of a name with which other names collide in another clerk's table, in the three ways of section
+//! 4.2 of the paper: read on, ask at once, and read once before asking. The crossings are where asking
+//! becomes faster.
 use std::path::Path;
 
 use anyhow::Result;

@@ -38,7 +38,8 @@ pub fn run(multi: &Multi) -> Result<()> {
     field.show(rows, method, &[], &multi.options).map(drop)
 }
 
-/// Returns the components in nanoseconds, by the paper's names, and the null calls of one member as `rpctime`.
+/// Returns the components in nanoseconds, by the paper's names, and the null calls of one member as
+/// `rpctime`.
 fn components(cast: &mut Cast, trials: usize, sendtime: f64) -> Result<Vec<(&'static str, f64)>> {
     let parts = cast.parts(multi(trials))?;
     let median = |of: fn(&Parts) -> u64| median(&parts, of);

@@ -7,8 +7,8 @@ use farcall_rpc2::Builder;
 
 use crate::failure::{Failure, Outcome};
 
-/// Returns a binding to the server at an address, `rpc2://HOST:PORT/SUBSYSTEM`, for the subsystem that a `.rpc2`
-/// file describes.
+/// Returns a binding to the server at an address, `rpc2://HOST:PORT/SUBSYSTEM`, for the subsystem that a
+/// `.rpc2` file describes.
 pub fn bind(address: &str, version: &Version) -> Outcome<Dynamic> {
     let bound = Builder::default().bind(&version.interface, address);
     Ok(Dynamic::described(bound.map_err(failed)?, version.spelled.clone()))

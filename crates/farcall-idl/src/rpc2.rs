@@ -36,8 +36,8 @@ pub struct Options {
     pub from_server: Vec<String>,
 }
 
-/// Returns whether a file of this name is in RPC2's interface language: `NAME.rpc2`, or `NAME.rpc` as in RPC2's
-/// manual.
+/// Returns whether a file of this name is in RPC2's interface language: `NAME.rpc2`, or `NAME.rpc` as in
+/// RPC2's manual.
 pub fn is_file_name(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "rpc2" || extension == "rpc")
 }
@@ -52,8 +52,8 @@ pub fn read(path: &Path, options: &Options) -> Result<Specification, Diagnostics
     read_whole(sources, file, options)
 }
 
-/// Reads a text as [`read`] reads a file. Messages call the text `name`, and its included files are looked for
-/// in the directory of `name`.
+/// Reads a text as [`read`] reads a file. Messages call the text `name`, and its included files are looked
+/// for in the directory of `name`.
 ///
 /// # Errors
 /// The faults, at most 16.

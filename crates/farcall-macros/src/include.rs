@@ -1,4 +1,5 @@
-//! What `include_x!`, `include_cr!` and `include_rpc2!` do alike: their arguments, and the code that replaces them.
+//! What `include_x!`, `include_cr!` and `include_rpc2!` do alike: their arguments, and the code that replaces
+//! them.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Implements `include_rpc2!`: reads a `.rpc2` file while the crate is built, and replaces the macro by the Rust
-//! generated from it.
+//! Implements `include_rpc2!`: reads a `.rpc2` file while the crate is built, and replaces the macro by the
+//! Rust generated from it.
 
 use farcall_idl::rpc2::{self, Options};
 use proc_macro2::TokenStream;

@@ -70,8 +70,8 @@ pub trait Carrier: Send + Sync {
     /// Starts a read.
     fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused>;
 
-    /// Starts a read whose bytes are deposited in a segment of this process. A byte is deposited only if it is
-    /// known to be of the segment's generation.
+    /// Starts a read whose bytes are deposited in a segment of this process. A byte is deposited only if it
+    /// is known to be of the segment's generation.
     fn start_read_into(&self, offset: u64, len: u32, target: DepositTarget) -> Deposit;
 
     /// Starts a compare and swap. The word's former value is deposited in a segment of this process.

@@ -501,8 +501,8 @@ impl Core {
         }
         match self.mailbox.ask(self, home, name)? {
             Asked::Answered(found) => Ok(found),
-            // The table can be read even if the other clerk's thread is stuck, or a hostile process overwrites
-            // each question.
+            // The table can be read even if the other clerk's thread is stuck, or a hostile process
+            // overwrites each question.
             Asked::NoSlot | Asked::Silent => self.read_home(home, name),
         }
     }

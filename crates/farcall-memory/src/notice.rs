@@ -48,8 +48,8 @@ pub enum Kind {
 
 /// Notices that wait to be fetched. Public for the benchmark.
 pub struct Notices {
-    /// The fork generation of the process that made this. A forked child has a copy of the notices, but the same
-    /// descriptor: it takes no notice and leaves the descriptor alone.
+    /// The fork generation of the process that made this. A forked child has a copy of the notices, but the
+    /// same descriptor: it takes no notice and leaves the descriptor alone.
     process: u64,
     state: Mutex<State>,
     event: Arc<dyn Event>,

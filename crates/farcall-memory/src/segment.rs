@@ -561,7 +561,7 @@ impl AsFd for Segment {
 /// The descriptor of the segment's notices, for executors (tokio's `AsyncFd`).
 ///
 /// # Panics
-/// As [`AsFd`] does.
+/// When the descriptor cannot be opened ([`Segment::open_descriptor`] returns the error instead).
 #[cfg(unix)]
 impl AsRawFd for Segment {
     fn as_raw_fd(&self) -> RawFd {

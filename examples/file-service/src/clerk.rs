@@ -30,8 +30,8 @@ pub enum Structure {
     /// The clerk reads the server's memory and keeps copies. Before it uses a copy, it checks in the server's
     /// memory whether the copy is current.
     DxCopies,
-    /// The server writes changed entries into the clerk's memory, without notice, before a change is over; the
-    /// clerk asks the server to write, and keeps copies of blocks (*write requests only*).
+    /// The server writes changed entries into the clerk's memory, without notice, before a change is over;
+    /// the clerk asks the server to write, and keeps copies of blocks (*write requests only*).
     Wr,
     /// The clerk writes a request into the server's memory, with notice; the server writes the answer into
     /// the clerk's memory.

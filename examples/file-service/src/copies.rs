@@ -1,9 +1,9 @@
 //! The copies that a clerk keeps of entries in the server's memory. Each copy is used only while the server's
 //! entry is unchanged.
 //!
-//! A copy is kept with the place and the version of its entry. That entry's two version words show whether the
-//! entry is unchanged, because versions never repeat. One read of the server's memory gives them: then a copy
-//! saves the transfer of the value, not the read. Or the server has pushed them into the clerk's memory.
+//! A copy is kept with the place and the version of its entry. That entry's two version words show whether
+//! the entry is unchanged, because versions never repeat. One read of the server's memory gives them: then a
+//! copy saves the transfer of the value, not the read. Or the server has pushed them into the clerk's memory.
 
 use farcall::memory::{Rights, Segment, Settings};
 use farcall::{Result, Runtime, memory};
@@ -33,8 +33,8 @@ impl Copies {
         Ok(Copies { areas, memory: runtime.export_segment(name, settings)? })
     }
 
-    /// Returns a copy if the server's entry is unchanged. `versions` returns the two version words of the entry
-    /// at a place of the server's table.
+    /// Returns a copy if the server's entry is unchanged. `versions` returns the two version words of the
+    /// entry at a place of the server's table.
     pub(crate) fn look(
         &self,
         which: Which,

@@ -1,6 +1,6 @@
 //! A clerk (a process that serves the programs of one machine) that finds entries itself, and asks the server
-//! only for entries that are not there. Of the structure DX, it reads the server's memory; of the structure WR,
-//! it reads its own, into which the server pushes entries.
+//! only for entries that are not there. Of the structure DX, it reads the server's memory; of the structure
+//! WR, it reads its own, into which the server pushes entries.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A distributed file service over real files, in four structures (Thekkath, Levy & Lazowska 1994, section 5).
+//! A distributed file service over real files, in four structures (Thekkath, Levy & Lazowska 1994, section
+//! 5).
 //!
 //! Clients call a [`Clerk`] on their own machine by local call ([`client`]), and do not know its
 //! [`Structure`]:

@@ -32,8 +32,8 @@ use crate::{MoreFilesClient, Shape};
 /// How long a clerk believes its tables after it has begun to read its lease.
 pub(crate) const LEASE: Duration = Duration::from_millis(100);
 
-/// How long a server waits until a lease that it has cleared is over. Clocks of different machines run at rates
-/// that differ by far less than a tenth.
+/// How long a server waits until a lease that it has cleared is over. Clocks of different machines run at
+/// rates that differ by far less than a tenth.
 pub(crate) const LEASE_OVER: Duration = Duration::from_millis(110);
 
 /// The layout of the segment of a clerk into which the server pushes entries.

@@ -1,7 +1,8 @@
 //! A clerk (a process that serves the programs of one machine) of the structure WR: the server pushes changed
 //! entries into the clerk's memory, and the clerk asks it to write.
 //!
-//! When the server could not write into the clerk's memory, the clerk attaches anew, and gets all entries again.
+//! When the server could not write into the clerk's memory, the clerk attaches anew, and gets all entries
+//! again.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -12,8 +13,8 @@ use crate::direct::Direct;
 use crate::paths::Paths;
 use crate::{Files, Found, Handle, Names};
 
-/// Attaches the clerk to the server: a new mailbox, a new segment, new tables. The paths are those of the handles
-/// that clients have.
+/// Attaches the clerk to the server: a new mailbox, a new segment, new tables. The paths are those of the
+/// handles that clients have.
 pub(crate) type Attach = Box<dyn Fn(Option<Arc<Paths>>) -> Result<Direct, FileError> + Send + Sync>;
 
 /// The most attachments for one operation.

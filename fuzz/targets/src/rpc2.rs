@@ -55,8 +55,8 @@ static LAYOUT: LazyLock<Layout> = LazyLock::new(|| {
     Layout::new(interface).expect("RPC2 can say it")
 });
 
-/// Unpacks the arguments of a procedure, which the first byte selects. What can be unpacked is packed again: it is
-/// unpacked to the same value, and its padding is 0.
+/// Unpacks the arguments of a procedure, which the first byte selects. What can be unpacked is packed again:
+/// it is unpacked to the same value, and its padding is 0.
 pub fn rpc2_packed(data: &[u8]) {
     let Some((first, packed)) = data.split_first() else { return };
     let Some(procedure) = LAYOUT.procedure(u32::from(first % 2) + 1) else { return };
@@ -70,8 +70,8 @@ pub fn rpc2_packed(data: &[u8]) {
     assert_eq!((again.len(), &second), (packed.len().next_multiple_of(4), &xdr));
 }
 
-/// Sends packets to a server: each as it is, and after a bind with the connection's handles in it. A server sends at
-/// most one packet for each, and none that another server would answer.
+/// Sends packets to a server: each as it is, and after a bind with the connection's handles in it. A server
+/// sends at most one packet for each, and none that another server would answer.
 pub fn rpc2_packets(data: &[u8]) {
     let mut packets: Vec<Vec<u8>> = Vec::new();
     let mut rest = data;

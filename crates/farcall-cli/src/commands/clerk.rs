@@ -15,10 +15,10 @@ use crate::output::Output;
 
 /// Run this machine's clerk, the name service for segments of memory, in a process of its own
 ///
-/// Without this command, the first process that exports or imports a segment by name runs the clerk. Runs until
-/// it is interrupted. While another process has this machine's clerk, the command stands by, and takes its place
-/// when it ends. The new clerk learns from the registry and the exporters what is exported. A line on standard
-/// output says when the clerk is ready, and one when the command stands by.
+/// Without this command, the first process that exports or imports a segment by name runs the clerk. Runs
+/// until it is interrupted. While another process has this machine's clerk, the command stands by, and takes
+/// its place when it ends. The new clerk learns from the registry and the exporters what is exported. A line
+/// on standard output says when the clerk is ready, and one when the command stands by.
 #[derive(Debug, Args)]
 pub struct Clerks {
     /// The address to listen on, which other machines use as a hint [default: a free port of 127.0.0.1]

@@ -13,16 +13,17 @@ use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::x_file::{self, Reading, as_json};
 
-/// Make Rust from an .x file (ONC RPC), a .cr file (Courier) or an .rpc2 file (RPC2), or a file from an interface
+/// Make Rust from an .x file (ONC RPC), a .cr file (Courier) or an .rpc2 file (RPC2), or a file from an
+/// interface
 ///
 /// The Rust has the file's constants and types, and an interface for each version of its programs. It is the
-/// Rust that `farcall::include_x!`, `include_cr!` and `include_rpc2!` make. docs/x-names.md, docs/courier.md and
-/// docs/rpc2.md have the rules for names. With `--to x`, makes an .x file from an interface that was written in Rust. rpcgen can make C
-/// from that file. With `--to cr`, makes a .cr file.
+/// Rust that `farcall::include_x!`, `include_cr!` and `include_rpc2!` make. docs/x-names.md, docs/courier.md
+/// and docs/rpc2.md have the rules for names. With `--to x`, makes an .x file from an interface that was
+/// written in Rust. rpcgen can make C from that file. With `--to cr`, makes a .cr file.
 #[derive(Debug, Args)]
 pub struct Gen {
-    /// The .x, .cr or .rpc2 file, or nfs3, mount, rpcbind, vxi11; for `--to x` and `--to cr` also the name of an
-    /// exporter, or a file that `farcall describe --json` wrote
+    /// The .x, .cr or .rpc2 file, or nfs3, mount, rpcbind, vxi11; for `--to x` and `--to cr` also the name of
+    /// an exporter, or a file that `farcall describe --json` wrote
     #[arg(value_hint = ValueHint::FilePath)]
     source: String,
     /// The language to write

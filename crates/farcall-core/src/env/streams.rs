@@ -134,8 +134,8 @@ pub trait Alarm: Send + Sync + 'static {
     /// Clears the flag. A thread that the flag woke clears it first, and only then looks for the reason.
     fn quiet(&self);
 
-    /// Sets the flag, as [`Alarm::ring`] does. The caller makes sure, by a lock, that the flag is not set, and
-    /// that no other thread sets or clears it meanwhile. That is faster.
+    /// Sets the flag, as [`Alarm::ring`] does. The caller makes sure, by a lock, that the flag is not set,
+    /// and that no other thread sets or clears it meanwhile. That is faster.
     fn raise(&self) {
         self.ring();
     }

@@ -55,8 +55,8 @@ impl<C: Carrier> StartedCall<C> {
         Ok(Started(call))
     }
 
-    /// Ends the call, unless it has ended. The outcome must be chosen under the same lock: `run` can begin the
-    /// call as soon as the lock is free, and the call may then run.
+    /// Ends the call, unless it has ended. The outcome must be chosen under the same lock: `run` can begin
+    /// the call as soon as the lock is free, and the call may then run.
     fn end(&self, mut state: MutexGuard<'_, State>, outcome: Outcome, xdr: Vec<u8>) {
         if state.is_over {
             drop(state);

@@ -1,5 +1,5 @@
-//! The resolved tree of a file in an interface language, `.x`, `.cr` or `.rpc2`. Every constant in it has a value.
-//! Every name is resolved to a definition, or is known to be declared elsewhere.
+//! The resolved tree of a file in an interface language, `.x`, `.cr` or `.rpc2`. Every constant in it has a
+//! value. Every name is resolved to a definition, or is known to be declared elsewhere.
 //!
 //! The front end scans, preprocesses, parses and resolves a file into a tree, and refuses files for which
 //! that is impossible. The code that generates Rust, the run-time model or another `.x` file from a tree

@@ -137,8 +137,8 @@ pub(super) fn entries(table: &dyn Memory) -> Result<Vec<Entry>> {
 }
 
 /// Calls `visit` with each slot in which the name may be, in order, until `visit` breaks. The first slot is
-/// read alone, later slots several at once. Returns the number of reads, which `max_reads` bounds, and whether
-/// the search was finished within that bound.
+/// read alone, later slots several at once. Returns the number of reads, which `max_reads` bounds, and
+/// whether the search was finished within that bound.
 fn probe(
     table: &dyn Memory,
     name: &str,

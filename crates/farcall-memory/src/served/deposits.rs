@@ -1,8 +1,8 @@
 //! Started accesses whose results are deposited in segments of this process.
 //!
-//! Reads join a batch, which is sent as one call, by the rule of [`reads`](super::reads): when it has at least
-//! half as many reads as are under way, when it fills a packet, or when the caller waits for one of its reads.
-//! A batch is also sent when nothing is under way any more, because perhaps nobody waits.
+//! Reads join a batch, which is sent as one call, by the rule of [`reads`](super::reads): when it has at
+//! least half as many reads as are under way, when it fills a packet, or when the caller waits for one of its
+//! reads. A batch is also sent when nothing is under way any more, because perhaps nobody waits.
 //!
 //! The thread that receives the result of a batch deposits it. Where the channel can, a batch is the
 //! [recipient](Recipient) of its reply, and allocates nothing: batches are used again. Otherwise the batch
@@ -388,8 +388,8 @@ impl Batch {
         }
     }
 
-    /// Ends the batch. Returns the wakers of all that wait for it, and the import's deposits if its open batch
-    /// is to be sent.
+    /// Ends the batch. Returns the wakers of all that wait for it, and the import's deposits if its open
+    /// batch is to be sent.
     fn finish(&self, outcome: Result<()>) -> (Vec<Waker>, Option<Arc<Deposits>>) {
         let (wakers, ended) = {
             let state = &mut *lock(&self.state);

@@ -212,7 +212,7 @@ fn once(seed: u64, sums: &mut Sums, mut etcd: Option<&mut Cluster>) {
                 (None, Some(etcd)) => etcd.kill(0),
                 (process, _) => process.into_iter().for_each(Process::kill),
             }
-            // The others run for a while without it.
+            // The others run for a random time without it; the test waits for nothing here either.
             std::thread::sleep(Duration::from_micros(below(&mut random, 20_000)));
             if let (3, Some(etcd)) = (victim, &mut etcd) {
                 sums.registry_kills += 1;

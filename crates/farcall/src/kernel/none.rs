@@ -1,4 +1,5 @@
-//! Replaces the XDP program in programs that were built without the feature `xdp`. The kernel answers nothing.
+//! Replaces the XDP program in programs that were built without the feature `xdp`. The kernel answers
+//! nothing.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

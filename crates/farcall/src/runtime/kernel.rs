@@ -9,7 +9,8 @@ use crate::kernel::Kernel;
 use crate::server::Server;
 
 impl Inner {
-    /// Lets the kernel answer readers of the server's segments, if the settings ask for it and the kernel can.
+    /// Lets the kernel answer readers of the server's segments, if the settings ask for it and the kernel
+    /// can.
     pub(super) fn start_kernel(&self, state: &mut State, server: &Arc<Server>) {
         let interfaces = &self.settings.kernel_served;
         // A simulated network has no kernel.

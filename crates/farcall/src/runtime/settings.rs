@@ -124,8 +124,8 @@ impl Builder {
     }
 
     /// Sets the keys. Everything that this runtime sends is sealed then, and it accepts nothing that is not
-    /// sealed by a key that it accepts. Other machines may call without [`open`](Builder::open), if their keys
-    /// let them. `FARCALL_KEYS`, a directory of key files.
+    /// sealed by a key that it accepts. Other machines may call without [`open`](Builder::open), if their
+    /// keys let them. `FARCALL_KEYS`, a directory of key files.
     #[cfg(feature = "secure")]
     #[must_use]
     pub fn keys(mut self, keys: crate::Keys) -> Builder {
@@ -274,11 +274,12 @@ impl Builder {
     }
 
     /// Lets the kernel answer short reads of segments that arrive at this network interface, without a thread
-    /// of this process (the feature `xdp`, Linux on x86-64, `CAP_BPF` and `CAP_NET_ADMIN`). Only segments that
-    /// anyone may read are served so, and only to importers without keys. If the kernel cannot, this process
-    /// serves, and [`Stats::kernel`](crate::stats::Stats::kernel) says why. Several interfaces may be added. By
-    /// default the kernel answers nothing. `FARCALL_XDP`: interfaces, with commas between them. An interface
-    /// may be followed by the mode in which the program is attached (`eth0:native`, `eth0:generic`).
+    /// of this process (the feature `xdp`, Linux on x86-64, `CAP_BPF` and `CAP_NET_ADMIN`). Only segments
+    /// that anyone may read are served so, and only to importers without keys. If the kernel cannot, this
+    /// process serves, and [`Stats::kernel`](crate::stats::Stats::kernel) says why. Several interfaces may be
+    /// added. By default the kernel answers nothing. `FARCALL_XDP`: interfaces, with commas between them. An
+    /// interface may be followed by the mode in which the program is attached (`eth0:native`,
+    /// `eth0:generic`).
     #[must_use]
     pub fn kernel_served(mut self, interface: impl Into<String>) -> Builder {
         self.settings.kernel_served.push(interface.into());

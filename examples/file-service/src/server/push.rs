@@ -1,10 +1,10 @@
 //! Pushes changed entries into the memory of clerks (processes that serve the programs of one machine), by
 //! writes without notice: *write requests only* (Thekkath et al. 1994, section 5.1).
 //!
-//! A change has two steps. Before the server changes an entry or the file, it marks the entry as held in every
-//! clerk's memory, and waits for the acknowledgements: from then on no clerk uses the entry. After the change it
-//! writes the new entry. So when a write has ended, no clerk uses what was before it. A clerk that does not
-//! acknowledge is given up, once its lease is over (`mirror`).
+//! A change has two steps. Before the server changes an entry or the file, it marks the entry as held in
+//! every clerk's memory, and waits for the acknowledgements: from then on no clerk uses the entry. After the
+//! change it writes the new entry. So when a write has ended, no clerk uses what was before it. A clerk that
+//! does not acknowledge is given up, once its lease is over (`mirror`).
 
 use std::time::{Duration, Instant};
 
@@ -128,7 +128,8 @@ impl Core {
         }
     }
 
-    /// Stops pushing entries to the clerk with this mailbox, if there is one, and waits until its lease is over.
+    /// Stops pushing entries to the clerk with this mailbox, if there is one, and waits until its lease is
+    /// over.
     pub(super) fn end_lease(&self, state: &mut State, mailbox: u32) {
         if state.pushing.iter().any(|clerk| clerk.mailbox == mailbox) {
             self.clear_lease(state, mailbox);

@@ -109,8 +109,8 @@ impl Core {
         Ok(Looked { found: Found { handle, kind: found.attributes.kind }, attributes: found.attributes })
     }
 
-    /// Returns the number of a mailbox of a clerk that has ended, if no mailbox is free. Waits for clerks that
-    /// do not answer, so no lock may be held.
+    /// Returns the number of a mailbox of a clerk that has ended, if no mailbox is free. Waits for clerks
+    /// that do not answer, so no lock may be held.
     fn ended(&self) -> Option<(usize, Arc<Clerk>)> {
         let clerks = self.clerks.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if clerks.len() < CLERKS as usize {
@@ -119,8 +119,8 @@ impl Core {
         clerks.into_iter().enumerate().find(|(_, clerk)| clerk.answers.load(0).is_err())
     }
 
-    /// Gives a new clerk a mailbox: a free one, or that of a clerk that has ended. Returns the mailbox's number,
-    /// and the number after which the numbers of the clerk's letters begin.
+    /// Gives a new clerk a mailbox: a free one, or that of a clerk that has ended. Returns the mailbox's
+    /// number, and the number after which the numbers of the clerk's letters begin.
     fn admit(
         &self,
         state: &mut State,

@@ -95,8 +95,8 @@ fn read_number(files: &dyn Files, file: Handle) -> (u64, u64) {
     (numbers[0], files.attributes(file).unwrap().size - BLOCK as u64)
 }
 
-/// Clerks into which the server pushes are never behind: a read that begins when a write has ended, or when any
-/// reader has seen a write, sees that write or a later one. Meanwhile clerks end, and others attach.
+/// Clerks into which the server pushes are never behind: a read that begins when a write has ended, or when
+/// any reader has seen a write, sees that write or a later one. Meanwhile clerks end, and others attach.
 #[test]
 fn what_a_server_has_pushed_is_never_old() {
     CARRIERS.into_iter().for_each(count_while_clerks_die);

@@ -80,8 +80,8 @@ fn a_clerk_that_the_test_starts() {
     }
 }
 
-/// A clerk that was stopped while others wrote does not use its memory when it goes on: where the server could
-/// not write there, it has given the clerk up, and waited until the clerk's lease was over.
+/// A clerk that was stopped while others wrote does not use its memory when it goes on: where the server
+/// could not write there, it has given the clerk up, and waited until the clerk's lease was over.
 #[test]
 fn a_clerk_that_was_stopped_reads_nothing_old() {
     for mapped in [false, true] {
