@@ -101,7 +101,7 @@ fn parts(raw: Part, call: Part) -> Result<Vec<(&'static str, Part)>> {
 }
 
 /// Returns the instructions of one `turn` in this thread.
-pub fn count(mut turn: impl FnMut()) -> Result<Part> {
+fn count(mut turn: impl FnMut()) -> Result<Part> {
     const TURNS: usize = 20_000;
     (0..1_000).for_each(|_| turn());
     let mut counters = Counters::open(What::Instructions, true);

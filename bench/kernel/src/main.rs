@@ -9,12 +9,14 @@
 mod network;
 mod side;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
 use farcall_bench_method::conditions::conditions_on;
 use farcall_bench_method::stats::{Estimate, estimate};
+use farcall_bench_method::{Row, write_json};
 
 use network::Network;
 
@@ -47,6 +49,9 @@ struct Kernel {
     /// How the XDP program is attached.
     #[arg(long, value_delimiter = ',', default_values_t = ["generic".to_owned(), "native".to_owned()])]
     modes: Vec<String>,
+    /// Also write the rows as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 /// What is measured, in the order of a round, and what it is.
@@ -61,7 +66,7 @@ fn main() -> ExitCode {
     let Command { side, kernel } = Command::parse();
     let ran = match side {
         Some(Sides::Side(side)) => side::run(&side),
-        None => kernel.modes.iter().try_for_each(|mode| measure(&kernel, mode)),
+        None => run(&kernel),
     };
     match ran {
         Ok(()) => ExitCode::SUCCESS,
@@ -72,7 +77,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(kernel: &Kernel, mode: &str) -> Result<()> {
+fn run(kernel: &Kernel) -> Result<()> {
+    let mut rows = Vec::new();
+    for mode in &kernel.modes {
+        rows.extend(measure(kernel, mode)?);
+    }
+    kernel.json.as_ref().map_or(Ok(()), |path| write_json(path, &rows))
+}
+
+/// Measures all ways with the program attached in this mode, shows them, and returns them.
+fn measure(kernel: &Kernel, mode: &str) -> Result<Vec<Row>> {
     let mut network = Network::new(mode)?;
     let before = network.stop_exporter()?;
     let mut nanos: [Vec<f64>; WAYS.len()] = Default::default();
@@ -88,11 +102,11 @@ fn measure(kernel: &Kernel, mode: &str) -> Result<()> {
     let answered = network.answered()?;
     let expected = u64::from(kernel.rounds) * u64::from(kernel.trips);
     ensure!(answered >= expected, "the kernel has answered {answered} of {expected} reads");
-    for line in conditions_on(&format!("veth between two namespaces, XDP {mode}"), &[]) {
-        println!("{line}");
-    }
+    let conditions = conditions_on(&format!("veth between two namespaces, XDP {mode}"), &[]);
+    println!("{}", conditions.join("\n"));
     println!("{:>8}  {:>16}  {:>8}  {:>16}", "us", "(95 %)", "to plain", "(95 %)");
-    for ((_, what), times) in WAYS.iter().zip(&nanos) {
+    let mut rows = Vec::new();
+    for ((way, what), times) in WAYS.iter().zip(&nanos) {
         let ratios = times.iter().zip(&nanos[0]).map(|(time, plain)| time / plain).collect();
         let times = times.iter().map(|nanos| nanos / 1e3).collect();
         let (Some(time), Some(ratio)) = (estimate(times), estimate(ratios)) else { continue };
@@ -104,7 +118,17 @@ fn measure(kernel: &Kernel, mode: &str) -> Result<()> {
             ratio.median,
             between(&ratio)
         );
+        let mut row = Row {
+            bench: "kernel".into(),
+            peer: (*way).into(),
+            transport: Some(mode.into()),
+            p50_us: Some((time.median * 1e3).round() / 1e3),
+            conditions: Some(conditions.join("; ")),
+            ..Row::default()
+        };
+        row.set_ratio(ratio);
+        rows.push(row);
     }
     println!("the exporter was stopped: scheduled 0 times; the kernel answered {answered} reads\n");
-    Ok(())
+    Ok(rows)
 }

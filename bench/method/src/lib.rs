@@ -43,7 +43,7 @@ pub use load::{Arrival, Load, SLOW, STUCK, Schedule};
 pub use options::{Options, Pin};
 pub use pair::{Block, Cell, Pair, Tally};
 pub use peer::{Calling, Cannot, Carry, Laps, Mode, Peer, Serving, Setup, cannot};
-pub use report::report;
+pub use report::{report, write_json};
 pub use row::Row;
 pub use socket::enlarge;
 pub use versions::version_of;

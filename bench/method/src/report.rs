@@ -31,7 +31,10 @@ pub fn report(
 }
 
 /// Writes an array with one row per line; to standard output for `-`.
-fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
     let lines: Vec<String> = rows.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
     let text = format!("[\n{}\n]\n", lines.join(",\n"));
     if path == Path::new("-") {

@@ -23,6 +23,7 @@ use farcall_bench_method::paper::Item;
 use serde::Serialize;
 
 use papers::{PAPERS, Paper};
+use run::{Found, Outcome};
 
 /// Measures the tables and figures of five papers again, and writes a report: index.html and papers.json.
 #[derive(Parser)]
@@ -47,6 +48,8 @@ struct Command {
 pub struct Report {
     /// Whether blocks were few and short.
     quick: bool,
+    /// How long all that was measured took, without building.
+    minutes: u64,
     conditions: Vec<String>,
     papers: Vec<Chapter>,
 }
@@ -59,6 +62,14 @@ pub struct Chapter {
     items: Vec<Item>,
     /// Which programs failed, and why.
     failures: Vec<String>,
+    steps: Vec<Took>,
+}
+
+/// How long a step took, in seconds.
+#[derive(Serialize)]
+struct Took {
+    what: &'static str,
+    seconds: u64,
 }
 
 fn main() -> ExitCode {
@@ -79,14 +90,20 @@ fn run(command: &Command) -> Result<bool> {
     let mut runner = run::Runner::new(&chosen, command.quick, command.programs.clone())?;
     let mut report = Report {
         quick: command.quick,
+        minutes: 0,
         conditions: conditions_on("loopback and network namespaces", &[]),
         papers: Vec::new(),
     };
     for paper in chosen {
-        let found = runner.run(paper);
+        let outcomes = runner.run(paper);
+        let took = |step: &Outcome| Took { what: step.what, seconds: step.took.as_secs() };
+        let steps = outcomes.iter().map(took).collect();
+        let found: Vec<Result<Found>> = outcomes.into_iter().map(|step| step.found).collect();
         let failures = found.iter().filter_map(|found| found.as_ref().err().map(|why| format!("{why:#}")));
-        let chapter = Chapter { paper, failures: failures.collect(), items: (paper.items)(&found) };
+        let chapter = Chapter { paper, failures: failures.collect(), items: (paper.items)(&found), steps };
         report.papers.push(chapter);
+        let seconds = report.papers.iter().flat_map(|chapter| &chapter.steps).map(|step| step.seconds);
+        report.minutes = seconds.sum::<u64>().div_ceil(60);
         // What was measured so far is kept if the run is ended.
         write(&command.out, &report)?;
     }

@@ -42,7 +42,7 @@ fn introduction(report: &Report) -> Markup {
         p {
             "Each table has the paper's figures, those that one machine gives today by farcall and by the \
              programs that the paper compared, and how many times the old figure is the new one. All figures \
-             of this page come from one run of one command. A figure is missing only where it says why."
+             of this page come from one run of one command, which took " (report.minutes) " minutes. A figure is missing only where it says why."
         }
         @if report.quick {
             p.void { "This was a quick run, with few and short blocks: its figures are a first impression." }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use farcall_bench_method::paper::Item;
@@ -40,6 +41,14 @@ pub struct Found {
     pub items: Vec<Item>,
 }
 
+/// How a step went.
+pub struct Outcome {
+    pub what: &'static str,
+    /// How long it took.
+    pub took: Duration,
+    pub found: Result<Found>,
+}
+
 /// Runs steps.
 pub struct Runner {
     quick: bool,
@@ -72,16 +81,17 @@ impl Runner {
     }
 
     /// Runs what a paper needs. Each step has its own outcome.
-    pub fn run(&mut self, paper: &Paper) -> Vec<Result<Found>> {
+    pub fn run(&mut self, paper: &Paper) -> Vec<Outcome> {
         let steps = paper.steps.iter().map(|step| {
             self.progress.set_message(format!("{}: {}", paper.key, step.what));
             self.progress.tick();
+            let began = Instant::now();
             let found = self.step(step).with_context(|| format!("{}, {}", paper.key, step.what));
             if let Err(why) = &found {
                 self.progress.println(format!("failed: {why:#}"));
             }
             self.progress.inc(step.seconds[usize::from(self.quick)]);
-            found
+            Outcome { what: step.what, took: began.elapsed(), found }
         });
         steps.collect()
     }

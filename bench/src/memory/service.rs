@@ -13,7 +13,6 @@ use super::accesses::{alone, bar, triple};
 use super::{Carrier, Memory};
 use crate::field::{Contender, Field, begin_group};
 use crate::laps::{self, laps};
-use crate::profile::Part;
 
 /// The operations of figure 2, in its order.
 pub const OPERATIONS: [&str; 7] = ["getattr", "lookup", "readlink", "read-8k", "read-4k", "readdir", "write"];
@@ -137,13 +136,14 @@ pub fn work(_: &str, _: &str) -> Option<[f64; 2]> {
     None
 }
 
+/// Returns the nanoseconds that the procedure of an operation takes without a call.
 #[cfg(unix)]
-pub fn procedure(operation: &str) -> Result<Part> {
+pub fn procedure(operation: &str) -> Result<f64> {
     crate::peers::files::procedure(operation)
 }
 
 #[cfg(not(unix))]
-pub fn procedure(_: &str) -> Result<Part> {
+pub fn procedure(_: &str) -> Result<f64> {
     farcall_bench_method::cannot("there is no file service here")
 }
 

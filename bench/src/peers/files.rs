@@ -2,15 +2,15 @@
 use std::fs;
 use std::hint::black_box;
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use farcall::{Runtime, names};
+use farcall_bench_method::stats::estimate;
 use farcall_bench_method::{Calling, Laps, Peer, Serving, Setup, cannot};
 use farcall_file_access::{Directory, FileAccess};
 use farcall_file_service::{Addresses, BLOCK, Clerk, Counts, Handle, Server, Shape, Structure};
 use tempfile::TempDir;
-
-use crate::profile::{Part, count};
 
 /// The operation that the clerk executes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,14 +94,17 @@ pub fn work(structure: &str, operation: &str) -> Result<[f64; 2]> {
     Ok([reads + writes + swaps + letters, transfers].map(|count| count as f64 / f64::from(TURNS)))
 }
 
-/// Executes the procedure of an operation in this process, to measure it without calls.
-pub fn procedure(operation: &str) -> Result<Part> {
+/// Executes the procedure of an operation in this process, to measure it without calls. Returns its
+/// nanoseconds, the median of some laps.
+pub fn procedure(operation: &str) -> Result<f64> {
+    const LAPS: usize = 21;
+    const TURNS: u32 = 500;
     let operation = of_name(operation).context("no such operation")?;
     let scratch = tempfile::tempdir()?;
     tree(scratch.path())?;
     let files = Directory::open(scratch.path())?;
     let (mut turn, mut failed, bytes) = (0, None, vec![8; BLOCK]);
-    let part = count(|| {
+    let mut call = || {
         turn += 1;
         let (offset, path) = (turn % BLOCKS * BLOCK as u64, format!("usr/{}", name(turn as usize % NAMES)));
         let done: Result<()> = match operation {
@@ -119,8 +122,16 @@ pub fn procedure(operation: &str) -> Result<Part> {
             }
         };
         failed = done.err().or(failed.take());
-    })?;
-    failed.map_or(Ok(part), Err)
+    };
+    let mut lap = || {
+        let began = Instant::now();
+        (0..TURNS).for_each(|_| call());
+        began.elapsed().as_nanos() as f64 / f64::from(TURNS)
+    };
+    lap();
+    let laps = (0..LAPS).map(|_| lap()).collect();
+    let median = estimate(laps).map(|time| time.median).context("no lap was measured");
+    failed.map_or(median, Err)
 }
 
 /// A server of some files, and a clerk.

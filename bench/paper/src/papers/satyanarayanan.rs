@@ -151,7 +151,9 @@ fn null(measured: &Measured<'_>) -> Item {
     let mut table = Table::new(about, &[""])
         .with("1990", Whose::Paper, &["ms"])
         .with("now", Whose::Now, &["ms"])
-        .with("1990 ÷ now", Whose::Ratio, &["ms"]);
+        .with("1990 ÷ now", Whose::Ratio, &["ms"])
+        .with("RPC2 2.38", Whose::Paper, &["ms"]);
+    let rpc2 = paper::rpc2(1, 0, Distribution::Constant);
     let row = measured.null();
     for (name, old, deviation, field) in [
         ("all at once (m)", paper::NULL.multi, paper::NULL.multi_deviation, "multi"),
@@ -164,6 +166,9 @@ fn null(measured: &Measured<'_>) -> Item {
             fixed(old).deviating_as_printed(deviation),
             entry(new, by),
             Entry::ratio(Some(old), new),
+            rpc2.map_or_else(not_measured, |(multi, iterative)| {
+                Entry::printed(if field == "multi" { multi } else { iterative })
+            }),
         ]);
     }
     let ratio = row.and_then(|row| Some(row.figure("iterative_ms")? / row.figure("multi_ms")?));
@@ -172,6 +177,7 @@ fn null(measured: &Measured<'_>) -> Item {
         fixed(0.96),
         entry(ratio, None),
         Entry::missing("a ratio of ratios says nothing"),
+        rpc2.map_or_else(not_measured, |(multi, iterative)| fixed(iterative / multi)),
     ]);
     Item::Table(table)
 }
@@ -263,6 +269,9 @@ fn working(measured: &Measured<'_>, number: &str, distribution: Distribution) ->
             .with(&format!("{ms} ms, 1990"), Whose::Paper, &["m", "r", "r/m"])
             .with(&format!("{ms} ms, now"), Whose::Now, &["m", "r", "r/m"])
             .with("1990 ÷ now", Whose::Ratio, &["m"]);
+        if distribution == Distribution::Constant {
+            table = table.with("RPC2 2.38", Whose::Paper, &["m", "r", "r/m"]);
+        }
     }
     for (members, old) in paper::table(distribution) {
         let mut line = vec![Entry::name(members.to_string())];
@@ -283,6 +292,14 @@ fn working(measured: &Measured<'_>, number: &str, distribution: Distribution) ->
                 entry(measured.speedup(*members, ms, distribution), None),
                 Entry::ratio(old.map(|old| old.multi), figure("multi_ms")),
             ]);
+            if distribution == Distribution::Constant {
+                line.extend(match paper::rpc2(*members, ms, distribution) {
+                    Some((multi, iterative)) => {
+                        [multi, iterative].map(Entry::printed).into_iter().chain([fixed(iterative / multi)])
+                    }
+                    None => [(); 2].map(|()| not_measured()).into_iter().chain([not_measured()]),
+                });
+            }
         }
         table.line(line);
     }
@@ -426,6 +443,11 @@ fn entry(value: Option<f64>, deviation: Option<f64>) -> Entry {
         (Some(value), None) => Entry::figure(value),
         (None, _) => Entry::missing(FAILED),
     }
+}
+
+/// Returns the cell of a row for which RPC2 has no figure.
+fn not_measured() -> Entry {
+    Entry::missing("RPC2 2.38 was not measured with so many servers")
 }
 
 fn conditions(rows: Option<&Rows>) -> Vec<String> {
