@@ -7,6 +7,7 @@ mod farcall;
 mod faults;
 mod null;
 mod raw;
+mod router;
 mod show;
 mod working;
 
@@ -52,6 +53,9 @@ pub struct Multi {
     /// Measure the components of a call instead, as in the paper's table VI.
     #[arg(long)]
     components: bool,
+    /// Measure instead how much is sent again when all replies pass a router that is slow and drops packets.
+    #[arg(long)]
+    router: bool,
 }
 
 /// Measures what the options select, and shows it.
@@ -64,6 +68,9 @@ pub fn run(multi: &Multi) -> Result<()> {
     }
     if multi.components {
         return components::run(multi);
+    }
+    if multi.router {
+        return router::run(multi);
     }
     let works = working::works(multi);
     let null = multi.computation.contains(&0) && !multi.alone;
@@ -149,6 +156,7 @@ pub fn side(side: &Side) -> ExitCode {
     let (serve, connect): (Serve, Connect) = match &side.peer[..] {
         RAW | CONTROL => (raw::serve, raw::connect),
         AWAKE => (raw::serve, raw::connect_awake),
+        FARCALL if side.apart => (farcall::serve_apart, |to| farcall::connect(None, to)),
         FARCALL => (|seeds| farcall::serve(None, seeds), |to| farcall::connect(None, to)),
         FARCALL_AUTHENTICATED => (
             |seeds| farcall::serve(Some(Level::Authenticated), seeds),

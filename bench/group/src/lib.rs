@@ -9,5 +9,5 @@ mod side;
 mod work;
 
 pub use side::{Side, main};
-pub use work::{Answer, Calls, Counted, Kind, Order, Parts, Server, Way};
+pub use work::{Answer, Calls, Counted, Kind, Order, Parts, Sent, Server, Way};
 pub use work::{Distribution, Draws, Work};

@@ -28,6 +28,10 @@ pub struct Side {
     /// The seed of the first server's computation times. Each further server has the next number.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Be in a network namespace of its own, whose network does not exist yet. The process says at once that it
+    /// is ready, and goes on when standard input has a line.
+    #[arg(long)]
+    pub apart: bool,
 }
 
 /// Runs the side that `side` describes.
@@ -47,6 +51,10 @@ pub fn main(
 
 fn stand(side: &Side, serve: impl FnOnce(&[u64]) -> Result<Box<dyn Server>>) -> Result<()> {
     side.core.map_or(Ok(()), stay_on)?;
+    if side.apart {
+        say(&Answer::Ready(Vec::new(), String::new()))?;
+        std::io::stdin().lock().read_line(&mut String::new())?;
+    }
     let seeds: Vec<u64> = (0..side.servers as u64).map(|n| side.seed + n).collect();
     let server = serve(&seeds)?;
     say(&Answer::Ready(server.addresses(), String::new()))?;
@@ -58,6 +66,9 @@ fn call(side: &Side, connect: impl FnOnce(&[String]) -> Result<Box<dyn Calls>>) 
     side.core.map_or(Ok(()), stay_on)?;
     let mut input = std::io::stdin().lock();
     let mut line = String::new();
+    if side.apart {
+        say(&Answer::Ready(Vec::new(), String::new()))?;
+    }
     input.read_line(&mut line)?;
     let addresses: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     let mut calls = connect(&addresses)?;
@@ -77,15 +88,7 @@ fn obey(calls: &mut dyn Calls, order: &Order) -> Result<Answer> {
     for _ in 0..order.warm {
         once(calls, order)?;
     }
-    let Some(counted) = order.counted else {
-        let mut took = Vec::with_capacity(order.trials);
-        for _ in 0..order.trials {
-            let began = Instant::now();
-            once(calls, order)?;
-            took.push(began.elapsed().as_nanos() as u64);
-        }
-        return Ok(Answer::Took(took));
-    };
+    let Some(counted) = order.counted else { return Ok(Answer::Took(time(calls, order)?)) };
     match counted {
         Counted::Instructions => count(calls, order, What::Instructions),
         Counted::Events => count(calls, order, What::Events),
@@ -108,12 +111,22 @@ fn obey(calls: &mut dyn Calls, order: &Order) -> Result<Answer> {
             let parts = (0..order.trials).map(|_| calls.parts(order.members));
             Ok(Answer::Parts(parts.collect::<Result<_>>()?))
         }
-        Counted::Repeats => {
-            let before = calls.repeats();
-            (0..order.trials).try_for_each(|_| once(calls, order))?;
-            Ok(Answer::Number(calls.repeats() - before))
+        Counted::Sent => {
+            let before = calls.sent()?;
+            let took = time(calls, order)?;
+            Ok(Answer::Sent(took, calls.sent()?.since(before)))
         }
     }
+}
+
+fn time(calls: &mut dyn Calls, order: &Order) -> Result<Vec<u64>> {
+    let mut took = Vec::with_capacity(order.trials);
+    for _ in 0..order.trials {
+        let began = Instant::now();
+        once(calls, order)?;
+        took.push(began.elapsed().as_nanos() as u64);
+    }
+    Ok(took)
 }
 
 fn count(calls: &mut dyn Calls, order: &Order, what: What) -> Result<Answer> {

@@ -140,12 +140,34 @@ pub enum Counted {
     Events,
     /// The most bytes that were allocated beyond those before the calls.
     Bytes,
-    /// Retransmitted datagrams.
-    Repeats,
+    /// What the client has sent, and how long each trial took.
+    Sent,
     /// Processor time, in nanoseconds.
     Time,
     /// How long the parts of a call of all take.
     Parts,
+}
+
+/// What a client has sent. (RPC2 counts its packets in the same way, retries among all.)
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Sent {
+    /// All datagrams.
+    pub datagrams: u64,
+    /// Calls, and parts of calls, that were sent again.
+    pub again: u64,
+    /// Questions about calls of which the server has said that it executes them.
+    pub probes: u64,
+}
+
+impl Sent {
+    /// Returns what was sent since `before`.
+    pub fn since(self, before: Sent) -> Sent {
+        Sent {
+            datagrams: self.datagrams - before.datagrams,
+            again: self.again - before.again,
+            probes: self.probes - before.probes,
+        }
+    }
 }
 
 /// How long the parts of a call of all take, in nanoseconds (Satyanarayanan & Siegel 1990, section VI-A).
@@ -173,6 +195,8 @@ pub enum Answer {
     Counts(farcall_bench_method::counters::Counts),
     /// A requested number.
     Number(u64),
+    /// The duration of each trial, in nanoseconds, and what was sent for all of them.
+    Sent(Vec<u64>, Sent),
     /// The parts of each trial.
     Parts(Vec<Parts>),
     /// The order failed, with the reason.
@@ -213,9 +237,9 @@ pub trait Calls {
         String::new()
     }
 
-    /// Returns the number of datagrams that were retransmitted so far.
-    fn repeats(&self) -> u64 {
-        0
+    /// Returns what was sent so far.
+    fn sent(&self) -> Result<Sent> {
+        bail!("what it sends is not counted")
     }
 }
 

@@ -176,6 +176,15 @@ pub struct Row {
     /// The retransmitted datagrams, for each time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmitted: Option<f64>,
+    /// The datagrams that the client sent, for each time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datagrams: Option<f64>,
+    /// The probes among them, for each time: questions about calls that the server executes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probes: Option<f64>,
+    /// The percentage of them that were retransmitted or were probes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub again_percent: Option<f64>,
     /// How long one execution takes, in nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nanoseconds: Option<f64>,

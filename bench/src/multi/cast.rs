@@ -1,10 +1,12 @@
 //! The processes of one peer: its servers, one or several per process, and one client that calls all of them.
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use farcall_bench_group::{Answer, Counted, Order, Parts};
+use farcall_bench_group::{Answer, Counted, Order, Parts, Sent};
 use farcall_bench_method::Pin;
 use farcall_bench_method::counters::Counts;
+use farcall_bench_method::network::{self, Router};
 use farcall_bench_method::process::Process;
 
 /// The processes of one peer.
@@ -12,6 +14,8 @@ pub struct Cast {
     servers: Vec<Process<Answer>>,
     client: Process<Answer>,
     pub version: String,
+    /// What connects the processes, if each has a network of its own.
+    _router: Option<Router>,
 }
 
 impl Cast {
@@ -38,7 +42,34 @@ impl Cast {
         let mut client = Process::start(program, &words)?;
         client.tell(&addresses.join(" "))?;
         let (_, version) = ready(&mut client).with_context(|| format!("the client of {peer}"))?;
-        Ok(Cast { servers, client, version })
+        Ok(Cast { servers, client, version, _router: None })
+    }
+
+    /// Starts one process with `servers` servers, and a client, with a router between them. It forwards a packet
+    /// to the client each time that `each` has passed, and queues this many (see [`network::route`]).
+    pub fn apart(
+        program: &Path,
+        peer: &str,
+        servers: usize,
+        (each, queue): (Duration, usize),
+        pin: Pin,
+    ) -> Result<Cast> {
+        let cores = pin.cores();
+        let side = |word: String, core: Option<usize>| -> Result<Process<Answer>> {
+            let mut words = vec!["side".to_owned(), peer.to_owned(), "--apart".to_owned(), word];
+            words.extend(core.map(|core| format!("--core={core}")));
+            let mut process = network::start(program, &words)?;
+            ready(&mut process).with_context(|| format!("a process of {peer}"))?;
+            Ok(process)
+        };
+        let mut server = side(format!("--servers={servers}"), cores.map(|(_, core)| core))?;
+        let mut client = side("--client".to_owned(), cores.map(|(core, _)| core))?;
+        let router = network::route((server.id(), client.id()), each, queue)?;
+        server.tell("serve")?;
+        let (addresses, _) = ready(&mut server).with_context(|| format!("the servers of {peer}"))?;
+        client.tell(&addresses.join(" "))?;
+        let (_, version) = ready(&mut client).with_context(|| format!("the client of {peer}"))?;
+        Ok(Cast { servers: vec![server], client, version, _router: Some(router) })
     }
 
     /// Returns how long each trial of an order took, in nanoseconds.
@@ -62,6 +93,14 @@ impl Cast {
         match obey(&mut self.client, &Order { counted: Some(counted), ..order })? {
             Answer::Number(number) => Ok(number),
             other => bail!("expected a number, not {other:?}"),
+        }
+    }
+
+    /// Returns how long each trial of an order took, in nanoseconds, and what was sent for all of them.
+    pub fn sent(&mut self, order: Order) -> Result<(Vec<u64>, Sent)> {
+        match obey(&mut self.client, &Order { counted: Some(Counted::Sent), ..order })? {
+            Answer::Sent(took, sent) => Ok((took, sent)),
+            other => bail!("expected what was sent, not {other:?}"),
         }
     }
 

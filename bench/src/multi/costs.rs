@@ -71,12 +71,11 @@ fn count(cast: &mut Cast, part: &str, order: Order, pin: Pin) -> Result<Row> {
 
 fn large(cast: &mut Cast, members: usize, kind: Kind, part: &str, pin: Pin) -> Result<Row> {
     let order = order(Way::Multi, kind, members, 10);
-    let repeats = cast.number(order, Counted::Repeats)?;
-    let took = cast.time(order)?;
+    let (took, sent) = cast.sent(order)?;
     let mean = took.iter().sum::<u64>() as f64 / 1e6 / took.len() as f64;
     Ok(Row {
         part: Some(part.into()),
-        retransmitted: Some(repeats as f64 / 10.0),
+        retransmitted: Some(sent.again as f64 / 10.0),
         multi_ms: Some((mean * 1e3).round() / 1e3),
         ..row(FARCALL, members, pin)
     })

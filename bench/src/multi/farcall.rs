@@ -1,5 +1,6 @@
 //! Farcall's members: servers with default settings, and a client that calls them by `multi()`.
 use std::hint::black_box;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -7,8 +8,9 @@ use anyhow::{Result, ensure};
 use farcall::multi::{Fixed, Multi, Next};
 use farcall::names::Memory;
 use farcall::xdr::Decode;
-use farcall::{Bytes, Export, Group, Level, Runtime};
-use farcall_bench_group::{Calls, Draws, Kind, Parts, Server, Work};
+use farcall::{Builder, Bytes, Export, Group, Level, Runtime};
+use farcall_bench_group::{Calls, Draws, Kind, Parts, Sent, Server, Work};
+use farcall_bench_method::network;
 
 use crate::peers::keys;
 
@@ -54,19 +56,29 @@ impl Member for Sleeper {
     }
 }
 
-/// Returns a runtime whose names stay in the process, because addresses suffice here. It uses no shared
+/// Returns settings by which names stay in the process, because addresses suffice here. There is no shared
 /// memory, because one thread cannot wait there for many servers.
-fn runtime(level: Option<Level>) -> farcall::Result<Runtime> {
-    keys::with(level, Runtime::builder().registry(Memory::new()).shared_memory(false)).build()
+fn settings(level: Option<Level>) -> Builder {
+    keys::with(level, Runtime::builder().registry(Memory::new()).shared_memory(false))
 }
 
 /// Starts servers in this process, each in a runtime of its own.
 pub fn serve(level: Option<Level>, seeds: &[u64]) -> Result<Box<dyn Server>> {
+    start(seeds, || settings(level))
+}
+
+/// Starts servers in this process, which is in a network namespace of its own.
+pub fn serve_apart(seeds: &[u64]) -> Result<Box<dyn Server>> {
+    let address = SocketAddr::new(network::SERVER.parse()?, 0);
+    start(seeds, || settings(None).address(address).open())
+}
+
+fn start(seeds: &[u64], settings: impl Fn() -> Builder) -> Result<Box<dyn Server>> {
     // The memory comes from calloc, so pages that no call uses are not allocated.
     let data = Bytes::from(vec![0; LONGEST]);
     let serve = |&seed: &u64| {
         let sleeper = Sleeper { draws: Mutex::new(Draws::new(seed)), data: data.clone() };
-        Ok(runtime(level)?.export::<dyn Member>("Member", Arc::new(sleeper))?)
+        Ok(settings().build()?.export::<dyn Member>("Member", Arc::new(sleeper))?)
     };
     Ok(Box::new(Servers(seeds.iter().map(serve).collect::<Result<_>>()?)))
 }
@@ -81,7 +93,7 @@ impl Server for Servers {
 
 /// Returns a client of these servers.
 pub fn connect(level: Option<Level>, addresses: &[String]) -> Result<Box<dyn Calls>> {
-    let runtime = runtime(level)?;
+    let runtime = settings(level).build()?;
     let import = |address: &String| runtime.import::<dyn Member>(address);
     let members = addresses.iter().map(import).collect::<farcall::Result<_>>()?;
     Ok(Box::new(Client { runtime, members, group: None, data: Vec::new() }))
@@ -162,8 +174,14 @@ impl Calls for Client {
         Ok(Parts { pack, start, rest, unpack: since(began) / TIMES })
     }
 
-    fn repeats(&self) -> u64 {
-        self.runtime.stats().peers.iter().map(|peer| peer.conversation.retransmitted).sum()
+    fn sent(&self) -> Result<Sent> {
+        let mut sent = Sent::default();
+        for peer in self.runtime.stats().peers {
+            sent.datagrams += peer.conversation.sent;
+            sent.again += peer.conversation.retransmitted;
+            sent.probes += peer.conversation.probes;
+        }
+        Ok(sent)
     }
 }
 
