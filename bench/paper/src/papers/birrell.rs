@@ -23,7 +23,7 @@ pub const PAPER: Paper = Paper {
         package: "farcall-bench-cedar",
         arguments: |quick| if quick { vec!["--quick"] } else { Vec::new() },
         gives: Gives::Items,
-        seconds: [300, 90],
+        seconds: [300, 105],
     }],
     items,
 };

@@ -22,10 +22,10 @@ pub const PAPER: Paper = Paper {
         package: "farcall-bench-courier",
         arguments: |quick| match quick {
             true => vec!["--calls", "100", "--runs", "2", "--profiles", "1"],
-            false => vec!["--calls", "400", "--runs", "6", "--profiles", "2"],
+            false => vec!["--calls", "400", "--runs", "4", "--profiles", "2"],
         },
         gives: Gives::Items,
-        seconds: [900, 120],
+        seconds: [480, 60],
     }],
     items,
 };
