@@ -37,7 +37,7 @@ pub fn run(multi: &Multi) -> Result<()> {
             match Cast::apart(&std::env::current_exe()?, FARCALL, members, (EACH, QUEUE), pin) {
                 Ok(cast) => rows.extend(measure(cast, (members, pin), &works, multi, &mut field)?),
                 Err(why) => {
-                    void.push(format!("{members} members have no network with a router: {why:#}"));
+                    void.push(format!("no network with a router for a group of {members}: {why:#}"));
                     rows.push(Row { void: Some(true), ..row(FARCALL, members, pin) });
                 }
             }
@@ -46,7 +46,7 @@ pub fn run(multi: &Multi) -> Result<()> {
     let mut method = format!(
         "three network namespaces: of the client, of one process with all servers, which sleep instead of \
          computing, and of a router. It forwards a packet to the client each {} µs, queues {QUEUE}, and drops \
-         those that find no room; what the client sends it forwards at once. Farcall has its defaults, and sends \
+         those that find no room. What the client sends it forwards at once. Farcall has its defaults, and sends \
          a call again after {} ms at the earliest. Sent: the client's datagrams for one call of all. Again: the \
          percentage of them that were calls sent again, or probes of calls that a server executes",
         EACH.as_micros(),
