@@ -96,8 +96,8 @@ pub trait Memory: Send + Sync {
         self.write(offset, bytes)
     }
 
-    /// Writes bytes, and asks that the exporter be notified. An exporter that chose [`Notify::Asked`] or
-    /// [`Notify::Always`] is notified.
+    /// Writes bytes, and asks that the exporter be notified. Every exporter is that did not choose
+    /// [`Notify::Never`].
     fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
     /// Writes several ranges, one after the other. They go in one packet if they fit. `notify` asks that the

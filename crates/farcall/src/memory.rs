@@ -77,7 +77,7 @@ pub fn export(name: &str, settings: Settings) -> crate::Result<Segment> {
 }
 
 /// Exports memory that the program has already under a name: the [`Settings`]' number of bytes of a memory
-/// file, from an offset on that is a multiple of a page.
+/// file, a multiple of eight, from an offset on that is a multiple of a page.
 ///
 /// The program goes on using its own mapping of the file. Importers access the memory by calls, also on this
 /// machine, because memory that they have mapped could not be taken away from them without taking it away

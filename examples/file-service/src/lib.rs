@@ -30,7 +30,10 @@
 //! after the change it writes the new entries (`server::push`). A clerk that does not acknowledge within 100
 //! ms is given up. It may still run, so its memory must not mislead it: it believes its memory only under a
 //! *lease* of 100 ms, which it renews by reading a word of the server's memory, and whose end the server waits
-//! for (`mirror`). So a clerk that dies holds up writes by 210 ms, once. A given-up clerk attaches anew.
+//! for (`mirror`). So a clerk that dies holds up writes by 210 ms, once. One that stops while it attaches, when
+//! the server writes all entries into its memory, holds them up for at most 5 s. A given-up clerk attaches
+//! anew. The lease is of the clerk's own clock, which does not advance while its machine is suspended: then the
+//! clerk may believe its memory for up to 100 ms after its machine has resumed.
 //!
 //! **Trust** is as in section 3.5 of the paper. Clerks and server are one service, and have all rights to one
 //! another's segments. Clients only call.

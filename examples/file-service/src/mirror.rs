@@ -13,7 +13,9 @@
 //! clerk must not go on to believe its memory. So the clerk believes it only for [`LEASE`] after it has begun
 //! to read its lease, a word in the server's memory, which is a transfer of data only. A server that gets no
 //! acknowledgement of a write first clears that word, and then waits until the clerk's lease is over at the
-//! latest. From then on the clerk does not believe its memory, and attaches anew.
+//! latest. From then on the clerk does not believe its memory, and attaches anew. There is one exception: the
+//! clerk's clock does not advance while its machine is suspended. A clerk that was suspended within its lease
+//! believes its memory for the rest of it, at most [`LEASE`], although the server has given it up meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -46,7 +46,8 @@ impl Segment {
         Ok(self.core.area.pin().map_err(|why| cannot(&why))?)
     }
 
-    /// Lets the system page the segment's memory out again.
+    /// Lets the system page the segment's memory out again. The system does not count: if the program itself
+    /// has locked the memory at these addresses (`mlock`), it is unlocked too.
     pub fn unpin(&self) {
         if self.process == fork::generation() {
             self.core.area.unpin();
