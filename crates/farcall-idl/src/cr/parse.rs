@@ -1,11 +1,12 @@
 //! Parses tokens into declarations: the grammar of the Courier standard as the compilers of 4.3BSD and 4.4BSD
 //! have it. `PROGRAM` without numbers is Cooper's form.
 
-use super::scan::{Scanner, number, unquoted};
+use super::scan::{FORMS, number, unquoted};
 use super::syntax::*;
 use crate::language::tree::Type;
 use crate::text::reader::{Parsed, Reader, State};
 use crate::text::scan::{Kind, Token};
+use crate::text::simple_scan::SimpleScanner;
 use crate::text::source::Sources;
 
 /// The words of the language, which cannot be names.
@@ -38,7 +39,7 @@ pub(super) const KEYWORDS: [&str; 24] = [
 
 /// Parses the text at that index of `sources`, which is one program.
 pub(super) fn parse(sources: &Sources, file: u32) -> Parsed<Program> {
-    let scanner = Scanner::new(file, sources.get(file).text.clone());
+    let scanner = SimpleScanner::new(&FORMS, file, sources.get(file).text.clone());
     let mut parser = Parser { sources, scanner, state: State::new() };
     parser.advance()?;
     parser.program()
@@ -46,7 +47,7 @@ pub(super) fn parse(sources: &Sources, file: u32) -> Parsed<Program> {
 
 struct Parser<'s> {
     sources: &'s Sources,
-    scanner: Scanner,
+    scanner: SimpleScanner,
     state: State,
 }
 

@@ -3,93 +3,38 @@
 //! A comment begins with `--` and ends with the line or at the next `--`. A number can have a suffix for its
 //! base. A `"` within a string is doubled.
 
-use std::rc::Rc;
+use crate::text::scan::Kind;
+use crate::text::simple_scan::{Forms, word_length};
 
-use crate::text::scan::{Kind, Token};
-use crate::text::source::Span;
+/// The tokens of the language.
+pub(super) static FORMS: Forms = Forms { token, marks: "[]{}():;,.=>" };
 
-/// Splits one text into tokens.
-pub(super) struct Scanner {
-    file: u32,
-    text: Rc<str>,
-    at: usize,
+fn token(text: &str) -> Option<(Kind, usize)> {
+    Some(match text.as_bytes() {
+        [b'-', b'-', ..] => (Kind::Comment, comment_length(text)),
+        [b'"', ..] => string(text),
+        [b'0'..=b'9', ..] | [b'-', b'0'..=b'9', ..] => (Kind::Number, 1 + word_length(&text[1..], "")),
+        [b'A'..=b'Z' | b'a'..=b'z' | b'_', ..] => (Kind::Word, word_length(text, "")),
+        _ => return None,
+    })
 }
 
-impl Scanner {
-    pub fn new(file: u32, text: Rc<str>) -> Self {
-        let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-        Scanner { file, text, at }
-    }
+fn comment_length(text: &str) -> usize {
+    let rest = &text[2..];
+    let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
+    2 + line.find("--").map_or(line.len(), |end| end + 2)
+}
 
-    /// Returns the next token, or [`Kind::End`] at the end and after it.
-    pub fn next(&mut self) -> Token {
-        while self.peek(0).is_ascii_whitespace() || self.peek(0) == 0x0b {
-            self.at += 1;
-        }
-        let start = self.at;
-        let kind = self.kind();
-        let span = Span { file: self.file, start: start as u32, end: self.at as u32 };
-        Token { kind, text: span, at: span, first: false }
-    }
-
-    fn peek(&self, ahead: usize) -> u8 {
-        self.text.as_bytes().get(self.at + ahead).copied().unwrap_or(0)
-    }
-
-    fn kind(&mut self) -> Kind {
-        match (self.peek(0), self.peek(1)) {
-            (0, _) if self.at >= self.text.len() => Kind::End,
-            (b'-', b'-') => {
-                let rest = &self.text[self.at + 2..];
-                let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
-                self.at += 2 + line.find("--").map_or(line.len(), |end| end + 2);
-                Kind::Comment
-            }
-            (b'"', _) => self.string(),
-            (b'0'..=b'9', _) | (b'-', b'0'..=b'9') => {
-                self.at += 1;
-                self.skip_word();
-                Kind::Number
-            }
-            (b'A'..=b'Z' | b'a'..=b'z' | b'_', _) => {
-                self.skip_word();
-                Kind::Word
-            }
-            (
-                mark @ (b'[' | b']' | b'{' | b'}' | b'(' | b')' | b':' | b';' | b',' | b'.' | b'=' | b'>'),
-                _,
-            ) => {
-                self.at += 1;
-                Kind::Mark(mark)
-            }
-            _ => {
-                self.at += self.text[self.at..].chars().next().map_or(0, char::len_utf8);
-                Kind::Stray
-            }
-        }
-    }
-
-    fn string(&mut self) -> Kind {
-        let bytes = self.text.as_bytes();
-        let mut end = self.at + 1;
-        loop {
-            match (bytes.get(end), bytes.get(end + 1)) {
-                (None | Some(b'\n'), _) => {
-                    self.at += 1;
-                    return Kind::Stray;
-                }
-                (Some(b'"'), Some(b'"')) => end += 2,
-                (Some(b'"'), _) => break,
-                (Some(_), _) => end += 1,
-            }
-        }
-        self.at = end + 1;
-        Kind::Text
-    }
-
-    fn skip_word(&mut self) {
-        while self.peek(0).is_ascii_alphanumeric() || self.peek(0) == b'_' {
-            self.at += 1;
+/// Returns the kind and the length of a string. It is closed in its line, and a quote in it is doubled.
+fn string(text: &str) -> (Kind, usize) {
+    let bytes = text.as_bytes();
+    let mut end = 1;
+    loop {
+        match (bytes.get(end), bytes.get(end + 1)) {
+            (None | Some(b'\n'), _) => return (Kind::Stray, 1),
+            (Some(b'"'), Some(b'"')) => end += 2,
+            (Some(b'"'), _) => return (Kind::Text, end + 1),
+            (Some(_), _) => end += 1,
         }
     }
 }
@@ -130,15 +75,7 @@ mod tests {
     #[test]
     fn a_comment_ends_with_its_line_or_with_two_hyphens() {
         let text = "a -- b -- c -- d\ne ---- f -- \"\"\"\" - \"g\"\"\" \"h\n-1 é";
-        let mut scanner = Scanner::new(0, text.into());
-        let mut found = Vec::new();
-        loop {
-            let token = scanner.next();
-            if token.kind == Kind::End {
-                break;
-            }
-            found.push(&text[token.text.start as usize..token.text.end as usize]);
-        }
+        let found: Vec<_> = FORMS.all(text).into_iter().map(|(_, characters)| characters).collect();
         let expected =
             ["a", "-- b --", "c", "-- d", "e", "----", "f", "-- \"\"\"\" - \"g\"\"\" \"h", "-1", "é"];
         assert_eq!(found, expected);

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use super::Options;
-use super::scan::{Scanner, unquoted};
+use super::scan::{FORMS, unquoted};
 use crate::text::diagnostic::Diagnostic;
 use crate::text::reader::Parsed;
 use crate::text::scan::{Kind, Token, number};
+use crate::text::simple_scan::SimpleScanner;
 use crate::text::source::Sources;
 
 /// The maximum depth to which files include each other. That of rp2gen is 4.
@@ -18,14 +19,14 @@ pub(super) struct Tokens<'a> {
     pub sources: &'a mut Sources,
     options: &'a Options,
     /// The files that are being read, the innermost last.
-    files: Vec<Scanner>,
+    files: Vec<SimpleScanner>,
     /// The numbers of C: from the options, and from text for C.
     pub numbers: HashMap<String, i128>,
 }
 
 impl<'a> Tokens<'a> {
     pub fn new(sources: &'a mut Sources, file: u32, options: &'a Options) -> Self {
-        let files = vec![Scanner::new(file, sources.get(file).text.clone())];
+        let files = vec![SimpleScanner::new(&FORMS, file, sources.get(file).text.clone())];
         let given = options.defines.iter();
         let numbers = given.filter_map(|(name, value)| Some((name.clone(), signed(value)?))).collect();
         Tokens { sources, options, files, numbers }
@@ -50,7 +51,7 @@ impl<'a> Tokens<'a> {
 
     fn raw(&mut self) -> Token {
         // The outermost file is never taken away.
-        self.files.last_mut().map_or_else(|| unreachable!("there is a file"), Scanner::next)
+        self.files.last_mut().map_or_else(|| unreachable!("there is a file"), SimpleScanner::next)
     }
 
     fn include(&mut self, directive: Token) -> Parsed<()> {
@@ -72,7 +73,7 @@ impl<'a> Tokens<'a> {
         };
         let read = self.sources.read(&path, Some(name.at));
         let file = read.map_err(|message| Diagnostic::new(self.sources, name.at, message))?;
-        self.files.push(Scanner::new(file, self.sources.get(file).text.clone()));
+        self.files.push(SimpleScanner::new(&FORMS, file, self.sources.get(file).text.clone()));
         Ok(())
     }
 

@@ -8,31 +8,24 @@ use farcall_idl::language::tree::{Body, Declared, Specification, Type};
 use farcall_idl::language::{self, Config};
 use farcall_idl::x::Diagnostics;
 
+use crate::faults::{each_has_its_fault, not_all_are_told};
+
 /// Returns a program with these declarations.
 fn program(declarations: &str) -> String {
     format!("P: PROGRAM 1 VERSION 1 =\nBEGIN\n{declarations}\nEND.\n")
 }
 
+fn read_file(text: &str) -> Result<Specification, Diagnostics> {
+    read_text(Path::new("no such directory/P.cr"), text, &Options::default())
+}
+
 fn read_program(declarations: &str) -> Result<Specification, Diagnostics> {
-    read_text(Path::new("no such directory/P.cr"), &program(declarations), &Options::default())
+    read_file(&program(declarations))
 }
 
 #[track_caller]
 fn tree(declarations: &str) -> Specification {
     read_program(declarations).unwrap_or_else(|why| panic!("{why}"))
-}
-
-/// Returns the message of the only fault, and the text that it underlines.
-#[track_caller]
-fn fault(text: &str) -> (String, String) {
-    let why = read_text(Path::new("P.cr"), text, &Options::default()).unwrap_err();
-    let all: Vec<_> = why.iter().collect();
-    let [only] = all.as_slice() else { panic!("{why}") };
-    let shown = only.to_string();
-    let mark = shown.lines().find_map(|line| Some((line.find('^')?, line.matches('^').count())));
-    let line = shown.lines().find(|line| line.starts_with(&format!("{} |", only.line())));
-    let marked = line.zip(mark).and_then(|(line, (start, length))| line.get(start..start + length));
-    (only.message().to_owned(), marked.unwrap_or_default().to_owned())
 }
 
 /// Wrong declarations, each with its message and the part that is underlined.
@@ -187,13 +180,8 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
 
 #[test]
 fn each_fault_has_its_message_at_its_token() {
-    let expected = |message: &str, marked: &str| (message.to_owned(), marked.to_owned());
-    for (declarations, message, marked) in DECLARATIONS {
-        assert_eq!(fault(&program(declarations)), expected(message, marked), "{declarations}");
-    }
-    for (text, message, marked) in PROGRAMS {
-        assert_eq!(fault(text), expected(message, marked), "{text}");
-    }
+    each_has_its_fault(DECLARATIONS, read_program);
+    each_has_its_fault(PROGRAMS, read_file);
 }
 
 #[test]
@@ -216,11 +204,7 @@ fn the_other_place_and_a_similar_name_are_shown() {
 
 #[test]
 fn several_faults_are_told_but_not_without_end() {
-    let many: String = (0..100).fold(String::new(), |mut all, number| {
-        let _ = writeln!(all, "t{number}: TYPE = Unknown{number};");
-        all
-    });
-    assert_eq!(read_program(&many).unwrap_err().iter().count(), 16);
+    not_all_are_told(|number| format!("t{number}: TYPE = Unknown{number};"), read_program);
 }
 
 #[test]

@@ -4,6 +4,8 @@ mod compatibility;
 #[cfg(feature = "cr")]
 mod cr_language;
 mod encoding;
+#[cfg(any(feature = "cr", feature = "rpc2"))]
+mod faults;
 #[cfg(feature = "values")]
 mod json_values;
 #[cfg(feature = "rpc2")]

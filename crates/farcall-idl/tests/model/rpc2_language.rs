@@ -8,6 +8,8 @@ use farcall_idl::language::{self, Config};
 use farcall_idl::rpc2::{NEW_CONNECTION, Options, is_file_name, read, read_text};
 use farcall_idl::x::Diagnostics;
 
+use crate::faults::{each_has_its_fault, not_all_are_told, only_fault};
+
 fn read_file(text: &str) -> Result<Specification, Diagnostics> {
     read_text(Path::new("no such directory/p.rpc2"), text, &Options::default())
 }
@@ -15,19 +17,6 @@ fn read_file(text: &str) -> Result<Specification, Diagnostics> {
 #[track_caller]
 fn tree(text: &str) -> Specification {
     read_file(text).unwrap_or_else(|why| panic!("{why}"))
-}
-
-/// Returns the message of the only fault, and the text that it underlines.
-#[track_caller]
-fn fault(text: &str) -> (String, String) {
-    let why = read_text(Path::new("p.rpc2"), text, &Options::default()).unwrap_err();
-    let all: Vec<_> = why.iter().collect();
-    let [only] = all.as_slice() else { panic!("{why}") };
-    let shown = only.to_string();
-    let mark = shown.lines().find_map(|line| Some((line.find('^')?, line.matches('^').count())));
-    let line = shown.lines().find(|line| line.starts_with(&format!("{} |", only.line())));
-    let marked = line.zip(mark).and_then(|(line, (start, length))| line.get(start..start + length));
-    (only.message().to_owned(), marked.unwrap_or_default().to_owned())
 }
 
 /// Wrong declarations after `subsystem "s";`, each with its message and the part that is underlined.
@@ -110,14 +99,8 @@ const FILES: &[(&str, &str, &str)] = &[
 
 #[test]
 fn each_fault_has_its_message_at_its_token() {
-    let expected = |message: &str, marked: &str| (message.to_owned(), marked.to_owned());
-    for (declarations, message, marked) in DECLARATIONS {
-        let text = format!("subsystem \"s\";\n{declarations}");
-        assert_eq!(fault(&text), expected(message, marked), "{declarations}");
-    }
-    for (text, message, marked) in FILES {
-        assert_eq!(fault(text), expected(message, marked), "{text}");
-    }
+    each_has_its_fault(DECLARATIONS, |text| read_file(&format!("subsystem \"s\";\n{text}")));
+    each_has_its_fault(FILES, read_file);
 }
 
 #[test]
@@ -128,7 +111,7 @@ fn a_second_new_connection_is_refused() {
     let numbers: Vec<u32> =
         tree(&one).programs[0].versions[0].procedures.iter().map(|procedure| procedure.number).collect();
     assert_eq!(numbers, [NEW_CONNECTION, 1]);
-    let (message, _) = fault(&format!("{one} r({parameters}) NEW_CONNECTION;"));
+    let (message, _) = only_fault(read_file(&format!("{one} r({parameters}) NEW_CONNECTION;")));
     assert_eq!(message, "a subsystem has one NEW_CONNECTION procedure");
 }
 
@@ -165,7 +148,7 @@ fn words_are_the_same_in_both_cases_and_names_are_not() {
     let tree = tree("SubSystem \"s\"; TypeDef rpc2_STRUCT { RPC2_Byte a; } t; TYPEDEF t T; P(in Out T a);");
     let names: Vec<&str> = tree.types.iter().map(|ty| ty.named.name.as_str()).collect();
     assert_eq!(names, ["t", "T", "PError"]);
-    let lower = fault("typedef rpc2_byte T;");
+    let lower = only_fault(read_file("typedef rpc2_byte T;"));
     assert_eq!(lower.0, "no type of the name `rpc2_byte` is declared before this");
 }
 
@@ -218,11 +201,7 @@ fn a_server_that_sends_bulk_data_is_named_and_has_no_other_results() {
 
 #[test]
 fn several_faults_are_told_but_not_without_end() {
-    let many: String = (0..100).fold(String::new(), |mut all, number| {
-        let _ = writeln!(all, "typedef Unknown{number} t{number};");
-        all
-    });
-    assert_eq!(read_file(&many).unwrap_err().iter().count(), 16);
+    not_all_are_told(|number| format!("typedef Unknown{number} t{number};"), read_file);
 }
 
 #[test]
