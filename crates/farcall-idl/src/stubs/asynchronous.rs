@@ -18,8 +18,10 @@ pub(super) fn generate(source: &Source) -> TokenStream {
          Callers cannot tell the difference."
     );
     let about_server = format!(" Exports a [`{asynchronous}`] as the interface [`{name}`].");
+    // Of the interface's own names the compiler warns at the trait.
     quote! {
         #[doc = #about]
+        #[allow(non_snake_case)]
         #visibility trait #asynchronous: ::core::marker::Send + ::core::marker::Sync + 'static {
             #(#methods)*
         }

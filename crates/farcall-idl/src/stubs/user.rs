@@ -174,6 +174,7 @@ fn starts(source: &Source) -> TokenStream {
             binding: &'a #farcall::stub::Binding,
         }
 
+        #[allow(non_snake_case)]
         impl #start<'_> {
             #methods
         }
@@ -204,6 +205,7 @@ fn multi(source: &Source) -> TokenStream {
             kind: ::core::marker::PhantomData<fn() -> M>,
         }
 
+        #[allow(non_snake_case)]
         impl<M> #multi<M> {
             #catching
 
@@ -240,6 +242,7 @@ fn prepare(source: &Source) -> TokenStream {
         #[derive(Clone, Copy, Debug, Default)]
         #visibility struct #prepare;
 
+        #[allow(non_snake_case)]
         impl #prepare {
             #methods
         }
@@ -253,7 +256,8 @@ fn is_called_of_all(procedure: &Procedure) -> bool {
     procedure.argument_stream().is_none() && !procedure.oneway
 }
 
-/// Generates a method for each procedure that `has` one, with the type and the body that `of` returns.
+/// Generates a method for each procedure that `has` one, with the type and the body that `of` returns. The
+/// impl around it allows any name, because the compiler warns of the interface's own names at the trait.
 /// `about` is the method's documentation, before and after the procedure's name.
 fn methods(
     source: &Source,

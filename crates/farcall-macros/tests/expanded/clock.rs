@@ -76,6 +76,7 @@ impl Clock for ClockClient {
 pub(crate) struct ClockStart<'a> {
     binding: &'a ::farcall::stub::Binding,
 }
+#[allow(non_snake_case)]
 impl ClockStart<'_> {
     /// Starts [`Clock::now`].
     pub fn now(&self, zone: &str, of: &[u32]) -> ::farcall::Pending<u64, NoSuchZone> {
@@ -107,6 +108,7 @@ pub(crate) struct ClockMulti<M> {
     members: ::farcall::multi::Members,
     kind: ::core::marker::PhantomData<fn() -> M>,
 }
+#[allow(non_snake_case)]
 impl<M> ClockMulti<M> {
     /// Calls [`Clock::now`] of every member.
     pub fn now(&self, zone: &str, of: &[u32]) -> ::farcall::Multi<u64, NoSuchZone, M> {
@@ -117,6 +119,7 @@ impl<M> ClockMulti<M> {
 /// Encodes calls of [`Clock`] that are not made yet, for [`Group::multi_each`](farcall::Group::multi_each).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClockPrepare;
+#[allow(non_snake_case)]
 impl ClockPrepare {
     /// Encodes the arguments of [`Clock::now`].
     pub fn now(
@@ -213,6 +216,7 @@ const _: () = {
 /** [`Clock`] for a server written with `async fn`: implement it, and export a [`ClockAsyncServer`].
 
 Callers cannot tell the difference.*/
+#[allow(non_snake_case)]
 pub(crate) trait ClockAsync: ::core::marker::Send + ::core::marker::Sync + 'static {
     fn now(
         &self,

@@ -112,6 +112,7 @@ impl Log for LogClient {
 pub struct LogStart<'a> {
     binding: &'a ::farcall::stub::Binding,
 }
+#[allow(non_snake_case)]
 impl LogStart<'_> {
     /// Starts [`Log::entries`].
     pub fn entries(
@@ -165,6 +166,7 @@ pub struct LogMulti<M> {
     members: ::farcall::multi::Members,
     kind: ::core::marker::PhantomData<fn() -> M>,
 }
+#[allow(non_snake_case)]
 impl<M> LogMulti<M> {
     /// Returns the same group with a handler for each member, which answers the signals raised in the
     /// member's calls. `handler` makes it of the member's name.
@@ -190,6 +192,7 @@ impl<M> LogMulti<M> {
 /// Encodes calls of [`Log`] that are not made yet, for [`Group::multi_each`](farcall::Group::multi_each).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogPrepare;
+#[allow(non_snake_case)]
 impl LogPrepare {
     /// Encodes the arguments of [`Log::entries`].
     pub fn entries(

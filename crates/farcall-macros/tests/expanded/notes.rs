@@ -93,6 +93,7 @@ impl Notes for NotesClient {
 pub struct NotesStart<'a> {
     binding: &'a ::farcall::stub::Binding,
 }
+#[allow(non_snake_case)]
 impl NotesStart<'_> {
     /// Starts [`Notes::lines`].
     pub fn lines(&self) -> ::farcall::Pending<u64, ::farcall::Never> {
@@ -123,6 +124,7 @@ pub struct NotesMulti<M> {
     members: ::farcall::multi::Members,
     kind: ::core::marker::PhantomData<fn() -> M>,
 }
+#[allow(non_snake_case)]
 impl<M> NotesMulti<M> {
     /// Calls [`Notes::lines`] of every member.
     pub fn lines(&self) -> ::farcall::Multi<u64, ::farcall::Never, M> {
@@ -138,6 +140,7 @@ impl<M> NotesMulti<M> {
 /// Encodes calls of [`Notes`] that are not made yet, for [`Group::multi_each`](farcall::Group::multi_each).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NotesPrepare;
+#[allow(non_snake_case)]
 impl NotesPrepare {
     /// Encodes the arguments of [`Notes::lines`].
     pub fn lines(&self) -> ::farcall::multi::Prepared<u64, ::farcall::Never> {

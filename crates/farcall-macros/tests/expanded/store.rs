@@ -129,6 +129,7 @@ impl Store for StoreClient {
 pub struct StoreStart<'a> {
     binding: &'a ::farcall::stub::Binding,
 }
+#[allow(non_snake_case)]
 impl StoreStart<'_> {
     /// Starts [`Store::get`].
     pub fn get(&self, key: &str) -> ::farcall::Pending<u64, NoSuchKey> {
@@ -205,6 +206,7 @@ pub struct StoreMulti<M> {
     members: ::farcall::multi::Members,
     kind: ::core::marker::PhantomData<fn() -> M>,
 }
+#[allow(non_snake_case)]
 impl<M> StoreMulti<M> {
     /// Calls [`Store::get`] of every member.
     pub fn get(&self, key: &str) -> ::farcall::Multi<u64, NoSuchKey, M> {
@@ -231,6 +233,7 @@ impl<M> StoreMulti<M> {
 /// Encodes calls of [`Store`] that are not made yet, for [`Group::multi_each`](farcall::Group::multi_each).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StorePrepare;
+#[allow(non_snake_case)]
 impl StorePrepare {
     /// Encodes the arguments of [`Store::get`].
     pub fn get(&self, key: &str) -> ::farcall::multi::Prepared<u64, NoSuchKey> {
