@@ -204,27 +204,32 @@ fn a_file_is_described() {
     assert!(text.contains("/// A point.\nstruct Point {\n    x: i32\n"), "{text}");
 }
 
-/// The Rust of every file under `$FARCALL_X_CORPUS` compiles without warnings: for all files that rpcgen
-/// accepts, and for at least half of those that it refuses. Prints a table by file, with the names that C's
-/// headers declare and that are left to the user.
+/// The Rust of a file of each dialect (`farcall-onc/tests/dialects`) compiles without warnings. So does that
+/// of the files under `$FARCALL_X_CORPUS`, if it is set: of all that rpcgen accepts, and of at least half of
+/// those that it refuses. Prints a table by file, with the names that C's headers declare and that are left
+/// to the user.
 #[test]
-fn what_is_made_of_real_files_compiles() {
-    let Some(corpus) =
-        std::env::var_os("FARCALL_X_CORPUS").map(PathBuf::from).filter(|corpus| corpus.is_dir())
-    else {
-        let _ = writeln!(std::io::stderr(), "skipped: FARCALL_X_CORPUS names no directory of .x files");
-        return;
-    };
+fn what_is_made_of_files_of_all_dialects_compiles() {
+    let dialects = Path::new(env!("CARGO_MANIFEST_DIR")).join("../farcall-onc/tests/dialects");
     let mut files = Vec::new();
-    collect(&corpus, &["x", "rpcl"], &mut files);
-    files.sort();
+    collect(&dialects, &["x"], &mut files);
+    let own = files.len();
+    let corpus = std::env::var_os("FARCALL_X_CORPUS").map(PathBuf::from).filter(|corpus| corpus.is_dir());
+    match &corpus {
+        Some(corpus) => collect(corpus, &["x", "rpcl"], &mut files),
+        None => {
+            let _ = writeln!(std::io::stderr(), "skipped: FARCALL_X_CORPUS names no directory of .x files");
+        }
+    }
+    files[own..].sort();
 
     let place = Place::new();
     let mut made = Vec::new();
     for (number, file) in files.iter().enumerate() {
         let output = place.path(&format!("src/f{number}.rs"));
         place.write(&format!("src/f{number}.rs"), "");
-        made.push(makes(&place, file, &output));
+        let more: &[&str] = if number < own { &["--async"] } else { &[] };
+        made.push(makes(&place, file, &output, more));
     }
     let failing = compile(&place, &made);
 
@@ -232,8 +237,13 @@ fn what_is_made_of_real_files_compiles() {
     let (mut missed, mut refused, mut ours) = (Vec::new(), 0, 0);
     for (number, file) in files.iter().enumerate() {
         let compiles = made[number] && !failing.contains(&number);
+        assert!(compiles || number >= own, "{} does not compile", file.display());
+        if number < own {
+            continue;
+        }
         let peer = rpcgen(file);
-        let name = file.strip_prefix(&corpus).unwrap_or(file).display();
+        let name =
+            corpus.as_ref().and_then(|corpus| file.strip_prefix(corpus).ok()).unwrap_or(file).display();
         let told = |yes: bool| if yes { "yes" } else { "-" };
         let _ = writeln!(
             table,
@@ -252,18 +262,21 @@ fn what_is_made_of_real_files_compiles() {
         }
     }
     println!("{:<7} {:<6} {:<9} file\n{table}", "rpcgen", "made", "compiles");
-    println!("{} files; {ours} compile of {refused} that rpcgen refuses", files.len());
+    println!(
+        "{own} files of our own, and {} others; {ours} compile of {refused} that rpcgen refuses",
+        files.len() - own
+    );
     assert_eq!(missed, Vec::<String>::new(), "taken by rpcgen, but not by us");
     assert!(ours * 2 >= refused);
 }
 
-/// Generates Rust from a file. Names in a refusal come from C's headers: a type is left without values, and a
-/// constant gets a value of its own. Returns whether that succeeded.
-fn makes(place: &Place, file: &Path, output: &Path) -> bool {
+/// Generates Rust from a file, with `more` options. Names in a refusal come from C's headers: a type is left
+/// without values, and a constant gets a value of its own. Returns whether that succeeded.
+fn makes(place: &Place, file: &Path, output: &Path, more: &[&str]) -> bool {
     let mut given = Vec::new();
     loop {
         let mut command = vec!["--json", "gen", file.to_str().unwrap(), "-o", output.to_str().unwrap()];
-        command.extend(given.iter().map(String::as_str));
+        command.extend(given.iter().map(String::as_str).chain(more.iter().copied()));
         let said = place.run(&command);
         if said.code == 0 {
             if !given.is_empty() {

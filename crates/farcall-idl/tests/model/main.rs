@@ -3,6 +3,8 @@
 mod compatibility;
 #[cfg(feature = "cr")]
 mod cr_language;
+#[cfg(all(feature = "values", feature = "x"))]
+mod dialects;
 mod encoding;
 #[cfg(any(feature = "cr", feature = "rpc2"))]
 mod faults;
