@@ -27,6 +27,7 @@ use farcall_bench_method::Pin;
 use farcall_bench_method::agent::{self, Agent};
 use farcall_bench_method::conditions::conditions_on;
 use farcall_bench_method::paper::Item;
+use farcall_bench_method::process::exit_code;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use side::Side;
@@ -74,18 +75,12 @@ fn main() -> ExitCode {
         Some(Process::Side(side)) => side::side(&side),
         None => run(&cedar),
     };
-    match ran {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("farcall-bench-cedar: {why:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("farcall-bench-cedar", ran)
 }
 
 fn run(cedar: &Cedar) -> Result<()> {
     let start = Instant::now();
-    let pin = cedar.pin.unwrap_or_else(default_pin);
+    let pin = cedar.pin.unwrap_or_else(Pin::first_two);
     let calls = cedar.calls.unwrap_or(if cedar.quick { 4_000 } else { 12_000 });
     // Placement in memory is luck, drawn at each start.
     let starts = if cedar.quick { 1 } else { 4 };
@@ -118,9 +113,4 @@ fn progress(steps: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{wide_bar} {elapsed} of {duration} {msg}");
     let bar = ProgressBar::new(steps);
     style.map_or(bar.clone(), |style| bar.with_style(style))
-}
-
-fn default_pin() -> Pin {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if cores < 2 { Pin::NONE } else { "0,1".parse().unwrap_or(Pin::NONE) }
 }

@@ -76,32 +76,11 @@ impl Answer for Said {
 
 /// Executes orders until there are no more.
 pub fn side(side: &Side) -> Result<()> {
-    end_with_parent()?;
-    side.core.map_or(Ok(()), process::stay_on)?;
-    process::say(&Said::Ready)?;
     let (mut exports, mut client) = (Vec::new(), None);
-    for order in std::io::stdin().lines() {
-        let order = order?;
-        let said = match side.role {
-            Role::Server => serve(&order, &mut exports),
-            Role::Client => call(&order, &mut client),
-        };
-        process::say(&said.unwrap_or_else(|why| Said::Failed(format!("{why:#}"))))?;
-    }
-    Ok(())
-}
-
-/// Makes this process end when the one that started it ends, even if a transfer is under way.
-#[cfg(target_os = "linux")]
-fn end_with_parent() -> Result<()> {
-    use rustix::process::{Signal, set_parent_process_death_signal};
-    set_parent_process_death_signal(Some(Signal::KILL)).context("cannot follow the parent")
-}
-
-/// Does nothing: elsewhere a side ends when it has no more orders.
-#[cfg(not(target_os = "linux"))]
-fn end_with_parent() -> Result<()> {
-    Ok(())
+    process::obey(side.core, &Said::Ready, Said::Failed, |order| match side.role {
+        Role::Server => serve(order, &mut exports),
+        Role::Client => call(order, &mut client),
+    })
 }
 
 /// `serve ADDRESS`.

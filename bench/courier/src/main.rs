@@ -28,6 +28,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
 use farcall_bench_method::Pin;
 use farcall_bench_method::conditions::conditions_on;
+use farcall_bench_method::process::exit_code;
 
 use grid::{Grid, Measured};
 use network::Network;
@@ -85,17 +86,11 @@ fn main() -> ExitCode {
         Some(Sides::Side(side)) => side::side(&side),
         None => run(&courier),
     };
-    match ran {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("farcall-bench-courier: {why:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("farcall-bench-courier", ran)
 }
 
 fn run(courier: &Courier) -> Result<()> {
-    let pin = courier.pin.unwrap_or_else(default_pin);
+    let pin = courier.pin.unwrap_or_else(Pin::first_two);
     let mut ways = courier.ways.clone();
     if ways.is_empty() {
         ways.extend(Way::value_variants());
@@ -127,9 +122,4 @@ fn run(courier: &Courier) -> Result<()> {
         farcall_bench_method::paper::write(path, tables::items(&figures, &conditions))?;
     }
     courier.json.as_deref().map_or(Ok(()), |path| rows::write(path, &figures, &conditions))
-}
-
-fn default_pin() -> Pin {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if cores < 2 { Pin::NONE } else { "0,1".parse().unwrap_or(Pin::NONE) }
 }

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
 use farcall_bench_method::conditions::conditions_on;
+use farcall_bench_method::process::exit_code;
 use farcall_bench_method::stats::{Estimate, estimate};
 use farcall_bench_method::{Row, write_json};
 
@@ -68,13 +69,7 @@ fn main() -> ExitCode {
         Some(Sides::Side(side)) => side::run(&side),
         None => run(&kernel),
     };
-    match ran {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("farcall-bench-kernel: {why:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("farcall-bench-kernel", ran)
 }
 
 fn run(kernel: &Kernel) -> Result<()> {

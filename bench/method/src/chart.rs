@@ -119,6 +119,7 @@ fn draw_curves(area: &Area, (x, y): (&str, &str), panel: &Panel) -> Drawn {
     let mut chart = ChartBuilder::on(area)
         .caption(&panel.caption, ("sans-serif", 15))
         .margin(10)
+        .margin_right(20)
         .x_label_area_size(36)
         .y_label_area_size(50)
         .build_cartesian_2d(0.0..end(|point| point.0), 0.0..end(|point| point.1) * 1.1)?;

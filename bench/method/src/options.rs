@@ -74,6 +74,12 @@ impl Pin {
     /// Unpinned: the kernel chooses.
     pub const NONE: Pin = Pin(None);
 
+    /// Returns the first two cores, or none if there are not two.
+    pub fn first_two() -> Pin {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        if cores < 2 { Pin::NONE } else { Pin(Some((0, 1))) }
+    }
+
     /// Returns the client's core and the server's core.
     pub fn cores(self) -> Option<(usize, usize)> {
         self.0

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::marker::PhantomData;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -113,6 +113,47 @@ impl<A> Drop for Process<A> {
         // Both fail only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Executes the orders of the process that started this one until there are no more, on one core if one is
+/// named. Says `ready` first, then the answer to each order; `failed` makes an answer of a failure.
+pub fn obey<A: Answer>(
+    core: Option<usize>,
+    ready: &A,
+    failed: impl Fn(String) -> A,
+    mut execute: impl FnMut(&str) -> Result<A>,
+) -> Result<()> {
+    end_with_parent()?;
+    core.map_or(Ok(()), stay_on)?;
+    say(ready)?;
+    for order in std::io::stdin().lines() {
+        say(&execute(&order?).unwrap_or_else(|why| failed(format!("{why:#}"))))?;
+    }
+    Ok(())
+}
+
+/// Makes this process end when the one that started it ends, even if it executes an order.
+#[cfg(target_os = "linux")]
+fn end_with_parent() -> Result<()> {
+    use rustix::process::{Signal, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(Signal::KILL)).context("cannot follow the parent")
+}
+
+/// Does nothing: elsewhere a process ends when it has no more orders.
+#[cfg(not(target_os = "linux"))]
+fn end_with_parent() -> Result<()> {
+    Ok(())
+}
+
+/// Returns the exit code of a program that has ended so. Says why it failed, if it did.
+pub fn exit_code(program: &str, ended: Result<()>) -> ExitCode {
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{program}: {why:#}");
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use farcall_bench_method::conditions::conditions_on;
 use farcall_bench_method::paper::Item;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use papers::{PAPERS, Paper};
 use run::{Found, Outcome};
@@ -41,6 +41,9 @@ struct Command {
     /// The directory with the programs that measure, if they are built already. [default: they are built]
     #[arg(long, value_name = "DIRECTORY")]
     programs: Option<PathBuf>,
+    /// Measure nothing, but draw the page of this papers.json again.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "quick", "programs"])]
+    from: Option<PathBuf>,
 }
 
 /// All that was measured.
@@ -66,10 +69,43 @@ pub struct Chapter {
 }
 
 /// How long a step took, in seconds.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct Took {
-    what: &'static str,
+    what: String,
     seconds: u64,
+}
+
+/// A report as it was written.
+#[derive(Deserialize)]
+struct Written {
+    quick: bool,
+    minutes: u64,
+    conditions: Vec<String>,
+    papers: Vec<WrittenChapter>,
+}
+
+#[derive(Deserialize)]
+struct WrittenChapter {
+    key: String,
+    items: Vec<Item>,
+    failures: Vec<String>,
+    steps: Vec<Took>,
+}
+
+impl Report {
+    fn read(path: &Path) -> Result<Report> {
+        let text = std::fs::read_to_string(path)?;
+        let Written { quick, minutes, conditions, papers } = serde_json::from_str(&text)?;
+        let chapter = |WrittenChapter { key, items, failures, steps }| {
+            let paper = PAPERS
+                .iter()
+                .find(|paper| paper.key == key)
+                .with_context(|| format!("which paper is {key}?"))?;
+            Ok(Chapter { paper, items, failures, steps })
+        };
+        let papers = papers.into_iter().map(chapter).collect::<Result<_>>()?;
+        Ok(Report { quick, minutes, conditions, papers })
+    }
 }
 
 fn main() -> ExitCode {
@@ -85,6 +121,12 @@ fn main() -> ExitCode {
 
 /// Measures, and writes the report. Returns whether all programs did what they should.
 fn run(command: &Command) -> Result<bool> {
+    if let Some(from) = &command.from {
+        let report = Report::read(from).with_context(|| format!("cannot draw {}", from.display()))?;
+        write(&command.out, &report)?;
+        println!("{}", command.out.join("index.html").display());
+        return Ok(true);
+    }
     let chosen: Vec<&'static Paper> =
         PAPERS.iter().filter(|paper| command.only.is_empty() || command.only.contains(&paper.name)).collect();
     let mut runner = run::Runner::new(&chosen, command.quick, command.programs.clone())?;
@@ -96,7 +138,7 @@ fn run(command: &Command) -> Result<bool> {
     };
     for paper in chosen {
         let outcomes = runner.run(paper);
-        let took = |step: &Outcome| Took { what: step.what, seconds: step.took.as_secs() };
+        let took = |step: &Outcome| Took { what: step.what.to_owned(), seconds: step.took.as_secs() };
         let steps = outcomes.iter().map(took).collect();
         let found: Vec<Result<Found>> = outcomes.into_iter().map(|step| step.found).collect();
         let failures = found.iter().filter_map(|found| found.as_ref().err().map(|why| format!("{why:#}")));

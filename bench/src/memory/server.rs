@@ -132,7 +132,7 @@ fn times(mut contenders: Vec<Contender>, options: &Options, mut progress: impl F
 fn split(moves: &Moves<'_>, structure: &str, operation: &str, whole: f64) -> Result<[f64; 4]> {
     let (request, reply) = sizes(operation);
     let [accesses, transfers] = work(structure, operation).context("nobody knows what the clerk does")?;
-    if accesses < 0.5 {
+    if accesses < 0.5 && transfers < 0.5 {
         // The clerk finds all in its own memory, but for reading its lease now and then.
         return Ok([whole, 0.0, 0.0, 0.0]);
     }

@@ -32,6 +32,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use farcall_bench_method::Pin;
 use farcall_bench_method::conditions::conditions_on;
+use farcall_bench_method::process::exit_code;
 
 use grid::Grid;
 use side::Side;
@@ -72,17 +73,11 @@ fn main() -> ExitCode {
         Some(Sides::Side(side)) => side::side(&side),
         None => run(&sun),
     };
-    match ran {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("farcall-bench-sunrpc: {why:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code("farcall-bench-sunrpc", ran)
 }
 
 fn run(sun: &Sun) -> Result<()> {
-    let pin = sun.pin.unwrap_or_else(default_pin);
+    let pin = sun.pin.unwrap_or_else(Pin::first_two);
     let grid = match sun.quick {
         true => {
             Grid { runs: 7, repeats: 25, loops: 3, limit: Duration::from_secs(20), profile_seconds: 2, pin }
@@ -120,9 +115,4 @@ fn versions() -> Vec<String> {
     let libtirpc = option_env!("LIBTIRPC_VERSION").map(|version| format!("libtirpc {version}"));
     let compiler = option_env!("C_COMPILER").map(str::to_owned);
     libtirpc.into_iter().chain(compiler).collect()
-}
-
-fn default_pin() -> Pin {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if cores < 2 { Pin::NONE } else { "0,1".parse().unwrap_or(Pin::NONE) }
 }

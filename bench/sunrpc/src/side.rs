@@ -80,28 +80,8 @@ impl Answer for Said {
 
 /// Executes orders until there are no more.
 pub fn side(side: &Side) -> Result<()> {
-    end_with_parent()?;
-    side.core.map_or(Ok(()), process::stay_on)?;
-    process::say(&Said::Ready)?;
     let mut state = State::default();
-    for order in std::io::stdin().lines() {
-        let said = state.execute(&order?);
-        process::say(&said.unwrap_or_else(|why| Said::Failed(format!("{why:#}"))))?;
-    }
-    Ok(())
-}
-
-/// Makes this process end when the one that started it ends, even if calls are under way.
-#[cfg(target_os = "linux")]
-fn end_with_parent() -> Result<()> {
-    use rustix::process::{Signal, set_parent_process_death_signal};
-    set_parent_process_death_signal(Some(Signal::KILL)).context("cannot follow the parent")
-}
-
-/// Does nothing: elsewhere a side ends when it has no more orders.
-#[cfg(not(target_os = "linux"))]
-fn end_with_parent() -> Result<()> {
-    Ok(())
+    process::obey(side.core, &Said::Ready, Said::Failed, |order| state.execute(order))
 }
 
 #[derive(Default)]

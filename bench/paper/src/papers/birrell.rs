@@ -36,10 +36,10 @@ fn items(found: &[Result<Found>]) -> Vec<Item> {
         "Birrell and Nelson found that a null call took about a millisecond, of which its two packets spent \
          an eighth on the Ethernet; that most of what arguments and results added was their transmission; \
          and that an exception, which needs two packets more, made a call two to three times as long. The \
-         packets are still two and four, and a call with an exception still takes roughly two to three times \
-         as long as a null call, now as long whether it is resumed or unwound. What a call costs is \
-         elsewhere: it is about twenty times as fast or more, its time is that of sending packets and waking \
-         processes, and 100 words hardly show in it. On their Ethernet its packets, longer by the headers of \
+         packets are still two and four, and a call with an exception now takes about twice as long as a \
+         null call, whether it is resumed or unwound. What a call costs is elsewhere: it is some fifteen \
+         times as fast or more, its time is that of sending packets and waking processes, and 100 words \
+         hardly show in it. On their Ethernet its packets, longer by the headers of \
          UDP and IP, would take many times as long as the whole call takes now. A local call became \
          thousands of times as fast, so a null call, which then took as long as a hundred local ones, now \
          takes as long as tens of thousands. Only the local calls with an exception, for each of which a \
@@ -56,8 +56,8 @@ fn items(found: &[Result<Found>]) -> Vec<Item> {
         &["Table I, packets"],
         "The authors made a protocol for calls alone, and held it possible that it is ten times as fast \
          as one made for streams. A call now takes little longer than as many equally long datagrams take by \
-         system calls alone, so such a protocol costs nearly nothing beside the kernel's work; a call with \
-         an exception costs somewhat more. The paper's calls had no encryption. Here keys add eight bytes to \
+         system calls alone, so such a protocol costs nearly nothing beside the kernel's work, with an \
+         exception as without. The paper's calls had no encryption. Here keys add eight bytes to \
          each packet.",
         "the paper has no such figures.",
     );
