@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use farcall_proto::secure::Opened;
+
 use super::Peer;
 use super::waiter::{Waiter, Wakes};
 use crate::env::Env;
@@ -28,6 +30,8 @@ pub(super) struct Tools {
     pub(super) usual_arguments: usize,
     /// The receive buffer; empty until the thread leads for the first time.
     pub(super) buffer: Box<[u8]>,
+    /// A spare list for what is known of the seals of the datagrams in `buffer`.
+    pub(super) opened: Vec<Option<Opened>>,
     /// Earlier receive buffers, which results share.
     pub(super) shared_buffers: ReceiveBuffers,
     pub(super) wakes: Wakes,
@@ -42,6 +46,7 @@ impl Tools {
             arguments: Vec::new(),
             usual_arguments: 0,
             buffer: Box::default(),
+            opened: Vec::new(),
             shared_buffers: ReceiveBuffers::default(),
             wakes: Wakes::default(),
             peers: Vec::new(),

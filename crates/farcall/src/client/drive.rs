@@ -56,13 +56,17 @@ impl<'a> Reception<'a> {
         if buffer.is_empty() {
             buffer = ReceiveBuffers::buffer();
         }
-        Reception { endpoint, buffer, earliest, look, opened: Vec::new() }
+        // What was known of another socket's datagrams must not count here.
+        let mut opened = std::mem::take(&mut tools.opened);
+        opened.clear();
+        Reception { endpoint, buffer, earliest, look, opened }
     }
 
-    /// Puts the receive buffer back into `tools`.
+    /// Puts the buffers back into `tools`.
     #[inline(always)]
     pub(super) fn give_back(mut self, tools: &mut Tools) {
         tools.buffer = std::mem::take(&mut self.buffer);
+        tools.opened = std::mem::take(&mut self.opened);
     }
 }
 
@@ -595,8 +599,10 @@ impl Endpoint {
             timer.is_some()
         });
         let mut newer = lock(&self.active);
-        newer.append(&mut active);
-        self.active_count.store(newer.len(), Ordering::Relaxed);
+        active.append(&mut newer);
+        self.active_count.store(active.len(), Ordering::Relaxed);
+        // The list keeps its memory, so that timers allocate nothing.
+        std::mem::swap(&mut *newer, &mut active);
         drop(newer);
         self.wake(tools);
         earliest
