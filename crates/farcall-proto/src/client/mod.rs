@@ -228,6 +228,10 @@ struct Timers {
     /// configuration, because converting a `Duration` each time takes long.
     least_interval: u64,
     most_interval: u64,
+    /// The last call whose result came only after the call was sent again, and when it was first sent. It is
+    /// not known which of its datagrams the result answers (Karn & Partridge 1987). If a second result comes,
+    /// no datagram was lost.
+    doubtful: Option<(Position, Time)>,
 }
 
 /// Facts about long arguments and results.
@@ -300,6 +304,7 @@ impl Conversation {
                 unreachable_until: Time::default(),
                 least_interval: nanos(config.min_retransmit),
                 most_interval: nanos(config.max_retransmit),
+                doubtful: None,
             },
             spread: Spread::new(id),
             refusals: Refusals::default(),

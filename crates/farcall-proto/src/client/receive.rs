@@ -223,7 +223,7 @@ impl Conversation {
         sink: &mut (impl FnMut(Event<'_>) + ?Sized),
     ) {
         let Some(activity) = self.current(position) else {
-            return;
+            return self.on_second_result(now, position);
         };
         let slot = self.slots.at(activity);
         let first_sent = slot.timing.first_sent.unwrap_or_default();
@@ -236,7 +236,7 @@ impl Conversation {
         if slot.timing.timed {
             self.path.round_trip.sample_call(now.nanos_since(first_sent));
         } else if slot.timing.unanswered > 0 && slot.stage == Stage::Sending {
-            self.path.round_trip.late(first_sent, now);
+            self.timers.doubtful = Some((position, first_sent));
         }
         let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
         self.note_company(now, activity);
@@ -245,6 +245,15 @@ impl Conversation {
             outcome => outcome,
         };
         self.end(activity, outcome, sink);
+    }
+
+    /// Acts on a result of a call that has ended. If the call was sent more than once, both datagrams were
+    /// answered, so none was lost: the client was too impatient.
+    #[cold]
+    fn on_second_result(&mut self, now: Time, position: Position) {
+        if let Some((_, first_sent)) = self.timers.doubtful.take_if(|call| call.0 == position) {
+            self.path.round_trip.late(first_sent, now);
+        }
     }
 
     /// Converts a failure that the server has sent to the failure that the caller is told.
