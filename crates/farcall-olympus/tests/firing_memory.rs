@@ -3,9 +3,10 @@
 //! This is a binary of its own, because its global allocator counts the bytes that the process has.
 #![allow(missing_docs)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../../farcall/tests/common/live_bytes.rs"]
+mod live_bytes;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicIsize, Ordering};
 use std::time::Duration;
 
 use farcall::Runtime;
@@ -13,28 +14,6 @@ use farcall::names::Memory;
 use farcall_olympus::procedures::Procedures;
 use farcall_olympus::run::{Command, Outcome, Run, Settings};
 use serde_json::json;
-
-struct Counting;
-
-/// The bytes that the process has allocated and not freed.
-static BYTES: AtomicIsize = AtomicIsize::new(0);
-
-// SAFETY: passes everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[farcall::interface]
 trait Echo {
@@ -76,7 +55,7 @@ fn a_hundred_thousand_firings_leave_the_memory_where_it_was() {
             let tokens = vec![json!("a word"); TOKENS];
             run.command(Command::Put { place, tokens }).unwrap();
             assert_eq!(run.wait_for(Duration::from_secs(60)), Some(Outcome::Quiet));
-            BYTES.load(Ordering::Relaxed)
+            live_bytes::of_process()
         })
         .collect();
     assert_eq!(run.state().counts.ended as usize, ROUNDS * TOKENS);

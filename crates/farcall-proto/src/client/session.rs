@@ -190,7 +190,21 @@ impl Session {
     #[cfg(feature = "secure")]
     pub fn give_up(&mut self, nonce: u64) -> Option<Option<u64>> {
         let at = self.requests.iter().position(|request| request.nonce == nonce)?;
-        Some(self.requests.swap_remove(at).token)
+        Some(self.end(at).token)
+    }
+
+    /// Removes a question that is over.
+    fn end(&mut self, at: usize) -> Request {
+        let ended = self.requests.swap_remove(at);
+        self.free_unused();
+        ended
+    }
+
+    /// Frees the memory of the questions when there are none, so that an idle conversation keeps none.
+    fn free_unused(&mut self) {
+        if self.requests.is_empty() {
+            self.requests = Vec::new();
+        }
     }
 
     /// Continues a question under a new nonce, so that its next datagram counts as a new question.
@@ -228,6 +242,7 @@ impl Conversation {
     /// Drops the question that [`Conversation::bind`] asked with this token. There will be no answer.
     pub fn forget_bind(&mut self, token: u64) {
         self.session.requests.retain(|r| r.token != Some(token));
+        self.session.free_unused();
     }
 
     /// Returns the identity under which the server knows this conversation, and the answer to `question` that
@@ -377,7 +392,7 @@ impl Conversation {
             // The client asks for the next page under a new nonce.
             return self.session.ask_on(now, w.nonce, self.config.min_retransmit);
         }
-        let request = self.session.requests.swap_remove(at);
+        let request = self.session.end(at);
         if w.refused != 0 {
             self.without_ticket(now, Kind::from_code(w.refused), sink);
         }
@@ -408,7 +423,7 @@ impl Conversation {
     /// Gives up a question whose answer has too many pages.
     #[cold]
     fn endless(&mut self, at: usize, sink: &mut dyn FnMut(Event<'_>)) {
-        let Request { token, pages, .. } = self.session.requests.swap_remove(at);
+        let Request { token, pages, .. } = self.session.end(at);
         let Some(token) = token else { return };
         let why = format!("the list of the interface's procedures has not ended after {pages} pages");
         sink(Event::Bound { token, answer: Err(Failure::new(Kind::BadResult, Ran::No).with_detail(why)) });
@@ -528,6 +543,7 @@ impl Conversation {
         self.session.expires = None;
         if self.slots.outstanding == 0 {
             self.session.requests.retain(|r| r.token.is_some());
+            self.session.free_unused();
         }
         let (patience, probes) = (self.config.patience, self.config.patience_probes);
         let vain = |r: &Request| r.due <= now && r.unanswered >= probes && now.since(r.began) >= patience;
@@ -541,7 +557,7 @@ impl Conversation {
                 at += 1;
                 continue;
             }
-            let request = self.session.requests.swap_remove(at);
+            let request = self.session.end(at);
             if let Some(token) = request.token {
                 let answer = Err(Failure::new(Kind::Unreachable, Ran::No));
                 sink(Event::Bound { token, answer });

@@ -18,6 +18,7 @@ mod large_results;
 mod long_run;
 mod lost_rights;
 mod name_clerk;
+mod nearest_server;
 #[cfg(target_os = "linux")]
 mod olympus;
 #[cfg(target_os = "linux")]

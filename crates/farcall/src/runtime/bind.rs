@@ -343,7 +343,10 @@ impl Inner {
             let at = |address| Candidate { address, name: entry.asked_name() };
             entry.sockets_from_here().into_iter().map(at).collect::<Vec<_>>()
         };
-        Ok(entries.iter().flat_map(candidates).collect())
+        let mut candidates: Vec<Candidate> = entries.iter().flat_map(candidates).collect();
+        // The candidates that the first one's socket reaches are asked first, so it must be a near one.
+        candidates.sort_by_key(|candidate| !candidate.address.ip().is_loopback());
+        Ok(candidates)
     }
 
     /// Turns a server's answer into a target.
@@ -543,6 +546,8 @@ pub(super) fn bind_failed(address: SocketAddr, failure: Failure) -> CallFailed {
 
 #[cfg(test)]
 mod tests {
+    use farcall_names::Registry as _;
+
     use super::*;
 
     /// Returns the ports of the candidates that are left. Candidates are an instance and a port.
@@ -565,5 +570,20 @@ mod tests {
         assert_eq!(left(&two[..2], &[2]), [1]);
         // Two instances of one server.
         assert_eq!(left(&[("Store/a", 1), ("Store/b", 1), ("Store/c", 2)], &[1]), [2]);
+    }
+
+    #[test]
+    fn instances_on_this_machine_are_asked_before_others() {
+        let registry = Arc::new(farcall_names::Memory::new());
+        let instances = [("a", "udp://10.0.0.7:1"), ("b", "udp://127.0.0.1:2"), ("c", "udp://[::1]:3")];
+        let label = |text: &str| text.parse::<Label>().unwrap();
+        let publish = |(instance, address): (&str, &str)| {
+            let address = address.parse().unwrap();
+            registry.publish(&farcall_names::Entry::new(label("Store"), label(instance), address, 1)).unwrap()
+        };
+        let _published = instances.map(publish);
+        let runtime = super::super::Runtime::builder().registry(registry.clone()).build().unwrap();
+        let candidates = runtime.0.candidates(&parse("Store").unwrap()).unwrap();
+        assert_eq!(candidates.iter().map(|one| one.address.port()).collect::<Vec<_>>(), [2, 3, 1]);
     }
 }

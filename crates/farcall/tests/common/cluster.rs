@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use farcall::names::{Memory, Registry};
-use farcall::{Export, Group, Runtime};
+use farcall::{Builder, Export, Group, Runtime};
 
 #[farcall::interface]
 pub trait Member {
@@ -83,8 +83,13 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn of(members: u64) -> Cluster {
+        Cluster::called_by(members, |client| client)
+    }
+
+    /// Makes a cluster whose client has further settings.
+    pub fn called_by(members: u64, set: impl FnOnce(Builder) -> Builder) -> Cluster {
         let registry: Arc<dyn Registry> = Arc::new(Memory::new());
-        let client = runtime(&registry);
+        let client = set(builder(&registry)).build().unwrap();
         let mut cluster = Cluster {
             registry,
             client,
@@ -110,8 +115,12 @@ impl Cluster {
 }
 
 pub fn runtime(registry: &Arc<dyn Registry>) -> Runtime {
+    builder(registry).build().unwrap()
+}
+
+fn builder(registry: &Arc<dyn Registry>) -> Builder {
     // A caller waits this long before it takes a member for dead. It must be longer than any pause of a
     // living member.
     let builder = Runtime::builder().registry(registry.clone()).patience(Duration::from_secs(3));
-    builder.address("127.0.0.1:0".parse().unwrap()).build().unwrap()
+    builder.address("127.0.0.1:0".parse().unwrap())
 }

@@ -14,5 +14,6 @@ mod name_clerk;
 mod notice_descriptors;
 mod served_segments;
 mod server_counters;
+mod stuck_workers;
 mod typed_segments;
 mod unfetched_results;
