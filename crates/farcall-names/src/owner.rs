@@ -66,7 +66,7 @@ impl Owner {
     }
 
     /// Returns whether the owner is known to be on another machine, or in a container of its own on this one.
-    pub(crate) fn is_elsewhere(&self) -> bool {
+    pub fn is_elsewhere(&self) -> bool {
         // Neither changes while the process runs.
         static HERE: OnceLock<(u64, u64)> = OnceLock::new();
         let (boot, namespace) = HERE.get_or_init(|| {

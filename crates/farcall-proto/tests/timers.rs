@@ -48,6 +48,55 @@ fn the_client_learns_a_round_trip_that_becomes_longer() {
     assert!((20..30).all(|token| far(&mut pair, token, away) == 1));
 }
 
+/// Makes calls for six seconds over a path whose round trip takes 100 ms: callers begin at different times,
+/// and each makes its next call when it has the result of the last. Returns how many calls were begun in the
+/// last two seconds, and how often calls were sent then.
+fn staggered(callers: u64) -> (usize, usize) {
+    const ROUND_TRIP: u64 = 100;
+    let mut pair = Pair::acquainted();
+    let mut waits: Vec<u64> = (0..callers).map(|caller| caller * ROUND_TRIP / callers).collect();
+    let (mut under_way, mut begun, mut sent) = (std::collections::VecDeque::new(), 0, 0);
+    for ms in 0..6_000 {
+        pair.pass(Duration::from_millis(1));
+        while under_way.front().is_some_and(|(arrives, _)| *arrives <= ms) {
+            let (_, answers): (u64, Vec<_>) = under_way.pop_front().expect("it is there");
+            pair.hear(&answers);
+        }
+        for (caller, told) in std::mem::take(&mut pair.told) {
+            assert_eq!(told, Told::Result(b"far away".to_vec()));
+            waits[caller as usize] = ms;
+        }
+        pair.tick();
+        for caller in 0..callers {
+            if waits[caller as usize] == ms {
+                pair.start(caller, b"far away");
+                begun += usize::from(ms >= 4_000);
+            }
+        }
+        for datagram in pair.sent() {
+            let calls = frames_of(&datagram).iter().filter(|kind| **kind == CALL).count();
+            sent += if ms >= 4_000 { calls } else { 0 };
+            pair.receive(&[datagram]);
+            let mut answers = Vec::new();
+            for (key, args) in std::mem::take(&mut pair.asked) {
+                answers.extend(pair.finish(key, Finish::Result, &args));
+            }
+            answers.extend(pair.answered());
+            under_way.push_back((ms + ROUND_TRIP, answers));
+        }
+    }
+    (begun, sent)
+}
+
+#[test]
+fn a_client_with_several_calls_under_way_learns_a_longer_round_trip() {
+    for callers in [1, 2, 3, 10, 64] {
+        let (begun, sent) = staggered(callers);
+        assert!(begun as u64 >= 15 * callers, "{callers} callers made {begun} calls");
+        assert!(sent <= begun + begun / 10 + 1, "{callers} callers sent {begun} calls {sent} times");
+    }
+}
+
 /// Loses the first datagram of a call. Returns how long the client waits before it sends the call again.
 fn lose_one(pair: &mut Pair, token: u64) -> Duration {
     let began = pair.now;

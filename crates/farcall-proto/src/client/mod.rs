@@ -228,10 +228,18 @@ struct Timers {
     /// configuration, because converting a `Duration` each time takes long.
     least_interval: u64,
     most_interval: u64,
-    /// The last call whose result came only after the call was sent again, and when it was first sent. It is
-    /// not known which of its datagrams the result answers (Karn & Partridge 1987). If a second result comes,
-    /// no datagram was lost.
-    doubtful: Option<(Position, Time)>,
+    /// A call whose result came only after the call was sent again.
+    doubtful: Option<Doubtful>,
+}
+
+/// A call whose result came only after the call was sent again. It is not known which of its datagrams the
+/// result answers (Karn & Partridge 1987). If a second result comes, no datagram was lost.
+struct Doubtful {
+    position: Position,
+    first_sent: Time,
+    /// When a second result would have come, since that takes no longer than the call took. Until then no
+    /// other call is doubted: of many calls under way, each would displace the one before.
+    until: Time,
 }
 
 /// Facts about long arguments and results.

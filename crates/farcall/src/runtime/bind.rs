@@ -339,14 +339,17 @@ impl Inner {
                 return Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why));
             }
         };
-        let candidates = |entry: &farcall_names::Entry| {
-            let at = |address| Candidate { address, name: entry.asked_name() };
-            entry.sockets_from_here().into_iter().map(at).collect::<Vec<_>>()
+        let sockets = |entry| {
+            let with = move |socket| (entry, socket);
+            farcall_names::Entry::sockets_from_here(entry).into_iter().map(with)
         };
-        let mut candidates: Vec<Candidate> = entries.iter().flat_map(candidates).collect();
+        let mut sockets: Vec<(&farcall_names::Entry, SocketAddr)> =
+            entries.iter().flat_map(sockets).collect();
         // The candidates that the first one's socket reaches are asked first, so it must be a near one.
-        candidates.sort_by_key(|candidate| !candidate.address.ip().is_loopback());
-        Ok(candidates)
+        sockets.sort_by_key(|(entry, socket)| !socket.ip().is_loopback() || entry.owner.is_elsewhere());
+        let candidate =
+            |(entry, address): (&farcall_names::Entry, _)| Candidate { address, name: entry.asked_name() };
+        Ok(sockets.into_iter().map(candidate).collect())
     }
 
     /// Turns a server's answer into a target.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::common::builder;
 use crate::counting;
-use crate::ends::{Probe, ProbeClient, Refused, run, start_servers, urls};
+use crate::ends::{Probe, ProbeClient, Refused, alone, run, start_servers, urls};
 use crate::progress::Over;
 use farcall::Error;
 
@@ -17,6 +17,7 @@ const CALLERS: usize = 4;
 
 #[test]
 fn a_small_call_over_udp_allocates_its_own_values_and_nothing_else_at_either_end() {
+    let _alone = alone();
     let (_server, url) = start_servers(1, false);
     run("caller that counts allocations", &url);
 }

@@ -3,7 +3,7 @@
 use std::env;
 use std::io::Read as _;
 use std::process::{Command, Output};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::common::builder;
@@ -105,6 +105,13 @@ pub fn serve() {
     let urls: Vec<_> = servers.iter().map(|(url, ..)| &url[..]).collect();
     println!("\nready {}", urls.join(" "));
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
+
+/// Waits until no other test of this program runs. They would disturb one another on a machine with few
+/// processors: a call that waits for 20 ms is sent again.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lets a command run this program as a process with this role. The process calls these servers.

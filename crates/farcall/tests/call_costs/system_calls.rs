@@ -5,7 +5,7 @@ use std::env;
 use std::process::Command;
 
 use crate::common::{builder, skip};
-use crate::ends::{Probe, in_role, start_servers};
+use crate::ends::{Probe, alone, in_role, start_servers};
 
 /// How many calls are made between two marks.
 const CALLS: usize = 500;
@@ -25,6 +25,7 @@ const BY_THE_CLOCK: [&str; 2] = ["farcall-watchdo", "farcall-keys"];
 /// strace makes each system call so slow that two workers wait in the server's socket (docs/driver.md).
 #[test]
 fn a_null_call_takes_four_system_calls_where_calls_are_slow() {
+    let _alone = alone();
     let tried = Command::new("strace").args(["-f", "-Y", "-o", "/dev/null", "true"]).output();
     if !tried.is_ok_and(|tried| tried.status.success()) {
         return skip("needs strace 5.16 or later, and to be let trace");
@@ -50,6 +51,7 @@ fn a_null_call_takes_four_system_calls_where_calls_are_slow() {
 /// Tracepoints slow system calls little, so that one worker receives and executes, and the watchdog watches.
 #[test]
 fn a_null_call_takes_four_system_calls_where_calls_are_fast() {
+    let _alone = alone();
     // What both counts have in common is what the ends do before they are counted.
     let [few, many] = [0, 2 * COUNTED_ROUNDS].map(count_by_tracepoint);
     let (Some(few), Some(many)) = (few, many) else { return };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use crate::common::builder;
-use crate::ends::{Probe, ProbeClient, run, start_servers, urls};
+use crate::ends::{Probe, ProbeClient, alone, run, start_servers, urls};
 use farcall::env::Env;
 use farcall::multi::{Fixed, Rest};
 use farcall::{Group, System};
@@ -24,12 +24,14 @@ struct Threads {
 
 #[test]
 fn blocking_calls_over_udp_start_no_thread_at_the_client() {
+    let _alone = alone();
     let (_servers, urls) = start_servers(SERVERS, false);
     run("caller over UDP that counts threads", &urls);
 }
 
 #[test]
 fn blocking_calls_through_shared_memory_start_no_thread_at_the_client() {
+    let _alone = alone();
     let (_servers, urls) = start_servers(SERVERS, true);
     run("caller through shared memory that counts threads", &urls);
 }
