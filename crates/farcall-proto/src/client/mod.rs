@@ -237,8 +237,9 @@ struct Timers {
 struct Doubtful {
     position: Position,
     first_sent: Time,
-    /// When a second result would have come, since that takes no longer than the call took. Until then no
-    /// other call is doubted: of many calls under way, each would displace the one before.
+    /// When a second result would have come. It follows the first by as long as the retry followed the call,
+    /// which is no longer than the call took, and than the longest wait. Until then no other call is doubted:
+    /// of many calls under way, each would displace the one before.
     until: Time,
 }
 

@@ -251,7 +251,8 @@ impl Conversation {
     #[cold]
     fn doubt(&mut self, now: Time, position: Position, first_sent: Time) {
         if self.timers.doubtful.as_ref().is_none_or(|call| call.until < now) {
-            let until = now.plus(now.nanos_since(first_sent));
+            // If it is not known when the call was sent, it counts as sent long ago.
+            let until = now.plus(now.nanos_since(first_sent).min(self.timers.most_interval));
             self.timers.doubtful = Some(Doubtful { position, first_sent, until });
         }
     }
