@@ -172,7 +172,7 @@ pub const EXPONENTIAL: &[Line] = &[
 /// this.
 pub const RETRIES_BELOW_25: f64 = 0.4;
 
-/// The same beyond 50 servers: sometimes as many as this.
+/// Retries as a percentage of all packets sent, beyond 50 servers: sometimes as many as this.
 pub const RETRIES_BEYOND_50: f64 = 25.0;
 
 /// Returns what the paper says at most of the retries for this number of servers, in percent. From 25 to 50
@@ -186,15 +186,15 @@ pub fn retries(members: usize) -> Option<f64> {
 }
 
 /// The time after which RPC2 sends a call again for the first time, in milliseconds. The paper does not tell
-/// its settings. By RPC2's defaults, a call and six retries take 30 s together, each wait twice the one before:
-/// 30 s / (1 + 2 + 4 + … + 64).
+/// its settings. By RPC2's defaults, a call and six retries take 30 s together, each wait twice the one
+/// before: 30 s / (1 + 2 + 4 + … + 64).
 pub const FIRST_RETRY: f64 = 30_000.0 / 127.0;
 
 /// How many replies pass the router in the time after which a call is sent again.
 ///
 /// By table VII a hundred servers' calls (10 ms) take 1,012 ms, so that all their replies took 4.3 times
-/// [`FIRST_RETRY`] to arrive. Those of 25 servers took 253 ms, 1.07 times, and beyond 25 servers retries began. 25
-/// replies in each such time make it 4 times for a hundred.
+/// [`FIRST_RETRY`] to arrive. Those of 25 servers took 253 ms, 1.07 times, and beyond 25 servers retries
+/// began. 25 replies in each such time make it 4 times for a hundred.
 pub const REPLIES_IN_FIRST_RETRY: u32 = 25;
 
 /// RPC2 2.38 on two cores over loopback, with servers that sleep a constant time: m and r for the null call,

@@ -28,8 +28,8 @@ pub struct Side {
     /// The seed of the first server's computation times. Each further server has the next number.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Be in a network namespace of its own, whose network does not exist yet. The process says at once that it
-    /// is ready, and goes on when standard input has a line.
+    /// Be in a network namespace of its own, whose network does not exist yet. The process says at once that
+    /// it is ready, and goes on when standard input has a line.
     #[arg(long)]
     pub apart: bool,
 }

@@ -63,10 +63,10 @@ pub fn connect((server, client): (u32, u32), rate: Option<&str>) -> Result<()> {
 #[derive(Debug)]
 pub struct Router(Child);
 
-/// Lays cables from the namespaces of two processes, the server's and the client's, to a router in a namespace
-/// of its own, so that no sender learns which packets are lost. The router forwards a packet to the client each
-/// time that `each` has passed, however long the packet is. It queues this many packets for the client, and
-/// drops those for which there is no room. It forwards what the client sends at once.
+/// Lays cables from the namespaces of two processes, the server's and the client's, to a router in a
+/// namespace of its own, so that no sender learns which packets are lost. The router forwards a packet to the
+/// client each time that `each` has passed, however long the packet is. It queues this many packets for the
+/// client, and drops those for which there is no room. It forwards what the client sends at once.
 ///
 /// # Errors
 /// This process may not make a namespace, or `nsenter`, `ip`, `sysctl` or `tc` is missing or fails.

@@ -28,20 +28,12 @@ pub const PAPER: Paper = Paper {
             gives: Gives::Items,
             seconds: [5, 1],
         },
-        Step {
-            what: "accesses, a core for each side",
-            package: "farcall-bench",
-            arguments: |quick| memory(quick, "accesses", TWO_CORES, "udp,mapped"),
-            gives: Gives::Rows,
-            seconds: [310, 36],
-        },
-        Step {
-            what: "accesses, one core",
-            package: "farcall-bench",
-            arguments: |quick| memory(quick, "accesses", ONE_CORE, "udp"),
-            gives: Gives::Rows,
-            seconds: [60, 10],
-        },
+        measured(
+            "accesses, a core for each side",
+            |quick| memory(quick, "accesses", TWO_CORES, "udp,mapped"),
+            [310, 36],
+        ),
+        measured("accesses, one core", |quick| memory(quick, "accesses", ONE_CORE, "udp"), [60, 10]),
         Step {
             what: "reads answered by the kernel",
             package: "farcall-bench-kernel",
@@ -49,44 +41,27 @@ pub const PAPER: Paper = Paper {
             gives: Gives::Rows,
             seconds: [50, 13],
         },
-        Step {
-            what: "the name service",
-            package: "farcall-bench",
-            arguments: |quick| memory(quick, "names", ONE_CORE, "udp"),
-            gives: Gives::Rows,
-            seconds: [35, 4],
-        },
-        Step {
-            what: "names that collide, one core",
-            package: "farcall-bench",
-            arguments: |_| memory(true, "collisions", ONE_CORE, "udp"),
-            gives: Gives::Rows,
-            seconds: [20, 20],
-        },
-        Step {
-            what: "names that collide, a core for each side",
-            package: "farcall-bench",
-            arguments: |_| memory(true, "collisions", TWO_CORES, "udp"),
-            gives: Gives::Rows,
-            seconds: [106, 106],
-        },
-        Step {
-            what: "operations of a file service",
-            package: "farcall-bench",
-            arguments: |_| memory(true, "service", ONE_CORE, "udp,mapped"),
-            gives: Gives::Rows,
-            seconds: [50, 50],
-        },
-        Step {
-            what: "the server's work",
-            package: "farcall-bench",
-            arguments: |quick| memory(quick, "server", ONE_CORE, "udp"),
-            gives: Gives::Rows,
-            seconds: [160, 21],
-        },
+        measured("the name service", |quick| memory(quick, "names", ONE_CORE, "udp"), [35, 4]),
+        measured("names that collide, one core", |_| memory(true, "collisions", ONE_CORE, "udp"), [20, 20]),
+        measured(
+            "names that collide, a core for each side",
+            |_| memory(true, "collisions", TWO_CORES, "udp"),
+            [106, 106],
+        ),
+        measured(
+            "operations of a file service",
+            |_| memory(true, "service", ONE_CORE, "udp,mapped"),
+            [50, 50],
+        ),
+        measured("the server's work", |quick| memory(quick, "server", ONE_CORE, "udp"), [160, 21]),
     ],
     items,
 };
+
+/// Returns a step that `farcall-bench memory` measures.
+const fn measured(what: &'static str, arguments: fn(bool) -> Vec<&'static str>, seconds: [u64; 2]) -> Step {
+    Step { what, package: "farcall-bench", arguments, gives: Gives::Rows, seconds }
+}
 
 /// Client and server have a core each. A core that has nothing to do sleeps, and is woken for each request.
 const TWO_CORES: &str = "0,1";
