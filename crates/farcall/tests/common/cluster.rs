@@ -112,6 +112,14 @@ impl Cluster {
     pub fn group(&self) -> Group<MemberClient> {
         self.client.import_all::<dyn Member>("Member").unwrap()
     }
+
+    /// Calls until members have noticed `count` times that a call of `hang` is cancelled. Calling once does
+    /// not show it: if a member hears of the cancellation before the call has begun, it never begins.
+    pub fn until_cancelled(&self, count: usize, mut call: impl FnMut()) {
+        while self.cancelled.load(Ordering::SeqCst) < count {
+            call();
+        }
+    }
 }
 
 pub fn runtime(registry: &Arc<dyn Registry>) -> Runtime {

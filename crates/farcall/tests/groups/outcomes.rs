@@ -103,9 +103,7 @@ fn whoever_is_given_up_is_cancelled() {
     let quick = members.pop().unwrap();
     // All members hang, so none has a result when the time is up.
     let hanging = Group::of(members);
-    // Both members notice that they are cancelled. On a busy machine the time may be up before both have
-    // begun; then the test tries the next call.
-    while cluster.cancelled.load(Ordering::SeqCst) < 2 {
+    cluster.until_cancelled(2, || {
         let short = hanging.multi().hang().within(Duration::from_millis(50)).first().unwrap_err();
         assert_eq!(short.counted(), 0);
         assert!(
@@ -114,7 +112,7 @@ fn whoever_is_given_up_is_cancelled() {
                 .iter()
                 .all(|(_, outcome)| matches!(outcome, Outcome::Abandoned(Ran::No | Ran::Maybe)))
         );
-    }
+    });
     assert_eq!(quick.1.add(1).unwrap(), 3);
 }
 
@@ -176,27 +174,21 @@ fn a_dead_and_a_hung_member_keep_no_reply_back() {
     group.multi().bytes(4).all();
     // One member dies. One hangs, and its call never ends by itself.
     drop(cluster.exports.remove(0));
-    let (mut answers, mut order) = (0, Vec::new());
-    let calls =
-        group.multi_each(
-            |index, _, member| {
-                if index == 1 { member.bytes_or_hang(None) } else { member.bytes_or_hang(Some(4)) }
-            },
-        );
-    let outcomes = calls.each(|reply| {
-        order.push(reply.index);
-        answers += usize::from(reply.result.is_ok());
-        if answers == 18 { Next::Stop } else { Next::Continue }
+    cluster.until_cancelled(1, || {
+        let (mut answers, mut order) = (0, Vec::new());
+        let calls = group.multi_each(|index, _, member| member.bytes_or_hang((index != 1).then_some(4)));
+        let outcomes = calls.each(|reply| {
+            order.push(reply.index);
+            answers += usize::from(reply.result.is_ok());
+            if answers == 18 { Next::Stop } else { Next::Continue }
+        });
+        // All members that could answer have, and the call of the one that hangs was given up.
+        let abandoned: Vec<_> =
+            outcomes.iter().filter(|(_, outcome)| **outcome == Outcome::Abandoned(Ran::Maybe)).collect();
+        assert!(abandoned.iter().any(|(name, _)| *name == "Member/m001"), "{outcomes:?}");
+        assert_eq!(outcomes.results().count(), 18);
+        assert!(!order.contains(&1));
     });
-    // All members that could answer have, and the call of the one that hangs was given up.
-    let abandoned: Vec<_> =
-        outcomes.iter().filter(|(_, outcome)| **outcome == Outcome::Abandoned(Ran::Maybe)).collect();
-    assert!(abandoned.iter().any(|(name, _)| *name == "Member/m001"), "{outcomes:?}");
-    assert_eq!(outcomes.results().count(), 18);
-    assert!(!order.contains(&1));
-    while cluster.cancelled.load(Ordering::SeqCst) < 1 {
-        std::thread::yield_now();
-    }
 }
 
 #[test]

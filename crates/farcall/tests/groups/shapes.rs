@@ -75,9 +75,7 @@ fn a_quorum_that_cannot_be_is_given_up_at_once() {
     };
     assert_eq!(calls().quorum(3).unwrap_err().counted(), 0);
     assert_eq!(block_on(calls().start().quorum(3)).unwrap_err().counted(), 0);
-    while cluster.cancelled.load(Ordering::SeqCst) < 7 {
-        std::thread::yield_now();
-    }
+    cluster.until_cancelled(7, || assert_eq!(calls().quorum(3).unwrap_err().counted(), 0));
     all_usable(&group);
 }
 
@@ -302,11 +300,7 @@ fn a_call_under_way_may_be_dropped_at_any_time() {
         assert!(block_on(gathering.next()).is_some());
     }
     assert!(block_on(gathering.next()).is_none());
-    let hanging = group.multi().hang().start();
-    drop(hanging);
-    while cluster.cancelled.load(Ordering::SeqCst) < 5 {
-        std::thread::yield_now();
-    }
+    cluster.until_cancelled(5, || drop(group.multi().hang().start()));
 }
 
 #[test]
@@ -368,17 +362,16 @@ fn who_awaits_a_hedge_says_what_the_time_is() {
     assert_eq!(cluster.calls.load(Ordering::SeqCst), 3);
     assert_eq!(short.outcomes().get("Member/m002"), Some(&Outcome::Abandoned(Ran::No)));
     // When a member is slow, the next one is called after the pause, and the slow call is cancelled.
-    let calls = group.multi_each(|index, _, member| member.bytes_or_hang((index == 2).then_some(1)));
-    let mut pauses = 0;
-    let pause = || {
-        pauses += 1;
-        std::future::ready(())
-    };
-    assert_eq!(block_on(calls.hedged_by(pause, 3)).unwrap().0, "Member/m002");
-    assert_eq!(pauses, 2, "one before each other member");
-    while cluster.cancelled.load(Ordering::SeqCst) < 2 {
-        std::thread::yield_now();
-    }
+    cluster.until_cancelled(2, || {
+        let calls = group.multi_each(|index, _, member| member.bytes_or_hang((index == 2).then_some(1)));
+        let mut pauses = 0;
+        let pause = || {
+            pauses += 1;
+            std::future::ready(())
+        };
+        assert_eq!(block_on(calls.hedged_by(pause, 3)).unwrap().0, "Member/m002");
+        assert_eq!(pauses, 2, "one before each other member");
+    });
 }
 
 #[test]
