@@ -197,6 +197,8 @@ mutants! {
     CreditExceeded = "credit-exceeded",
     /// A sender goes no further than the latest limit, though an earlier one was higher.
     CreditTakenBack = "credit-taken-back",
+    /// A sender that was restored from an earlier state ignores a report of more bytes than it has sent since.
+    CreditBeyond = "credit-beyond-ignored",
     /// An end that receives STOP goes on sending.
     StopIgnored = "stop-ignored",
     /// A direction that its receiver has stopped does not count as received, so the result waits for it.
@@ -259,9 +261,11 @@ impl Rule {
         Rule::InFlightKept,
     ];
 
-    /// The rules that only a hostile peer tests. Both ends of the simulator keep the protocol, so the
-    /// simulator does not notice when one of these rules is broken. `tests/attacks.rs` notices.
+    /// The rules that only a hostile peer tests, or a server that was restored and then sends less than
+    /// before. Both ends of the simulator keep the protocol, and few of its runs restore a server, so the
+    /// simulator rarely notices when one of these rules is broken. `tests/attacks.rs` notices.
     pub const OF_ATTACKS: &'static [Rule] = &[
+        Rule::CreditBeyond,
         Rule::CreditExceeded,
         Rule::CreditTakenBack,
         Rule::NumbersUnchecked,

@@ -211,6 +211,34 @@ fn a_peer_that_gives_credit_and_takes_it_back() {
     scene.honest_goes_on();
 }
 
+/// The peer says that it has more than was sent. If the server was restored from an earlier state, that is
+/// true: the peer has what the server sent since.
+fn a_peer_that_has_more_than_was_sent() {
+    let mut scene = Scene::new();
+    let exchange = scene.pair.server.open_exchange(scene.harm).expect("none is open");
+    let send = |scene: &mut Scene, tail| {
+        scene.pair.server.send_in(scene.harm, exchange, &vec![7; 20_000], tail).expect("it is open")
+    };
+    assert_eq!(send(&mut scene, Tail::More), FIRST_CREDIT as usize);
+    scene.pair.answered();
+    scene.comes(credit(exchange, 100_000, 132_000));
+    assert_eq!(send(&mut scene, Tail::More), 20_000, "nothing is under way that could hold it up");
+    scene.comes(credit(exchange, 100_000, 132_000));
+    let held = scene.held();
+    assert!(held < 2_000, "{held} bytes, and the peer has them all");
+    // The peer learns the end, which is not where it expects one.
+    assert_eq!(send(&mut scene, Tail::End), 20_000);
+    for _ in 0..3 {
+        scene.pair.answered();
+        scene.comes(credit(exchange, 100_000, 132_000));
+        scene.pair.pass(Duration::from_secs(2));
+        scene.pair.tick();
+    }
+    let ends = |datagram: &Vec<u8>| frames_of(datagram) == [DATA];
+    assert!(scene.pair.answered().iter().any(ends), "the end is sent until it has arrived");
+    scene.honest_goes_on();
+}
+
 fn a_peer_that_answers_a_signal_twice() {
     let mut scene = Scene::new();
     let exchange = scene.pair.server.open_exchange(scene.harm).expect("none is open");
@@ -432,6 +460,7 @@ attacks! {
     a_peer_that_fills_its_exchanges_and_that_nobody_reads =>
         a_peer_that_fills_its_exchanges_holds_its_credit,
     a_peer_that_gives_credit_and_takes_it_back => credit_that_was_given_stays_given,
+    a_peer_that_has_more_than_was_sent => a_server_goes_on_where_the_peer_has_more,
     a_peer_that_answers_a_signal_twice => a_signal_has_one_answer,
     a_peer_that_resumes_after_unwinding => what_is_unwound_is_not_resumed,
     a_peer_that_sends_beyond_its_credit => bytes_beyond_the_credit_are_not_taken,

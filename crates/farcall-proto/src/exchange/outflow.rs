@@ -9,7 +9,7 @@ use super::kept::{Kept, Piece};
 use super::{Tail, Way};
 use crate::insert::Insert;
 use crate::transfer::{IdleOutgoing, Next, Outgoing};
-use crate::wire::{Credit, Data, Position, Writer};
+use crate::wire::{Credit, Data, END_LEN, Position, Writer};
 use crate::{Mutant, Rule, Time};
 
 /// The longest time between two tries, in nanoseconds.
@@ -169,6 +169,10 @@ impl Outflow {
     /// Acts on a CREDIT.
     pub fn hear(&mut self, now: Time, credit: &Credit<'_>, way: &mut Way<'_>) {
         let (limit, through) = (self.sending.limit(), credit.select.extent.through);
+        if self.mutant.breaks(Rule::CreditBeyond) && through > self.sending.added() + END_LEN {
+            return;
+        }
+        let arrived = self.sending.arrived(&credit.select.extent);
         let heard = way.path.heard(
             (now, Duration::from_nanos(way.patience)),
             &mut self.sending,
@@ -179,7 +183,7 @@ impl Outflow {
             self.sending.take_back(credit.select.extent.limit);
         }
         self.vain = if heard.arrived > 0 { 0 } else { self.vain };
-        if through <= self.sending.total() && through.is_multiple_of(4) {
+        if let Some(through) = arrived {
             self.kept.release(through.min(self.sending.added()));
         }
         if credit.all {
