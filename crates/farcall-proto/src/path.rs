@@ -96,8 +96,8 @@ impl Path {
 pub(crate) struct RoundTrip {
     /// The round-trip time in nanoseconds, or zero before the first measurement.
     smoothed: u64,
-    /// How many times in a row an answer came only after its call was sent again, counted up to 6. The wait
-    /// before a retry doubles each time.
+    /// How many times in a row a call was sent again although its answer was under way, counted up to 6. The
+    /// wait before a retry doubles each time.
     backoff: u8,
     /// When `backoff` last grew.
     grown: Time,
@@ -117,11 +117,11 @@ impl RoundTrip {
         };
     }
 
-    /// Notes that an answer came after its call was sent again, so that it is unknown which of the two
-    /// datagrams it answers. Perhaps the round trip has become longer than the wait before a retry. So the
-    /// wait doubles until an answer comes in time, and the round trip of that answer is measured (Karn &
-    /// Partridge 1987). Calls that were sent before the wait last grew do not count: of many calls at once
-    /// some are always lost, and their answers come together.
+    /// Notes that a call was answered by the server twice, because the client sent it again although the
+    /// first answer was under way. So the round trip has become longer than the wait before a retry, and the
+    /// wait doubles until an answer comes in time, which measures it. A retry alone does not show that: its
+    /// datagram or the answer may have been lost. Calls that were sent before the wait last grew do not
+    /// count, because they had the shorter one.
     pub fn late(&mut self, first_sent: Time, now: Time) {
         if first_sent >= self.grown {
             (self.backoff, self.grown) = ((self.backoff + 1).min(6), now);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn late_answers_of_one_round_lengthen_patience_once() {
+    fn early_retries_of_one_round_lengthen_patience_once() {
         let (least, most) = (20_000_000, 1_000_000_000);
         let mut r = RoundTrip::default();
         for at in 10..20 {
@@ -454,7 +454,7 @@ mod tests {
         assert_eq!((measured(&r), r.wants(8), r.wants(16)), (2, true, true));
         r.late(Time::from_nanos(5), Time::from_nanos(10));
         assert_eq!((measured(&r), r.patience(20, 10_000)), (16, 6000));
-        // After a late answer, the first answer in time replaces the smoothed round trip.
+        // After an early retry, the first answer in time replaces the smoothed round trip.
         r.sample_call(5000);
         let known = (r.smoothed(), r.patience(20, 100_000));
         assert_eq!((measured(&r), known), (2, (Some(Duration::from_micros(5)), 15_000)));

@@ -417,9 +417,8 @@ fn retries(measured: &Measured<'_>) -> String {
     format!(
         "Now it is at most {few:.1} % below 25 servers, and up to {many:.1} % at 100, and every call succeeds. Calls \
          whose replies were lost together are sent again at about the same time, and some lose their replies again. \
-         With each of them farcall waits twice as long for that server, up to a second, also in the next call, \
-         unless a reply comes in time. So a hundred servers take {m:.0} ms at once on average over the trials, of \
-         which the first is the shortest: {worth} ({r:.0} ms)."
+         With each try farcall waits twice as long for that call. So a hundred servers take {m:.0} ms at once: \
+         {worth} ({r:.0} ms)."
     )
 }
 

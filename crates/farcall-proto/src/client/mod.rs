@@ -228,6 +228,19 @@ struct Timers {
     /// configuration, because converting a `Duration` each time takes long.
     least_interval: u64,
     most_interval: u64,
+    /// A call whose result came only after the call was sent again.
+    doubtful: Option<Doubtful>,
+}
+
+/// A call whose result came only after the call was sent again. It is not known which of its datagrams the
+/// result answers (Karn & Partridge 1987). If a second result comes, no datagram was lost.
+struct Doubtful {
+    position: Position,
+    first_sent: Time,
+    /// When a second result would have come. It follows the first by as long as the retry followed the call,
+    /// which is no longer than the call took, and than the longest wait. Until then no other call is doubted:
+    /// of many calls under way, each would displace the one before.
+    until: Time,
 }
 
 /// Facts about long arguments and results.
@@ -300,6 +313,7 @@ impl Conversation {
                 unreachable_until: Time::default(),
                 least_interval: nanos(config.min_retransmit),
                 most_interval: nanos(config.max_retransmit),
+                doubtful: None,
             },
             spread: Spread::new(id),
             refusals: Refusals::default(),

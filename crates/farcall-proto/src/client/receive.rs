@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::inside::Inside;
 use super::slots::{Stage, UNKNOWN, Want};
 use super::timers::BLACK_HOLE;
-use super::{Conversation, Event, Outcome};
+use super::{Conversation, Doubtful, Event, Outcome};
 use crate::scheme::Scheme;
 use crate::secure::Opened;
 use crate::transfer::{Incoming, Taken};
@@ -223,10 +223,11 @@ impl Conversation {
         sink: &mut (impl FnMut(Event<'_>) + ?Sized),
     ) {
         let Some(activity) = self.current(position) else {
-            return;
+            return self.on_second_result(now, position);
         };
         let slot = self.slots.at(activity);
         let first_sent = slot.timing.first_sent.unwrap_or_default();
+        let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
         // If the call was sent more than once, it is unknown when the procedure began, unless the server has
         // said that it runs.
         let dated = slot.timing.timed || (slot.stage == Stage::Running && first_sent != UNKNOWN);
@@ -236,15 +237,33 @@ impl Conversation {
         if slot.timing.timed {
             self.path.round_trip.sample_call(now.nanos_since(first_sent));
         } else if slot.timing.unanswered > 0 && slot.stage == Stage::Sending {
-            self.path.round_trip.late(first_sent, now);
+            self.doubt(now, position, first_sent);
         }
-        let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
         self.note_company(now, activity);
         let outcome = match outcome {
             Outcome::Failed(why) => Outcome::Failed(self.explain(activity, why, cancelling)),
             outcome => outcome,
         };
         self.end(activity, outcome, sink);
+    }
+
+    /// Notes that a result has come only after its call was sent again.
+    #[cold]
+    fn doubt(&mut self, now: Time, position: Position, first_sent: Time) {
+        if self.timers.doubtful.as_ref().is_none_or(|call| call.until < now) {
+            // If it is not known when the call was sent, it counts as sent long ago.
+            let until = now.plus(now.nanos_since(first_sent).min(self.timers.most_interval));
+            self.timers.doubtful = Some(Doubtful { position, first_sent, until });
+        }
+    }
+
+    /// Acts on a result of a call that has ended. If the call was sent more than once, both datagrams were
+    /// answered, so none was lost: the client was too impatient.
+    #[cold]
+    fn on_second_result(&mut self, now: Time, position: Position) {
+        if let Some(call) = self.timers.doubtful.take_if(|call| call.position == position) {
+            self.path.round_trip.late(call.first_sent, now);
+        }
     }
 
     /// Converts a failure that the server has sent to the failure that the caller is told.
