@@ -588,6 +588,8 @@ impl ClientNode {
             talk.touched = at;
             let digest = xxh3_64(&bytes);
             let Ok(opened) = talk.unseal(&mut bytes) else { return g.net.recycle(bytes) };
+            // It may have come through somebody who saw it, from that one's address.
+            g.server_reached(server, self.address);
             let (sealed, before) = (opened.is_some(), talk.core.stats());
             let (oracle, ended, when) = (&mut g.oracle, &mut self.ended, (at, talk.heard));
             // A process that was stopped while it waited does not know how late a result came
