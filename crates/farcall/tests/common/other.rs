@@ -54,6 +54,11 @@ impl Other {
         self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
+    /// Returns whether the process has not ended yet.
+    pub fn runs(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
     /// Waits for the process's end.
     pub fn end(mut self) -> ExitStatus {
         self.child.wait().unwrap()

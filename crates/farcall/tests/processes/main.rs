@@ -20,6 +20,11 @@ mod killed_servers;
 mod network_namespaces;
 #[cfg(unix)]
 mod oneway;
+#[cfg(target_os = "linux")]
+#[path = "../common/other.rs"]
+mod other;
 #[path = "../common/progress.rs"]
 mod progress;
 mod second_implementation;
+#[cfg(target_os = "linux")]
+mod withdrawn_rights;
