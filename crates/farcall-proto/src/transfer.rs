@@ -461,6 +461,13 @@ impl Outgoing {
         self.forget_flight();
     }
 
+    /// Sends the end mark of a direction again, if it counted as arrived: the receiver had other bytes there.
+    pub fn repeat_end(&mut self) {
+        if self.is_idle() {
+            self.next = self.added();
+        }
+    }
+
     /// Marks everything as sent and arrived, because the receiver needs nothing more of the direction.
     pub fn finish(&mut self) {
         self.next = self.total;

@@ -236,6 +236,14 @@ fn a_peer_that_has_more_than_was_sent() {
     }
     let ends = |datagram: &Vec<u8>| frames_of(datagram) == [DATA];
     assert!(scene.pair.answered().iter().any(ends), "the end is sent until it has arrived");
+    // Nor does it count as arrived if the peer has other bytes just where it is.
+    let exchange = scene.pair.server.open_exchange(scene.harm).expect("one is open");
+    scene.pair.server.send_in(scene.harm, exchange, &[7; 2_000], Tail::End);
+    scene.pair.answered();
+    let ahead = frame(CREDIT, 0, &[0, exchange, 0, SEQUENCE, 0, 400, 0, 12_000, 0, 1 << 20, 0, 1_604]);
+    scene.comes(ahead);
+    let again = scene.comes(credit(exchange, 2_004, 12_000));
+    assert_eq!(again, [[DATA]], "the end is sent again");
     scene.honest_goes_on();
 }
 

@@ -764,3 +764,29 @@ fn a_direction_that_contradicts_itself_ends_its_call() {
     assert!(cancel.iter().any(|datagram| frames_of(datagram).contains(&CANCEL)), "the server is told");
     assert_eq!((pair.client.next_news(), client_takes(&mut pair, id, 2)), (None, None));
 }
+
+#[test]
+fn other_bytes_that_the_client_has_are_not_taken_for_the_end_of_a_restored_server() {
+    let [(mut pair, id, key), (mut earlier, ..)] = [(); 2].map(|()| Pair::executing(b"argument"));
+    let sends = |pair: &mut Pair, len: usize, tail| pair.server.send_in(key, 2, &bytes(len), tail);
+    assert_eq!((pair.server.open_exchange(key), sends(&mut pair, 1_004, Tail::More)), (Some(2), Some(1_004)));
+    carry(&mut pair);
+    // The restored server sends four bytes less, and then the end, which is lost.
+    std::mem::swap(&mut pair.server, &mut earlier.server);
+    assert_eq!((pair.server.open_exchange(key), sends(&mut pair, 1_000, Tail::More)), (Some(2), Some(1_000)));
+    let again = pair.answered();
+    pair.hear(&again);
+    assert_eq!(sends(&mut pair, 0, Tail::End), Some(0));
+    drop(pair.answered());
+    let credit = pair.sent();
+    pair.receive(&credit);
+    assert_eq!(kinds(&credit), [[CREDIT]]);
+    pair.finish(key, Finish::Result, b"result..");
+    assert_eq!(client_takes(&mut pair, id, 2), Some((bytes(1_004), false)));
+    for _ in 0..100 {
+        pair.pass(MS(100));
+        pair.tick();
+        carry(&mut pair);
+    }
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::ResultLost, Ran::Maybe))]);
+}

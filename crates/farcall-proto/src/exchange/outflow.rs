@@ -172,11 +172,18 @@ impl Outflow {
         if self.mutant.breaks(Rule::CreditBeyond) && through > self.sending.added() + END_LEN {
             return;
         }
-        let arrived = self.sending.arrived(&credit.select.extent);
+        // A receiver that has the end mark needs nothing more, and says so. If it does not say so, it has other
+        // bytes there, which this end sent before it was restored from an earlier state.
+        let beyond = through > self.sending.added() && !credit.all;
+        let mut select = credit.select;
+        if beyond {
+            select.extent.through = self.sending.added();
+        }
+        let arrived = self.sending.arrived(&select.extent);
         let heard = way.path.heard(
             (now, Duration::from_nanos(way.patience)),
             &mut self.sending,
-            &credit.select,
+            &select,
             (way.datagram, way.window),
         );
         if self.mutant.breaks(Rule::CreditTakenBack) {
@@ -188,6 +195,9 @@ impl Outflow {
         }
         if credit.all {
             return self.finish(way);
+        }
+        if beyond {
+            self.sending.repeat_end();
         }
         if heard.arrived > 0 || heard.lost_since.is_some() || self.sending.limit() > limit {
             self.due = None;
