@@ -111,6 +111,9 @@ impl RoundTrip {
     /// Learns from a round trip of `nanos` nanoseconds, which the peer answered at once.
     #[inline]
     pub fn sample(&mut self, nanos: u64) {
+        if self.backoff > 0 {
+            (self.backoff, self.smoothed) = (0, 0);
+        }
         self.smoothed = match self.smoothed {
             0 => nanos.max(1),
             old => old - old / 8 + nanos / 8,
@@ -140,10 +143,7 @@ impl RoundTrip {
     /// took much longer than the known round trip is ignored.
     #[inline]
     pub fn sample_call(&mut self, nanos: u64) {
-        if self.backoff > 0 {
-            (self.backoff, self.smoothed) = (0, 0);
-        }
-        if self.smoothed == 0 || nanos <= self.smoothed * 2 {
+        if self.backoff > 0 || self.smoothed == 0 || nanos <= self.smoothed * 2 {
             self.sample(nanos);
         }
     }
@@ -458,6 +458,10 @@ mod tests {
         r.sample_call(5000);
         let known = (r.smoothed(), r.patience(20, 100_000));
         assert_eq!((measured(&r), known), (2, (Some(Duration::from_micros(5)), 15_000)));
+        // So does an answer whose round trip is certain, though the call was sent again.
+        r.late(Time::from_nanos(20), Time::from_nanos(30));
+        r.sample(1000);
+        assert_eq!((measured(&r), r.patience(20, 100_000)), (2, 3000));
     }
 
     #[test]
