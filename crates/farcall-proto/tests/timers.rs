@@ -7,34 +7,45 @@ use std::time::Duration;
 use common::*;
 use farcall_proto::client::{Call, CallProgress, Lone};
 use farcall_proto::server::Finish;
-use farcall_proto::{Kind, Ran};
+use farcall_proto::{Kind, Ran, Tail};
 
-/// Makes one call whose round trip takes `round_trip` and whose procedure takes no time. Returns how often
-/// the client sent it.
-fn far(pair: &mut Pair, token: u64, round_trip: Duration) -> usize {
-    pair.start(token, b"far away");
+/// Makes one call whose round trip takes `round_trip` and whose procedure takes no time. If it `streams`, the
+/// procedure sends something inside the call before its result. Returns how often the client sent the call.
+fn far_away(pair: &mut Pair, token: u64, round_trip: Duration, streams: bool) -> usize {
+    let id = pair.start(token, b"far away");
     let mut sent = pair.sent();
     let arrives = pair.now + round_trip;
-    let mut times = sent.len();
     while let Some(due) = pair.client.timeout().filter(|due| *due < arrives) {
         pair.now = due.max(pair.now);
         pair.tick();
-        let again = pair.sent();
-        times += again.len();
-        sent.extend(again);
+        sent.extend(pair.sent());
     }
+    let calls = |datagram: &Datagram| frames_of(datagram).iter().filter(|kind| **kind == CALL).count();
+    let times = sent.iter().map(calls).sum();
     let mut answers = Vec::new();
     for datagram in sent {
         pair.receive(&[datagram]);
         for (key, args) in std::mem::take(&mut pair.asked) {
+            if streams {
+                pair.server.open_exchange(key);
+                pair.server.send_in(key, 2, b"item", Tail::End);
+            }
             answers.extend(pair.finish(key, Finish::Result, &args));
         }
         answers.extend(pair.answered());
     }
     pair.now = arrives;
-    pair.hear(&answers);
+    for answer in answers {
+        pair.hear(&[answer]);
+        let (told, mut into) = (&mut pair.told, Vec::new());
+        pair.client.take_from(id, 2, &mut into, usize::MAX, &mut |event| told.push(note(event)));
+    }
     assert_eq!(pair.told.pop(), Some((token, Told::Result(b"far away".to_vec()))));
     times
+}
+
+fn far(pair: &mut Pair, token: u64, round_trip: Duration) -> usize {
+    far_away(pair, token, round_trip, false)
 }
 
 #[test]
@@ -46,6 +57,23 @@ fn the_client_learns_a_round_trip_that_becomes_longer() {
     let sent: usize = (10..20).map(|token| far(&mut pair, token, away)).sum();
     assert!(sent <= 20, "{sent} datagrams for ten calls");
     assert!((20..30).all(|token| far(&mut pair, token, away) == 1));
+}
+
+#[test]
+fn the_client_learns_a_longer_round_trip_from_calls_inside_which_something_passes() {
+    let mut pair = Pair::acquainted();
+    let away = Duration::from_millis(120);
+    let sent: usize = (10..20).map(|token| far_away(&mut pair, token, away, true)).sum();
+    assert!(sent <= 20, "ten calls were sent {sent} times");
+    assert!((20..30).all(|token| far_away(&mut pair, token, away, true) == 1));
+    // Such a call that is answered in time measures the round trip: a lost one is sent again after three.
+    pair.start(30, b"lost");
+    pair.sent();
+    for (passes, again) in [(3 * away - Duration::from_millis(1), 0), (Duration::from_millis(1), 1)] {
+        pair.pass(passes);
+        pair.tick();
+        assert_eq!(pair.sent().len(), again);
+    }
 }
 
 /// Makes calls for six seconds over a path whose round trip takes 100 ms: callers begin at different times,

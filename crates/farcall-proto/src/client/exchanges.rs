@@ -137,6 +137,7 @@ impl Conversation {
     /// cancelled.
     fn talking(&mut self, now: Time, position: Position, ended: bool) -> Option<u32> {
         let activity = self.current(Position { exchange: 0, ..position })?;
+        self.on_first_answer(now, activity, true);
         let slot = self.slots.at_mut(activity);
         match slot.stage {
             Stage::Cancelling { .. } => return None,

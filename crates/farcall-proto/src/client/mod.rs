@@ -228,16 +228,23 @@ struct Timers {
     /// configuration, because converting a `Duration` each time takes long.
     least_interval: u64,
     most_interval: u64,
-    /// A call whose result came only after the call was sent again.
+    /// A call whose first answer came only after the call was sent again.
     doubtful: Option<Doubtful>,
 }
 
-/// A call whose result came only after the call was sent again. It is not known which of its datagrams the
-/// result answers (Karn & Partridge 1987). If a second result comes, no datagram was lost.
+impl Timers {
+    /// Forgets the doubt about a call, because a second answer no longer tells anything.
+    fn forget_doubt(&mut self, position: Position) {
+        self.doubtful.take_if(|call| call.position == position);
+    }
+}
+
+/// A call whose first answer came only after the call was sent again. It is not known which of its datagrams
+/// that answers (Karn & Partridge 1987). If a second answer comes, no datagram was lost.
 struct Doubtful {
     position: Position,
     first_sent: Time,
-    /// When a second result would have come. It follows the first by as long as the retry followed the call,
+    /// When a second answer would have come. It follows the first by as long as the retry followed the call,
     /// which is no longer than the call took, and than the longest wait. Until then no other call is doubted:
     /// of many calls under way, each would displace the one before.
     until: Time,
@@ -455,6 +462,7 @@ impl Conversation {
         }
         slot.detached = true;
         if slot.timing.first_sent.is_some() && !later {
+            self.timers.forget_doubt(Position::of_call(id.activity, id.sequence));
             self.want(id.activity, Want::PROBE);
         }
     }

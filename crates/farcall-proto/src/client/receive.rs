@@ -164,10 +164,12 @@ impl Conversation {
         if let Some(fragment) = part.fragment {
             return self.on_result_fragment(arrival, head, directions, fragment, part.bytes);
         }
-        if let Some(activity) = self.current(head.position) {
-            let result = (head.status, part.bytes.to_vec());
-            self.hold_result(arrival.now, activity, result, directions, arrival.sink);
-        }
+        let Some(activity) = self.current(head.position) else {
+            return self.on_second_answer(arrival.now, head.position);
+        };
+        self.on_first_answer(arrival.now, activity, true);
+        let result = (head.status, part.bytes.to_vec());
+        self.hold_result(arrival.now, activity, result, directions, arrival.sink);
     }
 
     /// Acts on a frame that is not a whole result.
@@ -223,7 +225,7 @@ impl Conversation {
         sink: &mut (impl FnMut(Event<'_>) + ?Sized),
     ) {
         let Some(activity) = self.current(position) else {
-            return self.on_second_result(now, position);
+            return self.on_second_answer(now, position);
         };
         let slot = self.slots.at(activity);
         let first_sent = slot.timing.first_sent.unwrap_or_default();
@@ -247,7 +249,24 @@ impl Conversation {
         self.end(activity, outcome, sink);
     }
 
-    /// Notes that a result has come only after its call was sent again.
+    /// Notes a frame about a call, other than a STATE or a result in one datagram. The first of them ends the
+    /// round trip of a call that was sent once. If the call was sent again, a second answer `tells` whether
+    /// that was too early.
+    pub(super) fn on_first_answer(&mut self, now: Time, activity: u32, tells: bool) {
+        let slot = self.slots.at_mut(activity);
+        if slot.stage != Stage::Sending {
+            return;
+        }
+        let position = Position::of_call(activity, slot.sequence);
+        let first_sent = slot.timing.first_sent.unwrap_or_default();
+        if std::mem::take(&mut slot.timing.timed) {
+            self.path.round_trip.sample_call(now.nanos_since(first_sent));
+        } else if slot.timing.unanswered > 0 && tells {
+            self.doubt(now, position, first_sent);
+        }
+    }
+
+    /// Notes that the first answer to a call has come only after the call was sent again.
     #[cold]
     fn doubt(&mut self, now: Time, position: Position, first_sent: Time) {
         if self.timers.doubtful.as_ref().is_none_or(|call| call.until < now) {
@@ -257,10 +276,10 @@ impl Conversation {
         }
     }
 
-    /// Acts on a result of a call that has ended. If the call was sent more than once, both datagrams were
-    /// answered, so none was lost: the client was too impatient.
+    /// Acts on a second answer to a call, which only a second datagram of the call can have caused. So none
+    /// was lost: the client was too impatient.
     #[cold]
-    fn on_second_result(&mut self, now: Time, position: Position) {
+    fn on_second_answer(&mut self, now: Time, position: Position) {
         if let Some(call) = self.timers.doubtful.take_if(|call| call.position == position) {
             self.path.round_trip.late(call.first_sent, now);
         }
@@ -299,7 +318,7 @@ impl Conversation {
     ) {
         let now = *now;
         let Some(activity) = self.current(head.position) else {
-            return;
+            return self.on_second_answer(now, head.position);
         };
         if fragment.total > self.config.max_result {
             let detail =
@@ -310,6 +329,9 @@ impl Conversation {
         self.mtu.want(now);
         let (window, widest) = (self.window(now), self.widest_window());
         self.transfers.fragments = true;
+        self.on_first_answer(now, activity, false);
+        // The client answers fragments by SELECTs, which can cause further answers, too.
+        self.timers.forget_doubt(Position::of_call(activity, head.position.sequence));
         let slot = self.slots.at_mut(activity);
         match slot.stage {
             // No caller waits for the call any more. The cancel tells the server so.
@@ -369,8 +391,11 @@ impl Conversation {
     fn on_state(&mut self, arrival: &mut Arrival<'_>, position: Position, progress: Progress) {
         let (now, sink) = (arrival.now, &mut *arrival.sink);
         let Some(activity) = self.current(position) else {
-            return;
+            return self.on_second_answer(now, position);
         };
+        if progress == Progress::Running {
+            self.on_second_answer(now, position);
+        }
         let (touched, complete) = (self.is_touched(activity), self.is_complete(activity));
         let slot = self.slots.at_mut(activity);
         let cancelling = matches!(slot.stage, Stage::Cancelling { .. });

@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::slots::{Stage, Want};
 use super::{Conversation, Event, Outcome};
 use crate::config::interval;
+use crate::wire::Position;
 use crate::{Failure, Kind, Ran, Rule, Time, nanos};
 
 /// A call whose caller has been told that it failed is forgotten after this many reminders to the server.
@@ -166,9 +167,12 @@ impl Conversation {
         slot.timing.due = now.plus(self.spread.within(slot.timing.interval));
         slot.timing.interval = (slot.timing.interval * 2).min(self.timers.most_interval);
         let unanswered = slot.timing.unanswered;
-        let want = slot.reminder();
+        let (want, sequence) = (slot.reminder(), slot.sequence);
         if want == Want::CALL {
             self.stats.retransmitted += 1;
+        } else {
+            // The answer to this would be taken for one to the call.
+            self.timers.forget_doubt(Position::of_call(activity, sequence));
         }
         if unanswered == BLACK_HOLE {
             self.mtu.fall_back();
@@ -216,6 +220,7 @@ impl Conversation {
         slot.receiving = None;
         slot.restart_timer(now, patience);
         self.timers.check = self.timers.check.min(slot.timing.due);
+        self.timers.forget_doubt(Position::of_call(activity, slot.sequence));
         if slot.inside.is_some() {
             self.give_up_inside(activity);
         }
