@@ -507,6 +507,11 @@ impl Outgoing {
         end - start
     }
 
+    /// Returns the number of bytes to send, including the end mark of a direction.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
     /// Returns the position of the first byte that was never sent.
     pub fn sent_through(&self) -> u64 {
         self.next
@@ -571,15 +576,15 @@ impl Outgoing {
     /// that were sent more than `round_trip` ago count as lost.
     pub fn heard(&mut self, now: Time, select: &Select<'_>, round_trip: Duration) -> Heard {
         let mut heard = Heard::default();
-        let Some(through) = self.arrived(&select.extent) else { return heard };
+        // Fragments begin at multiples of four, because the length of a frame is a multiple of four.
+        if select.extent.through > self.total || !select.extent.through.is_multiple_of(4) {
+            return heard;
+        }
         // The receiver can have bytes that this end sent before it began again ([`Outgoing::restart`]).
-        self.next = self.next.max(through);
+        self.next = self.next.max(select.extent.through);
         self.limit = self.limit.max(select.extent.limit.min(MAX_PLACE) & !3);
-        let (added, total) = (self.added(), self.total);
-        // What the receiver has beyond the total is of another run, and so is not the end mark of this one.
         let has = |start: u64, end: u64| {
-            let covers = |range: (u64, u64)| range.0 <= start && end <= range.1;
-            end <= through || select.ranges().any(|range| covers(range) && (end <= added || range.1 <= total))
+            end <= select.extent.through || select.ranges().any(|r| r.0 <= start && end <= r.1)
         };
 
         let mut latest = self.latest;
@@ -587,7 +592,7 @@ impl Outgoing {
         self.flight.retain_mut(|sent| {
             if !has(sent.start, sent.end) {
                 // A receiver that lacks room can have kept only the beginning of a fragment.
-                let kept = through.saturating_sub(sent.start) as u32;
+                let kept = select.extent.through.saturating_sub(sent.start) as u32;
                 sent.start += u64::from(kept);
                 *arrived += kept;
                 *in_flight -= kept;
@@ -605,7 +610,7 @@ impl Outgoing {
         });
         self.latest = latest;
         self.lost.retain_mut(|(start, end)| {
-            *start = (*start).max(through.min(*end));
+            *start = (*start).max(select.extent.through.min(*end));
             !has(*start, *end)
         });
 
@@ -614,7 +619,7 @@ impl Outgoing {
             let late = select.pull && now.since(sent.at) > round_trip;
             overtaken || late || sent.order + REORDER <= latest
         });
-        heard.complete = through == self.total && (!self.stream || self.end > 0);
+        heard.complete = select.extent.through == self.total && (!self.stream || self.end > 0);
         if self.has_forgotten(&select.extent) {
             self.go_back(&select.extent);
         }
@@ -622,20 +627,6 @@ impl Outgoing {
         let ahead = select.extent.limit.saturating_sub(select.extent.through);
         heard.granted = (!heard.complete && !self.stream).then_some(ahead as u32);
         heard
-    }
-
-    /// Returns how far everything has arrived by this report, or `None` if no such report can come.
-    ///
-    /// Of a direction the receiver can have more than was added, if this end was restored from an earlier
-    /// state (docs/protocol.md 7.5). Then it has as many bytes as were added, but it does not have the end
-    /// mark.
-    pub fn arrived(&self, extent: &Extent) -> Option<u64> {
-        // Fragments begin at multiples of four, because the length of a frame is a multiple of four.
-        match extent.through {
-            through if !through.is_multiple_of(4) => None,
-            through if through <= self.total => Some(through),
-            _ => self.stream.then(|| self.added()),
-        }
     }
 
     /// Returns whether the receiver has forgotten bytes that it had acknowledged, because it was restored

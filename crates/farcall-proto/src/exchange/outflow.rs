@@ -168,18 +168,17 @@ impl Outflow {
 
     /// Acts on a CREDIT.
     pub fn hear(&mut self, now: Time, credit: &Credit<'_>, way: &mut Way<'_>) {
-        let (limit, through) = (self.sending.limit(), credit.select.extent.through);
-        if self.mutant.breaks(Rule::CreditBeyond) && through > self.sending.added() + END_LEN {
+        let (limit, added) = (self.sending.limit(), self.sending.added());
+        let mut select = credit.select;
+        if self.mutant.breaks(Rule::CreditBeyond) && select.extent.through > added + END_LEN {
             return;
         }
         // A receiver that has the end mark needs nothing more, and says so. If it does not say so, it has other
         // bytes there, which this end sent before it was restored from an earlier state.
-        let beyond = through > self.sending.added() && !credit.all;
-        let mut select = credit.select;
+        let beyond = select.extent.through > added && !credit.all;
         if beyond {
-            select.extent.through = self.sending.added();
+            select.extent.through = added;
         }
-        let arrived = self.sending.arrived(&select.extent);
         let heard = way.path.heard(
             (now, Duration::from_nanos(way.patience)),
             &mut self.sending,
@@ -187,11 +186,12 @@ impl Outflow {
             (way.datagram, way.window),
         );
         if self.mutant.breaks(Rule::CreditTakenBack) {
-            self.sending.take_back(credit.select.extent.limit);
+            self.sending.take_back(select.extent.limit);
         }
         self.vain = if heard.arrived > 0 { 0 } else { self.vain };
-        if let Some(through) = arrived {
-            self.kept.release(through.min(self.sending.added()));
+        let through = select.extent.through;
+        if through <= self.sending.total() && through.is_multiple_of(4) {
+            self.kept.release(through.min(added));
         }
         if credit.all {
             return self.finish(way);

@@ -319,30 +319,6 @@ fn a_select_that_no_receiver_can_have_sent_is_ignored() {
     assert_eq!((m.in_flight, send(&mut m, 2, 60, WIDE)), (0, (60, false)));
 }
 
-#[test]
-fn a_restored_sender_goes_on_where_the_receiver_has_more_of_a_direction() {
-    let mut m = Outgoing::stream();
-    m.extend(200);
-    send(&mut m, 1, 200, WIDE);
-    // Before it was restored, this end had sent 5,000 bytes, and the first 400 and the last 600 have arrived.
-    let report = select_bytes(400, 30_000, 90, &[(4_400, 5_000)]);
-    assert_eq!(m.heard(Time::default(), &read(&report), Duration::ZERO).arrived, 200);
-    assert_eq!((m.is_idle(), m.in_flight, m.limit()), (true, 0, 30_000));
-    // Bytes up to there count as arrived too, but for the end mark, wherever it is.
-    m.extend(200);
-    m.end(true);
-    for (through, ranges) in [(400, [(4_400, 5_000)]), (300, [(400, 5_000)]), (1_000, [(4_400, 5_000)])] {
-        send(&mut m, 2, 2_000, WIDE);
-        let report = select_bytes(through, 30_000, 90, &ranges);
-        assert!(!m.heard(Time::default(), &read(&report), Duration::ZERO).complete);
-        assert_eq!((m.sent_through(), m.is_idle()), (404, false));
-        m.overdue(Time::from_nanos(1), Duration::ZERO);
-    }
-    send(&mut m, 3, 2_000, WIDE);
-    let all = select_bytes(404, 30_000, 91, &[]);
-    assert!(m.heard(Time::default(), &read(&all), Duration::ZERO).complete && m.is_idle());
-}
-
 fn select_bytes(through: u32, limit: u32, largest: u64, ranges: &[(u32, u32)]) -> Vec<u8> {
     let mut v = vec![0; 16];
     v.extend(through.to_be_bytes());
