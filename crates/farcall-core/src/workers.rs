@@ -2,7 +2,8 @@
 //! way for UDP, shared memory and ONC RPC.
 //!
 //! ```text
-//! pool      which threads of a carrier receive, execute and rest, and the budget of threads of a server
+//! pool      which threads of a carrier receive, execute and rest
+//! budget    how many threads a server and each of its pools can have
 //! carrier   what a pool asks of its carrier, and how a thread is started
 //! watch     what the watchdog of a pool finds
 //! usual     how long a procedure takes, and so whether it is quick
@@ -21,11 +22,17 @@
 //! procedure waits in a remote call of its own, while it executes a `#[blocking]` procedure, and when the
 //! watchdog has found it in the same call at two successive looks.
 //!
+//! **A spare thread.** While all threads of the budget execute, the last receiver executes quick calls itself,
+//! because they may be what the others wait for. If such a call holds it, nothing would be received. So the
+//! watchdog then lets one thread beyond the budget receive, if the carrier allows that
+//! ([`Pool::with_spare`]). Calls that it could only execute itself are queued.
+//!
 //! **No deadlock.** If all threads wait in remote calls of their own, a new call is refused at once, because
 //! they may all wait for that very call. For the same reason the last thread that could receive must not
 //! begin to wait. When few threads are left, they are reserved for hosts whose waiting calls hold few.
 //! Threads that rest for ten seconds end.
 
+mod budget;
 mod carrier;
 mod jobs;
 mod pool;
@@ -35,12 +42,13 @@ mod usual;
 mod watch;
 
 mod sync {
-    //! The atomic types that `pool` uses. tests/workers.rs replaces them by loom's.
+    //! The atomic types that `pool` and `budget` use. tests/workers.rs replaces them by loom's.
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 }
 
+pub use budget::{MayNotWait, Quota, Threads};
 pub use carrier::{Carrier, replace, run, start};
 pub use jobs::{Job, Jobs, Refused};
-pub use pool::{MayNotWait, Pace, Plan, Pool, Quota, Replacement, Rested, Threads, Worker};
+pub use pool::{Pace, Plan, Pool, Replacement, Rested, Worker};
 pub use usual::UsualTime;
 pub use watch::{Found, Habit, Watch};

@@ -4,6 +4,9 @@
 //! A binary of its own: it compiles the library's files with loom's types.
 #![allow(missing_docs)]
 
+#[path = "../src/workers/budget.rs"]
+#[allow(dead_code)]
+mod budget;
 #[path = "../../farcall/tests/modelled/mod.rs"]
 mod modelled;
 #[path = "../src/workers/pool.rs"]
@@ -62,8 +65,9 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Condvar, Mutex};
 use loom::thread::{self, JoinHandle};
 
+use budget::Threads;
 use env::{Event, Time};
-use pool::{Pace, Plan, Pool, Replacement, Rested, Threads, Worker};
+use pool::{Pace, Plan, Pool, Replacement, Rested, Worker};
 use watch::{Habit, Watch};
 
 /// An event. Of waits with a time limit so many are over at once if nothing has happened; the others last.
@@ -98,22 +102,26 @@ impl Event for Flag {
 }
 
 /// A call: its pace, the other call for whose end it waits, and whether it says that it waits. If it is
-/// deferred work, it is a datagram without a call, after which the receiver has code of the user's to run.
+/// deferred work, it is a datagram without a call, after which the receiver has code of the user's to run. If
+/// it is an access, whoever receives it executes it.
 #[derive(Clone, Copy)]
 struct Call {
     pace: Pace,
     waits_for: Option<usize>,
     says_so: bool,
     is_deferred_work: bool,
+    is_access: bool,
 }
 
 /// How the watchdog looks after the pool.
 const HABIT: Habit = Habit { nap: Duration::from_micros(100), calls: 8, looks: 8, finds_long: false };
 
-const QUICK: Call = Call { pace: Pace::Quick, waits_for: None, says_so: false, is_deferred_work: false };
+const QUICK: Call =
+    Call { pace: Pace::Quick, waits_for: None, says_so: false, is_deferred_work: false, is_access: false };
 const ANY: Call = Call { pace: Pace::Any, ..QUICK };
 const BLOCKING: Call = Call { pace: Pace::Blocking, ..QUICK };
 const DEFERRED_WORK: Call = Call { is_deferred_work: true, ..QUICK };
+const ACCESS: Call = Call { is_access: true, ..QUICK };
 
 impl Call {
     const fn waits_for(self, other: usize) -> Call {
@@ -282,6 +290,10 @@ impl Server {
     /// `Worker::receive`, and `take_in`.
     fn take_in(self: &Arc<Self>, worker: &Arc<Worker>) -> Next {
         let Some(call) = self.receive() else { return self.next(worker) };
+        if self.calls[call].is_access {
+            self.end(call);
+            return if self.core.lock().unwrap().pool.make_way(worker) { Next::Rest } else { Next::Receive };
+        }
         if self.calls[call].is_deferred_work {
             return self.run_deferred_work(worker, call);
         }
@@ -414,7 +426,8 @@ impl Core {
 /// Checks a pool of that many threads, all of which may execute calls: every call ends, in whatever order the
 /// calls arrive, and then every thread ends.
 fn check<const N: usize>(preemptions: usize, threads: usize, impatient: usize, calls: [Call; N]) {
-    check_pool(preemptions, move || Pool::new(threads, Threads::new(threads)), impatient, calls);
+    let pool = move || Pool::new(threads, Threads::new(threads)).with_spare();
+    check_pool(preemptions, pool, impatient, calls);
 }
 
 /// Does what [`check`] does, with any pool.
@@ -440,6 +453,18 @@ fn a_lone_receiver_that_gets_stuck_is_replaced() {
     check(2, 3, 0, [QUICK.waits_for(1), QUICK]);
 }
 
+/// All threads wait for an access, and the last receiver too.
+#[test]
+fn a_receiver_that_gets_stuck_is_replaced_even_if_all_threads_are_taken() {
+    check(1, 2, 0, [ANY.waits_for(2), QUICK.waits_for(2), ACCESS]);
+}
+
+/// The call that came last is executed when the others have ended.
+#[test]
+fn a_call_that_finds_every_thread_stuck_is_executed_when_one_is_free() {
+    check(1, 2, 0, [ANY.waits_for(2), QUICK.waits_for(2), ACCESS, QUICK]);
+}
+
 #[test]
 fn somebody_receives_before_a_call_is_executed_that_may_be_slow() {
     check(1, 3, 0, [ANY.waits_for(1), ANY]);
@@ -463,7 +488,7 @@ fn whoever_ends_because_it_rested_for_long_was_not_called() {
 /// When the work arrives, two threads may be receiving although the only worker is executing a call.
 #[test]
 fn a_thread_that_ran_deferred_work_receives_again_even_if_no_call_may_begin() {
-    let pool = || Pool::new(1, Threads::new(4)).in_pairs();
+    let pool = || Pool::new(1, Threads::new(4)).in_pairs().with_spare();
     check_pool(1, pool, 0, [ANY.waits_for(2), BLOCKING, DEFERRED_WORK]);
 }
 

@@ -302,7 +302,7 @@ impl Server {
         env.entropy(&mut secret);
         let has_keys = config.has_keys();
         let threads = Threads::new(limits.threads.max(limits.workers + 1));
-        let pool = Pool::new(limits.workers, threads.clone());
+        let pool = Pool::new(limits.workers, threads.clone()).with_spare();
         let core = Core {
             protocol: proto::Server::new(config, env.now(), secret),
             exports: Exports::default(),

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::pool::MayNotWait;
+use super::budget::MayNotWait;
 use super::{Job, Pool, Replacement, Watch, Worker};
 use crate::env::Env;
 use crate::serving::WorkerPool;

@@ -6,7 +6,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::pool::{IDLE, Threads};
+use super::budget::Threads;
+use super::pool::IDLE;
 use crate::env::{Condition, Env};
 use crate::serving::WorkerPool;
 use crate::{CallFailed, guard};

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::sync::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use super::budget::{MayNotWait, Quota, Threads};
+use super::sync::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use crate::env::{Event, Time};
 
 /// A worker thread, as its pool sees it. The thread sleeps on `event` while it rests.
@@ -34,13 +35,6 @@ const EXECUTES: u8 = 1;
 const IS_PARKED: u8 = 2;
 /// Added to `EXECUTES` or `IS_PARKED` if the thread waits in a remote call of its own.
 const WAITS: u8 = 4;
-
-/// One in this many of a server's threads is reserved for hosts whose waiting calls hold few threads.
-const RESERVED_ONE_IN: usize = 8;
-/// How many reserved threads the waiting calls of one host can hold: one in this many, and at least one.
-const HOST_SHARE_ONE_IN: usize = 16;
-/// A server with fewer threads than this, besides the one that receives, reserves none.
-const MIN_THREADS_FOR_RESERVE: usize = 63;
 
 /// How long a thread rests before it ends.
 pub(super) const IDLE: Duration = Duration::from_secs(10);
@@ -115,111 +109,6 @@ impl Worker {
     }
 }
 
-/// The budget of threads of a server, over all its carriers. One receiving thread of each carrier is not
-/// counted.
-pub struct Threads {
-    max: usize,
-    taken: AtomicUsize,
-    /// How many more threads can wait in remote calls of their own. `None` if waiting threads are part of
-    /// `max`.
-    max_waiting: Option<usize>,
-    /// How many such threads wait.
-    waiting: AtomicUsize,
-}
-
-impl Threads {
-    /// Makes a budget of at most `max` threads, including one that receives.
-    pub fn new(max: usize) -> Arc<Threads> {
-        Threads::make(max.max(2) - 1, None)
-    }
-
-    /// Makes a budget of at most `max` threads, and at most `max_waiting` more that wait in remote calls of
-    /// their own.
-    pub fn besides_waiting(max: usize, max_waiting: usize) -> Arc<Threads> {
-        Threads::make(max.max(1), Some(max_waiting))
-    }
-
-    fn make(max: usize, max_waiting: Option<usize>) -> Arc<Threads> {
-        let [taken, waiting] = [(); 2].map(|()| AtomicUsize::new(0));
-        Arc::new(Threads { max, taken, max_waiting, waiting })
-    }
-
-    /// Returns how many threads there can be, including one that receives.
-    pub fn max(&self) -> usize {
-        self.max.saturating_add(1)
-    }
-
-    /// Returns whether more than half of the threads are taken.
-    #[inline]
-    pub fn is_half_taken(&self) -> bool {
-        self.left() < self.max / 2
-    }
-
-    /// Returns how many threads there can be, including those that wait and are not part of `max`.
-    #[inline]
-    fn allowed(&self) -> usize {
-        self.max.saturating_add(self.waiting.load(Ordering::Relaxed))
-    }
-
-    /// Checks whether one more thread can wait, if waiting threads are not part of `max`.
-    pub(super) fn may_wait(&self) -> Result<(), MayNotWait> {
-        let waiting = self.waiting.load(Ordering::Relaxed);
-        if self.max_waiting.is_none_or(|max| waiting < max) { Ok(()) } else { Err(MayNotWait::Enough) }
-    }
-
-    /// Counts one more waiting thread, if waiting threads are not part of `max`. Fails if `limited` and no
-    /// more can wait.
-    pub(super) fn begin_wait(&self, limited: bool) -> Result<(), MayNotWait> {
-        let Some(max) = self.max_waiting else { return Ok(()) };
-        let more = |waiting| (!limited || waiting < max).then_some(waiting + 1);
-        let begun = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        begun.map_or(Err(MayNotWait::Enough), |_| Ok(()))
-    }
-
-    pub(super) fn end_wait(&self) {
-        if self.max_waiting.is_some() {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    pub(super) fn take(&self) -> bool {
-        let allowed = self.allowed();
-        let more = |taken| (taken < allowed).then_some(taken + 1);
-        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
-    }
-
-    /// Takes one thread even if there is none left.
-    fn overdraw(&self) {
-        self.taken.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn give_back(&self) {
-        self.taken.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    fn left(&self) -> usize {
-        self.allowed().saturating_sub(self.taken.load(Ordering::Relaxed))
-    }
-
-    /// Returns how many threads are reserved for hosts whose waiting calls hold few, and how many of them the
-    /// waiting calls of one host can hold.
-    fn reserve(&self) -> (usize, usize) {
-        let reserve = if self.max < MIN_THREADS_FOR_RESERVE { 0 } else { self.max / RESERVED_ONE_IN };
-        (reserve, (reserve / HOST_SHARE_ONE_IN).max(1))
-    }
-}
-
-/// The part of a server's threads that one pool can have, besides the budget that all pools share.
-pub trait Quota: Send + Sync {
-    /// Takes one more thread. Returns false if there is none left.
-    fn take(&self) -> bool;
-    /// Takes one more thread even if there is none left.
-    fn overdraw(&self);
-    fn give_back(&self);
-    /// Returns whether there is none left.
-    fn is_taken(&self) -> bool;
-}
-
 /// The worker threads of one carrier.
 pub struct Pool {
     /// How many threads can execute at once. A lone receiver that executes a quick call does not count.
@@ -246,6 +135,12 @@ pub struct Pool {
     in_pairs: bool,
     /// Whether two threads always receive.
     always_in_pairs: bool,
+    /// Whether the watchdog may give the pool a spare thread.
+    may_have_spare: bool,
+    /// Whether the pool has a spare thread, which is one more than its budget allows. It lets a thread receive
+    /// although every thread of the budget executes. Any thread can be the spare: it is a resting one, or, if
+    /// none rests, a receiving one.
+    has_spare: bool,
     rate: Rate,
 }
 
@@ -287,15 +182,6 @@ pub enum Replacement {
     New,
 }
 
-/// Why a thread must not wait in a remote call of its own.
-#[derive(Debug)]
-pub enum MayNotWait {
-    /// It is the last thread that could receive. The value is the greatest number of threads.
-    Last(usize),
-    /// As many threads as are allowed wait already.
-    Enough,
-}
-
 /// What a receiving thread does with a call.
 pub enum Plan {
     /// Execute it. If there is a replacement, that thread receives meanwhile.
@@ -323,6 +209,8 @@ impl Pool {
             guarded: false,
             in_pairs: false,
             always_in_pairs: false,
+            may_have_spare: false,
+            has_spare: false,
             rate: Rate { calls: 0, since: Time::default() },
         }
     }
@@ -336,6 +224,13 @@ impl Pool {
     /// Makes two threads receive, however fast calls come.
     pub fn always_in_pairs(mut self) -> Pool {
         self.always_in_pairs = true;
+        self
+    }
+
+    /// Lets the watchdog add one thread beyond the budget if the last receiver is stuck in a call. That thread
+    /// receives, but the calls that only it could execute are planned as [`Plan::Queue`].
+    pub fn with_spare(mut self) -> Pool {
+        self.may_have_spare = true;
         self
     }
 
@@ -360,7 +255,7 @@ impl Pool {
     /// to start one. Returns whether the watchdog must be woken for that.
     pub fn start_failed(&mut self) -> bool {
         self.receiving -= 1;
-        self.staff.give_back();
+        self.give_back();
         !std::mem::replace(&mut self.guarded, true)
     }
 
@@ -393,13 +288,35 @@ impl Pool {
 
     fn forget(&mut self, worker: &Arc<Worker>) {
         self.workers.retain(|other| !Arc::ptr_eq(other, worker));
+        self.give_back();
+    }
+
+    /// Gives one thread back. If there was a spare one, the pool now keeps to its budget.
+    fn give_back(&mut self) {
         self.staff.give_back();
+        self.has_spare = false;
     }
 
     /// Returns how many threads receive.
     #[inline]
     pub fn receiving(&self) -> usize {
         self.receiving
+    }
+
+    /// Returns how many threads receive and may execute a call: all that receive, except the spare.
+    #[inline]
+    pub fn receiving_to_execute(&self) -> usize {
+        self.receiving.saturating_sub(usize::from(self.spare_receives()))
+    }
+
+    #[inline]
+    fn spare_receives(&self) -> bool {
+        self.has_spare && self.resting.is_empty()
+    }
+
+    /// Returns how many resting threads may be called to execute or to let others execute.
+    fn resting_to_execute(&self) -> usize {
+        self.resting.len().saturating_sub(usize::from(self.has_spare))
     }
 
     /// Returns the number of threads that execute, not counting those that wait in remote calls of their own,
@@ -449,7 +366,7 @@ impl Pool {
     #[inline(always)]
     pub fn plan(&mut self, worker: &Worker, host: u64, pace: Pace, now: impl FnOnce() -> Time) -> Plan {
         worker.host.store(host, Ordering::Relaxed);
-        if pace == Pace::Quick && self.receiving == 1 {
+        if pace == Pace::Quick && self.receiving_to_execute() == 1 {
             self.guard(worker)
         } else {
             self.plan_beside(worker, host, pace, now)
@@ -485,8 +402,8 @@ impl Pool {
     /// Returns the plan for a call that is not quick, or that comes while other threads receive.
     #[inline(never)]
     fn plan_beside(&mut self, worker: &Worker, host: u64, pace: Pace, now: impl FnOnce() -> Time) -> Plan {
-        let others = self.receiving - 1;
-        if pace == Pace::Quick && !self.guarded && self.is_brisk(now) {
+        let others = self.receiving_to_execute().saturating_sub(1);
+        if pace == Pace::Quick && others > 0 && !self.guarded && self.is_brisk(now) {
             return self.guard(worker);
         }
         if !self.has_room(pace, 1) {
@@ -573,7 +490,7 @@ impl Pool {
     fn has_share(&self, host: u64) -> bool {
         let (reserve, share) = self.staff.budget.reserve();
         reserve > 0
-            && self.staff.budget.left() + self.resting.len() <= reserve
+            && self.staff.budget.left() + self.resting_to_execute() <= reserve
             && self.held.get(&host).is_some_and(|held| *held >= share)
     }
 
@@ -585,7 +502,7 @@ impl Pool {
 
     /// Returns whether all threads, except one that receives, wait in remote calls of their own.
     fn all_wait(&self) -> bool {
-        self.nobody_executes() && self.receiving <= 1
+        self.nobody_executes() && self.receiving_to_execute() <= 1
     }
 
     /// Returns the number of threads whose state is `does`, to be changed.
@@ -596,11 +513,16 @@ impl Pool {
 
     /// Returns one more thread to receive, if there can be one.
     fn one_more(&mut self) -> Option<Replacement> {
-        if let Some(worker) = self.resting.pop() {
-            self.receiving += 1;
-            return Some(Replacement::Rested(worker));
+        if self.resting_to_execute() > 0 {
+            return self.call_resting();
         }
         self.staff.take().then(|| self.count_new())
+    }
+
+    fn call_resting(&mut self) -> Option<Replacement> {
+        let worker = self.resting.pop()?;
+        self.receiving += 1;
+        Some(Replacement::Rested(worker))
     }
 
     fn count_new(&mut self) -> Replacement {
@@ -611,7 +533,7 @@ impl Pool {
 
     /// Returns whether no further thread can receive or execute.
     pub fn is_full(&self) -> bool {
-        self.resting.is_empty() && self.staff.is_full()
+        self.resting_to_execute() == 0 && self.staff.is_full()
     }
 
     /// Returns whether there can be no more threads, and all threads except one that receives wait in remote
@@ -626,7 +548,8 @@ impl Pool {
     /// # Errors
     /// Why the thread must not wait.
     pub fn may_wait(&self) -> Result<(), MayNotWait> {
-        if self.staff.budget.max_waiting.is_none() && self.receiving == 0 && self.is_full() {
+        let is_last = self.receiving_to_execute() == 0 && self.is_full();
+        if self.staff.budget.counts_waiting() && is_last {
             return Err(MayNotWait::Last(self.max_threads()));
         }
         self.staff.budget.may_wait()
@@ -654,6 +577,21 @@ impl Pool {
     /// Returns a thread to receive if none does, and there can be one.
     pub fn replace_receiver(&mut self) -> Option<Replacement> {
         if self.receiving > 0 { None } else { self.one_more() }
+    }
+
+    /// Returns a thread that receives while no thread is left that could execute what it receives: one of the
+    /// budget, or else the spare, if there can be one.
+    pub fn replace_stuck(&mut self) -> Option<Replacement> {
+        self.one_more().or_else(|| self.call_spare())
+    }
+
+    fn call_spare(&mut self) -> Option<Replacement> {
+        if self.has_spare || !self.may_have_spare || self.staff.budget.left() > 0 {
+            return self.call_resting();
+        }
+        self.has_spare = true;
+        self.staff.overdraw();
+        Some(self.count_new())
     }
 
     /// Returns whether the limit on workers allows `more` further calls of this pace.
@@ -691,7 +629,9 @@ impl Pool {
     /// Makes a receiving thread rest if enough others receive. Returns whether it is to rest.
     #[inline]
     pub fn rest(&mut self, worker: &Arc<Worker>) -> bool {
-        self.receiving > 1 && self.receiving > self.enough() && self.rest_beside(worker)
+        self.receiving > 1
+            && (self.receiving > self.enough() || self.spare_receives())
+            && self.rest_beside(worker)
     }
 
     /// Makes a thread that received something other than a call rest, if another thread receives. Returns
@@ -744,7 +684,7 @@ impl Pool {
     /// Returns a thread to receive if none does, even if that exceeds the budget by one: two threads that
     /// begin to wait at the same time may both fail to see that no other is left.
     pub fn replace_waiting(&mut self) -> Option<Replacement> {
-        if self.receiving > 0 {
+        if self.receiving_to_execute() > 0 {
             return None;
         }
         let replacement = self.one_more();

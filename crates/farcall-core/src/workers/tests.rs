@@ -1,5 +1,5 @@
 //! Tests of pools and jobs: how many threads a host leaves to others, which threads receive after deferred
-//! work, and when threads that run jobs end.
+//! work, what a spare thread does, and when threads that run jobs end.
 //! They are not in `pool.rs` because loom's test includes that file.
 
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::{Jobs, Pace, Plan, Pool, Refused, Threads, Worker};
+use super::{Habit, Jobs, Pace, Plan, Pool, Refused, Replacement, Threads, Watch, Worker};
 use crate::System;
 use crate::env::{Env, Event, Socket, SocketOptions, Time};
 
@@ -57,6 +57,55 @@ fn a_thread_receives_again_after_deferred_work_even_if_no_call_may_begin() {
     pool.done(&second);
     pool.done(&executes);
     assert_eq!((pool.receiving(), pool.executing().0), (3, 0));
+}
+
+#[test]
+fn a_spare_thread_receives_for_a_stuck_receiver_but_no_more_calls_are_executed_than_before() {
+    let mut pool = Pool::new(8, Threads::new(3)).with_spare();
+    pool.add_first();
+    let [first, second, third, fourth] = [(); 4].map(|_| Worker::new(System.event()));
+    let plan = |pool: &mut Pool, worker: &Worker, pace| pool.plan(worker, 0, pace, Time::default);
+    for worker in [&first, &second] {
+        let planned = plan(&mut pool, worker, Pace::Any);
+        assert!(matches!(planned, Plan::Execute(Some(Replacement::New))));
+    }
+    assert!(matches!(plan(&mut pool, &third, Pace::Quick), Plan::Guarded(true)));
+    let mut watch =
+        Watch::new(Habit { nap: Duration::from_micros(100), calls: 8, looks: 8, finds_long: false });
+    let looks = [(); 4].map(|()| watch.look(&mut pool).replacement.is_some());
+    assert_eq!(looks, [false, true, false, false]);
+    for pace in [Pace::Quick, Pace::Any, Pace::Blocking] {
+        assert!(matches!(plan(&mut pool, &fourth, pace), Plan::Queue));
+    }
+    assert!(pool.may_wait().is_err());
+    assert!(matches!(pool.plan_deferred(&fourth), Plan::Guarded(false)));
+    pool.done(&fourth);
+
+    // The stuck one has ended its call, and executes quick calls again, or rests.
+    pool.done(&third);
+    assert!(matches!(plan(&mut pool, &third, Pace::Any), Plan::Queue));
+    assert!(matches!(plan(&mut pool, &third, Pace::Quick), Plan::Guarded(false)));
+    pool.done(&third);
+    assert!(pool.rest(&third) && !pool.rest(&fourth));
+    assert!(matches!(plan(&mut pool, &fourth, Pace::Quick), Plan::Guarded(false)));
+    pool.done(&fourth);
+    // Another one rests too, and may be called for a call. The last that rests may not.
+    pool.done(&first);
+    assert!(pool.rest(&first));
+    let planned = plan(&mut pool, &fourth, Pace::Any);
+    assert!(
+        matches!(planned, Plan::Execute(Some(Replacement::Rested(called))) if Arc::ptr_eq(&called, &first))
+    );
+    assert!(matches!(plan(&mut pool, &first, Pace::Any), Plan::Queue));
+    // A receiver that is stuck again is replaced by it.
+    assert!(matches!(plan(&mut pool, &first, Pace::Quick), Plan::Guarded(false)));
+    let looks = [(); 3].map(|()| watch.look(&mut pool).replacement.is_some());
+    assert_eq!(looks, [false, true, false]);
+    assert!(matches!(plan(&mut pool, &third, Pace::Quick), Plan::Queue));
+    // When one thread has ended, the pool keeps to its budget without a spare thread.
+    [&first, &second].into_iter().for_each(|worker| pool.done(worker));
+    assert!(pool.rest(&second) && pool.retire(&second));
+    assert_eq!((pool.receiving_to_execute(), pool.receiving(), pool.executing().1), (2, 2, 3));
 }
 
 /// An environment whose threads can be joined, and where every time limit is over at once.

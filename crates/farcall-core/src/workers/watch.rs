@@ -79,14 +79,14 @@ impl Watch {
             return Found::default();
         };
         let (long, began) = if habit.finds_long { pool.park_long() } else { (Vec::new(), false) };
-        let alone = pool.receiving() == 0;
+        let alone = pool.receiving_to_execute() == 0;
         let moved = pool.progress().wrapping_sub(seen.progress);
         let stuck = alone && seen.alone && moved == 0;
         seen.quiet = if moved >= habit.calls || alone || began { 0 } else { seen.quiet + 1 };
         let is_over = seen.quiet >= habit.looks;
         let replacement = match (is_over, stuck) {
             (true, _) => pool.unguard(),
-            (_, true) => pool.replace_receiver(),
+            (_, true) => pool.replace_stuck(),
             _ => None,
         };
         let starved = stuck && replacement.is_none();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_proto::server::{self as proto, Finish, HostName, Incoming};
-use farcall_proto::{Failure, Kind, Ran, Time};
+use farcall_proto::{ACCESSES, Failure, Kind, Ran, Time};
 
 use super::Server;
 use super::executor::Spawn;
@@ -96,6 +96,12 @@ impl Work {
         self.pace() == Pace::Quick
     }
 
+    /// Returns whether the call is an access to memory.
+    #[inline]
+    pub(crate) fn is_access(&self) -> bool {
+        self.procedure >= ACCESSES
+    }
+
     /// Returns the number by which the worker pool tells callers' hosts apart. A call through shared memory
     /// comes from this machine.
     #[inline(always)]
@@ -149,11 +155,15 @@ impl Work {
         }
     }
 
-    /// Copies the arguments out of the worker's buffer, which will be used again.
+    /// Copies the arguments out of the worker's buffer, which will be used again, or out of a buffer that the
+    /// call shares, because that has many more bytes.
     pub(super) fn keep_arguments(&mut self, buffer: &[u8]) {
-        if let Arguments::Received(range) = &self.arguments {
-            self.arguments = Arguments::Kept(buffer[range.clone()].to_vec());
-        }
+        let arguments = match &self.arguments {
+            Arguments::Received(range) => &buffer[range.clone()],
+            Arguments::Shared(buffer, range) => &buffer[range.clone()],
+            Arguments::Kept(_) => return,
+        };
+        self.arguments = Arguments::Kept(arguments.to_vec());
     }
 
     /// Keeps the arguments by taking over the buffer, which holds nothing else.

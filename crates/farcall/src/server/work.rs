@@ -503,7 +503,7 @@ impl<'s> Receiver<'s> {
             let Some(work) = core.batch.front() else { return self.next_waiting(core) };
             match core.pool.plan(&self.worker, work.host(), Pace::Quick, || self.now) {
                 Plan::Queue => {
-                    core.queue.put_back(core.batch.pop_front()?);
+                    self.queue_batch(core);
                     return None;
                 }
                 Plan::Refuse => {
@@ -557,6 +557,16 @@ impl<'s> Receiver<'s> {
         work.arrived = self.now;
         let lacking = core.line_up(work);
         self.refused.extend(lacking.into_iter().map(|work| (work, queue::full(&core.queue))));
+    }
+
+    /// Queues the calls of the batch, because this worker may execute none of them. The queue is bounded, and
+    /// the batch is not.
+    #[cold]
+    fn queue_batch(&mut self, core: &mut Core) {
+        self.now = self.server.now();
+        while let Some(work) = core.batch.pop_front() {
+            self.queue(core, work);
+        }
     }
 
     /// Refuses a call for which there is no thread.

@@ -4,7 +4,8 @@
 //!
 //! One thread at a time receives. It executes calls of quick procedures itself, and hands all others to the
 //! server's workers. If the receiving thread gets stuck, or waits in a call of its own, another thread
-//! receives.
+//! receives. If all threads of the server are taken, that is a spare one, which executes accesses only, and
+//! hands quick calls to the server's workers too.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -101,7 +102,7 @@ impl Session {
         page: CallMemory,
     ) -> Arc<Session> {
         let pool = Pool::new(usize::MAX, means.server.threads().clone());
-        let mut pool = pool.within(Arc::new(means.threads.clone()));
+        let mut pool = pool.within(Arc::new(means.threads.clone())).with_spare();
         pool.add_first();
         let memory = farcall_shm::Server::new(Arc::new(page));
         let most = ServerConfig::default().max_arguments as usize;
@@ -339,12 +340,20 @@ impl<'p> Receiver<'p> {
             self.hand_in();
             return Next::Again;
         }
-        let plan = state.pool.plan(&self.worker, 0, Pace::Quick, || self.now);
+        let plan = match work.is_access() {
+            false => state.pool.plan(&self.worker, 0, Pace::Quick, || self.now),
+            // The spare thread executes accesses too.
+            true => state.pool.plan_deferred(&self.worker),
+        };
         drop(state);
         match plan {
             Plan::Guarded(true) => session.signal.wake(),
             Plan::Execute(Some(replacement)) => replace(session, replacement),
-            _ => {}
+            Plan::Guarded(false) | Plan::Execute(None) => {}
+            Plan::Queue | Plan::Refuse => {
+                self.hand_in();
+                return Next::Again;
+            }
         }
         Next::Execute(slot, number)
     }

@@ -1,5 +1,6 @@
 //! Accesses to segments while every worker of their exporter is stuck in a procedure.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use farcall::memory::{Counters, Memory, Notify, Remote, Rights, Segment, Settings};
@@ -9,12 +10,16 @@ use farcall::{Builder, Calls, Error, Export, Kind, Ran, Runtime};
 trait Door {
     /// Returns when the door is open.
     fn pass(&self) -> farcall::Result<()>;
+    /// Does what `pass` does. Clients call it often while the door is open.
+    fn pass_often(&self) -> farcall::Result<()>;
 }
 
 #[derive(Default)]
 struct Shut {
     open: Mutex<bool>,
     opened: Condvar,
+    /// How many calls of `pass_often` have begun.
+    often: AtomicUsize,
 }
 
 impl Shut {
@@ -28,6 +33,11 @@ impl Door for Shut {
     fn pass(&self) -> farcall::Result<()> {
         drop(self.opened.wait_while(self.open.lock().unwrap(), |open| !*open));
         Ok(())
+    }
+
+    fn pass_often(&self) -> farcall::Result<()> {
+        self.often.fetch_add(1, Ordering::SeqCst);
+        self.pass()
     }
 }
 
@@ -88,6 +98,38 @@ impl Pair {
         }
     }
 
+    /// Lets all threads that may execute, and then the last one that receives, be stuck in calls.
+    fn hold_last_receiver(&mut self) {
+        loop {
+            self.door.set(true);
+            (0..100).for_each(|_| self.client.pass_often().unwrap());
+            self.end_calls();
+            self.door.set(false);
+            for _ in 0..WORKERS {
+                let ended = self.start();
+                assert!(ended.is_none(), "{ended:?}");
+            }
+            let begun = self.door.often.load(Ordering::SeqCst);
+            self.calls.add(self.calls.len(), self.client.start().pass_often());
+            loop {
+                if self.door.often.load(Ordering::SeqCst) > begun {
+                    return;
+                }
+                if self.counters.read().unwrap().queued > 0 {
+                    // The procedure is not known to be quick, perhaps because the machine paused.
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn end_calls(&mut self) {
+        while let Some((_, outcome)) = self.calls.wait() {
+            outcome.unwrap();
+        }
+    }
+
     /// Makes accesses by the importer that waits at the door, and by one that the exporter has not met yet.
     /// Then opens the door.
     fn access_and_open(mut self) {
@@ -102,9 +144,7 @@ impl Pair {
         }
         assert!(self.calls.try_next().is_none(), "a call has ended before the door was opened");
         self.door.set(true);
-        while let Some((_, outcome)) = self.calls.wait() {
-            outcome.unwrap();
-        }
+        self.end_calls();
     }
 }
 
@@ -166,10 +206,18 @@ fn while_quick_calls_are_stuck(shared_memory: bool) {
     pair.access_and_open();
 }
 
+/// Lets every thread that may execute be stuck in a call, and the only one that receives too.
+fn while_the_last_receiver_is_stuck(shared_memory: bool) {
+    let mut pair = Pair::new(shared_memory, |builder| builder.threads(WORKERS + 1));
+    pair.hold_last_receiver();
+    pair.access_and_open();
+}
+
 #[test]
 fn accesses_over_udp_are_executed() {
     while_no_call_can_begin(false);
     while_quick_calls_are_stuck(false);
+    while_the_last_receiver_is_stuck(false);
 }
 
 #[cfg(target_os = "linux")]
@@ -182,4 +230,5 @@ fn accesses_through_shared_memory_are_executed() {
     }
     while_no_call_can_begin(true);
     while_quick_calls_are_stuck(true);
+    while_the_last_receiver_is_stuck(true);
 }

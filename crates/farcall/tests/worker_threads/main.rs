@@ -9,6 +9,7 @@ mod common;
 mod failed_thread_starts;
 #[cfg(target_os = "linux")]
 mod fair_turns;
+mod held_receivers;
 #[path = "../common/other.rs"]
 mod other;
 mod refused_threads;
