@@ -1,8 +1,12 @@
-//! Tests that of several servers which export a name, the one that answers first is bound.
+//! Tests that of several servers which export a name, the one that answers first is bound, and that silent
+//! servers delay nobody.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use farcall::Runtime;
+use farcall::names::{Entry, Registration};
 use farcall_sim::{Faults, Process, Sim, check, sim};
 
 #[farcall::interface]
@@ -79,6 +83,75 @@ fn when_the_bound_server_dies_the_nearest_of_the_others_is_bound() {
         // Whether the call waits or is started, it binds again, because it may run twice.
         let again = if sim.below(2) == 0 { named.name()? } else { named.start().name().wait()? };
         assert_eq!(again, "farther");
+        Ok(())
+    });
+}
+
+/// An address of this machine at which no server listens. It is of another kind than the addresses of the
+/// simulated network, and is asked before them.
+const SILENT: &str = "127.0.0.1:9";
+/// The longest time that an import takes if it waits for no silent server.
+const SOON: Duration = Duration::from_millis(200);
+
+fn publish_silent() -> farcall::Result<Registration> {
+    let (name, instance) = ("Named".parse().expect("a name"), "silent".parse().expect("a name"));
+    let address = format!("udp://{SILENT}").parse().expect("an address");
+    let registry = Runtime::current()?.registry().clone();
+    Ok(registry.publish(&Entry::new(name, instance, address, 9)).expect("it is published"))
+}
+
+#[test]
+fn a_silent_server_of_this_machine_delays_no_import() {
+    check(200, |sim| -> farcall::Result<()> {
+        serve(sim, [("near", NEAR), ("far", FAR)]);
+        let _silent = publish_silent()?;
+        let began = sim::now();
+        let named = farcall::import::<dyn Named>("Named")?;
+        assert!(sim::now() - began < SOON, "the silent server was waited for");
+        assert_eq!(named.name()?, "near");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_silent_server_of_this_machine_delays_no_started_call_that_is_bound_again() {
+    check(200, |sim| -> farcall::Result<()> {
+        let [near, _far] = serve(sim, [("near", NEAR), ("far", FAR)]);
+        let named = farcall::import::<dyn Named>("Named")?;
+        let _silent = publish_silent()?;
+        near.crash();
+        let began = sim::now();
+        assert_eq!(named.start().name().wait()?, "far");
+        // A second is what it takes to find that the near server is gone.
+        assert!(sim::now() - began < Duration::from_secs(2), "the silent server was waited for");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_silent_address_of_a_server_delays_no_import_of_it() {
+    check(100, |sim| -> farcall::Result<()> {
+        sim.server("both", || {
+            let [probe, both] = ["probe", "both"].map(|name| Arc::new(Server(name)));
+            let ip = farcall::export::<dyn Named>("Probe", probe)?.address().ip();
+            let silent = SILENT.parse().expect("an address");
+            let runtime = Runtime::builder().advertise(silent).advertise(SocketAddr::new(ip, 0)).build()?;
+            runtime.export::<dyn Named>("Named/both", both)?.wait()
+        });
+        let began = sim::now();
+        let named = match sim.below(2) {
+            0 => farcall::import::<dyn Named>("Named/both")?.name()?,
+            _ => {
+                farcall::import_each::<dyn Named>(&["Named/both"])?
+                    .multi()
+                    .name()
+                    .first()
+                    .expect("it answers")
+                    .1
+            }
+        };
+        assert!(sim::now() - began < SOON, "the silent address was waited for");
+        assert_eq!(named, "both");
         Ok(())
     });
 }

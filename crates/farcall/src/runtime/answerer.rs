@@ -7,6 +7,7 @@ use farcall_proto::secure::{Level, Suite};
 
 use super::Runtime;
 use super::bind::bind_failed;
+use crate::client::Questions;
 use crate::{CallFailed, Kind, Ran};
 
 /// A server with which this end has made a handshake.
@@ -51,18 +52,17 @@ impl Runtime {
         }
         inner.check_process()?;
         let endpoint = inner.endpoint(address)?;
-        let peers = [(endpoint.peer(address), name.to_owned())];
-        let (mut answer, deadline) = (None, inner.env.now() + inner.settings.patience);
-        endpoint.bind(&peers, Some(deadline), &mut |_, answered| {
-            answer = Some(answered);
-            true
-        })?;
+        let (peer, deadline) = (endpoint.peer(address), inner.env.now() + inner.settings.patience);
+        let mut questions = Questions::new(&inner.env)?;
+        questions.ask(&endpoint, vec![(peer.clone(), name.to_owned())])?;
+        let answer = questions.next(Some(deadline)).map(|(.., answer)| answer);
+        drop(questions);
         let silent =
             || CallFailed::new(Kind::Unreachable, Ran::No).because(format!("nobody answers at {address}"));
         if let Err(failure) = answer.ok_or_else(silent)? {
             return Err(bind_failed(address, failure).into());
         }
-        let protection = peers[0].0.protection();
+        let protection = peer.protection();
         let found =
             protection.and_then(|(key, level, suite)| Some((accepted.server(&key, name)?, level, suite)));
         // An end with keys takes no answer that is not sealed, so there is one.

@@ -1,8 +1,11 @@
 //! Binds a name to an export: asks the servers that may export the name, and takes the first good answer.
 
 use std::collections::BTreeSet;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::{self, Context};
+use std::time::Duration;
 
 use farcall_names::{Address, Label, Name, NameError};
 use farcall_proto::Failure;
@@ -11,12 +14,16 @@ use farcall_proto::client::Bound;
 use super::place::Place;
 use super::tasks::Tasks;
 use super::{Inner, registry_failed, say};
-use crate::client::{Asking, Endpoint, Peer};
+use crate::client::{Asking, Endpoint, Peer, Questions};
 use crate::env::Time;
 use crate::idl::{self, Refusal};
 use crate::shm::{Link, NoLink};
 use crate::stub::Procedure;
 use crate::{CallFailed, Kind, Ran};
+
+/// How long the servers at one kind of address can answer before those at the next kind are asked too (RFC
+/// 8305, section 5, says 250 ms for hosts far away).
+const HEAD_START: Duration = Duration::from_millis(50);
 
 /// An export that calls can be made to.
 pub(super) struct Target {
@@ -87,7 +94,8 @@ pub(super) fn parse(name: &str) -> Result<Name, CallFailed> {
 }
 
 impl Inner {
-    /// Binds a name: asks all candidates at once, and takes the first good answer. Candidates at `avoid` are
+    /// Binds a name: asks all candidates of one kind of address at once, and takes the first good answer.
+    /// While none has come after [`HEAD_START`], asks those of the next kind too. Candidates at `avoid` are
     /// asked only if there are no others. The wait ends at the deadline.
     pub(super) fn bind(
         &self,
@@ -96,26 +104,32 @@ impl Inner {
         avoid: &[SocketAddr],
         deadline: Option<Time>,
     ) -> Result<Target, CallFailed> {
-        let (mut candidates, mut failed) = (self.candidates_but(name, avoid, deadline)?, Failures::default());
-        let mut end = deadline;
-        while !candidates.is_empty() {
-            let (poll, later) = self.poll(name, interface, candidates);
-            candidates = later;
-            let mut poll = match poll {
+        let candidates = self.candidates_but(name, avoid, deadline)?;
+        let (mut questions, mut polls) = (Questions::new(&self.env)?, Vec::new());
+        let mut failed = Failures::default();
+        let mut kinds = by_kind(candidates, |candidate| candidate.address).into_iter().peekable();
+        while let Some(candidates) = kinds.next() {
+            let poll = match self.poll(name, interface, candidates) {
                 Ok(poll) => poll,
                 Err(why) => {
                     failed.no_socket = Some(why);
                     continue;
                 }
             };
-            let mut by = end;
-            if !candidates.is_empty() {
-                // Half of the time is left for the candidates of the other address family.
-                let now = self.env.now();
-                let end = *end.get_or_insert(now + self.settings.patience);
-                by = Some(now + end.since(now) / 2);
+            questions.ask(&poll.endpoint, poll.peers())?;
+            polls.push(poll);
+            let by = if kinds.peek().is_some() { self.head_start(deadline) } else { deadline };
+            while let Some((kind, _, peer, answer)) = questions.next(by) {
+                if polls[kind].take_answer(&peer, answer) {
+                    drop(questions);
+                    return self.connect_memory(name, polls.swap_remove(kind).outcome(false)?);
+                }
             }
-            match poll.ask(by, deadline) {
+        }
+        drop(questions);
+        let late = deadline.is_some_and(|deadline| deadline <= self.env.now());
+        for poll in polls {
+            match poll.outcome(late) {
                 Ok(target) => return self.connect_memory(name, target),
                 Err(why) => failed.add(why),
             }
@@ -123,26 +137,35 @@ impl Inner {
         Err(failed.of(name))
     }
 
+    /// Returns until when to wait for answers from one kind of address before the next kind is asked too.
+    fn head_start(&self, deadline: Option<Time>) -> Option<Time> {
+        let end = self.env.now() + HEAD_START;
+        Some(deadline.map_or(end, |deadline| deadline.min(end)))
+    }
+
     /// Binds to one of the candidates that [`Inner::candidates_later`] returned, on behalf of a task, which
-    /// waits without blocking a thread. Gives up after the time that a caller would wait for a silent server.
+    /// waits without blocking a thread. Asks the candidates of all kinds at once, because a task has no
+    /// timer. Gives up after the time that a caller would wait for a silent server.
     pub(super) async fn bind_later(
         self: &Arc<Self>,
         name: &Name,
         interface: &idl::Interface,
-        mut candidates: Vec<Candidate>,
+        candidates: Vec<Candidate>,
     ) -> Result<Target, CallFailed> {
-        let mut failed = Failures::default();
-        while !candidates.is_empty() {
-            let (poll, later) = self.poll(name, interface, candidates);
-            candidates = later;
-            let mut poll = match poll {
-                Ok(poll) => poll,
-                Err(why) => {
-                    failed.no_socket = Some(why);
-                    continue;
-                }
-            };
-            match poll.ask_later().await {
+        let (mut failed, mut polls) = (Failures::default(), Vec::new());
+        for candidates in by_kind(candidates, |candidate| candidate.address) {
+            match self.poll(name, interface, candidates) {
+                Ok(poll) => polls.push((Asking::new(poll.endpoint.clone(), poll.peers()), poll)),
+                Err(why) => failed.no_socket = Some(why),
+            }
+        }
+        let best = poll_fn(|context| poll_each(&mut polls, context)).await;
+        if let Some(best) = best {
+            polls.swap(0, best);
+        }
+        for (asking, poll) in polls {
+            drop(asking);
+            match poll.outcome(false) {
                 Ok(target) if self.env.shares_memory() => {
                     return Tasks::run_blocking(self, || self.connect_memory(name, target));
                 }
@@ -191,29 +214,19 @@ impl Inner {
         without_avoided(name, candidates, avoid)
     }
 
-    /// Divides the candidates into those that the first candidate's socket can reach, and the others. The
-    /// former are asked at the same time. Returns an error in place of the former if there is no such socket,
-    /// as for IPv6 on a machine without IPv6.
+    /// Returns the poll of candidates that have one kind of address.
+    ///
+    /// # Errors
+    /// When there is no socket for them, as for IPv6 on a machine without IPv6.
     fn poll<'a>(
         &'a self,
         name: &'a Name,
         interface: &'a idl::Interface,
-        candidates: Vec<Candidate>,
-    ) -> (Result<Poll<'a>, CallFailed>, Vec<Candidate>) {
-        let from = |candidate: &Candidate| crate::client::bind_address(candidate.address);
-        let endpoint = self.endpoint(candidates[0].address);
-        let first = from(&candidates[0]);
-        let (asked, later) = candidates.into_iter().partition(|candidate| from(candidate) == first);
-        let poll = endpoint.map(|endpoint| Poll {
-            inner: self,
-            name,
-            interface,
-            endpoint,
-            asked,
-            bound: None,
-            failed: None,
-        });
-        (poll, later)
+        asked: Vec<Candidate>,
+    ) -> Result<Poll<'a>, CallFailed> {
+        let endpoint = self.endpoint(asked[0].address)?;
+        let left = asked.len();
+        Ok(Poll { inner: self, name, interface, endpoint, asked, left, bound: None, failed: None })
     }
 
     /// Binds several instances at once, each at the first of its addresses that answers. Returns `None` for
@@ -229,34 +242,32 @@ impl Inner {
         let at_each = |(which, (addresses, _)): (usize, &(Vec<SocketAddr>, String))| {
             addresses.iter().map(move |&address| (which, address)).collect::<Vec<_>>()
         };
-        let mut left: Vec<(usize, SocketAddr)> = instances.iter().enumerate().flat_map(at_each).collect();
-        while let Some(&(_, first)) = left.first() {
-            let from = crate::client::bind_address(first);
-            let (now, later): (Vec<_>, Vec<_>) =
-                left.into_iter().partition(|(_, address)| crate::client::bind_address(*address) == from);
+        let all: Vec<(usize, SocketAddr)> = instances.iter().enumerate().flat_map(at_each).collect();
+        let (mut questions, mut unbound) = (Questions::new(&self.env)?, BTreeSet::<usize>::new());
+        let mut asked: Vec<(Arc<Endpoint>, Vec<usize>)> = Vec::new();
+        let mut kinds = by_kind(all, |(_, address)| *address).into_iter().peekable();
+        while let Some(mut kind) = kinds.next() {
+            kind.retain(|(which, _)| targets[*which].is_none());
+            let Some(&(_, first)) = kind.first() else { continue };
             // Without a socket for IPv6, say, these addresses are out of reach, and others may do.
-            let Ok(endpoint) = self.endpoint(first) else {
-                left = later;
-                continue;
-            };
+            let Ok(endpoint) = self.endpoint(first) else { continue };
             let peer = |(which, address): &(usize, SocketAddr)| {
                 (endpoint.peer(*address), instances[*which].1.clone())
             };
-            let peers: Vec<(Arc<Peer>, String)> = now.iter().map(peer).collect();
-            let mut unbound = BTreeSet::from_iter(now.iter().map(|(which, _)| *which));
-            // Half of the time is left for the addresses of the other family.
-            let asked_at = self.env.now();
-            let by = if later.is_empty() { deadline } else { asked_at + deadline.since(asked_at) / 2 };
-            endpoint.bind(&peers, Some(by), &mut |place, answer| {
-                let which = now[place].0;
-                if let Ok(target) = self.judge(&endpoint, &peers[place].0, answer, interface) {
-                    targets[which].get_or_insert(target);
-                    unbound.remove(&which);
+            questions.ask(&endpoint, kind.iter().map(peer).collect())?;
+            let places = Vec::from_iter(kind.iter().map(|(which, _)| *which));
+            unbound.extend(&places);
+            asked.push((endpoint, places));
+            let by = if kinds.peek().is_some() { self.head_start(Some(deadline)) } else { Some(deadline) };
+            while !unbound.is_empty()
+                && let Some((kind, which, peer, answer)) = questions.next(by)
+            {
+                let (endpoint, places) = &asked[kind];
+                if let Ok(target) = self.judge(endpoint, &peer, answer, interface) {
+                    targets[places[which]].get_or_insert(target);
+                    unbound.remove(&places[which]);
                 }
-                unbound.is_empty()
-            })?;
-            left = later;
-            left.retain(|(which, _)| targets[*which].is_none());
+            }
         }
         Ok(targets)
     }
@@ -378,67 +389,87 @@ impl Inner {
     }
 }
 
-/// Candidates that are asked at the same time. The first good answer wins. An exporter that has other
-/// procedures under the importer's numbers is taken only if there is no good answer.
+/// Candidates with one kind of address, which are asked at the same time. The first good answer wins. An
+/// exporter that has other procedures under the importer's numbers is taken only if there is no good answer.
 struct Poll<'a> {
     inner: &'a Inner,
     name: &'a Name,
     interface: &'a idl::Interface,
     endpoint: Arc<Endpoint>,
     asked: Vec<Candidate>,
+    /// The number of answers that are still expected.
+    left: usize,
     bound: Option<Target>,
     failed: Option<CallFailed>,
 }
 
 impl Poll<'_> {
-    /// Asks all candidates, and waits for answers until `by`. `deadline` is the caller's own, which may be
-    /// later.
-    fn ask(&mut self, by: Option<Time>, deadline: Option<Time>) -> Result<Target, CallFailed> {
-        let (endpoint, peers) = (self.endpoint.clone(), self.peers());
-        endpoint.bind(&peers, by, &mut |which, answer| self.take_answer(&peers[which].0, answer))?;
-        let late = deadline.is_some_and(|deadline| deadline <= self.inner.env.now());
-        self.outcome(late)
-    }
-
-    async fn ask_later(&mut self) -> Result<Target, CallFailed> {
-        let (endpoint, peers) = (self.endpoint.clone(), self.peers());
-        let mut asking = Asking::new(&endpoint, &peers);
-        while let Some((which, answer)) = asking.next().await? {
-            if self.take_answer(&peers[which].0, answer) {
-                break;
-            }
-        }
-        self.outcome(false)
-    }
-
     fn peers(&self) -> Vec<(Arc<Peer>, String)> {
         let peer = |candidate: &Candidate| (self.endpoint.peer(candidate.address), candidate.name.clone());
         self.asked.iter().map(peer).collect()
     }
 
-    /// Records a server's answer. Returns whether it is good, so that no other answer is needed.
+    /// Records a server's answer. Returns whether no other answer is needed: this one is good, or it is the
+    /// last one and some exporter can be taken.
     fn take_answer(&mut self, peer: &Arc<Peer>, answer: Result<Bound, Failure>) -> bool {
+        self.left -= 1;
         match self.inner.judge(&self.endpoint, peer, answer, self.interface) {
             Ok(target) => {
                 let good = !target.differs();
                 if good || self.bound.is_none() {
                     self.bound = Some(target);
                 }
-                good
+                if good {
+                    return true;
+                }
             }
-            Err(why) => {
-                self.failed = Some(more_telling(self.failed.take(), why));
-                false
-            }
+            Err(why) => self.failed = Some(more_telling(self.failed.take(), why)),
         }
+        self.left == 0 && self.bound.is_some()
     }
 
-    fn outcome(&mut self, late: bool) -> Result<Target, CallFailed> {
-        let failed = self.failed.take();
-        self.bound.take().ok_or_else(|| {
-            failed.unwrap_or_else(|| if late { too_late(self.name) } else { no_answer(self.name) })
-        })
+    fn outcome(self, late: bool) -> Result<Target, CallFailed> {
+        let (name, failed) = (self.name, self.failed);
+        self.bound
+            .ok_or_else(|| failed.unwrap_or_else(|| if late { too_late(name) } else { no_answer(name) }))
     }
+}
+
+/// Takes the answers that have come, of the nearest kind first. Returns the index of the poll that needs no
+/// other answer, or `None` if all polls have ended.
+fn poll_each(polls: &mut [(Asking, Poll<'_>)], context: &mut Context<'_>) -> task::Poll<Option<usize>> {
+    let mut all_ended = true;
+    for (place, (asking, poll)) in polls.iter_mut().enumerate() {
+        loop {
+            match asking.poll(context) {
+                task::Poll::Pending => all_ended = false,
+                task::Poll::Ready(Ok(Some((peer, answer)))) => {
+                    if poll.take_answer(&peer, answer) {
+                        return task::Poll::Ready(Some(place));
+                    }
+                    continue;
+                }
+                task::Poll::Ready(Ok(None)) => {}
+                task::Poll::Ready(Err(why)) => poll.failed = Some(why),
+            }
+            break;
+        }
+    }
+    if all_ended { task::Poll::Ready(None) } else { task::Poll::Pending }
+}
+
+/// Divides what has an address by the kinds of address, in the order in which they first occur. Addresses of
+/// one kind are reached from one socket: they are IPv4 or IPv6, and of this machine or of others.
+fn by_kind<T>(all: Vec<T>, address: impl Fn(&T) -> SocketAddr) -> Vec<Vec<T>> {
+    let mut kinds: Vec<(SocketAddr, Vec<T>)> = Vec::new();
+    for one in all {
+        let from = crate::client::bind_address(address(&one));
+        match kinds.iter_mut().find(|(kind, _)| *kind == from) {
+            Some((_, kind)) => kind.push(one),
+            None => kinds.push((from, vec![one])),
+        }
+    }
+    kinds.into_iter().map(|(_, kind)| kind).collect()
 }
 
 // Every name that can be published fits a question.

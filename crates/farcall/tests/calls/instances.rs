@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::stops::{HOUR, Stops};
+use farcall::env::{Env, Time};
 use farcall::intercept::{Call, Interceptor};
 use farcall::names::{Entry, Memory, Registry};
 use farcall::{CallFailed, Export, Kind, Ran, Runtime};
@@ -126,6 +127,50 @@ fn an_instance_that_answers_is_bound_although_another_is_dead() {
     let _export = machine.export("b");
     let who = machine.process().import::<dyn Who>("Who").unwrap();
     assert_eq!(who.who().unwrap(), "b");
+}
+
+/// The operating system, except that its clock stands still.
+struct Still;
+
+impl Env for Still {
+    system_does! { bind, spawn, event, entropy, shares_memory }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(1)
+    }
+}
+
+#[test]
+fn while_a_server_of_a_nearer_kind_has_time_to_answer_no_other_is_asked() {
+    let Ok(other) = UdpSocket::bind("[::1]:0") else {
+        return common::skip("servers of two kinds of address: there is no IPv6");
+    };
+    let machine = Machine::new();
+    let _export = machine.export("a");
+    let _other = machine.publish("b", other.local_addr().unwrap());
+    let builder = Runtime::builder().registry(machine.registry.clone());
+    let client = builder.env(Arc::new(Still)).build().unwrap();
+    assert_eq!(client.import::<dyn Who>("Who").unwrap().who().unwrap(), "a");
+    other.set_nonblocking(true).unwrap();
+    assert!(other.recv(&mut [0; 2000]).is_err(), "the other server was asked");
+}
+
+#[test]
+fn a_silent_server_of_a_nearer_kind_does_not_keep_another_from_being_bound() {
+    if UdpSocket::bind("[::1]:0").is_err() {
+        return common::skip("servers of two kinds of address: there is no IPv6");
+    }
+    let machine = Machine::new();
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let _silent = machine.publish("a", silent.local_addr().unwrap());
+    let builder = Runtime::builder().registry(machine.registry.clone());
+    let server = builder.address("[::1]:0".parse().unwrap()).build().unwrap();
+    let live = Server { name: "b", calls: machine.calls.clone() };
+    let _export = server.export::<dyn Who>("Who/b", Arc::new(live)).unwrap();
+    // It would wait for the silent one for half an hour.
+    let client = Runtime::builder().registry(machine.registry.clone()).patience(HOUR).build().unwrap();
+    assert_eq!(client.import::<dyn Who>("Who").unwrap().who().unwrap(), "b");
+    assert_eq!(client.import_all::<dyn Who>("Who").unwrap().multi().who().first().unwrap().1, "b");
 }
 
 #[test]
