@@ -105,6 +105,13 @@
 //!
 //! `docs/multi.md` says how large a quorum should be, and what a caller knows when there is none.
 //!
+//! # Carriers
+//!
+//! The thread that makes a blocking group call waits at one socket. So the calls go by UDP, also to members
+//! that were imported through shared memory, except to those that are called by another socket than the first
+//! member. A group call that [`start`](Multi::start) starts reaches each member as a single started call does.
+//! `docs/multi.md` has a table.
+//!
 //! # Guarantees
 //!
 //! The arguments are encoded once. Each member gets a call with the semantics of a single call: it runs at

@@ -217,7 +217,8 @@ pub fn import_within<T: ?Sized + stub::Interface>(name: &str, time: Duration) ->
     Runtime::current()?.import_within::<T>(name, time)
 }
 
-/// Imports all instances of a type, as a group of their user-stubs. The group follows the registry.
+/// Imports all instances of a type, as a group of their user-stubs. The group follows the registry. Its members
+/// are bound all at once, for UDP alone (`docs/multi.md`, "By which carrier the calls go").
 ///
 /// # Errors
 /// When the registry fails, or no server exports the type.
@@ -227,7 +228,7 @@ pub fn import_all<T: ?Sized + stub::Interface>(name: &str) -> crate::Result<Grou
 
 /// Imports these names, as a group of their user-stubs. The members of the group never change. A member that
 /// is down is called like the others, and answers when it is back. So the number of names alone decides what
-/// a [majority](crate::Multi::majority) is.
+/// a [majority](crate::Multi::majority) is. The members are bound as those of [`import_all`].
 ///
 /// ```no_run
 /// # #[farcall::interface]

@@ -78,7 +78,7 @@ impl Questions {
                     return Some((place, which, asked.peers[which].0.clone(), answer));
                 }
             }
-            let open = |place: &usize| self.asked[*place].left > 0;
+            let open = |place: &usize| self.asked.get(*place).is_some_and(|asked| asked.left > 0);
             let count = (0..self.asked.len()).filter(open).count();
             self.last = (self.last + 1..self.asked.len()).chain(0..=self.last).find(open)?;
             let endpoint = &self.asked[self.last].endpoint;

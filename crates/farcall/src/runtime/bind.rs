@@ -163,8 +163,9 @@ impl Inner {
         if let Some(best) = best {
             polls.swap(0, best);
         }
-        for (asking, poll) in polls {
-            drop(asking);
+        // Nobody else is asked any more.
+        let polls: Vec<Poll<'_>> = polls.into_iter().map(|(_, poll)| poll).collect();
+        for poll in polls {
             match poll.outcome(false) {
                 Ok(target) if self.env.shares_memory() => {
                     return Tasks::run_blocking(self, || self.connect_memory(name, target));

@@ -62,6 +62,43 @@ fn the_binding_picks_memory_where_both_allow_it() {
 }
 
 #[test]
+fn a_group_call_goes_by_udp_and_a_started_one_through_memory() {
+    let (runtime, _export, ledger) = ledger();
+    let other = runtime.export::<dyn Ledger>("Ledger/other", Arc::new(Nothing)).unwrap();
+    let members = [("a", ledger), ("b", runtime.import::<dyn Ledger>(&other.url()).unwrap())];
+    let group = farcall::Group::of(members.clone());
+    assert_eq!(group.multi().enter(1).all().results().count(), 2);
+    assert_eq!(calls(&runtime), 0);
+    let mut started = group.multi().enter(2).start();
+    (0..2).for_each(|_| assert_eq!(started.wait_next().unwrap().result.unwrap(), 2));
+    assert_eq!(calls(&runtime), 2);
+    // A group of one makes a single call.
+    let [first, _] = members;
+    assert_eq!(farcall::Group::of([first]).multi().enter(3).first().unwrap().1, 3);
+    assert_eq!(calls(&runtime), 3);
+    // The members of this group were bound together.
+    let group = runtime.import_each::<dyn Ledger>(&[&other.url()]).unwrap();
+    assert_eq!(group.multi().enter(4).first().unwrap().1, 4);
+    assert_eq!(calls(&runtime), 3);
+}
+
+#[test]
+fn a_group_call_goes_through_memory_to_members_at_another_socket_than_the_first() {
+    if UdpSocket::bind("[::1]:0").is_err() {
+        return common::skip("a group whose members are called by two sockets: there is no IPv6");
+    }
+    let (runtime, _export, ledger) = ledger();
+    let server = builder().shared_memory(true).address("[::1]:0".parse().unwrap()).build().unwrap();
+    let export = server.export::<dyn Ledger>("Ledger", Arc::new(Nothing)).unwrap();
+    let first = runtime.import::<dyn Ledger>(&export.url()).unwrap();
+    let group = farcall::Group::of([("first", first), ("other", ledger)]);
+    assert_eq!(group.multi().enter(1).all().results().count(), 2);
+    let links = runtime.stats().links;
+    assert_eq!((links.len(), calls(&runtime)), (2, 1));
+    assert!(links.iter().any(|link| link.calls == 1 && link.address.is_ipv4()), "{links:?}");
+}
+
+#[test]
 fn a_name_that_asks_for_memory_fails_where_there_is_none() {
     let runtime = builder().shared_memory(false).build().unwrap();
     let export = runtime.export::<dyn Ledger>("Ledger", Arc::new(Nothing)).unwrap();
