@@ -52,7 +52,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use farcall_proto::client::Conversation;
 use farcall_proto::{ClientConfig, Spares};
 
-pub(crate) use bind::{Asking, Questions};
+pub(crate) use bind::{Answered, Asking, Questions};
 pub(crate) use exchanges::CallExchanges;
 pub(crate) use peer::Peer;
 pub(crate) use request::CallRequest;

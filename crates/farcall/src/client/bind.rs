@@ -39,11 +39,23 @@ struct Asked {
     left: usize,
 }
 
+/// The answer of a server.
+pub(crate) struct Answered {
+    /// How many endpoints were asked before the server's.
+    pub(crate) endpoint: usize,
+    /// The index of the server among those that were asked at the endpoint.
+    pub(crate) which: usize,
+    pub(crate) peer: Arc<Peer>,
+    pub(crate) answer: Answer,
+}
+
 /// The first and the longest turn of an endpoint.
 const FIRST_TURN: Duration = Duration::from_millis(1);
 const LONGEST_TURN: Duration = Duration::from_millis(20);
 
 impl Questions {
+    /// Makes a list of questions that this thread is to ask.
+    ///
     /// # Errors
     /// When this thread must not wait.
     pub(crate) fn new(env: &Arc<dyn Env>) -> Result<Questions, CallFailed> {
@@ -67,15 +79,15 @@ impl Questions {
         Ok(())
     }
 
-    /// Waits for the next answer. Returns how many endpoints were asked before its own, the server's index
-    /// there, the server, and the answer. Returns `None` when all servers have answered, or the time is past.
-    pub(crate) fn next(&mut self, by: Option<Time>) -> Option<(usize, usize, Arc<Peer>, Answer)> {
+    /// Waits for the next answer. Returns `None` when all servers have answered, or the time is past.
+    pub(crate) fn next(&mut self, by: Option<Time>) -> Option<Answered> {
         let Caller { waiter, tools, .. } = &mut **self.caller.as_mut()?;
         loop {
-            for (place, asked) in self.asked.iter_mut().enumerate() {
+            for (endpoint, asked) in self.asked.iter_mut().enumerate() {
                 if let Some((which, answer)) = asked.binds.fetch() {
                     asked.left -= 1;
-                    return Some((place, which, asked.peers[which].0.clone(), answer));
+                    let peer = asked.peers[which].0.clone();
+                    return Some(Answered { endpoint, which, peer, answer });
                 }
             }
             let open = |place: &usize| self.asked.get(*place).is_some_and(|asked| asked.left > 0);
@@ -170,15 +182,11 @@ impl Asking {
         Asking { left: peers.len(), endpoint, peers, asked: None }
     }
 
-    /// Returns the next answer and its server, or `None` when all servers have answered. Only one task may
-    /// call this.
+    /// Returns the next answer, or `None` when all servers have answered. Only one task may call this.
     ///
     /// # Errors
     /// When the service thread, which receives the answers, cannot be started.
-    pub(crate) fn poll(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Option<(Arc<Peer>, Answer)>, CallFailed>> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Answered>, CallFailed>> {
         if self.left == 0 {
             return Poll::Ready(Ok(None));
         }
@@ -188,7 +196,8 @@ impl Asking {
         };
         let Some((which, answer)) = binds.fetch() else { return Poll::Pending };
         self.left -= 1;
-        Poll::Ready(Ok(Some((self.peers[which].0.clone(), answer))))
+        let peer = self.peers[which].0.clone();
+        Poll::Ready(Ok(Some(Answered { endpoint: 0, which, peer, answer })))
     }
 
     fn ask(&mut self, waker: &Waker) -> Result<&Arc<BindAnswers>, CallFailed> {

@@ -55,7 +55,7 @@ impl Runtime {
         let (peer, deadline) = (endpoint.peer(address), inner.env.now() + inner.settings.patience);
         let mut questions = Questions::new(&inner.env)?;
         questions.ask(&endpoint, vec![(peer.clone(), name.to_owned())])?;
-        let answer = questions.next(Some(deadline)).map(|(.., answer)| answer);
+        let answer = questions.next(Some(deadline)).map(|answered| answered.answer);
         drop(questions);
         let silent =
             || CallFailed::new(Kind::Unreachable, Ran::No).because(format!("nobody answers at {address}"));

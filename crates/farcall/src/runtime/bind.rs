@@ -14,7 +14,7 @@ use farcall_proto::client::Bound;
 use super::place::Place;
 use super::tasks::Tasks;
 use super::{Inner, registry_failed, say};
-use crate::client::{Asking, Endpoint, Peer, Questions};
+use crate::client::{Answered, Asking, Endpoint, Peer, Questions};
 use crate::env::Time;
 use crate::idl::{self, Refusal};
 use crate::shm::{Link, NoLink};
@@ -119,8 +119,9 @@ impl Inner {
             questions.ask(&poll.endpoint, poll.peers())?;
             polls.push(poll);
             let by = if kinds.peek().is_some() { self.head_start(deadline) } else { deadline };
-            while let Some((kind, _, peer, answer)) = questions.next(by) {
-                if polls[kind].take_answer(&peer, answer) {
+            while let Some(answered) = questions.next(by) {
+                let kind = answered.endpoint;
+                if polls[kind].take_answer(answered) {
                     drop(questions);
                     return self.connect_memory(name, polls.swap_remove(kind).outcome(false)?);
                 }
@@ -261,12 +262,13 @@ impl Inner {
             asked.push((endpoint, places));
             let by = if kinds.peek().is_some() { self.head_start(Some(deadline)) } else { Some(deadline) };
             while !unbound.is_empty()
-                && let Some((kind, which, peer, answer)) = questions.next(by)
+                && let Some(answered) = questions.next(by)
             {
-                let (endpoint, places) = &asked[kind];
-                if let Ok(target) = self.judge(endpoint, &peer, answer, interface) {
-                    targets[places[which]].get_or_insert(target);
-                    unbound.remove(&places[which]);
+                let (endpoint, places) = &asked[answered.endpoint];
+                let place = places[answered.which];
+                if let Ok(target) = self.judge(endpoint, &answered.peer, answered.answer, interface) {
+                    targets[place].get_or_insert(target);
+                    unbound.remove(&place);
                 }
             }
         }
@@ -412,9 +414,9 @@ impl Poll<'_> {
 
     /// Records a server's answer. Returns whether no other answer is needed: this one is good, or it is the
     /// last one and some exporter can be taken.
-    fn take_answer(&mut self, peer: &Arc<Peer>, answer: Result<Bound, Failure>) -> bool {
+    fn take_answer(&mut self, answered: Answered) -> bool {
         self.left -= 1;
-        match self.inner.judge(&self.endpoint, peer, answer, self.interface) {
+        match self.inner.judge(&self.endpoint, &answered.peer, answered.answer, self.interface) {
             Ok(target) => {
                 let good = !target.differs();
                 if good || self.bound.is_none() {
@@ -444,8 +446,8 @@ fn poll_each(polls: &mut [(Asking, Poll<'_>)], context: &mut Context<'_>) -> tas
         loop {
             match asking.poll(context) {
                 task::Poll::Pending => all_ended = false,
-                task::Poll::Ready(Ok(Some((peer, answer)))) => {
-                    if poll.take_answer(&peer, answer) {
+                task::Poll::Ready(Ok(Some(answered))) => {
+                    if poll.take_answer(answered) {
                         return task::Poll::Ready(Some(place));
                     }
                     continue;
