@@ -113,31 +113,21 @@ fn a_silent_server_of_this_machine_delays_no_import() {
     });
 }
 
-#[test]
-fn a_silent_server_of_this_machine_delays_no_started_call_that_is_bound_again() {
-    check(200, |sim| -> farcall::Result<()> {
-        let [near, _far] = serve(sim, [("near", NEAR), ("far", FAR)]);
-        let named = farcall::import::<dyn Named>("Named")?;
-        let _silent = publish_silent()?;
-        near.crash();
-        let began = sim::now();
-        assert_eq!(named.start().name().wait()?, "far");
-        // A second is what it takes to find that the near server is gone.
-        assert!(sim::now() - began < Duration::from_secs(2), "the silent server was waited for");
-        Ok(())
+/// Starts a server that publishes a silent address before its own.
+fn serve_at_both(sim: &Sim) {
+    sim.server("both", || {
+        let [probe, both] = ["probe", "both"].map(|name| Arc::new(Server(name)));
+        let ip = farcall::export::<dyn Named>("Probe", probe)?.address().ip();
+        let silent = SILENT.parse().expect("an address");
+        let runtime = Runtime::builder().advertise(silent).advertise(SocketAddr::new(ip, 0)).build()?;
+        runtime.export::<dyn Named>("Named/both", both)?.wait()
     });
 }
 
 #[test]
 fn a_silent_address_of_a_server_delays_no_import_of_it() {
     check(100, |sim| -> farcall::Result<()> {
-        sim.server("both", || {
-            let [probe, both] = ["probe", "both"].map(|name| Arc::new(Server(name)));
-            let ip = farcall::export::<dyn Named>("Probe", probe)?.address().ip();
-            let silent = SILENT.parse().expect("an address");
-            let runtime = Runtime::builder().advertise(silent).advertise(SocketAddr::new(ip, 0)).build()?;
-            runtime.export::<dyn Named>("Named/both", both)?.wait()
-        });
+        serve_at_both(sim);
         let began = sim::now();
         let named = match sim.below(2) {
             0 => farcall::import::<dyn Named>("Named/both")?.name()?,
@@ -152,6 +142,20 @@ fn a_silent_address_of_a_server_delays_no_import_of_it() {
         };
         assert!(sim::now() - began < SOON, "the silent address was waited for");
         assert_eq!(named, "both");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_silent_address_of_a_server_delays_no_started_call_that_is_bound_first() {
+    check(100, |sim| -> farcall::Result<()> {
+        // There is no such server yet, so the call binds.
+        let group = farcall::import_each::<dyn Named>(&["Named/both"])?;
+        serve_at_both(sim);
+        let began = sim::now();
+        let mut started = group.multi().name().start();
+        assert_eq!(started.wait_next().expect("one is called").result?, "both");
+        assert!(sim::now() - began < SOON, "the silent address was waited for");
         Ok(())
     });
 }
