@@ -72,6 +72,7 @@ const USES: &[Use] = &[
     Use { name: "memory read", peer: "memory-read", bytes: 32, kind: Kind::Laps },
     Use { name: "memory cas", peer: "memory-cas", bytes: 32, kind: Kind::Laps },
     Use { name: "shared memory null call", peer: "farcall-shm", bytes: 0, kind: Kind::Laps },
+    Use { name: "shared memory call of 8 KiB", peer: "farcall-shm", bytes: 8192, kind: Kind::Laps },
     Use { name: "onc udp null call", peer: "farcall-onc-udp", bytes: 0, kind: Kind::Laps },
     Use { name: "onc tcp null call", peer: "farcall-onc-tcp", bytes: 0, kind: Kind::Laps },
     Use { name: "onc tcp 64 outstanding", peer: "farcall-onc-tcp", bytes: 32, kind: Kind::Window(64) },

@@ -332,6 +332,14 @@ impl Caller {
         self.slot(id.slot).reply.answer.sleep(id.number, most, has_work);
     }
 
+    /// Returns whether the server last waited on the processor on which this thread runs now, so that the
+    /// server can run only when this thread sleeps. Tells the server on which processor this thread waits.
+    #[inline]
+    pub fn shares_processor(&self) -> bool {
+        let Shared { calls, returns, .. } = self.shared();
+        calls.processor.note_and_compare(&returns.processor)
+    }
+
     /// Asks the server to wake the service thread (a thread of this process) when the answer comes. Returns
     /// false if the answer may have come already.
     pub fn watch(&self, id: RequestId) -> bool {

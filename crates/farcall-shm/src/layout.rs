@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::answer_word::AnswerWord;
+use crate::processor::ProcessorWord;
 use crate::wake_word::WakeWord;
 
 /// Whether to make everything small: Miri examines all of the memory at each access.
@@ -60,6 +61,8 @@ pub(crate) struct Calls {
     pub(crate) cancels: AtomicU32,
     /// Counts the parts of arguments that were filled.
     pub(crate) parts: AtomicU32,
+    /// Where a calling thread last waited.
+    pub(crate) processor: ProcessorWord,
 }
 
 /// Written by the caller.
@@ -78,11 +81,14 @@ pub(crate) struct Taken {
     pub(crate) bits: [AtomicU64; BITMAP_WORDS],
 }
 
-/// Where the caller's service thread sleeps.
+/// Written rarely, so that it stays in both processors' caches.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Returns {
+    /// The caller's service thread sleeps here.
     pub(crate) wake: WakeWord,
+    /// Where a receiving thread of the server last waited. Written by the server.
+    pub(crate) processor: ProcessorWord,
 }
 
 #[repr(C, align(128))]

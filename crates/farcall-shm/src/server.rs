@@ -316,6 +316,14 @@ impl Server {
         }
     }
 
+    /// Returns whether the caller last waited on the processor on which this thread runs now, so that the
+    /// caller can run only when this thread sleeps. Tells the caller on which processor this thread waits.
+    #[inline]
+    pub fn shares_processor(&self) -> bool {
+        let Shared { calls, returns, .. } = self.shared();
+        returns.processor.note_and_compare(&calls.processor)
+    }
+
     /// Announces that the receiving thread is about to sleep. The thread must look for work once more before
     /// it calls [`Server::sleep`].
     pub fn announce_sleep(&self) -> SleepIntent {

@@ -63,22 +63,26 @@ use std::time::Duration;
 
 use crate::env::Env;
 
-/// Returns how long a thread polls for the next part of a long message, which the other side is copying. On a
-/// machine with two processors the part arrives before a sleeping thread could be woken. The number counts
-/// all processors of the machine, because each process may be bound to one of them.
+/// Returns how long a thread polls for the next part of a long message, which the other side is copying.
+/// Between two processors the part arrives before a sleeping thread could be woken.
 fn brisk(spin: Duration) -> Duration {
     const MIN_POLL_TIME: Duration = Duration::from_micros(20);
-    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    if online.contains(['-', ',']) { spin.max(MIN_POLL_TIME) } else { spin }
+    spin.max(MIN_POLL_TIME)
 }
 
-/// Polls `is_there` for about `most`. Returns whether it became true.
+/// Polls `is_there` for about `most`, or only once if the other side needs this processor
+/// (`shares_processor`). Returns whether it became true.
 #[inline]
-fn spin(env: &dyn Env, most: Duration, mut is_there: impl FnMut() -> bool) -> bool {
+fn spin(
+    env: &dyn Env,
+    most: Duration,
+    shares_processor: impl FnOnce() -> bool,
+    mut is_there: impl FnMut() -> bool,
+) -> bool {
     /// The number of polls between two readings of the clock, because one reading costs as much as several
     /// polls.
     const POLLS_PER_CLOCK_READING: u32 = 128;
-    if most.is_zero() {
+    if most.is_zero() || shares_processor() {
         return is_there();
     }
     let mut began = None;

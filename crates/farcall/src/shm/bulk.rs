@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::large::Large;
+use super::spin;
 use crate::env::Env;
 use crate::lock;
 
@@ -24,6 +25,13 @@ pub(super) struct Bulk {
 impl Bulk {
     pub(super) fn new(env: Arc<dyn Env>, memory: farcall_shm::Server, large: Large, brisk: Duration) -> Bulk {
         Bulk { env, memory, brisk, large: Mutex::new(large), kept: AtomicUsize::new(0) }
+    }
+
+    /// Polls `is_there` for about `most`, unless the caller needs this processor. Returns whether it became
+    /// true.
+    #[inline]
+    pub(super) fn poll(&self, most: Duration, is_there: impl FnMut() -> bool) -> bool {
+        spin(&*self.env, most, || self.memory.shares_processor(), is_there)
     }
 
     /// Returns whether any result waits to be fetched.

@@ -208,10 +208,17 @@ impl Link {
     pub(super) fn wait(&self, id: RequestId, deadline: Option<Time>) -> Result<(), Stop> {
         let is_there = || self.caller.is_answered(id) || self.caller.has_result_ring(id);
         let most = if self.long.load(Ordering::Relaxed) { self.brisk } else { self.spin };
-        match spin(&*self.env, most, is_there) {
+        match self.poll(most, is_there) {
             true => Ok(()),
             false => self.wait_until(deadline, |most| self.caller.sleep(id, false, most), is_there),
         }
+    }
+
+    /// Polls `is_there` for about `most`, unless the server needs this processor. Returns whether it became
+    /// true.
+    #[inline]
+    pub(super) fn poll(&self, most: Duration, is_there: impl FnMut() -> bool) -> bool {
+        spin(&*self.env, most, || self.caller.shares_processor(), is_there)
     }
 
     /// Sleeps until `is_there` returns true. Returns an error if the server dies.

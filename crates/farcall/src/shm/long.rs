@@ -8,7 +8,6 @@ use farcall_proto::{Failure, Kind, Ran};
 use farcall_shm::{ArgumentRing, BulkConsumer, FETCH_PARTS, PART_BYTES, RequestId, SLOT_BODY_BYTES};
 
 use super::link::{Link, Stop, not_sent};
-use super::spin;
 use super::watch::FIRST_NAP;
 use crate::env::Time;
 use crate::xdr::Spill;
@@ -86,7 +85,7 @@ impl<'a> Long<'a> {
                 return Ok(());
             }
             // The server empties parts while this thread fills others.
-            if !spin(&*link.env, link.brisk, || ring.has_room()) {
+            if !link.poll(link.brisk, || ring.has_room()) {
                 if hasty {
                     return Err(Stop::Late);
                 }
@@ -226,7 +225,7 @@ impl Link {
                 return Err(lost(Kind::TooLarge));
             }
             let is_there = || ring.has_part() || self.caller.is_answered(id);
-            if spin(&*self.env, self.brisk, is_there) {
+            if self.poll(self.brisk, is_there) {
                 continue;
             }
             let sleep = |most| self.caller.sleep(id, true, most);
@@ -293,7 +292,7 @@ impl Link {
     /// Waits for the part that request `id` asked for.
     fn wait_for_part(&self, id: RequestId, deadline: Option<Time>) -> Result<(), Stop> {
         let is_answered = || self.caller.is_answered(id);
-        match spin(&*self.env, self.brisk, is_answered) {
+        match self.poll(self.brisk, is_answered) {
             true => Ok(()),
             false => self.wait_until(deadline, |most| self.caller.sleep(id, true, most), is_answered),
         }

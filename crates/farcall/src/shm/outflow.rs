@@ -6,7 +6,6 @@ use std::time::Duration;
 use farcall_shm::{BulkProducer, PART_BYTES, SLOT_BODY_BYTES};
 
 use super::bulk::Bulk;
-use super::spin;
 use crate::server::Outlet;
 use crate::xdr::Spill;
 
@@ -44,7 +43,7 @@ impl<'p> Outflow<'p> {
             // Remaining bytes that fit the slot need no ring. If the caller does not empty the ring fast
             // enough, it fetches the remaining bytes later.
             let is_short = bytes.len() - taken.min(bytes.len()) <= MAX_REST_BYTES;
-            if is_short || !spin(&*bulk.env, bulk.brisk.min(MAX_POLL_TIME), || producer.has_room()) {
+            if is_short || !bulk.poll(MAX_POLL_TIME, || producer.has_room()) {
                 return taken;
             }
         }

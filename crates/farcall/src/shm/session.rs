@@ -19,12 +19,12 @@ use farcall_shm::{
     Status, UnixChannel,
 };
 
+use super::brisk;
 use super::budget::{Held, Share};
 use super::bulk::Bulk;
 use super::host_signal::HostSignal;
 use super::large::{Large, MAX_KEPT_BYTES};
 use super::outflow::Outflow;
-use super::{brisk, spin};
 use crate::context::{self, CallServer as _};
 use crate::env::Env;
 use crate::server::{Back, Caller, Server, Work};
@@ -507,7 +507,7 @@ impl<'p> Receiver<'p> {
     fn wait(&self) {
         let (session, seen) = (self.session, &self.seen);
         let most = if self.long { session.bulk.brisk } else { session.spin };
-        if spin(&**session.server.env(), most, || session.bulk.memory.has_work(seen)) {
+        if session.bulk.poll(most, || session.bulk.memory.has_work(seen)) {
             return;
         }
         let intent = session.bulk.memory.announce_sleep();

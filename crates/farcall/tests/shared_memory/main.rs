@@ -14,6 +14,7 @@ mod hostile_peer;
 mod impostor;
 #[path = "../common/other.rs"]
 mod other;
+mod polling;
 mod requeued_sleepers;
 mod silent_connections;
 #[path = "../common/threads.rs"]
