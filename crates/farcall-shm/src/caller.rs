@@ -27,9 +27,9 @@ pub struct Caller {
     numbers: Box<[AtomicU64; SLOT_COUNT]>,
     /// The number of each slot's last request that was given up.
     given_up: Box<[AtomicU64; SLOT_COUNT]>,
-    /// The rings for arguments (in which a call passes what its slot cannot hold) that no thread uses.
-    idle_rings: Mutex<Vec<IdleRing>>,
-    /// Notified when a ring is returned.
+    /// The rings for arguments, in which a call passes what its slot cannot hold.
+    rings: Mutex<Rings>,
+    /// Notified when a ring is returned for which a thread waits.
     returned: Condvar,
     /// How many rings are held: kept after the server has emptied them ([`ArgumentRing::hold`]).
     held: AtomicUsize,
@@ -55,6 +55,15 @@ struct Abandoned {
     /// Whether this request tells the server to forget what it keeps of the slot's reply. Such a request is
     /// the last one before the slot is free.
     forgets: bool,
+}
+
+/// The rings for arguments.
+#[derive(Debug)]
+struct Rings {
+    /// The rings that no thread uses.
+    idle: Vec<IdleRing>,
+    /// How many threads wait for a ring. Notifying takes a system call, even if no thread waits.
+    waiting: usize,
 }
 
 /// A ring for arguments that no thread uses.
@@ -92,7 +101,7 @@ impl Caller {
             free: Free::Now,
         };
         Caller {
-            idle_rings: Mutex::new((0..RING_COUNT).map(idle).collect()),
+            rings: Mutex::new(Rings { idle: (0..RING_COUNT).map(idle).collect(), waiting: 0 }),
             memory,
             free: [const { AtomicU64::new(u64::MAX) }; BITMAP_WORDS],
             numbers: Box::new([const { AtomicU64::new(0) }; SLOT_COUNT]),
@@ -332,8 +341,8 @@ impl Caller {
         self.slot(id.slot).reply.answer.sleep(id.number, most, has_work);
     }
 
-    /// Returns whether the server last waited on the processor on which this thread runs now, so that the
-    /// server can run only when this thread sleeps. Tells the server on which processor this thread waits.
+    /// Returns whether the server was last about to wait on the processor on which this thread runs now, so
+    /// that the server can run only when this thread sleeps. Tells the server this thread's processor.
     #[inline]
     pub fn shares_processor(&self) -> bool {
         let Shared { calls, returns, .. } = self.shared();
@@ -370,12 +379,15 @@ impl Caller {
             Free::OnceEmptied => ring.producer.is_over(),
             Free::OnceAnswered(id) => self.is_answered(id) || self.last_number(id.slot) != id.number,
         };
-        let none = |rings: &mut Vec<IdleRing>| !rings.iter().any(is_free);
-        let waited = self.returned.wait_timeout_while(lock(&self.idle_rings), most, none);
-        let mut rings = waited.unwrap_or_else(PoisonError::into_inner).0;
-        let free = rings.iter().enumerate().filter(|(_, ring)| is_free(ring));
+        let none = |rings: &mut Rings| !rings.idle.iter().any(is_free);
+        let mut rings = lock(&self.rings);
+        rings.waiting += 1;
+        let waited = self.returned.wait_timeout_while(rings, most, none);
+        rings = waited.unwrap_or_else(PoisonError::into_inner).0;
+        rings.waiting -= 1;
+        let free = rings.idle.iter().enumerate().filter(|(_, ring)| is_free(ring));
         let (place, _) = free.min_by_key(|(_, ring)| ring.producer.index())?;
-        let mut ring = rings.swap_remove(place);
+        let mut ring = rings.idle.swap_remove(place);
         ring.producer.begin();
         ring.free = Free::Now;
         Some(ArgumentRing { caller: self.clone(), ring: Some(ring), held: false })
@@ -447,7 +459,11 @@ impl ArgumentRing {
         for part in bytes.chunks(PART_BYTES) {
             let len = producer.put(part);
             calls.parts.fetch_add(1, Ordering::AcqRel);
-            calls.wake.wake();
+            // A server that needs this processor can run only when this thread sleeps, and is woken before
+            // that: by the request, or by `sleep`.
+            if !self.caller.shares_processor() {
+                calls.wake.wake();
+            }
             taken += len;
             if len < part.len() {
                 break;
@@ -497,8 +513,9 @@ impl ArgumentRing {
         self.producer().has_room()
     }
 
-    /// Sleeps until there may be room, for at most `most`.
+    /// Sleeps until there may be room, for at most `most`. Wakes the server before.
     pub fn sleep(&self, most: Duration) {
+        self.caller.shared().calls.wake.wake();
         self.producer().sleep(most);
     }
 
@@ -511,8 +528,13 @@ impl ArgumentRing {
 impl Drop for ArgumentRing {
     fn drop(&mut self) {
         self.let_go();
-        lock(&self.caller.idle_rings).extend(self.ring.take());
-        self.caller.returned.notify_one();
+        let mut rings = lock(&self.caller.rings);
+        rings.idle.extend(self.ring.take());
+        let is_awaited = rings.waiting > 0;
+        drop(rings);
+        if is_awaited {
+            self.caller.returned.notify_one();
+        }
     }
 }
 
@@ -573,6 +595,49 @@ mod tests {
             server.start_result(slot, number, &producer, expected);
             assert_eq!(word.has_sleeper(), sleeps, "{expected} bytes");
         }
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn a_server_that_needs_the_callers_processor_is_not_woken_before_the_caller_sleeps() {
+        let (caller, server, mut cursor) = halves();
+        let caller = Arc::new(caller);
+        let wake = &caller.shared().calls.wake;
+        let mut ring = caller.argument_ring(Duration::ZERO).unwrap();
+        server.announce_sleep();
+        ring.put(&[1]);
+        assert!(wake.is_awake(), "the server may have a processor of its own");
+        crate::processor::bind_this_thread();
+        assert!(server.has_parts(&mut cursor));
+        let _ = server.shares_processor();
+        server.announce_sleep();
+        ring.put(&[1]);
+        assert!(!wake.is_awake() && server.has_parts(&mut cursor));
+        ring.sleep(Duration::ZERO);
+        assert!(wake.is_awake());
+        server.announce_sleep();
+        let call = Call { export: 7, procedure: 1, within: None, trace: None };
+        caller.call(caller.claim().unwrap(), &call, &[], Some(&mut ring));
+        assert!(wake.is_awake());
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_a_ring_gets_the_one_that_is_returned() {
+        let caller = Arc::new(halves().0);
+        let mut rings: Vec<_> =
+            (0..RING_COUNT).map(|_| caller.argument_ring(Duration::ZERO).unwrap()).collect();
+        assert!(caller.argument_ring(Duration::ZERO).is_none());
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| caller.argument_ring(Duration::MAX).unwrap().index());
+            while lock(&caller.rings).waiting == 0 {
+                std::thread::yield_now();
+            }
+            let returned = rings.remove(0);
+            let index = returned.index();
+            drop(returned);
+            assert_eq!(waiting.join().unwrap(), index);
+        });
+        assert_eq!(lock(&caller.rings).waiting, 0);
     }
 
     #[test]

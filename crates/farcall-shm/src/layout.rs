@@ -61,7 +61,7 @@ pub(crate) struct Calls {
     pub(crate) cancels: AtomicU32,
     /// Counts the parts of arguments that were filled.
     pub(crate) parts: AtomicU32,
-    /// Where a calling thread last waited.
+    /// The processor of a calling thread.
     pub(crate) processor: ProcessorWord,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Taken {
 pub(crate) struct Returns {
     /// The caller's service thread sleeps here.
     pub(crate) wake: WakeWord,
-    /// Where a receiving thread of the server last waited. Written by the server.
+    /// The processor of a thread of the server. Written by the server.
     pub(crate) processor: ProcessorWord,
 }
 

@@ -10,7 +10,7 @@
 //! bulk_ring    rings for what does not fit a slot: one side fills parts, the other empties earlier ones
 //! answer_word  the word of a slot at which its caller sleeps until the answer has come
 //! wake_word    the word at which a thread sleeps until the other process has work for it
-//! processor    the word by which each end says on which processor it waits
+//! processor    the word by which each end says on which processor it runs
 //! sync         futexes, and the bound on a sleep that only the other process could end
 //! call_memory  the memory of a connection;  mapped_file: a mapped memory file;  copy: bytes to and from shared
 //!              words. Only these three have unsafe code.

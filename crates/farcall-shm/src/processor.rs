@@ -1,12 +1,12 @@
-//! The word by which each end of a connection tells the other on which processor it waits, so that no thread
+//! The word by which each end of a connection tells the other on which processor it runs, so that no thread
 //! polls for a thread that needs the same processor.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::thread::sched_getcpu;
 
-/// The processor on which a thread of one end last began to wait, counted from 1. The word is 0 until a
-/// thread of that end has waited.
+/// The processor on which a thread of one end last ran when it was about to poll or to wake the other end,
+/// counted from 1. The word is 0 until then.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub(crate) struct ProcessorWord(AtomicU32);
@@ -16,7 +16,7 @@ impl ProcessorWord {
     /// word names the same one.
     ///
     /// Either end may have moved meanwhile, and a hostile peer writes what it likes. So the answer may only
-    /// decide how a thread waits.
+    /// decide whether a thread polls, and whether it wakes the other end early.
     #[inline]
     pub(crate) fn note_and_compare(&self, other: &ProcessorWord) -> bool {
         let here = (sched_getcpu() as u32).wrapping_add(1);
@@ -28,28 +28,40 @@ impl ProcessorWord {
     }
 }
 
+/// Binds the calling thread to a processor on which it may run, so that a test knows where it runs.
+#[cfg(all(test, not(miri)))]
+pub(crate) fn bind_this_thread() {
+    tests::move_to(tests::allowed()[0]);
+}
+
 #[cfg(all(test, not(miri)))]
 mod tests {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
     use super::*;
 
+    /// Returns the processors on which this thread may run.
+    pub(super) fn allowed() -> Vec<usize> {
+        let allowed = sched_getaffinity(None).unwrap();
+        (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)).collect()
+    }
+
+    pub(super) fn move_to(processor: usize) {
+        let mut only = CpuSet::new();
+        only.set(processor);
+        sched_setaffinity(None, &only).unwrap();
+    }
+
     #[test]
     fn ends_share_a_processor_if_the_other_end_last_waited_where_this_thread_runs() {
-        let allowed = sched_getaffinity(None).unwrap();
-        let move_to = |processor| {
-            let mut only = CpuSet::new();
-            only.set(processor);
-            sched_setaffinity(None, &only).unwrap();
-        };
+        let processors = allowed();
         let (caller, server) = (ProcessorWord::default(), ProcessorWord::default());
-        let mut processors = (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor));
-        move_to(processors.next().unwrap());
+        move_to(processors[0]);
         assert!(!caller.note_and_compare(&server), "the server has not waited yet");
         assert!(server.note_and_compare(&caller));
         assert!(caller.note_and_compare(&server));
-        if let Some(other) = processors.next() {
-            move_to(other);
+        if let Some(other) = processors.get(1) {
+            move_to(*other);
             assert!(!caller.note_and_compare(&server), "the caller has moved");
             assert!(server.note_and_compare(&caller), "now both have moved");
         }

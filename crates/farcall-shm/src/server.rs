@@ -316,8 +316,8 @@ impl Server {
         }
     }
 
-    /// Returns whether the caller last waited on the processor on which this thread runs now, so that the
-    /// caller can run only when this thread sleeps. Tells the caller on which processor this thread waits.
+    /// Returns whether the caller last ran on the processor on which this thread runs now, so that the caller
+    /// can run only when this thread sleeps. Tells the caller this thread's processor.
     #[inline]
     pub fn shares_processor(&self) -> bool {
         let Shared { calls, returns, .. } = self.shared();

@@ -32,6 +32,7 @@ fn a_process_that_a_test_starts() {
         "server" => ends::serve(),
         "caller that counts allocations" => allocations::count(),
         "caller that makes rounds" => system_calls::make_rounds(),
+        "caller that makes rounds of long calls" => system_calls::make_rounds_of_long_calls(),
         "caller over UDP that counts threads" => threads::count_over_udp(),
         "caller through shared memory that counts threads" => threads::count_through_shared_memory(),
         unknown => panic!("no such role: {unknown}"),
