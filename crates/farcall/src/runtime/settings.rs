@@ -196,11 +196,10 @@ impl Builder {
     /// Sets how many threads may serve calls, whether by UDP or through shared memory. Threads that wait
     /// count too. The receiving threads do not count, of which there is one for each caller through shared
     /// memory. While all threads are taken and a call holds a receiving thread too, one more takes its place
-    /// and executes accesses to memory, but no calls. If every thread waits in a call of its own, a further call that needs a thread is refused as
-    /// overloaded, `Ran::No`, because otherwise all threads might wait for one another. Idle threads end
-    /// after 10 s. The default is 1024. There is always at least one more thread than
-    /// [workers](Builder::workers). `FARCALL_THREADS`.
-    #[must_use]
+    /// and executes accesses to memory, but no calls. If every thread waits in a call of its own, a further
+    /// call that needs a thread is refused as overloaded, `Ran::No`, because otherwise all threads might wait
+    /// for one another. Idle threads end after 10 s. The default is 1024. There is always at least one more
+    /// thread than [workers](Builder::workers). `FARCALL_THREADS`.
     pub fn threads(mut self, threads: usize) -> Builder {
         self.settings.limits.threads = threads;
         self
