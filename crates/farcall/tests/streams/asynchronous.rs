@@ -36,7 +36,7 @@ pub trait Feeds {
 
 pub struct Server {
     feed: Feed,
-    /// How many calls of `watch` and `drain` have begun.
+    /// How many calls of `watch`, `drain` and `drain_all` have begun.
     begun: AtomicU64,
     /// How many results of `watch` and futures of `drain` have been dropped.
     dropped: Arc<AtomicU64>,
@@ -99,6 +99,7 @@ impl FeedsAsync for Server {
     }
 
     async fn drain_all(&self, numbers: Stream<u64>) -> Result<u64> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
         self.take_all(numbers).await
     }
 
@@ -352,18 +353,29 @@ fn a_procedure_that_is_not_dropped_learns_of_a_deadline_where_it_waits() {
     let names = farcall::names::Memory::new();
     let runtime = || farcall::Runtime::builder().registry(names.clone()).build().unwrap();
     let (here, there) = (runtime(), runtime());
-    let (server, ends) = Server::new();
-    let _export = there.export_async_on("Feeds/a", FeedsAsyncServer::from(server), one_thread()).unwrap();
-    let feeds = here.import::<dyn Feeds>("Feeds/a").unwrap();
-    let call = feeds.within(std::time::Duration::from_millis(100)).start().drain_all(endless());
-    let why = call.wait().unwrap_err();
-    assert!(matches!(failure(&why).kind(), Kind::Deadline | Kind::Nested), "{why}");
+    let export = |name| {
+        let (server, ends) = Server::new();
+        let exported = FeedsAsyncServer::from(server.clone());
+        let export = there.export_async_on(name, exported, one_thread()).unwrap();
+        (here.import::<dyn Feeds>(name).unwrap(), server, ends, export)
+    };
+    let (feeds, server, ends, _export) = export("Feeds/a");
+    // On a busy machine the deadline may pass before the procedure begins. Then it never begins, and the test
+    // makes the next call.
+    while server.begun.load(Ordering::SeqCst) == 0 {
+        let call = feeds.within(std::time::Duration::from_millis(100)).start().drain_all(endless());
+        let why = call.wait().unwrap_err();
+        assert!(matches!(failure(&why).kind(), Kind::Deadline | Kind::Nested), "{why}");
+    }
     assert_eq!(ends.recv().unwrap(), Some(Kind::Cancelled));
     // The caller gives up without a deadline.
+    let (feeds, server, ends, _export) = export("Feeds/b");
     let mut call = feeds.start().drain_all(endless());
     let mut context = Context::from_waker(Waker::noop());
-    assert!(std::pin::pin!(&mut call).poll(&mut context).is_pending());
-    assert_eq!(feeds.null(), Ok(()));
+    while server.begun.load(Ordering::SeqCst) == 0 {
+        assert!(std::pin::pin!(&mut call).poll(&mut context).is_pending());
+        std::thread::yield_now();
+    }
     drop(call);
     assert_eq!(ends.recv().unwrap(), Some(Kind::Cancelled));
 }
