@@ -51,7 +51,10 @@ fn a_deadline_passes_while_a_handler_runs() {
     everywhere(|store, server| {
         let (done, wait) = mpsc::channel::<()>();
         let wait = std::sync::Mutex::new(wait);
+        let begun = Arc::new(AtomicUsize::new(0));
+        let begins = begun.clone();
         let slow = Acts(move |_| {
+            begins.fetch_add(1, Ordering::SeqCst);
             let _ = wait.lock().unwrap().recv();
             Answer::Resume(0)
         });
@@ -72,7 +75,8 @@ fn a_deadline_passes_while_a_handler_runs() {
             if !server.is_local {
                 let why = result.unwrap_err();
                 assert_eq!(kind(&why), Some(Kind::Deadline), "{why}");
-                assert_ne!(why.ran(), Ran::No);
+                // On a busy machine the deadline may pass before the procedure begins.
+                assert!(why.ran() != Ran::No || begun.load(Ordering::SeqCst) == 0, "{why}");
             }
         });
     });
@@ -258,21 +262,21 @@ fn wire(server: std::net::SocketAddr, cut: Arc<std::sync::atomic::AtomicBool>) -
 
 #[test]
 fn a_procedure_whose_detached_caller_is_gone_does_not_wait_for_an_answer_for_ever() {
-    let patience = Duration::from_millis(300);
-    let runtime = || {
-        let builder = farcall::Runtime::builder().registry(farcall::names::Memory::new());
-        builder.patience(patience).shared_memory(false).build().unwrap()
-    };
-    let (here, there) = (runtime(), runtime());
-    let (begun, begins) = mpsc::sync_channel(1);
-    let (go, goes) = mpsc::sync_channel(1);
-    let (ended, ends) = mpsc::sync_channel(1);
-    let gate = Gate { begun, go: std::sync::Mutex::new(goes), ended };
-    let export = there.export::<dyn Late>("Late/a", Arc::new(gate)).unwrap();
-    let cut = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let wire = wire(export.address(), cut.clone());
-    let late = here.import::<dyn Late>(&format!("udp://{wire}/Late")).unwrap();
-    for gone in [false, true] {
+    // A caller that is there is never silent for so long, however busy the machine is.
+    for (gone, patience) in [(false, Duration::from_secs(60)), (true, Duration::from_millis(300))] {
+        let runtime = || {
+            let builder = farcall::Runtime::builder().registry(farcall::names::Memory::new());
+            builder.patience(patience).shared_memory(false).build().unwrap()
+        };
+        let (here, there) = (runtime(), runtime());
+        let (begun, begins) = mpsc::sync_channel(1);
+        let (go, goes) = mpsc::sync_channel(1);
+        let (ended, ends) = mpsc::sync_channel(1);
+        let gate = Gate { begun, go: std::sync::Mutex::new(goes), ended };
+        let export = there.export::<dyn Late>("Late/a", Arc::new(gate)).unwrap();
+        let cut = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let wire = wire(export.address(), cut.clone());
+        let late = here.import::<dyn Late>(&format!("udp://{wire}/Late")).unwrap();
         let call = late.start().run();
         begins.recv().unwrap();
         call.detach();
