@@ -68,13 +68,16 @@ fn calls_that_wait_for_the_same_server_share_its_binding() {
     let (_socket, name) = silent();
     let member = unbound(&runtime, &name);
     let calls: Vec<_> = (0..1000).map(|n| member.start().add(n)).collect();
+    let sent = || runtime.stats().peers.iter().map(|peer| peer.conversation.sent).sum::<u64>();
+    while sent() == 0 {
+        std::thread::yield_now();
+    }
     // Each call has a deadline of its own.
     assert_eq!(
         failure(member.clone().within(Duration::from_millis(100)).start().add(1).wait()),
         (Kind::Deadline, Ran::No)
     );
-    let sent: u64 = runtime.stats().peers.iter().map(|peer| peer.conversation.sent).sum();
-    assert!((1..100).contains(&sent), "1,000 calls sent {sent} datagrams");
+    assert!(sent() < 100, "1,000 calls sent {} datagrams", sent());
     drop(calls);
 }
 
