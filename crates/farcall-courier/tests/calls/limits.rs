@@ -18,12 +18,14 @@ fn an_idle_connection_ends() {
     let (_server, address) = serve(Arc::default(), |builder| builder.idle(SOON));
     let mut silent = Peer::connect(&address, Versions::THREE);
     assert_eq!(silent.receive(), None);
-    // A client whose connection has ended meanwhile makes another.
+    // A client whose connection has ended meanwhile makes another. On a busy machine the server may end that
+    // one, too, before the call arrives. Then the test calls again.
     let work = work(&address);
-    assert_eq!(work.again(7), Ok(7));
+    let again = |number| (0..100).find_map(|_| work.again(number).ok());
+    assert_eq!(again(7), Some(7));
     let mut third = Peer::connect(&address, Versions::THREE);
     assert_eq!(third.receive(), None, "by now the client's connection has ended, too");
-    assert_eq!(work.again(8), Ok(8));
+    assert_eq!(again(8), Some(8));
 }
 
 #[test]

@@ -77,7 +77,13 @@ fn half_a_message_ends_the_connection_in_time() {
     let mut silent = TcpStream::connect(address).unwrap();
     assert_eq!(silent.read(&mut [0]).unwrap_or(0), 0, "no activation");
     for sent in ["0000", "0000 ffff", "0005 ffff 0001"] {
-        assert_eq!(answer(address, &bytes(sent)), NOTHING, "{sent}");
+        let mut peer = TcpStream::connect(address).unwrap();
+        // On a busy machine the time may pass before the server has read the activation. Then it ends the
+        // connection without answering that.
+        let _ = peer.write_all(&[activation(), bytes(sent)].concat());
+        let mut answer = Vec::new();
+        let _ = peer.read_to_end(&mut answer);
+        assert!(matches!(answer[..], [] | [0]), "{sent}: {answer:?}");
     }
 }
 
@@ -104,7 +110,9 @@ fn an_idle_connection_ends_and_the_client_makes_another() {
     for number in 0..3 {
         let mut until_ended = activated(address);
         assert_eq!(until_ended.read(&mut [0]).unwrap_or(0), 0);
-        assert_eq!(lookup.again(number).unwrap(), number);
+        // On a busy machine the server may end the new connection, too, before the call arrives. Then the
+        // test calls again.
+        assert_eq!((0..100).find_map(|_| lookup.again(number).ok()), Some(number));
     }
 }
 
