@@ -37,6 +37,12 @@ const MAX_OPEN_OF_PEER: usize = 2 * MAX_OPEN;
 /// The maximum number of answers about exchanges that are over, waiting to be sent. Further ones are dropped.
 const MAX_ANSWERS: usize = 64;
 
+/// How many bytes must arrive in small datagrams before larger ones are tried again. It is twice as much each
+/// further time, because a trial of datagrams that do not pass takes several waits.
+const SMALL_BYTES: u32 = 256 << 10;
+/// How many times `SMALL_BYTES` doubles at most.
+const MAX_SMALL_SHIFT: u8 = 12;
+
 /// When this many news wait for the user, and each time that the number doubles, the news of exchanges that
 /// are over are dropped. An open exchange has only a few news.
 pub(crate) const NEWS_SWEEP_THRESHOLD: usize = 4096;
@@ -116,8 +122,12 @@ pub(crate) struct Exchanges {
     /// The index in `open` of the exchange that sends next.
     turn: usize,
     /// Whether several tries in a row have brought nothing to the other end. Datagrams may be too large for
-    /// the path.
+    /// the path. It ends when enough has arrived, because the cause may have been mere losses.
     pub stuck: bool,
+    /// How many times `stuck` was set.
+    times_stuck: u8,
+    /// While `stuck` is set: how many bytes must still arrive until it ends.
+    until_larger: u32,
     /// Whether the call has its result. Then the other end opens no more exchanges.
     concluded: bool,
     /// The memory that the open exchanges hold, in bytes.
@@ -158,6 +168,8 @@ impl Exchanges {
             answers: Vec::new(),
             turn: 0,
             stuck: false,
+            times_stuck: 0,
+            until_larger: 0,
             concluded: false,
             held: 0,
             due: None,
@@ -266,11 +278,14 @@ impl Exchanges {
         credit: &Credit<'_>,
         way: &mut Way<'_>,
     ) -> Option<News> {
+        let mut arrived = 0;
         let news = self.act(position.exchange, |Exchange { outflow, .. }| {
-            outflow.hear(now, credit, way);
+            arrived = outflow.hear(now, credit, way);
             let told = std::mem::take(&mut outflow.tells_credit);
             outflow.room(way.window.into()) > 0 && std::mem::take(&mut outflow.wants_room) || told
         })?;
+        self.until_larger = self.until_larger.saturating_sub(arrived);
+        self.stuck &= self.until_larger > 0;
         news.then_some(News::Room)
     }
 
@@ -330,7 +345,11 @@ impl Exchanges {
     pub fn look(&mut self, now: Time, way: &mut Way<'_>) {
         for exchange in &mut self.open {
             exchange.outflow.look(now, way);
-            self.stuck |= exchange.outflow.is_stuck();
+            if exchange.outflow.is_stuck() && !self.stuck {
+                self.stuck = true;
+                self.until_larger = SMALL_BYTES << self.times_stuck.min(MAX_SMALL_SHIFT);
+                self.times_stuck = self.times_stuck.saturating_add(1);
+            }
             if exchange.stop_due.is_some_and(|due| due <= now) {
                 exchange.stop_due = None;
                 let repeats = !exchange.mutant.breaks(Rule::StopOnce);

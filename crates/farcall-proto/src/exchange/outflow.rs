@@ -166,12 +166,12 @@ impl Outflow {
         self.kept.release(self.sending.added());
     }
 
-    /// Acts on a CREDIT.
-    pub fn hear(&mut self, now: Time, credit: &Credit<'_>, way: &mut Way<'_>) {
+    /// Acts on a CREDIT. Returns how many further bytes have arrived.
+    pub fn hear(&mut self, now: Time, credit: &Credit<'_>, way: &mut Way<'_>) -> u32 {
         let (limit, added) = (self.sending.limit(), self.sending.added());
         let mut select = credit.select;
         if self.mutant.breaks(Rule::CreditBeyond) && select.extent.through > added + END_LEN {
-            return;
+            return 0;
         }
         // A receiver that has the end mark needs nothing more, and says so. If it does not say so, it has other
         // bytes there, which this end sent before it was restored from an earlier state.
@@ -194,7 +194,8 @@ impl Outflow {
             self.kept.release(through.min(added));
         }
         if credit.all {
-            return self.finish(way);
+            self.finish(way);
+            return heard.arrived;
         }
         if beyond {
             self.sending.repeat_end();
@@ -203,6 +204,7 @@ impl Outflow {
             self.due = None;
             self.arm(now, way.patience);
         }
+        heard.arrived
     }
 
     /// Starts the timer, if it is not running and a CREDIT is expected. Stops it if there is nothing to wait

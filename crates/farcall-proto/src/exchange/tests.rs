@@ -237,3 +237,50 @@ fn a_frame_without_news_costs_no_more_with_many_open_exchanges() {
     }
     assert!(LOOKED_AT.get() < 128, "{} exchanges looked at", LOOKED_AT.get());
 }
+
+/// Two ends, one of which sends in an exchange without end.
+struct Endless {
+    ends: [Side; 2],
+    number: u32,
+    now: u64,
+}
+
+impl Endless {
+    /// Passes some milliseconds. Returns how many bytes the other end takes, which is none if all is lost.
+    fn pass(&mut self, is_lost: bool) -> u32 {
+        self.now += 2 * PATIENCE;
+        let time = Time::from_nanos(self.now);
+        let [sender, receiver] = &mut self.ends;
+        let (exchanges, mut way) = sender.split();
+        exchanges.look(time, &mut way);
+        exchanges.add(self.number, (&[], &Bytes::from(vec![7; 1 << 20])), Tail::More, WINDOW);
+        while let Some((number, frames)) = sender.write(time) {
+            if !is_lost {
+                receiver.receive(time, number, &frames);
+            }
+        }
+        let mut taken = Vec::new();
+        receiver.exchanges.take(self.number, &mut taken, usize::MAX, WINDOW);
+        while let Some((number, frames)) = receiver.write(time) {
+            sender.receive(time, number, &frames);
+        }
+        taken.len() as u32
+    }
+}
+
+#[test]
+fn what_is_stuck_is_sent_in_small_datagrams_until_enough_has_arrived_each_time_twice_as_much() {
+    let mut ends = [Side::new(1, 1200), Side::new(2, 1200)];
+    let number = ends[0].exchanges.open().unwrap();
+    let mut endless = Endless { ends, number, now: 1_000_000_000 };
+    assert!(endless.pass(false) > 0 && !endless.ends[0].exchanges.stuck);
+    for expected in [SMALL_BYTES, 2 * SMALL_BYTES, 4 * SMALL_BYTES] {
+        (0..20).for_each(|_| assert_eq!(endless.pass(true), 0));
+        let mut taken = 0;
+        while endless.ends[0].exchanges.stuck {
+            assert!(taken < expected + 2 * WINDOW, "{taken} of {expected} bytes");
+            taken += endless.pass(false);
+        }
+        assert!(taken >= expected, "{taken} of {expected} bytes");
+    }
+}
