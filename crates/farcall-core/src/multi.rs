@@ -109,8 +109,8 @@
 //!
 //! The thread that makes a blocking group call waits at one socket. So the calls go by UDP, also to members
 //! that were imported through shared memory, except to those that are called by another socket than the first
-//! member. A group call that [`start`](Multi::start) starts reaches each member as a single started call does.
-//! `docs/multi.md` has a table.
+//! member. A group call that [`start`](Multi::start) starts reaches each member as a single started call
+//! does. `docs/multi.md` has a table.
 //!
 //! # Guarantees
 //!

@@ -22,9 +22,9 @@
 //! procedure waits in a remote call of its own, while it executes a `#[blocking]` procedure, and when the
 //! watchdog has found it in the same call at two successive looks.
 //!
-//! **A spare thread.** While all threads of the budget execute, the last receiver executes quick calls itself,
-//! because they may be what the others wait for. If such a call holds it, nothing would be received. So the
-//! watchdog then lets one thread beyond the budget receive, if the carrier allows that
+//! **A spare thread.** While all threads of the budget execute, the last receiver executes quick calls
+//! itself, because they may be what the others wait for. If such a call holds it, nothing would be received.
+//! So the watchdog then lets one thread beyond the budget receive, if the carrier allows that
 //! ([`Pool::with_spare`]). Calls that it could only execute itself are queued.
 //!
 //! **No deadlock.** If all threads wait in remote calls of their own, a new call is refused at once, because

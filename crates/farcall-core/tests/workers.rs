@@ -102,8 +102,8 @@ impl Event for Flag {
 }
 
 /// A call: its pace, the other call for whose end it waits, and whether it says that it waits. If it is
-/// deferred work, it is a datagram without a call, after which the receiver has code of the user's to run. If
-/// it is an access, whoever receives it executes it.
+/// deferred work, it is a datagram without a call, after which the receiver has code of the user's to run. An
+/// access to memory is executed by the thread that receives it.
 #[derive(Clone, Copy)]
 struct Call {
     pace: Pace,

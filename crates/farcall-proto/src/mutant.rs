@@ -197,7 +197,8 @@ mutants! {
     CreditExceeded = "credit-exceeded",
     /// A sender goes no further than the latest limit, though an earlier one was higher.
     CreditTakenBack = "credit-taken-back",
-    /// A sender that was restored from an earlier state ignores a report of more bytes than it has sent since.
+    /// A sender that was restored from an earlier state ignores a report of more bytes than it has sent
+    /// since.
     CreditBeyond = "credit-beyond-ignored",
     /// An end that receives STOP goes on sending.
     StopIgnored = "stop-ignored",

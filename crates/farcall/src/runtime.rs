@@ -217,8 +217,8 @@ pub fn import_within<T: ?Sized + stub::Interface>(name: &str, time: Duration) ->
     Runtime::current()?.import_within::<T>(name, time)
 }
 
-/// Imports all instances of a type, as a group of their user-stubs. The group follows the registry. Its members
-/// are bound all at once, for UDP alone (`docs/multi.md`, "By which carrier the calls go").
+/// Imports all instances of a type, as a group of their user-stubs. The group follows the registry. All its
+/// members are bound at once, for UDP alone (`docs/multi.md`, "By which carrier the calls go").
 ///
 /// # Errors
 /// When the registry fails, or no server exports the type.

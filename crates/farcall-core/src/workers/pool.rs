@@ -137,9 +137,9 @@ pub struct Pool {
     always_in_pairs: bool,
     /// Whether the watchdog may give the pool a spare thread.
     may_have_spare: bool,
-    /// Whether the pool has a spare thread, which is one more than its budget allows. It lets a thread receive
-    /// although every thread of the budget executes. Any thread can be the spare: it is a resting one, or, if
-    /// none rests, a receiving one.
+    /// Whether the pool has a spare thread, which is one more than its budget allows. It lets a thread
+    /// receive although every thread of the budget executes. Any thread can be the spare: it is a resting
+    /// one, or, if none rests, a receiving one.
     has_spare: bool,
     rate: Rate,
 }
@@ -227,8 +227,8 @@ impl Pool {
         self
     }
 
-    /// Lets the watchdog add one thread beyond the budget if the last receiver is stuck in a call. That thread
-    /// receives, but the calls that only it could execute are planned as [`Plan::Queue`].
+    /// Lets the watchdog add one thread beyond the budget if the last receiver is stuck in a call. That
+    /// thread receives, but the calls that only it could execute are planned as [`Plan::Queue`].
     pub fn with_spare(mut self) -> Pool {
         self.may_have_spare = true;
         self

@@ -173,8 +173,8 @@ impl Outflow {
         if self.mutant.breaks(Rule::CreditBeyond) && select.extent.through > added + END_LEN {
             return 0;
         }
-        // A receiver that has the end mark needs nothing more, and says so. If it does not say so, it has other
-        // bytes there, which this end sent before it was restored from an earlier state.
+        // A receiver that has the end mark needs nothing more, and says so. If it does not say so, it has
+        // other bytes there, which this end sent before it was restored from an earlier state.
         let beyond = select.extent.through > added && !credit.all;
         if beyond {
             select.extent.through = added;

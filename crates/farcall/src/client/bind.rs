@@ -17,8 +17,8 @@ use crate::CallFailed;
 use crate::env::Env;
 
 /// Questions to servers at one or several endpoints, whose answers one thread waits for. A thread can receive
-/// at one endpoint at a time, so it receives at each in turn. Dropping this stops asking the servers that have
-/// not answered.
+/// at one endpoint at a time, so it receives at each in turn. Dropping this stops asking the servers that
+/// have not answered.
 pub(crate) struct Questions {
     /// `None` once this is being dropped.
     caller: Option<Box<Caller>>,

@@ -5,8 +5,8 @@
 //! looks in turn while calls come fast. While it is watched, the receiver only counts its calls, under a lock
 //! that it holds anyway, and makes no system call. A look costs about as much as a call, so naps get longer
 //! while the receiver is not stuck. When calls become rare, a second worker receives too, and the watchdog
-//! need not watch. The watchdog replaces a stuck lone receiver within 1.7 ms ([`Watch`]), if all threads are
-//! taken by a spare thread that receives and executes no calls.
+//! need not watch. The watchdog replaces a stuck lone receiver within 1.7 ms ([`Watch`]). If all threads are
+//! taken, the replacement is a spare thread, which receives and executes no calls.
 //!
 //! One in 16 calls of a quick procedure is timed. If such a call ends late, the procedure is no longer known
 //! to be quick. From then on, a worker that is about to execute such a call first has another worker take

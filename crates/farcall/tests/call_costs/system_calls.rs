@@ -39,8 +39,8 @@ fn a_null_call_takes_four_system_calls_where_calls_are_slow() {
     assert!(all < EACH * CALLS * COUNTED_ROUNDS * 41 / 40, "in {CALLS} calls: {counts:?}");
 }
 
-/// Both ends share a processor: where each has one, they poll instead. An end that is woken while it still runs
-/// makes fewer system calls.
+/// Both ends share a processor: where each has one, they poll instead. An end that is woken while it still
+/// runs makes fewer system calls.
 #[test]
 fn a_call_of_8_kib_through_shared_memory_takes_at_most_four_system_calls() {
     let _alone = alone();
@@ -49,7 +49,8 @@ fn a_call_of_8_kib_through_shared_memory_takes_at_most_four_system_calls() {
     println!("{} system calls in {CALLS} calls: {least:?}", sum(least));
     assert!(sum(least) <= EACH * CALLS + 2, "in {CALLS} calls at least {least:?}");
     assert!(least.contains_key("futex FUTEX_WAKE"), "through shared memory: {least:?}");
-    // Each end wakes the other process. No thread of the caller's process waits for the ring of the arguments.
+    // Each end wakes the other process. No thread of the caller's process waits for the ring of the
+    // arguments.
     let private = least.get("futex FUTEX_WAKE_PRIVATE").copied().unwrap_or_default();
     assert!(private < CALLS / 10, "in {CALLS} calls {least:?}");
 }
@@ -76,8 +77,8 @@ pub fn make_rounds() {
     count(|| probe.null().unwrap());
 }
 
-/// Makes rounds of calls with 8 KiB of arguments through shared memory, with both ends on one processor. Runs in
-/// the process that calls, and starts the server.
+/// Makes rounds of calls with 8 KiB of arguments through shared memory, with both ends on one processor. Runs
+/// in the process that calls, and starts the server.
 pub fn make_rounds_of_long_calls() {
     let mut one = CpuSet::new();
     one.set(sched_getcpu());
@@ -128,8 +129,8 @@ fn sum(counts: &BTreeMap<String, usize>) -> usize {
 }
 
 /// Returns how many system calls of each name, and futex calls of each operation, begin between two marks in
-/// strace's log, but for threads that act by the clock. A line is `PID<THREAD> NAME(ARGUMENTS…`. The first line
-/// is the rest of a mark, and the last line is the beginning of one.
+/// strace's log, but for threads that act by the clock. A line is `PID<THREAD> NAME(ARGUMENTS…`. The first
+/// line is the rest of a mark, and the last line is the beginning of one.
 fn by_name(log: &str) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     let lines: Vec<&str> = log.lines().collect();

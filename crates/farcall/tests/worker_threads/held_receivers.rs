@@ -1,5 +1,6 @@
-//! Servers whose threads are all taken, and whose last receiver executes a quick call itself. The call may end
-//! the waits of the others. If it holds the receiver instead, one more thread receives, but executes no call.
+//! Servers whose threads are all taken, and whose last receiver executes a quick call itself. The call may
+//! end the waits of the others. If it holds the receiver instead, one more thread receives, but executes no
+//! call.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -87,8 +88,8 @@ const THREADS: usize = 4;
 /// So often a procedure is called to be known as quick.
 const OFTEN: usize = 100;
 
-/// A server, and its clients: the first calls over UDP, and the second, if there is one, through shared memory.
-/// The server has a receiver for each of them.
+/// A server, and its clients: the first calls over UDP, and the second, if there is one, through shared
+/// memory. The server has a receiver for each of them.
 struct Place {
     rooms: Arc<Rooms>,
     _server: (Runtime, Export),
