@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use crate::scheme::keyed_hash;
-use crate::wire::{self, StaleReason, Ticket};
+use crate::wire::{self, Mac, StaleReason, Ticket};
 use crate::{Mutant, Rule, Time};
 
 /// Makes and checks the tickets of one incarnation (one run of a server).
@@ -39,8 +39,8 @@ pub struct Holder {
 
 /// Returns the answer to a question. Only the incarnation that issued the ticket with this MAC, and its
 /// client, can compute it.
-pub(crate) fn answer(mac: &[u8; 16], question: &[u8]) -> [u8; 16] {
-    keyed_hash(mac, &[question]).as_bytes()
+pub(crate) fn answer(mac: &Mac, question: &[u8]) -> [u8; 16] {
+    keyed_hash(&mac.0, &[question]).as_bytes()
 }
 
 impl Issuer {
@@ -109,7 +109,7 @@ impl Issuer {
 
     fn date<'r>(&self, holder: &Holder, rest: Cow<'r, [u8]>) -> Ticket<'r> {
         let Holder { client, issued, conversation, address } = *holder;
-        let mut ticket = Ticket { client, incarnation: self.incarnation, issued, mac: [0; 16], rest };
+        let mut ticket = Ticket { client, incarnation: self.incarnation, issued, mac: Mac([0; 16]), rest };
         ticket.mac = self.mac(&ticket, conversation, address);
         ticket
     }
@@ -141,10 +141,10 @@ impl Issuer {
         answer(&self.date(holder, Cow::Borrowed(&[])).mac, question)
     }
 
-    fn mac(&self, ticket: &Ticket<'_>, conversation: u64, address: SocketAddr) -> [u8; 16] {
+    fn mac(&self, ticket: &Ticket<'_>, conversation: u64, address: SocketAddr) -> Mac {
         let words = [ticket.client, ticket.incarnation, ticket.issued, conversation].map(u64::to_le_bytes);
         let (ip, port) = (wire::ip_octets(address), address.port().to_le_bytes());
-        keyed_hash(&self.mac_key, &[words.as_flattened(), &ip, &port, &ticket.rest]).as_bytes()
+        Mac(keyed_hash(&self.mac_key, &[words.as_flattened(), &ip, &port, &ticket.rest]).as_bytes())
     }
 }
 
@@ -181,6 +181,20 @@ mod tests {
         assert_eq!(std::collections::BTreeSet::from(keys).len(), 4);
         assert_eq!(one.key_for(b"this"), keys[0]);
         assert_ne!(one.incarnation, other.incarnation);
+    }
+
+    #[test]
+    fn a_ticket_with_one_other_bit_in_its_mac_is_refused() {
+        let (now, address) = (Time::default(), "127.0.0.1:4000".parse().unwrap());
+        let mut issuer = Issuer::new(now, &[1; 32]);
+        let ticket = issuer.issue(now, 0, 7, 9, address);
+        assert_eq!(issuer.verify(&ticket, 9, address, Mutant::NONE), Ok(()));
+        for bit in 0..128 {
+            let mut forged = ticket.clone();
+            forged.mac.0[bit / 8] ^= 1 << (bit % 8);
+            let verified = issuer.verify(&forged, 9, address, Mutant::NONE);
+            assert_eq!(verified, Err(StaleReason::Address), "bit {bit}");
+        }
     }
 
     #[test]

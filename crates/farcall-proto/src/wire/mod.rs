@@ -53,7 +53,7 @@ pub(crate) use short::{Ack, Progress};
 pub(crate) use stale::{Stale, StaleReason};
 #[cfg(feature = "secure")]
 pub(crate) use step::{Prologue, Step, resumption, whole};
-pub(crate) use ticket::Ticket;
+pub(crate) use ticket::{Mac, Ticket};
 pub use welcome::Fingerprint;
 pub(crate) use welcome::{Ended, Welcome};
 

@@ -433,7 +433,7 @@ fn each_flag_has_its_meaning_and_unknown_flags_have_none() {
 }
 
 fn ticket(rest: &[u8]) -> Ticket<'_> {
-    let (client, incarnation, issued, mac) = (1 << 60, 2 << 50, 3 << 40, *b"sixteen bytes...");
+    let (client, incarnation, issued, mac) = (1 << 60, 2 << 50, 3 << 40, Mac(*b"sixteen bytes..."));
     Ticket { client, incarnation, issued, mac, rest: rest.into() }
 }
 

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use subtle::ConstantTimeEq as _;
+
 use super::kinds::TICKET;
 use super::{Body, Malformed, Reader, Writer};
 use crate::wire::fields::opaque_len;
@@ -24,10 +26,26 @@ pub(crate) struct Ticket<'a> {
     /// The ticket's date, in the server's own units. It grows with every ticket of an incarnation (one run of
     /// the server).
     pub issued: u64,
-    pub mac: [u8; 16],
+    pub mac: Mac,
     /// Bytes from which the server derives the conversation's key when the client shows the ticket. Empty in
     /// a scheme without secrets.
     pub rest: Cow<'a, [u8]>,
+}
+
+/// The message authentication code of a ticket. A comparison takes the same time wherever two codes differ, so
+/// a server's answers do not tell a forger how much of a guess is right.
+#[derive(Clone, Copy, Debug, Eq)]
+pub(crate) struct Mac(pub [u8; 16]);
+
+impl PartialEq for Mac {
+    fn eq(&self, other: &Mac) -> bool {
+        let halves = |mac: &Mac| {
+            let mac = u128::from_ne_bytes(mac.0);
+            (mac as u64, (mac >> 64) as u64)
+        };
+        let ((low, high), (other_low, other_high)) = (halves(self), halves(other));
+        (low.ct_eq(&other_low) & high.ct_eq(&other_high)).into()
+    }
 }
 
 impl<'a> Ticket<'a> {
@@ -55,12 +73,12 @@ impl<'a> Ticket<'a> {
     }
 
     pub(super) fn read(r: &mut Reader<'a>) -> Result<Ticket<'a>, Malformed> {
-        let (client, incarnation, issued, mac) = (r.u64()?, r.u64()?, r.u64()?, r.array()?);
+        let (client, incarnation, issued, mac) = (r.u64()?, r.u64()?, r.u64()?, Mac(r.array()?));
         Ok(Ticket { client, incarnation, issued, mac, rest: r.opaque(MAX_REST)?.into() })
     }
 
     pub(super) fn write(&self, body: &mut Body<'_>) {
-        body.u64(self.client).u64(self.incarnation).u64(self.issued).bytes(&self.mac).opaque(&self.rest);
+        body.u64(self.client).u64(self.incarnation).u64(self.issued).bytes(&self.mac.0).opaque(&self.rest);
     }
 }
 
