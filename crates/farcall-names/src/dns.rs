@@ -34,6 +34,9 @@ use resolver::Resolver;
 /// ended, a thread asks anew. If DNS is away, the last answer stays. [`Registry::list`] has only what has
 /// been asked for, because DNS cannot be listed.
 ///
+/// A loopback or link-local address counts only for `localhost`, because DNS of others could else lead calls
+/// to servers of the caller's own machine. `local-addresses` in the place lets every host have one.
+///
 /// Publishing and withdrawing fail with [`Error::NotPermitted`]. Clones share one cache.
 ///
 /// ```no_run
@@ -55,8 +58,8 @@ struct Shared {
 }
 
 impl Dns {
-    /// Returns the registry at `dns://DOMAIN[?server=IP[:PORT][,IP[:PORT]…]]`. If no servers are written,
-    /// those of `/etc/resolv.conf` are asked; of more than three, the first three. The port is 53 if none is
+    /// Returns the registry at `dns://DOMAIN[?server=IP[:PORT][,IP[:PORT]…]][&local-addresses]` (if servers
+    /// are not written, `?local-addresses`). If no servers are written, those of `/etc/resolv.conf` are asked; of more than three, the first three. The port is 53 if none is
     /// written, and an IPv6 address with a port is written `[::1]:53`. Nothing is asked before the first use.
     ///
     /// # Errors
@@ -64,9 +67,9 @@ impl Dns {
     pub fn at(place: &str) -> std::result::Result<Dns, PlaceError> {
         let place: Place = place.parse()?;
         let resolver = Resolver::new(place.servers.clone());
-        let domain = place.domain.clone();
+        let (domain, accepts_local) = (place.domain.clone(), place.accepts_local);
         let look_up = move |type_name: &Label| match Service::of_type(type_name, &domain) {
-            Some(service) => lookup::look_up(&resolver, &service),
+            Some(service) => lookup::look_up(&resolver, &service, accepts_local),
             None => Ok(lookup::Found::nothing()),
         };
         Ok(Dns(Arc::new(Shared { place, cache: Arc::new(Cache::new(look_up)) })))
@@ -78,17 +81,22 @@ impl Dns {
     }
 }
 
-/// Returns the addresses of the targets of a service. Blocks for up to 5 s.
+/// Returns the addresses of the targets of a service. Blocks for up to 5 s. `accepts_local` lets every host have
+/// loopback and link-local addresses.
 ///
 /// # Errors
 /// A text that says why there are none.
-pub(crate) fn resolve(service: &Host, servers: Option<&str>) -> std::result::Result<Vec<SocketAddr>, String> {
+pub(crate) fn resolve(
+    service: &Host,
+    servers: Option<&str>,
+    accepts_local: bool,
+) -> std::result::Result<Vec<SocketAddr>, String> {
     let servers = match servers {
         Some(servers) => servers.parse().map_err(|why| format!("the servers of DNS: {why}"))?,
         None => Servers::OfSystem,
     };
     let service = Service::named(service).ok_or("it is no service")?;
-    let found = lookup::look_up(&Resolver::new(servers), &service)?;
+    let found = lookup::look_up(&Resolver::new(servers), &service, accepts_local)?;
     match found.unresolved.into_values().next() {
         Some(why) if found.entries.is_empty() => Err(why),
         _ => Ok(found.entries.iter().flat_map(Entry::sockets).collect()),

@@ -6,11 +6,11 @@ use crate::{File, Memory, PlaceError, Registry, StaticFile};
 
 /// Opens the registry at a place, as `FARCALL_REGISTRY` names it: `memory`, a directory,
 /// `etcd://HOST[:PORT][,HOST…][/PREFIX]` (feature `etcd`), `etcds://…` for TLS (feature `etcd-tls`), or one
-/// that can only be read: `file:///PATH` ([`StaticFile`]), or `dns://DOMAIN[?server=IP[:PORT],…]` (feature
-/// `dns`). `setting` looks up further settings by their names: `FARCALL_ETCD_USER` and
+/// that can only be read: `file:///PATH` ([`StaticFile`]), or
+/// `dns://DOMAIN[?server=IP[:PORT],…][&local-addresses]` (feature `dns`). `setting` looks up further settings by their names: `FARCALL_ETCD_USER` and
 /// `FARCALL_ETCD_PASSWORD`; for TLS the PEM files `FARCALL_ETCD_CA` (the authorities, needed),
 /// `FARCALL_ETCD_CERT` and `FARCALL_ETCD_KEY` (this client's certificate and its private key); and
-/// `FARCALL_DNS_SERVER`.
+/// `FARCALL_DNS_SERVER` and `FARCALL_DNS_LOCAL_ADDRESSES`.
 ///
 /// Nothing is asked before the first use of the registry.
 ///
@@ -142,9 +142,30 @@ fn dns(
     place: &str,
     setting: impl Fn(&'static str) -> Option<String>,
 ) -> Result<Arc<dyn Registry>, PlaceError> {
-    let servers = setting("FARCALL_DNS_SERVER").filter(|_| !place.contains('?'));
-    let place = servers.map_or_else(|| place.to_owned(), |servers| format!("{place}?server={servers}"));
+    let servers = setting("FARCALL_DNS_SERVER").filter(|_| !place.contains("server="));
+    let accepts_local = accepts_local(&setting).map_err(|why| wrong(place, why))?;
+    let mut place = place.to_owned();
+    let mut add = |word: &str| {
+        place.push(if place.contains('?') { '&' } else { '?' });
+        place.push_str(word);
+    };
+    servers.into_iter().for_each(|servers| add(&format!("server={servers}")));
+    accepts_local.then(|| add("local-addresses"));
     Ok(Arc::new(crate::Dns::at(&place)?))
+}
+
+/// Returns whether the settings let every host in DNS have loopback and link-local addresses.
+///
+/// # Errors
+/// If the setting is neither `1` nor `0` nor empty.
+#[cfg(feature = "dns")]
+pub(crate) fn accepts_local(setting: impl Fn(&'static str) -> Option<String>) -> Result<bool, String> {
+    const NAME: &str = "FARCALL_DNS_LOCAL_ADDRESSES";
+    match setting(NAME).as_deref() {
+        None | Some("" | "0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(other) => Err(format!("{NAME} is {other:?}; write 1 or 0")),
+    }
 }
 
 #[cfg(not(feature = "dns"))]

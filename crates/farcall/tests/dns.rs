@@ -48,7 +48,7 @@ impl Exporter {
 }
 
 fn importer(server: &Server) -> Runtime {
-    Runtime::builder().registry(server.registry()).build().unwrap()
+    Runtime::builder().registry(server::local_registry(server)).build().unwrap()
 }
 
 #[test]
@@ -95,7 +95,11 @@ impl Env for Asking {
     system_does! { now, bind, spawn, event, entropy }
 
     fn variable(&self, name: &str) -> Option<String> {
-        (name == "FARCALL_DNS_SERVER").then(|| self.0.address.to_string())
+        match name {
+            "FARCALL_DNS_SERVER" => Some(self.0.address.to_string()),
+            "FARCALL_DNS_LOCAL_ADDRESSES" => Some("1".to_owned()),
+            _ => None,
+        }
     }
 }
 

@@ -49,6 +49,11 @@ impl Domain {
         &self.0
     }
 
+    /// Returns whether the name always means the machine itself (RFC 6761, 6.3).
+    pub(super) fn is_localhost(&self) -> bool {
+        self.as_str() == "localhost" || self.as_str().ends_with(".localhost")
+    }
+
     /// Returns the part before the first dot.
     pub(super) fn first_part(&self) -> &str {
         self.0.split('.').next().unwrap_or_default()

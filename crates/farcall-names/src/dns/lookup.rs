@@ -51,6 +51,10 @@ struct Hosts {
     addresses: BTreeMap<Domain, BTreeSet<IpAddr>>,
     /// Why no server has told the addresses of a host.
     failed: BTreeMap<Domain, String>,
+    /// The loopback or link-local address of a host that may not have one.
+    refused: BTreeMap<Domain, IpAddr>,
+    /// Whether every host may have such an address.
+    accepts_local: bool,
     /// The shortest time for which all of this is good, in seconds.
     ttl: u32,
 }
@@ -75,11 +79,12 @@ impl Found {
     }
 }
 
-/// Returns the instances of a service. Blocks until DNS has answered, up to 5 s.
+/// Returns the instances of a service. Blocks until DNS has answered, up to 5 s. Unless `accepts_local`, a
+/// loopback or link-local address counts only for `localhost`.
 ///
 /// # Errors
 /// A text that says why a question has got no answer.
-pub(super) fn look_up(resolver: &Resolver, service: &Service) -> Result<Found, String> {
+pub(super) fn look_up(resolver: &Resolver, service: &Service, accepts_local: bool) -> Result<Found, String> {
     let deadline = Instant::now() + PATIENCE;
     let (answer, name, mut ttl) = follow(resolver, &service.name, deadline)?;
     let mut targets = BTreeSet::new();
@@ -93,7 +98,7 @@ pub(super) fn look_up(resolver: &Resolver, service: &Service) -> Result<Found, S
     if targets.is_empty() {
         ttl = ttl.min(answer.negative_ttl.unwrap_or(NEGATIVE_TTL));
     }
-    let hosts = Hosts::of(resolver, &targets, &answer, deadline);
+    let hosts = Hosts::of(resolver, &targets, &answer, (deadline, accepts_local));
     let ttl = Duration::from_secs(ttl.min(hosts.ttl).into()).clamp(MIN_TTL, MAX_TTL);
     Ok(found(&service.type_name, &targets, &hosts, ttl))
 }
@@ -143,9 +148,15 @@ fn of<'a>(records: &'a [Record], name: &'a Domain, kind: Kind) -> impl Iterator<
 impl Hosts {
     /// Returns the addresses of the hosts of all targets: those that came with the answer, or else those that
     /// DNS knows.
-    fn of(resolver: &Resolver, targets: &BTreeSet<Target>, answer: &Answer, deadline: Instant) -> Hosts {
+    fn of(
+        resolver: &Resolver,
+        targets: &BTreeSet<Target>,
+        answer: &Answer,
+        (deadline, accepts_local): (Instant, bool),
+    ) -> Hosts {
         let names = targets.iter().map(|target| (target.host.clone(), BTreeSet::new()));
-        let mut hosts = Hosts { addresses: names.collect(), failed: BTreeMap::new(), ttl: u32::MAX };
+        let (failed, refused) = (BTreeMap::new(), BTreeMap::new());
+        let mut hosts = Hosts { addresses: names.collect(), failed, refused, accepts_local, ttl: u32::MAX };
         for record in &answer.additional {
             hosts.add(&record.name, record);
         }
@@ -172,7 +183,7 @@ impl Hosts {
             }
         }
         // A host may have addresses of one family only.
-        let Hosts { addresses, failed, ttl } = &mut hosts;
+        let Hosts { addresses, failed, ttl, .. } = &mut hosts;
         failed.retain(|host, _| addresses.get(host).is_none_or(BTreeSet::is_empty));
         if addresses.values().any(BTreeSet::is_empty) {
             *ttl = (*ttl).min(negative_ttl);
@@ -188,10 +199,23 @@ impl Hosts {
         // An address of one link needs the name of a network interface, which DNS does not have.
         let is_of_one_link = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
         let is_of_many = ip.is_unspecified() || ip.is_multicast() || *ip == Ipv4Addr::BROADCAST;
-        if !is_of_one_link && !is_of_many && addresses.len() < MAX_ADDRESSES {
+        if !self.accepts_local && is_local(ip) && !host.is_localhost() {
+            self.refused.insert(host.clone(), *ip);
+        } else if !is_of_one_link && !is_of_many && addresses.len() < MAX_ADDRESSES {
             addresses.insert(*ip);
             self.ttl = self.ttl.min(record.ttl);
         }
+    }
+}
+
+/// Returns whether a server at this address is on the caller's machine, or on a network of the caller's that
+/// DNS cannot know. A name of somebody else's domain that has such an address would lead calls to servers
+/// that only this machine can reach (DNS rebinding).
+fn is_local(ip: &IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local(),
+        // Those of one link never count.
+        IpAddr::V6(ip) => ip.is_loopback(),
     }
 }
 
@@ -220,7 +244,24 @@ fn found(type_name: &Label, targets: &BTreeSet<Target>, hosts: &Hosts, ttl: Dura
             entries.entry(instance).or_insert(entry);
         }
     }
+    if entries.is_empty() && unresolved.is_empty() {
+        unresolved = refused(targets, hosts);
+    }
     Found { entries: entries.into_values().collect(), unresolved, ttl }
+}
+
+/// Returns the instances whose hosts have no other addresses than refused ones, and says what to do.
+fn refused(targets: &BTreeSet<Target>, hosts: &Hosts) -> BTreeMap<Label, String> {
+    let all: Vec<&Target> = targets.iter().collect();
+    let why = |target: &&Target| {
+        let (host, ip) = hosts.refused.get_key_value(&target.host)?;
+        let why = format!(
+            "{host} has the address {ip} in DNS, which is loopback or link-local and counts for localhost alone; \
+             if it is right, set FARCALL_DNS_LOCAL_ADDRESSES=1"
+        );
+        Some((instance(target, &all)?, why))
+    };
+    all.iter().filter_map(why).collect()
 }
 
 /// Returns the name of the instance at a target: the first part of its host, unless another host begins

@@ -91,17 +91,17 @@ impl Question {
         if bytes.len() < HEADER || bytes[..2] != id.to_be_bytes() || bytes[2] & 0x80 == 0 {
             return Message::Foreign;
         }
+        // Only what repeats the question ends the wait for an answer, so that a forger has to know the question,
+        // too, and a broken answer to another question does no harm.
+        if !self.is_repeated_in(bytes) && !is_bare_refusal(bytes) {
+            return Message::Foreign;
+        }
         let malformed = || Message::Failed("its answer is malformed".to_owned());
         if !has_room(bytes) {
             return malformed();
         }
         let Ok(packet) = Packet::parse(bytes) else { return malformed() };
         let rcode = packet.rcode();
-        let asked = packet.questions.first();
-        let is_refusal = asked.is_none() && rcode != RCODE::NoError;
-        if !is_refusal && !asked.is_some_and(|asked| self.is(asked)) {
-            return Message::Foreign;
-        }
         if !matches!(rcode, RCODE::NoError | RCODE::NameError) {
             return Message::Failed(format!("it answers {rcode:?}"));
         }
@@ -111,11 +111,38 @@ impl Question {
         Message::Answer(Answer::of(&packet))
     }
 
-    fn is(&self, asked: &simple_dns::Question<'_>) -> bool {
-        domain(&asked.qname).as_ref() == Some(&self.name)
-            && asked.qtype == self.kind.into()
-            && asked.qclass == QCLASS::CLASS(CLASS::IN)
+    /// Returns whether a message of at least a header's length has this question, and no other one. Looks at
+    /// nothing else of the message, which may be malformed.
+    fn is_repeated_in(&self, message: &[u8]) -> bool {
+        let (header, rest) = message.split_at(HEADER);
+        let Some(rest) = self.without_name(rest).filter(|_| header[4..6] == [0, 1]) else { return false };
+        let kind = u16::from(QTYPE::from(self.kind)).to_be_bytes();
+        rest.starts_with(&[kind, u16::from(QCLASS::CLASS(CLASS::IN)).to_be_bytes()].concat())
     }
+
+    /// Returns what follows the name of this question. No other name stands before a question's, so a server
+    /// has nothing to which it could abbreviate it.
+    fn without_name<'a>(&self, mut bytes: &'a [u8]) -> Option<&'a [u8]> {
+        for part in self.name.as_str().split('.') {
+            let (len, rest) = bytes.split_first()?;
+            let (found, rest) = rest.split_at_checked(usize::from(*len))?;
+            if !found.eq_ignore_ascii_case(part.as_bytes()) {
+                return None;
+            }
+            bytes = rest;
+        }
+        bytes.split_first().filter(|(end, _)| **end == 0).map(|(_, rest)| rest)
+    }
+}
+
+/// Returns whether a message of at least a header's length is a header alone that says why the server cannot
+/// answer. A server that does not understand a question cannot repeat it.
+fn is_bare_refusal(message: &[u8]) -> bool {
+    const FORMAT_ERROR: u8 = 1;
+    const NOT_IMPLEMENTED: u8 = 4;
+    message.len() == HEADER
+        && message[4..] == [0; 8]
+        && matches!(message[3] & 0x0f, FORMAT_ERROR | NOT_IMPLEMENTED)
 }
 
 /// Returns whether a message is as long as the counts in its header demand. The parser allocates by the
@@ -226,7 +253,10 @@ mod tests {
 
     #[test]
     fn counts_beyond_the_message_are_refused_before_anything_is_allocated() {
-        for at in [4, 6, 8, 10] {
+        let mut bytes = answer(7);
+        bytes[4] = 0xff;
+        assert!(matches!(question().parse_answer(7, &bytes), Message::Foreign));
+        for at in [6, 8, 10] {
             let mut bytes = answer(7);
             bytes[at] = 0xff;
             assert!(matches!(question().parse_answer(7, &bytes), Message::Failed(_)), "{at}");

@@ -20,10 +20,12 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// The most bytes of that file that are read.
 const MAX_RESOLV_CONF: usize = 64 << 10;
 
-/// The place of a registry in DNS: `dns://DOMAIN[?server=IP[:PORT][,IP[:PORT]…]]`.
+/// The place of a registry in DNS: `dns://DOMAIN[?server=IP[:PORT][,IP[:PORT]…]][&local-addresses]`.
 pub(super) struct Place {
     pub(super) domain: Domain,
     pub(super) servers: Servers,
+    /// Whether hosts may have loopback and link-local addresses.
+    pub(super) accepts_local: bool,
     /// The place as it was written.
     text: String,
 }
@@ -41,7 +43,7 @@ impl FromStr for Place {
 
     fn from_str(text: &str) -> Result<Place, PlaceError> {
         let wrong = |why: &str| {
-            let why = format!("{why}; write dns://DOMAIN[?server=IP[:PORT],…]");
+            let why = format!("{why}; write dns://DOMAIN[?server=IP[:PORT],…][&local-addresses]");
             PlaceError { place: text.to_owned(), why }
         };
         let rest = text.strip_prefix("dns://").ok_or_else(|| wrong("it has another scheme"))?;
@@ -49,12 +51,19 @@ impl FromStr for Place {
             rest.split_once('?').map_or((rest, None), |(domain, query)| (domain, Some(query)));
         let domain = domain.strip_suffix('.').unwrap_or(domain);
         let domain = Domain::parse(domain).ok_or_else(|| wrong(&format!("{domain:?} is no domain")))?;
-        let servers = match query.map(|query| query.strip_prefix("server=")) {
-            None => Servers::OfSystem,
-            Some(None) => return Err(wrong("only \"server=\" may follow the question mark")),
-            Some(Some(servers)) => servers.parse().map_err(|why: String| wrong(&why))?,
-        };
-        Ok(Place { domain, servers, text: text.to_owned() })
+        let (mut servers, mut accepts_local) = (Servers::OfSystem, false);
+        for word in query.into_iter().flat_map(|query| query.split('&')) {
+            match word.strip_prefix("server=") {
+                Some(given) => servers = given.parse().map_err(|why: String| wrong(&why))?,
+                None if word == "local-addresses" => accepts_local = true,
+                None => {
+                    return Err(wrong(
+                        "only \"server=\" and \"local-addresses\" may follow the question mark",
+                    ));
+                }
+            }
+        }
+        Ok(Place { domain, servers, accepts_local, text: text.to_owned() })
     }
 }
 
@@ -126,8 +135,13 @@ mod tests {
         let place: Place = "dns://Example.org.?server=10.0.0.1,[::1]:5353,::2".parse().unwrap();
         let servers = ["10.0.0.1:53", "[::1]:5353", "[::2]:53"].map(|server| server.parse().unwrap());
         assert_eq!((place.domain.as_str(), &place.servers), ("example.org", &Servers::Given(servers.into())));
+        assert!(!place.accepts_local);
         let place: Place = "dns://store.ns.svc.cluster.local".parse().unwrap();
-        assert_eq!(place.servers, Servers::OfSystem);
+        assert_eq!((&place.servers, place.accepts_local), (&Servers::OfSystem, false));
+        let place: Place = "dns://example.org?local-addresses".parse().unwrap();
+        assert_eq!((&place.servers, place.accepts_local), (&Servers::OfSystem, true));
+        let place: Place = "dns://example.org?server=10.0.0.1&local-addresses".parse().unwrap();
+        assert!(place.servers != Servers::OfSystem && place.accepts_local);
         assert!((1..=MAX_SERVERS).contains(&place.servers.addresses().len()));
     }
 

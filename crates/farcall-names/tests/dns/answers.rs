@@ -3,7 +3,7 @@
 use farcall_names::{Error, Owner, Registry, open, suite};
 
 use crate::server::{
-    LONG, Reply, Server, address, alias, authority, encode, label, shown, srv, store, until,
+    LONG, Reply, Server, address, alias, authority, encode, label, local_registry, shown, srv, store, until,
 };
 
 fn stores(server: &Server) -> Vec<String> {
@@ -112,6 +112,56 @@ fn what_cannot_be_called_is_not_listed() {
         address("b.example.org", "fe80::1"),
     ]);
     assert_eq!(stores(&server), [""; 0]);
+}
+
+#[test]
+fn loopback_and_link_local_addresses_count_for_localhost_alone_unless_asked_for() {
+    const LOCAL: [&str; 5] = ["127.0.0.1", "127.9.9.9", "169.254.169.254", "::1", "::ffff:127.0.0.1"];
+    for local in LOCAL {
+        let lies = vec![store(0, "a.example.org", 7000), address("a.example.org", local)];
+        let server = Server::of(lies.clone());
+        let why = server.registry().instances(&label("Store")).unwrap_err().to_string();
+        for said in ["a.example.org has the address", "set FARCALL_DNS_LOCAL_ADDRESSES=1"] {
+            assert!(why.contains(said), "{local}: {why}");
+        }
+        assert_eq!(shown(&local_registry(&server).instances(&label("Store")).unwrap()).len(), 1, "{local}");
+        let place = format!("dns://example.org?server={}", server.address);
+        let set = |value: &'static str| {
+            move |name: &str| (name == "FARCALL_DNS_LOCAL_ADDRESSES").then(|| value.to_owned())
+        };
+        let accepting = open(&place, set("1")).unwrap();
+        assert_eq!(accepting.instances(&label("Store")).unwrap().len(), 1, "{local}");
+        assert!(open(&place, set("0")).unwrap().instances(&label("Store")).is_err(), "{local}");
+        assert!(open(&place, set("ture")).err().unwrap().to_string().contains("write 1 or 0"));
+        // A host's other addresses count, and so do other hosts, also those of a greater number.
+        server.know([lies.clone(), vec![address("a.example.org", "10.0.0.1")]].concat());
+        assert_eq!(stores(&server), ["a udp://10.0.0.1:7000"], "{local}");
+        let backup = vec![store(9, "b.example.org", 7000), address("b.example.org", "10.0.0.2")];
+        server.know([lies, backup].concat());
+        assert_eq!(stores(&server), ["b udp://10.0.0.2:7000"], "{local}");
+    }
+    for host in ["localhost", "a.Localhost"] {
+        let server = Server::of(vec![store(0, host, 7000), address(host, "127.0.0.1")]);
+        assert_eq!(stores(&server).len(), 1, "{host}");
+    }
+    let server = Server::of(vec![store(0, "nolocalhost", 7000), address("nolocalhost", "127.0.0.1")]);
+    assert!(server.registry().instances(&label("Store")).is_err());
+}
+
+#[test]
+fn an_answer_that_is_refused_changes_nothing_of_what_is_known() {
+    let record = srv("_store._udp.example.org", 0, 0, "a.example.org", 7000);
+    let server = Server::of(vec![record.clone(), address("a.example.org", "10.0.0.1")]);
+    let registry = server.registry();
+    assert_eq!(shown(&registry.instances(&label("Store")).unwrap()), ["a udp://10.0.0.1:7000"]);
+    let version = registry.version().unwrap();
+    server.know(vec![record, address("a.example.org", "127.0.0.1")]);
+    let before = server.asked();
+    until("the answer that is refused", || {
+        assert_eq!(registry.version().unwrap(), version);
+        (server.asked() >= before + 2).then_some(())
+    });
+    assert_eq!(shown(&registry.list().unwrap().entries), ["a udp://10.0.0.1:7000"]);
 }
 
 #[test]

@@ -64,6 +64,36 @@ fn answers_that_are_not_the_servers_to_this_question_are_passed_over() {
 }
 
 #[test]
+fn a_datagram_with_another_question_does_not_end_an_attempt() {
+    let server = Server::new(|query| {
+        let mut other_kind = query.clone();
+        other_kind.bytes[12 + 26] = 1;
+        let mut broken = encode(query, &other_kind.answer(&evil(), &[]));
+        broken.truncate(broken.len() - 1);
+        let mut no_question = query.answer(&evil(), &[]);
+        no_question.questions.clear();
+        let mut two_questions = query.bytes.clone();
+        two_questions[2] |= 0x80;
+        two_questions[5] = 2;
+        let mut refusal = query.answer(&[], &[]);
+        refusal.questions.clear();
+        *refusal.rcode_mut() = RCODE::ServerFailure;
+        let mut refusal_of_other = other_kind.answer(&[], &[]);
+        *refusal_of_other.rcode_mut() = RCODE::NameError;
+        vec![
+            Reply::Message(broken),
+            Reply::Message(encode(query, &no_question)),
+            Reply::Message(two_questions),
+            Reply::Message(encode(query, &refusal)),
+            Reply::Message(encode(query, &refusal_of_other)),
+            Reply::Message(answer(query, &good())),
+        ]
+    });
+    assert_eq!(stores(&server), GOOD);
+    assert_eq!(server.asked(), 1);
+}
+
+#[test]
 fn a_late_answer_to_an_earlier_question_is_not_taken_for_that_to_the_next() {
     let mut first: Option<Query> = None;
     let mut ports: Vec<SocketAddr> = Vec::new();

@@ -107,6 +107,11 @@ pub fn registry(servers: &[SocketAddr]) -> Dns {
     Dns::at(&format!("dns://example.org?server={}", servers.join(","))).unwrap()
 }
 
+/// Returns a registry that asks this server about `example.org`, and lets every host have a loopback address.
+pub fn local_registry(server: &Server) -> Dns {
+    Dns::at(&format!("dns://example.org?server={}&local-addresses", server.address)).unwrap()
+}
+
 fn serve_udp(udp: &UdpSocket, behaviour: &Mutex<Behaviour>, asked: &AtomicUsize) {
     let mut buffer = [0; 4096];
     loop {

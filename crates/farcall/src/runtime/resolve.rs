@@ -92,9 +92,7 @@ impl Inner {
                     Place::Service(_) if !env.has_dns() => {
                         Err(io::Error::new(io::ErrorKind::NotFound, "there is no DNS in the simulation"))
                     }
-                    Place::Service(service) => {
-                        resolve_service(service, env.variable("FARCALL_DNS_SERVER").as_deref())
-                    }
+                    Place::Service(service) => resolve_service(service, |name| env.variable(name)),
                 });
                 if let Ok(found) = found {
                     answering.find(usable(&place, found));

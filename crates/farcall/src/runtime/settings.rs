@@ -159,8 +159,8 @@ impl Builder {
     /// `FARCALL_REGISTRY`: `memory`, a directory, `etcd://HOST[:PORT][,HOST…][/PREFIX]` with the feature
     /// `etcd` (and `FARCALL_ETCD_USER`, `FARCALL_ETCD_PASSWORD`), `etcds://…` with the feature `etcd-tls`
     /// (and `FARCALL_ETCD_CA`, `FARCALL_ETCD_CERT`, `FARCALL_ETCD_KEY`), or one that can only be read:
-    /// `file:///PATH`, or `dns://DOMAIN[?server=IP[:PORT],…]` with the feature `dns` (and
-    /// `FARCALL_DNS_SERVER`).
+    /// `file:///PATH`, or `dns://DOMAIN[?server=IP[:PORT],…][&local-addresses]` with the feature `dns` (and
+    /// `FARCALL_DNS_SERVER`, `FARCALL_DNS_LOCAL_ADDRESSES`).
     #[must_use]
     pub fn registry(mut self, registry: impl Registry + 'static) -> Builder {
         self.registry = Some(Arc::new(registry));
