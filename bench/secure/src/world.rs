@@ -73,7 +73,7 @@ impl Trust for Keys {
     fn accept_server(&self, _: &[u8], presentation: &[u8]) -> Result<Accepted, String> {
         let key = presentation.try_into().map_err(|_| "no key of 32 bytes")?;
         match key == self.server {
-            true => Ok(Accepted { key, principal: Arc::new(Principal { name: "server".into(), key }) }),
+            true => Ok(Accepted { key, principal: Arc::new(Principal::new("server", key)) }),
             false => Err("it is another server".into()),
         }
     }
@@ -81,7 +81,7 @@ impl Trust for Keys {
     fn accept_client(&self, key: &[u8; 32], _: &[u8]) -> Result<Vec<u8>, String> {
         alloc::counting(false);
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.entry(*key).or_insert_with(|| Arc::new(Principal { name: "client".into(), key: *key }));
+        clients.entry(*key).or_insert_with(|| Arc::new(Principal::new("client", *key)));
         drop(clients);
         alloc::counting(true);
         Ok(key.to_vec())

@@ -20,6 +20,6 @@ pub use call_key::CallKey;
 pub use exchange::Tail;
 pub use failure::{Failure, Kind, Ran};
 pub use locked::lock;
-pub use principal::Principal;
+pub use principal::{Evidence, Principal};
 pub use time::{Time, nanos};
 pub use trace::Trace;

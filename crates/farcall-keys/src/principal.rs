@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use sha2::{Digest as _, Sha256};
+
 use crate::grant::{Grant, Right};
 use crate::key::PublicKey;
 
@@ -38,6 +40,29 @@ impl Principal {
     /// Returns the right that the principal uses: servers export, clients import.
     pub fn right(&self) -> Right {
         self.asked.right()
+    }
+
+    /// Returns a digest (SHA-256) of who the principal is and of the grants that say so. Two principals that
+    /// have the same digest have the same rights.
+    pub fn digest(&self) -> [u8; 32] {
+        let mut grants: Vec<Vec<u8>> = self.grants.iter().map(Grant::encode).collect();
+        grants.sort_unstable();
+        grants.dedup();
+        let mut digest = Sha256::new();
+        digest.update(b"farcall principal 1\0");
+        digest.update(self.key.as_bytes());
+        for part in [self.name.as_bytes()].into_iter().chain(grants.iter().map(|grant| &**grant)) {
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+        digest.finalize().into()
+    }
+
+    /// Returns when the next of the principal's grants expires after `now`, in Unix seconds. Its rights may
+    /// change then. Returns `u64::MAX` if none does.
+    pub fn next_expiry(&self, now: u64) -> u64 {
+        let expiries = self.grants.iter().map(|grant| grant.terms().expires);
+        expiries.filter(|expires| *expires > now).min().unwrap_or(u64::MAX)
     }
 }
 

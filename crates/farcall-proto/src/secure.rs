@@ -115,6 +115,10 @@ mod trust {
 
         /// Decides whether the client that has this public key (X25519), and shows this presentation, may
         /// call. Returns facts from which [`Trust::recall`] makes the principal: at most [`MAX_FACTS`] bytes.
+        /// The facts name this presentation, not only the key: a key can show several, and each conversation
+        /// has the rights of its own.
+        ///
+        /// Anybody can repeat a client's first message, so this must not change what is known of any client.
         ///
         /// # Errors
         /// Why the client is not accepted.
@@ -125,6 +129,12 @@ mod trust {
         /// # Errors
         /// Why the client is no longer accepted.
         fn recall(&self, facts: &[u8]) -> Result<Arc<Principal>, String>;
+
+        /// Is told that a client has proven that it holds its key now, and begins a conversation. `client` is
+        /// what [`Trust::recall`] has returned. By default nothing follows.
+        fn proven(&self, client: &Arc<Principal>) {
+            let _ = client;
+        }
 
         /// Fills `out` with random bytes that nobody can guess.
         fn entropy(&self, out: &mut [u8]);

@@ -145,7 +145,7 @@ impl Trust for Member {
             name if name == OTHER.as_bytes() => other,
             _ => false,
         };
-        let principal = Arc::new(Principal { name: "server".into(), key });
+        let principal = Arc::new(Principal::new("server", key));
         if may { Ok(Accepted { key, principal }) } else { Err("the key is not granted for the name".into()) }
     }
 
@@ -158,7 +158,7 @@ impl Trust for Member {
         if !self.is_interloper() && !self.keys.clients.contains(&key) {
             return Err("nobody has this key".into());
         }
-        Ok(Arc::new(Principal { name: "client".into(), key }))
+        Ok(Arc::new(Principal::new("client", key)))
     }
 
     fn entropy(&self, out: &mut [u8]) {

@@ -4,17 +4,17 @@
 //! it accepts.
 
 mod access;
+mod clients;
 mod names;
 mod trust;
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use farcall_keys::{KeyFiles, Keyring, PublicKey, Right};
+use farcall_keys::{KeyFiles, Keyring, Right};
 use zeroize::Zeroizing;
 
 use crate::conversations::ServerIdentity;
@@ -44,16 +44,6 @@ struct Inner {
     files: Mutex<Option<Files>>,
     /// Where the secrets of conversations are logged, if they are.
     log: Mutex<Option<File>>,
-    /// The clients that were accepted, by their keys. A ticket names a client by its key only.
-    clients: Mutex<HashMap<PublicKey, Arc<Client>>>,
-}
-
-/// A client that was accepted.
-struct Client {
-    /// What it has shown.
-    shown: farcall_keys::Principal,
-    /// Who it is. All its conversations share this.
-    principal: Arc<crate::Principal>,
 }
 
 /// The files of keys, and the fault that was last told of.
@@ -61,9 +51,6 @@ struct Files {
     files: KeyFiles,
     told: Option<String>,
 }
-
-/// The maximum number of clients that are remembered. A client that was forgotten makes a handshake again.
-const MAX_CLIENTS: usize = 1 << 17;
 
 /// The maximum number of a server's own names that it shows.
 const MAX_PRINCIPALS: usize = 16;
@@ -92,7 +79,6 @@ impl Keys {
             generation: AtomicU64::new(0),
             files: Mutex::new(files),
             log: Mutex::default(),
-            clients: Mutex::default(),
         }))
     }
 
@@ -183,27 +169,6 @@ impl Keys {
                 is_new.then_some(fault)
             }
         }
-    }
-
-    /// Remembers a client that was accepted.
-    fn remember(&self, client: farcall_keys::Principal) {
-        let mut clients = lock(&self.0.clients);
-        if clients.len() >= MAX_CLIENTS
-            && let Some(key) = clients.keys().next().copied()
-        {
-            clients.remove(&key);
-        }
-        let key = client.key;
-        let before = clients.get(&key).map(|before| &before.principal);
-        let principal = before.filter(|before| before.name == client.name).cloned().unwrap_or_else(|| {
-            Arc::new(crate::Principal { name: client.name.clone(), key: *key.as_bytes() })
-        });
-        clients.insert(key, Arc::new(Client { shown: client, principal }));
-    }
-
-    /// Returns a client that was accepted.
-    fn client(&self, key: &[u8; 32]) -> Option<Arc<Client>> {
-        lock(&self.0.clients).get(&PublicKey::from_bytes(*key).ok()?).cloned()
     }
 }
 

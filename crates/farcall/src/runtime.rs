@@ -129,6 +129,9 @@ pub(crate) struct Inner {
     /// Decides which servers are accepted, and knows those that were.
     #[cfg(feature = "secure")]
     accepted_servers: Option<Arc<keys::Trusting>>,
+    /// The clients that this runtime has accepted, if it has keys.
+    #[cfg(feature = "secure")]
+    accepted_clients: Option<Arc<keys::Trusting>>,
     state: Mutex<State>,
 }
 
@@ -265,6 +268,8 @@ impl Runtime {
             tasks: Tasks::new(&*env),
             #[cfg(feature = "secure")]
             accepted_servers: settings.keys.as_ref().map(|keys| keys::Trusting::of_client(keys, &env)),
+            #[cfg(feature = "secure")]
+            accepted_clients: settings.keys.as_ref().map(|keys| keys::Trusting::of_server(keys, &env)),
             env,
             settings,
             registry,
@@ -682,7 +687,7 @@ impl Inner {
     fn server_config(&self) -> ServerConfig {
         ServerConfig {
             #[cfg(feature = "secure")]
-            trust: self.settings.keys.as_ref().map(|keys| keys::Trusting::of_server(keys, &self.env) as _),
+            trust: self.accepted_clients.clone().map(|accepted| accepted as _),
             #[cfg(feature = "secure")]
             level: self.settings.level,
             #[cfg(feature = "secure")]
@@ -706,8 +711,8 @@ impl Inner {
     /// Returns what decides who may do what with an export, if this runtime has keys.
     fn access(&self, type_name: &str, instance: &str) -> Option<Access> {
         #[cfg(feature = "secure")]
-        if let Some(keys) = &self.settings.keys {
-            return Some(Access::new(keys, &self.env, type_name, instance));
+        if let Some(clients) = &self.accepted_clients {
+            return Some(Access::new(clients, type_name, instance));
         }
         let _ = (type_name, instance);
         None
@@ -716,8 +721,8 @@ impl Inner {
     /// Starts the thread that watches this runtime's keys, if it has keys and no such thread yet.
     #[cfg(feature = "secure")]
     fn watch_keys(&self, state: &mut State) -> Result<(), CallFailed> {
-        let (Some(keys), Some(servers), false) =
-            (&self.settings.keys, &self.accepted_servers, state.watches_keys)
+        let (Some(keys), Some(servers), Some(clients), false) =
+            (&self.settings.keys, &self.accepted_servers, &self.accepted_clients, state.watches_keys)
         else {
             return Ok(());
         };
@@ -734,7 +739,7 @@ impl Inner {
                 offers: inner.offers.clone(),
             })
         };
-        watched_keys::watch(keys, &self.env, servers, users)
+        watched_keys::watch(keys, &self.env, (servers, clients), users)
             .map_err(|why| CallFailed::local("starting a thread", why))?;
         state.watches_keys = true;
         Ok(())

@@ -523,16 +523,16 @@ impl Server {
     pub(crate) fn forget_revoked(&self, accepted: impl Fn(&crate::Principal) -> bool) {
         // Whether a key is accepted may take long to find out, so the lock is not held meanwhile.
         let principals = self.lock().protocol.principals();
-        let mut rejected: HashSet<[u8; 32]> = principals.iter().map(|principal| principal.key).collect();
-        principals.iter().filter(|principal| accepted(principal)).for_each(|principal| {
-            rejected.remove(&principal.key);
-        });
+        let rejected = principals.iter().filter(|principal| !accepted(principal));
+        // By its evidence, because the key's other conversations may have shown other grants. `principals`
+        // keeps the evidence until the end.
+        let rejected: HashSet<_> = rejected.map(|principal| principal.key_and_evidence()).collect();
         if rejected.is_empty() {
             return;
         }
         let now = self.now();
         let core = &mut *self.lock();
-        core.protocol.forget_revoked(now, |principal| !rejected.contains(&principal.key));
+        core.protocol.forget_revoked(now, |principal| !rejected.contains(&principal.key_and_evidence()));
         self.give_up_forsaken(core, now);
         self.socket.wake();
     }

@@ -335,7 +335,7 @@ mod tests {
     }
 
     fn by(same_user: bool, name: &str) -> Accessor {
-        let principal = (!name.is_empty()).then(|| Arc::new(Principal { name: name.into(), key: [0; 32] }));
+        let principal = (!name.is_empty()).then(|| Arc::new(Principal::new(name, [0; 32])));
         Accessor { same_user, principal, ..Accessor::default() }
     }
 

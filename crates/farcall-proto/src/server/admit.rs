@@ -230,6 +230,7 @@ impl Server {
         #[cfg(feature = "secure")]
         if let Some(admitted) = admitted {
             let coarse = self.coarse(now);
+            self.note_proven(&admitted.1);
             self.seals.secrets.insert((conversation, Some(header.number)), admitted, coarse, mutant);
         }
         let entry = Entry::new(conversation, ticket.client, ticket.issued, from);

@@ -155,7 +155,7 @@ mod tests {
         server.table.insert(entry);
         let mut secrets = Secrets::new([7; 32].into(), Level::Secure, Suite::ChaCha20Poly1305);
         secrets.note_resumed_after(resumed_after);
-        let principal = Arc::new(Principal { name: format!("client {id}").into(), key: [1; 32] });
+        let principal = Arc::new(Principal::new(format!("client {id}"), [1; 32]));
         server.seals.secrets.insert((id, Some(1)), (secrets, principal), 0, Mutant::NONE);
     }
 

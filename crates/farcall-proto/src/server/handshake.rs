@@ -303,7 +303,7 @@ impl Server {
     fn recall(&self, trust: &dyn Trust, facts: &[u8]) -> Option<Arc<Principal>> {
         match trust.recall(facts) {
             Err(_) if self.config.mutant.breaks(Rule::RevocationIgnored) => {
-                Some(Arc::new(Principal { name: "anybody".into(), key: [0; 32] }))
+                Some(Arc::new(Principal::new("anybody", [0; 32])))
             }
             recalled => recalled.ok(),
         }
@@ -329,6 +329,13 @@ impl Server {
             return Err(NotAdmitted);
         }
         Ok(Some((secrets, principal)))
+    }
+
+    /// Notes that the client of a conversation that begins has proven itself.
+    pub(super) fn note_proven(&self, client: &Arc<Principal>) {
+        if let Some(trust) = &self.config.trust {
+            trust.proven(client);
+        }
     }
 
     /// Returns the cipher by which a sealed datagram opens. Returns `None` if there is none; then the client
@@ -371,7 +378,7 @@ impl Server {
         }
     }
 
-    /// Returns the clients of all conversations, each once.
+    /// Returns the clients of all conversations, each once for each evidence that it has shown.
     pub fn principals(&self) -> Vec<Arc<Principal>> {
         self.seals.secrets.principals()
     }

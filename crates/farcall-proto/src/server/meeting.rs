@@ -42,6 +42,7 @@ impl Server {
             if !self.make_room(now, ticket.issued) {
                 return None;
             }
+            self.note_proven(&met.1);
             self.seals.secrets.insert((conversation, None), met, self.coarse(now), self.config.mutant);
             self.enter(now, Entry::new(conversation, client, issued, address), scheme_of(level));
         }

@@ -128,11 +128,11 @@ impl AllSecrets {
         self.of.get(&conversation).map(|kept| kept.phases.secrets())
     }
 
-    /// Returns the clients of all conversations, each once.
+    /// Returns the clients of all conversations, each once for each evidence that it has shown.
     pub fn principals(&self) -> Vec<Arc<Principal>> {
         let mut seen = HashSet::new();
         let principals = self.of.values().map(|kept| &kept.principal);
-        principals.filter(|principal| seen.insert(principal.key)).cloned().collect()
+        principals.filter(|principal| seen.insert(principal.key_and_evidence())).cloned().collect()
     }
 
     /// Returns the conversations whose clients are not `accepted` any more.
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn ciphers_are_kept_of_busy_conversations_only() {
         let mut all = AllSecrets::default();
-        let principal = Arc::new(Principal { name: "somebody".into(), key: [1; 32] });
+        let principal = Arc::new(Principal::new("somebody", [1; 32]));
         for conversation in 1..=MAX_CIPHERS as u64 + 100 {
             let secrets = Secrets::new([7; 32].into(), Level::Secure, Suite::ChaCha20Poly1305);
             all.insert((conversation, Some(1)), (secrets, principal.clone()), 0, Mutant::NONE);
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn keys_that_opened_the_first_datagram_of_a_conversation_are_not_expanded_again() {
         let mut all = AllSecrets::default();
-        let principal = Arc::new(Principal { name: "somebody".into(), key: [1; 32] });
+        let principal = Arc::new(Principal::new("somebody", [1; 32]));
         let secrets = || Secrets::new([7; 32].into(), Level::Secure, Suite::ChaCha20Poly1305);
         let cipher = secrets().cipher(End::Server, None);
         for (expanded, used) in [(1, true), (2, false)] {
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn the_cipher_of_an_idle_conversation_is_erased() {
         let mut all = AllSecrets::default();
-        let principal = Arc::new(Principal { name: "somebody".into(), key: [1; 32] });
+        let principal = Arc::new(Principal::new("somebody", [1; 32]));
         for conversation in 1..=2 {
             let secrets = Secrets::new([7; 32].into(), Level::Secure, Suite::ChaCha20Poly1305);
             all.insert((conversation, Some(1)), (secrets, principal.clone()), 0, Mutant::NONE);

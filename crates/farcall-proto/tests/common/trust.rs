@@ -46,7 +46,7 @@ impl TestTrust {
 
     fn accepts(&self, key: [u8; 32]) -> Result<Arc<Principal>, String> {
         match self.accepted.lock().unwrap().contains(&key) {
-            true => Ok(Arc::new(Principal { name: "somebody".into(), key })),
+            true => Ok(Arc::new(Principal::new("somebody", key))),
             false => Err(format!("key {:02x}{:02x} is not accepted", key[0], key[1])),
         }
     }

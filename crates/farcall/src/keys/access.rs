@@ -1,13 +1,13 @@
-//! Decides what a client may do with an export: the scope of its key, and the policy.
+//! Decides what a client may do with an export: the scope of what it has shown, and the policy.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use farcall_core::Evidence;
 use farcall_keys::{Action, Decision};
 
-use super::Keys;
-use crate::env::Env;
+use super::Trusting;
 use crate::{CallFailed, Kind, Principal, Ran};
 
 /// What a client wants of an export.
@@ -28,8 +28,7 @@ pub(crate) enum What<'a> {
 
 /// Decides what clients may do with one export, and keeps the decisions.
 pub(crate) struct Access {
-    keys: Keys,
-    env: Arc<dyn Env>,
+    clients: Arc<Trusting>,
     /// The type and the instance of the export.
     name: (String, String),
     /// Whether the export is the server's counters.
@@ -37,21 +36,30 @@ pub(crate) struct Access {
     decided: RwLock<Decided>,
 }
 
-/// The decisions about clients, by their keys.
+/// The decisions about clients, by the places of what they have shown: a key can show several grants.
 #[derive(Default)]
 struct Decided {
     /// The generation of the keys that the decisions follow from.
     generation: u64,
-    of: HashMap<[u8; 32], Result<Decision, String>, BuildHasherDefault<FirstBytes>>,
+    of: HashMap<usize, Kept, BuildHasherDefault<Mixed>>,
+}
+
+/// A decision about a client.
+struct Kept {
+    decision: Result<Decision, String>,
+    /// From when on the decision does not count any more, because a grant has expired, in Unix seconds.
+    until: u64,
+    /// What the client has shown. It is kept so that nothing else is at its place.
+    _evidence: Evidence,
 }
 
 /// The maximum number of decisions that are kept.
 const MAX_DECISIONS: usize = 1 << 16;
 
 impl Access {
-    pub(crate) fn new(keys: &Keys, env: &Arc<dyn Env>, type_name: &str, instance: &str) -> Access {
+    pub(crate) fn new(clients: &Arc<Trusting>, type_name: &str, instance: &str) -> Access {
         let name = (type_name.to_owned(), instance.to_owned());
-        Access { keys: keys.clone(), env: env.clone(), name, counters: false, decided: RwLock::default() }
+        Access { clients: clients.clone(), name, counters: false, decided: RwLock::default() }
     }
 
     /// Makes this decide about the server's counters.
@@ -61,25 +69,26 @@ impl Access {
 
     /// Returns an error if the client may not do that.
     pub(crate) fn check(&self, principal: Option<&Principal>, what: What<'_>) -> Result<(), CallFailed> {
-        let Some(principal) = principal else {
+        let Some((principal, evidence)) = principal.and_then(|one| Some((one, one.evidence()?))) else {
             return Err(refusal("this server has keys, and the caller has shown none".to_owned()));
         };
-        let generation = self.keys.generation();
+        let (generation, place) = (self.clients.keys().generation(), evidence.place());
         {
             let decided = self.decided.read().unwrap_or_else(PoisonError::into_inner);
             if decided.generation == generation
-                && let Some(decision) = decided.of.get(&principal.key)
+                && let Some(kept) = decided.of.get(&place)
+                && kept.until > self.clients.looked()
             {
-                return self.heed(decision, principal, what);
+                return self.heed(&kept.decision, principal, what);
             }
         }
-        let decision = self.decide(principal);
+        let (decision, until) = self.clients.decide(principal, (&self.name.0, &self.name.1));
         let heeded = self.heed(&decision, principal, what);
         let mut decided = self.decided.write().unwrap_or_else(PoisonError::into_inner);
         if decided.generation != generation || decided.of.len() >= MAX_DECISIONS {
             *decided = Decided { generation, of: HashMap::default() };
         }
-        decided.of.insert(principal.key, decision);
+        decided.of.insert(place, Kept { decision, until, _evidence: evidence.clone() });
         heeded
     }
 
@@ -113,33 +122,26 @@ impl Access {
             What::Facts => decision.allows(Action::MemoryRead) || decision.allows(Action::MemoryWrite),
         }
     }
-
-    fn decide(&self, principal: &Principal) -> Result<Decision, String> {
-        let client = self.keys.client(&principal.key).ok_or("the caller's key is not remembered")?;
-        let (type_name, instance) = &self.name;
-        let keyring = self.keys.keyring();
-        keyring
-            .still_admits(&client.shown, type_name, instance, self.env.unix_seconds())
-            .map_err(|why| why.to_string())
-    }
 }
 
-/// Hashes a public key to its first bytes. Only keys of clients that were let in come here, so nobody can make
-/// many that collide.
+/// Mixes the bits of a place in memory, which nobody else chooses.
 #[derive(Default)]
-struct FirstBytes(u64);
+struct Mixed(u64);
 
-impl Hasher for FirstBytes {
+impl Hasher for Mixed {
     fn finish(&self) -> u64 {
         self.0
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        self.0 = bytes.first_chunk().map_or(self.0, |first| u64::from_le_bytes(*first));
+        bytes.iter().for_each(|byte| self.write_usize(usize::from(*byte)));
     }
 
-    /// Leaves out the length, which all keys have in common.
-    fn write_usize(&mut self, _: usize) {}
+    fn write_usize(&mut self, word: usize) {
+        let mixed = (self.0 ^ word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // The lowest bits of a place are zero, and the map looks at the lowest bits.
+        self.0 = mixed ^ mixed >> 32;
+    }
 }
 
 #[cold]

@@ -3,11 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
-use farcall_keys::Right;
+use farcall_keys::{Decision, Right};
 use farcall_proto::secure::{Accepted, Trust};
 use zeroize::Zeroizing;
 
 use super::Keys;
+use super::clients::{Clients, judged};
 use crate::env::Env;
 use crate::{Principal, lock};
 
@@ -17,6 +18,8 @@ pub(crate) struct Trusting {
     env: Arc<dyn Env>,
     /// What this end does with the other: a client imports, a server exports.
     right: Right,
+    /// The clients that were accepted.
+    clients: Clients,
     /// The servers that were accepted, by their keys.
     servers: Mutex<HashMap<[u8; 32], Names>>,
 }
@@ -34,7 +37,8 @@ impl Trusting {
     }
 
     fn new(keys: &Keys, env: &Arc<dyn Env>, right: Right) -> Trusting {
-        Trusting { keys: keys.clone(), env: env.clone(), right, servers: Mutex::default() }
+        let (keys, env) = (keys.clone(), env.clone());
+        Trusting { keys, env, right, clients: Clients::new(), servers: Mutex::default() }
     }
 
     /// Returns the keys of the servers that are no longer accepted for every name for which they were. They
@@ -51,9 +55,56 @@ impl Trusting {
         lock(&self.servers).get(key)?.get(name.as_bytes()).cloned()
     }
 
-    /// Returns whether a client's key is still accepted.
-    pub(crate) fn still_accepts(&self, principal: &Principal) -> bool {
-        self.recall(&principal.key).is_ok()
+    /// Returns whether a client is still accepted for what it has shown in its conversation.
+    pub(crate) fn still_accepts(&self, client: &Principal) -> bool {
+        let now = self.env.unix_seconds();
+        let stands = self.stands_as_shown(client, now).is_ok();
+        if let Some(judged) = judged(client).filter(|_| stands) {
+            self.clients.expect_expiry(judged, now);
+        }
+        stands
+    }
+
+    fn stands_as_shown(&self, client: &Principal, now: u64) -> Result<(), String> {
+        let judged = judged(client).ok_or("the client has shown nothing")?;
+        self.keys.keyring().still_stands(&judged.client, now).map_err(|why| why.to_string())
+    }
+
+    /// Returns whether a grant may have expired by which a conversation of a client is open. If so, the
+    /// caller asks [`Trusting::still_accepts`] of the clients of all conversations.
+    pub(crate) fn look_for_expired_clients(&self) -> bool {
+        let is_due = self.clients.look_for_expired(self.env.unix_seconds());
+        if is_due {
+            self.clients.forget_expiries();
+        }
+        is_due
+    }
+
+    /// Returns a client's rights with an export, and when they have to be asked for again at the latest, in
+    /// Unix seconds.
+    pub(super) fn decide(
+        &self,
+        client: &Principal,
+        (type_name, instance): (&str, &str),
+    ) -> (Result<Decision, String>, u64) {
+        let Some(judged) = judged(client) else {
+            return (Err("the caller has shown nothing".to_owned()), u64::MAX);
+        };
+        let (keyring, now) = (self.keys.keyring(), self.env.unix_seconds());
+        let decision = keyring.still_admits(&judged.client, type_name, instance, now);
+        (decision.map_err(|why| why.to_string()), judged.client.next_expiry(now))
+    }
+
+    /// Returns the time when expired grants were last looked for, in Unix seconds.
+    #[inline]
+    pub(super) fn looked(&self) -> u64 {
+        self.clients.looked()
+    }
+
+    /// Returns the keys by which this decides.
+    #[inline]
+    pub(super) fn keys(&self) -> &Keys {
+        &self.keys
     }
 }
 
@@ -86,7 +137,7 @@ impl Trust for Trusting {
             if self.keys.generation() != generation {
                 continue;
             }
-            let principal = Principal { name: server.name.clone(), key: *server.key.as_bytes() };
+            let principal = Principal::new(server.name.clone(), *server.key.as_bytes());
             let key = server.key.exchange_key();
             servers.entry(principal.key).or_default().insert(name.into(), server);
             return Ok(Accepted { key, principal: Arc::new(principal) });
@@ -101,17 +152,17 @@ impl Trust for Trusting {
         let now = self.env.unix_seconds();
         let client =
             self.keys.keyring().check_client(key, presentation, now).map_err(|why| why.to_string())?;
-        let facts = client.key.as_bytes().to_vec();
-        self.keys.remember(client);
-        Ok(facts)
+        Ok(self.clients.judged(client))
     }
 
     fn recall(&self, facts: &[u8]) -> Result<Arc<Principal>, String> {
-        let key: &[u8; 32] = facts.try_into().map_err(|_| "the ticket names no key")?;
-        let client = self.keys.client(key).ok_or("the client is not remembered")?;
-        let now = self.env.unix_seconds();
-        self.keys.keyring().still_stands(&client.shown, now).map_err(|why| why.to_string())?;
-        Ok(client.principal.clone())
+        let client = self.clients.find(facts).ok_or("the client is not remembered")?;
+        self.stands_as_shown(&client, self.env.unix_seconds())?;
+        Ok(client)
+    }
+
+    fn proven(&self, client: &Arc<Principal>) {
+        self.clients.proven(client, self.env.unix_seconds());
     }
 
     fn agreed(&self, line: &dyn Fn() -> Zeroizing<String>) {

@@ -59,16 +59,16 @@ impl Users {
     }
 }
 
-/// Starts the thread that watches the keys. `servers` are the servers that this runtime has accepted. `users`
-/// returns `None` when the runtime is gone, and then the thread ends.
+/// Starts the thread that watches the keys. `servers` and `clients` are those that this runtime has accepted.
+/// `users` returns `None` when the runtime is gone, and then the thread ends.
 pub(super) fn watch(
     keys: &Keys,
     env: &Arc<dyn Env>,
-    servers: &Arc<Trusting>,
+    (servers, clients): (&Arc<Trusting>, &Arc<Trusting>),
     users: impl Fn() -> Option<Users> + Send + 'static,
 ) -> io::Result<()> {
-    let (keys, clients, of_thread) = (keys.clone(), Trusting::of_server(keys, env), env.clone());
-    let servers = servers.clone();
+    let (keys, of_thread) = (keys.clone(), env.clone());
+    let (servers, clients) = (servers.clone(), clients.clone());
     let look = move || {
         let (event, mut generation) = (of_thread.event(), keys.generation());
         let mut checked = of_thread.now();
@@ -80,6 +80,10 @@ pub(super) fn watch(
             if now.since(checked) >= EXPIRE_EVERY {
                 checked = now;
                 keys.decide_anew();
+            }
+            let has_expired = clients.look_for_expired_clients();
+            if has_expired && keys.generation() == generation {
+                of_keys.forget_clients(&clients);
             }
             if keys.generation() != generation {
                 generation = keys.generation();

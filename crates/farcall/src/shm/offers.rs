@@ -64,7 +64,7 @@ impl Offers {
             return false;
         };
         if let Some(principal) = principal
-            && !mapped_by.iter().any(|known| known.key == principal.key)
+            && !mapped_by.iter().any(|known| known.key_and_evidence() == principal.key_and_evidence())
         {
             if mapped_by.len() >= MAX_PRINCIPALS {
                 return false;
