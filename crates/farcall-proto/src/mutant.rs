@@ -124,6 +124,16 @@ mutants! {
     ReplayIgnored = "replay-ignored",
     /// A server computes as many handshakes as clients ask for.
     HandshakesUnbounded = "handshakes-unbounded",
+    /// A server computes a handshake again whose first message comes again.
+    ComputedAgain = "computed-again",
+    /// Hosts have turns of their own, however many of them are in one network.
+    HostsAlone = "hosts-take-turns-alone",
+    /// A server keeps no half of its time for handshakes of clients that have been there before.
+    KnownUnshared = "no-half-for-known-clients",
+    /// A client that comes again when a server has told it to has no place before others.
+    WaitWithoutTurn = "wait-without-turn",
+    /// A server checks what a client shows before the client has proven its key.
+    GrantsBeforeProof = "grants-before-proof",
     /// A server computes handshakes for addresses that have not proven themselves.
     ProofUnchecked = "proof-unchecked",
     /// A server does not look again at what a handshake depends on, after it has computed it.
@@ -278,7 +288,6 @@ impl Rule {
     /// server's time, or against keys that are revoked or stolen later. `tests/secrets.rs` and
     /// `tests/short_phases.rs` notice.
     pub const OF_HANDSHAKES: &'static [Rule] = &[
-        Rule::HandshakesUnbounded,
         Rule::ProofUnchecked,
         Rule::ComputedUnchecked,
         Rule::RevocationIgnored,
@@ -289,6 +298,17 @@ impl Rule {
         Rule::CallsFollow,
         Rule::PhaseUnconfirmed,
         Rule::PhaseUnlimited,
+    ];
+
+    /// The rules by which a server shares its time between handshakes. `tests/handshake_shares.rs` notices, and
+    /// so do floods in the simulator.
+    pub const OF_SHARES: &'static [Rule] = &[
+        Rule::HandshakesUnbounded,
+        Rule::ComputedAgain,
+        Rule::HostsAlone,
+        Rule::KnownUnshared,
+        Rule::WaitWithoutTurn,
+        Rule::GrantsBeforeProof,
     ];
 
     /// The rules of meetings, which the simulator has none of. `tests/meetings.rs` notices.
@@ -310,7 +330,7 @@ impl Rule {
     /// Returns whether runs of the simulator notice when this rule is broken. Tests of `farcall-proto` notice
     /// the others.
     pub fn is_simulated(&self) -> bool {
-        let others = [Rule::OF_ATTACKS, Rule::OF_HANDSHAKES, Rule::OF_MEETINGS];
+        let others = [Rule::OF_ATTACKS, Rule::OF_HANDSHAKES, Rule::OF_SHARES, Rule::OF_MEETINGS];
         !others.iter().any(|rules| rules.contains(self))
     }
 }

@@ -57,7 +57,7 @@ impl Party {
         let message = self.ask();
         self.receive(&message);
         assert!(self.pair.server.has_handshakes());
-        let handshake = self.pair.server.next_handshake().expect("a handshake");
+        let handshake = self.pair.server.next_handshake(self.pair.now).expect("a handshake");
         assert!(!self.pair.server.has_handshakes() && self.pair.answered().is_empty());
         handshake
     }
@@ -138,7 +138,7 @@ fn a_bind_that_comes_again_while_it_waits_is_computed_once() {
     party.pair.start(1, b"call");
     let message = party.ask();
     party.receive(&[message.clone(), message.clone(), message].concat());
-    let handshake = party.pair.server.next_handshake().expect("a handshake");
+    let handshake = party.pair.server.next_handshake(party.pair.now).expect("a handshake");
     assert!(!party.pair.server.has_handshakes());
     let welcome = party.finish(handshake.compute());
     party.pair.hear(&[welcome]);
@@ -146,20 +146,23 @@ fn a_bind_that_comes_again_while_it_waits_is_computed_once() {
 }
 
 #[test]
-fn a_bind_that_comes_again_while_it_is_computed_makes_no_second_conversation() {
+fn a_bind_that_comes_again_while_it_is_computed_and_after_makes_no_second_conversation() {
     let mut party = Party::new();
     party.pair.start(1, b"call");
     let message = party.ask();
     party.receive(&message);
-    let first = party.pair.server.next_handshake().expect("a handshake").compute();
+    let first = party.pair.server.next_handshake(party.pair.now).expect("a handshake").compute();
     party.receive(&message);
-    let second = party.pair.server.next_handshake().expect("a handshake").compute();
-    let welcome = party.finish(first);
-    party.pair.hear(&[welcome]);
-    assert_eq!((party.end(), party.pair.server.conversations()), (called(), 1));
-    let late = party.finish(second);
-    assert_eq!(late[1], SECURE);
-    party.pair.hear(&[late]);
+    assert!(!party.pair.server.has_handshakes() && party.pair.answered().is_empty());
+    let lost = party.finish(first);
+    party.receive(&message);
+    let again = party.pair.answered();
+    assert_eq!(again, [lost], "the answer is sent again");
+    party.pair.hear(&again);
+    assert_eq!((party.end(), party.computed(), party.pair.server.conversations()), (called(), 1, 1));
+    party.receive(&message);
+    let late = party.pair.answered();
+    party.pair.hear(&late);
     assert_eq!((party.call(2), party.pair.server.conversations()), (called(), 1));
 }
 
@@ -264,48 +267,9 @@ fn a_message_that_does_not_open_is_answered_by_who_the_server_is() {
     message[end - 8] ^= 1;
     let changed = forged(0, 1, &[message[20..message.len() - 8].to_vec()]);
     party.receive(&[changed]);
-    let computed = party.pair.server.next_handshake().expect("a handshake").compute();
+    let computed = party.pair.server.next_handshake(party.pair.now).expect("a handshake").compute();
     let answer = party.finish(computed);
     assert_eq!((answer[1], sealed_part(&answer)), (OPEN, 0));
     party.pair.hear(&[answer]);
     assert_eq!(party.end(), called());
-}
-
-#[test]
-fn handshakes_that_wait_are_bounded_for_each_host_and_for_all() {
-    const WAIT: u8 = 4;
-    let mut party = Party::new();
-    // Answers with WAIT are short and in the open scheme.
-    let told_to_wait = |party: &mut Party, message: &Datagram, nonce: u64| {
-        let mut frames = message[20..message.len() - 8].to_vec();
-        frames[12..20].copy_from_slice(&nonce.to_be_bytes());
-        party.receive(&[forged(0, nonce, &[frames])]);
-        let answers = party.pair.answered();
-        answers.iter().filter(|answer| step_of(answer) == WAIT).count()
-    };
-    for round in 0..3 {
-        let mut waits = Vec::new();
-        for host in 1..=3 {
-            let told = party.as_another(0xbee0 + host, [10, 0, 1, host as u8], |party| {
-                party.pair.start(1, b"call");
-                let message = party.ask().remove(0);
-                (1..=200).map(|nonce| told_to_wait(party, &message, nonce)).sum::<usize>()
-            });
-            waits.push(told);
-        }
-        let expected = if round == 0 { [60, 60, 200] } else { [200, 200, 200] };
-        assert_eq!(waits, expected, "round {round}");
-        // Nobody computes them, so there is no room in the next period.
-        party.pair.pass(Duration::from_millis(200));
-    }
-    assert_eq!(std::iter::from_fn(|| party.pair.server.next_handshake()).count(), 280);
-    party.pair.start(1, b"call");
-    party.pair.pass(Duration::from_millis(200));
-    assert_eq!(party.end(), called());
-}
-
-/// Returns the kind of the step in a WELCOME.
-fn step_of(welcome: &Datagram) -> u8 {
-    let word = |at: usize| u32::from_be_bytes(welcome[at..at + 4].try_into().unwrap()) as usize;
-    welcome[TICKET_REST + 4 + word(TICKET_REST).next_multiple_of(4) + 16 + 20 + 16 + 16]
 }

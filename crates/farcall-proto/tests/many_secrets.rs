@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::trust::{CLIENT, SERVER, TestTrust};
 use common::*;
-use farcall_proto::client::{Call, Conversation};
+use farcall_proto::client::{Call, Conversation, Event};
 use farcall_proto::server::{Finish, Server};
 use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig, Time};
 
@@ -68,6 +68,14 @@ impl Many {
         self.pair.told.pop().expect("an outcome").1
     }
 
+    /// Returns what the server sends now, and to whom.
+    fn mail(&mut self, now: Time) -> Vec<(SocketAddr, Datagram)> {
+        let mut out = vec![0; 65_536];
+        let server = &mut self.pair.server;
+        std::iter::from_fn(|| server.transmit(now, &mut out).map(|sent| (sent.to, sent.gather(&out))))
+            .collect()
+    }
+
     /// Returns how many handshakes the server has computed.
     fn computed(&self) -> u64 {
         *self.trust.handshakes.lock().unwrap()
@@ -86,6 +94,12 @@ fn argument(number: usize, word: &str) -> Vec<u8> {
 
 fn at(number: usize) -> SocketAddr {
     SocketAddr::from(([10, 1, (number / 100) as u8, 1], 1024 + (number % 100) as u16))
+}
+
+/// Returns the number of the client at an address.
+fn number_of(address: SocketAddr) -> usize {
+    let std::net::IpAddr::V4(ip) = address.ip() else { panic!("{address} is nobody's") };
+    usize::from(ip.octets()[2]) * 100 + usize::from(address.port()) - 1024
 }
 
 #[test]
@@ -209,25 +223,34 @@ fn after_a_restart_all_clients_come_back_and_those_that_must_wait_are_told_so() 
     // All clients speak in the same millisecond, again and again, until each has its result.
     while !waiting.is_empty() && many.pair.now < end {
         let now = many.pair.now;
+        many.pair.server.handle_timeout(now);
+        let mut told: BTreeMap<usize, Told> = BTreeMap::new();
+        let mut mail = many.mail(now);
+        for &number in &waiting {
+            let client = &mut many.clients[number];
+            client.handle_timeout(now, &mut |event| drop(told.insert(number, note(event).1)));
+            while let Some(len) = many.clients[number].transmit(now, &mut out) {
+                many.pair.from = at(number);
+                many.pair.receive(&[out[..len].to_vec()]);
+                for (key, args) in std::mem::take(&mut many.pair.asked) {
+                    *many.executed.entry(args.clone()).or_default() += 1;
+                    let result = &mut args.clone();
+                    let sent = many.pair.server.finish(now, key, Finish::Result, result, &mut out);
+                    mail.extend(sent.map(|sent| (sent.to, sent.gather(&out))));
+                }
+            }
+        }
+        mail.extend(many.mail(now));
+        for (to, mut answer) in mail {
+            let number = number_of(to);
+            waited += u32::from(is_wait(&answer));
+            let tell = &mut |event: Event<'_>| drop(told.insert(number, note(event).1));
+            many.clients[number].receive_any(now, &mut answer, tell);
+        }
         let mut rest = Vec::new();
         for number in waiting {
             let client = &mut many.clients[number];
-            let mut told = Vec::new();
-            client.handle_timeout(now, &mut |event| told.push(note(event).1));
-            while let Some(len) = client.transmit(now, &mut out) {
-                many.pair.from = at(number);
-                many.pair.receive(&[out[..len].to_vec()]);
-                let mut answers = many.pair.answered();
-                for (key, args) in std::mem::take(&mut many.pair.asked) {
-                    *many.executed.entry(args.clone()).or_default() += 1;
-                    answers.extend(many.pair.finish(key, Finish::Result, &args));
-                }
-                for mut answer in answers {
-                    waited += u32::from(is_wait(&answer));
-                    client.receive_any(now, &mut answer, &mut |event| told.push(note(event).1));
-                }
-            }
-            match told.pop() {
+            match told.remove(&number) {
                 None => rest.push(number),
                 Some(Told::Result(_)) => {}
                 // The call was meant for the former server, and did not run.
@@ -243,7 +266,7 @@ fn after_a_restart_all_clients_come_back_and_those_that_must_wait_are_told_so() 
     }
     assert!(waiting.is_empty(), "{} clients are not back", waiting.len());
     assert_eq!((many.computed() - before, many.pair.server.conversations()), (COUNT as u64, COUNT));
-    assert!(waited as usize > COUNT / 2, "{waited} answers told a client to wait");
+    assert!(waited as usize > COUNT / 4, "{waited} answers told a client to wait");
     let back = many.executed.iter().filter(|(args, _)| args.starts_with(b"back"));
     assert_eq!(back.map(|(_, times)| *times).max(), Some(1));
 }

@@ -10,7 +10,7 @@ use super::Server;
 #[cfg(feature = "secure")]
 use super::asymmetric::Responded;
 #[cfg(feature = "secure")]
-use super::handshake::Next;
+use super::handshake::{Agreed, Next};
 use super::hosts::Kept;
 use super::send::{Answer, Reply, frames};
 use super::table::Entry;
@@ -28,7 +28,7 @@ use crate::{BASE_DATAGRAM, Fingerprint, Kind, Rule, Time};
 
 /// An address that has not proven that it receives the server's datagrams gets at most this many times the
 /// bytes that it sent.
-const AMPLIFICATION: usize = 3;
+pub(super) const AMPLIFICATION: usize = 3;
 
 impl Server {
     /// Answers a BIND that came from `from` in a datagram of `len` bytes, and keeps no state of it.
@@ -103,10 +103,28 @@ impl Server {
         asked: Option<Result<(u64, &Ticket<'_>), Ended>>,
     ) -> Option<Reply> {
         let agreed = match self.agree(now, (from, len), (bind, scheme), &asked, computed) {
-            Some(Next::Answer(agreed)) => agreed,
+            Some(Next::Answer(agreed)) => *agreed,
             Some(Next::Compute) => return None,
+            Some(Next::Again(datagram)) => {
+                let target = Target::without_secrets(bind.client, scheme);
+                return Some(Reply { to: from, target, answer: Answer::Again(datagram) });
+            }
             None => return self.reject(),
         };
+        let ended = asked.and_then(Result::err);
+        self.answer_agreed((from, len), bind, (scheme, export, refused), ended, agreed)
+    }
+
+    /// Returns the answer to a BIND whose client and this server both have keys.
+    #[cfg(feature = "secure")]
+    pub(super) fn answer_agreed(
+        &self,
+        (from, len): (SocketAddr, usize),
+        bind: &Bind<'_>,
+        (scheme, export, refused): (Scheme, u64, u16),
+        ended: Option<Ended>,
+        agreed: Agreed,
+    ) -> Option<Reply> {
         let told = agreed.sealed.is_some();
         let refused = if told { agreed.refused.map_or(refused, |kind| kind.code()) } else { 0 };
         let export = if told && refused == 0 { export } else { 0 };
@@ -121,14 +139,14 @@ impl Server {
             export,
             total: procedures.len() as u32,
             seen: from,
-            ended: asked.and_then(Result::err).filter(|_| told),
+            ended: ended.filter(|_| told),
             handshake: wire::whole(&agreed.step),
             procedures: &[],
         };
         let procedures = procedures.get(bind.from as usize..).unwrap_or_default();
         let frames = frames_of(&welcome, procedures, len, scheme)?;
         let (scheme, answer) = match agreed.sealed {
-            Some(answering) => (scheme, Answer::Sealed(frames, Box::new(answering))),
+            Some(answering) => (scheme, Answer::Sealed(frames, Box::new(answering), agreed.computed)),
             None => (Scheme::Open, Answer::Alone(frames)),
         };
         Some(Reply { to: from, target: Target::without_secrets(bind.client, scheme), answer })

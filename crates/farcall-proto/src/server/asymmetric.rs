@@ -5,7 +5,7 @@
 //! the [`Computed`] handshake in. The server then looks at the BIND once more: everything that may have
 //! changed meanwhile is decided anew, and only what was computed is taken from before.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,19 +16,41 @@ use zeroize::Zeroizing;
 
 use super::counts::Counts;
 use super::hosts::HostName;
+use super::proofs::ProofName;
+use super::send::Reply;
+use super::turns::{self, Turns};
 use super::{Server, Transmit};
 use crate::scheme::Scheme;
 use crate::secure::{MAX_WAIT, Trust};
 use crate::wire::{Bind, OwnedBind, Prologue, Step};
 use crate::{Mutant, Rule, Time};
 
-/// The maximum number of handshakes that a server begins in a period, and of those of one host. With about
-/// 300 µs each, they take two thirds of a processor. As many may wait to be computed.
-const MAX_PER_PERIOD: u32 = 280;
-const MAX_OF_A_HOST: u32 = 140;
+/// The share of a processor that handshakes take, as one part in so many. With the datagrams that ask for them,
+/// clients that have not proven themselves take less than two thirds.
+const SHARE: u32 = 2;
 
-/// The period.
+/// How long handshakes may be computed without a rest when none was computed lately.
+const BURST: Duration = Duration::from_millis(40);
+
+/// What a handshake counts for, at the least and at the most. It takes longer than the most if the thread that
+/// computes it is interrupted.
+const LEAST_COST: Duration = Duration::from_micros(100);
+const MOST_COST: Duration = Duration::from_millis(10);
+
+/// What a handshake is expected to take before any was computed.
+const USUAL_COST: Duration = Duration::from_micros(250);
+
+/// The maximum number of handshakes of known clients that wait to be computed, and of others.
+const MAX_WAITING: usize = 256;
+
+/// The shortest time that a client is told to wait.
 const PERIOD: Duration = Duration::from_millis(125);
+
+/// The maximum number of clients that have reserved a turn, and how much earlier or later than that they may
+/// come.
+const MAX_RESERVED: usize = 16_384;
+const EARLY: Duration = Duration::from_millis(20);
+const LATE: Duration = Duration::from_secs(1);
 
 /// A handshake that may be computed. It owns all that this needs, so no lock is held meanwhile.
 pub struct Handshake {
@@ -39,6 +61,18 @@ pub struct Handshake {
     pub(super) chosen: (Scheme, Suite),
     pub(super) trust: Arc<dyn Trust>,
     pub(super) mutant: Mutant,
+    pub(super) proof: ProofName,
+    pub(super) class: Class,
+    /// When it was taken out to be computed.
+    pub(super) began: Time,
+}
+
+/// Which half of the time a handshake is computed in, if both are short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// The client shows a ticket of a conversation with this server, which may be too old to be good.
+    Known,
+    New,
 }
 
 /// A handshake that was computed. Hand it to [`Server::finish_handshake`].
@@ -100,7 +134,12 @@ impl Handshake {
         let private = trust.private_key();
         let mut entropy = Zeroizing::new([0; 32]);
         trust.entropy(&mut *entropy);
-        let responder = Responder::begin(&private, &prologue.to_bytes(), message, &entropy)?;
+        let begun = Responder::begin(&private, &prologue.to_bytes(), message, &entropy);
+        if begun.is_none() && self.mutant.breaks(Rule::GrantsBeforeProof) {
+            let _ = trust.accept_client(&[0; 32], message);
+        }
+        // Whether the grants of the client are genuine is looked at only when it has proven its key.
+        let responder = begun?;
         let facts = trust.accept_client(&responder.client, &responder.payload).ok();
         let (reply, secrets) = responder.end(&[], scheme.level()?, suite)?;
         let sealed = answering(&secrets, &bind, self.mutant);
@@ -111,94 +150,194 @@ impl Handshake {
 /// The handshakes that wait to be computed, and what bounds them.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    queue: VecDeque<Handshake>,
-    /// The counts of hosts. They are made when they are needed first, with `key`, which decides how hosts are
-    /// counted.
-    per_host: Option<PerHost>,
-    key: [u8; 16],
-    /// How many handshakes have begun since `began`, for all hosts.
-    all: u32,
-    began: Time,
-    /// When the last of the clients that were told to wait comes again.
-    last_turn: Time,
+    /// For each [`Class`], its handshakes, and how long they have taken, compared with the other class.
+    queues: [Turns<Handshake>; 2],
+    taken: [Duration; 2],
+    /// The proofs of the handshakes that are being computed.
+    computing: VecDeque<ProofName>,
+    budget: Budget,
+    reserved: Reserved,
+    /// Whether handshakes are computed as soon as they may be, by the calls that receive datagrams.
+    at_once: bool,
+    /// Whether a handshake waits that nobody knows of yet.
+    has_news: bool,
 }
 
-/// What is counted of each host.
+/// How much time handshakes may take.
 #[derive(Debug)]
-struct PerHost {
-    /// How many handshakes wait.
-    waiting: Counts,
-    /// How many handshakes have begun in the period.
-    begun: Counts,
-    /// How many clients were told to wait in the period.
-    told: Counts,
+struct Budget {
+    /// What is left of [`BURST`] at a time.
+    left: Duration,
+    at: Time,
+    /// When the next handshake may begin.
+    rests_until: Time,
+    /// What a handshake takes, on average.
+    usual: Duration,
 }
+
+/// The maximum number of handshakes that are computed at the same time.
+const MAX_COMPUTING: usize = 16;
 
 impl Waiting {
-    /// Makes an empty queue. The secret `key` decides how hosts are counted.
     pub fn new(now: Time, key: [u8; 16]) -> Waiting {
-        Waiting { queue: VecDeque::new(), per_host: None, key, all: 0, began: now, last_turn: now }
+        Waiting {
+            queues: Default::default(),
+            taken: [Duration::ZERO; 2],
+            computing: VecDeque::new(),
+            budget: Budget { left: BURST, at: now, rests_until: now, usual: USUAL_COST },
+            reserved: Reserved {
+                key,
+                counts: None,
+                turns: BTreeMap::new(),
+                order: VecDeque::new(),
+                last: now,
+            },
+            at_once: false,
+            has_news: false,
+        }
     }
 
-    /// Returns whether one more handshake of a host may begin now, and counts it if so.
-    pub fn take(&mut self, now: Time, from: &SocketAddr, mutant: Mutant) -> bool {
-        let counts = || Counts::new(self.key);
-        let per_host = self.per_host.get_or_insert_with(|| PerHost {
-            waiting: counts(),
-            begun: counts(),
-            told: counts(),
-        });
-        if now.since(self.began) >= PERIOD {
-            (self.began, self.all) = (now, 0);
-            per_host.begun.clear();
-            per_host.told.clear();
-        }
-        let host = HostName::at(from);
-        let of_all = self.all.max(self.queue.len() as u32);
-        let of_host = per_host.begun.of(host).max(per_host.waiting.of(host));
-        let has_room = of_all < MAX_PER_PERIOD && of_host < MAX_OF_A_HOST;
-        if !has_room && !mutant.breaks(Rule::HandshakesUnbounded) {
-            return false;
-        }
-        self.all += 1;
-        per_host.begun.add(host, 1);
-        true
+    fn is_empty(&self) -> bool {
+        self.queues.iter().all(|queue| queue.len() == 0)
     }
 
-    /// Returns how long a client that may not begin now waits until it asks again. Clients get turns one
-    /// after the other, as fast as handshakes may begin, so that a hundred thousand do not ask ten times a
-    /// second. A host cannot lengthen this for others by itself: it gets no more turns than handshakes.
-    pub fn turn(&mut self, now: Time, from: &SocketAddr) -> Duration {
-        let Some(PerHost { told, .. }) = &mut self.per_host else { return PERIOD };
-        let host = HostName::at(from);
-        if told.of(host) >= MAX_OF_A_HOST {
-            return PERIOD;
-        }
-        told.add(host, 1);
-        self.last_turn = (self.last_turn + PERIOD / MAX_PER_PERIOD).max(now + PERIOD).min(now + MAX_WAIT);
-        self.last_turn.since(now)
+    /// Returns whether a handshake with this proof waits or is being computed. A client repeats its BIND
+    /// meanwhile, and that counts only once.
+    pub fn has(&self, proof: ProofName) -> bool {
+        let is = |other: &Handshake| other.proof == proof;
+        self.computing.contains(&proof) || self.queues.iter().any(|queue| queue.any(&is))
     }
 
-    /// Returns whether the same BIND waits already. A client repeats its BIND while it waits, and that counts
-    /// only once.
-    pub fn has(&self, from: &SocketAddr, bind: &OwnedBind) -> bool {
-        self.queue.iter().any(|other| other.from == *from && other.bind == *bind)
+    /// Queues a handshake. Returns the one that makes way for it, which may be itself.
+    pub fn push(&mut self, now: Time, handshake: Handshake) -> Option<Handshake> {
+        let (mutant, class) = (handshake.mutant, handshake.class as usize);
+        let path = turns::path(&handshake.from, mutant.breaks(Rule::HostsAlone));
+        let has_place = self.reserved.claim(now, handshake.proof) && !mutant.breaks(Rule::WaitWithoutTurn);
+        if self.queues[class].len() == 0 {
+            self.taken[class] = self.taken[class].max(self.taken[1 - class]);
+        }
+        self.has_news |= self.is_empty();
+        let queue = &mut self.queues[class];
+        queue.push(&path, handshake, has_place);
+        let is_full = queue.len() > MAX_WAITING && !mutant.breaks(Rule::HandshakesUnbounded);
+        if is_full { queue.evict() } else { None }
     }
 
-    /// Queues a handshake.
-    pub fn push(&mut self, handshake: Handshake) {
-        if let Some(PerHost { waiting, .. }) = &mut self.per_host {
-            waiting.add(HostName::at(&handshake.from), 1);
-        }
-        self.queue.push_back(handshake);
+    /// Returns how long the client of a handshake waits until it asks again.
+    pub fn turn(&mut self, now: Time, from: &SocketAddr, proof: ProofName) -> Duration {
+        self.reserved.reserve(now, from, proof, self.budget.usual * SHARE)
     }
 
-    fn pop(&mut self) -> Option<Handshake> {
-        let handshake = self.queue.pop_front()?;
-        if let Some(PerHost { waiting, .. }) = &mut self.per_host {
-            waiting.remove(HostName::at(&handshake.from));
+    /// Returns when a handshake may be computed, if one waits.
+    pub fn due(&self) -> Option<Time> {
+        (!self.is_empty()).then_some(self.budget.rests_until)
+    }
+
+    /// Returns what [`Waiting::due`] does if no thread computes handshakes.
+    pub fn due_at_once(&self) -> Option<Time> {
+        self.due().filter(|_| self.at_once)
+    }
+
+    fn pop(&mut self, now: Time, unbounded: bool) -> Option<Handshake> {
+        if now < self.budget.rests_until && !unbounded {
+            return None;
         }
+        let waits = |class: usize| self.queues[class].len() > 0;
+        let known_first = self.taken[0] <= self.taken[1];
+        let class = usize::from(!(waits(0) && (known_first || !waits(1))));
+        let mut handshake = self.queues[class].pop()?;
+        handshake.began = now;
+        if self.computing.len() == MAX_COMPUTING {
+            // Its user has lost it.
+            self.computing.pop_front();
+        }
+        self.computing.push_back(handshake.proof);
+        self.charge(now, class, LEAST_COST);
         Some(handshake)
+    }
+
+    /// Notes that a handshake was computed.
+    fn end(&mut self, now: Time, handshake: &Handshake) {
+        self.computing.retain(|proof| *proof != handshake.proof);
+        let took = now.since(handshake.began).clamp(LEAST_COST, MOST_COST);
+        self.budget.usual = (7 * self.budget.usual + took) / 8;
+        self.charge(now, handshake.class as usize, took - LEAST_COST);
+    }
+
+    fn charge(&mut self, now: Time, class: usize, time: Duration) {
+        self.taken[class] += time;
+        let budget = &mut self.budget;
+        budget.left = (budget.left + now.since(budget.at) / SHARE).min(BURST);
+        budget.at = budget.at.max(now);
+        match budget.left.checked_sub(time) {
+            Some(left) => budget.left = left,
+            None => {
+                // It rests for a little longer, so that it does not rest after each handshake.
+                budget.at = budget.at + (time - budget.left + BURST / 16) * SHARE;
+                budget.left = BURST / 16;
+                budget.rests_until = budget.at;
+            }
+        }
+    }
+}
+
+/// The turns of clients that were told to wait. They are spaced as far as handshakes are, and a client that comes
+/// in its turn has a place among those of its host.
+#[derive(Debug)]
+struct Reserved {
+    key: [u8; 16],
+    /// How many clients of each host and of each network were told to wait in the period that began then. The
+    /// counts are made when they are needed first.
+    counts: Option<(Time, [Counts; 2])>,
+    turns: BTreeMap<ProofName, Time>,
+    /// The turns in their order.
+    order: VecDeque<(Time, ProofName)>,
+    last: Time,
+}
+
+impl Reserved {
+    /// Returns whether the client with this proof comes in its turn, which ends thereby.
+    fn claim(&mut self, now: Time, proof: ProofName) -> bool {
+        let Some(turn) = self.turns.get(&proof).copied() else { return false };
+        let is_its = now + EARLY >= turn && now <= turn + LATE;
+        if is_its {
+            self.turns.remove(&proof);
+        }
+        is_its
+    }
+
+    /// Returns after which time the client with this proof comes again. Reserves it a turn then, unless others
+    /// of its host or of its network have many.
+    fn reserve(&mut self, now: Time, from: &SocketAddr, proof: ProofName, each: Duration) -> Duration {
+        while let Some((turn, proof)) = self.order.front().copied()
+            && now > turn + LATE
+        {
+            self.order.pop_front();
+            self.turns.remove(&proof);
+        }
+        if let Some(turn) = self.turns.get(&proof) {
+            return turn.since(now).max(EARLY);
+        }
+        let counts = || [Counts::new(self.key), Counts::new(self.key)];
+        let (since, [hosts, networks]) = self.counts.get_or_insert_with(|| (now, counts()));
+        if now.since(*since) >= PERIOD {
+            *since = now;
+            hosts.clear();
+            networks.clear();
+        }
+        let (host, network) = (HostName::at(from), turns::network(from));
+        let most = (PERIOD.as_nanos() / each.as_nanos().max(1)) as u32;
+        let turn = (self.last + each).max(now + PERIOD);
+        let has_many = hosts.of(host) >= most / 4 || networks.of(network) >= most / 2;
+        if has_many || turn > now + MAX_WAIT || self.order.len() >= MAX_RESERVED {
+            return PERIOD.max(self.last.since(now)).min(MAX_WAIT);
+        }
+        hosts.add(host, 1);
+        networks.add(network, 1);
+        self.last = turn;
+        self.turns.insert(proof, turn);
+        self.order.push_back((turn, proof));
+        turn.since(now)
     }
 }
 
@@ -206,16 +345,32 @@ impl Server {
     /// Returns whether a handshake waits to be computed.
     #[inline]
     pub fn has_handshakes(&self) -> bool {
-        !self.handshakes.waiting.queue.is_empty()
+        !self.handshakes.waiting.is_empty()
     }
 
-    /// Takes out the handshake that has waited longest. [`Handshake::compute`] it without the lock under
-    /// which the server works, and hand the result to [`Server::finish_handshake`]. One thread that does so
-    /// suffices: the number of handshakes that may begin is bounded by what one processor can compute.
+    /// Returns whether handshakes wait since the last call, and none waited before. The thread that computes
+    /// them is to be woken then.
+    #[inline]
+    pub fn take_handshake_news(&mut self) -> bool {
+        std::mem::take(&mut self.handshakes.waiting.has_news)
+    }
+
+    /// Returns when [`Server::next_handshake`] returns the next handshake, if one waits.
+    pub fn handshake_due(&self) -> Option<Time> {
+        self.handshakes.waiting.due()
+    }
+
+    /// Takes out the handshake whose turn it is. Returns `None` if none waits, or if handshakes have taken
+    /// their share of a processor lately. [`Handshake::compute`] it without the lock under which the server
+    /// works, and hand the result to [`Server::finish_handshake`]. One thread that does so suffices.
     ///
     /// A handshake that is not handed in is lost, as if its BIND had been.
-    pub fn next_handshake(&mut self) -> Option<Handshake> {
-        self.handshakes.waiting.pop()
+    pub fn next_handshake(&mut self, now: Time) -> Option<Handshake> {
+        let mutant = self.config.mutant;
+        let handshake = self.handshakes.waiting.pop(now, mutant.breaks(Rule::HandshakesUnbounded))?;
+        let last = self.admission.issuer.last_date();
+        self.handshakes.proofs.note_use(now, handshake.proof, last);
+        Some(handshake)
     }
 
     /// Ends a handshake that was computed. Looks anew at everything that it depends on and that may have
@@ -223,21 +378,36 @@ impl Server {
     /// accepted, the export, and this server's ticket keys and horizon. Writes the answer into `out` (at
     /// least [`BASE_DATAGRAM`](crate::BASE_DATAGRAM) bytes) and returns it.
     pub fn finish_handshake(&mut self, now: Time, computed: Computed, out: &mut [u8]) -> Option<Transmit> {
-        let Computed { handshake: Handshake { from, len, bind, .. }, responded } = computed;
-        let reply = self.answer_bind(now, (from, len), &bind.read()?, Some(responded))?;
+        let reply = self.end_handshake(now, computed)?;
         self.write_replies(&reply, out)
     }
 
-    /// Computes the handshakes that wait, at once, and queues their answers.
+    fn end_handshake(&mut self, now: Time, computed: Computed) -> Option<Reply> {
+        let Computed { handshake, responded } = computed;
+        self.handshakes.waiting.end(now, &handshake);
+        let Handshake { from, len, bind, .. } = handshake;
+        self.expect_answers(len);
+        self.answer_bind(now, (from, len), &bind.read()?, Some(responded))
+    }
+
+    /// Computes the handshakes that may be computed now, and queues their answers.
     pub(super) fn compute_handshakes(&mut self, now: Time) {
-        while let Some(handshake) = self.next_handshake() {
-            let Computed { handshake: Handshake { from, len, bind, .. }, responded } = handshake.compute();
-            self.expect_answers(len);
-            if let Some(bind) = bind.read()
-                && let Some(reply) = self.answer_bind(now, (from, len), &bind, Some(responded))
-            {
+        self.handshakes.waiting.at_once = true;
+        if !self.has_handshakes() {
+            return;
+        }
+        while let Some(handshake) = self.next_handshake(now) {
+            if let Some(reply) = self.end_handshake(now, handshake.compute()) {
                 self.reply(reply);
             }
+        }
+        self.set_timer();
+    }
+
+    /// Computes the handshakes that may be computed now, if no other thread does.
+    pub(super) fn compute_late_handshakes(&mut self, now: Time) {
+        if self.handshakes.waiting.due_at_once().is_some_and(|due| due <= now) {
+            self.compute_handshakes(now);
         }
     }
 }

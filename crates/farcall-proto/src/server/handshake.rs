@@ -12,10 +12,12 @@ use farcall_base::Principal;
 use farcall_crypto::{Answering, End, Resumption, Secrets, Suite, Suites, TicketKeys};
 use zeroize::Zeroizing;
 
-use super::asymmetric::{Handshake, Responded, Response, Waiting, answering, hello};
+use super::admit::AMPLIFICATION;
+use super::asymmetric::{Class, Handshake, Responded, Response, Waiting, answering, hello};
+use super::proofs::{Answers, PROOF_LIFE, ProofName, Proofs, Question};
 use super::work::Phase;
 use super::{Server, key};
-use crate::scheme::Scheme;
+use crate::scheme::{Scheme, keyed_hash};
 use crate::secure::{Cipher, Trust};
 use crate::wire::{self, Bind, Ended, Frame, Frames, StaleReason, Step, Ticket};
 use crate::{Kind, Mutant, Rule, Time};
@@ -23,15 +25,14 @@ use crate::{Kind, Mutant, Rule, Time};
 /// How long a ticket key seals tickets. It opens them for as long again.
 const TICKET_KEY_LIFE: Duration = Duration::from_secs(600);
 
-/// How long after it was given a ticket proves that its client is at its address.
-const PROOF_LIFE: Duration = Duration::from_secs(60);
-
 /// What becomes of a handshake in a BIND.
 pub(super) enum Next {
     /// It is answered.
     Answer(Box<Agreed>),
     /// It waits to be computed.
     Compute,
+    /// It was computed, and is answered once more by this datagram.
+    Again(Arc<[u8]>),
 }
 
 /// How long after its handshake a conversation may be continued by others that cost no handshake. Whoever has
@@ -55,6 +56,17 @@ pub(super) struct Agreed {
     pub sealed: Option<Answering>,
     /// Why the client is not accepted.
     pub refused: Option<Kind>,
+    /// The BIND that it answers, if its handshake was computed, and when.
+    pub computed: Option<(Question, Time)>,
+}
+
+/// A BIND with a first message, as it came.
+struct Asks {
+    from: SocketAddr,
+    len: usize,
+    scheme: Scheme,
+    suites: u8,
+    class: Class,
 }
 
 /// Where the secrets in a ticket come from.
@@ -78,15 +90,32 @@ pub(super) struct Handshakes {
     before: u64,
     /// Handshakes that wait to be computed.
     pub waiting: Waiting,
+    /// The proofs of those that were computed, and their answers.
+    pub proofs: Proofs,
+    pub answers: Answers,
+    key: [u8; 16],
 }
 
 impl Handshakes {
     pub fn new(now: Time, key: [u8; 16]) -> Handshakes {
-        Handshakes { keys: None, since: now, before: 0, waiting: Waiting::new(now, key) }
+        let (waiting, proofs) = (Waiting::new(now, key), Proofs::new(now));
+        Handshakes { keys: None, since: now, before: 0, waiting, proofs, answers: Answers::default(), key }
     }
 
-    /// Returns when the ticket keys are to be looked at, if there are any.
+    /// Returns when something is to be done: the ticket keys are to be looked at, if there are any, or a
+    /// handshake is to be computed, if no thread does so.
     pub fn due(&self) -> Option<Time> {
+        self.keys_due().into_iter().chain(self.waiting.due_at_once()).min()
+    }
+
+    /// Returns the name of a BIND with a proof.
+    fn question(&self, bind: &Bind<'_>) -> Option<Question> {
+        let (_, proof) = bind.proof.as_ref()?;
+        let body = keyed_hash(&self.key, &[bind.body]).h1;
+        Some(Question { proof: ProofName::of(proof), body })
+    }
+
+    fn keys_due(&self) -> Option<Time> {
         self.keys.as_ref().map(|_| self.since + TICKET_KEY_LIFE)
     }
 }
@@ -112,7 +141,9 @@ impl Server {
             let known = Step::Known(&trust.presentation(bind.name)).to_bytes();
             let ticket = self.admission.issuer.dated_as(ticket, conversation, from, ticket.rest.to_vec());
             let sealed = Some(answering(&secrets, bind, self.config.mutant));
-            return Some(Agreed { conversation, ticket, step: known, sealed, refused: None }.into());
+            return Some(
+                Agreed { conversation, ticket, step: known, sealed, refused: None, computed: None }.into(),
+            );
         }
         let agreed = match (step, computed) {
             (Step::Resume(suites, random, _), _) => self
@@ -122,17 +153,8 @@ impl Server {
                 Some(self.answer_message(now, from, bind, &*trust, response))
             }
             (Step::Message(suites, _), None) if self.proves(now, from, bind) => {
-                let owned = bind.to_owned();
-                if self.handshakes.waiting.has(&from, &owned) {
-                    return Some(Next::Compute);
-                }
-                if !self.handshakes.waiting.take(now, &from, self.config.mutant) {
-                    return Some(self.wait(now, from, bind).into());
-                }
-                let (chosen, mutant) = ((scheme, self.suite(suites, scheme)?), self.config.mutant);
-                let handshake = Handshake { from, len, bind: owned, chosen, trust, mutant };
-                self.handshakes.waiting.push(handshake);
-                return Some(Next::Compute);
+                let asks = Asks { from, len, scheme, suites, class: class_of(bind, asked) };
+                return self.consider(now, asks, bind, trust);
             }
             // Perhaps the client has read a changed answer, or has waited for too long. It begins again when
             // it is told who this is.
@@ -154,7 +176,7 @@ impl Server {
     ) -> Option<Agreed> {
         let step = hello(self.suite(suites, scheme)?, &trust.presentation(bind.name));
         let (conversation, ticket) = self.give_ticket(now, bind.client, from, |_| Vec::new());
-        Some(Agreed { conversation, ticket, step, sealed: None, refused: None })
+        Some(Agreed { conversation, ticket, step, sealed: None, refused: None, computed: None })
     }
 
     /// Returns the best of the suites that a client offers and this server has, for a scheme.
@@ -162,12 +184,47 @@ impl Server {
         Suites(offered).and(self.config.suites).best(scheme.level()?)
     }
 
+    /// Decides what becomes of a handshake whose client has proven its address: one proof leads to one
+    /// computed handshake.
+    fn consider(&mut self, now: Time, asks: Asks, bind: &Bind<'_>, trust: Arc<dyn Trust>) -> Option<Next> {
+        let Asks { from, len, scheme, suites, class } = asks;
+        let (_, proof) = bind.proof.as_ref()?;
+        let question = self.handshakes.question(bind)?;
+        if self.handshakes.waiting.has(question.proof) {
+            return Some(Next::Compute);
+        }
+        if self.handshakes.proofs.is_used(proof) && !self.config.mutant.breaks(Rule::ComputedAgain) {
+            return match self.handshakes.answers.find(now, &from, question) {
+                Some(answer) if answer.len() <= AMPLIFICATION * len => Some(Next::Again(answer.clone())),
+                // The client begins again, with another proof.
+                _ => self.greet(now, from, (bind, suites, scheme), &*trust).map(Next::from),
+            };
+        }
+        let (chosen, mutant) = ((scheme, self.suite(suites, scheme)?), self.config.mutant);
+        let class = if mutant.breaks(Rule::KnownUnshared) { Class::New } else { class };
+        let (bind, proof) = (bind.to_owned(), question.proof);
+        let handshake = Handshake { from, len, bind, chosen, trust, mutant, proof, class, began: now };
+        let Some(out) = self.handshakes.waiting.push(now, handshake) else { return Some(Next::Compute) };
+        let agreed = self.wait(now, &out)?;
+        if out.proof == proof {
+            return Some(agreed.into());
+        }
+        // Another one makes way, and is told so.
+        if let Some(bind) = out.bind.read()
+            && let Some(reply) = self.answer_agreed((out.from, out.len), &bind, (scheme, 0, 0), None, agreed)
+        {
+            self.reply(reply);
+        }
+        Some(Next::Compute)
+    }
+
     /// Tells a client whose address is proven that the server has no time for its handshake now.
-    fn wait(&mut self, now: Time, from: SocketAddr, bind: &Bind<'_>) -> Agreed {
-        let (conversation, ticket) = self.give_ticket(now, bind.client, from, |_| Vec::new());
-        let time = self.handshakes.waiting.turn(now, &from);
+    fn wait(&mut self, now: Time, handshake: &Handshake) -> Option<Agreed> {
+        let Handshake { from, proof, bind, .. } = handshake;
+        let (conversation, ticket) = self.give_ticket(now, bind.read()?.client, *from, |_| Vec::new());
+        let time = self.handshakes.waiting.turn(now, from, *proof);
         let step = Step::Wait(time.as_millis() as u16).to_bytes();
-        Agreed { conversation, ticket, step, sealed: None, refused: None }
+        Some(Agreed { conversation, ticket, step, sealed: None, refused: None, computed: None })
     }
 
     /// Returns whether the ticket that a BIND shows as proof shows that the client is at its address.
@@ -201,7 +258,8 @@ impl Server {
             }
             _ => (self.give_ticket(now, bind.client, from, |_| Vec::new()), Some(Kind::NotPermitted)),
         };
-        Agreed { conversation, ticket, step, sealed: Some(sealed), refused }
+        let computed = self.handshakes.question(bind).map(|question| (question, now));
+        Agreed { conversation, ticket, step, sealed: Some(sealed), refused, computed }
     }
 
     /// Begins a conversation that continues one which the server has forgotten. Its keys follow from those of
@@ -242,7 +300,7 @@ impl Server {
         let secrets = secrets?;
         let sealed = Some(answering(&secrets, bind, self.config.mutant));
         let step = Step::Resume(0, &ours, &trust.presentation(name)).to_bytes();
-        Some(Agreed { conversation, ticket, step, sealed, refused: None })
+        Some(Agreed { conversation, ticket, step, sealed, refused: None, computed: None })
     }
 
     /// Issues a ticket of a new conversation. `rest` makes the part that only this server reads.
@@ -439,6 +497,7 @@ impl Server {
                 self.refuse_tickets_until(now, erased);
             }
         }
+        self.handshakes.answers.clear();
         self.handshakes.since = now;
         self.handshakes.before = self.admission.issuer.last_date();
         self.set_timer();
@@ -447,7 +506,7 @@ impl Server {
     /// Replaces or erases old ticket keys, also while no client asks. A server whose current key has sealed
     /// nothing keeps no key at all, and no timer.
     pub(super) fn look_at_ticket_keys(&mut self, now: Time) {
-        if self.handshakes.due().is_none_or(|due| now < due) {
+        if self.handshakes.keys_due().is_none_or(|due| now < due) {
             return;
         }
         if self.config.mutant.breaks(Rule::TicketKeysKept) {
@@ -456,6 +515,7 @@ impl Server {
         }
         if self.handshakes.keys.as_ref().is_some_and(TicketKeys::is_unused) {
             self.handshakes.keys = None;
+            self.handshakes.answers.clear();
             self.refuse_tickets_until(now, self.handshakes.before);
             return self.set_timer();
         }
@@ -471,6 +531,18 @@ impl Server {
         self.admission.forgotten = self.admission.forgotten.max(date);
         self.admission.forgot_at = now;
     }
+}
+
+/// Returns the class of a client. It is known if it shows a ticket that was given to it in a handshake with this
+/// server, good or not: a ticket that only proves an address has no rest.
+fn class_of(bind: &Bind<'_>, asked: &Option<Result<(u64, &Ticket<'_>), Ended>>) -> Class {
+    let had_secrets = bind.renew.as_ref().is_some_and(|(_, ticket, _)| !ticket.rest.is_empty());
+    let is_genuine = match asked {
+        Some(Ok(_)) => true,
+        Some(Err(ended)) => matches!(ended.reason, StaleReason::Horizon | StaleReason::Full),
+        None => false,
+    };
+    if had_secrets && is_genuine { Class::Known } else { Class::New }
 }
 
 /// Returns what a ticket's sealed part is bound to: the client, the conversation, and the date.

@@ -94,6 +94,8 @@ impl Server {
         }
         #[cfg(feature = "secure")]
         self.look_at_ticket_keys(now);
+        #[cfg(feature = "secure")]
+        self.compute_late_handshakes(now);
         if self.sweep.due.is_none_or(|at| now < at) {
             return;
         }

@@ -10,6 +10,8 @@
 //! | `admit.rs` | tickets, challenges, binding: who may call at all |
 //! | `handshake.rs` | how both ends agree on a conversation's secrets; `secrets.rs` keeps them |
 //! | `asymmetric.rs` | the part of a handshake that takes long, which is computed without a lock |
+//! | `turns.rs` | which handshake is computed next: networks take turns, and their hosts |
+//! | `proofs.rs` | which handshakes were computed, and their answers |
 //! | `meeting.rs` | clients that are met outside UDP |
 //! | `receive.rs` | acting on each frame from a client |
 //! | `arguments.rs` | arguments that arrive in fragments |
@@ -45,6 +47,8 @@ mod inside;
 mod meeting;
 mod memory;
 mod more;
+#[cfg(feature = "secure")]
+mod proofs;
 mod reading;
 mod receive;
 #[cfg(feature = "secure")]
@@ -53,6 +57,8 @@ mod send;
 mod share;
 mod silence;
 mod table;
+#[cfg(feature = "secure")]
+mod turns;
 #[cfg(not(feature = "secure"))]
 mod unkeyed;
 mod work;

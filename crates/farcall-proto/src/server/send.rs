@@ -5,10 +5,14 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+#[cfg(feature = "secure")]
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::hosts::{HostName, Kept};
 use super::more::More;
+#[cfg(feature = "secure")]
+use super::proofs::Question;
 use super::work::{EXCHANGES, GIVEN_UP, Last, PROMISED, Phase, TO_SELECT, TO_SEND, Work};
 use super::{CallKey, Finish, Insert, Server, Transmit};
 use crate::scheme::Scheme;
@@ -50,9 +54,13 @@ pub(super) enum Answer {
     /// A SELECT, which says which of a call's arguments have arrived by the time that the answer is written.
     /// It may share a datagram.
     Select { conversation: u64, position: Position },
-    /// Frames that are sent in a datagram of their own, which is sealed as the answer to one question.
+    /// Frames that are sent in a datagram of their own, which is sealed as the answer to one question. The
+    /// answer to a question whose handshake was computed is kept.
     #[cfg(feature = "secure")]
-    Sealed(Vec<u8>, Box<farcall_crypto::Answering>),
+    Sealed(Vec<u8>, Box<farcall_crypto::Answering>, Option<(Question, Time)>),
+    /// A datagram that was sent before.
+    #[cfg(feature = "secure")]
+    Again(Arc<[u8]>),
     /// An answer to an MTU probe: a datagram of this many bytes.
     MtuEcho(usize),
 }
@@ -542,6 +550,12 @@ impl Server {
         if self.config.mutant.breaks(Rule::AnswersOpen) {
             target = Target::without_secrets(target.conversation, Scheme::Open);
         }
+        #[cfg(feature = "secure")]
+        if let Answer::Again(datagram) = &first.answer {
+            out.get_mut(..datagram.len())?.copy_from_slice(datagram);
+            self.count_written(datagram.len());
+            return Some(Transmit { to: first.to, len: datagram.len(), insert: None, cipher: None });
+        }
         let limit = if let Answer::MtuEcho(size) = first.answer { size } else { BASE_DATAGRAM };
         let mut writer = Writer::new(out, limit, target);
         let mut wrote = self.write_answer(&first.answer, &mut writer);
@@ -555,10 +569,13 @@ impl Server {
             wrote |= self.write_answer(&next.answer, &mut writer);
         }
         #[cfg(feature = "secure")]
-        if let Answer::Sealed(_, answering) = &first.answer {
+        if let Answer::Sealed(_, answering, computed) = &first.answer {
             let datagram = writer.finish(self.seals.numbers.take());
             crate::secure::seal_answer(answering, datagram);
             let len = datagram.len();
+            if let Some((question, at)) = computed {
+                self.handshakes.answers.keep(*at, first.to, *question, datagram);
+            }
             self.count_written(len);
             return Some(Transmit { to: first.to, len, insert: None, cipher: None });
         }
@@ -571,7 +588,9 @@ impl Server {
         match answer {
             Answer::Shared(frames) | Answer::Alone(frames) => writer.frames(frames),
             #[cfg(feature = "secure")]
-            Answer::Sealed(frames, _) => writer.frames(frames),
+            Answer::Sealed(frames, ..) => writer.frames(frames),
+            #[cfg(feature = "secure")]
+            Answer::Again(_) => {}
             Answer::MtuEcho(size) => writer.mtu(true, *size),
             Answer::Select { conversation, position } => {
                 return self.write_select(*conversation, *position, writer).is_some();
@@ -606,7 +625,9 @@ impl Answer {
         match self {
             Answer::Shared(frames) | Answer::Alone(frames) => frames.len() + FRAME_HEAD,
             #[cfg(feature = "secure")]
-            Answer::Sealed(frames, _) => frames.len() + FRAME_HEAD,
+            Answer::Sealed(frames, ..) => frames.len() + FRAME_HEAD,
+            #[cfg(feature = "secure")]
+            Answer::Again(datagram) => datagram.len(),
             Answer::Select { .. } => MAX_SELECT_BYTES,
             Answer::MtuEcho(size) => *size,
         }

@@ -16,9 +16,9 @@ impl Server {
         None
     }
 
-    /// Returns whether a handshake waits to be computed. In this build there is none.
+    /// Returns whether handshakes wait since the last call. In this build there is none.
     #[inline]
-    pub fn has_handshakes(&self) -> bool {
+    pub fn take_handshake_news(&mut self) -> bool {
         false
     }
 

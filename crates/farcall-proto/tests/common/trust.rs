@@ -27,6 +27,8 @@ pub struct TestTrust {
     drawn: Mutex<u64>,
     /// How many handshakes were computed.
     pub handshakes: Mutex<u64>,
+    /// How often a client's presentation was looked at.
+    pub looked: Mutex<u64>,
     /// The log of secrets, a line for each conversation.
     pub log: Mutex<Vec<String>>,
 }
@@ -40,6 +42,7 @@ impl TestTrust {
             forbidden: Mutex::new("Forbidden"),
             drawn: Mutex::new(0),
             handshakes: Mutex::new(0),
+            looked: Mutex::new(0),
             log: Mutex::default(),
         })
     }
@@ -79,6 +82,7 @@ impl Trust for TestTrust {
     }
 
     fn accept_client(&self, key: &[u8; 32], _: &[u8]) -> Result<Vec<u8>, String> {
+        *self.looked.lock().unwrap() += 1;
         self.accepts(*key)?;
         Ok(key.to_vec())
     }

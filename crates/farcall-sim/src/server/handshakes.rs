@@ -47,7 +47,7 @@ impl ServerNode {
         let now = self.clock.read(g.now());
         let Some(core) = &mut self.core else { return };
         match self.handshakes.computed.take() {
-            None => self.handshakes.computed = core.next_handshake().map(|handshake| handshake.compute()),
+            None => self.handshakes.computed = core.next_handshake(now).map(|handshake| handshake.compute()),
             Some(computed) => {
                 g.note(&[23, self.index as u64], || format!("server {} ends a handshake", self.index));
                 if let Some(t) = core.finish_handshake(now, computed, &mut g.scratch) {

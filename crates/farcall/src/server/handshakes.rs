@@ -17,19 +17,22 @@ impl Server {
         env.spawn("farcall-handshakes", Box::new(move || self.compute_handshakes()))
     }
 
-    /// Runs the thread, which sleeps while no handshake waits.
+    /// Runs the thread, which sleeps while no handshake waits, and while handshakes have taken their share of a
+    /// processor.
     fn compute_handshakes(&self) {
         let mut out = vec![0; BASE_DATAGRAM];
         while !self.is_stopped() {
-            if !self.compute_handshake(&mut out) {
-                self.handshakes.wait(None);
+            if self.compute_handshake(&mut out) {
+                continue;
             }
+            let due = self.lock().protocol.handshake_due();
+            self.handshakes.wait(due.map(|due| due.since(self.now())));
         }
     }
 
-    /// Computes the handshake that has waited longest, and sends the answer. Returns false if none waits.
+    /// Computes the handshake whose turn it is, and sends the answer. Returns false if none may be computed now.
     fn compute_handshake(&self, out: &mut [u8]) -> bool {
-        let next = self.lock().protocol.next_handshake();
+        let next = self.lock().protocol.next_handshake(self.now());
         let Some(handshake) = next else { return false };
         let computed = handshake.compute();
         let (sent, alarm) = {

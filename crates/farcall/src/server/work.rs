@@ -226,7 +226,7 @@ impl<'s> Receiver<'s> {
             if core.protocol.has_news() {
                 core.pass_news();
             }
-            if server.has_keys && core.protocol.has_handshakes() {
+            if server.has_keys && core.protocol.take_handshake_news() {
                 self.deferred.flags |= HANDSHAKES;
             }
             if self.outgoing.answer.is_none() {
