@@ -10,6 +10,7 @@ use crate::name::NameFault;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineFault {
     line: Option<usize>,
+    column: Option<usize>,
     expected: String,
     found: String,
     advice: String,
@@ -29,12 +30,23 @@ impl LineFault {
         found: impl Into<String>,
         advice: impl Into<String>,
     ) -> LineFault {
-        LineFault { line: None, expected: expected.into(), found: found.into(), advice: advice.into() }
+        LineFault {
+            line: None,
+            column: None,
+            expected: expected.into(),
+            found: found.into(),
+            advice: advice.into(),
+        }
     }
 
     /// Adds the number of the line, counted from 1.
     pub(crate) fn at(self, line: usize) -> LineFault {
         LineFault { line: Some(line), ..self }
+    }
+
+    /// Adds the column, counted in characters from 1.
+    pub(crate) fn at_column(self, column: usize) -> LineFault {
+        LineFault { column: Some(column), ..self }
     }
 
     /// Says in which other file it was found.
@@ -55,6 +67,11 @@ impl LineFault {
     /// Returns the number of the line, counted from 1, if it is known.
     pub fn line(&self) -> Option<usize> {
         self.line
+    }
+
+    /// Returns the column, counted in characters from 1, if it is known.
+    pub fn column(&self) -> Option<usize> {
+        self.column
     }
 
     /// Returns what to do, which is the end of the text.
@@ -97,6 +114,11 @@ impl Fault {
         self.fault.line
     }
 
+    /// Returns the column, counted in characters from 1, if it is known.
+    pub fn column(&self) -> Option<usize> {
+        self.fault.column
+    }
+
     /// Returns what to do, which is the end of the text.
     pub fn advice(&self) -> &str {
         &self.fault.advice
@@ -105,8 +127,11 @@ impl Fault {
 
 impl fmt::Display for LineFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(line) = self.line {
-            write!(f, "line {line}: ")?;
+        match (self.line, self.column) {
+            (Some(line), Some(column)) => write!(f, "line {line}, column {column}: ")?,
+            (Some(line), None) => write!(f, "line {line}: ")?,
+            (None, Some(column)) => write!(f, "column {column}: ")?,
+            (None, None) => {}
         }
         write!(f, "expected {}; found {}; {}", self.expected, self.found, self.advice)
     }
@@ -116,7 +141,7 @@ impl std::error::Error for LineFault {}
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let separator = if self.fault.line.is_some() { "," } else { ":" };
+        let separator = if self.fault.line.or(self.fault.column).is_some() { "," } else { ":" };
         write!(f, "{}{separator} {}", self.path.display(), self.fault)
     }
 }

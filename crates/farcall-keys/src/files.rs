@@ -3,44 +3,49 @@
 //! | file | a line |
 //! |---|---|
 //! | `identity` | the private key; the only line. Mode 0600 |
-//! | `grants` | `GRANT [COMMENT]`: what this end may show |
-//! | `authorities` | `KEY [COMMENT]`: whose grants are believed |
-//! | `authorized_keys` | `KEY PRINCIPAL [type=TYPE] [instance=INSTANCE] [COMMENT]`: clients without grants |
-//! | `known_servers` | `NAME KEY [or-granted] [COMMENT]`: servers without grants |
+//! | `grants` | `GRANT`: what this end may show |
+//! | `authorities` | `KEY [principals=PRINCIPAL,...]`: whose grants are believed |
+//! | `authorized_keys` | `KEY PRINCIPAL [type=TYPE] [instance=INSTANCE]`: clients without grants |
+//! | `known_servers` | `NAME KEY [or-granted]`: servers without grants |
 //! | `revoked` | revocation lists in base64, each between a BEGIN and an END line |
 //! | `policy` | `(allow \| deny) PRINCIPAL TYPE[/INSTANCE] [PROCEDURE,...]` |
 //!
-//! Only `identity` must exist. `#` begins a comment.
+//! Only `identity` must exist. `#` begins a comment; any other word that is not known is a fault.
 
 #[cfg(feature = "x509")]
 mod certificates;
+mod content;
 mod disk;
 mod stamp;
+mod trust;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::fault::{Fault, LineFault};
+use crate::fault::Fault;
 use crate::identity::Identity;
-use crate::key::{PublicKey, SIGNATURE_BYTES};
-use crate::keyring::{Keyring, older_list};
-use crate::lines::{self, GrantLine};
-use crate::policy::Policy;
+use crate::key::PublicKey;
+use crate::keyring::Keyring;
+use crate::lines;
 use crate::revocation::RevocationList;
-use disk::Secrecy;
+use content::{Counted, FILES, Found, Lists, Part, update_lists};
 use stamp::Stamp;
+use trust::Secrecy;
 
 #[cfg(feature = "x509")]
 pub use certificates::CertificateFiles;
+pub use content::KeyLine;
+pub(crate) use content::fuzz;
 
-/// The files besides `identity`, in the order in which they are read.
-const FILES: [Part; 6] =
-    [Part::Grants, Part::Authorities, Part::AuthorizedKeys, Part::KnownServers, Part::Revoked, Part::Policy];
+/// How often files that change while they are read are read again at once.
+const MAX_READINGS: usize = 3;
 
 /// A directory of key files, from which a [`Keyring`] was read.
 ///
-/// The directory and its files must belong to the user or to root, and nobody else may be able to write to
-/// them. `identity` must belong to the user, and nobody else may be able to read it. A file has at most 16
+/// The directory, the folders above it and its files must belong to the user or to root, and nobody else may be
+/// able to write to them, except in a folder of root where nobody can replace the files of others (mode 1777).
+/// `identity` must belong to the user, and nobody else may be able to read it. In such a folder of root, or one
+/// that is mounted read-only, it may belong to root, and a group of the user's may read it, so that a volume of a
+/// Kubernetes Secret will do. A file has at most 16
 /// MiB, a line at most 4 KiB. Every error names the file, the line, what was expected, what came, and what to
 /// do.
 ///
@@ -60,21 +65,22 @@ const FILES: [Part; 6] =
 #[derive(Debug)]
 pub struct KeyFiles {
     directory: PathBuf,
-    /// The stamp of each file, `identity` first; `None` for a file that is missing.
-    stamps: Vec<Option<Stamp>>,
-    /// For each authority that is trusted, the serial and the signature of its list that was loaded last.
-    serials: BTreeMap<PublicKey, (u64, [u8; SIGNATURE_BYTES])>,
+    /// What was seen before the files were read last.
+    seen: Seen,
+    identity: Option<Identity>,
+    /// What each of [`FILES`] counts for.
+    counted: [Counted; FILES.len()],
+    lists: Lists,
+    faults: Vec<Fault>,
 }
 
-/// A file besides `identity`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Grants,
-    Authorities,
-    AuthorizedKeys,
-    KnownServers,
-    Revoked,
-    Policy,
+/// What tells that something has changed, without reading it.
+#[derive(Debug, Default, PartialEq)]
+struct Seen {
+    /// What is wrong with the directory.
+    directory: Option<String>,
+    /// The stamp of each file, `identity` first, `None` for a file that is missing; or why it cannot be told.
+    stamps: Vec<Result<Option<Stamp>, String>>,
 }
 
 impl KeyFiles {
@@ -83,28 +89,72 @@ impl KeyFiles {
     /// # Errors
     /// The first fault.
     pub fn open(directory: impl Into<PathBuf>) -> Result<(KeyFiles, Keyring), Fault> {
-        let mut files =
-            KeyFiles { directory: directory.into(), stamps: Vec::new(), serials: BTreeMap::new() };
-        let keyring = files.read()?;
-        Ok((files, keyring))
+        let (mut files, keyring) = KeyFiles::inspect(directory);
+        match (keyring, files.faults.is_empty()) {
+            (Some(keyring), true) => Ok((files, keyring)),
+            _ => Err(files.faults.swap_remove(0)),
+        }
+    }
+
+    /// Reads the key files of a directory, whatever faults they have ([`KeyFiles::faults`]). Returns no keyring
+    /// if the identity cannot be read.
+    pub fn inspect(directory: impl Into<PathBuf>) -> (KeyFiles, Option<Keyring>) {
+        let mut files = KeyFiles {
+            directory: directory.into(),
+            seen: Seen::default(),
+            identity: None,
+            counted: Default::default(),
+            lists: Lists::new(),
+            faults: Vec::new(),
+        };
+        let keyring = files.reload();
+        (files, keyring)
     }
 
     /// Reads the files again if one of them has changed, and returns the new keyring, or `None` if none has.
     /// Compares inodes, sizes and times, so a program that changes a file should write a new one and rename
-    /// it.
+    /// it. Notices too if the directory is no longer to be trusted.
     ///
-    /// # Errors
-    /// The first fault. The keyring that was read last remains good, except that it lacks the change; the
-    /// files are read again by the next call.
+    /// Afterwards [`KeyFiles::faults`] has what is wrong with the files. While something is,
     ///
-    /// A revocation list that is older than the one that was loaded last, or is missing, is a fault.
-    pub fn reload(&mut self) -> Result<Option<Keyring>, Fault> {
-        let paths = std::iter::once(self.identity_path()).chain(FILES.map(|part| self.path(part)));
-        let stamps = paths.map(|path| stamp::of_path(&path)).collect::<Result<Vec<_>, _>>()?;
-        if stamps == self.stamps {
-            return Ok(None);
+    /// - a file without a fault counts as it is;
+    /// - a file with a line that is not understood gives only what it also gave when it had no fault. So what
+    ///   is gone from it is gone, what is not understood gives nothing, and what is new has to wait. A policy
+    ///   allows what both its former and its present rules allow. A line of `known_servers` that was there
+    ///   goes on to exclude other keys;
+    /// - a file that cannot be read, or that others could have written, counts as it did before;
+    /// - revocations only grow. A list that is older than the one that was loaded last, or is missing, is a
+    ///   fault, and the newer one stays.
+    pub fn reload(&mut self) -> Option<Keyring> {
+        let mut seen = self.look();
+        if seen == self.seen {
+            return None;
         }
-        self.read().map(Some)
+        let mut keyring = None;
+        for _ in 0..MAX_READINGS {
+            keyring = self.read(seen.directory.is_none());
+            self.seen = seen;
+            // Somebody may have replaced all files meanwhile. What belongs together shall count together.
+            seen = self.look();
+            if seen == self.seen {
+                break;
+            }
+        }
+        keyring
+    }
+
+    /// Returns what was wrong with the files when they were read last.
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
+    /// Returns what each line says that is understood: the name of its file, its number from 1, and what it
+    /// says. While a file has a fault, a line may count for less ([`KeyFiles::reload`]).
+    pub fn lines(&self) -> impl Iterator<Item = (&'static str, usize, &KeyLine)> {
+        FILES.iter().zip(&self.counted).flat_map(|(part, counted)| {
+            let lines = counted.present.iter().flat_map(|lines| lines.iter());
+            lines.map(|(number, line)| (part.file_name(), *number, line))
+        })
     }
 
     /// Returns the directory.
@@ -117,7 +167,7 @@ impl KeyFiles {
     /// # Errors
     /// If it is missing, belongs to another user, can be read by others, or has something else.
     pub fn read_identity(path: &Path) -> Result<Identity, Fault> {
-        Ok(read_identity(path)?.0)
+        read_identity(path)
     }
 
     /// Writes a private key to a new file with mode 0600.
@@ -135,8 +185,8 @@ impl KeyFiles {
     /// The first fault.
     pub fn read_revocations(path: &Path) -> Result<Vec<RevocationList>, Fault> {
         let Some(content) = disk::read(path, Secrecy::Public)? else { return Ok(Vec::new()) };
-        let lists = lines::revocation_lists(&content.bytes).map_err(|why| why.within(path))?;
-        Ok(lists.into_iter().map(|(_, list)| list).collect())
+        let lists = lines::revocation_lists(&content.bytes).into_iter();
+        lists.map(|list| list.map(|(_, list)| list).map_err(|why| why.within(path))).collect()
     }
 
     /// Writes revocation lists to a file `revoked`, in place of what it has.
@@ -163,52 +213,95 @@ impl KeyFiles {
         if !bytes.is_empty() && !bytes.ends_with(b"\n") {
             bytes.push(b'\n');
         }
-        bytes.extend_from_slice(format!("{word} {comment}").trim_end().as_bytes());
+        let comment = if comment.is_empty() { String::new() } else { format!(" # {comment}") };
+        bytes.extend_from_slice(format!("{word}{comment}").as_bytes());
         bytes.push(b'\n');
         disk::replace(path, &bytes)?;
         Ok(true)
     }
 
-    fn read(&mut self) -> Result<Keyring, Fault> {
-        disk::check_directory(&self.directory)?;
-        let (identity, stamp) = read_identity(&self.identity_path())?;
-        let mut stamps = vec![Some(stamp)];
-        let mut keyring = Keyring::new(identity);
-        for part in FILES {
-            let path = self.path(part);
-            let Some(content) = disk::read(&path, Secrecy::Public)? else {
-                stamps.push(None);
-                continue;
-            };
-            keyring = part.add(&content.bytes, keyring).map_err(|why| why.within(&path))?;
-            stamps.push(Some(content.stamp));
-        }
-        self.serials = self.new_serials(&keyring)?;
-        self.stamps = stamps;
-        Ok(keyring)
+    /// Looks at the directory and the files, without reading them.
+    fn look(&self) -> Seen {
+        let paths = std::iter::once(self.identity_path()).chain(FILES.map(|part| self.path(part)));
+        let stamp = |path: PathBuf| stamp::of_path(&path).map_err(|why| why.to_string());
+        let directory = disk::check_directory(&self.directory).err().map(|why| why.to_string());
+        Seen { directory, stamps: paths.map(stamp).collect() }
     }
 
-    /// Checks that no list is older than the one that was loaded last, and returns the new serials.
-    fn new_serials(
-        &self,
-        keyring: &Keyring,
-    ) -> Result<BTreeMap<PublicKey, (u64, [u8; SIGNATURE_BYTES])>, Fault> {
-        let new: BTreeMap<_, _> = keyring
-            .revocations()
-            .map(|list| (list.authority(), (list.serial(), *list.signature())))
-            .collect();
-        let trusted = |authority: &PublicKey| keyring.authorities().any(|other| other.key == *authority);
-        for (authority, (known, signature)) in self.serials.iter().filter(|(key, _)| trusted(key)) {
-            let found = match new.get(authority) {
-                Some((serial, _)) if serial > known => continue,
-                Some(same) if same == &(*known, *signature) => continue,
-                Some((serial, _)) if serial == known => "another list with this serial".to_owned(),
-                Some((serial, _)) => format!("serial {serial}"),
-                None => "no list of this authority".to_owned(),
-            };
-            return Err(older_list(*authority, *known, &found).within(&self.path(Part::Revoked)));
+    /// Reads the files. Where others could have written to the directory, only signed lists are read.
+    fn read(&mut self, is_trusted: bool) -> Option<Keyring> {
+        self.faults.clear();
+        if !is_trusted {
+            self.faults.extend(disk::check_directory(&self.directory).err());
+        } else {
+            match read_identity(&self.identity_path()) {
+                Ok(identity) => self.identity = Some(identity),
+                Err(fault) => self.faults.push(fault),
+            }
         }
-        Ok(new)
+        let mut scratch = Keyring::new(self.identity.as_ref()?.copy());
+        let mut trusts_more = false;
+        for (which, part) in FILES.into_iter().enumerate() {
+            let [_, authorities, ..] = &self.counted;
+            let former = |authority: &_| trusts_more && authorities.knows(authority);
+            let found = match is_trusted || part == Part::Revoked {
+                true => self.find(part, &mut scratch, former),
+                false => (Found::Unread, Vec::new()),
+            };
+            let (found, faults) = found;
+            let is_sound = match &found {
+                Found::Missing => true,
+                Found::Text(_, faults) => faults.is_empty(),
+                Found::Unread => false,
+            };
+            if part == Part::Authorities {
+                trusts_more = !is_sound;
+            }
+            self.faults.extend(faults);
+            if part == Part::Revoked && !matches!(found, Found::Unread) {
+                self.bring_lists_up_to_date(&found, &scratch, trusts_more);
+            }
+            if let Some(counted) = self.counted.get_mut(which) {
+                counted.update(part, found);
+            }
+        }
+        let keyring = Keyring::new(self.identity.as_ref()?.copy());
+        let parts = FILES.into_iter().zip(&self.counted);
+        let mut keyring = parts.fold(keyring, |keyring, (part, counted)| counted.add_to(part, keyring));
+        self.lists.values().for_each(|list| keyring.keep_revocations(list.clone()));
+        Some(keyring)
+    }
+
+    /// Reads a file, and adds what it says to `scratch`.
+    fn find(
+        &self,
+        part: Part,
+        scratch: &mut Keyring,
+        is_trusted: impl Fn(&PublicKey) -> bool,
+    ) -> (Found, Vec<Fault>) {
+        let path = self.path(part);
+        match disk::read(&path, Secrecy::Public) {
+            Ok(None) => (Found::Missing, Vec::new()),
+            Ok(Some(content)) => {
+                let (lines, faults) = part.read(&content.bytes, scratch, is_trusted);
+                let told = faults.iter().map(|why| why.clone().within(&path)).collect();
+                (Found::Text(lines, faults), told)
+            }
+            Err(fault) => (Found::Unread, vec![fault]),
+        }
+    }
+
+    fn bring_lists_up_to_date(&mut self, found: &Found, scratch: &Keyring, trusts_more: bool) {
+        let lines = match found {
+            Found::Text(lines, _) => Some(lines),
+            Found::Missing | Found::Unread => None,
+        };
+        let [_, authorities, ..] = &self.counted;
+        let is_trusted =
+            |authority: &_| scratch.trusts(authority) || trusts_more && authorities.knows(authority);
+        let faults = update_lists(&mut self.lists, lines, is_trusted);
+        let path = self.path(Part::Revoked);
+        self.faults.extend(faults.into_iter().map(|why| why.within(&path)));
     }
 
     fn identity_path(&self) -> PathBuf {
@@ -220,73 +313,10 @@ impl KeyFiles {
     }
 }
 
-impl Part {
-    fn file_name(self) -> &'static str {
-        match self {
-            Part::Grants => "grants",
-            Part::Authorities => "authorities",
-            Part::AuthorizedKeys => "authorized_keys",
-            Part::KnownServers => "known_servers",
-            Part::Revoked => "revoked",
-            Part::Policy => "policy",
-        }
-    }
-
-    /// Adds to a keyring what the file has.
-    fn add(self, content: &[u8], mut keyring: Keyring) -> Result<Keyring, LineFault> {
-        match self {
-            Part::Grants => {
-                for line in lines::parse(content) {
-                    let (number, GrantLine(grant)) = line?;
-                    keyring = keyring.with_grant(grant).map_err(|why| why.at(number))?;
-                }
-            }
-            Part::Authorities => {
-                for line in lines::parse(content) {
-                    keyring = keyring.with_commented_authority(line?.1);
-                }
-            }
-            Part::AuthorizedKeys => {
-                for line in lines::parse(content) {
-                    let (number, line) = line?;
-                    keyring = keyring.with_authorized_key(line).map_err(|why| why.at(number))?;
-                }
-            }
-            Part::KnownServers => {
-                for line in lines::parse(content) {
-                    keyring = keyring.with_known_server(line?.1);
-                }
-            }
-            Part::Revoked => {
-                for (number, list) in lines::revocation_lists(content)? {
-                    keyring = keyring.with_revocations(list).map_err(|why| why.at(number))?;
-                }
-            }
-            Part::Policy => keyring = keyring.with_policy(Policy::parse(content)?),
-        }
-        Ok(keyring)
-    }
-}
-
-fn read_identity(path: &Path) -> Result<(Identity, Stamp), Fault> {
+fn read_identity(path: &Path) -> Result<Identity, Fault> {
     let Some(content) = disk::read(path, Secrecy::Private)? else {
         let advice = "make an identity: `farcall keys make`";
         return Err(Fault::new(path, "a file with a private key", "no such file", advice));
     };
-    let identity = lines::identity(&content.bytes).map_err(|why| why.within(path))?;
-    Ok((identity, content.stamp))
-}
-
-/// Reads the bytes after the first as the file that the first byte names.
-pub(crate) fn fuzz(bytes: &[u8]) {
-    let Some((kind, content)) = bytes.split_first() else { return };
-    let Some(part) = FILES.get(usize::from(*kind) % (FILES.len() + 1)) else {
-        let _ = lines::identity(content);
-        return;
-    };
-    let keyring = Keyring::new(Identity::from_entropy([7; 32]));
-    let authority = Identity::from_entropy([1; 32]).public();
-    if let Err(why) = part.add(content, keyring.with_authority(authority)) {
-        assert!(!why.to_string().contains('\n'), "a fault is one line");
-    }
+    lines::identity(&content.bytes).map_err(|why| why.within(path))
 }

@@ -30,6 +30,11 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Returns the same identity. Its secrets are erased when it is dropped, as those of this one are.
+    pub(crate) fn copy(&self) -> Identity {
+        Identity { signing: self.signing.clone(), public: self.public }
+    }
+
     /// Makes the identity of this entropy, which comes from the operating system and is used for nothing
     /// else.
     pub fn from_entropy(mut entropy: [u8; SECRET_BYTES]) -> Identity {

@@ -38,13 +38,17 @@ use judge::Moment;
 pub struct Keyring {
     identity: Identity,
     grants: Vec<Grant>,
-    authorities: BTreeMap<PublicKey, String>,
+    authorities: BTreeMap<PublicKey, Authority>,
     authorized: BTreeMap<PublicKey, Vec<AuthorizedKey>>,
     /// By the type, or `*`.
     known: BTreeMap<String, Vec<KnownServer>>,
-    /// By the authority, which is among `authorities`.
+    /// Lines that keep grants of other keys from counting for their names, but let no key answer for them.
+    pins: Vec<KnownServer>,
+    /// By the authority. Lists of an authority that is not among `authorities` count, too.
     revocations: BTreeMap<PublicKey, RevocationList>,
     policy: Option<Policy>,
+    /// A policy that has to allow everything as well.
+    restriction: Option<Policy>,
 }
 
 /// Making a keyring.
@@ -57,8 +61,10 @@ impl Keyring {
             authorities: BTreeMap::new(),
             authorized: BTreeMap::new(),
             known: BTreeMap::new(),
+            pins: Vec::new(),
             revocations: BTreeMap::new(),
             policy: None,
+            restriction: None,
         }
     }
 
@@ -67,6 +73,11 @@ impl Keyring {
     /// # Errors
     /// If it is for another key, or forged.
     pub fn with_grant(mut self, grant: Grant) -> Result<Keyring, LineFault> {
+        self.add_grant(grant)?;
+        Ok(self)
+    }
+
+    pub(crate) fn add_grant(&mut self, grant: Grant) -> Result<(), LineFault> {
         let (own, key) = (self.identity.public(), grant.terms().key);
         if key != own {
             let advice = "remove it here, and give it to the owner of that key";
@@ -78,20 +89,34 @@ impl Keyring {
             return Err(LineFault::new("a grant with its authority's signature", found, advice));
         }
         self.grants.push(grant);
-        Ok(self)
+        Ok(())
     }
 
     /// Trusts an authority: its grants are believed.
     #[must_use]
-    pub fn with_authority(self, key: PublicKey) -> Keyring {
-        self.with_commented_authority(Authority { key, comment: String::new() })
+    pub fn with_authority(mut self, key: PublicKey) -> Keyring {
+        self.authorities.insert(key, Authority::new(key));
+        self
     }
 
-    /// Trusts an authority, as a line of `authorities` does.
-    #[must_use]
-    pub fn with_commented_authority(mut self, authority: Authority) -> Keyring {
-        self.authorities.insert(authority.key, authority.comment);
-        self
+    /// Trusts an authority, as a line of `authorities` does. The line may limit about which principals.
+    ///
+    /// # Errors
+    /// If the authority was added with another limit.
+    pub fn with_limited_authority(mut self, line: Authority) -> Result<Keyring, LineFault> {
+        self.add_authority(line)?;
+        Ok(self)
+    }
+
+    pub(crate) fn add_authority(&mut self, line: Authority) -> Result<(), LineFault> {
+        let former = self.authorities.get(&line.key);
+        if former.is_some_and(|former| former.principals != line.principals) {
+            let expected = format!("one line for the authority {}", line.key);
+            let advice = "list all principals in one line, as in principals=team-*,alice";
+            return Err(LineFault::new(expected, "another line with other principals", advice));
+        }
+        self.authorities.insert(line.key, line);
+        Ok(())
     }
 
     /// Lets a client in without a grant. A key may be added several times, with several scopes.
@@ -99,6 +124,11 @@ impl Keyring {
     /// # Errors
     /// If the key was added as another principal.
     pub fn with_authorized_key(mut self, line: AuthorizedKey) -> Result<Keyring, LineFault> {
+        self.add_authorized_key(line)?;
+        Ok(self)
+    }
+
+    pub(crate) fn add_authorized_key(&mut self, line: AuthorizedKey) -> Result<(), LineFault> {
         let lines = self.authorized.entry(line.key).or_default();
         // All lines of a key have the same principal, so the first speaks for them.
         if let Some(other) = lines.first().filter(|other| other.principal != line.principal) {
@@ -111,14 +141,23 @@ impl Keyring {
             ));
         }
         lines.push(line);
-        Ok(self)
+        Ok(())
     }
 
     /// Lets a key answer for a name without a grant.
     #[must_use]
     pub fn with_known_server(mut self, line: KnownServer) -> Keyring {
-        self.known.entry(line.scope.type_name().to_string()).or_default().push(line);
+        self.add_known_server(line);
         self
+    }
+
+    pub(crate) fn add_known_server(&mut self, line: KnownServer) {
+        self.known.entry(line.scope.type_name().to_string()).or_default().push(line);
+    }
+
+    /// Keeps grants of other keys from counting for the line's names.
+    pub(crate) fn add_pin(&mut self, line: KnownServer) {
+        self.pins.push(line);
     }
 
     /// Adds the revocation list of an authority that was added before. It takes the place of an older one.
@@ -127,8 +166,18 @@ impl Keyring {
     /// If its authority is not trusted, it is forged, or its serial is smaller than that of a list that was
     /// added before.
     pub fn with_revocations(mut self, list: RevocationList) -> Result<Keyring, LineFault> {
+        self.add_revocations(list, false)?;
+        Ok(self)
+    }
+
+    /// Adds a revocation list. With `is_trusted` its authority is trusted although it was not added.
+    pub(crate) fn add_revocations(
+        &mut self,
+        list: RevocationList,
+        is_trusted: bool,
+    ) -> Result<(), LineFault> {
         let (authority, serial) = (list.authority(), list.serial());
-        if !self.authorities.contains_key(&authority) {
+        if !is_trusted && !self.authorities.contains_key(&authority) {
             let advice = "trust this authority (a line in authorities), or remove its list";
             let found = format!("a list of {authority}");
             return Err(LineFault::new("a revocation list of a trusted authority", found, advice));
@@ -144,13 +193,37 @@ impl Keyring {
             return Err(older_list(authority, known, &format!("serial {serial}")));
         }
         self.revocations.insert(authority, list);
-        Ok(self)
+        Ok(())
     }
 
-    /// Sets the policy. Without one, every authenticated principal may do everything in its scope.
+    /// Returns whether grants of this authority are believed.
+    pub(crate) fn trusts(&self, authority: &PublicKey) -> bool {
+        self.authorities.contains_key(authority)
+    }
+
+    /// Adds a list that was checked before, in the place of an older one.
+    pub(crate) fn keep_revocations(&mut self, list: RevocationList) {
+        let known = self.revocations.get(&list.authority());
+        if known.is_none_or(|known| known.serial() < list.serial()) {
+            self.revocations.insert(list.authority(), list);
+        }
+    }
+
+    /// Sets the policy. Without one, every authenticated principal may do everything in its scope, except see
+    /// the conversations of others.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> Keyring {
         Keyring { policy: Some(policy), ..self }
+    }
+
+    /// Sets a policy that has to allow everything as well.
+    #[must_use]
+    pub(crate) fn with_restriction(self, policy: Policy) -> Keyring {
+        Keyring { restriction: Some(policy), ..self }
+    }
+
+    pub(crate) fn policy_mut(&mut self) -> &mut Policy {
+        self.policy.get_or_insert_default()
     }
 }
 
@@ -292,8 +365,12 @@ impl Keyring {
                 "add a line to authorized_keys, or sign a grant for this name (`farcall keys grant`)",
             ));
         }
-        let by_policy = self.policy.as_ref().map(|policy| policy.rights(&client.name, type_name, instance));
-        Ok(by_policy.unwrap_or_else(Decision::everything))
+        let by = |policy: &Policy| policy.rights(&client.name, type_name, instance);
+        let decision = self.policy.as_ref().map_or_else(Decision::without_policy, by);
+        Ok(match self.restriction.as_ref().map(by) {
+            Some(restriction) => decision.restricted_by(restriction),
+            None => decision,
+        })
     }
 }
 
@@ -310,8 +387,8 @@ impl Keyring {
     }
 
     /// Returns the trusted authorities, in the order of their keys.
-    pub fn authorities(&self) -> impl Iterator<Item = Authority> {
-        self.authorities.iter().map(|(key, comment)| Authority { key: *key, comment: comment.clone() })
+    pub fn authorities(&self) -> impl Iterator<Item = &Authority> {
+        self.authorities.values()
     }
 
     /// Returns the clients that are known without a grant, in the order of their keys.

@@ -78,14 +78,14 @@ pub use entry::{ENTRY_SECONDS, EntryProof, MAX_CLOCK_DIFFERENCE_SECONDS, MAX_ENT
 pub use fault::{Fault, LineFault};
 #[cfg(feature = "x509")]
 pub use files::CertificateFiles;
-pub use files::KeyFiles;
+pub use files::{KeyFiles, KeyLine};
 pub use grant::{Grant, MAX_GRANT_BYTES, Right, Rights, Terms, TooLarge};
 pub use identity::Identity;
 pub use key::{Context, Fingerprint, KeyError, PublicKey, SIGNATURE_BYTES};
 pub use keyring::Keyring;
 pub use lines::{Authority, AuthorizedKey, KnownServer};
 pub use name::{MAX_PRINCIPAL_BYTES, NameFault, Pattern, PrincipalName, Scope};
-pub use policy::{Action, Decision, MAX_RULES, Policy};
+pub use policy::{Action, Decision, MAX_RULES, Policy, Rule};
 pub use presentation::{MAX_GRANTS_SHOWN, MAX_PRESENTATION_BYTES, Presentation};
 pub use principal::Principal;
 pub use refusal::{Refusal, RefusalKind};

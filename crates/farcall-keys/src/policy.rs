@@ -24,7 +24,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::fault::LineFault;
-use crate::lines;
+use crate::lines::{self, ParseLine, Word, Words};
 use crate::name::{Pattern, Scope};
 use crate::text::shown;
 
@@ -57,8 +57,9 @@ pub struct Policy {
     rules: Vec<Rule>,
 }
 
+/// A line of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Rule {
+pub struct Rule {
     allows: bool,
     principal: Pattern,
     scope: Scope,
@@ -98,6 +99,10 @@ pub struct Decision {
     procedures: Vec<(Pattern, bool)>,
     /// A bit for each [`Action`] that is allowed.
     actions: u8,
+    /// Whether a policy has allowed [`Action::Counters`].
+    sees_others: bool,
+    /// What has to allow everything as well.
+    also: Option<Box<Decision>>,
 }
 
 impl Policy {
@@ -111,14 +116,14 @@ impl Policy {
     /// # Errors
     /// If it is not a rule, or there are [`MAX_RULES`] already.
     pub fn with_rule(mut self, line: &str) -> Result<Policy, LineFault> {
-        self.add(parse_rule(line)?)?;
+        self.add(lines::parse_alone(line)?)?;
         Ok(self)
     }
 
     /// Returns what a principal may do with an instance of a type. Takes time in proportion to the number of
     /// rules.
     pub fn rights(&self, principal: &str, type_name: &str, instance: &str) -> Decision {
-        let mut decision = Decision { default: false, procedures: Vec::new(), actions: 0 };
+        let mut decision = Decision::nothing();
         let (mut is_default_open, mut open_actions) = (true, Action::ALL);
         let fits = |rule: &&Rule| rule.principal.fits(principal) && rule.scope.covers(type_name, instance);
         for rule in self.rules.iter().filter(fits) {
@@ -138,7 +143,13 @@ impl Policy {
                 break;
             }
         }
+        decision.sees_others = decision.actions & Action::Counters.bit() != 0;
         decision
+    }
+
+    /// Returns the rules, in their order.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
     }
 
     /// Returns the number of rules.
@@ -151,16 +162,11 @@ impl Policy {
         self.rules.is_empty()
     }
 
-    pub(crate) fn parse(content: &[u8]) -> Result<Policy, LineFault> {
-        let mut policy = Policy::new();
-        for line in lines::lines(content) {
-            let (number, text) = line?;
-            parse_rule(text).and_then(|rule| policy.add(rule)).map_err(|why| why.at(number))?;
-        }
-        Ok(policy)
-    }
-
-    fn add(&mut self, rule: Rule) -> Result<(), LineFault> {
+    /// Adds a rule behind the others.
+    ///
+    /// # Errors
+    /// If there are [`MAX_RULES`] already.
+    pub(crate) fn add(&mut self, rule: Rule) -> Result<(), LineFault> {
         if self.rules.len() == MAX_RULES {
             let advice = "join rules: a name may end with *, and a rule may list procedures";
             return Err(LineFault::new(format!("at most {MAX_RULES} rules"), "another rule", advice));
@@ -171,34 +177,58 @@ impl Policy {
 }
 
 impl Decision {
-    /// Returns the decision that allows everything.
-    pub fn everything() -> Decision {
-        Decision { default: true, procedures: Vec::new(), actions: Action::ALL }
+    /// Returns the decision where there is no policy: everything is allowed, except seeing what other clients
+    /// do ([`Decision::shows_others`]).
+    pub fn without_policy() -> Decision {
+        Decision { default: true, actions: Action::ALL, ..Decision::nothing() }
+    }
+
+    fn nothing() -> Decision {
+        Decision { default: false, procedures: Vec::new(), actions: 0, sees_others: false, also: None }
+    }
+
+    /// Returns the decision that allows what both of these allow.
+    #[must_use]
+    pub(crate) fn restricted_by(self, other: Decision) -> Decision {
+        Decision { also: Some(Box::new(other)), ..self }
     }
 
     /// Returns whether the procedure may be called.
     pub fn allows_procedure(&self, procedure: &str) -> bool {
         let first = self.procedures.iter().find(|(pattern, _)| pattern.fits(procedure));
         first.map_or(self.default, |(_, allows)| *allows)
+            && self.also.as_ref().is_none_or(|also| also.allows_procedure(procedure))
     }
 
     /// Returns whether the action is allowed.
     pub fn allows(&self, action: Action) -> bool {
-        self.actions & action.bit() != 0
+        self.actions & action.bit() != 0 && self.also.as_ref().is_none_or(|also| also.allows(action))
+    }
+
+    /// Returns whether the client may see the conversations of other clients. A policy has to allow
+    /// `@counters` for that: without one, a client sees its own conversations only.
+    pub fn shows_others(&self) -> bool {
+        self.sees_others && self.also.as_ref().is_none_or(|also| also.allows(Action::Counters))
     }
 
     /// Returns whether every procedure may be called.
     pub fn allows_every_procedure(&self) -> bool {
-        self.default && self.procedures.iter().all(|(_, allows)| *allows)
+        self.default
+            && self.procedures.iter().all(|(_, allows)| *allows)
+            && self.also.as_ref().is_none_or(|also| also.allows_every_procedure())
     }
 
-    /// Returns whether nothing at all is allowed.
+    /// Returns whether nothing at all is allowed, as far as one policy says.
     pub fn denies_everything(&self) -> bool {
-        self.actions == 0 && !self.default && self.procedures.iter().all(|(_, allows)| !allows)
+        let denies = self.actions == 0 && !self.default && self.procedures.iter().all(|(_, allows)| !allows);
+        denies || self.also.as_ref().is_some_and(|also| also.denies_everything())
     }
 }
 
 impl Action {
+    const EACH: [Action; 5] =
+        [Action::Describe, Action::Health, Action::Counters, Action::MemoryRead, Action::MemoryWrite];
+
     /// The bits of all actions.
     const ALL: u8 = 0b1_1111;
 
@@ -207,32 +237,36 @@ impl Action {
     }
 }
 
-fn parse_rule(line: &str) -> Result<Rule, LineFault> {
-    let wrong = |found: String| LineFault::new(FORM, found, ADVICE);
-    let mut words = line.split_whitespace();
-    let allows = match words.next() {
-        Some("allow") => true,
-        Some("deny") => false,
-        other => {
-            return Err(wrong(format!("{} in place of allow or deny", shown(other.unwrap_or_default()))));
+impl ParseLine for Rule {
+    fn parse_line(mut words: Words<'_>, _: &str) -> Result<Rule, LineFault> {
+        let first = words.expect(FORM, "allow or deny", ADVICE)?;
+        let allows = match first.text {
+            "allow" => true,
+            "deny" => false,
+            other => {
+                let found = format!("{} in place of allow or deny", shown(other));
+                return Err(first.fault(FORM, found, ADVICE));
+            }
+        };
+        let principal = words.expect(FORM, "principal", ADVICE)?;
+        let principal =
+            Pattern::principal(principal.text).map_err(|why| principal.name_fault(why, ADVICE))?;
+        let name = words.expect(FORM, "name", ADVICE)?;
+        let (scope, list) = match name.text.starts_with('@') {
+            true => (Scope::any(), Some(name)),
+            false => (name.text.parse().map_err(|why| name.name_fault(why, ADVICE))?, words.next()),
+        };
+        if let Some(more) = words.next() {
+            let found = format!("{} behind the rule", shown(more.text));
+            return Err(more.fault(
+                FORM,
+                found,
+                "list procedures without blanks, and begin a comment with #",
+            ));
         }
-    };
-    let principal = words.next().ok_or_else(|| wrong("no principal".to_owned()))?;
-    let principal = Pattern::principal(principal).map_err(|why| LineFault::name(why, ADVICE))?;
-    let name = words.next().ok_or_else(|| wrong("no name".to_owned()))?;
-    let (scope, list) = match name.starts_with('@') {
-        true => (Scope::any(), Some(name)),
-        false => (name.parse().map_err(|why| LineFault::name(why, ADVICE))?, words.next()),
-    };
-    if let Some(more) = words.next() {
-        return Err(LineFault::new(
-            FORM,
-            format!("{} behind the rule", shown(more)),
-            "list procedures without blanks",
-        ));
+        let about = list.map_or_else(|| Ok(About::everything()), About::parse)?;
+        Ok(Rule { allows, principal, scope, about })
     }
-    let about = list.map_or_else(|| Ok(About::everything()), About::parse)?;
-    Ok(Rule { allows, principal, scope, about })
 }
 
 impl About {
@@ -240,9 +274,9 @@ impl About {
         About { procedures: vec![Pattern::any()], actions: Action::ALL }
     }
 
-    fn parse(list: &str) -> Result<About, LineFault> {
+    fn parse(list: Word<'_>) -> Result<About, LineFault> {
         let mut about = About { procedures: Vec::new(), actions: 0 };
-        for item in list.split(',') {
+        for item in list.text.split(',') {
             about.actions |= match item {
                 "@describe" => Action::Describe.bit(),
                 "@health" => Action::Health.bit(),
@@ -252,11 +286,11 @@ impl About {
                 "@memory" => Action::MemoryRead.bit() | Action::MemoryWrite.bit(),
                 unknown if unknown.starts_with('@') => {
                     let expected = "@describe, @health, @counters, @memory, @memory:read or @memory:write";
-                    return Err(LineFault::new(expected, shown(unknown), ADVICE));
+                    return Err(list.fault(expected, shown(unknown), ADVICE));
                 }
                 procedure => {
-                    let procedure =
-                        Pattern::procedure(procedure).map_err(|why| LineFault::name(why, ADVICE))?;
+                    let procedure = Pattern::procedure(procedure);
+                    let procedure = procedure.map_err(|why| list.name_fault(why, ADVICE))?;
                     about.procedures.push(procedure);
                     0
                 }
@@ -270,7 +304,12 @@ impl FromStr for Policy {
     type Err = LineFault;
 
     fn from_str(text: &str) -> Result<Policy, LineFault> {
-        Policy::parse(text.as_bytes())
+        let mut policy = Policy::new();
+        for line in lines::parse(text.as_bytes()) {
+            let (number, rule) = line?;
+            policy.add(rule).map_err(|why| why.at(number))?;
+        }
+        Ok(policy)
     }
 }
 
@@ -283,5 +322,31 @@ impl fmt::Display for Action {
             Action::MemoryRead => "@memory:read",
             Action::MemoryWrite => "@memory:write",
         })
+    }
+}
+
+/// Says what the rule does, in a sentence.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Rule { allows, principal, scope, about } = self;
+        let who = if principal.is_any() { "everybody".to_owned() } else { principal.to_string() };
+        write!(f, "{} {who} ", if *allows { "allows" } else { "denies" })?;
+        let is_everything = about.actions == Action::ALL && about.procedures.iter().any(Pattern::is_any);
+        if is_everything {
+            f.write_str("everything")?;
+        }
+        let procedures = about.procedures.iter().map(|procedure| match procedure.is_any() {
+            true => "every procedure".to_owned(),
+            false => procedure.to_string(),
+        });
+        let actions = Action::EACH.iter().filter(|action| about.actions & action.bit() != 0);
+        let all = procedures.chain(actions.map(Action::to_string)).filter(|_| !is_everything);
+        for (number, word) in all.enumerate() {
+            write!(f, "{}{word}", if number == 0 { "" } else { ", " })?;
+        }
+        match scope == &Scope::any() {
+            true => f.write_str(" of every name"),
+            false => write!(f, " of {scope}"),
+        }
     }
 }

@@ -30,6 +30,8 @@ pub enum RefusalKind {
     Pinned,
     /// No trusted authority signed the grant.
     UntrustedAuthority,
+    /// The authority that signed the grant may not name this principal.
+    WrongPrincipal,
     /// The grant does not have the right.
     WrongRight,
     /// The grants, or the lines of `authorized_keys`, are for other names.

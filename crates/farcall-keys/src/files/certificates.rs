@@ -3,8 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::disk::{self, Secrecy};
+use super::disk;
 use super::stamp::{self, Stamp};
+use super::trust::Secrecy;
 use super::{KeyFiles, lines};
 use crate::fault::{Fault, LineFault};
 use crate::grant::Grant;
@@ -114,7 +115,8 @@ impl KeyFiles {
         for grant in grants {
             let terms = grant.terms();
             let (principal, rights, scope) = (&terms.principal, terms.rights, &terms.scope);
-            let line = format!("{} {principal} {rights} {scope} serial {}\n", grant.to_text(), terms.serial);
+            let line =
+                format!("{} # {principal} {rights} {scope} serial {}\n", grant.to_text(), terms.serial);
             new.extend_from_slice(line.as_bytes());
         }
         disk::replace(path, &new)

@@ -1,12 +1,13 @@
 //! Reads files that nobody else can have written, and writes files that nobody else can read.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
 use zeroize::Zeroizing;
 
 use super::stamp::Stamp;
+use super::trust::{self, Secrecy};
 use crate::fault::Fault;
 
 /// The maximum length of a file in bytes.
@@ -14,15 +15,6 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// How often a file that changes meanwhile is read.
 const MAX_READINGS: u32 = 3;
-
-/// Who may know what a file has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Secrecy {
-    /// The user alone.
-    Private,
-    /// Everybody.
-    Public,
-}
 
 /// What a file has. It is overwritten when it is dropped.
 pub(super) struct Content {
@@ -58,6 +50,7 @@ fn read_whole(path: &Path, secrecy: Secrecy, mut meanwhile: impl FnMut()) -> Res
 
 /// Reads a file. Calls `meanwhile` after looking at it and before reading it.
 fn read_once(path: &Path, secrecy: Secrecy, meanwhile: impl FnOnce()) -> Result<Reading, Fault> {
+    trust::check_way(path)?;
     let mut file = match open(path) {
         Ok(file) => file,
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Reading::Missing),
@@ -67,7 +60,7 @@ fn read_once(path: &Path, secrecy: Secrecy, meanwhile: impl FnOnce()) -> Result<
     if !before.is_file() {
         return Err(Fault::new(path, "a file", "something else", "put a text file there"));
     }
-    trust::check(path, &before, secrecy)?;
+    trust::check_file(path, &before, secrecy)?;
     if before.len() > MAX_FILE_BYTES {
         let (expected, found) =
             (format!("at most {MAX_FILE_BYTES} bytes"), format!("{} bytes", before.len()));
@@ -81,8 +74,9 @@ fn read_once(path: &Path, secrecy: Secrecy, meanwhile: impl FnOnce()) -> Result<
     Ok(if is_whole { Reading::Whole(Content { bytes, stamp }) } else { Reading::Changed })
 }
 
-/// Checks that nobody else can put files into the directory.
+/// Checks that nobody else can put files into the directory, or another directory into its place.
 pub(super) fn check_directory(path: &Path) -> Result<(), Fault> {
+    trust::check_way(path)?;
     let found = match fs::metadata(path) {
         Ok(found) => found,
         Err(why) if why.kind() == io::ErrorKind::NotFound => {
@@ -94,7 +88,7 @@ pub(super) fn check_directory(path: &Path) -> Result<(), Fault> {
     if !found.is_dir() {
         return Err(Fault::new(path, "a directory of key files", "something else", "name a directory"));
     }
-    trust::check(path, &found, Secrecy::Public)
+    trust::check_folder(path, &found)
 }
 
 /// Writes a new file that only the user can read.
@@ -174,58 +168,6 @@ fn new_file(mode: u32) -> OpenOptions {
     #[cfg(not(unix))]
     let _ = mode;
     options
-}
-
-/// Whose files are trusted: by owner and mode.
-#[cfg(unix)]
-mod trust {
-    use std::os::unix::fs::MetadataExt as _;
-
-    use super::{Fault, Metadata, Path, Secrecy};
-
-    const ROOT: u32 = 0;
-
-    pub(super) fn check(path: &Path, found: &Metadata, secrecy: Secrecy) -> Result<(), Fault> {
-        let (user, owner, mode) = (rustix::process::geteuid().as_raw(), found.uid(), found.mode() & 0o7777);
-        let shown = path.display();
-        match secrecy {
-            Secrecy::Private if owner != user => Err(Fault::new(
-                path,
-                &format!("a file of this user ({user}): it has a private key"),
-                format!("a file of user {owner}"),
-                format!("run as user {owner}, or `chown {user} {shown}`"),
-            )),
-            Secrecy::Private if mode & 0o077 != 0 => Err(Fault::new(
-                path,
-                "mode 0600: it has a private key",
-                format!("mode {mode:04o}, with which others can use it"),
-                format!("`chmod 600 {shown}`; make a new key if others may have read it"),
-            )),
-            Secrecy::Public if owner != user && owner != ROOT => Err(Fault::new(
-                path,
-                &format!("a file or directory of this user ({user}) or of root"),
-                format!("one of user {owner}, who could change whom farcall trusts"),
-                format!("`chown {user} {shown}`"),
-            )),
-            Secrecy::Public if mode & 0o022 != 0 => Err(Fault::new(
-                path,
-                "a mode that lets nobody else write, such as 0644, or 0755 for a directory",
-                format!("mode {mode:04o}, with which others can change whom farcall trusts"),
-                format!("`chmod go-w {shown}`"),
-            )),
-            Secrecy::Private | Secrecy::Public => Ok(()),
-        }
-    }
-}
-
-/// On other systems the access lists of the directory decide, and are not looked at.
-#[cfg(not(unix))]
-mod trust {
-    use super::{Fault, Metadata, Path, Secrecy};
-
-    pub(super) fn check(_: &Path, _: &Metadata, _: Secrecy) -> Result<(), Fault> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

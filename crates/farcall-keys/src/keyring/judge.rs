@@ -84,12 +84,20 @@ impl Keyring {
 
     fn judge_grant(&self, grant: &Grant, asked: &Asked, now: u64, moment: Moment) -> Result<(), Refusal> {
         let (terms, authority) = (grant.terms(), grant.authority());
-        if !self.authorities.contains_key(&authority) {
+        let Some(line) = self.authorities.get(&authority) else {
             return Err(Refusal::new(
                 RefusalKind::UntrustedAuthority,
                 "a grant of a trusted authority",
                 format!("a grant of {authority} for {:?} ({})", &**terms.principal, terms.key),
                 "add the authority to authorities if you trust it",
+            ));
+        };
+        if !line.may_name(&terms.principal) {
+            return Err(Refusal::new(
+                RefusalKind::WrongPrincipal,
+                format!("a grant for a principal that {authority} may name"),
+                format!("a grant for {:?} ({})", &**terms.principal, terms.key),
+                "widen principals= in the authority's line of authorities if it may name this principal, too",
             ));
         }
         let right = asked.right();
@@ -135,8 +143,8 @@ impl Keyring {
         }
         // Who asks for any instance gets that of the grant, if it is for a single one.
         let wanted = if instance.is_empty() { terms.scope.instance().exact() } else { Some(&**instance) };
-        let pin =
-            self.lines_for(type_name, wanted.unwrap_or_default()).find(|line| pins(line, type_name, wanted));
+        let mut lines = self.pins_for(type_name, wanted.unwrap_or_default());
+        let pin = lines.find(|line| pins(line, type_name, wanted));
         let Some(pin) = pin else { return Ok(()) };
         Err(Refusal::new(
             RefusalKind::Pinned,
@@ -197,7 +205,7 @@ impl Keyring {
         };
         let name = asked_name(type_name, instance);
         let wanted = Some(&**instance).filter(|instance| !instance.is_empty());
-        let pin = self.lines_for(type_name, instance).find(|line| pins(line, type_name, wanted));
+        let pin = self.pins_for(type_name, instance).find(|line| pins(line, type_name, wanted));
         match pin {
             Some(pin) => Refusal::new(
                 RefusalKind::Pinned,
@@ -214,6 +222,16 @@ impl Keyring {
                 format!("if you know that this is the server's key, add \"{name} {key}\" to known_servers"),
             ),
         }
+    }
+
+    /// Returns the lines that may keep the grants of other keys from counting for a name.
+    fn pins_for<'a>(
+        &'a self,
+        type_name: &'a str,
+        instance: &'a str,
+    ) -> impl Iterator<Item = &'a KnownServer> + 'a {
+        let further = self.pins.iter().filter(move |line| line.scope.meets(type_name, instance));
+        self.lines_for(type_name, instance).chain(further)
     }
 
     /// Returns the lines of `known_servers` that have a name. An empty instance means any, and an empty type

@@ -123,8 +123,8 @@ impl CertificatePolicy {
     ) -> Result<CertificatePolicy, LineFault> {
         let mut policy = CertificatePolicy::default();
         for line in lines::lines(content) {
-            let (number, text) = line?;
-            policy.add(text, &mut read).map_err(|why| why.at(number))?;
+            let line = line?;
+            policy.add(line.text(), &mut read).map_err(|why| why.at(line.number))?;
         }
         Ok(policy)
     }

@@ -45,7 +45,7 @@ fn import(scope: &str) -> Grant {
 #[test]
 fn a_known_server_answers_for_its_names_only() {
     let keyring = known(&[
-        format!("Store/main {} the main store", key(SERVER)),
+        format!("Store/main {} # the main store", key(SERVER)),
         format!("Files {}", key(SERVER)),
         format!("Logs/replica-* {}", key(SERVER)),
     ]);
@@ -136,7 +136,7 @@ fn a_name_with_a_known_key_takes_no_other_key_unless_its_lines_say_so() {
 
 #[test]
 fn a_client_is_known_by_its_key_or_by_a_grant() {
-    let listed = authorized(&[format!("{} alice type=Store instance=main her laptop", key(CLIENT))]);
+    let listed = authorized(&[format!("{} alice type=Store instance=main # her laptop", key(CLIENT))]);
     let alice = client_at(&listed, []).unwrap();
     assert_eq!((&*alice.name, alice.key, alice.grant, alice.expires), ("alice", key(CLIENT), None, None));
     assert_eq!(alice.right(), Right::Import);

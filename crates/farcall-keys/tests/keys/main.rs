@@ -10,6 +10,10 @@ mod entries;
 #[cfg(unix)]
 mod files;
 mod judgement;
+#[cfg(unix)]
+mod owners;
 mod policies;
 mod properties;
+#[cfg(unix)]
+mod reloads;
 mod tokens;

@@ -81,7 +81,10 @@ fn what_is_no_procedure_has_rights_of_its_own() {
 fn decisions_know_when_they_are_simple() {
     assert!(policy("").rights("alice", "Store", "main").denies_everything());
     assert!(policy("# nothing\n\n").is_empty());
-    assert_eq!(policy("allow * *").rights("alice", "Store", "main"), Decision::everything());
+    let everything = policy("allow * *").rights("alice", "Store", "main");
+    assert!(everything.allows_every_procedure() && everything.shows_others());
+    let unruled = Decision::without_policy();
+    assert!(unruled.allows_every_procedure() && unruled.allows(Action::Counters) && !unruled.shows_others());
     let later =
         policy("allow a Store *\ndeny a Store put\nallow a Store @health").rights("a", "Store", "main");
     assert!(later.allows_every_procedure() && later.allows_procedure("put") && later.allows(Action::Health));
@@ -97,39 +100,41 @@ fn what_is_wrong_in_a_rule_is_said_with_its_line() {
     const FORM: &str = "expected (allow | deny) PRINCIPAL TYPE[/INSTANCE] [PROCEDURE,...]; found ";
     const ADVICE: &str = "; write a rule as: allow alice Store/main get,put";
     for (text, expected) in [
-        ("permit a B", format!("line 1: {FORM}\"permit\" in place of allow or deny{ADVICE}")),
-        ("\n# x\nallow", format!("line 3: {FORM}no principal{ADVICE}")),
-        ("allow alice # Store", format!("line 1: {FORM}no name{ADVICE}")),
+        ("permit a B", format!("line 1, column 1: {FORM}\"permit\" in place of allow or deny{ADVICE}")),
+        ("\n# x\nallow", format!("line 3, column 6: {FORM}no principal{ADVICE}")),
+        ("allow alice # Store", format!("line 1, column 12: {FORM}no name{ADVICE}")),
         (
             "allow al*ce Store",
             format!(
-                "line 1: expected a principal, a beginning of principals with a * behind it, or *; found \
+                "line 1, column 7: expected a principal, a beginning of principals with a * behind it, or *; found \
                  \"al*ce\"{ADVICE}"
             ),
         ),
-        ("allow a Sto*", format!("line 1: expected a whole type, or *; found \"Sto*\"{ADVICE}")),
+        ("allow a Sto*", format!("line 1, column 9: expected a whole type, or *; found \"Sto*\"{ADVICE}")),
         (
             "allow a -Store",
             format!(
-                "line 1: expected at most 128 letters, digits and ._-, the first no . or -; a * may follow; \
+                "line 1, column 9: expected at most 128 letters, digits and ._-, the first no . or -; a * may follow; \
                  found \"-Store\"{ADVICE}"
             ),
         ),
         (
             "allow a S get, put",
-            format!("line 1: {FORM}\"put\" behind the rule; list procedures without blanks"),
+            format!(
+                "line 1, column 16: {FORM}\"put\" behind the rule; list procedures without blanks, and begin a comment with #"
+            ),
         ),
         (
             "allow a S get,",
             format!(
-                "line 1: expected a procedure, a beginning of procedures with a * behind it, or *; found \
+                "line 1, column 11: expected a procedure, a beginning of procedures with a * behind it, or *; found \
                  nothing{ADVICE}"
             ),
         ),
         (
             "allow a @memory:swap",
             format!(
-                "line 1: expected @describe, @health, @counters, @memory, @memory:read or @memory:write; \
+                "line 1, column 9: expected @describe, @health, @counters, @memory, @memory:read or @memory:write; \
                  found \"@memory:swap\"{ADVICE}"
             ),
         ),
