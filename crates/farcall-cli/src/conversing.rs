@@ -41,6 +41,9 @@ pub fn conversations_table(shown: Option<&Conversations>, most: usize) -> String
         names => format!(" as {}", names.join(", ")),
     };
     line(format!("level {}, key {}{names}", level.word(), BASE64.encode(identity.key)));
+    for fault in &identity.faults {
+        line(format!("a key file has a fault, and gives nothing new: {fault}"));
+    }
     if !conversations.is_empty() {
         line(format!(
             "{:>7} {:>8} {:>13} {:>17} {:>9} {:>6}  CLIENT",
@@ -91,6 +94,7 @@ pub fn conversations_json(shown: Option<&Conversations>) -> Value {
         "level": level.word(),
         "identity": identity.as_ref().map(|identity| json!({
             "key": BASE64.encode(identity.key), "principals": identity.principals,
+            "key_file_faults": identity.faults,
         })),
         "conversations": conversations.iter().map(conversation).collect::<Vec<_>>(),
         "untold": untold,

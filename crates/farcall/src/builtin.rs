@@ -63,8 +63,11 @@ pub(crate) static CONVERSATIONS: Procedure = Procedure {
 pub(crate) struct Shown {
     pub(crate) balancers: Arc<Balancers>,
     /// Returns the server's conversations, as they are now.
-    pub(crate) conversations: Box<dyn Fn() -> Conversations + Send + Sync>,
+    pub(crate) conversations: Box<ShowConversations>,
 }
+
+/// Returns a server's conversations: all, or those of the client with this key.
+pub(crate) type ShowConversations = dyn Fn(Option<[u8; 32]>) -> Conversations + Send + Sync;
 
 /// Returns whether a procedure with this number belongs to an interface. If the export has an executor, the
 /// executor executes these procedures, and batches of one-way calls. The server's own threads execute all
@@ -108,11 +111,12 @@ pub struct Description {
     pub wire: Vec<u32>,
 }
 
-/// Executes a call of a procedure that is not one of the interface's.
+/// Executes a call of a procedure that is not one of the interface's. `shown` has what the export of counters
+/// shows, and the caller's key if it may see its own conversations only.
 pub(crate) fn dispatch(
     number: u32,
     described: Option<&'static Interface>,
-    shown: Option<&Shown>,
+    shown: Option<(&Shown, Option<[u8; 32]>)>,
     health: impl FnOnce() -> Health,
     arguments: &mut Decoder<'_>,
     reply: &mut Encoder<'_>,
@@ -121,13 +125,13 @@ pub(crate) fn dispatch(
         Health,
         Description(&'static Interface),
         Balancers(&'a Shown),
-        Conversations(&'a Shown),
+        Conversations(&'a Shown, Option<[u8; 32]>),
     }
     let asked = match (number, described, shown) {
         (number, ..) if number == HEALTH.number => Asked::Health,
         (number, Some(interface), _) if number == DESCRIBE.number => Asked::Description(interface),
-        (number, _, Some(shown)) if number == BALANCERS.number => Asked::Balancers(shown),
-        (number, _, Some(shown)) if number == CONVERSATIONS.number => Asked::Conversations(shown),
+        (number, _, Some((shown, _))) if number == BALANCERS.number => Asked::Balancers(shown),
+        (number, _, Some((shown, of))) if number == CONVERSATIONS.number => Asked::Conversations(shown, of),
         _ => return Dispatched::NoSuchProcedure,
     };
     if let Err(why) = crate::stub::arguments(arguments, |_| Ok(())) {
@@ -137,7 +141,7 @@ pub(crate) fn dispatch(
         Asked::Health => health().encode(reply),
         Asked::Description(interface) => describe(interface, reply),
         Asked::Balancers(shown) => shown.balancers.show().encode(reply),
-        Asked::Conversations(shown) => (shown.conversations)().encode(reply),
+        Asked::Conversations(shown, of) => (shown.conversations)(of).encode(reply),
     };
     encoded.map_or_else(Dispatched::BadResult, |()| Dispatched::Result)
 }

@@ -57,6 +57,9 @@ pub struct ServerIdentity {
     /// The names that the server's grants give it, each once, and at most 16. A server that is known without a
     /// grant has none.
     pub principals: Vec<String>,
+    /// What is wrong with the server's key files. While something is, they give nothing new. Told only to
+    /// clients that may see the conversations of others.
+    pub faults: Vec<String>,
 }
 
 /// A conversation of a server with a client.
@@ -138,14 +141,20 @@ impl Encode for ServerIdentity {
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), xdr::Error> {
         e.sized(|e| {
             self.key.encode(e)?;
-            self.principals.encode(e)
+            self.principals.encode(e)?;
+            self.faults.encode(e)
         })
     }
 }
 
 impl<'a> Decode<'a> for ServerIdentity {
     fn decode(d: &mut Decoder<'a>) -> Result<Self, xdr::Error> {
-        d.sized(|d| Ok(ServerIdentity { key: Decode::decode(d)?, principals: Decode::decode(d)? }))
+        d.sized(|d| {
+            let (key, principals) = (Decode::decode(d)?, Decode::decode(d)?);
+            // Earlier versions do not have the last field.
+            let faults = if d.remaining() == 0 { Vec::new() } else { Decode::decode(d)? };
+            Ok(ServerIdentity { key, principals, faults })
+        })
     }
 }
 
@@ -200,7 +209,8 @@ mod tests {
             running: 1,
             heard: Duration::from_millis(125),
         };
-        let identity = ServerIdentity { key: [1; 32], principals: vec!["files".into()] };
+        let faults = vec!["policy, line 3: expected allow".to_owned()];
+        let identity = ServerIdentity { key: [1; 32], principals: vec!["files".into()], faults };
         let shown = Conversations {
             level: Protection::Secure,
             identity: Some(identity),
@@ -211,6 +221,13 @@ mod tests {
             let bytes = xdr::to_vec(&shown).unwrap();
             assert_eq!(xdr::from_slice::<Conversations>(&bytes).unwrap(), shown);
         }
+        // An earlier version tells no faults.
+        let mut earlier = Vec::new();
+        Encoder::new(&mut earlier)
+            .sized(|e| [7_u8; 32].encode(e).and_then(|()| vec!["a"].encode(e)))
+            .unwrap();
+        let identity = xdr::from_slice::<ServerIdentity>(&earlier).unwrap();
+        assert_eq!((identity.principals.len(), identity.faults.len()), (1, 0));
         let later = xdr::from_slice::<Protection>(&xdr::to_vec("stronger").unwrap());
         assert_eq!(later.unwrap(), Protection::Open);
     }

@@ -46,10 +46,10 @@ struct Inner {
     log: Mutex<Option<File>>,
 }
 
-/// The files of keys, and the fault that was last told of.
+/// The files of keys, and their faults that were told of.
 struct Files {
     files: KeyFiles,
-    told: Option<String>,
+    told: Vec<String>,
 }
 
 /// The maximum number of a server's own names that it shows.
@@ -57,15 +57,16 @@ const MAX_PRINCIPALS: usize = 16;
 
 impl Keys {
     /// Reads the keys of a directory. While a runtime uses them, a changed file is read again within a quarter
-    /// of a second. If it has a fault, the keys that were read last go on, and the fault is written to
-    /// standard error.
+    /// of a second. If it has a fault, it gives nothing new, and what is gone from it or revoked ends all the
+    /// same ([`farcall_keys::KeyFiles::reload`]). The fault is written to standard error, and
+    /// [`Keys::faults`] has it.
     ///
     /// # Errors
     /// The fault of a file: which file, which line, what was expected and what to do.
     pub fn open(directory: impl Into<PathBuf>) -> crate::Result<Keys> {
         let (files, keyring) = KeyFiles::open(directory)
             .map_err(|why| CallFailed::new(Kind::Local, Ran::No).because(why.to_string()))?;
-        Ok(Keys::with(keyring, Some(Files { files, told: None })))
+        Ok(Keys::with(keyring, Some(Files { files, told: Vec::new() })))
     }
 
     /// Makes keys that the program itself has put together.
@@ -133,8 +134,9 @@ impl Keys {
         self.0.keyring.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns who a server with these keys is. Of the names in its grants it has the first 16.
-    pub(crate) fn server_identity(&self) -> ServerIdentity {
+    /// Returns who a server with these keys is, with the faults of its key files if these are to be told. Of the
+    /// names in its grants it has the first 16.
+    pub(crate) fn server_identity(&self, with_faults: bool) -> ServerIdentity {
         let keyring = self.keyring();
         let mut principals: Vec<String> = Vec::new();
         for terms in keyring.grants().iter().map(|grant| grant.terms()) {
@@ -143,7 +145,16 @@ impl Keys {
                 principals.push(terms.principal.to_string());
             }
         }
-        ServerIdentity { key: *keyring.identity().public().as_bytes(), principals }
+        let faults = if with_faults { self.faults() } else { Vec::new() };
+        ServerIdentity { key: *keyring.identity().public().as_bytes(), principals, faults }
+    }
+
+    /// Returns what was wrong with the key files when they were read last: which file, which line and column,
+    /// what was expected and what to do. Empty for keys that the program has put together.
+    pub fn faults(&self) -> Vec<String> {
+        let files = lock(&self.0.files);
+        let faults = files.iter().flat_map(|files| files.files.faults());
+        faults.map(ToString::to_string).collect()
     }
 
     /// Returns how often decisions about clients were made void.
@@ -151,24 +162,29 @@ impl Keys {
         self.0.generation.load(Ordering::Acquire)
     }
 
-    /// Reads the files again if they have changed. Returns a fault that was not told of yet.
-    pub(crate) fn reload(&self) -> Option<String> {
+    /// Reads the files again if they have changed. Returns what has to be told: faults that were not told of yet,
+    /// or that there are none any more.
+    pub(crate) fn reload(&self) -> Vec<String> {
         let mut files = lock(&self.0.files);
-        let files = files.as_mut()?;
-        match files.files.reload() {
-            Ok(None) => None,
-            Ok(Some(keyring)) => {
-                files.told = None;
-                self.replace(keyring);
-                None
-            }
-            Err(fault) => {
-                let fault = fault.to_string();
-                let is_new = files.told.as_ref() != Some(&fault);
-                files.told = Some(fault.clone());
-                is_new.then_some(fault)
-            }
+        let Some(files) = files.as_mut() else { return Vec::new() };
+        if let Some(keyring) = files.files.reload() {
+            self.replace(keyring);
         }
+        let faults: Vec<String> = files.files.faults().iter().map(ToString::to_string).collect();
+        let new = faults.iter().filter(|fault| !files.told.contains(fault));
+        let mut told: Vec<String> = new
+            .map(|fault| {
+                format!(
+                    "a key file has a fault, so it gives nothing new; what is gone from it or revoked has ended: \
+                     {fault}"
+                )
+            })
+            .collect();
+        if faults.is_empty() && !files.told.is_empty() {
+            told.push("the key files have no fault any more".to_owned());
+        }
+        files.told = faults;
+        told
     }
 }
 

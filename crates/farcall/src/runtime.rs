@@ -705,7 +705,7 @@ impl Inner {
             return Shown { balancers, conversations };
         }
         let _ = server;
-        Shown { balancers, conversations: Box::new(Conversations::without_keys) }
+        Shown { balancers, conversations: Box::new(|_| Conversations::without_keys()) }
     }
 
     /// Returns what decides who may do what with an export, if this runtime has keys.

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand, ValueHint};
-use farcall_keys::{Fault, Identity, KeyFiles};
+use farcall_keys::{Fault, Identity, KeyFiles, KeyLine, PublicKey};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
@@ -48,10 +48,10 @@ Environment:
 
 Files, in which # begins a comment:
   identity         the private key, for the user alone: mode 0600
-  grants           GRANT [COMMENT]
-  authorities      KEY [COMMENT]
-  authorized_keys  KEY PRINCIPAL [type=TYPE] [instance=INSTANCE] [COMMENT]
-  known_servers    TYPE[/INSTANCE] KEY [or-granted] [COMMENT], or * in place of the name
+  grants           GRANT
+  authorities      KEY [principals=PRINCIPAL,...]
+  authorized_keys  KEY PRINCIPAL [type=TYPE] [instance=INSTANCE]
+  known_servers    TYPE[/INSTANCE] KEY [or-granted], or * in place of the name
   revoked          what `farcall keys revoke` writes
   policy           allow|deny PRINCIPAL TYPE[/INSTANCE] [PROCEDURE,...]
 
@@ -141,6 +141,23 @@ fn faulty(why: Fault) -> Failure {
     Failure::new(message).hint(why.advice())
 }
 
+/// Checks that this end's own files let an authority name a principal. Its grants would be worthless here
+/// otherwise, and the limit stands until somebody changes it.
+fn check_limit(directory: &Path, authority: &PublicKey, principal: &str) -> Outcome {
+    let (files, _) = KeyFiles::inspect(directory);
+    let mut lines = files.lines();
+    let limited = |(_, _, line): &(_, _, &KeyLine)| matches!(line, KeyLine::Authority(line) if line.key == *authority && !line.may_name(principal));
+    match lines.find(limited) {
+        None => Ok(()),
+        Some((file, number, _)) => {
+            let message = format!("the authority may not name {principal:?} here");
+            Err(Failure::new(message).about(format!("{file}, line {number}")).hint(
+                "widen principals= in this line if the authority may name this principal, and enrol again",
+            ))
+        }
+    }
+}
+
 /// Makes a failure of a message of the form EXPECTED; FOUND; ADVICE. The advice becomes the hint.
 fn expected_found(why: &dyn std::fmt::Display) -> Failure {
     let text = why.to_string();
@@ -190,6 +207,23 @@ fn date(seconds: u64) -> String {
         Some(time) => timestamp(time),
         None => format!("{seconds} s after 1970"),
     }
+}
+
+/// Returns what a line of a key file gives, in a sentence for people.
+fn gives(line: &KeyLine) -> String {
+    match line {
+        KeyLine::Grant(grant) => format!("{line}, until {}", date(grant.terms().expires)),
+        KeyLine::Revocations(list) => {
+            format!("{line}, good until {}", date(list.issued().saturating_add(list.greatest_age())))
+        }
+        line => line.to_string(),
+    }
+}
+
+/// Describes what each line of the key files gives, as a program reads it.
+fn describe_lines(files: &KeyFiles) -> Vec<Value> {
+    let describe = |(file, line, says): (&str, usize, &KeyLine)| json!({ "file": file, "line": line, "gives": gives(says) });
+    files.lines().map(describe).collect()
 }
 
 /// Describes a grant as a program reads it.

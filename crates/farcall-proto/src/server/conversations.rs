@@ -50,6 +50,10 @@ pub struct Busiest {
     /// The place of the table to look at next, and how many were looked at.
     next: usize,
     looked: usize,
+    /// Only conversations of the client with this key are found.
+    of: Option<[u8; 32]>,
+    /// How many conversations were found, also those that were not busy enough.
+    count: usize,
 }
 
 /// How busy a conversation is: its running calls, for how long its client is silent, and its identifier.
@@ -64,7 +68,20 @@ impl Busiest {
     /// Begins to look for at most `most` conversations. In a table that is larger than what is looked at, the
     /// search begins at the place where an earlier one [ended](Busiest::next); otherwise that does not matter.
     pub fn new(most: usize, from: usize) -> Busiest {
-        Busiest { most, found: BinaryHeap::new(), next: from - from % Busiest::LOOKS, looked: 0 }
+        let next = from - from % Busiest::LOOKS;
+        Busiest { most, found: BinaryHeap::new(), next, looked: 0, of: None, count: 0 }
+    }
+
+    /// Looks only for conversations of the client with this key.
+    #[must_use]
+    pub fn of(self, key: [u8; 32]) -> Busiest {
+        Busiest { of: Some(key), ..self }
+    }
+
+    /// Returns how many conversations there are of those that are looked for. Those that begin and end meanwhile
+    /// make it inexact.
+    pub fn count(&self) -> usize {
+        self.count
     }
 
     /// Returns the place at which a later search should begin.
@@ -81,6 +98,7 @@ impl Busiest {
     }
 
     fn note(&mut self, rank: Rank) {
+        self.count += 1;
         if self.found.len() < self.most {
             self.found.push(Reverse(rank));
         } else if let Some(mut least) = self.found.peek_mut()
@@ -98,7 +116,12 @@ impl Server {
         let coarse = self.coarse(now);
         let left = self.table.size().min(Busiest::MAX_LOOKS).saturating_sub(busiest.looked);
         let part = self.table.part(busiest.next, left.min(Busiest::LOOKS));
-        for entry in part.iter().filter(|entry| entry.id != 0) {
+        let is_wanted = |id| match busiest.of {
+            Some(key) => self.seals.secrets.principal(id).is_some_and(|principal| principal.key == key),
+            None => true,
+        };
+        let wanted: Vec<_> = part.iter().filter(|entry| entry.id != 0 && is_wanted(entry.id)).collect();
+        for entry in wanted {
             busiest.note((running(entry), Reverse(silent(coarse, entry)), entry.id));
         }
         busiest.next = busiest.next.wrapping_add(part.len());

@@ -24,6 +24,8 @@ pub(crate) enum What<'a> {
     Facts,
     /// To write the memory.
     Write,
+    /// To see the conversations of other clients.
+    Others,
 }
 
 /// Decides what clients may do with one export, and keeps the decisions.
@@ -110,7 +112,7 @@ impl Access {
     }
 
     fn allows(&self, decision: &Decision, what: What<'_>) -> bool {
-        if self.counters {
+        if self.counters && !matches!(what, What::Others) {
             return decision.allows(Action::Counters);
         }
         match what {
@@ -119,6 +121,7 @@ impl Access {
             What::Health => decision.allows(Action::Health),
             What::Read => decision.allows(Action::MemoryRead),
             What::Write => decision.allows(Action::MemoryWrite),
+            What::Others => decision.shows_others(),
             What::Facts => decision.allows(Action::MemoryRead) || decision.allows(Action::MemoryWrite),
         }
     }
@@ -156,5 +159,6 @@ fn say(what: What<'_>) -> String {
         What::Health => "ask for the health".to_owned(),
         What::Read | What::Facts => "read the memory".to_owned(),
         What::Write => "write the memory".to_owned(),
+        What::Others => "see the conversations of others".to_owned(),
     }
 }

@@ -6,6 +6,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use farcall_keys::Terms;
+
 use super::say;
 use crate::Keys;
 use crate::client::Endpoint;
@@ -71,10 +73,19 @@ pub(super) fn watch(
     let (servers, clients) = (servers.clone(), clients.clone());
     let look = move || {
         let (event, mut generation) = (of_thread.event(), keys.generation());
-        let mut checked = of_thread.now();
+        let (mut checked, mut expired) = (of_thread.now(), HashSet::new());
         while let Some(of_keys) = users() {
-            if let Some(fault) = keys.reload() {
-                say(&format!("the keys that were read last go on: {fault}"));
+            keys.reload().iter().for_each(|what| say(what));
+            for grant in keys.keyring().grants() {
+                let terms = grant.terms();
+                let has_ended = of_thread.unix_seconds() >= terms.expires;
+                if has_ended && expired.insert((grant.authority(), terms.serial)) {
+                    let Terms { principal, rights, scope, serial, .. } = terms;
+                    say(&format!(
+                        "this end's own grant {serial}, by which {principal} may {rights} {scope}, has expired: \
+                         others refuse it now; ask the authority for a new one (`farcall keys grant`)"
+                    ));
+                }
             }
             let now = of_thread.now();
             if now.since(checked) >= EXPIRE_EVERY {

@@ -428,8 +428,18 @@ impl Exported {
             by.wake();
             return ended;
         }
-        let shown = self.shown.as_ref();
+        let shown = self.shown.as_ref().map(|shown| (shown, self.sees_only_own()));
         builtin::dispatch(number, self.described, shown, || self.health(now), arguments, reply)
+    }
+
+    /// Returns the key of the client that calls, if it may see its own conversations only.
+    #[cold]
+    fn sees_only_own(&self) -> Option<[u8; 32]> {
+        let (access, call) = (self.access.as_ref()?, crate::context());
+        let principal = call.principal();
+        let may_see_others = access.check(principal.as_deref(), What::Others).is_ok();
+        // Nobody has the key that stands for a caller without one.
+        (!may_see_others).then(|| principal.map_or([0; 32], |principal| principal.key))
     }
 
     fn health(&self, now: Time) -> builtin::Health {

@@ -11,7 +11,7 @@ use farcall_keys::{CertificateFiles, CertificateRequest, Identity, KeyFiles, Pub
 use serde_json::json;
 
 use super::enrolment::{PATIENCE, plain};
-use super::{Directory, date, describe_grant, expected_found, faulty, no_entropy, now};
+use super::{Directory, check_limit, date, describe_grant, expected_found, faulty, no_entropy, now};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 
@@ -92,6 +92,9 @@ impl Named<'_> {
         let request = request.map_err(|why| expected_found(&why))?;
         let answer = service.enrol(request.as_bytes()).map_err(|why| self.refused(why))?;
         let grants = request.accept(&answer, now()).map_err(|why| expected_found(&why))?;
+        for grant in &grants {
+            check_limit(&directory, &self.authority, &grant.terms().principal)?;
+        }
         let [authorities, file] = ["authorities", "grants"].map(|file| directory.join(file));
         let comment = "enrolled by a certificate";
         KeyFiles::add_line(&authorities, &self.authority.to_string(), comment).map_err(faulty)?;

@@ -4,13 +4,14 @@ use clap::Args;
 use farcall_keys::{KeyFiles, Keyring};
 use serde_json::json;
 
-use super::{Directory, date, faulty, now};
+use super::{Directory, date, gives, now};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 
-/// Check the key files: their owners and modes, every line, and what has expired or will soon
+/// Check the key files: owners and modes, what every line gives, and what has expired or will soon
 ///
-/// The exit code is 1 if a file is at fault, or if something has expired or is revoked.
+/// Prints every fault, with its line and column. The exit code is 1 if a file is at fault, or if something has
+/// expired or is revoked.
 #[derive(Debug, Args)]
 pub struct CheckFiles {
     #[command(flatten)]
@@ -28,13 +29,32 @@ struct Finding {
 
 impl CheckFiles {
     pub fn run(&self, output: &Output) -> Outcome {
-        let (files, keyring) = KeyFiles::open(self.directory.path()?).map_err(faulty)?;
-        let findings = findings(&keyring, now());
+        let (files, keyring) = KeyFiles::inspect(self.directory.path()?);
+        for (file, line, says) in files.lines() {
+            let says = gives(says);
+            output.line(
+                || json!({ "file": file, "line": line, "gives": says }),
+                || format!("{file}, line {line}: {says}"),
+            )?;
+        }
+        for fault in files.faults() {
+            let path = fault.path().display().to_string();
+            output.line(
+                || {
+                    let (line, column) = (fault.line(), fault.column());
+                    json!({
+                        "broken": true, "what": fault.to_string(), "file": path, "line": line, "column": column,
+                    })
+                },
+                || format!("broken: {fault}"),
+            )?;
+        }
+        let findings = keyring.map_or_else(Vec::new, |keyring| findings(&keyring, now()));
         for Finding { is_broken, what } in &findings {
             let kind = if *is_broken { "broken" } else { "soon" };
             output.line(|| json!({ "broken": is_broken, "what": what }), || format!("{kind}: {what}"))?;
         }
-        if findings.iter().any(|finding| finding.is_broken) {
+        if !files.faults().is_empty() || findings.iter().any(|finding| finding.is_broken) {
             return Err(Failure::found());
         }
         if !output.is_json() {

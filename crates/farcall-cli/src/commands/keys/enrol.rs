@@ -8,7 +8,7 @@ use farcall_keys::{EnrolmentRequest, EnrolmentToken, Grant, KeyFiles, PublicKey}
 use serde_json::json;
 
 use super::enrolment::{Enrolment, EnrolmentClient, PATIENCE, plain};
-use super::{Directory, date, describe_grant, expected_found, faulty, no_entropy, now};
+use super::{Directory, check_limit, date, describe_grant, expected_found, faulty, no_entropy, now};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 
@@ -111,6 +111,7 @@ fn refused(why: farcall::Error<String>, address: &str) -> Failure {
 
 /// Keeps the authority and the grant.
 fn keep(directory: &Path, authority: PublicKey, grant: &Grant) -> Outcome {
+    check_limit(directory, &authority, &grant.terms().principal)?;
     let comment = format!("enrolled, {}", grant.terms().principal);
     KeyFiles::add_line(&directory.join("authorities"), &authority.to_string(), &comment).map_err(faulty)?;
     let terms = grant.terms();

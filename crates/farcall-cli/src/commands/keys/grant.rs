@@ -62,7 +62,7 @@ impl Grant {
                 let terms = grant.terms();
                 let until = date(terms.expires);
                 let (principal, rights, scope) = (&terms.principal, terms.rights, &terms.scope);
-                format!("{text} {principal} {rights} {scope} serial {serial} until {until}")
+                format!("{text} # {principal} {rights} {scope} serial {serial} until {until}")
             },
         )
     }

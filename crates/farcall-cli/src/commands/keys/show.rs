@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use farcall_keys::{Grant, KeyFiles, Keyring, RevocationList};
 use serde_json::{Value, json};
 
-use super::{Directory, date, describe_grant, faulty};
+use super::{Directory, date, describe_grant, describe_lines, faulty, gives};
 use crate::failure::Outcome;
 use crate::output::Output;
 use crate::text::{counted, printable};
@@ -34,11 +34,11 @@ impl Show {
         }
         let (files, keyring) = KeyFiles::open(self.directory.path()?).map_err(faulty)?;
         let directory = files.directory().display().to_string();
-        output.page(|| to_json(&directory, &keyring), || table(&directory, &keyring))
+        output.page(|| to_json(&directory, &files, &keyring), || table(&directory, &files, &keyring))
     }
 }
 
-fn table(directory: &str, keyring: &Keyring) -> String {
+fn table(directory: &str, files: &KeyFiles, keyring: &Keyring) -> String {
     let public = keyring.identity().public();
     let mut page = format!("directory    {}\n", printable(directory));
     let _ = writeln!(page, "key          {public}\nfingerprint  {}", public.fingerprint());
@@ -56,7 +56,10 @@ fn table(directory: &str, keyring: &Keyring) -> String {
     part("known_servers", keyring.known_servers().map(ToString::to_string).collect());
     part("revoked", keyring.revocations().map(revocation_line).collect());
     let rules = keyring.policy().map(|policy| counted(policy.len() as u64, "rule"));
-    part("policy", vec![rules.unwrap_or_else(|| "none: every known client may do everything".to_owned())]);
+    let none = "none: every known client may do everything, except see the conversations of others";
+    part("policy", vec![rules.unwrap_or_else(|| none.to_owned())]);
+    let lines = files.lines().map(|(file, line, says)| format!("{file}, line {line}: {}", gives(says)));
+    part("what each line gives", lines.collect());
     page
 }
 
@@ -74,11 +77,14 @@ fn revocation_line(list: &RevocationList) -> String {
     format!("{keys}, {grants}, serial {}, good until {until}, by {}", list.serial(), list.authority())
 }
 
-fn to_json(directory: &str, keyring: &Keyring) -> Value {
+fn to_json(directory: &str, files: &KeyFiles, keyring: &Keyring) -> Value {
     let public = keyring.identity().public();
     let authorities: Vec<_> = keyring
         .authorities()
-        .map(|line| json!({ "key": line.key.to_string(), "comment": line.comment }))
+        .map(|line| {
+            let principals: Vec<_> = line.principals.iter().map(ToString::to_string).collect();
+            json!({ "key": line.key.to_string(), "principals": principals, "comment": line.comment })
+        })
         .collect();
     let authorized_keys: Vec<_> = keyring
         .authorized_keys()
@@ -125,5 +131,6 @@ fn to_json(directory: &str, keyring: &Keyring) -> Value {
         "known_servers": known_servers,
         "revoked": revoked,
         "policy_rules": keyring.policy().map(|policy| policy.len()),
+        "lines": describe_lines(files),
     })
 }
