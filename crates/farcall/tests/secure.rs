@@ -288,6 +288,11 @@ fn looked_after() -> Keyring {
     servers().with_authorized_key(line.parse().unwrap()).unwrap()
 }
 
+/// Returns the policy that lets everybody do everything, also see the conversations of others.
+fn everything() -> Policy {
+    Policy::new().with_rule("allow * *").unwrap()
+}
+
 /// Asks a server for its conversations, with keys of one's own.
 fn ask(pair: &Pair, byte: u8) -> farcall::Result<Conversations> {
     let line = format!("* {}", identity(SERVER).public());
@@ -302,7 +307,7 @@ fn a_server_shows_who_converses_with_it_and_how_old_the_keys_are() {
         [(Level::Secure, Protection::Secure), (Level::Authenticated, Protection::Authenticated)]
     {
         let began = Instant::now();
-        let pair = Pair::new(looked_after(), level);
+        let pair = Pair::new(looked_after().with_policy(everything()), level);
         let keys = Keys::new(clients(ALICE, SERVER));
         let alice = runtime(&pair.names, Some(keys), level).import::<dyn Store>("Store/main").unwrap();
         let waiting = alice.start().wait();
@@ -341,8 +346,66 @@ fn a_policy_decides_who_may_see_a_server_s_conversations() {
 }
 
 #[test]
-fn a_server_shows_its_64_busiest_conversations() {
+fn without_a_policy_a_client_sees_its_own_conversations_only() {
     let pair = Pair::new(looked_after(), Level::Secure);
+    let clients: Vec<StoreClient> = (0..70).map(|_| pair.client(clients(ALICE, SERVER)).unwrap()).collect();
+    clients.iter().for_each(|client| assert_eq!(client.get("a").unwrap(), "aa"));
+    let shown = ask(&pair, MONITOR).unwrap();
+    let seen: Vec<&str> = shown.conversations.iter().map(|one| &*one.principal).collect();
+    assert_eq!((seen, shown.untold), (vec!["monitor"], 0));
+    let own = ask(&pair, ALICE).unwrap();
+    assert_eq!((own.conversations.len(), own.untold), (64, 70 + 1 - 64));
+    assert!(own.conversations.iter().all(|one| one.principal == "alice"), "{own:?}");
+    // The decision follows the keys.
+    pair.keys.replace(looked_after().with_policy(everything()));
+    assert!(ask(&pair, MONITOR).unwrap().untold > 0);
+    pair.keys.replace(looked_after());
+    assert!(ask(&pair, MONITOR).unwrap().conversations.iter().all(|one| one.principal == "monitor"));
+}
+
+#[test]
+fn a_key_that_is_removed_beside_a_typo_is_refused_and_the_typo_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let (path, new) = (directory.path().join(name), directory.path().join("new"));
+        std::fs::write(&new, text).unwrap();
+        std::fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        std::fs::rename(new, path).unwrap();
+    };
+    let line = |who, name: &str| format!("{} {name}\n", identity(who).public());
+    write("identity", &identity(SERVER).to_text());
+    write("authorized_keys", &(line(ALICE, "alice") + &line(MONITOR, "monitor")));
+    write("policy", "allow * *\n");
+    let names = Arc::new(Memory::new());
+    let server = runtime(&names, Some(Keys::open(directory.path()).unwrap()), Level::Secure);
+    let (tell, _told) = mpsc::channel();
+    let export = server.export::<dyn Store>("Store/main", Arc::new(Server(tell))).unwrap();
+    let address = export.address();
+    let import = |who| {
+        let keys = Keys::new(clients(who, SERVER));
+        runtime(&names, Some(keys), Level::Secure).import::<dyn Store>("Store/main")
+    };
+    assert_eq!(import(ALICE).unwrap().get("a").unwrap(), "aa");
+    // Whoever writes the second file has not noticed the typo in the first one.
+    write("policy", "allow * *\nalow alice Store\n");
+    write("authorized_keys", &line(MONITOR, "monitor"));
+    while import(ALICE).is_ok() {
+        std::thread::yield_now();
+    }
+    let monitor = Keyring::new(identity(MONITOR));
+    let monitor = monitor.with_known_server(format!("* {}", identity(SERVER).public()).parse().unwrap());
+    let monitor = runtime(&names, Some(Keys::new(monitor)), Level::Secure);
+    let ask = || conversations(&monitor, address, Duration::from_secs(60)).unwrap().identity.unwrap().faults;
+    assert!(ask()[0].contains("policy, line 2, column 1: expected (allow | deny)"), "{:?}", ask());
+    write("policy", "allow * *\n");
+    while !ask().is_empty() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_server_shows_its_64_busiest_conversations() {
+    let pair = Pair::new(looked_after().with_policy(everything()), Level::Secure);
     let clients: Vec<StoreClient> = (0..66).map(|_| pair.client(clients(ALICE, SERVER)).unwrap()).collect();
     clients.iter().for_each(|client| assert_eq!(client.get("a").unwrap(), "aa"));
     let waiting = clients[0].start().wait();

@@ -177,10 +177,10 @@ fn keys() {
     let mark = |word| format!("-----{word} FARCALL REVOCATION LIST-----");
     let policy = "# rules\ndeny eve *\nallow alice Store/main get,list_*\nallow m-* @health,@memory:read\n";
     for (number, name, text) in [
-        (0, "grants", format!("{} alice # ours\n{}\n", some.to_text(), all.to_text())),
-        (1, "authorities", format!("{key} ours\n\n")),
-        (2, "authorized_keys", format!("{key} alice type=Store instance=m* hers\n{key} alice\n")),
-        (3, "known_servers", format!("Store/main {key} or-granted\n* {key} all\n")),
+        (0, "grants", format!("{} # ours\n{}\n", some.to_text(), all.to_text())),
+        (1, "authorities", format!("{key} principals=team-*,alice # ours\n\n")),
+        (2, "authorized_keys", format!("{key} alice type=Store instance=m* # hers\n{key} alice\n")),
+        (3, "known_servers", format!("Store/main {key} or-granted\n* {key} # all\n")),
         (4, "revoked", format!("{}\n{base64}\n{}\n", mark("BEGIN"), mark("END"))),
         (5, "policy", policy.to_owned()),
         (6, "identity", format!("# ours\n{}\n", end.to_text().as_str())),

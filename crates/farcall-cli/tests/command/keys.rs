@@ -98,12 +98,15 @@ fn grants_are_signed_for_files_and_shown() {
     );
     assert_eq!(signed["authority"], authority);
     assert_eq!((&signed["rights"], &signed["scope"]), (&json!(["export", "import"]), &json!("Store/main")));
-    keys.put("authorities", &format!("{authority} our own\n"));
+    keys.put("authorities", &format!("{authority} principals=a*,stored # our own\n"));
     keys.put("known_servers", &format!("Files {own} or-granted\n"));
-    keys.put("authorized_keys", &format!("{own} alice type=Store this end\n"));
+    keys.put("authorized_keys", &format!("{own} alice type=Store # this end\n"));
     keys.put("policy", "allow alice Store get\n");
     let shown = keys.json(&["show"]);
-    assert_eq!(shown["authorities"], json!([{ "key": authority, "comment": "our own" }]));
+    assert_eq!(
+        shown["authorities"],
+        json!([{ "key": authority, "principals": ["a*", "stored"], "comment": "our own" }])
+    );
     let server = json!([{ "scope": "Files", "key": own, "or_granted": true, "comment": "" }]);
     assert_eq!(shown["known_servers"], server);
     let client = json!([{ "key": own, "principal": "alice", "scope": "Store", "comment": "this end" }]);
@@ -115,14 +118,47 @@ fn grants_are_signed_for_files_and_shown() {
     for part in [
         &format!("key          {own}\n"),
         &format!("\n  export Store as stored, serial {}, until 20", grant["serial"]),
-        &format!("\nauthorities\n  {authority} our own\n"),
-        &format!("\nauthorized_keys\n  {own} alice type=Store this end\n"),
+        &format!("\nauthorities\n  {authority} principals=a*,stored # our own\n"),
+        &format!("\n  authorities, line 1: grants of {authority} count, for the principals a*, stored\n"),
+        &format!("\n  authorized_keys, line 1: {own} is alice and may import Store\n"),
+        "\n  policy, line 1: allows alice get of Store\n",
+        &format!("\nauthorized_keys\n  {own} alice type=Store # this end\n"),
         &format!("\nknown_servers\n  Files {own} or-granted\n"),
         "\npolicy\n  1 rule\n",
     ] {
         assert!(table.contains(part), "{part:?} is not in {table}");
     }
-    assert!(keys.run(&["check-files"]).ok().ends_with("keys: no fault\n"));
+    let said = keys.run(&["check-files"]).ok();
+    assert!(said.ends_with("keys: no fault\n"), "{said}");
+    assert!(said.contains("\nauthorized_keys, line 1: ") && said.contains("may import Store\n"), "{said}");
+    let lines = keys.run(&["--json", "check-files"]).json();
+    let expected = json!({ "file": "policy", "line": 1, "gives": "allows alice get of Store" });
+    assert!(lines.contains(&expected), "{lines:?}");
+    assert!(shown["lines"].as_array().unwrap().contains(&expected), "{shown}");
+}
+
+#[test]
+fn check_files_says_every_fault_and_what_the_other_lines_give() {
+    let (keys, own, authority) = Keys::made();
+    keys.put("authorized_keys", &format!("{own} alice\n{own} alice Type=Store\n"));
+    keys.put("authorities", &format!("{authority} our own\n"));
+    keys.put("policy", "deny eve *\nallw alice *\n");
+    let said = keys.run(&["check-files"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    for part in [
+        format!("authorized_keys, line 1: {own} is alice and may import every name\n"),
+        "policy, line 1: denies eve everything of every name\n".to_owned(),
+        "authorized_keys, line 2, column 52: expected KEY PRINCIPAL [type=TYPE]".to_owned(),
+        "authorities, line 1, column 46: expected KEY [principals=PRINCIPAL,...]".to_owned(),
+        "policy, line 2, column 1: expected (allow | deny)".to_owned(),
+    ] {
+        assert!(said.out.contains(&part), "{part:?} is not in {said:?}");
+    }
+    let said = keys.run(&["--json", "check-files"]);
+    let fault = said.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let fault: Vec<Value> = fault.filter(|line| line["broken"] == true).collect();
+    assert_eq!((said.code, fault.len()), (1, 3), "{fault:?}");
+    assert_eq!((&fault[1]["line"], &fault[1]["column"]), (&json!(2), &json!(52)));
 }
 
 #[test]
@@ -185,13 +221,11 @@ fn a_list_that_the_authority_did_not_sign_is_not_taken_over() {
 fn faults_of_files_have_hints() {
     let (keys, own, _) = Keys::made();
     keys.put("authorized_keys", &format!("# clients\n{own} alice\ngarbage\n"));
-    for command in ["show", "check-files"] {
-        let (message, hint) = keys.failure(&[command], 1);
-        let expected = "keys/authorized_keys, line 3: expected a public key; found \"garbage\" (a public \
-                        key has 44 characters of base64, not 7)";
-        assert_eq!(message, expected);
-        assert!(hint.starts_with("write a line as KEY alice"), "{hint}");
-    }
+    let (message, hint) = keys.failure(&["show"], 1);
+    let expected = "keys/authorized_keys, line 3, column 1: expected a public key; found \"garbage\" (a public \
+                    key has 44 characters of base64, not 7)";
+    assert_eq!(message, expected);
+    assert!(hint.starts_with("write a line as KEY alice"), "{hint}");
     fs::set_permissions(keys.0.path("keys/identity"), fs::Permissions::from_mode(0o644)).unwrap();
     let (message, hint) = keys.failure(&["show"], 1);
     assert!(message.starts_with("keys/identity: expected mode 0600"), "{message}");
@@ -244,7 +278,10 @@ fn a_machine_is_enrolled_with_a_token() {
     let shown = with_keys(&keys, "alice", &["--json", "keys", "show"]).json().remove(0);
     assert_eq!(shown["key"], enrolled["key"]);
     assert_eq!(shown["grants"], json!([enrolled["grant"]]));
-    assert_eq!(shown["authorities"], json!([{ "key": authority, "comment": "enrolled, alice" }]));
+    assert_eq!(
+        shown["authorities"],
+        json!([{ "key": authority, "principals": [], "comment": "enrolled, alice" }])
+    );
     assert!(with_keys(&keys, "alice", &["keys", "check-files"]).ok().ends_with("alice: no fault\n"));
     let mode = |file: &str| fs::metadata(keys.0.path(file)).unwrap().mode() & 0o7777;
     assert_eq!([mode("alice"), mode("alice/identity"), mode("alice/grants")], [0o700, 0o600, 0o644]);
@@ -322,7 +359,10 @@ fn top_and_debug_show_the_conversations_of_a_server_with_keys_to_whom_its_policy
         let said = with_keys(&keys, "alice", &[&["--json"], command].concat()).json().remove(0);
         let security = &said["security"];
         assert_eq!((&security["level"], &security["untold"]), (&json!("secure"), &json!(0)));
-        assert_eq!(security["identity"], json!({ "key": server_key, "principals": [] }));
+        assert_eq!(
+            security["identity"],
+            json!({ "key": server_key, "principals": [], "key_file_faults": [] })
+        );
         let conversations = security["conversations"].as_array().unwrap();
         let of = |who: &str| conversations.iter().find(|one| one["principal"] == who).unwrap();
         for (who, key) in [("alice", &alice), ("bob", &bob)] {
@@ -335,6 +375,12 @@ fn top_and_debug_show_the_conversations_of_a_server_with_keys_to_whom_its_policy
         }
         assert_eq!(conversations[0]["running"], 1, "the call that asks comes first");
     }
+    // A typo is told to whom the policy lets, and what the line gave before has ended.
+    put("server/policy.new", "allow alice *\nallow bob FileAccess\nalow bob *\n");
+    fs::rename(keys.0.path("server/policy.new"), keys.0.path("server/policy")).unwrap();
+    let debug = || with_keys(&keys, "alice", &["debug", address]).ok();
+    while !debug().contains("a key file has a fault, and gives nothing new: ") {}
+    assert!(debug().contains("policy, line 3, column 1: expected (allow | deny)"), "{}", debug());
 }
 
 #[cfg(feature = "secure")]
