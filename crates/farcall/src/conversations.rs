@@ -42,7 +42,8 @@ pub struct Conversations {
     /// Who the server is, if it has keys.
     pub identity: Option<ServerIdentity>,
     /// The busiest conversations, at most 64: first those with the most running calls, then those whose
-    /// clients were heard last. A server without keys shows none.
+    /// clients were heard last. A server without keys shows none, and one without a policy only those of the
+    /// client that asks.
     pub conversations: Vec<Conversation>,
     /// The number of further conversations, which are not shown.
     pub untold: u32,

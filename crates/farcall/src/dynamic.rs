@@ -414,8 +414,8 @@ pub fn balancers(runtime: &Runtime, address: SocketAddr, within: Duration) -> cr
 /// client is, and how old its keys are. At most 64 conversations are shown: first those with the most running
 /// calls, then those whose clients were heard last. The call takes at most `within`.
 ///
-/// A policy decides about this as about the server's counters (`@counters`). A server without keys has
-/// nothing to show. A server with more than about 100,000 conversations looks at as many of them for each
+/// A policy decides about this as about the server's counters (`@counters`). A server without a policy shows
+/// each client its own conversations only. A server without keys has nothing to show. A server with more than about 100,000 conversations looks at as many of them for each
 /// answer, the next ones each time.
 ///
 /// # Errors

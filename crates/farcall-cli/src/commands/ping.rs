@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueHint};
-use farcall::Never;
+use farcall::{Error, Kind, Never};
 use farcall::dynamic::Pinger;
 use farcall::stub::Procedure;
 use farcall_idl::spell_program;
@@ -37,6 +37,11 @@ pub struct Ping {
     #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
 
+    /// Make one call, and succeed if the exporter answers, also if it refuses this end because it does not
+    /// know its keys: a probe of a server with keys that needs none
+    #[arg(long, conflicts_with_all = ["program", "count"])]
+    answers: bool,
+
     #[command(flatten)]
     deadline: Deadline,
 
@@ -48,6 +53,9 @@ impl Ping {
     pub fn run(&self, output: &Output) -> Outcome {
         if let Some(program) = &self.program {
             return self.ping_onc(program, output);
+        }
+        if self.answers {
+            return self.hear(output);
         }
         let mut pinger = Pinger::import(&self.deadline.runtime()?, &self.name)
             .map_err(|why| onc::unnamed(why, onc::AFTER_ADDRESS))?;
@@ -76,6 +84,27 @@ impl Ping {
                     counted(others.into(), "other call"),
                 )
             },
+        )
+    }
+
+    /// Succeeds if the exporter answers, whatever it lets this end do.
+    fn hear(&self, output: &Output) -> Outcome {
+        let asked = Pinger::import(&self.deadline.runtime()?, &self.name).and_then(|pinger| {
+            let pinger = match self.deadline.within {
+                Some(deadline) => pinger.within(deadline),
+                None => pinger,
+            };
+            pinger.ping().map(drop)
+        });
+        let refused = match asked {
+            Ok(()) => false,
+            // Only an exporter that answers says that it refuses a peer.
+            Err(Error::CallFailed(why)) if matches!(why.kind(), Kind::Mismatch | Kind::NotPermitted) => true,
+            Err(why) => return Err(onc::unnamed(why, onc::AFTER_ADDRESS)),
+        };
+        output.line(
+            || json!({ "name": self.name, "answers": true, "refused": refused }),
+            || format!("{} answers{}", self.name, if refused { ", and refuses this end" } else { "" }),
         )
     }
 

@@ -348,6 +348,19 @@ fn top_and_debug_show_the_conversations_of_a_server_with_keys_to_whom_its_policy
     let url = server.fact("url");
     let address = url.trim_start_matches("udp://").split('/').next().unwrap();
 
+    // A probe needs no keys; a stranger's will do as well.
+    with_keys(&keys, "carol", &["keys", "make"]).ok();
+    let probe = ["--json", "ping", "--answers", &url];
+    for (said, refused) in [
+        (keys.0.run(&probe), true),
+        (with_keys(&keys, "carol", &probe), true),
+        (with_keys(&keys, "alice", &probe), false),
+    ] {
+        assert_eq!(said.json(), [json!({ "name": url, "answers": true, "refused": refused })]);
+    }
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let nobody = format!("udp://{}/FileAccess", nobody.local_addr().unwrap());
+    assert_ne!(keys.0.run(&["ping", "--answers", "--within", "300ms", &nobody]).code, 0);
     with_keys(&keys, "bob", &["ls", "--from", &url]).ok();
     for command in [&["debug", address][..], &["top", "--once", address]] {
         let said = with_keys(&keys, "bob", command);
