@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueHint};
-use farcall::{Error, Kind, Never};
 use farcall::dynamic::Pinger;
 use farcall::stub::Procedure;
+use farcall::{Error, Kind, Never};
 use farcall_idl::spell_program;
 use farcall_onc::standard;
 use serde_json::json;

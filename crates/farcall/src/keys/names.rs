@@ -278,7 +278,14 @@ impl Signer {
                 let kept = &mut state.entries[place];
                 (kept.signed, kept.keyring, kept.told) = (now, Arc::downgrade(keyring), false);
             }
-            Ok(false) => drop(state.entries.swap_remove(place)),
+            Ok(false) => {
+                let lost = state.entries.swap_remove(place);
+                drop(state);
+                // Whoever has withdrawn the name knows it.
+                if !lost.renewal.is_over() {
+                    (self.say)(&lost_name(&lost));
+                }
+            }
             Err(why) => {
                 let is_told = std::mem::replace(&mut state.entries[place].told, true);
                 drop(state);
@@ -328,7 +335,51 @@ fn not_permitted(why: String) -> Error {
 }
 
 #[cold]
+fn lost_name(kept: &Kept) -> String {
+    format!(
+        "the registry no longer has {} of this exporter: callers do not find it; somebody has withdrawn or \
+         replaced the entry. Export the name again",
+        kept.entry.name()
+    )
+}
+
+#[cold]
 fn not_renewed(kept: &Kept, why: &Error) -> String {
     let ends = kept.signed.saturating_add(ENTRY_SECONDS);
     format!("{} is found until {ends} (Unix seconds), for it cannot be signed anew: {why}", kept.entry.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use farcall_keys::Identity;
+    use farcall_names::Memory;
+
+    use super::*;
+    use crate::System;
+
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    #[test]
+    fn an_exporter_that_has_lost_its_name_says_so_once_and_one_that_has_withdrawn_it_says_nothing() {
+        let (registry, env): (Memory, Arc<dyn Env>) = (Memory::new(), Arc::new(System));
+        let keyring = |byte| Keyring::new(Identity::from_entropy([byte; 32]));
+        let keys = Keys::new(keyring(1));
+        let say = |line: &str| lock(&SAID).push(line.to_owned());
+        let names = SignedNames::new(Arc::new(registry.clone()), &keys, &env, say);
+        let entry = |instance: &str| {
+            let [type_name, instance] = ["Store", instance].map(|label| label.parse::<Label>().unwrap());
+            Entry::new(type_name, instance, "udp://127.0.0.1:7000".parse().unwrap(), 1)
+        };
+        let (lost, withdrawn) =
+            (names.publish(&entry("lost")).unwrap(), names.publish(&entry("withdrawn")).unwrap());
+        withdrawn.withdraw().unwrap();
+        assert!(registry.withdraw(&entry("lost").type_name, &entry("lost").instance).unwrap());
+        // With other keys all entries are due.
+        keys.replace(keyring(2));
+        names.signer.sign_anew();
+        names.signer.sign_anew();
+        let said = lock(&SAID).clone();
+        assert!(said.len() == 1 && said[0].contains("no longer has Store/lost"), "{said:?}");
+        drop(lost);
+    }
 }
