@@ -59,7 +59,7 @@ const MAX_READINGS: usize = 3;
 /// KeyFiles::write_identity(&directory.path().join("identity"), &identity)?;
 /// let (mut files, keyring) = KeyFiles::open(directory.path())?;
 /// assert_eq!(keyring.identity().public(), identity.public());
-/// assert!(files.reload()?.is_none(), "nothing has changed");
+/// assert!(files.reload().is_none(), "nothing has changed");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
