@@ -12,6 +12,7 @@
 //! - Only [`Env::spawn`] starts threads.
 
 mod condition;
+mod reports;
 #[cfg(unix)]
 mod streams;
 
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 pub use condition::{Condition, thread_event};
 pub use farcall_base::Time;
+pub use reports::{is_network_report, is_of_one_connection, quoted, quoting};
 #[cfg(unix)]
 pub use streams::{
     Accepted, Address, Alarm, ConnectOptions, Interest, Listener, PeerState, Poller, Source, Stream, Wanted,
@@ -184,7 +186,8 @@ pub struct SocketOptions {
     /// The size of the receive buffer and of the send buffer to request, in bytes. The system may grant less.
     pub buffer: usize,
     /// Whether the socket answers its peers, as a server's does. If such a socket is bound to all addresses
-    /// of its host, it sends to each peer from the address to which that peer sent.
+    /// of its host, it sends to each peer from the address to which that peer sent. The network's reports
+    /// about its peers are not received.
     pub answers: bool,
     /// Whether the network may fragment datagrams that are longer than the path's MTU. Such a socket receives
     /// one datagram at a time and no ICMP errors. If it is bound to an IPv6 address, it does not speak IPv4.
@@ -291,7 +294,7 @@ pub enum Received {
     /// [`Socket::wake`] was called, or a signal arrived. May also be returned for no reason.
     Woken,
     /// The network reports that this address, to which the socket had sent, cannot be reached. This is only a
-    /// hint.
+    /// hint, and anybody can forge it.
     Unreachable(SocketAddr),
     /// The network reports that no socket is bound to this address. The report quotes a datagram that was
     /// sent there: the second field is the length of the quotation in bytes, and the buffer begins with it.

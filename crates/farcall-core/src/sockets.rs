@@ -20,7 +20,11 @@ use rustix::net::{
 
 use crate::env::{
     Accepted, Address, ConnectOptions, Interest, Listener, PeerState, Source, Stream, Wait, Wanted,
+    is_network_report, quoting,
 };
+#[cfg(target_os = "linux")]
+use crate::sys;
+use crate::udp::Hints;
 pub(crate) use alarm::SystemAlarm;
 pub(crate) use poller::SystemPoller;
 use poller::{descriptor, flags};
@@ -32,6 +36,8 @@ struct Socket {
     spin: Duration,
     /// The socket's receive time-out in nanoseconds; 0 for none.
     timeout: AtomicU64,
+    /// What the network has reported, if this is a socket of datagrams.
+    hints: Option<Hints>,
 }
 
 /// The coarsest resolution of a socket's time-out on any system, in nanoseconds.
@@ -55,8 +61,12 @@ pub(crate) fn connect_to(to: &Address, options: &ConnectOptions) -> io::Result<A
             let socket = open(*to, SocketType::DGRAM, options)?;
             // The system may grant less.
             let _ = sockopt::set_socket_recv_buffer_size(&socket, DATAGRAM_BUFFER_BYTES);
+            quote_reports(&socket, to.is_ipv6());
             connect(&socket, to)?;
-            socket
+            return Ok(Arc::new(Socket {
+                hints: Some(Hints::default()),
+                ..Socket::new(socket, options.spin)
+            }));
         }
         Address::Tcp(to) => {
             let socket = open(*to, SocketType::STREAM, options)?;
@@ -81,6 +91,17 @@ pub(crate) fn connect_to(to: &Address, options: &ConnectOptions) -> io::Result<A
     };
     Ok(Arc::new(Socket::new(socket, options.spin)))
 }
+
+/// Makes the system quote the datagram that each report of the network is about. Without the quotation a
+/// report cannot be told from a forged one.
+#[cfg(target_os = "linux")]
+fn quote_reports(socket: &OwnedFd, v6: bool) {
+    // Where the system refuses this, reports quote nothing.
+    let _ = sys::report_icmp_errors(socket, v6);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn quote_reports(_: &OwnedFd, _: bool) {}
 
 /// Listens at an address.
 pub(crate) fn listen_at(at: &Address) -> io::Result<Arc<dyn Listener>> {
@@ -119,15 +140,69 @@ pub(crate) fn wait_any(wanted: &mut [Wanted<'_>], timeout: Option<Duration>) -> 
 
 impl Socket {
     fn new(socket: OwnedFd, spin: Duration) -> Socket {
-        Socket { socket, spin, timeout: AtomicU64::new(0) }
+        Socket { socket, spin, timeout: AtomicU64::new(0), hints: None }
     }
 
     #[inline(always)]
     fn once(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
+        if let Some(hints) = &self.hints
+            && hints.is_waiting()
+        {
+            return Err(self.report(hints));
+        }
         match recv(&self.socket, buffer, flags) {
             Ok((_, len)) => Ok(len),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(self.failed(error)),
         }
+    }
+
+    /// Returns why nothing was received. A report of the network quotes the datagram that raised it.
+    #[cold]
+    fn failed(&self, error: Errno) -> io::Error {
+        match &self.hints {
+            Some(hints) if is_network_report(&error.into()) => {
+                hints.drain(&self.socket);
+                // The system does not quote datagrams, or another thread has taken the report.
+                if hints.is_waiting() { self.report(hints) } else { error.into() }
+            }
+            _ => error.into(),
+        }
+    }
+
+    #[cold]
+    fn report(&self, hints: &Hints) -> io::Error {
+        match hints.take(&self.socket) {
+            Some(hint) => quoting(io::Error::from_raw_os_error(hint.code), hint.quoted().to_vec()),
+            None => ErrorKind::Interrupted.into(),
+        }
+    }
+
+    #[inline]
+    fn write_once(&self, parts: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        match parts {
+            [one] => send(&self.socket, one, SEND),
+            parts => sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), SEND),
+        }
+    }
+
+    /// Sends a datagram after a first attempt failed. The error of that attempt may concern an earlier
+    /// datagram.
+    #[cold]
+    fn write_again(&self, parts: &[IoSlice<'_>], mut error: Errno) -> io::Result<usize> {
+        /// Further reports may come while the sender tries again.
+        const TRIES: usize = 4;
+        for _ in 0..TRIES {
+            match &self.hints {
+                _ if error == Errno::INTR => {}
+                Some(hints) if is_network_report(&error.into()) => hints.drain(&self.socket),
+                _ => return Err(error.into()),
+            }
+            match self.write_once(parts) {
+                Ok(sent) => return Ok(sent),
+                Err(why) => error = why,
+            }
+        }
+        Err(error.into())
     }
 
     /// Polls for bytes until the spin time is over.
@@ -202,15 +277,9 @@ impl Stream for Socket {
 
     #[inline]
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        loop {
-            let sent = match parts {
-                [one] => send(&self.socket, one, SEND),
-                parts => sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), SEND),
-            };
-            match sent {
-                Err(Errno::INTR) => {}
-                sent => return Ok(sent?),
-            }
+        match self.write_once(parts) {
+            Ok(sent) => Ok(sent),
+            Err(error) => self.write_again(parts, error),
         }
     }
 

@@ -13,8 +13,7 @@ pub use pages::{Pinned, ask_for_huge_pages};
 #[cfg(target_os = "linux")]
 mod linux {
     use std::io;
-    use std::net::UdpSocket;
-    use std::os::fd::AsRawFd;
+    use std::os::fd::{AsFd, AsRawFd as _};
 
     /// Returns the time since the machine was started, in nanoseconds. The time for which the machine was
     /// suspended counts too.
@@ -32,7 +31,7 @@ mod linux {
 
     /// Makes the kernel report the ICMP errors that a socket's datagrams raise. `v6` says whether it is an
     /// IPv6 socket.
-    pub(crate) fn report_icmp_errors(socket: &UdpSocket, v6: bool) -> io::Result<()> {
+    pub(crate) fn report_icmp_errors(socket: &impl AsFd, v6: bool) -> io::Result<()> {
         let (level, option) = match v6 {
             false => (libc::IPPROTO_IP, libc::IP_RECVERR),
             true => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
@@ -41,13 +40,13 @@ mod linux {
     }
 
     /// Sets a socket option of type int to 1.
-    pub(super) fn turn_on(socket: &UdpSocket, level: libc::c_int, option: libc::c_int) -> io::Result<()> {
+    pub(super) fn turn_on(socket: &impl AsFd, level: libc::c_int, option: libc::c_int) -> io::Result<()> {
         let on: libc::c_int = 1;
         // SAFETY: the descriptor is open while `socket` is borrowed; the value is an int that
         // outlives the call, and its length is given.
         let result = unsafe {
             libc::setsockopt(
-                socket.as_raw_fd(),
+                socket.as_fd().as_raw_fd(),
                 level,
                 option,
                 (&raw const on).cast(),

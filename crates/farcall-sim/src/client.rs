@@ -262,8 +262,9 @@ impl ClientNode {
         self.tick(g);
     }
 
-    /// Delivers an ICMP error about a server's address.
-    pub fn refused(&mut self, g: &mut Ground, server: usize, quoted: &[u8], forged: bool) {
+    /// Delivers an ICMP error about a server's address. `quoted` is `None` unless the error says that nobody
+    /// listens there.
+    pub fn refused(&mut self, g: &mut Ground, server: usize, quoted: Option<&[u8]>, forged: bool) {
         if self.stopped {
             return;
         }
@@ -274,7 +275,10 @@ impl ClientNode {
             if !forged {
                 talk.note_refusal(g.net.now());
             }
-            talk.core.handle_refused(now, quoted);
+            match quoted {
+                Some(quoted) => talk.core.handle_refused(now, quoted),
+                None => talk.core.handle_unreachable(now),
+            }
         }
         self.settle(g);
     }

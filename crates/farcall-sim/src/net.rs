@@ -169,7 +169,7 @@ pub enum Step<E> {
         /// The datagram.
         bytes: Vec<u8>,
     },
-    /// An ICMP error tells `sender` that no process is at `peer`.
+    /// An ICMP error tells `sender` that a datagram has not reached `peer`.
     Refused {
         /// The address that sent the refused datagram.
         sender: SocketAddr,
@@ -179,6 +179,8 @@ pub enum Step<E> {
         quoted: Vec<u8>,
         /// Whether the error is forged, by a process that has not seen the datagram.
         forged: bool,
+        /// Whether the error says that no process is at `peer`. There are many other kinds.
+        is_closed: bool,
     },
     /// An event of the network's user.
     Event(E),
@@ -425,7 +427,7 @@ impl<E> Net<E> {
             let quoted = bytes[..bytes.len().min(QUOTED)].to_vec();
             // Some of these errors come long afterwards.
             let late = if self.rng.chance(back.late) { self.rng.spread(SECS, 600 * SECS) } else { 0 };
-            let refused = Step::Refused { sender: from, peer: to, quoted, forged: false };
+            let refused = Step::Refused { sender: from, peer: to, quoted, forged: false, is_closed: true };
             self.push(self.now + back.delay + late, refused);
         }
     }
@@ -435,13 +437,17 @@ impl<E> Net<E> {
     fn forge_icmp(&mut self, path: Path, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         self.faults.forged_icmp += 1;
         let mut quoted = bytes[..bytes.len().min(QUOTED)].to_vec();
-        // The guess replaces the number of the conversation or, in a BIND, the client's identifier.
-        for at in [4, 24] {
+        // The guess replaces the number of the conversation or, in a BIND, the client's identifier. It may
+        // also replace the identifier with which the datagrams of ONC RPC begin.
+        let others = usize::from(self.rng.chance(500_000));
+        for at in [4, 24].into_iter().chain(std::iter::repeat_n(0, others)) {
             let word = self.rng.next().to_be_bytes();
             quoted.iter_mut().skip(at).zip(word).for_each(|(byte, guess)| *byte = guess);
         }
         let later = self.rng.spread(path.delay, SECS);
-        self.push(self.now + later, Step::Refused { sender: from, peer: to, quoted, forged: true });
+        let is_closed = self.rng.chance(500_000);
+        let report = Step::Refused { sender: from, peer: to, quoted, forged: true, is_closed };
+        self.push(self.now + later, report);
     }
 
     fn push(&mut self, time: Nanos, step: Step<E>) {

@@ -206,13 +206,13 @@ impl World {
                     Some(client) => self.clients[client].receive(&mut self.g, from, bytes),
                 }
             }
-            Step::Refused { sender, peer, quoted, forged } => {
+            Step::Refused { sender, peer, quoted, forged, is_closed } => {
                 self.g.note(&[9, u64::from(sender.port())], || {
                     format!("{sender} hears that nobody is at {peer}")
                 });
                 let client = host(sender).checked_sub(self.servers.len());
                 if let Some(client) = client.and_then(|client| self.clients.get_mut(client)) {
-                    client.refused(&mut self.g, host(peer), &quoted, forged);
+                    client.refused(&mut self.g, host(peer), is_closed.then_some(&*quoted), forged);
                 }
             }
             Step::Event(event) => self.event(event),

@@ -6,7 +6,7 @@
 use std::io::{self, IoSlice};
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::ptr;
 
 use super::linux::turn_on;
@@ -48,8 +48,8 @@ pub struct Incoming {
     pub len: usize,
     /// The length of each datagram in bytes. The last one may be shorter.
     pub each: usize,
-    /// Whether this is an ICMP error which says that no socket is bound to the destination.
-    pub refused: bool,
+    /// The system's number of the error, if this is an ICMP error.
+    pub report: Option<i32>,
 }
 
 /// A buffer for control messages, aligned as the kernel reads and writes them.
@@ -143,11 +143,11 @@ pub fn receive(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> io::Result<
 
 /// Takes the oldest ICMP error out of the socket's error queue (ip(7), IP_RECVERR). Returns the destination
 /// of the datagram that raised the error, and puts the beginning of that datagram into the buffer.
-pub(crate) fn receive_error(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Incoming> {
+pub(crate) fn receive_error(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<Incoming> {
     receive_by(socket, buffer, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
 }
 
-fn receive_by(socket: &UdpSocket, buffer: &mut [u8], flags: libc::c_int) -> io::Result<Incoming> {
+fn receive_by(socket: &impl AsFd, buffer: &mut [u8], flags: libc::c_int) -> io::Result<Incoming> {
     // SAFETY: addresses of zeros are addresses of no family.
     let mut name: libc::sockaddr_storage = unsafe { mem::zeroed() };
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -161,9 +161,9 @@ fn receive_by(socket: &UdpSocket, buffer: &mut [u8], flags: libc::c_int) -> io::
     message.msg_control = control.bytes.as_mut_ptr().cast();
     message.msg_controllen = CONTROL_BYTES as _;
     // SAFETY: the kernel writes no more than the lengths given into memory that outlives the call.
-    let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+    let len = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
     let Ok(len) = usize::try_from(len) else { return Err(io::Error::last_os_error()) };
-    let mut incoming = Incoming { from: address(&name), at: None, len, each: len, refused: false };
+    let mut incoming = Incoming { from: address(&name), at: None, len, each: len, report: None };
     // SAFETY: the kernel has set `msg_controllen` to the bytes that it wrote: whole messages, within the
     // buffer, which is aligned for their headers. The macros stay within these bytes. The level and the type
     // of a message determine what it holds.
@@ -186,7 +186,9 @@ fn receive_by(socket: &UdpSocket, buffer: &mut [u8], flags: libc::c_int) -> io::
                 }
                 (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
                     let error = ptr::read_unaligned(data.cast::<libc::sock_extended_err>());
-                    incoming.refused = error.ee_errno == libc::ECONNREFUSED as u32;
+                    let is_icmp =
+                        matches!(error.ee_origin, libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6);
+                    incoming.report = i32::try_from(error.ee_errno).ok().filter(|_| is_icmp);
                 }
                 _ => {}
             }

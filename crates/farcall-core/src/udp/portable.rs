@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use farcall_base::canonical;
 
 use super::{Timeout, own_address, reach};
-use crate::env::{Received, Socket, SocketOptions, Wait};
+use crate::env::{Received, Socket, SocketOptions, Wait, is_network_report};
 
 pub(crate) struct Udp {
     /// The socket, in blocking mode.
@@ -34,11 +34,9 @@ impl Udp {
             Ok((len, from)) => Ok(Received::Datagrams { from: canonical(from), len, each: len }),
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(Received::TimedOut),
-                // This is a signal, or an ICMP error. The system does not report the address that the error
-                // is about.
-                ErrorKind::Interrupted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused => {
-                    Ok(Received::Woken)
-                }
+                ErrorKind::Interrupted => Ok(Received::Woken),
+                // The system does not tell which destination the report is about.
+                _ if is_network_report(&error) => Ok(Received::Woken),
                 _ => Err(error),
             },
         }
@@ -47,7 +45,12 @@ impl Udp {
 
 impl Socket for Udp {
     fn send(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
-        self.socket.send_to(datagram, reach(&to, self.local.is_ipv6())).map(drop)
+        let to = reach(&to, self.local.is_ipv6());
+        match self.socket.send_to(datagram, to) {
+            // The report may concern an earlier datagram.
+            Err(why) if is_network_report(&why) => self.socket.send_to(datagram, to).map(drop),
+            sent => sent.map(drop),
+        }
     }
 
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {

@@ -17,8 +17,9 @@ use rustix::net::{
 use farcall_base::canonical;
 
 use super::answers::Answers;
+use super::hints::Hints;
 use super::{Timeout, own_address, reach};
-use crate::env::{Received, Socket, SocketOptions, Source, Wait};
+use crate::env::{Received, Socket, SocketOptions, Source, Wait, is_network_report};
 use crate::sockets;
 #[cfg(target_os = "linux")]
 use crate::sys;
@@ -38,6 +39,10 @@ pub(crate) struct Udp {
     receive_buffer: usize,
     spin: Duration,
     timeout: Timeout,
+    /// What the network has reported, for the next thread that receives.
+    hints: Hints,
+    /// Whether the network's reports come to this socket.
+    hears_reports: bool,
     /// Whether the kernel adds control messages to datagrams: the size of a batch's datagrams, or the address
     /// at which they arrived.
     messages: bool,
@@ -64,7 +69,7 @@ impl Udp {
         match options.divisible {
             true if address.is_ipv4() => socket.set_broadcast(true)?,
             true => {}
-            false => prepare(&socket, address)?,
+            false => prepare(&socket, address, !options.answers)?,
         }
         // Over loopback farcall sends long datagrams, not batches.
         let batches = !options.divisible && !address.ip().is_loopback() && receives_batches(&socket);
@@ -78,6 +83,8 @@ impl Udp {
             receive_buffer: sockopt::socket_recv_buffer_size(&socket)?,
             spin: options.spin,
             timeout: Timeout::default(),
+            hints: Hints::default(),
+            hears_reports: !options.answers && !options.divisible,
             partner: OnceLock::new(),
             connected: AtomicBool::new(false),
             socket,
@@ -145,12 +152,15 @@ impl Udp {
     /// Sends a datagram after a first attempt failed. The error of that attempt may concern an earlier
     /// datagram.
     #[cold]
-    fn send_again(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
-        persist(|| self.send_once(&to, datagram))
+    fn send_again(&self, error: Errno, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
+        self.persist(error, || self.send_once(&to, datagram))
     }
 
     #[inline(always)]
     fn receive_once(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
+        if self.hints.is_waiting() {
+            return Ok(self.hint(buffer));
+        }
         if self.messages {
             return self.receive_message(buffer, wait);
         }
@@ -182,19 +192,64 @@ impl Udp {
                 if self.timeout.ends_after(wait) {
                     self.set_timeout(None)?;
                 }
+                // The kernel has told somebody of each report. But where a report met the end of another
+                // thread's look at the queue, it may have been forgotten.
+                if wait != Wait::No && self.hears_reports {
+                    self.hints.drain(&self.socket);
+                }
                 Ok(Received::TimedOut)
             }
-            Err(error) => self.hint(error, buffer),
+            Err(error) if is_network_report(&error.into()) => {
+                self.hints.drain(&self.socket);
+                Ok(self.hint(buffer))
+            }
+            Err(error) => Err(error.into()),
         }
+    }
+
+    /// Returns the oldest report of the network.
+    #[cold]
+    fn hint(&self, buffer: &mut [u8]) -> Received {
+        let Some(hint) = self.hints.take(&self.socket) else { return Received::Woken };
+        if hint.code != Errno::CONNREFUSED.raw_os_error() {
+            return Received::Unreachable(hint.about);
+        }
+        let len = hint.quoted().len().min(buffer.len());
+        buffer[..len].copy_from_slice(&hint.quoted()[..len]);
+        Received::Refused(hint.about, len)
+    }
+
+    /// Sends again after an error that may concern an earlier datagram: if the network has reported
+    /// something, the kernel returns that report instead of sending. It tells nobody else of it, so the
+    /// sender takes all reports out of the error queue.
+    #[cold]
+    fn persist(&self, mut error: Errno, send: impl Fn() -> Result<usize, Errno>) -> io::Result<()> {
+        /// Further reports may come while the sender tries again.
+        const TRIES: usize = 4;
+        for _ in 0..TRIES {
+            match error {
+                // DESTADDRREQ: another thread has just disconnected the socket.
+                Errno::INTR | Errno::DESTADDRREQ => {}
+                error if is_network_report(&error.into()) => self.hints.drain(&self.socket),
+                error => return Err(error.into()),
+            }
+            match send() {
+                Ok(_) => return Ok(()),
+                Err(why) => error = why,
+            }
+        }
+        Err(error.into())
     }
 
     /// Sends a batch that is no longer than the kernel takes.
     fn send_batch(&self, to: SocketAddr, batch: &[u8], each: usize) -> Result<usize, Errno> {
         let each = u16::try_from(each).map_err(|_| Errno::INVAL)?;
         self.send_message(&to, &[IoSlice::new(batch)], Some(each)).inspect_err(|error| {
-            // A network device that computes no checksums cannot divide a batch.
-            if let Errno::IO | Errno::INVAL = *error {
-                self.no_batches.store(true, Ordering::Relaxed);
+            match *error {
+                // A network device that computes no checksums cannot divide a batch.
+                Errno::IO | Errno::INVAL => self.no_batches.store(true, Ordering::Relaxed),
+                error if is_network_report(&error.into()) => self.hints.drain(&self.socket),
+                _ => {}
             }
         })
     }
@@ -254,43 +309,19 @@ impl Udp {
     #[cold]
     fn receive_soon(&self, buffer: &mut [u8], nanos: u64) -> io::Result<Received> {
         let time = Timespec { tv_sec: 0, tv_nsec: nanos as _ };
-        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&time)) {
+        let mut place = [PollFd::new(&self.socket, PollFlags::IN)];
+        match poll(&mut place, Some(&time)) {
             Ok(0) => Ok(Received::TimedOut),
-            Ok(_) => self.receive_once(buffer, Wait::No),
+            Ok(_) => {
+                // Reports in the error queue would end every further wait at once.
+                if place[0].revents().contains(PollFlags::ERR) {
+                    self.hints.drain(&self.socket);
+                }
+                self.receive_once(buffer, Wait::No)
+            }
             Err(Errno::INTR) => Ok(Received::Woken),
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Turns an error that an ICMP message caused into a hint about the address that the message is about.
-    fn hint(&self, error: Errno, buffer: &mut [u8]) -> io::Result<Received> {
-        match error {
-            Errno::CONNREFUSED
-            | Errno::HOSTUNREACH
-            | Errno::NETUNREACH
-            | Errno::HOSTDOWN
-            | Errno::MSGSIZE
-            | Errno::ACCESS => Ok(self.unreachable(buffer)),
-            error => Err(error.into()),
-        }
-    }
-
-    /// Returns the address that the oldest ICMP error in the socket's error queue is about: the destination
-    /// of the datagram that raised the error.
-    #[cfg(target_os = "linux")]
-    fn unreachable(&self, buffer: &mut [u8]) -> Received {
-        match sys::receive_error(&self.socket, buffer) {
-            Ok(sys::Incoming { from: Some(to), len, refused: true, .. }) => {
-                Received::Refused(canonical(to), len)
-            }
-            Ok(sys::Incoming { from: Some(to), .. }) => Received::Unreachable(canonical(to)),
-            _ => Received::Woken,
-        }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn unreachable(&self, _: &mut [u8]) -> Received {
-        Received::Woken
     }
 }
 
@@ -298,18 +329,22 @@ impl Socket for Udp {
     fn send(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
         match self.send_once(&to, datagram) {
             Ok(_) => Ok(()),
-            Err(_) => self.send_again(to, datagram),
+            Err(error) => self.send_again(error, to, datagram),
         }
     }
 
     fn send_parts(&self, to: SocketAddr, parts: [&[u8]; 3]) -> io::Result<()> {
         let (parts, flags) = (parts.map(IoSlice::new), SendFlags::empty());
         let name = reach(&to, self.local.is_ipv6());
-        persist(|| match self.partner() {
+        let send = || match self.partner() {
             Some(_) => sendmsg(&self.socket, &parts, &mut SendAncillaryBuffer::default(), flags),
             None if self.answers.is_some() => self.send_message(&to, &parts, None),
             None => sendmsg_addr(&self.socket, &name, &parts, &mut SendAncillaryBuffer::default(), flags),
-        })
+        };
+        match send() {
+            Ok(_) => Ok(()),
+            Err(error) => self.persist(error, send),
+        }
     }
 
     fn send_train(&self, to: SocketAddr, train: &[u8], each: usize) -> io::Result<()> {
@@ -389,20 +424,6 @@ impl Socket for Udp {
     }
 }
 
-/// Sends, and tries again after an error that may concern an earlier datagram: if an ICMP error is pending,
-/// the kernel reports and clears the error instead of sending.
-fn persist(send: impl Fn() -> Result<usize, Errno>) -> io::Result<()> {
-    for _ in 0..4 {
-        match send() {
-            Ok(_) => return Ok(()),
-            // DESTADDRREQ: another thread has just disconnected the socket.
-            Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::INTR | Errno::DESTADDRREQ) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(Errno::HOSTUNREACH.into())
-}
-
 /// Binds a socket. Port 0 is replaced by the number of a free port, because the system takes back a port that
 /// it chose itself when the socket is disconnected.
 fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
@@ -423,9 +444,10 @@ fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
 }
 
 /// Sets Don't Fragment on each datagram, because the protocol itself finds the path's MTU. Also enables ICMP
-/// errors on an unconnected socket.
+/// errors on an unconnected socket, if it `asks`. A socket that only answers has no use for them, and they
+/// would take the room of its receive buffer.
 #[cfg(target_os = "linux")]
-fn prepare(socket: &UdpSocket, address: SocketAddr) -> io::Result<()> {
+fn prepare(socket: &UdpSocket, address: SocketAddr, asks: bool) -> io::Result<()> {
     use sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
     if address.is_ipv4() {
         sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE)?;
@@ -433,15 +455,19 @@ fn prepare(socket: &UdpSocket, address: SocketAddr) -> io::Result<()> {
         sockopt::set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::PROBE)?;
         // An IPv6 socket may send IPv4 datagrams as well.
         let _ = sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE);
-        let _ = sys::report_icmp_errors(socket, true);
     }
     // Where the system refuses this, only hints are lost.
-    let _ = sys::report_icmp_errors(socket, false);
+    if asks && address.is_ipv6() {
+        let _ = sys::report_icmp_errors(socket, true);
+    }
+    if asks {
+        let _ = sys::report_icmp_errors(socket, false);
+    }
     Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn prepare(_: &UdpSocket, _: SocketAddr) -> io::Result<()> {
+fn prepare(_: &UdpSocket, _: SocketAddr, _: bool) -> io::Result<()> {
     Ok(())
 }
 

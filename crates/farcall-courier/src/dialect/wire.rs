@@ -1,10 +1,10 @@
 //! Bytes to and from a peer: waits until a given time at the latest.
 
-use std::io::{ErrorKind, IoSlice};
+use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use farcall::env::{Address, ConnectOptions, Env, Stream};
+use farcall::env::{self, Address, ConnectOptions, Env, Stream, is_network_report};
 use farcall::{Kind, Ran};
 
 use crate::client::connection::{Fault, explain};
@@ -52,8 +52,8 @@ impl Wire {
     ) -> Result<(), Fault> {
         let sent = match self.stream.write(&[IoSlice::new(message)]) {
             Ok(_) => Ok(()),
-            // The refusal of an earlier packet was reported instead.
-            Err(why) if why.kind() == ErrorKind::ConnectionRefused => self.send(message, patience),
+            // What the network says of an earlier packet was reported instead.
+            Err(why) if is_network_report(&why) => self.send(message, patience),
             Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                 self.send(message, patience)
             }
@@ -78,6 +78,35 @@ impl Wire {
             }
         }
     }
+
+    /// Waits for a datagram after `sent` was sent. What the network reports is passed over, because anybody can
+    /// forge it, unless it says that nothing receives at the server's port, and quotes `sent` if it quotes
+    /// anything.
+    pub(crate) fn receive_datagram(
+        &self,
+        buffer: &mut [u8],
+        sent: &[u8],
+        patience: Patience<'_>,
+    ) -> Result<usize, LinkError> {
+        loop {
+            match self.receive(buffer, patience) {
+                Err(LinkError::System(why)) if is_network_report(&why) => {
+                    if why.kind() == ErrorKind::ConnectionRefused && quotes(&why, sent) {
+                        return Err(LinkError::System(why));
+                    }
+                    if patience.until.is_some_and(|until| until <= self.env.now()) {
+                        return Err(LinkError::Late);
+                    }
+                }
+                received => return received,
+            }
+        }
+    }
+}
+
+/// Returns whether a report may be about this datagram. Some systems quote nothing.
+fn quotes(report: &io::Error, sent: &[u8]) -> bool {
+    env::quoted(report).is_none_or(|quoted| !quoted.is_empty() && sent.starts_with(quoted))
 }
 
 /// Returns why the datagram of a reply has not come.

@@ -138,7 +138,8 @@ impl Exchanger {
         let mut again = is_idempotent.then(|| self.env.now() + pause);
         loop {
             let next = [until, again].into_iter().flatten().min();
-            match socket.wire.receive(&mut socket.received, Patience { until: next, ..patience }) {
+            let patience_now = Patience { until: next, ..patience };
+            match socket.wire.receive_datagram(&mut socket.received, &socket.sent, patience_now) {
                 Ok(count) => {
                     let packet = socket.received.get(..count).unwrap_or_default();
                     if Packet::exchange_of(packet) == Some(exchange) {

@@ -126,7 +126,7 @@ impl Socket {
             return Ok(&[]);
         }
         self.is_used = true;
-        let received = self.wire.receive(&mut self.received, patience);
+        let received = self.wire.receive_datagram(&mut self.received, &self.sent, patience);
         let count = received.map_err(|why| no_reply(&why))?;
         match reply(self.received.get(..count).unwrap_or_default()) {
             Ok(words) => Ok(words),

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use farcall::env::{Accepted, Alarm, Condition, Env, Interest, Listener, Stream, Wanted};
+use farcall::env::{
+    Accepted, Alarm, Condition, Env, Interest, Listener, Stream, Wanted, is_of_one_connection,
+};
 use farcall::host::Host;
 use farcall::lock;
 use farcall::workers::{Jobs, Threads};
@@ -127,7 +129,7 @@ impl Acceptor {
             match listener.accept() {
                 Ok(accepted) => self.begin(accepted),
                 Err(why) if why.kind() == ErrorKind::WouldBlock => return false,
-                Err(why) if is_of_the_connection(&why) => {}
+                Err(why) if is_of_one_connection(&why) => {}
                 Err(_) => {
                     self.connections.make_room(self.env.now());
                     return true;
@@ -178,13 +180,4 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.connections.remove(self.id);
     }
-}
-
-/// Returns whether an error of accept(2) concerns the one connection that was to be accepted, not the
-/// listener or the process.
-fn is_of_the_connection(error: &io::Error) -> bool {
-    use ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, NetworkDown, NetworkUnreachable};
-    use ErrorKind::{HostUnreachable, PermissionDenied, TimedOut};
-    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | NetworkDown)
-        || matches!(error.kind(), NetworkUnreachable | HostUnreachable | PermissionDenied | TimedOut)
 }

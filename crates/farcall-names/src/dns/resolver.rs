@@ -21,6 +21,10 @@ const MIN_WAIT: Duration = Duration::from_millis(1);
 /// Why a server was given up.
 const TOO_LATE: &str = "it does not answer in time";
 
+/// How long an answer is still awaited after the network has reported that the server cannot be reached.
+/// Anybody can forge such a report, and then the answer comes nevertheless.
+const WAIT_AFTER_REPORT: Duration = Duration::from_millis(250);
+
 /// The longest datagram that is received.
 const MAX_DATAGRAM: usize = 4096;
 
@@ -119,14 +123,16 @@ impl Attempt {
     /// Waits for the answer. Whatever else comes is passed over.
     fn receive(&self, sent: &Sent<'_>) -> Result<Answer, String> {
         let mut buffer = [0; MAX_DATAGRAM];
+        let (mut end, mut reported) = (self.end, None);
         loop {
-            let left = self.end.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            let left = end.saturating_duration_since(now);
             // The wait for the answer to another question may have taken all the time, and this one be there.
             sent.socket.set_read_timeout(Some(left.max(MIN_WAIT))).map_err(|why| why.to_string())?;
             let received = sent.socket.recv(&mut buffer);
             let len = match received {
                 Ok(len) => len,
-                Err(_) if left.is_zero() => return Err(TOO_LATE.to_owned()),
+                Err(_) if left.is_zero() => return Err(reported.unwrap_or_else(|| TOO_LATE.to_owned())),
                 Err(why)
                     if matches!(
                         why.kind(),
@@ -135,7 +141,12 @@ impl Attempt {
                 {
                     continue;
                 }
-                Err(why) => return Err(why.to_string()),
+                Err(why) => {
+                    if reported.is_none() {
+                        (end, reported) = (end.min(now + WAIT_AFTER_REPORT), Some(why.to_string()));
+                    }
+                    continue;
+                }
             };
             match sent.question.parse_answer(sent.id, &buffer[..len]) {
                 Message::Answer(answer) => return Ok(answer),

@@ -3,5 +3,8 @@
 
 mod answers;
 mod faults;
+#[path = "../../../farcall/tests/common/forged_icmp.rs"]
+mod forged_icmp;
 mod real;
+mod reports;
 mod server;

@@ -5,6 +5,7 @@ use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use farcall::env::is_of_one_connection;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -30,9 +31,13 @@ pub(super) async fn serve(listener: StdListener, site: Arc<Site>, settings: Sett
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let places = Arc::new(Semaphore::new(settings.max_connections));
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            continue;
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(why) if is_of_one_connection(&why) => continue,
+            Err(_) => {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
         };
         // A client beyond the bound is told so at once by the end of its connection.
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };

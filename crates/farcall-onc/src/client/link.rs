@@ -6,30 +6,31 @@
 //!
 //! ```text
 //! reader     the buffers into which a link receives
+//! reports    what the network reports of datagrams
 //! gather     a thread that waits for any of several calls
 //! service    the thread that sends and receives while no caller waits
 //! ```
 
 mod gather;
 mod reader;
+mod reports;
 mod service;
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use farcall::env::{Alarm, Env, Event, Time, thread_event};
+use farcall::env::{Alarm, Env, Event, Time, is_network_report, thread_event};
 use farcall::serving::{self, WaitGuard};
 use farcall::wait::Lead;
 use farcall::{Kind, Ran};
 
 use super::carrier::{self, Carrier, Wait};
 use super::incoming::{Incoming, OwnCall};
-use super::refusals::{Next, Refusals};
 use super::resealer::Resealer;
 use super::table::{Body, Entry, Outcome, Retransmission, Table, TransportError, Watcher, next_pause};
 use super::timers::{CallOptions, Timers};
@@ -393,7 +394,7 @@ impl Link {
         const TRIES: usize = 32;
         for _ in 0..TRIES {
             match self.carrier.send(message) {
-                Err(why) if Refusals::is_one(why.kind()) => {}
+                Err(why) if is_network_report(&why) => {}
                 Err(_) => return drop(self.carrier.send(message)),
                 Ok(_) => return,
             }
@@ -554,11 +555,14 @@ impl Link {
             }
             return self.receive(reader, Wait::No, own);
         }
-        let space = match reader {
-            Reader::Stream(records) => records.space(),
-            Reader::Datagrams(buffer, _) => buffer,
+        let received = match reader {
+            Reader::Stream(records) => self.carrier.receive(records.space(), wait),
+            Reader::Datagrams(buffer, _) => match self.carrier.receive(buffer, wait) {
+                Err(why) if is_network_report(&why) => self.receive_after(why, buffer, own),
+                received => received,
+            },
         };
-        match self.carrier.receive(space, wait) {
+        match received {
             Ok(0) if !self.datagrams => self.break_off(Kind::Unreachable, "the server ended the connection"),
             Ok(len) => self.take_in(reader, len, own),
             Err(why) => match why.kind() {
@@ -642,30 +646,6 @@ impl Link {
             return own.map_or(Reception::Broken, Reception::OwnReply);
         }
         own.map_or(Reception::Something, Reception::OwnReply)
-    }
-
-    /// Handles a report of the system that the server's port is refused. Brings the next try forward, or ends
-    /// all calls after several refusals.
-    #[cold]
-    fn refused(&self, why: &io::Error, refusals: &mut Refusals) -> Reception {
-        let next = match Refusals::is_one(why.kind()) {
-            true => refusals.refused(self.env.now()),
-            false => Next::GiveUp,
-        };
-        match next {
-            Next::Retry(at) => Reception::Refused(at),
-            Next::FirstRetry(at) => {
-                self.lock().bring_forward(at);
-                self.wake_service();
-                Reception::Refused(at)
-            }
-            Next::GiveUp => {
-                let error = TransportError::new(Kind::Unreachable, Ran::Maybe, why.to_string());
-                let watchers = self.lock().end_all(&error);
-                watchers.into_iter().for_each(|watcher| watcher.wake(false));
-                Reception::GivenUp(error)
-            }
-        }
     }
 
     fn break_off(&self, kind: Kind, why: &str) -> Reception {

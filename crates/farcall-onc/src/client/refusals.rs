@@ -5,8 +5,10 @@
 //! datagram, the first copy may have run, and the second may have been refused because the server had ended
 //! meanwhile. So a refusal only brings the next try forward, and repeated refusals end the calls with
 //! `Ran::Maybe`.
+//!
+//! Anybody can forge a refusal. One that quotes a datagram counts only if it quotes a call that is under way,
+//! whose identifier only somebody on the path of the call can see.
 
-use std::io::ErrorKind;
 use std::time::Duration;
 
 use farcall::env::Time;
@@ -38,14 +40,6 @@ pub(crate) enum Next {
 }
 
 impl Refusals {
-    /// Returns whether a socket's error comes from the network, and not from this machine alone.
-    pub(crate) fn is_one(kind: ErrorKind) -> bool {
-        matches!(
-            kind,
-            ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable
-        )
-    }
-
     /// Notes a datagram from the server.
     #[inline]
     pub(crate) fn heard(&mut self) {

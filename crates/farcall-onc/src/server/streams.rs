@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use farcall::env::{Accepted, Env, Interest, Listener, Poller, Stream, Time};
+use farcall::env::{Accepted, Env, Interest, Listener, Poller, Stream, Time, is_of_one_connection};
 
 use super::hosts::{Holdings, Hosts, PROTECTED_BYTES};
 use super::peer::{Peer, PeerConnection as _, Transport};
@@ -145,7 +145,9 @@ impl Streams {
             match listener.accept() {
                 Ok(accepted) => self.admit(accepted),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if is_of_the_connection(&error) => {}
+                Err(error) if is_of_one_connection(&error) => {}
+                // The listener is closed.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
                 // Too many files are open, or there is no memory.
                 Err(_) => {
                     self.make_room(None);
@@ -439,17 +441,6 @@ impl Hasher for Given {
         // The table uses the highest bits too.
         self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
-}
-
-/// Returns whether an error of accept(2) concerns the one connection that was to be accepted, not the
-/// listener or the process.
-fn is_of_the_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::*;
-    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | InvalidInput)
-        || matches!(
-            error.kind(),
-            HostUnreachable | NetworkUnreachable | NetworkDown | PermissionDenied | TimedOut
-        )
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

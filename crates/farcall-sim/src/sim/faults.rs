@@ -68,6 +68,7 @@ impl Faults {
         path.late = per_million(self.late);
         path.mtu = self.mtu;
         path.icmp = 500_000;
+        path.forged_icmp = 10_000;
         path.cut_until = former.cut_until;
         path
     }

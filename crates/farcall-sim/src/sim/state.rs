@@ -157,6 +157,7 @@ enum Item {
     Datagram(SocketAddr, Vec<u8>),
     Woken,
     Refused(SocketAddr, Vec<u8>),
+    Unreachable(SocketAddr),
 }
 
 /// The first port of every machine.
@@ -252,6 +253,12 @@ impl State {
             Step::Event(Due::Wake(ticket)) => self.wake(ticket),
             #[cfg(unix)]
             Step::Event(Due::Stream(id, event)) => self.happen_to(id, event),
+            Step::Refused { sender, peer, is_closed: false, .. } => {
+                self.note(&[4, u64::from(sender.port())], || {
+                    format!("{sender} hears that {peer} cannot be reached")
+                });
+                self.post(sender, Item::Unreachable(peer));
+            }
             Step::Refused { sender, peer, quoted, .. } => {
                 self.note(&[2, u64::from(sender.port())], || {
                     format!("{sender} hears that nobody is at {peer}")
@@ -558,6 +565,7 @@ impl State {
     pub(super) fn fetch(&mut self, id: usize, buffer: &mut [u8]) -> Option<Received> {
         let (from, bytes) = match self.sockets[id].items.pop_front()? {
             Item::Woken => return Some(Received::Woken),
+            Item::Unreachable(peer) => return Some(Received::Unreachable(peer)),
             Item::Refused(peer, quoted) => {
                 let len = quoted.len().min(buffer.len());
                 buffer[..len].copy_from_slice(&quoted[..len]);

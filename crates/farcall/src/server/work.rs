@@ -172,9 +172,10 @@ impl<'s> Receiver<'s> {
         self.now = self.server.about_now();
         match received {
             Ok(Received::TimedOut) if self.draining_backlog => self.next(),
-            Ok(Received::Woken) => self.woken(),
-            // A client that is gone shows this by sending nothing.
-            Ok(_) => Next::Receive,
+            // A client that is gone shows this by sending nothing. But while reports of the network fill the
+            // receive buffer, a wake may be lost, so a report counts as one.
+            Ok(Received::Woken | Received::Unreachable(_) | Received::Refused(..)) => self.woken(),
+            Ok(Received::Datagrams { .. } | Received::TimedOut) => Next::Receive,
             Err(_) => {
                 self.server.env.event().wait(Some(PAUSE));
                 Next::Receive

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use farcall::env::{
     Accepted, Alarm, Interest, Listener, PeerState, Poller, Received, Socket as _, Source, Stream, Wait,
-    Wanted,
+    Wanted, quoting,
 };
 
 use super::{Udp, most, waiter};
@@ -118,14 +118,19 @@ impl Stream for Connected {
             loop {
                 match state.fetch(self.socket.id, buffer)? {
                     Received::Datagrams { from, len, .. } if from == self.to => return Some(Ok(len)),
-                    Received::Refused(to, _) if to == self.to => {
-                        return Some(Err(io::ErrorKind::ConnectionRefused));
+                    Received::Refused(to, len) if to == self.to => {
+                        let quoted = buffer.get(..len).unwrap_or_default().to_vec();
+                        return Some(Err(quoting(io::ErrorKind::ConnectionRefused.into(), quoted)));
+                    }
+                    Received::Unreachable(to) if to == self.to => {
+                        // It quotes nothing that could be believed.
+                        return Some(Err(quoting(io::ErrorKind::HostUnreachable.into(), Vec::new())));
                     }
                     _ => {}
                 }
             }
         };
-        Ok(self.socket.wait_for(wait, of_peer).unwrap_or(Err(io::ErrorKind::WouldBlock))?)
+        self.socket.wait_for(wait, of_peer).unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
     }
 
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
