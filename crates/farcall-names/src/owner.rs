@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 ///
 /// The system reuses process numbers, so an owner also has the process's start time. The process number and
 /// the start time have a meaning only within one boot and one process namespace, so an owner has these too.
+/// A process in a time namespace sees all start times shifted; an owner's start time is that of the machine.
 /// On systems other than Linux, and where `/proc` is not mounted, only the number is known. Unknown fields
 /// are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,7 +18,8 @@ use std::sync::OnceLock;
 pub struct Owner {
     /// The process number.
     pub pid: u32,
-    /// When the process started, in clock ticks since the boot (field 22 of `/proc/PID/stat`).
+    /// When the process started, in clock ticks since the boot (field 22 of `/proc/PID/stat`, as a process
+    /// outside of all time namespaces reads it).
     pub started: u64,
     /// The beginning of the boot's random identifier.
     pub boot: u64,
@@ -47,14 +49,13 @@ impl Owner {
         let pid = std::process::id();
         // If `/proc` shows another number for this process, it belongs to another process namespace and
         // cannot be used.
-        let stat =
-            proc_file("self/stat").ok().filter(|stat| stat.split(' ').next() == Some(&pid.to_string()));
-        let Some(stat) = stat else {
+        let shown = fs::read_link("/proc/self").ok();
+        if shown.and_then(|shown| shown.to_str()?.parse().ok()) != Some(pid) {
             return Self { pid, started: 0, boot: 0, namespace: 0 };
-        };
+        }
         Self {
             pid,
-            started: parse_stat(&stat).map_or(0, |stat| stat.started),
+            started: stat_of("self").and_then(Stat::started_at).unwrap_or(0),
             boot: boot().unwrap_or(0),
             namespace: namespace().unwrap_or(0),
         }
@@ -92,16 +93,19 @@ impl Owner {
         if self.started == 0 || here.started == 0 {
             return runs(self.pid);
         }
-        let stat = proc_file(&format!("{}/stat", self.pid)).ok();
-        self.judged(stat.as_deref().and_then(parse_stat), || runs(self.pid))
+        self.judged(stat_of(self.pid), || runs(self.pid))
     }
 
     /// Returns whether the owner is alive. `stat` describes the process that has the owner's number now, if
     /// it can be read. `runs` says whether any process has that number.
     fn judged(&self, stat: Option<Stat>, runs: impl FnOnce() -> Liveness) -> Liveness {
         match stat {
-            Some(stat) if stat.started != self.started || stat.has_exited() => Liveness::Dead,
-            Some(_) => Liveness::Alive,
+            Some(stat) if stat.has_exited() => Liveness::Dead,
+            Some(stat) => match stat.started_at() {
+                Some(started) if started != self.started => Liveness::Dead,
+                Some(_) => Liveness::Alive,
+                None => runs(),
+            },
             // That the state cannot be read does not prove that the process is dead: it can be hidden from
             // this one (proc_pid(5), hidepid), or this process can lack a free descriptor.
             None if runs() == Liveness::Dead => Liveness::Dead,
@@ -156,7 +160,10 @@ struct Stat {
     /// The state of its first thread.
     state: char,
     threads: u64,
+    /// When it started, in clock ticks, as this process sees it.
     started: u64,
+    /// By how many ticks this process sees start times shifted; `None` if that is not known.
+    shift: Option<i64>,
 }
 
 impl Stat {
@@ -165,6 +172,51 @@ impl Stat {
     fn has_exited(self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x') && self.threads <= 1
     }
+
+    /// Returns when the process started, as a process outside of all time namespaces sees it.
+    fn started_at(self) -> Option<u64> {
+        self.started.checked_add_signed(self.shift?.checked_neg()?)
+    }
+}
+
+/// Reads `/proc/PID/stat` of a process, where `pid` is its number or `self`.
+fn stat_of(pid: impl fmt::Display) -> Option<Stat> {
+    let stat = parse_stat(&proc_file(&format!("{pid}/stat")).ok()?)?;
+    Some(Stat { shift: shift(), ..stat })
+}
+
+/// Returns by how many clock ticks the kernel shifts the start times that this process reads: the offset of
+/// CLOCK_BOOTTIME in its time namespace (time_namespaces(7)). Returns `None` if it is not known.
+#[cfg(target_os = "linux")]
+fn shift() -> Option<i64> {
+    let Ok(own) = fs::read_link("/proc/self/ns/time") else {
+        // The kernel has no time namespaces.
+        return Some(0);
+    };
+    // The file below is about the namespace of children, which differs between unshare(2) and execve(2).
+    if fs::read_link("/proc/self/ns/time_for_children").ok()? != own {
+        return None;
+    }
+    parse_offset(&proc_file("self/timens_offsets").ok()?, rustix::param::clock_ticks_per_second())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn shift() -> Option<i64> {
+    Some(0)
+}
+
+/// Returns the offset of CLOCK_BOOTTIME in the text of `/proc/PID/timens_offsets`, in clock ticks. Returns
+/// `None` if it is not a whole number of ticks, because shifted times are rounded.
+fn parse_offset(offsets: &str, ticks_per_second: u64) -> Option<i64> {
+    let fields = offsets.lines().find_map(|line| line.trim_start().strip_prefix("boottime"))?;
+    let mut fields = fields.split_whitespace();
+    let (seconds, nanos): (i64, i64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    let ticks = i64::try_from(ticks_per_second).ok()?;
+    let part = nanos.checked_mul(ticks)?;
+    if part % 1_000_000_000 != 0 {
+        return None;
+    }
+    seconds.checked_mul(ticks)?.checked_add(part / 1_000_000_000)
 }
 
 /// Returns the state, the number of threads, and the start time in the text of `/proc/PID/stat` (fields 3, 20
@@ -176,7 +228,7 @@ fn parse_stat(stat: &str) -> Option<Stat> {
     let state = fields.next()?.chars().next()?;
     let threads = fields.nth(20 - 4)?.parse().ok()?;
     let started = fields.nth(22 - 21)?.parse().ok()?;
-    Some(Stat { state, threads, started })
+    Some(Stat { state, threads, started, shift: Some(0) })
 }
 
 fn boot() -> Option<u64> {
@@ -231,7 +283,7 @@ mod tests {
     #[test]
     fn a_name_with_parentheses_does_not_mislead() {
         let stat = "7 (a) Z 9 (b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 424242 20 21";
-        assert_eq!(parse_stat(stat), Some(Stat { state: 'S', threads: 17, started: 424242 }));
+        assert_eq!(parse_stat(stat), Some(Stat { state: 'S', threads: 17, started: 424242, shift: Some(0) }));
         assert_eq!(parse_stat("7 (a) S 1 2"), None);
         assert_eq!(parse_stat(""), None);
     }
@@ -272,7 +324,7 @@ mod tests {
             (None, Liveness::Dead, Liveness::Dead),
         ];
         for (stat, runs, expected) in cases {
-            let stat = stat.map(|(state, threads, started)| Stat { state, threads, started });
+            let stat = stat.map(|(state, threads, started)| Stat { state, threads, started, shift: Some(0) });
             assert_eq!(owner.judged(stat, || runs), expected, "{stat:?} {runs:?}");
         }
     }
@@ -282,6 +334,28 @@ mod tests {
     fn a_reused_number_is_dead() {
         let here = Owner::current();
         assert_eq!(Owner { started: here.started + 1, ..here }.liveness(), Liveness::Dead);
+    }
+
+    #[test]
+    fn a_time_namespace_shifts_start_times() {
+        let text = |seconds, nanos| format!("monotonic  {:>10} 0\nboottime  {seconds:>10} {nanos:>9}\n", 5);
+        let cases = [
+            ((0, 0), Some(0)),
+            ((100_000, 0), Some(10_000_000)),
+            ((-3, 0), Some(-300)),
+            ((1, 990_000_000), Some(199)),
+            ((1, 995_000_000), None),
+        ];
+        for ((seconds, nanos), ticks) in cases {
+            assert_eq!(parse_offset(&text(seconds, nanos), 100), ticks);
+        }
+        assert_eq!(parse_offset(&text(i64::MAX, 0), 100), None);
+        assert_eq!(parse_offset("monotonic 0 0", 100), None);
+        let owner = Owner { pid: 1, started: 50, boot: 3, namespace: 4 };
+        let seen = |shift| Some(Stat { state: 'S', threads: 1, started: 350, shift });
+        assert_eq!(owner.judged(seen(Some(300)), || Liveness::Dead), Liveness::Alive);
+        assert_eq!(owner.judged(seen(Some(0)), || Liveness::Alive), Liveness::Dead);
+        assert_eq!(owner.judged(seen(None), || Liveness::Alive), Liveness::Alive, "the number decides");
     }
 
     #[test]

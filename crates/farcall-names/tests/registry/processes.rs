@@ -85,6 +85,7 @@ fn plays_its_role() {
         "writer" => write_often(&registry, &instance),
         "holder" => hold(&registry, &instance),
         "churner" => churn(&registry, &instance),
+        "rival" => vie(&registry, &instance),
         "starved" => starve(&registry, &instance),
         "filler" => fill(&registry),
         "locator" => say(File::of_user().directory().to_str().unwrap()),
@@ -118,6 +119,58 @@ fn hold(registry: &File, instance: &str) {
     let _registration = registry.publish(&entry(instance)).unwrap();
     say("published");
     wait_for_parent();
+}
+
+/// Tries to publish a name that another process holds.
+fn vie(registry: &File, instance: &str) {
+    match registry.publish(&entry(instance)) {
+        Err(Error::Taken { .. }) => say("it is taken"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Returns the command that runs this program in a role, in a time namespace of its own in which the machine
+/// seems to run for so many seconds longer.
+fn at_another_time(role: &str, seconds: i64) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--time", "--boottime", &seconds.to_string(), "--"]).arg(env::current_exe().unwrap());
+    command.args(arguments()).env(ROLE, role);
+    command
+}
+
+#[test]
+fn an_owner_in_another_time_namespace_is_alive_and_keeps_its_name() {
+    let probe = Command::new("unshare").args(["--time", "--boottime", "1000", "--", "true"]).output();
+    if !probe.is_ok_and(|probe| probe.status.success()) {
+        return common::skip("no time namespace can be made here");
+    }
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    let registry = File::at(&directory);
+    for (which, seconds) in [100_000, 7].into_iter().enumerate() {
+        // The owner is there, and everybody else is here.
+        let there = format!("there-{which}");
+        let mut owner = Other::run(&mut at_another_time("holder", seconds), &directory, &there);
+        assert!(owner.says("published"));
+        assert!(instances(&registry.list().unwrap().entries).contains(&&*there), "it is listed");
+        assert!(matches!(registry.publish(&entry(&there)), Err(Error::Taken { .. })));
+        let mut rival = Other::run(&mut at_another_time("rival", seconds + 1), &directory, &there);
+        assert!(rival.says("it is taken") && rival.finish());
+        assert!(owner.finish());
+        drop(registry.publish(&entry(&there)).unwrap());
+        // The owner is here, and the rival is there.
+        let here = format!("here-{which}");
+        let held = registry.publish(&entry(&here)).unwrap();
+        let mut rival = Other::run(&mut at_another_time("rival", seconds), &directory, &here);
+        assert!(rival.says("it is taken") && rival.finish());
+        assert!(instances(&registry.list().unwrap().entries).contains(&&*here));
+        drop(held);
+    }
+    // An owner that was killed there is dead here, and its name is free.
+    let mut killed = Other::run(&mut at_another_time("holder", 100_000), &directory, "killed");
+    assert!(killed.says("published"));
+    killed.kill();
+    drop(registry.publish(&entry("killed")).unwrap());
 }
 
 fn churn(registry: &File, instance: &str) {
