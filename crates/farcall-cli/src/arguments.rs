@@ -1,5 +1,8 @@
 //! The command line.
 
+use std::io::Write as _;
+use std::process::ExitCode;
+
 use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(feature = "keys")]
@@ -11,8 +14,9 @@ use crate::commands::{
     put, serve, top,
 };
 use crate::demo;
-use crate::failure::Outcome;
-use crate::output::Output;
+use crate::failure::{Failure, Outcome};
+use crate::output::{Output, remark};
+use crate::text::is_printable;
 
 /// Calls procedures, serves files, and shows what goes on between programs that use farcall.
 ///
@@ -131,6 +135,23 @@ impl Command {
             Command::Completions(command) => command.run(Arguments::command()),
             Command::Role(command) => command.run(output),
         }
+    }
+}
+
+/// Prints the help or the version that the user asked for, or what is wrong with the command line. Returns the
+/// exit code. Help that cannot be printed is a failure.
+pub fn answer(answer: &clap::Error) -> ExitCode {
+    let code = answer.exit_code();
+    let text = answer.render().to_string();
+    if answer.use_stderr() && !text.lines().all(is_printable) {
+        // It repeats the user's words, which may be those of others.
+        text.lines().for_each(remark);
+        return ExitCode::from(u8::try_from(code).unwrap_or(1));
+    }
+    let printed = answer.print().and_then(|()| std::io::stdout().flush());
+    match printed {
+        Err(why) if !answer.use_stderr() => Failure::from(why).report(false),
+        _ => ExitCode::from(u8::try_from(code).unwrap_or(1)),
     }
 }
 

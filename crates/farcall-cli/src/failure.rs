@@ -11,7 +11,7 @@ use farcall::{CallFailed, Error, Kind, Never, Ran};
 use farcall_file_access::FileError;
 use serde_json::{Value, json};
 
-use crate::text::{printable, printable_json};
+use crate::output::{remark, remark_json};
 
 pub type Outcome<T = ()> = Result<T, Failure>;
 
@@ -180,10 +180,10 @@ impl Failure {
     /// Prints the failure on standard error, and returns the exit code.
     pub fn report(self, json: bool) -> ExitCode {
         match self.as_json() {
-            Some(error) if json => eprintln!("{}", printable_json(json!({ "error": error }).to_string())),
+            Some(error) if json => remark_json(&json!({ "error": error })),
             Some(_) => {
-                eprintln!("farcall: {}", printable(&self.message));
-                self.hint.into_iter().for_each(|hint| eprintln!("hint: {}", printable(&hint)));
+                remark(&format!("farcall: {}", self.message));
+                self.hint.into_iter().for_each(|hint| remark(&format!("hint: {hint}")));
             }
             None => {}
         }

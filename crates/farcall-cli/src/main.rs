@@ -1,6 +1,8 @@
 //! The `farcall` command: reads the command line, runs one subcommand, turns its outcome into an exit code.
 
 #![forbid(unsafe_code)]
+// `output.rs` prints, and nothing else: `println!` panics where nobody reads.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
 mod balancing;
@@ -25,7 +27,10 @@ use arguments::Arguments;
 use output::Output;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(answer) => return arguments::answer(&answer),
+    };
     let output = Output::new(arguments.json);
     match arguments.command.run(&output) {
         Ok(()) => ExitCode::SUCCESS,

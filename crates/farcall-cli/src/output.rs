@@ -1,8 +1,14 @@
-//! Writes to standard output: text for people, or JSON.
+//! Everything that the command prints: text for people, JSON and bytes on standard output, and remarks on
+//! standard error. Nothing else here prints.
+//!
+//! Text of others, such as names, messages and files, cannot control a terminal: characters that could are
+//! escaped. In lines and pages they are escaped wherever standard output leads, in documents only on a
+//! terminal. Bytes that were asked for, such as those of `cat`, are never changed.
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
+use farcall_idl::x::Diagnostic;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
@@ -61,6 +67,41 @@ pub fn say(line: impl Display) -> Outcome {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     Ok(out.flush()?)
+}
+
+/// Writes a document, such as a graph's text. On a terminal it cannot do more than show itself; elsewhere it
+/// is as it is.
+pub fn say_document(text: &str) -> Outcome {
+    if !io::stdout().is_terminal() {
+        return say(text);
+    }
+    say(text.lines().map(printable).collect::<Vec<_>>().join("\n"))
+}
+
+/// Writes bytes as they are to standard output and flushes it.
+pub fn say_bytes(bytes: &[u8]) -> Outcome {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    Ok(out.flush()?)
+}
+
+/// Writes a line to standard error. If it cannot be written, nobody reads it, and the exit code tells the
+/// rest.
+pub fn remark(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{}", printable(line));
+}
+
+/// Writes JSON as one line to standard error, like [`remark`].
+pub fn remark_json(value: &Value) {
+    let _ = writeln!(io::stderr().lock(), "{}", printable_json(value.to_string()));
+}
+
+/// Writes an excerpt of a file, with what is said of it, to standard error, like [`remark`].
+pub fn remark_on(what: &Diagnostic) {
+    let coloured = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    // Whoever makes a diagnostic escapes the file's text in it.
+    let text = if coloured { what.coloured() } else { what.to_string() };
+    let _ = writeln!(io::stderr().lock(), "{text}\n");
 }
 
 /// Writes JSON as one line to standard output and flushes it.

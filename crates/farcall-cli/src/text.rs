@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use farcall_idl::is_order;
 use indicatif::HumanCount;
 
 /// Returns text of another process as a part of a line: characters that could end the line or control a
@@ -35,12 +36,9 @@ pub fn printable_json(text: String) -> String {
     clean
 }
 
-/// Returns whether a terminal does more with the character than show it: control characters, line ends, and
-/// characters that change the direction of writing (Unicode Technical Report 36, section 2.4).
-fn is_order(c: char) -> bool {
-    let turns =
-        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
+/// Returns whether a line only shows itself on a terminal.
+pub fn is_printable(line: &str) -> bool {
+    !line.contains(is_order)
 }
 
 /// Returns the sum of counts. If it overflows, returns the greatest number, because counts from a peer may be

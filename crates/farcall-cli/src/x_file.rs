@@ -1,6 +1,5 @@
 //! `.x`, `.cr` and `.rpc2` files on the command line: reads them, and reports their faults.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
@@ -11,7 +10,7 @@ use farcall_onc::standard;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
-use crate::output::Output;
+use crate::output::{Output, remark_on};
 
 /// The settings for reading an `.x`, `.cr` or `.rpc2` file.
 #[derive(Clone, Debug, Default, Args)]
@@ -96,7 +95,7 @@ impl Reading {
                 return Failure::new(whole.message()).hint(hint).fact("faults", Value::Array(faults));
             }
             if !output.is_json() {
-                why.iter().for_each(tell);
+                why.iter().for_each(remark_on);
             }
             let failure = Failure::new(match why.iter().count() {
                 1 => format!("{} cannot be read as {kind}", path.display()),
@@ -105,7 +104,7 @@ impl Reading {
             failure.fact("faults", Value::Array(faults))
         })?;
         if !output.is_json() {
-            tree.warnings.iter().for_each(tell);
+            tree.warnings.iter().for_each(remark_on);
         }
         Ok(tree)
     }
@@ -118,12 +117,6 @@ fn define(text: &str) -> Result<(String, String), String> {
         true => Ok((name.to_owned(), value.to_owned())),
         false => Err(format!("`{name}` is no name of a macro")),
     }
-}
-
-/// Tells a person of a fault or an omission.
-pub fn tell(what: &Diagnostic) {
-    let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    eprintln!("{}\n", if coloured { what.coloured() } else { what.to_string() });
 }
 
 /// Prints a fault or an omission.

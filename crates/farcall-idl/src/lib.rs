@@ -25,6 +25,7 @@ pub mod rpc2;
 mod spell;
 #[cfg(feature = "stubs")]
 pub mod stubs;
+mod terminal;
 #[cfg(feature = "x")]
 mod text;
 #[cfg(feature = "values")]
@@ -36,6 +37,7 @@ pub use binding::{Refusal, refusals};
 pub use check::{Change, check};
 pub use model::{Argument, Builder, Fingerprint, Interface, Procedure};
 pub use spell::{spell, spell_program};
+pub use terminal::is_order;
 #[cfg(feature = "x")]
 pub use {
     build::{Build, build},

@@ -1,14 +1,12 @@
 //! `farcall cat`: prints the contents of served files.
 
-use std::io::{self, Write};
-
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use clap::Args;
 use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, say_json};
+use crate::output::{Output, say_bytes, say_json};
 use crate::remote::{From, Stream};
 
 /// Print files of a file server
@@ -35,11 +33,11 @@ impl Cat {
                     true => say_json(
                         &json!({ "path": path, "offset": offset, "base64": BASE64_STANDARD.encode(&part) }),
                     )?,
-                    false => io::stdout().write_all(&part)?,
+                    false => say_bytes(&part)?,
                 }
                 offset += part.len() as u64;
             }
         }
-        Ok(io::stdout().flush()?)
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 
 use crate::failure::Outcome;
+use crate::output::say_bytes;
 
 /// Print a completion script for a shell
 ///
@@ -23,6 +24,6 @@ impl Completions {
     pub fn run(&self, mut command_line: Command) -> Outcome {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command_line, "farcall", &mut script);
-        Ok(std::io::Write::write_all(&mut std::io::stdout(), &script)?)
+        say_bytes(&script)
     }
 }

@@ -12,7 +12,7 @@ use farcall_proto::key_log::{KeyLog, dump_with};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
-use crate::output::Output;
+use crate::output::{Output, remark};
 use crate::text::counted;
 
 /// Show captured packets as text
@@ -67,7 +67,7 @@ impl Dump {
         }
         if counts.others > 0 && !self.all && !output.is_json() {
             let others = counted(counts.others, "other datagram");
-            eprintln!("farcall: skipped {others}; --all shows each, and why it is not farcall's");
+            remark(&format!("farcall: skipped {others}; --all shows each, and why it is not farcall's"));
         }
         match counts.ours {
             0 => Err(Failure::new("there is no datagram of farcall's in the input")

@@ -11,7 +11,7 @@ use farcall::names::{Address, Entry, Error, Label, Name};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
-use crate::output::Output;
+use crate::output::{Output, remark};
 use crate::remote::runtime;
 
 /// List the names that are exported, as the registry has them
@@ -63,7 +63,7 @@ impl Names {
         let entries = self.entries(&runtime)?;
         if entries.is_empty() && !output.is_json() && stdout().is_terminal() {
             let what = self.type_name.as_deref().unwrap_or("anything");
-            eprintln!("nobody exports {what} in {}", place());
+            remark(&format!("nobody exports {what} in {}", place()));
         }
         let width = entries.iter().map(|entry| entry.name().len()).max().unwrap_or(0);
         for entry in &entries {
@@ -91,7 +91,7 @@ impl Names {
                 // It may come back; a group that is followed goes on, too.
                 Err(why) => {
                     if !std::mem::replace(&mut away, true) {
-                        eprintln!("farcall: {why}");
+                        remark(&format!("farcall: {why}"));
                     }
                     continue;
                 }

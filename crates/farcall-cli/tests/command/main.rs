@@ -32,6 +32,8 @@ mod multi;
 mod olympus;
 #[cfg(target_os = "linux")]
 mod onc;
+#[cfg(target_os = "linux")]
+mod printing;
 mod rpc2_files;
 mod transfers;
 mod x_files;

@@ -7,6 +7,7 @@ use std::ops::Range;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use super::source::{Sources, Span};
+use crate::terminal::visible;
 
 /// The maximum number of bytes of a line that are shown, rounded to a whole character.
 const MAX_SHOWN: usize = 400;
@@ -169,8 +170,10 @@ impl Diagnostic {
     }
 
     fn render(&self, renderer: &Renderer) -> String {
+        // The messages quote the file.
+        let message = visible(&self.message, &['\n', '\t']);
         let mut group = Group::with_title(
-            if self.warning { Level::WARNING } else { Level::ERROR }.primary_title(&self.message),
+            if self.warning { Level::WARNING } else { Level::ERROR }.primary_title(message.as_ref()),
         );
         if let Some(place) = &self.place {
             group = group.element(place.at.snippet(AnnotationKind::Primary, None));
@@ -178,11 +181,12 @@ impl Diagnostic {
                 group = group.element(excerpt.snippet(AnnotationKind::Context, Some(why)));
             }
             for (file, line) in &place.included {
-                group = group.element(Level::NOTE.message(format!("included from {file}:{line}")));
+                let note = format!("included from {}:{line}", visible(file, &[]));
+                group = group.element(Level::NOTE.message(note));
             }
         }
         for help in &self.help {
-            group = group.element(Level::HELP.message(help.as_str()));
+            group = group.element(Level::HELP.message(visible(help, &['\n', '\t'])));
         }
         renderer.render(&[group])
     }
@@ -213,11 +217,13 @@ impl Excerpt {
         let (from, to) = (before(marked.start), before(marked.end.max(marked.start)));
         let left = before(from.saturating_sub(MAX_SHOWN / 2));
         let right = (left + MAX_SHOWN..text.len()).find(boundary).unwrap_or(text.len());
+        let shown = |part: Range<usize>| visible(text.get(part).unwrap_or_default(), &['\t']);
+        let before = shown(left..from).len();
         Excerpt {
-            file: file.to_owned(),
+            file: visible(file, &[]).into_owned(),
             line,
-            text: text[left..right].to_owned(),
-            marked: from - left..to.min(right) - left,
+            text: shown(left..right).into_owned(),
+            marked: before..before + shown(from..to.min(right)).len(),
         }
     }
 

@@ -16,8 +16,7 @@ use super::certificates::{CertificateEnrolment, SERVICE};
 use super::enrolment::plain;
 use super::{date, describe_grant, faulty, new_serial, no_entropy, now};
 use crate::failure::{Failure, Outcome};
-use crate::output::Output;
-use crate::text::printable;
+use crate::output::{Output, remark};
 
 /// Admit hosts by their X.509 certificates: sign short-lived grants, as a policy says
 ///
@@ -143,7 +142,7 @@ impl State {
             Err(why) => {
                 let why = why.to_string();
                 if self.fault.as_ref() != Some(&why) {
-                    eprintln!("farcall: the policy that was read last goes on: {}", printable(&why));
+                    remark(&format!("farcall: the policy that was read last goes on: {why}"));
                     self.fault = Some(why);
                 }
             }
@@ -170,7 +169,7 @@ impl State {
         }
         if self.told < MAX_TOLD {
             self.told += 1;
-            eprintln!("farcall: a request was refused: {}", printable(why));
+            remark(&format!("farcall: a request was refused: {why}"));
         }
     }
 }

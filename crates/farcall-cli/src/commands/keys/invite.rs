@@ -14,8 +14,7 @@ use super::enrolment::{Enrolment, plain};
 use super::grant::Wanted;
 use super::{date, describe_grant, faulty, new_serial, no_entropy, now};
 use crate::failure::{Failure, Outcome};
-use crate::output::Output;
-use crate::text::printable;
+use crate::output::{Output, remark};
 
 /// Invite a new machine: print a token, and sign a grant for the first key that brings it
 ///
@@ -131,7 +130,7 @@ impl Opened {
                 let why = why.to_string();
                 if state.told < MAX_TOLD {
                     state.told += 1;
-                    eprintln!("farcall: a request was refused: {}", printable(&why));
+                    remark(&format!("farcall: a request was refused: {why}"));
                 }
                 Err(why)
             }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::graph_file::{Format, GraphFile};
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, say};
+use crate::output::{Output, say_document};
 
 /// Write a graph in another format: PNML as text, text as PNML, or what --to or the name of the file says
 ///
@@ -35,7 +35,7 @@ impl Convert {
         match &self.output {
             Some(path) => std::fs::write(path, written).map_err(|why| Failure::from(why).about(path)),
             None if output.is_json() => output.line(|| json!({ "graph": written }), String::new),
-            None => say(written.trim_end()),
+            None => say_document(written.trim_end()),
         }
     }
 }

@@ -10,8 +10,8 @@ use farcall_olympus::text::{self, Document};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
-use crate::text::printable;
-use crate::x_file::{as_json, tell};
+use crate::output::{remark, remark_on};
+use crate::x_file::as_json;
 
 /// The most bytes of a file.
 const MAX_FILE_BYTES: u64 = pnml::MAX_BYTES as u64;
@@ -75,7 +75,7 @@ impl GraphFile {
                     .map_err(|_| Failure::new("a graph is text in UTF-8, and this is not").about(path))?;
                 let document = Document::parse(path, &text).map_err(|faults| {
                     if !json {
-                        faults.iter().for_each(tell);
+                        faults.iter().for_each(remark_on);
                     }
                     let all = faults.iter().map(as_json).collect();
                     let count = faults.iter().count();
@@ -97,12 +97,12 @@ impl GraphFile {
         match &self.document {
             Some(document) => {
                 let diagnostic = document.diagnostic(location, message);
-                tell(&if warning { diagnostic.warning() } else { diagnostic });
+                remark_on(&if warning { diagnostic.warning() } else { diagnostic });
             }
             None => {
                 let word = if warning { "warning" } else { "error" };
                 let part = location.describe(&self.graph);
-                eprintln!("{word}: {}", printable(&format!("{part}: {message}")));
+                remark(&format!("{word}: {part}: {message}"));
             }
         }
     }

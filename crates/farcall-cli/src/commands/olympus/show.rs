@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::graph_file::GraphFile;
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, say};
+use crate::output::{Output, say_document};
 
 /// Draw a graph with its tokens as a picture in SVG, for light and dark surroundings
 ///
@@ -33,7 +33,7 @@ impl Show {
                 std::fs::write(path, picture).map_err(|why| Failure::from(why).about(path.display()))
             }
             None if output.is_json() => output.line(|| json!({ "svg": picture }), String::new),
-            None => say(picture.trim_end()),
+            None => say_document(picture.trim_end()),
         }
     }
 }
