@@ -78,7 +78,7 @@ fn a_server_a_client_and_a_group_stay_reachable() {
             .collect();
         let urls: Vec<String> = exports.iter().map(Export::url).collect();
         let client = runtime(here, buffer);
-        let work = client.import::<dyn Work>(&*urls[0]).unwrap();
+        let work = client.import::<dyn Work>(&urls[0]).unwrap();
         let names: Vec<&str> = urls.iter().map(|url| &**url).collect();
         let group = client.import_each::<dyn Work>(&names).unwrap();
         call_under_forgery(here, &forger, |number| {
@@ -87,7 +87,7 @@ fn a_server_a_client_and_a_group_stay_reachable() {
             assert_eq!(group.multi().next(number).all().results().count(), 3, "{here}");
         });
         // Somebody who binds anew finds the servers too.
-        let late = runtime(here, buffer).import::<dyn Work>(&*urls[0]).unwrap();
+        let late = runtime(here, buffer).import::<dyn Work>(&urls[0]).unwrap();
         assert_eq!(late.next(1).unwrap(), 2);
     }
 }
