@@ -1,16 +1,20 @@
-//! A registry that all processes of a user share: one file, replaced as a whole.
+//! A registry that all processes of a user share: one file, which a change makes longer by a line.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::acl::{self, Acl, Action, MAX_ACL};
 use crate::directory::Directory;
-use crate::format::{self, Fault, MAX_FILE};
+use crate::format::{Fault, MAX_FILE};
+use crate::log::{Log, Writing};
 use crate::own::{self, Own};
 use crate::owner::Judge;
-use crate::table::{Held, MAX_VERSION, Table};
+use crate::table::{Held, MAX_VERSION};
 use crate::{Entry, Error, Label, Listing, Liveness, Owner, Registration, Registry, Result};
+use farcall_base::lock;
 
 /// The name of the registry's file in its directory.
 const NAMES: &str = "names";
@@ -22,15 +26,25 @@ const ACL: &str = "acl";
 /// it is stopped meanwhile.
 const TURN_PATIENCE: Duration = Duration::from_secs(10);
 
+/// The most bytes of the lines of all entries. The rest of a file is for lines of entries that were replaced
+/// or removed.
+const MAX_LIVE_BYTES: usize = MAX_FILE / 2;
+
+/// How many owners a writer judges besides those that its change is about. The writers judge all owners in
+/// turn.
+const JUDGED_OWNERS: usize = 64;
+
 /// A registry that all processes of a user on one machine share, with nothing to install.
 ///
-/// The registry is one text file, `names`, in a directory of its own. Readers take no lock: a writer replaces
-/// the whole file, so a reader sees the old or the new one. Writers take turns by locks on the files `lock`
-/// and `next` in the same directory. A writer that gets no turn within 10 s fails with [`Error::Busy`].
-/// Readers skip an entry whose owner has died, and the next writer removes it.
+/// The registry is one text file, `names`, in a directory of its own. A writer adds a line to it, and
+/// replaces it once most of its lines are of the past. Readers take no lock: they see a line as a whole or
+/// not at all. A process remembers what it has read, and reads only what was added since. Writers take turns
+/// by locks on the files `lock` and `next` in the same directory. A writer that gets no turn within 10 s
+/// fails with [`Error::Busy`]. Readers skip an entry whose owner has died, and one of the next writers removes
+/// it.
 ///
-/// A file that cannot be parsed is never replaced: the error names the file and the line, and the file stays
-/// as it is. It also stays as it is when the disk is full.
+/// A file that cannot be parsed is never changed: the error names the file and the line, and the file stays
+/// as it is. When the disk is full, its entries stay as they are.
 ///
 /// # Access control
 ///
@@ -41,9 +55,19 @@ const TURN_PATIENCE: Duration = Duration::from_secs(10);
 /// The directory is created with mode 0700. Readers and writers refuse it if another user owns it, if its
 /// mode lets others in, or if it is a symbolic link: otherwise a user who created it first in `/tmp` could
 /// claim every name. The files are opened relative to the directory that was examined.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct File {
     path: PathBuf,
+    known: Arc<Mutex<Known>>,
+}
+
+/// What a process knows of the file.
+#[derive(Default)]
+struct Known {
+    /// The content as it was read or written last, if it can be continued.
+    log: Option<Log>,
+    /// The owner that a writer has judged last.
+    judged: Option<Owner>,
 }
 
 impl File {
@@ -56,7 +80,7 @@ impl File {
 
     /// Returns the registry in this directory, which the first publication creates. Its parent must exist.
     pub fn at(directory: impl Into<PathBuf>) -> Self {
-        Self { path: directory.into() }
+        Self { path: directory.into(), known: Arc::default() }
     }
 
     /// Returns the registry's directory.
@@ -64,16 +88,28 @@ impl File {
         &self.path
     }
 
-    /// Reads the file. The returned table includes the entries of dead owners, and is empty if there is no
-    /// file.
-    fn load(&self, directory: &Directory) -> Result<Table> {
-        let Some(bytes) = directory.read(NAMES, MAX_FILE)? else {
-            return Ok(Table::default());
-        };
-        let path = self.path.join(NAMES);
-        format::parse(&bytes).map_err(|fault| match fault {
-            Fault::Version(found) => Error::Format { path, found },
-            Fault::Line(line, why) => Error::Corrupt { path, line, why },
+    /// Reads the file, or only what was added since it was read to `known`. The returned content includes the
+    /// entries of dead owners, and is empty if there is no file.
+    fn load(&self, directory: &Directory, known: Option<Log>) -> Result<Log> {
+        let Some(file) = directory.open_existing(NAMES)? else { return Ok(Log::default()) };
+        let boot = Owner::current_boot();
+        if let Some(mut log) = known
+            && let Some(from) = log.continues_at()
+        {
+            let further = directory.read_from(NAMES, &file, from, MAX_FILE.saturating_sub(from))?;
+            if from + further.len() <= MAX_FILE && log.read_on(&further, boot) {
+                return Ok(log);
+            }
+        }
+        let bytes = directory.read_from(NAMES, &file, 0, MAX_FILE)?;
+        let path = || self.path.join(NAMES);
+        if bytes.len() > MAX_FILE {
+            let why = format!("the file has more than {MAX_FILE} bytes");
+            return Err(Error::Corrupt { path: path(), line: 1, why });
+        }
+        Log::parse(&bytes, boot).map_err(|fault| match fault {
+            Fault::Version(found) => Error::Format { path: path(), found },
+            Fault::Line(line, why) => Error::Corrupt { path: path(), line, why },
         })
     }
 
@@ -122,43 +158,55 @@ impl File {
         }
     }
 
-    /// Reads the entries for which `wanted` returns true and whose owners are not dead.
-    fn living(&self, mut wanted: impl FnMut(&Entry) -> bool) -> Result<Listing> {
-        let Some(directory) = Directory::open(&self.path)? else {
-            return Ok(Listing::new(0, Vec::new()));
-        };
-        let table = self.load(&directory)?;
-        let mut judge = Judge::new();
-        let entries = table.entries().filter(|e| wanted(e) && !judge.is_dead(&e.owner));
-        Ok(Listing::new(table.version(), entries.cloned().collect()))
+    /// Reads the file, and asks its content.
+    fn ask<T>(&self, ask: impl FnOnce(&Log) -> T) -> Result<T> {
+        let Some(directory) = Directory::open(&self.path)? else { return Ok(ask(&Log::default())) };
+        let mut known = lock(&self.known);
+        let log = self.load(&directory, known.log.take())?;
+        let answer = ask(&log);
+        known.log = Some(log);
+        Ok(answer)
     }
 
-    /// Removes the entries of dead owners, lets `change` alter the table, and writes the table if it differs.
-    /// No other process writes at the same time.
+    /// Removes entries of dead owners, lets `change` alter the content, and writes what has changed. No other
+    /// process writes at the same time.
     fn update<T>(
         &self,
         directory: &Directory,
-        change: impl FnOnce(&mut Table, &mut Judge) -> Result<T>,
+        change: impl FnOnce(&mut Log, &mut Judge) -> Result<T>,
     ) -> Result<T> {
         let _turn = directory.turn(TURN_PATIENCE)?;
-        let mut table = self.load(directory)?;
-        table.begin(first_version());
-        let before = table.version();
+        let mut known = lock(&self.known);
+        let mut log = self.load(directory, known.log.take())?;
+        log.begin(first_version());
         let mut judge = Judge::new();
-        table.retain(|entry| !judge.is_dead(&entry.owner));
-        let result = change(&mut table, &mut judge)?;
-        if table.version() != before {
-            if table.version() > MAX_VERSION {
-                let why = "the version is the greatest one".to_owned();
-                return Err(Error::Corrupt { path: self.path.join(NAMES), line: 1, why });
+        let live = log.live_bytes();
+        purge(&mut log, &mut judge, &mut known.judged);
+        // If this fails, it has changed nothing but what dead owners had.
+        let result = change(&mut log, &mut judge);
+        self.check_bounds(&log, live)?;
+        if log.is_changed() {
+            let is_durable = log.is_durable();
+            match log.writing(Owner::current_boot(), MAX_FILE) {
+                Writing::Append(lines) => directory.append(NAMES, lines.as_bytes(), is_durable)?,
+                Writing::Replace(text) => directory.replace(NAMES, text.as_bytes())?,
             }
-            let text = format::render(&table);
-            if text.len() > MAX_FILE {
-                return Err(Error::TooLarge { what: "bytes of registry", size: text.len(), limit: MAX_FILE });
-            }
-            directory.replace(NAMES, text.as_bytes())?;
         }
-        Ok(result)
+        known.log = Some(log);
+        result
+    }
+
+    /// Checks a content before it is written. Before the change, the entries had `live` bytes.
+    fn check_bounds(&self, log: &Log, live: usize) -> Result<()> {
+        if log.table().version() > MAX_VERSION {
+            let why = "the version is the greatest one".to_owned();
+            return Err(Error::Corrupt { path: self.path.join(NAMES), line: 1, why });
+        }
+        let size = log.live_bytes();
+        if size > MAX_LIVE_BYTES && size > live {
+            return Err(Error::TooLarge { what: "bytes of registry", size, limit: MAX_LIVE_BYTES });
+        }
+        Ok(())
     }
 
     /// Publishes an entry, unless a live process has the name, or `keeps` says that its owner keeps it.
@@ -170,8 +218,9 @@ impl File {
         entry.check()?;
         let directory = Directory::create(&self.path)?;
         self.check(&directory, Action::Export, &entry.type_name, &entry.instance)?;
-        let own = self.update(&directory, |table, judge| {
-            let found = table.get(&entry.type_name, &entry.instance);
+        let own = self.update(&directory, |log, judge| {
+            remove_if_dead(log, &entry.type_name, &entry.instance, judge);
+            let found = log.table().get(&entry.type_name, &entry.instance);
             refuse_own(found, &entry.owner)?;
             if let Some(added) = found.filter(|held| held.entry.owner == Owner::NONE) {
                 return Err(added.entry.taken());
@@ -181,19 +230,19 @@ impl File {
             if let Some(found) = found.filter(|found| keeps(&found.owner, judge)) {
                 return Err(found.taken());
             }
-            Ok(Own::new(entry, table.put(entry.clone())))
+            Ok(Own::new(entry, log.put(entry.clone())))
         })?;
         let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
         let (ownership, revision, renewed) = (own.ownership().clone(), own.revision(), self.clone());
         Ok(Registration::new(entry.name(), move || {
-            registry.change(|table, _| Ok(table.remove_revision(&type_name, &instance, own.revision())))
+            registry.change(|log, _| Ok(log.remove_revision(&type_name, &instance, own.revision())))
         })
-        .renewing(move |entry| renewed.change(|table, _| Ok(table.renew(entry, revision))))
+        .renewing(move |entry| renewed.change(|log, _| Ok(log.renew(entry, revision))))
         .owning(ownership))
     }
 
     /// Lets `change` take an entry out or replace it, if there is a registry. Returns whether it did.
-    fn change(&self, change: impl FnOnce(&mut Table, &mut Judge) -> Result<bool>) -> Result<bool> {
+    fn change(&self, change: impl FnOnce(&mut Log, &mut Judge) -> Result<bool>) -> Result<bool> {
         match Directory::open(&self.path)? {
             Some(directory) => self.update(&directory, change),
             None => Ok(false),
@@ -214,43 +263,76 @@ impl Registry for File {
         entry.check()?;
         let directory = Directory::create(&self.path)?;
         self.check(&directory, Action::Export, &entry.type_name, &entry.instance)?;
-        self.update(&directory, |table, _| {
-            if let Some(found) = table.find(&entry.type_name, &entry.instance) {
+        self.update(&directory, |log, judge| {
+            remove_if_dead(log, &entry.type_name, &entry.instance, judge);
+            if let Some(found) = log.table().find(&entry.type_name, &entry.instance) {
                 return Err(found.taken());
             }
-            table.put(Entry { owner: Owner::NONE, ..entry.clone() });
+            log.put(Entry { owner: Owner::NONE, ..entry.clone() });
             Ok(())
         })
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {
-        self.change(|table, judge| {
-            refuse_taken(table.find(type_name, instance), &Owner::current(), judge)?;
-            table.get(type_name, instance).into_iter().for_each(own::end);
-            Ok(table.remove(type_name, instance))
+        self.change(|log, judge| {
+            remove_if_dead(log, type_name, instance, judge);
+            refuse_taken(log.table().find(type_name, instance), &Owner::current(), judge)?;
+            log.table().get(type_name, instance).into_iter().for_each(own::end);
+            Ok(log.remove(type_name, instance))
         })
     }
 
     fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {
-        self.importable(self.living(|e| e.type_name == *type_name)?.entries)
+        self.importable(self.ask(|log| living(log.table().of_type(type_name)))?)
     }
 
     fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>> {
-        let found = self.living(|e| e.type_name == *type_name && e.instance == *instance)?;
-        Ok(self.importable(found.entries)?.into_iter().next())
+        let found = self.ask(|log| living(log.table().find(type_name, instance).into_iter()))?;
+        Ok(self.importable(found)?.into_iter().next())
     }
 
     fn list(&self) -> Result<Listing> {
-        self.living(|_| true)
+        self.ask(|log| Listing::new(log.table().version(), living(log.table().entries())))
     }
 
     fn version(&self) -> Result<u64> {
-        Ok(self.living(|_| false)?.version)
+        self.ask(|log| log.table().version())
     }
 
     /// Returns a loopback address: all clients are on this machine.
     fn routes(&self) -> Vec<IpAddr> {
         vec![Ipv4Addr::LOCALHOST.into()]
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("File").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// Returns the entries whose owners are not dead.
+fn living<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Entry> {
+    let mut judge = Judge::new();
+    entries.filter(|entry| !judge.is_dead(&entry.owner)).cloned().collect()
+}
+
+/// Removes the entry of this name if its owner is dead.
+fn remove_if_dead(log: &mut Log, type_name: &Label, instance: &Label, judge: &mut Judge) {
+    if log.table().find(type_name, instance).is_some_and(|entry| judge.is_dead(&entry.owner)) {
+        log.remove(type_name, instance);
+    }
+}
+
+/// Judges the owners that follow the one that was judged last, and removes the entries of the dead ones.
+fn purge(log: &mut Log, judge: &mut Judge, judged: &mut Option<Owner>) {
+    for owner in log.table().owners_after(*judged, JUDGED_OWNERS) {
+        *judged = Some(owner);
+        if judge.is_dead(&owner) {
+            for (type_name, instance) in log.table().names_of(&owner) {
+                log.remove(&type_name, &instance);
+            }
+        }
     }
 }
 

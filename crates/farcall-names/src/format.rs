@@ -1,4 +1,4 @@
-//! The text of a registry's file: one line for each entry.
+//! The line of an entry in a registry's file, and files of format 1, in which all lines are entries.
 //!
 //! ```text
 //! farcall-names 1 57
@@ -10,6 +10,8 @@
 //! the number of entries, so that the parser notices a truncated file. The fields `fingerprints` and
 //! `proof` are omitted when they are empty. The parser accepts any bytes, and returns a table or a [`Fault`] in
 //! linear time. It needs at most a few times the memory of its input.
+//!
+//! Format 1 is only read: the next writer replaces the file by one of format 2 (`log`).
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -18,10 +20,13 @@ use crate::entry::{MAX_ADDRESSES, MAX_FINGERPRINTS, MAX_PROOF};
 use crate::table::{Held, MAX_VERSION, Table};
 use crate::{Address, Entry, Fingerprint, Label, Owner};
 
-/// The maximum size of a registry's file in bytes.
-pub const MAX_FILE: usize = 4 << 20;
+/// The maximum size of a registry's file in bytes. Its entries have at most half of it.
+pub const MAX_FILE: usize = 64 << 20;
 
-const MAGIC: &str = "farcall-names";
+/// What every registry's file begins with.
+pub(crate) const MAGIC: &str = "farcall-names";
+
+/// The version of the format that this module reads.
 const VERSION: &str = "1";
 
 /// An error in a registry's file.
@@ -33,33 +38,25 @@ pub(crate) enum Fault {
     Line(usize, String),
 }
 
-/// Returns the text of a table. [`parse`] makes an equal table from that text.
-pub(crate) fn render(table: &Table) -> String {
-    let mut text = format!("{MAGIC} {VERSION} {}\n", table.version());
-    for held in table.held() {
-        render_entry(&mut text, held);
-    }
-    push(&mut text, format_args!("end {}\n", table.held().len()));
-    text
-}
-
-fn render_entry(text: &mut String, Held { entry, revision }: &Held) {
+/// Returns the line of an entry, without a line feed.
+pub(crate) fn line(Held { entry, revision }: &Held) -> String {
     let Owner { pid, started, boot, namespace } = entry.owner;
-    push(text, format_args!("{} {}", entry.name(), entry.address));
+    let mut text = String::with_capacity(192 + 40 * entry.fingerprints.len() + 2 * entry.proof.len());
+    push(&mut text, format_args!("{}/{} {}", entry.type_name, entry.instance, entry.address));
     for address in &entry.other_addresses {
-        push(text, format_args!(",{address}"));
+        push(&mut text, format_args!(",{address}"));
     }
-    push(text, format_args!(" export={:016x}", entry.export));
-    push(text, format_args!(" owner={pid},{started},{boot:016x},{namespace} revision={revision}"));
+    push(&mut text, format_args!(" export={:016x}", entry.export));
+    push(&mut text, format_args!(" owner={pid},{started},{boot:016x},{namespace} revision={revision}"));
     for (i, Fingerprint { number, types, name }) in entry.fingerprints.iter().enumerate() {
         let before = if i == 0 { " fingerprints=" } else { "," };
-        push(text, format_args!("{before}{number}:{types:016x}:{name:016x}"));
+        push(&mut text, format_args!("{before}{number}:{types:016x}:{name:016x}"));
     }
     for (i, byte) in entry.proof.iter().enumerate() {
         let before = if i == 0 { " proof=" } else { "" };
-        push(text, format_args!("{before}{byte:02x}"));
+        push(&mut text, format_args!("{before}{byte:02x}"));
     }
-    text.push('\n');
+    text
 }
 
 fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
@@ -67,7 +64,14 @@ fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
     let _ = text.write_fmt(what);
 }
 
-/// Parses the text of a table.
+/// Returns the version of the format of a registry's file, if it begins as one.
+pub(crate) fn version_of(bytes: &[u8]) -> Option<&str> {
+    let version = bytes.strip_prefix(MAGIC.as_bytes())?.strip_prefix(b" ")?;
+    let end = version.iter().take(16).position(|byte| matches!(byte, b' ' | b'\n'))?;
+    str::from_utf8(&version[..end]).ok()
+}
+
+/// Parses a file of format 1.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Table, Fault> {
     let text = text(bytes, MAX_FILE).map_err(|(line, why)| Fault::Line(line, why))?;
     let mut lines = text.split_inclusive('\n').zip(1..);
@@ -76,7 +80,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Table, Fault> {
     let mut table = Table::at_version(parse_first(first)?);
     for (line, number) in lines.by_ref() {
         if let Some(count) = line.strip_prefix("end ") {
-            check_end(count, table.held().len()).map_err(|why| Fault::Line(number, why))?;
+            check_end(count, table.len()).map_err(|why| Fault::Line(number, why))?;
             return match lines.next() {
                 None => Ok(table),
                 Some((_, number)) => {
@@ -148,12 +152,10 @@ struct Fields {
     proof: Option<Vec<u8>>,
 }
 
-fn parse_entry(line: &str) -> Result<Held, String> {
+/// Parses the line of an entry.
+pub(crate) fn parse_entry(line: &str) -> Result<Held, String> {
     let mut words = line.split(' ');
-    let name = words.next().unwrap_or_default();
-    let (type_name, instance) = name.split_once('/').ok_or("an entry begins with TYPE/INSTANCE")?;
-    let type_name: Label = parse_name(type_name)?;
-    let instance: Label = parse_name(instance)?;
+    let (type_name, instance) = parse_names(words.next().unwrap_or_default())?;
     let mut addresses = words.next().ok_or("the address is missing")?.split(',');
     let address = parse_name(addresses.next().unwrap_or_default())?;
     let other_addresses: Vec<Address> =
@@ -178,6 +180,12 @@ fn parse_entry(line: &str) -> Result<Held, String> {
         by_type: false,
     };
     Ok(Held { entry, revision: fields.revision.ok_or("the field \"revision\" is missing")? })
+}
+
+/// Parses a type and an instance.
+pub(crate) fn parse_names(name: &str) -> Result<(Label, Label), String> {
+    let (type_name, instance) = name.split_once('/').ok_or("an entry begins with TYPE/INSTANCE")?;
+    Ok((parse_name(type_name)?, parse_name(instance)?))
 }
 
 fn parse_name<T: FromStr<Err = crate::NameError>>(text: &str) -> Result<T, String> {
@@ -239,15 +247,15 @@ fn proof(value: &str) -> Option<Vec<u8>> {
 }
 
 /// Parses a decimal number. Unlike `parse` alone, it accepts no sign.
-fn decimal<T: FromStr>(text: &str) -> Option<T> {
+pub(crate) fn decimal<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// Parses exactly 16 hexadecimal digits.
-fn hex(text: &str) -> Option<u64> {
+pub(crate) fn hex(text: &str) -> Option<u64> {
     let digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
     digits.then(|| u64::from_str_radix(text, 16).ok()).flatten()
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

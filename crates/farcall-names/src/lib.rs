@@ -53,6 +53,7 @@ mod error;
 mod etcd;
 mod file;
 mod format;
+mod log;
 mod memory;
 mod name;
 mod own;
@@ -85,13 +86,18 @@ pub use registry::{Listing, Registration, Registry, Renewal};
 pub use service::resolve_service;
 pub use static_file::StaticFile;
 
-/// Parses the text as that of a registry file and as rules for one, and checks that a parsed table survives
+/// Parses the text as that of a registry file and as rules for one, and checks that a parsed file survives
 /// rendering. For the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_file(text: &[u8]) {
     let _ = acl::Acl::parse(text);
-    if let Ok(table) = format::parse(text) {
-        let again = format::render(&table);
-        assert_eq!(format::parse(again.as_bytes()).ok(), Some(table));
+    for boot in [0, 7] {
+        if let Ok(mut log) = log::Log::parse(text, boot) {
+            let log::Writing::Replace(again) = log.writing(boot, 0) else {
+                unreachable!("no file is that small")
+            };
+            let read = log::Log::parse(again.as_bytes(), boot).ok();
+            assert_eq!(read.as_ref().map(log::Log::table), Some(log.table()));
+        }
     }
 }

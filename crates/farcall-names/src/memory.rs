@@ -30,11 +30,10 @@ impl Memory {
         Self::default()
     }
 
-    /// Replaces an entry with this ownership. Returns whether there was one.
-    fn renew(&self, entry: &Entry, own: &Ownership) -> bool {
+    /// Replaces the entry of this revision if it still has this ownership. Returns whether it has.
+    fn renew(&self, entry: &Entry, revision: u64, own: &Ownership) -> bool {
         let Kept { table, ownerships } = &mut *lock(&self.kept);
-        let revision = ownerships.iter().find(|(_, kept)| own.is(kept)).map(|(revision, _)| *revision);
-        revision.is_some_and(|revision| table.renew(entry, revision))
+        ownerships.get(&revision).is_some_and(|kept| own.is(kept)) && table.renew(entry, revision)
     }
 
     /// Removes the entry of this name and ends its ownership. If `own` is given, only an entry with that
@@ -49,27 +48,28 @@ impl Memory {
             return Ok(false);
         }
         ownerships.remove(&revision).iter().for_each(Ownership::end);
-        Ok(table.remove(type_name, instance))
+        Ok(table.remove(type_name, instance).is_some())
     }
 }
 
 impl Registry for Memory {
     fn publish(&self, entry: &Entry) -> Result<Registration> {
         entry.check()?;
-        let ownership = {
+        let (ownership, revision) = {
             let Kept { table, ownerships } = &mut *lock(&self.kept);
             if let Some(found) = table.find(&entry.type_name, &entry.instance) {
                 return Err(found.taken());
             }
-            let ownership = Ownership::lasting(table.put(entry.clone()));
-            ownerships.insert(table.version(), ownership.clone());
-            ownership
+            let revision = table.put(entry.clone());
+            let ownership = Ownership::lasting(revision);
+            ownerships.insert(revision, ownership.clone());
+            (ownership, revision)
         };
         let (registry, own) = (self.clone(), ownership.clone());
         let (type_name, instance) = (entry.type_name.clone(), entry.instance.clone());
         let undo = move || registry.remove(&type_name, &instance, Some(&own));
         let (registry, own) = (self.clone(), ownership.clone());
-        let renew = move |entry: &Entry| Ok(registry.renew(entry, &own));
+        let renew = move |entry: &Entry| Ok(registry.renew(entry, revision, &own));
         Ok(Registration::new(entry.name(), undo).renewing(renew).owning(ownership))
     }
 
@@ -88,7 +88,7 @@ impl Registry for Memory {
     }
 
     fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {
-        Ok(lock(&self.kept).table.entries().filter(|e| e.type_name == *type_name).cloned().collect())
+        Ok(lock(&self.kept).table.of_type(type_name).cloned().collect())
     }
 
     fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>> {

@@ -56,9 +56,15 @@ impl Owner {
         Self {
             pid,
             started: stat_of("self").and_then(Stat::started_at).unwrap_or(0),
-            boot: boot().unwrap_or(0),
+            boot: Self::current_boot(),
             namespace: namespace().unwrap_or(0),
         }
+    }
+
+    /// Returns the beginning of the boot's random identifier, or 0 if it is not known.
+    pub(crate) fn current_boot() -> u64 {
+        static BOOT: OnceLock<u64> = OnceLock::new();
+        *BOOT.get_or_init(|| boot().unwrap_or(0))
     }
 
     /// Returns whether this owner is alive, as far as the calling process can tell.
@@ -125,17 +131,19 @@ impl fmt::Display for Owner {
 
 /// Determines whether owners are alive, and remembers the result for each owner.
 pub(crate) struct Judge {
-    here: Owner,
+    /// The calling process, once an owner was judged.
+    here: Option<Owner>,
     judged: BTreeMap<Owner, Liveness>,
 }
 
 impl Judge {
     pub(crate) fn new() -> Self {
-        Self { here: Owner::current(), judged: BTreeMap::new() }
+        Self { here: None, judged: BTreeMap::new() }
     }
 
     pub(crate) fn liveness(&mut self, owner: &Owner) -> Liveness {
-        *self.judged.entry(*owner).or_insert_with(|| owner.seen_from(&self.here))
+        let here = self.here.get_or_insert_with(Owner::current);
+        *self.judged.entry(*owner).or_insert_with(|| owner.seen_from(here))
     }
 
     pub(crate) fn is_dead(&mut self, owner: &Owner) -> bool {

@@ -1,8 +1,9 @@
 //! The table in which a registry keeps its entries. Each change gives the table a new version.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
-use crate::{Entry, Label};
+use crate::{Entry, Label, Owner};
 
 /// The greatest version that a file may have, so that its successors are greater for ever.
 pub(crate) const MAX_VERSION: u64 = u64::MAX / 2;
@@ -12,7 +13,11 @@ pub(crate) const MAX_VERSION: u64 = u64::MAX / 2;
 pub(crate) struct Table {
     /// The number of changes.
     version: u64,
-    held: BTreeMap<(Label, Label), Held>,
+    held: BTreeMap<Label, BTreeMap<Label, Held>>,
+    /// How many entries there are.
+    len: usize,
+    /// The names of each owner's entries, so that the entries of a dead owner are found without a search.
+    owned: BTreeMap<Owner, BTreeSet<(Label, Label)>>,
 }
 
 /// An entry, and its revision: the version of the table at which the entry was added. An entry that replaces
@@ -40,12 +45,22 @@ impl Table {
         self.version
     }
 
-    pub(crate) fn held(&self) -> impl ExactSizeIterator<Item = &Held> {
-        self.held.values()
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the entries with their revisions, by ascending name.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &Held> {
+        self.held.values().flat_map(BTreeMap::values)
     }
 
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.held().map(|held| &held.entry)
+    }
+
+    /// Returns the entries of a type, by ascending instance.
+    pub(crate) fn of_type(&self, type_name: &Label) -> impl Iterator<Item = &Entry> {
+        self.held.get(type_name).into_iter().flat_map(BTreeMap::values).map(|held| &held.entry)
     }
 
     pub(crate) fn find(&self, type_name: &Label, instance: &Label) -> Option<&Entry> {
@@ -53,51 +68,81 @@ impl Table {
     }
 
     pub(crate) fn get(&self, type_name: &Label, instance: &Label) -> Option<&Held> {
-        self.held.get(&key(type_name, instance))
+        self.held.get(type_name)?.get(instance)
+    }
+
+    /// Returns the owners of entries, at most so many: first those after this one, then the others.
+    pub(crate) fn owners_after(&self, owner: Option<Owner>, most: usize) -> Vec<Owner> {
+        let Some(owner) = owner else { return self.owned.keys().take(most).copied().collect() };
+        let after = self.owned.range((Bound::Excluded(owner), Bound::Unbounded));
+        after.chain(self.owned.range(..=owner)).map(|(owner, _)| *owner).take(most).collect()
+    }
+
+    /// Returns the names of an owner's entries.
+    pub(crate) fn names_of(&self, owner: &Owner) -> Vec<(Label, Label)> {
+        self.owned.get(owner).into_iter().flatten().cloned().collect()
     }
 
     /// Adds an entry with its revision, as it was read from a file. Returns false if the table already had an
-    /// entry of the same name, which makes the file invalid.
+    /// entry of the same name.
     pub(crate) fn restore(&mut self, held: Held) -> bool {
-        self.held.insert(key(&held.entry.type_name, &held.entry.instance), held).is_none()
+        self.insert(held).is_none()
+    }
+
+    /// Adds or replaces an entry with its revision, as a change of a file says.
+    pub(crate) fn replay(&mut self, held: Held) -> Option<Held> {
+        self.changed();
+        self.insert(held)
     }
 
     /// Adds or replaces an entry. Returns its new revision.
     pub(crate) fn put(&mut self, entry: Entry) -> u64 {
         let revision = self.changed();
-        self.held.insert(key(&entry.type_name, &entry.instance), Held { entry, revision });
+        self.insert(Held { entry, revision });
         revision
     }
 
     /// Replaces the entry of this name if it still has this revision, which stays. Returns whether it was
     /// there.
     pub(crate) fn renew(&mut self, entry: &Entry, revision: u64) -> bool {
-        let held = self.held.get_mut(&key(&entry.type_name, &entry.instance));
-        let Some(held) = held.filter(|held| held.revision == revision) else { return false };
-        held.entry = entry.clone();
-        self.changed();
-        true
-    }
-
-    pub(crate) fn remove(&mut self, type_name: &Label, instance: &Label) -> bool {
-        let there = self.held.remove(&key(type_name, instance)).is_some();
-        if there {
+        let is_there =
+            self.get(&entry.type_name, &entry.instance).is_some_and(|held| held.revision == revision);
+        if is_there {
             self.changed();
+            self.insert(Held { entry: entry.clone(), revision });
         }
-        there
+        is_there
     }
 
-    /// Removes the entry of this name if it still has this revision. Returns whether it was removed.
-    pub(crate) fn remove_revision(&mut self, type_name: &Label, instance: &Label, revision: u64) -> bool {
-        let same = self.held.get(&key(type_name, instance)).is_some_and(|held| held.revision == revision);
-        same && self.remove(type_name, instance)
+    pub(crate) fn remove(&mut self, type_name: &Label, instance: &Label) -> Option<Held> {
+        let of_type = self.held.get_mut(type_name)?;
+        let removed = of_type.remove(instance)?;
+        if of_type.is_empty() {
+            self.held.remove(type_name);
+        }
+        self.len -= 1;
+        self.disown(&removed.entry);
+        self.changed();
+        Some(removed)
     }
 
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Entry) -> bool) {
-        let before = self.held.len();
-        self.held.retain(|_, held| keep(&held.entry));
-        if self.held.len() != before {
-            self.changed();
+    fn insert(&mut self, held: Held) -> Option<Held> {
+        let (type_name, instance) = (held.entry.type_name.clone(), held.entry.instance.clone());
+        let owner = held.entry.owner;
+        let former = self.held.entry(type_name.clone()).or_default().insert(instance.clone(), held);
+        match &former {
+            Some(former) => self.disown(&former.entry),
+            None => self.len += 1,
+        }
+        self.owned.entry(owner).or_default().insert((type_name, instance));
+        former
+    }
+
+    fn disown(&mut self, entry: &Entry) {
+        let Some(names) = self.owned.get_mut(&entry.owner) else { return };
+        names.remove(&(entry.type_name.clone(), entry.instance.clone()));
+        if names.is_empty() {
+            self.owned.remove(&entry.owner);
         }
     }
 
@@ -105,8 +150,4 @@ impl Table {
         self.version += 1;
         self.version
     }
-}
-
-fn key(type_name: &Label, instance: &Label) -> (Label, Label) {
-    (type_name.clone(), instance.clone())
 }

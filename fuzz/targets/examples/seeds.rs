@@ -20,7 +20,6 @@ use farcall_fuzz_targets::script::Writer;
 use farcall_fuzz_targets::specimen;
 use farcall_idl::{Interface, values};
 use farcall_keys::{EnrolmentToken, Identity, Keyring, Presentation, Revoked, Rights, Template, Terms};
-use farcall_names::{Entry, Fingerprint, Label};
 use farcall_proto::client::CallId;
 use farcall_proto::server::{CallKey, Finish, Request};
 use farcall_proto::{Failure, Kind, Ran, Tail, Trace, fuzzing};
@@ -654,41 +653,31 @@ fn registry() {
     for (number, name) in names.into_iter().enumerate() {
         seed("name", &number.to_string(), name.as_bytes());
     }
-    let directory = std::env::temp_dir().join(format!("farcall-seeds-{}", std::process::id()));
-    std::fs::create_dir(&directory).expect("a directory");
-    let registry = farcall_names::File::at(directory.join("registry"));
-    let label = |text: &str| text.parse::<Label>().expect("a label");
-    let address = "udp://127.0.0.1:7000".parse().expect("an address");
-    let mut entry = Entry::new(label("FileAccess"), label("ebbets"), address, 0x5eed);
-    entry.fingerprints = [0, 1].map(|number| Fingerprint { number, types: 0x1f, name: 0x3c }).into();
-    entry.proof = vec![10, 11];
-    let first = farcall_names::Registry::publish(&registry, &entry).expect("published");
-    entry.instance = label("two");
-    let second = farcall_names::Registry::publish(&registry, &entry).expect("published");
-    for file in std::fs::read_dir(registry.directory()).expect("a directory") {
-        let text = std::fs::read(file.expect("a file").path()).expect("its text");
-        if text.starts_with(b"farcall-names") {
-            seed("names_file", "two", somebody(&String::from_utf8_lossy(&text)).as_bytes());
-        }
-    }
-    drop((first, second));
-    std::fs::remove_dir_all(&directory).expect("removed");
+    let line = |name: &str, revision: u64| {
+        format!(
+            "FileAccess/{name} udp://127.0.0.1:7000 export=0000000000005eed \
+             owner=23204,294356,69752586b35d4c31,4026531836 revision={revision} \
+             fingerprints=0:000000000000001f:000000000000003c,1:000000000000001f:000000000000003c proof=0a0b"
+        )
+    };
+    let lines = [line("ebbets", 1), line("two", 2), "-FileAccess/ebbets".to_owned()];
+    seed("names_file", "two", format!("farcall-names 1 2\n{}\n{}\nend 2\n", lines[0], lines[1]).as_bytes());
+    seed("names_file", "changes", changes(&lines).as_bytes());
     seed("clerk", "entry", &record());
 }
 
-/// The text of a registry's file in which entries are not this process's but always the same one's, and
-/// versions count from 1 and not from the time.
-fn somebody(text: &str) -> String {
-    let version: u64 = text.split_whitespace().nth(2).and_then(|word| word.parse().ok()).expect("a version");
-    let text = [(version - 1, "1"), (version, "2")]
-        .iter()
-        .fold(text.to_owned(), |text, (from, to)| text.replace(&from.to_string(), to));
-    let field = |field: &str| match field.starts_with("owner=") {
-        true => "owner=23204,294356,69752586b35d4c31,4026531836".to_owned(),
-        false => field.to_owned(),
-    };
-    let line = |line: &str| line.split(' ').map(field).collect::<Vec<_>>().join(" ") + "\n";
-    text.lines().map(line).collect()
+/// The text of a registry's file with these changes (docs/names.md).
+fn changes(lines: &[String]) -> String {
+    let mut text = "farcall-names 2 1 0 69752586b35d4c31 000000000000002a\n".to_owned();
+    let mut check = 42_u64;
+    for line in lines {
+        let covered = format!("{check:016x}{line}");
+        check = covered.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        text += &format!("{line} check={check:016x}\n");
+    }
+    text
 }
 
 /// An entry in a clerk's table, without its flag: the target tries the one that would be right.

@@ -5,7 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{io_error, read_bounded};
+use super::io_error;
 use crate::Result;
 
 pub(crate) struct Directory {
@@ -36,14 +36,19 @@ impl Directory {
         &self.path
     }
 
-    /// Returns the file's content, up to `limit + 1` bytes, if there is such a file.
-    pub(crate) fn read(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>> {
-        let bytes = File::open(self.path.join(name)).and_then(|file| read_bounded(file, limit));
-        match bytes {
-            Ok(bytes) => Ok(Some(bytes)),
+    /// Opens a file for reading, if there is such a file.
+    pub(crate) fn open_existing(&self, name: &str) -> Result<Option<File>> {
+        match File::open(self.path.join(name)) {
+            Ok(file) => Ok(Some(file)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(io_error("reading", &self.path, name, e)),
+            Err(e) => Err(io_error("opening", &self.path, name, e)),
         }
+    }
+
+    /// Opens a file to write behind its end.
+    pub(super) fn open_to_append(&self, name: &str) -> Result<File> {
+        let file = OpenOptions::new().append(true).open(self.path.join(name));
+        file.map_err(|e| io_error("opening", &self.path, name, e))
     }
 
     pub(super) fn open_or_make(&self, name: &str) -> Result<File> {

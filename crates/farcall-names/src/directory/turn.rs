@@ -1,7 +1,7 @@
 //! Lets the writers in a directory take turns, in order and with a limit on each one's wait.
 
 use std::fs::{File, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -90,13 +90,11 @@ fn block(file: &File) -> io::Result<()> {
 
 impl Locked {
     /// Writes the process number into the file, for the error message of a writer that gets no turn. Errors
-    /// are ignored.
+    /// are ignored. The number always has the same width: some file systems write a file to the disk when it
+    /// is closed after it was made shorter.
     fn sign(&mut self) {
         let file = &mut self.0;
-        let _ = file
-            .set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| writeln!(file, "{}", std::process::id()));
+        let _ = file.write_all(format!("{:<15}\n", std::process::id()).as_bytes());
     }
 }
 

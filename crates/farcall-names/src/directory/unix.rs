@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{io_error, read_bounded};
+use super::io_error;
 use crate::{Distrust, Error, Result};
 
 pub(crate) struct Directory {
@@ -65,16 +65,19 @@ impl Directory {
         &self.path
     }
 
-    /// Returns the file's content, up to `limit + 1` bytes, if there is such a file.
-    pub(crate) fn read(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>> {
+    /// Opens a file for reading, if there is such a file.
+    pub(crate) fn open_existing(&self, name: &str) -> Result<Option<File>> {
         // Without NONBLOCK, opening a pipe in the file's place would block.
         match self.open_file(name, OFlags::RDONLY | OFlags::NONBLOCK) {
-            Ok(file) => read_bounded(file, limit)
-                .map(Some)
-                .map_err(|source| io_error("reading", &self.path, name, source)),
+            Ok(file) => Ok(Some(file)),
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }
+    }
+
+    /// Opens a file to write behind its end.
+    pub(super) fn open_to_append(&self, name: &str) -> Result<File> {
+        self.open_file(name, OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK)
     }
 
     pub(super) fn open_or_make(&self, name: &str) -> Result<File> {
@@ -123,7 +126,8 @@ impl Directory {
         if !found.is_file() {
             return Err(untrusted(Distrust::NotAFile));
         }
-        if flags.contains(OFlags::CREATE) {
+        // A change of the mode is written to the disk, so it is made once.
+        if flags.contains(OFlags::CREATE) && found.mode() & 0o7777 != KEPT {
             keep(&file);
         }
         Ok(file)
@@ -138,6 +142,9 @@ fn distrust(uid: u32, mode: u32) -> Option<Distrust> {
     }
     (mode & 0o077 != 0).then_some(Distrust::Mode(mode & 0o7777))
 }
+
+/// The mode of a file with the sticky bit.
+const KEPT: u32 = 0o1600;
 
 /// Sets the sticky bit, so that cleaners do not remove the file when it is old (XDG base directory
 /// specification; systemd does the same in `/tmp`). Errors are ignored, because not every system lets a user

@@ -12,6 +12,13 @@ A/c udp://[::1]:7000 export=0000000000000000 owner=1,0,0000000000000000,0 revisi
 end 2
 ";
 
+/// Returns the text of a table as earlier versions of farcall have written it.
+fn render(table: &Table) -> String {
+    let mut text = format!("{MAGIC} {VERSION} {}\n", table.version());
+    table.held().for_each(|held| text += &format!("{}\n", line(held)));
+    text + &format!("end {}\n", table.len())
+}
+
 fn fault(text: &str) -> (usize, String) {
     match parse(text.as_bytes()) {
         Err(Fault::Line(line, why)) => (line, why),
@@ -115,7 +122,7 @@ fn an_entry_at_its_bounds_is_read_and_one_beyond_is_not() {
 }
 
 prop_compose! {
-    fn any_entry()(
+    pub(crate) fn any_entry()(
         type_name in "[A-Za-z0-9_][A-Za-z0-9._-]{0,127}",
         instance in "[A-Za-z0-9_][A-Za-z0-9._-]{0,127}",
         (ip, other_ips) in any::<(std::net::IpAddr, [std::net::IpAddr; 2])>(),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::{Scratch, entry, instances, label};
-use farcall_names::{Distrust, Error, File, MAX_FILE, MAX_LABEL, Registry, Result};
+use farcall_names::{Distrust, Error, File, MAX_FILE, Registry, Result};
 
 fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
@@ -259,52 +259,89 @@ fn a_pipe_in_a_files_place_is_refused_without_blocking() {
     }
 }
 
-/// Every reader refuses a registry file that is too large, so no writer may write one.
+/// Every reader refuses a registry file that is too large, so no writer may write one. The entries have half
+/// of it, so that the other half is left for changes.
 #[test]
-fn a_registry_file_grows_to_the_largest_size_that_is_read_and_no_further() {
+fn the_entries_of_a_registry_grow_to_half_of_the_largest_file_and_no_further() {
     let scratch = Scratch::new();
     let directory = scratch.join("registry");
     let registry = File::at(&directory);
-    let with_name = |name: &str| {
-        let mut entry = entry(name);
-        entry.type_name = label("F");
-        entry
-    };
-    let _kept = registry.publish(&with_name("ebbets")).unwrap();
+    let _kept = registry.publish(&entry("ebbets")).unwrap();
     let names = directory.join("names");
-    let one = fs::read_to_string(&names).unwrap();
-    let line = one.lines().nth(1).unwrap();
+    let written = fs::read_to_string(&names).unwrap();
+    let (line, _) = written.lines().nth(1).unwrap().rsplit_once(" check=").unwrap();
+    // A line is followed by " check=", 16 digits and a line feed.
+    let bytes = |line: &str| line.len() + 24;
     let revision = format!("revision={}", registry.version().unwrap());
-    let added = line.replace(&revision, "revision=1000001").len() + 1;
+    let added = bytes(&line.replace(&revision, "revision=1000001").replace("ebbets", "luther"));
 
-    // The file is filled with entries of this process until one more entry just fits, or is one byte too
-    // long.
+    // A file of format 1 has entries of this process until one more entry just fits, or is one byte too long.
     for more in [0, 1] {
-        let (mut text, mut count) = ("farcall-names 1 1000000\n".to_owned(), 0);
-        let rest = |text: &str, count: usize| {
-            let end = format!("end {}\n", count + 2);
-            MAX_FILE - text.len() - added - end.len()
+        let (mut text, mut live, mut count) = ("farcall-names 1 1000000\n".to_owned(), 0, 0);
+        let fingerprints: Vec<_> = (0..4096).map(|n| format!("{n}:{n:016x}:{n:016x}")).collect();
+        let fingerprints = format!(" fingerprints={}", fingerprints.join(","));
+        let mut add = |line: String| {
+            (live, count) = (live + bytes(&line), count + 1);
+            text += &line;
+            text += "\n";
+            (MAX_FILE / 2 - added).saturating_sub(live)
         };
-        let named = |name: &str| line.replace("ebbets", name) + "\n";
-        while rest(&text, count) > named(&"x".repeat(MAX_LABEL - 1)).len() {
-            text += &named(&format!("{count:06}"));
-            count += 1;
+        let named = |name: &str| line.replace("ebbets", name);
+        let mut rest = add(line.to_owned());
+        let mut n = 0;
+        while rest > 2 * (bytes(line) + fingerprints.len()) {
+            n += 1;
+            rest = add(named(&format!("large{n:03}")) + &fingerprints);
         }
-        let last = rest(&text, count) + more - named("").len();
-        text += &named(&"x".repeat(last));
-        text += &format!("end {}\n", count + 1);
+        let shortest = bytes(&named(""));
+        while rest > 3 * shortest {
+            n += 1;
+            rest = add(named(&format!("{n:06}")));
+        }
+        let padding = rest + more - shortest - " proof=".len();
+        let name = "x".repeat(2 - padding % 2);
+        add(named(&name) + " proof=" + &"00".repeat((padding - name.len()) / 2));
+        text += &format!("end {count}\n");
         fs::write(&names, &text).unwrap();
-        let published = registry.publish(&with_name("luther"));
+        let published = registry.publish(&entry("luther"));
         if more == 0 {
-            assert_eq!(fs::metadata(&names).unwrap().len(), MAX_FILE as u64);
-            assert_eq!(registry.list().unwrap().entries.len(), count + 2);
+            assert_eq!(registry.list().unwrap().entries.len(), count + 1);
+            drop(published.unwrap());
             continue;
         }
         let error = published.unwrap_err();
-        let refused = matches!(error, Error::TooLarge { size, limit: MAX_FILE, .. } if size == MAX_FILE + 1);
-        assert!(refused, "{error:?}");
-        assert_eq!(fs::read_to_string(&names).unwrap(), text);
+        let limit = MAX_FILE / 2;
+        assert!(
+            matches!(error, Error::TooLarge { size, limit: most, .. } if size == limit + 1 && most == limit)
+        );
+        assert!(fs::read_to_string(&names).unwrap() == text);
+        // What makes the registry smaller is written.
+        assert!(registry.withdraw(&label("FileAccess"), &label("large001")).unwrap());
+        drop(registry.publish(&entry("luther")).unwrap());
     }
+}
+
+/// Programs of earlier versions of farcall have written it, and may still be alive.
+#[test]
+fn a_file_of_an_earlier_format_is_read_and_the_first_writer_replaces_it() {
+    let scratch = Scratch::new();
+    let registry = File::at(scratch.join("registry"));
+    drop(registry.publish(&entry("new")).unwrap());
+    let owner = farcall_names::Owner::current();
+    let old = format!(
+        "farcall-names 1 57\nFileAccess/old udp://127.0.0.1:7000 export=00000000000000ff \
+         owner={},{},{:016x},{} revision=57\nend 1\n",
+        owner.pid, owner.started, owner.boot, owner.namespace
+    );
+    let names = scratch.join("registry/names");
+    fs::write(&names, &old).unwrap();
+    assert_eq!(registry.version().unwrap(), 57);
+    assert_eq!(instances(&registry.list().unwrap().entries), ["old"]);
+    assert_eq!(fs::read_to_string(&names).unwrap(), old, "readers change nothing");
+    let _new = registry.publish(&entry("new")).unwrap();
+    assert_eq!(registry.version().unwrap(), 58);
+    assert_eq!(instances(&File::at(scratch.join("registry")).list().unwrap().entries), ["new", "old"]);
+    assert!(fs::read_to_string(&names).unwrap().starts_with("farcall-names 2 58 2 "));
 }
 
 #[test]
@@ -320,9 +357,10 @@ fn a_corrupt_file_is_named_by_line_and_kept() {
     let cases = [
         (String::new(), 1),
         ("rubbish\n".to_owned(), 1),
-        (cut, 3),
+        (cut, 2),
         (good.replace("export=", "exports="), 2),
-        (good.replace("end 1", "end 2"), 3),
+        (good.replacen(" 1 ", " 2 ", 1), 3),
+        (good.replacen(" 1 ", " 0 ", 1) + "-FileAccess/ebbets\n", 3),
         (" ".repeat(MAX_FILE + 1), 1),
     ];
     for (text, at) in cases {
@@ -332,7 +370,7 @@ fn a_corrupt_file_is_named_by_line_and_kept() {
         assert_eq!(fs::read_to_string(&names).unwrap(), text, "the content was not kept");
     }
 
-    fs::write(&names, good.replace("farcall-names 1", "farcall-names 9")).unwrap();
+    fs::write(&names, good.replace("farcall-names 2", "farcall-names 9")).unwrap();
     refused(&registry, |e| matches!(e, Error::Format { found, .. } if found == "9"));
 
     fs::write(&names, good).unwrap();
@@ -358,7 +396,7 @@ fn a_number_that_another_process_has_now_does_not_keep_an_entry_alive() {
     let names = scratch.join("registry/names");
     assert!(fs::read_to_string(&names).unwrap().contains("late"), "readers change nothing");
     let _kept = registry.publish(&entry("ebbets")).unwrap();
-    assert!(!fs::read_to_string(&names).unwrap().contains("late"), "writers purge");
+    assert!(fs::read_to_string(&names).unwrap().contains("\n-FileAccess/late "), "writers purge");
     assert!(!late.withdraw().unwrap());
 }
 

@@ -91,6 +91,7 @@ fn plays_its_role() {
         "locator" => say(File::of_user().directory().to_str().unwrap()),
         "stranger" => meet_unreadable(&registry),
         "former" => execute_another(&registry, &instance),
+        "many" => count_the_work_of_many(&registry),
         other => panic!("no such role: {other}"),
     }
 }
@@ -241,7 +242,7 @@ fn the_entry_of_a_killed_exporter_is_skipped_and_purged() {
     let names = directory.join("names");
     assert!(fs::read_to_string(&names).unwrap().contains("ebbets"));
     let _other = registry.publish(&entry("luther")).unwrap();
-    assert!(!fs::read_to_string(&names).unwrap().contains("ebbets"));
+    assert!(fs::read_to_string(&names).unwrap().contains("\n-FileAccess/ebbets "));
 }
 
 #[test]
@@ -313,7 +314,7 @@ fn killing_writers_at_any_moment_leaves_a_registry_that_reads() {
 fn starve(registry: &File, instance: &str) {
     let error = registry.publish(&entry(instance)).unwrap_err();
     assert!(
-        matches!(&error, Error::Io { doing: "writing", path, .. } if path.ends_with("names.new")),
+        matches!(&error, Error::Io { doing: "writing", path, .. } if path.ends_with("names")),
         "{error:?}"
     );
     say(&format!("refused: {error}"));
@@ -452,4 +453,73 @@ fn registries_in_two_directories_are_two() {
     let _kept: [_; 2] = [(&one, "a"), (&two, "b")].map(|(r, i)| r.publish(&entry(i)).unwrap());
     let listed = |r: &File| -> Vec<Entry> { r.list().unwrap().entries };
     assert_eq!((instances(&listed(&one)), instances(&listed(&two))), (vec!["a"], vec!["b"]));
+}
+
+/// Returns how many bytes this process has read and written by system calls, and how many calls that took.
+#[cfg(target_os = "linux")]
+fn work_of_this_process() -> Option<[u64; 2]> {
+    let text = fs::read_to_string("/proc/self/io").ok()?;
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim_start_matches(':').trim().parse::<u64>().ok()
+    };
+    Some([field("rchar")? + field("wchar")?, field("syscr")? + field("syscw")?])
+}
+
+#[cfg(not(target_os = "linux"))]
+fn work_of_this_process() -> Option<[u64; 2]> {
+    None
+}
+
+/// Publishes, replaces, looks up and withdraws names, and says the work of a hundred of each among a hundred
+/// other names, and among a thousand.
+fn count_the_work_of_many(registry: &File) {
+    let ty = label("FileAccess");
+    let signed = |name: &str| {
+        let mut entry = entry(name);
+        entry.proof = vec![0xff; 400];
+        entry
+    };
+    let mut kept = Vec::new();
+    let mut fill = |upto: usize| {
+        (kept.len()..upto).for_each(|n| kept.push(registry.publish(&signed(&format!("kept{n}"))).unwrap()));
+    };
+    for others in [100, 1_000] {
+        fill(others);
+        let Some(before) = work_of_this_process() else { return say("none") };
+        for n in 0..100 {
+            let registration = registry.publish(&signed(&format!("one{n}"))).unwrap();
+            assert!(registration.renewal().unwrap().renew(&signed(&format!("one{n}"))).unwrap());
+            assert!(registry.lookup(&ty, &label(&format!("one{n}"))).unwrap().is_some());
+            assert!(registration.withdraw().unwrap());
+        }
+        let after = work_of_this_process().unwrap();
+        say(&format!("work {} {}", after[0] - before[0], after[1] - before[1]));
+    }
+    wait_for_parent();
+}
+
+/// Counts the work, not the time: bytes and system calls.
+#[test]
+fn an_entry_costs_the_same_among_a_hundred_and_among_a_thousand() {
+    let scratch = Scratch::new();
+    let mut other = Other::start("many", &scratch.join("registry"), "");
+    let mut work = || loop {
+        let line = other.lines.next().expect("the other process ended too early").unwrap();
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["work", bytes, calls] => {
+                return Some([bytes, calls].map(|count| count.parse::<u64>().unwrap()));
+            }
+            ["none"] => return None,
+            // The process prints an empty line before each word.
+            _ => {}
+        }
+    };
+    let Some(few) = work() else { return common::skip("there is no /proc/self/io here") };
+    let many = work().unwrap();
+    println!("100 times publish, renew, look up and withdraw: {few:?} among 100, {many:?} among 1,000");
+    for (few, many) in few.into_iter().zip(many) {
+        assert!(many <= 2 * few, "{few} and {many}");
+    }
+    assert!(other.finish());
 }
