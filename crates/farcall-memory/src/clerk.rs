@@ -10,7 +10,8 @@
 //! A runtime exports and imports segments by name through its machine's clerk. If no process has called
 //! [`Clerk::start`], the first process on a machine that exports or imports a segment starts the clerk. When
 //! that process ends, the next process that needs a clerk starts one, which learns from the registry of names
-//! what is exported. A clerk caches entries of other clerks, and [checks](Clerk::refresh) from time to time
+//! what is exported. A runtime with keys uses only clerks that it believes, and otherwise one of its own:
+//! clerks of several identities stand side by side, and each finds the segments of all in the registry. A clerk caches entries of other clerks, and [checks](Clerk::refresh) from time to time
 //! whether these entries are still true.
 //!
 //! ```text
@@ -40,10 +41,10 @@ mod table;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
-use crate::access::{Refused, Rights};
+use crate::access::{Refused, Rights, TYPE};
 use crate::runtime::{MemoryExport, MemoryRuntime};
 use crate::segment::{self, Segment};
 use cache::{Cache, Known};
@@ -54,6 +55,7 @@ use farcall_core::{CallFailed, Error, Kind, Ran, Result, lock};
 use farcall_names::{Registration, Registry};
 use mailbox::{Asked, Mailbox};
 use neighbours::Neighbours;
+use table::Added;
 
 #[doc(hidden)]
 pub use entry::fuzz_record;
@@ -66,6 +68,10 @@ pub use naming::{export_segment, import_segment, import_segment_anew, import_seg
 /// The name of every clerk's table.
 const TABLE: &str = "clerk";
 
+/// The name under which clerks export their interface beside the table, for runtimes with keys. A key that may
+/// answer for the table may answer for this name, too.
+const CLERK_NAMES: &str = "clerk-names";
+
 /// The name of the segment in which every server keeps its counters.
 #[doc(hidden)]
 pub const COUNTERS: &str = "counters";
@@ -74,6 +80,12 @@ pub const COUNTERS: &str = "counters";
 pub trait ClerkRuntime: MemoryRuntime {
     /// Returns the registry that the runtime uses.
     fn registry(&self) -> &Arc<dyn Registry>;
+
+    /// Returns the registry without the checks of signatures that a runtime with keys makes.
+    fn plain_registry(&self) -> &Arc<dyn Registry>;
+
+    /// Returns the first eight bytes of the runtime's public key, if it has keys.
+    fn key_prefix(&self) -> Option<u64>;
 
     /// Returns the address of this machine at which the runtime's exports can be called.
     ///
@@ -140,6 +152,7 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     places: usize,
+    most_places: usize,
     refresh: Duration,
     search: Search,
 }
@@ -162,8 +175,17 @@ pub enum Search {
 pub struct Clerk {
     /// This field is dropped first, so that no process finds a clerk that has ended.
     registration: Option<Registration>,
-    _names: Box<dyn MemoryExport>,
+    _names: [Box<dyn MemoryExport>; 2],
     core: Arc<Core>,
+}
+
+/// Whom a clerk serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The registry lists the clerk, for all programs that believe it.
+    Listed,
+    /// The clerk serves the runtime that has started it.
+    Private,
 }
 
 /// The state of a clerk.
@@ -171,9 +193,12 @@ struct Core {
     runtime: Arc<dyn ClerkRuntime>,
     address: SocketAddr,
     settings: Settings,
-    table: Segment,
-    /// Locked by a thread that adds or deletes entries of `table`.
-    writing: Mutex<()>,
+    place: Place,
+    /// The table. When it is full, a larger one takes its place under the same name. Importers of the former
+    /// one are refused then, and import the segment of that name again.
+    table: RwLock<Segment>,
+    /// The number of entries in the table. Locked by a thread that adds or deletes entries.
+    writing: Mutex<usize>,
     cache: Mutex<Cache>,
     /// The imported tables of other clerks.
     tables: Neighbours,
@@ -216,17 +241,31 @@ pub trait Names {
 }
 
 impl Default for Settings {
-    /// Returns settings of 1024 slots, a refresh every 30 seconds, and [`Search::Read`].
+    /// Returns settings of 1024 slots at first and 2^20 at most, a refresh every 30 seconds, and
+    /// [`Search::Read`].
     fn default() -> Settings {
-        Settings { places: 1024, refresh: Duration::from_secs(30), search: Search::Read }
+        Settings {
+            places: 1024,
+            most_places: 1 << 20,
+            refresh: Duration::from_secs(30),
+            search: Search::Read,
+        }
     }
 }
 
 impl Settings {
-    /// Sets how many slots of 128 bytes the table has, at least 1. Each name takes one.
+    /// Sets how many slots of 128 bytes the table has at first, at least 1. Each name takes one. When three
+    /// quarters of the slots are in use, a table with twice as many takes the place of the former one.
     #[must_use]
     pub fn places(self, places: usize) -> Settings {
         Settings { places: places.max(1), ..self }
+    }
+
+    /// Sets how many slots the table has at most. A number that is less than that of [`Settings::places`]
+    /// means that the table does not grow.
+    #[must_use]
+    pub fn most_places(self, most_places: usize) -> Settings {
+        Settings { most_places, ..self }
     }
 
     /// Sets how often the clerk checks whether its entries are still true.
@@ -257,21 +296,25 @@ impl Clerk {
     /// When another process runs the machine's clerk, a segment cannot be exported, or no thread can be
     /// started.
     pub fn start(runtime: &dyn ClerkRuntime, settings: Settings) -> Result<Clerk> {
-        let clerk = Clerk::open(runtime.share(), settings)?;
+        let clerk = Clerk::open(runtime.share(), settings, Place::Listed)?;
         locator::adopt(runtime, &clerk);
         Ok(clerk)
     }
 
-    fn open(runtime: Arc<dyn ClerkRuntime>, settings: Settings) -> std::result::Result<Clerk, CallFailed> {
-        let readable = segment::Settings::new(settings.places * entry::RECORD_BYTES).anyone(Rights::READ);
-        let table = Segment::offer(&*runtime, TABLE, readable)?;
+    fn open(
+        runtime: Arc<dyn ClerkRuntime>,
+        settings: Settings,
+        place: Place,
+    ) -> std::result::Result<Clerk, CallFailed> {
+        let table = offer_table(&*runtime, settings.places)?;
         let address = table.address();
         let mailbox = Mailbox::new(&*runtime)?;
         let core = Arc::new(Core {
             runtime,
             address,
             settings,
-            table,
+            place,
+            table: RwLock::new(table),
             writing: Mutex::default(),
             cache: Mutex::default(),
             tables: Neighbours::new(TABLE),
@@ -281,25 +324,35 @@ impl Clerk {
             refreshing: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         });
-        let names = core.runtime.export_names(NAMES, Arc::new(OwnMachine::new(core.clone())))?;
+        let served = Arc::new(OwnMachine::new(core.clone()));
+        let names = [
+            core.runtime.export_names(NAMES, served.clone())?,
+            core.runtime.export_names(&format!("{TYPE}/{CLERK_NAMES}"), served)?,
+        ];
         let mut clerk = Clerk { registration: None, _names: names, core };
         clerk.core.reconcile();
         let core = clerk.core.clone();
         let env = clerk.core.runtime.env();
         let spawned = env.spawn("farcall clerk", Box::new(move || core.run()));
         spawned.map_err(|why| CallFailed::local("starting a clerk's thread", why))?;
-        // Registered last, so that every process that finds the clerk is served.
-        clerk.registration = Some(clerk.core.table.register(&listings::instance(TABLE, address.ip()))?);
+        if place == Place::Listed {
+            // Registered last, so that every process that finds the clerk is served.
+            let instance = listings::instance_of_clerk(&*clerk.core.runtime, address.ip());
+            clerk.registration = Some(clerk.core.with_table(|table| table.register(&instance))?);
+        }
         Ok(clerk)
     }
 
     /// Returns the address of this machine's clerk, whichever process has it, if the registry of names lists
-    /// one.
+    /// one that this runtime believes, or one of the same keys.
     ///
     /// # Errors
     /// When no socket can be opened to learn this machine's address.
     pub fn of_machine(runtime: &dyn ClerkRuntime) -> std::result::Result<Option<SocketAddr>, CallFailed> {
-        Ok(listings::clerk_of(&**runtime.registry(), runtime.machine()?))
+        let machine = runtime.machine()?;
+        let believed = listings::clerks_of(runtime, machine).into_iter().next().map(|clerk| clerk.address);
+        Ok(believed
+            .or_else(|| listings::own_clerk(runtime, machine).filter(|_| runtime.key_prefix().is_some())))
     }
 
     /// Returns the clerk's address, which other machines use as a hint.
@@ -382,17 +435,65 @@ impl fmt::Debug for Clerk {
 impl Core {
     fn add_entry(&self, entry: &Entry) -> Result<(), Fault> {
         entry::check_name(&entry.name)?;
-        let added = {
-            let _writing = lock(&self.writing);
-            table::add(&self.table, entry).map_err(own_memory)?
-        };
+        let added = self.add_or_grow(&mut lock(&self.writing), entry)?;
         self.note_entry();
-        if added { Ok(()) } else { Err(Fault::Full(self.settings.places as u64).into()) }
+        if added { Ok(()) } else { Err(Fault::Full(self.with_table(|table| table::slots(table))).into()) }
+    }
+
+    /// Adds an entry to the table, which has `held` entries, and makes the table larger before it becomes full.
+    /// Returns whether there was room.
+    fn add_or_grow(&self, held: &mut usize, entry: &Entry) -> Result<bool, Fault> {
+        loop {
+            let added = self.with_table(|table| table::add(table, entry)).map_err(own_memory)?;
+            *held += usize::from(added == Added::New);
+            let slots = self.with_table(|table| table::slots(table)) as usize;
+            let is_crowded = *held > slots - slots / 4 || added == Added::NoRoom;
+            let has_grown = is_crowded && self.grow(slots)?;
+            if added != Added::NoRoom {
+                return Ok(true);
+            }
+            if !has_grown {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Puts a table with at least twice as many slots in the place of the present one, which has `slots`.
+    /// Returns whether it did. The caller holds the lock `writing`.
+    fn grow(&self, slots: usize) -> Result<bool, Fault> {
+        let entries = self.with_table(|table| table::entries(table)).map_err(own_memory)?;
+        let mut larger = slots;
+        loop {
+            larger = larger.saturating_mul(2).min(self.settings.most_places);
+            if larger <= slots {
+                return Ok(false);
+            }
+            // Without memory for a larger table, the present one stays.
+            let Ok(table) = offer_table(&*self.runtime, larger) else { return Ok(false) };
+            let fits = |entry: &Entry| matches!(table::add(&table, entry), Ok(Added::New));
+            if entries.iter().all(fits) {
+                // The name leads to the former table until that is dropped, which is complete until an entry is
+                // added to this one.
+                let former = std::mem::replace(&mut *write_lock(&self.table), table);
+                drop(former);
+                return Ok(true);
+            }
+            if larger == self.settings.most_places {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Calls `act` with the table.
+    fn with_table<T>(&self, act: impl FnOnce(&Segment) -> T) -> T {
+        act(&self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn delete_entry(&self, name: &str, generation: u64) -> Result<bool, Fault> {
-        let _writing = lock(&self.writing);
-        table::delete(&self.table, name, generation).map_err(own_memory)
+        let mut held = lock(&self.writing);
+        let deleted = self.with_table(|table| table::delete(table, name, generation)).map_err(own_memory)?;
+        *held -= usize::from(deleted).min(*held);
+        Ok(deleted)
     }
 
     fn know(&self, name: &str, hint: Option<SocketAddr>, how: How) -> Result<Known, Fault> {
@@ -422,8 +523,11 @@ impl Core {
         if let Some(home) = self.elsewhere(hint) {
             return self.ask_home(home, name, how)?.ok_or_else(|| Fault::NoSuchName.into());
         }
+        if let Some(entry) = self.learn_here(name)? {
+            return Ok(Known::valid(entry));
+        }
         let cached = lock(&self.cache).find(name).map(|(home, _)| home);
-        let homes = listings::homes(&**self.runtime.registry(), name, self.address.ip());
+        let homes = listings::homes(&*self.runtime, name, self.address.ip());
         let mut failed = None;
         for home in cached.into_iter().chain(homes) {
             match self.ask_home(home, name, how) {
@@ -443,7 +547,8 @@ impl Core {
     /// Returns this machine's segment with this name. Unless the look-up may use the cache, asks the registry
     /// whether the exporter is still there.
     fn own(&self, name: &str, how: How) -> Result<Option<Entry>, Fault> {
-        let Some(entry) = table::find(&self.table, name).map_err(own_memory)?.0 else { return Ok(None) };
+        let found = self.with_table(|table| table::find(table, name)).map_err(own_memory)?.0;
+        let Some(entry) = found else { return Ok(None) };
         if how == How::Cached || self.is_listed(&entry) {
             return Ok(Some(entry));
         }
@@ -544,7 +649,7 @@ impl Core {
             }
         }
         self.reconcile();
-        let has_own = table::entries(&self.table).is_ok_and(|entries| !entries.is_empty());
+        let has_own = *lock(&self.writing) > 0;
         if has_own || !lock(&self.cache).is_empty() {
             self.note_entry();
         }
@@ -597,6 +702,17 @@ impl Core {
     fn is_listed(&self, entry: &Entry) -> bool {
         listings::is_listed(&**self.runtime.registry(), entry, self.address.ip()).unwrap_or(true)
     }
+}
+
+/// Exports a table of so many slots. Exports of the same name follow one another: the name leads to the oldest
+/// one.
+fn offer_table(runtime: &dyn ClerkRuntime, slots: usize) -> std::result::Result<Segment, CallFailed> {
+    let size = slots.saturating_mul(entry::RECORD_BYTES);
+    Segment::offer(runtime, TABLE, segment::Settings::new(size).anyone(Rights::READ))
+}
+
+fn write_lock<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Converts the error of an access to the clerk's own memory.

@@ -25,7 +25,7 @@ pub struct Clerks {
     #[arg(long, value_name = "IP:PORT")]
     address: Option<SocketAddr>,
 
-    /// The number of slots of the table; each name takes one
+    /// The number of slots of the table at first; each name takes one, and the table grows
     #[arg(long, value_name = "NUMBER", default_value = "1024")]
     slots: NonZeroUsize,
 

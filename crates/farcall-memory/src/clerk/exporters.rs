@@ -6,11 +6,12 @@
 //! facts that the exporter itself gives. It deletes a segment only if the registry does not list it any more,
 //! or its exporter says that the generation is over.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::entry::{Entry, check_name};
-use super::{Core, Fault, listings, own_memory, table};
+use super::{Core, Fault, Place, listings, own_memory, table};
 use crate::access::{Access, AccessClient, Facts, Refused, TYPE};
 use farcall_core::stub::Interface as _;
 use farcall_core::{CallFailed, Error, Kind, Pending, Result, lock};
@@ -59,7 +60,9 @@ impl Core {
     /// Deletes a segment of that generation, which another process says is over, if it is. Returns whether it
     /// was deleted.
     pub(super) fn delete_verified(&self, name: &str, generation: u64) -> Result<bool, Fault> {
-        let Some(entry) = table::find(&self.table, name).map_err(own_memory)?.0 else { return Ok(false) };
+        let Some(entry) = self.with_table(|table| table::find(table, name)).map_err(own_memory)?.0 else {
+            return Ok(false);
+        };
         if entry.generation != generation {
             return Ok(false);
         }
@@ -77,22 +80,30 @@ impl Core {
     /// Makes the clerk's table agree with the registry and with the exporters. A new clerk fills its table in
     /// this way, and each refresh mends what could not be known before: an exporter that did not answer in
     /// time is asked again.
+    ///
+    /// A clerk that serves one runtime alone learns of no further segments in this way. Otherwise each of many
+    /// such clerks would ask all exporters.
     pub(super) fn reconcile(&self) {
         // The entries are read before the registry: an entry that is added meanwhile was registered before it
         // was added.
-        let entries = table::entries(&self.table).unwrap_or_default();
+        let entries = self.with_table(|table| table::entries(table)).unwrap_or_default();
+        let Some(mut exported) = listings::exported(&*self.runtime, self.address.ip()) else { return };
         for entry in &entries {
-            if !self.is_listed(entry) {
+            if !exported.listed.contains(&(entry.name.clone(), entry.address)) {
                 let _ = self.delete_entry(&entry.name, entry.generation);
             }
         }
-        let exported = listings::exported(&**self.runtime.registry(), self.address.ip());
-        for some in exported.chunks(BATCH_EXPORTERS) {
+        if self.place == Place::Private {
+            let known: BTreeSet<&str> = entries.iter().map(Entry::name).collect();
+            exported.segments.retain(|(_, name)| known.contains(&**name));
+        }
+        for some in exported.segments.chunks(BATCH_EXPORTERS) {
             // All exporters are asked before the first answer is awaited.
             let asked: Vec<_> = some
                 .iter()
                 .map(|(address, name)| {
-                    let known = table::find(&self.table, name).ok().and_then(|(known, _)| known);
+                    let known =
+                        self.with_table(|table| table::find(table, name)).ok().and_then(|(known, _)| known);
                     (*address, name, known, self.start_asking(*address, name))
                 })
                 .collect();
@@ -121,14 +132,33 @@ impl Core {
         }
     }
 
+    /// Looks for a segment of this machine where the registry lists it: its exporter may use another clerk.
+    pub(super) fn learn_here(&self, name: &str) -> Result<Option<Entry>, Fault> {
+        let listed = listings::exporter_of(&*self.runtime, name, self.address.ip());
+        let Some(address) = listed else { return Ok(None) };
+        match said(self.start_asking(address, name)) {
+            Said::Exported(facts) => {
+                let entry = described(name, address, &facts);
+                // The entry is true although the table may have no room for it.
+                let _ = self.add_entry(&entry);
+                Ok(Some(entry))
+            }
+            Said::NotExported => Ok(None),
+            Said::Nothing => {
+                Err(Fault::Silent(format!("the exporter of {name:?} at {address} does not answer")).into())
+            }
+        }
+    }
+
     /// Adds an entry if the table still has `known` for its name.
     fn replace_entry(&self, known: Option<&Entry>, entry: &Entry) -> Result<(), Fault> {
         {
-            let _writing = lock(&self.writing);
-            if table::find(&self.table, &entry.name).map_err(own_memory)?.0.as_ref() != known {
+            let mut held = lock(&self.writing);
+            let found = self.with_table(|table| table::find(table, &entry.name)).map_err(own_memory)?;
+            if found.0.as_ref() != known {
                 return Ok(());
             }
-            table::add(&self.table, entry).map_err(own_memory)?;
+            self.add_or_grow(&mut held, entry)?;
         }
         self.note_entry();
         Ok(())

@@ -5,8 +5,9 @@ use std::sync::{Arc, Weak};
 
 use super::cache::Known;
 use super::entry::Entry;
-use super::listings::clerk_of;
-use super::{Clerk, ClerkRuntime, Core, Fault, How, NAMES, Names, NamesClient, Settings};
+use super::listings::{self, ListedClerk};
+use super::{CLERK_NAMES, Clerk, ClerkRuntime, Core, Fault, How, NAMES, Names, NamesClient, Place, Settings};
+use crate::access::TYPE;
 use farcall_core::env::Event;
 use farcall_core::stub::Interface as _;
 use farcall_core::{CallFailed, Error, Kind, Ran, Result, guard, lock};
@@ -33,7 +34,7 @@ pub(super) enum MachineClerk {
     /// A clerk that the user has started and holds.
     Given(Weak<Core>),
     /// A clerk of another runtime, in this process or another process of the machine.
-    Other(SocketAddr, NamesClient),
+    Other(Arc<ListedClerk>, NamesClient),
 }
 
 /// The next step of a thread that needs the machine's clerk.
@@ -44,30 +45,34 @@ enum Turn {
     Seek(State),
 }
 
-/// The most clerks that are asked, one after the other, when clerks are gone.
+/// The most clerks that are asked, one after the other, when clerks are gone or of no use.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Calls `ask` with the machine's clerk. If that clerk is gone, finds or starts the next one.
+/// Calls `ask` with the machine's clerk. If that clerk is gone, finds or starts the next one. A runtime with
+/// keys also passes over a clerk that does not believe this runtime, or cannot ask it.
 pub(super) fn ask<T>(
     runtime: &dyn ClerkRuntime,
     ask: impl Fn(&MachineClerk) -> Result<T, Fault>,
 ) -> Result<T> {
-    let mut gone = None;
+    let mut passed = Vec::new();
     // The failure of a clerk that does not answer explains more than the failure to start another clerk.
     let mut silent: Option<CallFailed> = None;
     for _ in 0..MAX_ATTEMPTS {
-        let clerk = match machine_clerk(runtime, gone) {
+        let clerk = match machine_clerk(runtime, &passed) {
             Ok(clerk) => clerk,
             Err(why) => return Err(silent.unwrap_or(why).into()),
         };
-        match (ask(&clerk), &clerk) {
-            (Ok(answer), _) => return Ok(answer),
-            (Err(Error::Declared(fault)), _) => return Err(CallFailed::from(fault).into()),
-            (Err(Error::CallFailed(why)), MachineClerk::Other(address, _)) => {
-                (gone, silent) = (Some(*address), Some(why))
+        let why = match ask(&clerk) {
+            Ok(answer) => return Ok(answer),
+            Err(Error::Declared(fault)) if !clerk.is_of_no_use(runtime, &fault) => {
+                return Err(CallFailed::from(fault).into());
             }
-            (Err(Error::CallFailed(why)), _) => return Err(why.into()),
-        }
+            Err(Error::Declared(fault)) => CallFailed::from(fault),
+            Err(Error::CallFailed(why)) => why,
+        };
+        let Some(address) = clerk.address() else { return Err(why.into()) };
+        passed.push(address);
+        silent = Some(why);
         forget(runtime, &clerk);
     }
     let why = || CallFailed::new(Kind::Unreachable, Ran::No).because("the machine's clerk does not answer");
@@ -93,10 +98,10 @@ pub(super) fn adopt(runtime: &dyn ClerkRuntime, clerk: &Clerk) {
     };
 }
 
-/// Returns the machine's clerk. The clerk at the address `gone` has ended, so it is not returned.
+/// Returns the machine's clerk, but none of those at the addresses `passed`.
 pub(super) fn machine_clerk(
     runtime: &dyn ClerkRuntime,
-    gone: Option<SocketAddr>,
+    passed: &[SocketAddr],
 ) -> std::result::Result<MachineClerk, CallFailed> {
     loop {
         let turn = lock(runtime.locator()).turn(runtime);
@@ -107,7 +112,7 @@ pub(super) fn machine_clerk(
             Turn::Seek(former) => {
                 drop(former);
                 // The registry may be the user's code. If it panics, other threads must not wait for ever.
-                let sought = guard::run(|| seek(runtime, gone)).unwrap_or_else(|panic| {
+                let sought = guard::run(|| seek(runtime, passed)).unwrap_or_else(|panic| {
                     let why = panic.message().unwrap_or("no text");
                     Err(CallFailed::new(Kind::Local, Ran::No)
                         .because(format!("the registry panicked: {why}")))
@@ -132,25 +137,38 @@ fn forget(runtime: &dyn ClerkRuntime, clerk: &MachineClerk) {
     };
 }
 
-/// Finds the machine's clerk in the registry, or starts one.
-fn seek(
-    runtime: &dyn ClerkRuntime,
-    gone: Option<SocketAddr>,
-) -> std::result::Result<MachineClerk, CallFailed> {
+/// Finds the machine's clerk in the registry, or starts one. If another program has the name of a new clerk,
+/// and is not believed, the new clerk serves this runtime alone: it finds segments by the registry.
+fn seek(runtime: &dyn ClerkRuntime, passed: &[SocketAddr]) -> std::result::Result<MachineClerk, CallFailed> {
     let (sibling, machine) = (runtime.sibling(), runtime.machine()?);
-    let listed = || clerk_of(&**runtime.registry(), machine).filter(|address| Some(*address) != gone);
-    let other = |address| {
-        let binding = sibling.bind_later(&format!("udp://{address}/{NAMES}"), <dyn Names>::interface())?;
-        Ok(MachineClerk::Other(address, binding.into()))
+    let listed = || {
+        let mut clerks = listings::clerks_of(runtime, machine).into_iter();
+        clerks.find(|clerk| !passed.contains(&clerk.address))
     };
-    if let Some(address) = listed() {
-        return other(address);
+    let has_keys = runtime.key_prefix().is_some();
+    let other = |clerk: ListedClerk| {
+        // Who may answer for the clerk's table may answer for its calls, too.
+        let names = if has_keys { format!("{TYPE}/{CLERK_NAMES}") } else { NAMES.to_owned() };
+        let url = format!("udp://{}/{names}", clerk.address);
+        let binding = sibling.bind_later(&url, <dyn Names>::interface())?;
+        Ok(MachineClerk::Other(Arc::new(clerk), binding.into()))
+    };
+    if let Some(clerk) = listed() {
+        return other(clerk);
     }
-    match Clerk::open(sibling.clone(), Settings::default()) {
-        Ok(clerk) => Ok(MachineClerk::Own(Arc::new(clerk))),
-        // If this fails, another process may have started a clerk meanwhile.
-        Err(why) => listed().map_or(Err(why), other),
-    }
+    let own = |place| {
+        let clerk = Clerk::open(sibling.clone(), Settings::default(), place)?;
+        Ok(MachineClerk::Own(Arc::new(clerk)))
+    };
+    own(Place::Listed).or_else(|why| {
+        // Another process may have started a clerk meanwhile.
+        if let Some(clerk) = listed() {
+            return other(clerk);
+        }
+        let holder = listings::own_clerk(runtime, machine);
+        let is_believed = !has_keys && !listings::clerks_of(runtime, machine).is_empty();
+        if holder.is_none() || is_believed { Err(why) } else { own(Place::Private) }
+    })
 }
 
 impl Locator {
@@ -184,16 +202,25 @@ impl MachineClerk {
     /// Returns the clerk's address if it is another runtime's.
     fn address(&self) -> Option<SocketAddr> {
         match self {
-            MachineClerk::Other(address, _) => Some(*address),
+            MachineClerk::Other(clerk, _) => Some(clerk.address),
             MachineClerk::Own(_) | MachineClerk::Given(_) => None,
         }
+    }
+
+    /// Returns whether a fault says that this clerk cannot serve a runtime with keys. It may not call the
+    /// exporter, for example, because that does not accept the clerk's key.
+    fn is_of_no_use(&self, runtime: &dyn ClerkRuntime, fault: &Fault) -> bool {
+        let is_of_clerk = matches!(fault, Fault::NotPermitted | Fault::Silent(_) | Fault::Disbelieved(_));
+        is_of_clerk && self.address().is_some() && runtime.key_prefix().is_some()
     }
 
     /// Returns whether the registry still lists a clerk of another runtime. Without this check, a call to a
     /// clerk that is gone would fail only after the whole patience.
     fn is_listed(&self, runtime: &dyn ClerkRuntime) -> bool {
-        let registry = &**runtime.registry();
-        self.address().is_none_or(|address| clerk_of(registry, address.ip()) == Some(address))
+        match self {
+            MachineClerk::Other(clerk, _) => listings::is_clerk_listed(runtime, clerk),
+            MachineClerk::Own(_) | MachineClerk::Given(_) => true,
+        }
     }
 
     /// Returns the clerk if this runtime can reach it without a call.

@@ -162,7 +162,7 @@ fn take_question(core: &Arc<Core>, place: u64, from: SocketAddr) {
     if question.place >= SLOTS as u64 {
         return;
     }
-    let found = table::find(&core.table, &asked.name).ok().and_then(|(found, _)| found);
+    let found = core.with_table(|table| table::find(table, &asked.name)).ok().and_then(|(found, _)| found);
     let answer = Record { entry: found, token: question.token, place: 0 };
     let asker = SocketAddr::new(from.ip(), asked.address.port());
     if asked.size > 0 {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::cache::Known;
 use super::entry::{Entry, check_name};
-use super::listings::{instance, is_reserved};
+use super::listings::{self, instance, is_reserved};
 use super::{ClerkRuntime, Fault, How, locator};
 use crate::Memory as _;
 use crate::access::Rights;
@@ -90,11 +90,27 @@ pub fn import_segment_anew(
     name: &str,
     hint: Option<SocketAddr>,
 ) -> Result<Remote> {
-    import_known(runtime, know(runtime, name, hint, How::Anew)?)
+    match know(runtime, name, hint, How::Anew) {
+        Ok(known) => import_known(runtime, known),
+        Err(why) if hint.is_none() => import_listed(runtime, name).ok_or(why),
+        Err(why) => Err(why),
+    }
+}
+
+/// Imports a segment from where the registry lists it. For runtimes with keys: the machine's clerk may have
+/// other keys, and neither know nor be able to ask the exporter.
+fn import_listed(runtime: &dyn ClerkRuntime, name: &str) -> Option<Remote> {
+    runtime.key_prefix()?;
+    let mut exporters = listings::exporters_of(runtime, name, runtime.machine().ok()?).into_iter();
+    exporters.find_map(|at| Remote::import(runtime, Address::from(at), name).ok())
 }
 
 fn import_named(runtime: &dyn ClerkRuntime, name: &str, hint: Option<SocketAddr>) -> Result<Remote> {
-    let known = know(runtime, name, hint, How::Cached)?;
+    let known = match know(runtime, name, hint, How::Cached) {
+        Ok(known) => known,
+        Err(why) if hint.is_none() => return import_listed(runtime, name).ok_or(why),
+        Err(why) => return Err(why),
+    };
     let generation = known.entry.generation;
     match import_known(runtime, known) {
         Ok(remote) if remote.generation() == generation => Ok(remote),
@@ -134,7 +150,7 @@ impl Listed {
         let address = segment.address();
         // The clerk is found before the segment is registered. So a clerk that starts only now need not ask
         // this process for the entry that is added below.
-        locator::machine_clerk(runtime, None)?;
+        locator::machine_clerk(runtime, &[])?;
         let registration = segment.register(&instance(name, address.ip()))?;
         let (generation, size, rights) = (segment.generation().unwrap_or(1), segment.size(), rights.bits());
         let entry = Entry { name: name.to_owned(), address, generation, size, rights };

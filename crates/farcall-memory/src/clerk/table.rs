@@ -24,7 +24,7 @@ fn first_slot(name: &str, slots: u64) -> u64 {
 }
 
 /// Returns how many slots a table has.
-fn slots(table: &dyn Memory) -> u64 {
+pub(super) fn slots(table: &dyn Memory) -> u64 {
     table.size() / RECORD_BYTES as u64
 }
 
@@ -78,9 +78,20 @@ impl<T> Search<T> {
     }
 }
 
-/// Adds an entry. If the table has an entry with the same name, replaces that entry. Returns false if there
-/// is no room. Only one thread at a time may add or delete.
-pub(super) fn add(table: &dyn Memory, entry: &Entry) -> Result<bool> {
+/// The outcome of an addition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Added {
+    /// The table did not have the name before.
+    New,
+    /// The table had an entry with the same name, which was replaced.
+    Replaced,
+    /// Nothing was added: the slots in which the name can be are in use.
+    NoRoom,
+}
+
+/// Adds an entry. If the table has an entry with the same name, replaces that entry. Only one thread at a time
+/// may add or delete.
+pub(super) fn add(table: &dyn Memory, entry: &Entry) -> Result<Added> {
     let (mut first_empty, mut former) = (None, None);
     probe(table, &entry.name, u64::MAX, |place, slot| {
         let of_name =
@@ -92,13 +103,13 @@ pub(super) fn add(table: &dyn Memory, entry: &Entry) -> Result<bool> {
         }
         if of_name || slot == Slot::Free { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    let Some(place) = former.or(first_empty) else { return Ok(false) };
+    let Some(place) = former.or(first_empty) else { return Ok(Added::NoRoom) };
     let (at, bytes) = (place * RECORD_BYTES as u64, Record::of(entry.clone()).to_bytes());
     // The record becomes invalid before any part of it changes, and valid after all of it has.
     table.write(at, &WRITING)?;
     table.write(at + 8, &bytes[8..])?;
     table.write(at, &bytes[..8])?;
-    Ok(true)
+    Ok(if former.is_some() { Added::Replaced } else { Added::New })
 }
 
 /// Deletes the entry of a name if the entry has this generation. Returns whether it did.
@@ -218,7 +229,8 @@ mod tests {
 
         fn add(&self, name: &str, generation: u64) -> bool {
             let address = "10.0.0.7:7000".parse().unwrap();
-            add(self, &Entry { name: name.to_owned(), address, generation, size: 64, rights: 7 }).unwrap()
+            let entry = Entry { name: name.to_owned(), address, generation, size: 64, rights: 7 };
+            add(self, &entry).unwrap() != Added::NoRoom
         }
 
         fn slots(&self) -> Vec<Slot> {

@@ -45,8 +45,7 @@ impl Truth {
 fn exporter(truth: &Truth, machine: usize) -> farcall::Result<()> {
     let runtime = Runtime::current()?;
     let places = [1, 4, 8, 1024][sim::below(4) as usize];
-    let settings =
-        Settings::default().places(places.max(NAMES.len())).refresh(Duration::from_secs(1 + sim::below(5)));
+    let settings = Settings::default().places(places).refresh(Duration::from_secs(1 + sim::below(5)));
     let clerk = Clerk::start(&runtime, settings)?;
     truth.hints.lock().unwrap()[machine] = Some(clerk.address());
     let mut held = BTreeMap::new();

@@ -74,6 +74,14 @@ impl ClerkRuntime for Runtime {
         Runtime::registry(self)
     }
 
+    fn plain_registry(&self) -> &Arc<dyn Registry> {
+        &self.0.plain_registry
+    }
+
+    fn key_prefix(&self) -> Option<u64> {
+        self.0.settings.key_prefix()
+    }
+
     fn machine(&self) -> Result<IpAddr, CallFailed> {
         if let Some(address) = self.address() {
             return Ok(self.0.advertised(address)?[0].ip());

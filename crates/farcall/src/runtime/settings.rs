@@ -373,6 +373,23 @@ impl Settings {
         false
     }
 
+    /// Returns the first eight bytes of the runtime's public key, if it has keys.
+    pub(super) fn key_prefix(&self) -> Option<u64> {
+        #[cfg(feature = "secure")]
+        return self
+            .keys
+            .as_ref()?
+            .keyring()
+            .identity()
+            .public()
+            .as_bytes()
+            .first_chunk()
+            .copied()
+            .map(u64::from_be_bytes);
+        #[cfg(not(feature = "secure"))]
+        None
+    }
+
     /// Overrides the settings by the environment variables that are set.
     fn override_from(&mut self, variable: &dyn Fn(&'static str) -> Option<String>) -> Result<(), CallFailed> {
         let read = |name| Variable { name, value: variable(name).filter(|value| !value.is_empty()) };

@@ -96,7 +96,7 @@ fn machines_may_export_the_same_name() {
 
 #[test]
 fn names_that_collide_are_found_also_from_afar() {
-    let (there, home) = machine_with(Settings::default().places(12));
+    let (there, home) = machine_with(Settings::default().places(12).most_places(12));
     let (_here, clerk) = machine_with(Settings::default());
     let segments: Vec<_> =
         (0..12).map(|n| there.export_segment(&format!("n{n}"), readable(n + 1)).unwrap()).collect();
@@ -133,7 +133,7 @@ fn a_clerk_that_is_asked_answers() {
 fn a_name_among_many_that_collide_is_found_in_each_way() {
     // The table is full, so most names are not in their own slots, and no free slot ends a search.
     const NAMES: u64 = 40;
-    let (there, home) = machine_with(Settings::default().places(NAMES as usize));
+    let (there, home) = machine_with(Settings::default().places(NAMES as usize).most_places(NAMES as usize));
     let segments: Vec<_> = (0..NAMES)
         .map(|n| there.export_segment(&format!("n{n}"), readable(n as usize + 1)).unwrap())
         .collect();
@@ -185,7 +185,7 @@ fn a_clerk_that_lists_another_machine_is_not_believed() {
 #[test]
 fn a_table_without_end_costs_a_bounded_number_of_reads() {
     const SLOTS: usize = 600;
-    let (_there, home) = machine_with(Settings::default().places(SLOTS));
+    let (_there, home) = machine_with(Settings::default().places(SLOTS).most_places(SLOTS));
     (0..SLOTS).for_each(|n| drop(home.add(&forged(&format!("n{n}"), "127.0.0.1:7", 9))));
     for (search, most_reads) in [(Search::Read, 34), (Search::Ask, 0), (Search::ReadThenAsk(3), 3)] {
         let (_here, clerk) = machine_with(Settings::default().search(search));
@@ -430,4 +430,51 @@ fn who_is_watched_lives_while_its_counter_moves() {
 
     assert_eq!(kind(Pulse::watch(&here, import(), 60, EVERY, EVERY)), Kind::NotPermitted);
     assert_eq!(kind(Beat::start(&there, segment.clone(), 60, EVERY)), Kind::NotPermitted);
+}
+
+/// The automatic clerk's table has 1,024 slots at first. Clerks of other machines, and other programs of this
+/// one, find what they found before, and what was added since.
+#[test]
+fn a_table_grows_and_every_name_is_found_from_near_and_far() {
+    const NAMES: usize = 10_000;
+    let there = machine();
+    let first = there.export_segment("n0", readable(8)).unwrap();
+    let home = Clerk::of_machine(&there).unwrap().expect("the machine's clerk was started");
+    let beside = Runtime::builder().registry(there.registry().clone()).shared_memory(false).build().unwrap();
+    let (_here, clerk) = machine_with(Settings::default());
+    let former = clerk.look_up("n0", Some(home)).unwrap();
+    let mut segments = vec![first];
+    for n in 1..NAMES {
+        segments.push(there.export_segment(&format!("n{n}"), readable(8)).unwrap());
+        if n % 1_000 == 0 {
+            let name = format!("n{n}");
+            assert_eq!(clerk.look_up(&name, Some(home)).unwrap().url(), segments[n].url());
+        }
+    }
+    assert_eq!(clerk.look_up_anew("n0", Some(home)).unwrap(), former);
+    let before = clerk.reads();
+    for n in (0..NAMES).step_by(7) {
+        let entry = clerk.look_up_anew(&format!("n{n}"), Some(home)).unwrap();
+        assert_eq!(Some(entry.generation()), segments[n].generation());
+    }
+    let reads = clerk.reads() - before;
+    assert!(reads <= 2 * (NAMES as u64 / 7 + 1), "{reads} reads: most names are in their own slots");
+    for n in (0..NAMES).step_by(501) {
+        assert_eq!(beside.import_segment(&format!("n{n}")).unwrap().size(), 8);
+    }
+    let kept = segments.split_off(NAMES - 1);
+    drop(segments);
+    assert_eq!(fault(clerk.look_up_anew("n0", Some(home))), Fault::NoSuchName);
+    assert_eq!(clerk.look_up_anew(&format!("n{}", NAMES - 1), Some(home)).unwrap().url(), kept[0].url());
+}
+
+#[test]
+fn a_table_that_may_not_grow_any_more_says_how_many_slots_it_has() {
+    let (machine, _clerk) = machine_with(Settings::default().places(1).most_places(8));
+    let segments: Vec<_> =
+        (0..8).map(|n| machine.export_segment(&format!("n{n}"), readable(8)).unwrap()).collect();
+    let why = machine.export_segment("one-more", readable(8)).map(drop).unwrap_err();
+    assert!(why.to_string().contains("table of 8 slots has no room"), "{why}");
+    drop(segments);
+    machine.export_segment("one-more", readable(8)).unwrap();
 }
