@@ -42,8 +42,8 @@ fn clerks_with_other_keys_or_none_are_in_nobodys_way() {
         let key = Said::of(command.env("FARCALL_KEYS", place.path(who)).output().unwrap()).ok();
         let key = key.trim().to_owned();
         for (file, line) in [
-            ("known_servers", format!("Memory/Load {key}")),
-            ("authorized_keys", format!("{key} me type=Memory instance=Load")),
+            ("known_servers", format!("Memory/Load* {key}")),
+            ("authorized_keys", format!("{key} me type=Memory instance=Load*")),
         ] {
             let path = place.write(&format!("{who}/{file}"), line + "\n");
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).unwrap();
