@@ -7,15 +7,18 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod arguments;
 mod call_key;
 mod exchange;
 mod failure;
 mod locked;
 mod principal;
+pub mod room;
 mod time;
 mod trace;
 
 pub use address::canonical;
+pub use arguments::{ArgumentBudget, Counted, MAX_UNCOUNTED_ARGUMENT_BYTES, SharedArguments};
 pub use call_key::CallKey;
 pub use exchange::Tail;
 pub use failure::{Failure, Kind, Ran};

@@ -58,6 +58,7 @@ Environment:
   FARCALL_QUEUE_MS        how long a call waits for a worker before it is refused [default: 10000]
   FARCALL_SPIN_US         how long to poll for a packet before blocking [default: 0]
   FARCALL_SOCKET_BUFFER   the size of socket buffers to ask for, in bytes
+  FARCALL_ARGUMENT_BYTES  how many bytes of arguments unfinished calls may keep
   FARCALL_SHM             off: no calls through shared memory [default: on]
   FARCALL_DESCRIBE        0: exports neither describe themselves nor show their counters
   FARCALL_SLOW_MS         report calls that take longer, on standard error

@@ -10,7 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{self, Poll, Waker};
 
 use crate::stub::{
-    AsyncDispatched, AsyncServer, Binding, Dispatched, Interface, Procedure, Reply, catch, no_reply,
+    AsyncDispatched, AsyncServer, Binding, Dispatched, EncodedArguments, Interface, Procedure, Reply, catch,
+    no_reply,
 };
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Context, Kind, Ran, context, guard, lock};
@@ -161,8 +162,8 @@ impl<T: ?Sized + Interface> Request<T> {
     /// outcome.
     pub fn pass_on(self, to: &Binding) {
         let mut answer = None;
-        let call =
-            to.start_encoded(self.call.procedure, (&self.call.arguments, None), self.context().remaining());
+        let arguments = EncodedArguments { bytes: &self.call.arguments, shared: None };
+        let call = to.start_encoded(self.call.procedure, (arguments, None), self.context().remaining());
         call.wait(&mut |reply| {
             answer = Some(match reply {
                 Reply::Result(mut body) | Reply::ResultOf(mut body, _) => {

@@ -43,7 +43,7 @@ mod signal;
 mod stream;
 mod subset;
 
-pub use arguments::EncodeArguments;
+pub use arguments::{EncodeArguments, EncodedArguments};
 #[doc(hidden)]
 pub use arguments::{argument, bad_arguments};
 #[doc(hidden)]

@@ -66,6 +66,7 @@ impl Served {
                 encode: &encode,
                 handlers: &NO_HANDLERS,
                 sending: None,
+                shared: None,
                 carries: &[],
             },
             &mut |reply| {

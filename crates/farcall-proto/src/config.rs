@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use farcall_base::ArgumentBudget;
+
 use crate::Spares;
 use crate::mutant::Mutant;
 #[cfg(feature = "secure")]
@@ -73,6 +75,9 @@ pub struct ClientConfig {
     pub max_datagram: usize,
     /// Long empty buffers for reuse. All conversations with clones of this configuration share them.
     pub spares: Arc<Spares>,
+    /// The bytes of arguments that unfinished calls keep. All conversations with clones of this configuration
+    /// share them.
+    pub arguments: Arc<ArgumentBudget>,
     /// The keys of this end. If there are any, both ends must know one another, and nothing is sent or
     /// accepted without a seal.
     #[cfg(feature = "secure")]
@@ -117,6 +122,7 @@ impl Default for ClientConfig {
             loopback: false,
             max_datagram: 64_000,
             spares: Arc::default(),
+            arguments: Arc::default(),
             #[cfg(feature = "secure")]
             trust: None,
             #[cfg(feature = "secure")]

@@ -40,7 +40,9 @@ mod wire;
 pub use config::{BASE_DATAGRAM, ClientConfig, MAX_DATAGRAM, ServerConfig};
 pub use exchange::{News, Tail};
 pub(crate) use farcall_base::nanos;
-pub use farcall_base::{Failure, Kind, Ran, Time, Trace};
+pub use farcall_base::{
+    ArgumentBudget, Counted, Failure, Kind, MAX_UNCOUNTED_ARGUMENT_BYTES, Ran, SharedArguments, Time, Trace,
+};
 pub use meeting::{Ended, Meeting, Met, Proven, Shown};
 pub use mutant::{Mutant, Rule};
 pub use spares::Spares;

@@ -9,6 +9,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use farcall_base::room::{self, NoMemory};
+
 use crate::Time;
 use crate::wire::{END_LEN, Extent, Fragment, Select};
 
@@ -101,6 +103,8 @@ pub(crate) enum Taken {
     Nothing,
     /// The fragment contradicts the length of the message.
     Contradiction,
+    /// The process has no memory for the bytes. The message cannot be received.
+    NoMemory,
 }
 
 impl Incoming {
@@ -181,7 +185,11 @@ impl Incoming {
             return Taken::Nothing;
         }
         match start <= self.through {
-            true => self.append(&bytes[(self.through - start) as usize..]),
+            true => {
+                if self.append(&bytes[(self.through - start) as usize..]).is_err() {
+                    return Taken::NoMemory;
+                }
+            }
             false if self.put_ahead(start, bytes) => {}
             false => return Taken::Nothing,
         }
@@ -189,8 +197,8 @@ impl Incoming {
     }
 
     /// Appends the bytes that follow `through`, and then the pieces that they reach.
-    fn append(&mut self, bytes: &[u8]) {
-        self.extend(bytes);
+    fn append(&mut self, bytes: &[u8]) -> Result<(), NoMemory> {
+        self.extend(bytes)?;
         let mut reach = self.through;
         let mut joins = |piece: &&Piece| {
             let joins = piece.start <= reach;
@@ -199,7 +207,7 @@ impl Incoming {
         };
         let reached = self.pieces.iter().take_while(&mut joins).count();
         if reached == 0 {
-            return;
+            return Ok(());
         }
         let mut pieces = std::mem::take(&mut self.pieces);
         for piece in pieces.drain(..reached) {
@@ -207,20 +215,23 @@ impl Incoming {
             if piece.is_in_place() {
                 self.through = self.through.max(piece.end);
             } else if let Some(new) = piece.bytes.get((self.through - piece.start) as usize..) {
-                self.extend(new);
+                self.extend(new)?;
             }
         }
         self.pieces = pieces;
+        Ok(())
     }
 
-    fn extend(&mut self, bytes: &[u8]) {
+    fn extend(&mut self, bytes: &[u8]) -> Result<(), NoMemory> {
         let end = self.through as usize + bytes.len();
         if end > self.buffer.capacity() {
-            let room = (2 * end).min(self.total as usize);
-            self.buffer.reserve_exact(room - self.buffer.len());
+            let wanted = (2 * end).min(self.total as usize);
+            let more = wanted - self.buffer.len();
+            room::reserve_exact(&mut self.buffer, more)?;
         }
         self.put(self.through as usize, bytes);
         self.through = end as u32;
+        Ok(())
     }
 
     /// Puts bytes into the buffer at their final place. The buffer must have room for them.

@@ -57,7 +57,7 @@ pub(crate) use exchanges::CallExchanges;
 pub(crate) use peer::Peer;
 pub(crate) use request::CallRequest;
 pub(crate) use result_slot::Taker;
-pub(crate) use started::Started;
+pub(crate) use started::{Started, over_budget};
 
 use crate::env::{Env, Socket};
 use crate::sys::fork;

@@ -668,11 +668,11 @@ impl Inner {
         let (patience, default) = (self.settings.patience, ClientConfig::default());
         let longest =
             (patience / default.patience_probes.max(1)).clamp(default.min_retransmit, default.max_retransmit);
-        let heeds_refusals = !self.settings.full_patience;
         ClientConfig {
             patience,
             max_retransmit: longest,
-            heeds_refusals,
+            heeds_refusals: !self.settings.full_patience,
+            arguments: self.settings.arguments.clone(),
             #[cfg(feature = "secure")]
             trust: self.accepted_servers.clone().map(|accepted| accepted as _),
             #[cfg(feature = "secure")]
@@ -799,7 +799,7 @@ fn say_no_host(address: SocketAddr, why: &std::io::Error) -> String {
 
 /// Writes a line to standard error. Unlike `eprintln`, it does not panic if standard error is closed.
 #[cold]
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "farcall: {line}");
 }

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use farcall_base::MAX_UNCOUNTED_ARGUMENT_BYTES;
+
 use super::attempts::Attempts;
 use super::{Choice, Policy, Shared};
-use crate::CallFailed;
 use crate::context::{self, context, outside};
 use crate::env::Time;
 use crate::stub::{Call, Channel, Handlers, PendingCall, Procedure, Reply, Sink};
 use crate::wait::{ReadyList, WaitPoint};
 use crate::xdr::Encoder;
+use crate::{CallFailed, SharedArguments};
 
 /// The longest arguments of which a started call keeps a copy, in bytes. A call with longer ones does not go
 /// to another member.
@@ -44,7 +46,7 @@ struct Kept {
     policy: Policy,
     procedure: Procedure,
     within: Option<Duration>,
-    arguments: Vec<u8>,
+    arguments: Arc<SharedArguments>,
     handlers: Handlers,
     carries: Vec<u32>,
     /// The call that the caller's thread serves, from which this one inherits.
@@ -65,7 +67,7 @@ impl Kept {
             policy,
             procedure: *call.procedure,
             within: call.within,
-            arguments,
+            arguments: SharedArguments::new(arguments),
             handlers: call.handlers.clone(),
             carries: call.carries.to_vec(),
             context: context(),
@@ -76,9 +78,11 @@ impl Kept {
     /// Starts the call at a member.
     fn start(&self, within: Option<Duration>, start: impl FnOnce(Call<'_>) -> Pending) -> Pending {
         // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
-        let encode = |e: &mut Encoder<'_>| e.opaque(&self.arguments);
+        let encode = |e: &mut Encoder<'_>| e.opaque(self.arguments.bytes());
         let Kept { procedure, handlers, carries, .. } = self;
-        start(Call { procedure, within, encode: &encode, handlers, sending: None, carries })
+        let is_long = self.arguments.bytes().len() > MAX_UNCOUNTED_ARGUMENT_BYTES;
+        let shared = is_long.then_some(&self.arguments);
+        start(Call { procedure, within, encode: &encode, shared, handlers, sending: None, carries })
     }
 }
 

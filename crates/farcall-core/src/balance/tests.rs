@@ -98,6 +98,7 @@ fn with_call<R>(f: impl FnOnce(Call<'_>) -> R) -> R {
         encode: &encode,
         handlers: &crate::stub::NO_HANDLERS,
         sending: None,
+        shared: None,
         carries: &[],
     })
 }

@@ -202,7 +202,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
                 settings: Settings { within: None, hedge: None, counts, .. },
                 ..
             } if members.len() == 1 => {
-                let result = members[0].binding().call_encoded(&procedure, &arguments);
+                let result = members[0].binding().call_encoded(&procedure, arguments.get().bytes);
                 ControlFlow::Break(OnlyMember { members, result, counts })
             }
             multi => ControlFlow::Continue(multi),

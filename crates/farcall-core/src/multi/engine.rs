@@ -262,12 +262,12 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         let sending = prepared.sending.as_ref();
         let call = match (&prepared.arguments, self.caller) {
             (Ok(arguments), Caller::Thread) => {
-                let arguments = (&arguments[..], sending);
+                let arguments = (arguments.get(), sending);
                 binding.gather(&prepared.procedure, arguments, &self.wait_point, &self.ready, member)
             }
             (Ok(arguments), Caller::Task { within }) => {
                 self.ready.token(member).mark_ready();
-                binding.start_encoded(&prepared.procedure, (arguments, sending), within)
+                binding.start_encoded(&prepared.procedure, (arguments.get(), sending), within)
             }
             (Err(why), _) => {
                 self.ready.token(member).mark_ready();

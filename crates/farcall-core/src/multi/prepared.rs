@@ -5,9 +5,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::stub::{EncodeArguments, Procedure, SendStream};
+use farcall_base::MAX_UNCOUNTED_ARGUMENT_BYTES;
+
+use crate::stub::{EncodeArguments, EncodedArguments, Procedure, SendStream};
 use crate::xdr::{self, Encoder};
-use crate::{Never, Result};
+use crate::{Never, Result, SharedArguments};
 
 /// The settings of a group call.
 pub(super) struct Settings<T, E> {
@@ -40,10 +42,34 @@ pub(super) struct Hedge {
     pub(super) at_most: usize,
 }
 
+/// Encoded arguments. Long ones are shared by the calls of all members, which keep no copies.
+pub(super) enum Encoded {
+    Short(Vec<u8>),
+    Shared(Arc<SharedArguments>),
+}
+
+impl Encoded {
+    #[inline]
+    fn new(arguments: Vec<u8>) -> Encoded {
+        match arguments.len() > MAX_UNCOUNTED_ARGUMENT_BYTES {
+            true => Encoded::Shared(SharedArguments::new(arguments)),
+            false => Encoded::Short(arguments),
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self) -> EncodedArguments<'_> {
+        match self {
+            Encoded::Short(bytes) => EncodedArguments { bytes, shared: None },
+            Encoded::Shared(shared) => EncodedArguments::of(shared),
+        }
+    }
+}
+
 /// A call with its encoded arguments.
 pub struct Prepared<T, E = Never> {
     pub(super) procedure: Cow<'static, Procedure>,
-    pub(super) arguments: std::result::Result<Vec<u8>, xdr::Error>,
+    pub(super) arguments: std::result::Result<Encoded, xdr::Error>,
     /// Sends the argument that is a stream, if there is one.
     pub(super) sending: Option<Arc<dyn SendStream>>,
     /// Whether the member is left out: it is not called.
@@ -63,7 +89,7 @@ impl<T, E> Prepared<T, E> {
     pub fn of(procedure: Cow<'static, Procedure>, encode: EncodeArguments<'_>) -> Self {
         let mut arguments = Vec::new();
         let encoded = encode(&mut Encoder::new(&mut arguments));
-        let arguments = encoded.map(|()| arguments);
+        let arguments = encoded.map(|()| Encoded::new(arguments));
         Prepared { procedure, arguments, sending: None, omitted: false, reply: PhantomData }
     }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::arguments::{EncodeArguments, bad_arguments};
+use super::arguments::{EncodeArguments, EncodedArguments, bad_arguments};
 use super::behind::{Behind, BehindCall};
 use super::channel::{Call, Channel, PendingCall, Procedure, blocking_result};
 use super::handlers::{Handler, Handlers};
@@ -272,13 +272,13 @@ impl Binding {
     pub fn gather(
         &self,
         procedure: &Procedure,
-        (arguments, sending): (&[u8], Option<&Arc<dyn SendStream>>),
+        (arguments, sending): (EncodedArguments<'_>, Option<&Arc<dyn SendStream>>),
         wait_point: &Arc<dyn WaitPoint>,
         ready: &ReadyList,
         member: u32,
     ) -> Box<dyn PendingCall> {
-        let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
-        let call = Call { sending, ..self.prepare(procedure, &encode) };
+        let encode = |e: &mut Encoder<'_>| e.opaque(arguments.bytes);
+        let call = Call { sending, shared: arguments.shared, ..self.prepare(procedure, &encode) };
         self.channel.start_at(call, wait_point, ready, member)
     }
 
@@ -287,11 +287,11 @@ impl Binding {
     pub fn start_encoded(
         &self,
         procedure: &Procedure,
-        (arguments, sending): (&[u8], Option<&Arc<dyn SendStream>>),
+        (arguments, sending): (EncodedArguments<'_>, Option<&Arc<dyn SendStream>>),
         within: Option<Duration>,
     ) -> Box<dyn PendingCall> {
-        let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
-        let mut call = Call { sending, ..self.prepare(procedure, &encode) };
+        let encode = |e: &mut Encoder<'_>| e.opaque(arguments.bytes);
+        let mut call = Call { sending, shared: arguments.shared, ..self.prepare(procedure, &encode) };
         call.within = [call.within, within].into_iter().flatten().min();
         self.channel.start(call)
     }
@@ -308,7 +308,8 @@ impl Binding {
     #[inline]
     fn prepare<'a>(&'a self, procedure: &'a Procedure, encode: EncodeArguments<'a>) -> Call<'a> {
         let within = self.deadline(procedure);
-        Call { procedure, within, encode, handlers: &self.handlers, sending: None, carries: &[] }
+        let handlers = &self.handlers;
+        Call { procedure, within, encode, shared: None, handlers, sending: None, carries: &[] }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::env::Env;
 use crate::exchange::Exchanges;
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{self, Decode, Decoder};
-use crate::{CallFailed, Error, Kind, Ran, Result, System, serving};
+use crate::{CallFailed, Error, Kind, Ran, Result, SharedArguments, System, serving};
 
 /// The properties of a procedure that its callers and its server need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +46,9 @@ pub struct Call<'a> {
     pub within: Option<Duration>,
     /// Writes the arguments. If this fails, the call fails with [`bad_arguments`](super::bad_arguments).
     pub encode: EncodeArguments<'a>,
+    /// The arguments that `encode` writes, if they are encoded already and other calls share them. A channel
+    /// that keeps arguments then needs no copy.
+    pub shared: Option<&'a Arc<SharedArguments>>,
     /// Answers the signals that are raised in the call.
     pub handlers: &'a Handlers,
     /// Sends the argument that is a stream, if there is one.

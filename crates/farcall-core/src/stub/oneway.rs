@@ -417,6 +417,7 @@ impl Batch {
             encode: &encode,
             handlers: &NO_HANDLERS,
             sending: None,
+            shared: None,
             carries: &self.procedures,
         })
     }

@@ -36,12 +36,15 @@ mod usual;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
+
+use farcall_base::{ArgumentBudget, MAX_UNCOUNTED_ARGUMENT_BYTES, SharedArguments};
 
 use crate::path::{Mtu, Path};
 use crate::scheme::Scheme;
 use crate::wire::{self, Numbers, Position};
-use crate::{ClientConfig, Failure, Fingerprint, Kind, News, Ran, Rule, Time, Trace, nanos};
+use crate::{ClientConfig, Failure, Fingerprint, Kind, News, Ran, Rule, Spares, Time, Trace, nanos};
 pub use lone::Lone;
 use refusals::Refusals;
 use session::Session;
@@ -139,6 +142,8 @@ pub enum Event<'a> {
         /// The arguments, if the conversation no longer needs them, or else an empty buffer. To make the call
         /// again, take them.
         arguments: &'a mut Vec<u8>,
+        /// The arguments instead, if other calls share them.
+        shared: Option<Arc<SharedArguments>>,
     },
     /// A [`Conversation::bind`] ended.
     Bound {
@@ -212,6 +217,7 @@ pub struct Conversation {
     mtu: Mtu,
     usual: Usual,
     transfers: Transfers,
+    arguments: KeptArguments,
     keep_alive: KeepAlive,
     /// News about exchanges, for the user.
     news: VecDeque<(CallId, u32, News)>,
@@ -259,11 +265,49 @@ struct Transfers {
     short_call_at: Option<Time>,
     /// The length of the last result that came in fragments.
     usual_result: usize,
-    /// Bytes of the long arguments of calls that have not ended.
-    long_arguments: usize,
     /// The lengths of long results that have arrived, and of what the server sent in exchanges that need
     /// nothing more. The server is told of them even if nothing else is sent.
     completed: Vec<(Position, u64)>,
+}
+
+/// The bytes of the arguments of calls that have not ended. Short arguments are not counted.
+struct KeptArguments {
+    /// Those of all these calls.
+    bytes: usize,
+    /// Those that are not shared, which this conversation has counted in the budget.
+    own: usize,
+    budget: Arc<ArgumentBudget>,
+}
+
+const _: () = assert!(MAX_UNCOUNTED_ARGUMENT_BYTES >= crate::BASE_DATAGRAM, "the fast path counts nothing");
+
+impl KeptArguments {
+    #[cold]
+    fn add(&mut self, len: usize, shared: Option<&SharedArguments>) {
+        self.bytes += len;
+        match shared {
+            Some(shared) => shared.count_in(&self.budget),
+            None => {
+                self.own += len;
+                self.budget.take(len);
+            }
+        }
+    }
+
+    #[cold]
+    fn remove(&mut self, len: usize, is_shared: bool) {
+        self.bytes -= len;
+        if !is_shared {
+            self.own -= len;
+            self.budget.give_back(len);
+        }
+    }
+}
+
+impl Drop for KeptArguments {
+    fn drop(&mut self) {
+        self.budget.give_back(self.own);
+    }
 }
 
 /// When to tell the server that callers still wait for their calls.
@@ -285,9 +329,6 @@ const ALL_SPARE_BYTES: usize = 64 * SPARE_BYTES;
 
 /// Every activity keeps an argument buffer of at most this many bytes.
 const SHORT_BUFFER: usize = 256;
-
-/// Arguments of more bytes than this count as long. No datagram holds them.
-const LONG_ARGUMENT_BYTES: usize = 64 << 10;
 
 /// The time of a timer that is not set.
 const NEVER: Time = Time::from_nanos(u64::MAX);
@@ -328,6 +369,7 @@ impl Conversation {
             mtu: Mtu::new(config.max_datagram),
             usual,
             transfers: Transfers::default(),
+            arguments: KeptArguments { bytes: 0, own: 0, budget: config.arguments.clone() },
             keep_alive: KeepAlive { told_patience, ..KeepAlive::default() },
             news: VecDeque::new(),
             stats: Stats::default(),
@@ -359,9 +401,35 @@ impl Conversation {
         call: &Call,
         args: &mut Vec<u8>,
     ) -> Result<CallId, Failure> {
+        self.start_with(clock, call, args, None)
+    }
+
+    /// Starts a call as [`Conversation::start`] does, with arguments that other calls share.
+    ///
+    /// # Errors
+    /// Those of [`Conversation::start`].
+    pub fn start_shared(
+        &mut self,
+        clock: impl Fn() -> Time,
+        call: &Call,
+        shared: &Arc<SharedArguments>,
+    ) -> Result<CallId, Failure> {
+        let mut buffer = self.buffer();
+        self.start_with(clock, call, &mut buffer, Some(shared))
+    }
+
+    #[inline(always)]
+    fn start_with(
+        &mut self,
+        clock: impl Fn() -> Time,
+        call: &Call,
+        args: &mut Vec<u8>,
+        shared: Option<&Arc<SharedArguments>>,
+    ) -> Result<CallId, Failure> {
+        let len = shared.map_or(args.len(), |shared| shared.bytes().len());
         let many = self.slots.outstanding >= self.config.max_outstanding as usize;
-        if many || !is_encodable(args.len()) {
-            return Err(self.objection(args));
+        if many || !is_encodable(len) {
+            return Err(self.objection(len));
         }
         if !self.permits(call.export) {
             let why = "the name was bound to a server with another key; bind it again";
@@ -373,10 +441,13 @@ impl Conversation {
         }
         let sequence = self.slots.next_sequence;
         self.slots.next_sequence += 1;
-        if args.len() > LONG_ARGUMENT_BYTES {
-            self.transfers.long_arguments += args.len();
+        if len > MAX_UNCOUNTED_ARGUMENT_BYTES {
+            self.arguments.add(len, shared.map(|shared| &**shared));
         }
         let activity = self.slots.open(sequence, call, args);
+        if shared.is_some() {
+            self.slots.at_mut(activity).shared = shared.cloned();
+        }
         self.stats.calls += 1;
         if let Some(deadline) = call.deadline {
             self.timers.check = self.timers.check.min(deadline);
@@ -419,7 +490,7 @@ impl Conversation {
         // A call waits only if one more call of its length would fit the datagram. Otherwise the last call
         // would travel alone in a datagram of its own.
         let overhead = wire::call_overhead(self.scheme);
-        let bytes = |slot: &Slot| (self.slots.queued + 1) * (slot.args.len() + overhead);
+        let bytes = |slot: &Slot| (self.slots.queued + 1) * (slot.arguments().len() + overhead);
         (if clocked { queued < expected } else { queued * 4 < expected })
             && self.session.granted.is_some()
             && self.slots.get(id.activity).is_some_and(|slot| bytes(slot) < self.mtu.datagram)
@@ -427,12 +498,12 @@ impl Conversation {
 
     /// Returns why a call with these arguments cannot be started.
     #[cold]
-    fn objection(&self, args: &[u8]) -> Failure {
+    fn objection(&self, len: usize) -> Failure {
         if self.slots.outstanding >= self.config.max_outstanding as usize {
             let detail = format!("{} calls are outstanding, the maximum", self.slots.outstanding);
             return Failure::new(Kind::Overloaded, Ran::No).with_detail(detail);
         }
-        Failure::new(Kind::TooLarge, Ran::No).with_detail(format!("arguments of {} bytes", args.len()))
+        Failure::new(Kind::TooLarge, Ran::No).with_detail(format!("arguments of {len} bytes"))
     }
 
     /// Asks the server to give the call up. The call still ends by an [`Event::Ended`]. A call that was not
@@ -498,15 +569,16 @@ impl Conversation {
         }
     }
 
-    /// Returns whether there is room for arguments of `len` bytes, if the long arguments (of more than 64
-    /// KiB) of all outstanding calls may have `most` bytes together. Arguments are kept until their calls
-    /// end. Short arguments always have room, because the number of outstanding calls is bounded. So have
-    /// long ones if no other call has long ones.
+    /// Returns whether the budget of arguments has room for a call with arguments of `len` bytes, which are
+    /// `shared` if other calls may have them too. Arguments are kept until their calls end.
     #[inline]
-    pub fn has_room(&self, len: usize, most: usize) -> bool {
-        len <= LONG_ARGUMENT_BYTES
-            || self.transfers.long_arguments == 0
-            || self.transfers.long_arguments.saturating_add(len) <= most
+    pub fn has_room(&self, len: usize, shared: Option<&SharedArguments>) -> bool {
+        len <= MAX_UNCOUNTED_ARGUMENT_BYTES || self.arguments.budget.admits(self.arguments.bytes, len, shared)
+    }
+
+    /// Returns how many bytes of arguments the outstanding calls keep. Short arguments are not counted.
+    pub fn argument_bytes(&self) -> usize {
+        self.arguments.bytes
     }
 
     /// Returns counts of what the conversation did, and its present state.
@@ -577,28 +649,41 @@ impl Conversation {
     fn end(&mut self, activity: u32, outcome: Outcome<'_>, sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
         let slot = self.slots.at(activity);
         let (id, token) = (CallId { activity, sequence: slot.sequence }, slot.call.token);
-        if slot.args.len() > LONG_ARGUMENT_BYTES {
-            self.transfers.long_arguments -= slot.args.len();
+        let len = slot.arguments().len();
+        if len > MAX_UNCOUNTED_ARGUMENT_BYTES {
+            self.arguments.remove(len, slot.shared.is_some());
         }
         let told = slot.stage == (Stage::Cancelling { told: true });
         self.slots.newest_ended = self.slots.newest_ended.max(slot.sequence);
         if self.slots.close(activity) {
             self.drop_parts(activity);
         }
-        let arguments = &mut self.slots.at_mut(activity).args;
+        let slot = self.slots.at_mut(activity);
+        let shared = slot.shared.take();
+        let arguments = &mut slot.args;
         if !told {
-            sink(Event::Ended { id, token, outcome, arguments });
+            sink(Event::Ended { id, token, outcome, arguments, shared });
         }
-        // The activity's next call uses the buffer again, if the buffer is short enough.
-        arguments.clear();
-        let room = arguments.capacity();
-        if room > SHORT_BUFFER && (room > SPARE_BYTES || room * (activity as usize + 1) > ALL_SPARE_BYTES) {
-            self.config.spares.give(std::mem::take(arguments));
-        }
+        clear_buffer(arguments, activity, &self.config.spares);
     }
 }
 
 impl Conversation {
+    /// Frees the arguments of a call that is cancelled, and what it had to send of them.
+    pub(crate) fn free_arguments(&mut self, activity: u32) {
+        let slot = self.slots.at_mut(activity);
+        let len = slot.arguments().len();
+        if len > MAX_UNCOUNTED_ARGUMENT_BYTES {
+            self.arguments.remove(len, slot.shared.is_some());
+        }
+        slot.shared = None;
+        clear_buffer(&mut slot.args, activity, &self.config.spares);
+        if let Some(sending) = slot.sending.take() {
+            self.path.in_flight -= sending.in_flight;
+            self.wake_next();
+        }
+    }
+
     /// Drops the fragments and the exchanges of a call that has ended.
     #[cold]
     fn drop_parts(&mut self, activity: u32) {
@@ -607,6 +692,17 @@ impl Conversation {
             self.wake_next();
         }
         self.end_inside(activity);
+    }
+}
+
+/// Empties an activity's buffer of arguments. Its next call uses the buffer again, if the buffer is short
+/// enough.
+#[inline(always)]
+fn clear_buffer(arguments: &mut Vec<u8>, activity: u32, spares: &Spares) {
+    arguments.clear();
+    let room = arguments.capacity();
+    if room > SHORT_BUFFER && (room > SPARE_BYTES || room * (activity as usize + 1) > ALL_SPARE_BYTES) {
+        spares.give(std::mem::take(arguments));
     }
 }
 
@@ -621,32 +717,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_arguments_are_counted_until_their_calls_have_ended() {
+    fn arguments_are_counted_until_their_calls_have_ended() {
+        const LEN: usize = MAX_UNCOUNTED_ARGUMENT_BYTES;
         let now = Time::from_nanos(1);
-        let mut conversation = Conversation::new(ClientConfig::default(), 7);
+        let config =
+            ClientConfig { arguments: Arc::new(ArgumentBudget::new(12 * LEN)), ..Default::default() };
+        let mut conversation = Conversation::new(config.clone(), 7);
         let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 0 };
-        let lengths = [4, LONG_ARGUMENT_BYTES, LONG_ARGUMENT_BYTES + 4, 2 * LONG_ARGUMENT_BYTES];
-        let calls =
-            lengths.map(|len| conversation.start(|| now, &call, &mut vec![0; len]).expect("room for it"));
-        assert_eq!(conversation.transfers.long_arguments, 3 * LONG_ARGUMENT_BYTES + 4);
-        for (len, most, room) in [
-            (LONG_ARGUMENT_BYTES, 0, true),
-            (LONG_ARGUMENT_BYTES + 4, 4 * LONG_ARGUMENT_BYTES + 8, true),
-            (LONG_ARGUMENT_BYTES + 4, 4 * LONG_ARGUMENT_BYTES + 4, false),
-            (usize::MAX, 1 << 30, false),
-        ] {
-            assert_eq!(conversation.has_room(len, most), room, "{len} of {most}");
-        }
+        let calls = [4, LEN, LEN + 4, 2 * LEN]
+            .map(|len| conversation.start(|| now, &call, &mut vec![0; len]).expect("room for it"));
+        let shared = SharedArguments::new(vec![0; 2 * LEN]);
+        let fifth = conversation.start_shared(|| now, &call, &shared).expect("room for it");
+        assert_eq!((conversation.argument_bytes(), config.arguments.used()), (5 * LEN + 4, 5 * LEN + 4));
+        let mut other = Conversation::new(config.clone(), 8);
+        other.start_shared(|| now, &call, &shared).expect("room for it");
+        assert_eq!((other.argument_bytes(), config.arguments.used()), (2 * LEN, 5 * LEN + 4));
+        assert!(conversation.has_room(LEN, None) && !conversation.has_room(LEN + 4, None));
+        assert!(conversation.has_room(2 * LEN - 8, Some(&shared)), "it is counted already");
+        assert!(other.has_room(2 * LEN, None));
         conversation.cancel(now, calls[2]);
         conversation.handle_timeout(now, &mut |_| {});
-        assert_eq!(
-            (conversation.transfers.long_arguments, conversation.stats().outstanding),
-            (2 * LONG_ARGUMENT_BYTES, 3)
-        );
-        calls.iter().for_each(|call| conversation.cancel(now, *call));
-        conversation.handle_timeout(now, &mut |_| {});
-        assert_eq!((conversation.transfers.long_arguments, conversation.stats().outstanding), (0, 0));
-        assert!(conversation.has_room(1 << 30, 0), "the first call may have arguments of any length");
+        assert_eq!((conversation.argument_bytes(), conversation.stats().outstanding), (4 * LEN, 4));
+        let all = calls.into_iter().chain([fifth]);
+        all.for_each(|call| conversation.cancel(now, call));
+        conversation.handle_timeout(now, &mut |event| drop(event));
+        assert_eq!((conversation.argument_bytes(), conversation.stats().outstanding), (0, 0));
+        assert!(conversation.has_room(1 << 30, None), "the only call may have arguments of any length");
+        drop(shared);
+        assert_eq!(config.arguments.used(), 2 * LEN, "the other conversation shares them");
+        other.start(|| now, &call, &mut vec![0; 4 * LEN]).expect("room for it");
+        drop(other);
+        assert_eq!(config.arguments.used(), 0, "a conversation that ends gives its share back");
     }
 
     #[test]

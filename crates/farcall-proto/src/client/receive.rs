@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use farcall_base::room::{self, NoMemory};
+
 use super::inside::Inside;
 use super::slots::{Stage, UNKNOWN, Want};
 use super::timers::BLACK_HOLE;
@@ -233,7 +235,7 @@ impl Conversation {
         // If the call was sent more than once, it is unknown when the procedure began, unless the server has
         // said that it runs.
         let dated = slot.timing.timed || (slot.stage == Stage::Running && first_sent != UNKNOWN);
-        if dated && slot.args.len() <= BASE_DATAGRAM {
+        if dated && slot.arguments().len() <= BASE_DATAGRAM {
             self.usual.took(slot.call.callee(), now.nanos_since(first_sent));
         }
         if slot.timing.timed {
@@ -302,7 +304,7 @@ impl Conversation {
     fn note_company(&mut self, now: Time, activity: u32) {
         if self.transfers.fragments
             && self.slots.outstanding > 1
-            && self.slots.at(activity).args.len() <= BASE_DATAGRAM
+            && self.slots.at(activity).arguments().len() <= BASE_DATAGRAM
         {
             self.transfers.short_call_at = Some(now);
         }
@@ -350,7 +352,12 @@ impl Conversation {
             // A result that is no longer than the last one gets its whole buffer at once.
             let len = fragment.total as usize;
             let buffer = self.config.spares.take(now, len);
-            let buffer = buffer.unwrap_or_else(|| Vec::with_capacity(len.min(self.transfers.usual_result)));
+            let buffer = buffer.unwrap_or_else(|| {
+                let mut buffer = Vec::new();
+                // If there is no memory for it, the first fragment that has none says so.
+                let _ = room::reserve_exact(&mut buffer, len.min(self.transfers.usual_result));
+                buffer
+            });
             Box::new((head.status, Incoming::new(fragment.total, buffer, window, widest)))
         });
         let taken = match *status == head.status {
@@ -360,6 +367,12 @@ impl Conversation {
         let due = incoming.acknowledge_due();
         match taken {
             Taken::Contradiction => self.stats.dropped += 1,
+            Taken::NoMemory => {
+                let why = NoMemory { bytes: fragment.total as usize };
+                let failure =
+                    Failure::new(Kind::TooLarge, Ran::Yes).with_detail(format!("the result: {why}"));
+                self.end(activity, Outcome::Failed(failure), sink);
+            }
             Taken::Complete => self.finish_result(now, activity, sink),
             Taken::New | Taken::Nothing => {
                 self.answered(now, activity);

@@ -80,14 +80,14 @@ impl Conversation {
         let (patience, room) = (self.patience(), self.mtu.datagram.min(out.len()));
         let overhead = wire::call_overhead(self.scheme);
         let slot = self.slots.at_mut(activity);
-        if !slot.is_plain() || overhead + slot.args.len() > room {
+        if !slot.is_plain() || overhead + slot.arguments().len() > room {
             return None;
         }
         slot.wants = Want::NONE;
         slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
         self.timers.check = self.timers.check.min(slot.timing.due);
         let mut writer = Writer::new(out, room, target);
-        writer.call(&slot.head(activity, Meta::default()), Part::whole(&slot.args));
+        writer.call(&slot.head(activity, Meta::default()), Part::whole(slot.arguments()));
         self.slots.dequeue();
         Some(self.count_sent(writer))
     }
@@ -276,9 +276,9 @@ impl Conversation {
         };
         let head = slot.head(activity, meta);
         if slot.sending.is_none() {
-            if writer.call_room(&head.meta, false).is_some_and(|room| slot.args.len() <= room) {
+            if writer.call_room(&head.meta, false).is_some_and(|room| slot.arguments().len() <= room) {
                 slot.wants.take(Want::CALL);
-                writer.call(&head, Part::whole(&slot.args));
+                writer.call(&head, Part::whole(slot.arguments()));
                 slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
                 self.timers.check = self.timers.check.min(slot.timing.due);
                 return Written::All;
@@ -288,10 +288,10 @@ impl Conversation {
                 self.session.granted.as_ref().map_or(0, |granted| wire::FRAME_HEAD + granted.ticket.len());
             let before = ticket + wire::FRAME_HEAD + 12;
             let overhead = wire::call_overhead(self.scheme) + head.meta.len() + before;
-            if overhead + slot.args.len() <= self.mtu.datagram {
+            if overhead + slot.arguments().len() <= self.mtu.datagram {
                 return Written::NoRoom;
             }
-            slot.sending = Some(self.path.begin(slot.args.len()));
+            slot.sending = Some(self.path.begin(slot.arguments().len()));
             self.mtu.want(now);
         }
         self.write_fragment(now, activity, &head, writer)
@@ -325,8 +325,8 @@ impl Conversation {
             }
             return Written::All;
         };
-        let total = slot.args.len() as u32;
-        let bytes = &slot.args[start as usize..end as usize];
+        let total = slot.arguments().len() as u32;
+        let bytes = &slot.arguments()[start as usize..end as usize];
         writer.call(head, Part { fragment: Some(Fragment { total, offset: start as u32, ask }), bytes });
         self.stats.retransmitted += u64::from(again);
         slot.sent(now, patience);

@@ -6,7 +6,10 @@
 //! An activity is a numbered slot of a conversation; in it, the client makes one call after the other. The
 //! server remembers the number of each activity's last call.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use farcall_base::SharedArguments;
 
 use super::inside::Inside;
 use super::{Call, CallId};
@@ -82,7 +85,10 @@ pub(super) struct Slot {
     next_ready: u32,
     /// Whether the call waits for room in the congestion window.
     pub waiting: bool,
+    /// The arguments, if `shared` has none; otherwise an empty buffer.
     pub args: Vec<u8>,
+    /// The arguments, if other calls share them.
+    pub shared: Option<Arc<SharedArguments>>,
     /// The fragments of the arguments, if there is more than one.
     pub sending: Option<Box<Outgoing>>,
     /// The fragments of the result, if there is more than one, and the status that the result has.
@@ -348,6 +354,15 @@ impl Slots {
 }
 
 impl Slot {
+    /// Returns the call's arguments.
+    #[inline(always)]
+    pub fn arguments(&self) -> &[u8] {
+        match &self.shared {
+            None => &self.args,
+            Some(shared) => shared.bytes(),
+        }
+    }
+
     /// Returns what is known of whether the call ran, if the server is never heard again.
     pub fn ran_if_unheard(&self) -> Ran {
         if self.timing.first_sent.is_none() { Ran::No } else { Ran::Maybe }

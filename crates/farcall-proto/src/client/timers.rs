@@ -155,7 +155,7 @@ impl Conversation {
         self.want(activity, Want::CANCEL);
         let says_no = self.config.mutant.breaks(Rule::DeadlineSaysNo);
         let outcome = failed(kind, if says_no { Ran::No } else { Ran::Maybe });
-        sink(Event::Ended { id, token, outcome, arguments: &mut Vec::new() });
+        sink(Event::Ended { id, token, outcome, arguments: &mut Vec::new(), shared: None });
     }
 
     /// Sends a call again, or asks the server what has become of it, because its answer is late. The time
@@ -219,6 +219,9 @@ impl Conversation {
         slot.stage = Stage::Cancelling { told };
         slot.receiving = None;
         slot.restart_timer(now, patience);
+        // The call is not sent again.
+        self.free_arguments(activity);
+        let slot = self.slots.at_mut(activity);
         self.timers.check = self.timers.check.min(slot.timing.due);
         self.timers.forget_doubt(Position::of_call(activity, slot.sequence));
         if slot.inside.is_some() {

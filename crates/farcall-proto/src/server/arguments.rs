@@ -9,7 +9,7 @@ use super::receive::Visit;
 use super::work::Phase;
 use crate::scheme::Scheme;
 use crate::wire::{self, CallHead, Part};
-use crate::{MAX_DATAGRAM, Rule, Time, transfer};
+use crate::{Failure, Kind as FailureKind, MAX_DATAGRAM, Ran, Rule, Time, transfer};
 
 /// The maximum size, in all, of reused buffers that are given to arguments before these have arrived, in
 /// bytes.
@@ -60,6 +60,11 @@ impl Server {
         match taken {
             transfer::Taken::Complete => self.complete(visit, place, head, fragment.ask),
             transfer::Taken::Contradiction => self.stats.dropped += 1,
+            transfer::Taken::NoMemory => {
+                let why = Failure::new(FailureKind::Overloaded, Ran::No);
+                let why = why.with_detail("the server has no memory for the arguments");
+                self.refuse(visit.now, place, head.position, why);
+            }
             transfer::Taken::New | transfer::Taken::Nothing if due => self.reply_select(place, head.position),
             transfer::Taken::New | transfer::Taken::Nothing => {}
         }

@@ -161,18 +161,18 @@ pub(super) fn deliver(
     wakes: &mut Wakes,
 ) {
     match event {
-        Event::Ended { id, token, outcome, arguments } => {
+        Event::Ended { id, token, outcome, arguments, shared } => {
             let owner = owners.take(token);
             if let Some(mine) = mine.filter(|mine| mine.id == Some(id) && mine.peer.id == peer.id) {
                 return mine.keep_outcome(outcome, datagram);
             }
             match owner {
                 Some(Owner::Thread(waiter)) => {
-                    waiter.slot.end(outcome, arguments, None);
+                    waiter.slot.end(outcome, (arguments, shared), None);
                     wakes.waiters.push(waiter);
                 }
                 Some(Owner::Started(slot, watcher)) => {
-                    slot.end(outcome, arguments, buffer);
+                    slot.end(outcome, (arguments, shared), buffer);
                     if let Some(news) = slot.news() {
                         wakes.parkers.extend(news.change());
                     }

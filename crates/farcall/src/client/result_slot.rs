@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::mem::ManuallyDrop;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
+use farcall_proto::SharedArguments;
 use farcall_proto::client::Outcome;
 use farcall_proto::server::Finish;
 
@@ -12,6 +13,7 @@ use super::news::CallNews;
 use crate::env::place;
 use crate::lock;
 use crate::receive_buffers::SharedBuffer;
+use crate::stub::EncodedArguments;
 
 /// The longest body, in bytes, that is kept in the outcome itself. Longer bodies are kept in a buffer.
 const MAX_INLINE_BYTES: usize = 56;
@@ -36,6 +38,8 @@ struct BufferedOutcome {
     long: Vec<u8>,
     /// The receive buffer that contains the body, if the body was not copied.
     shared: Option<SharedBuffer>,
+    /// The arguments of a call that failed, if other calls share them. Otherwise they are in `long`.
+    arguments: Option<Arc<SharedArguments>>,
 }
 
 impl Default for BufferedOutcome {
@@ -47,6 +51,7 @@ impl Default for BufferedOutcome {
             short: [0; MAX_INLINE_BYTES],
             long: Vec::new(),
             shared: None,
+            arguments: None,
         }
     }
 }
@@ -56,12 +61,18 @@ impl BufferedOutcome {
     /// copied to `long`. If `long` is too small, it takes over the buffer of `arguments`, because a call that
     /// succeeded no longer needs its arguments. A failure has no body; its call's arguments are kept instead.
     #[inline]
-    fn put(&mut self, outcome: Outcome<'_>, arguments: &mut Vec<u8>, buffer: Option<&SharedBuffer>) {
+    fn put(
+        &mut self,
+        outcome: Outcome<'_>,
+        (arguments, shared): (&mut Vec<u8>, Option<Arc<SharedArguments>>),
+        buffer: Option<&SharedBuffer>,
+    ) {
         let (finish, body) = match outcome {
             Outcome::Result(body) => (Finish::Result, body),
             Outcome::Exception(body) => (Finish::Exception, body),
             Outcome::Failed(failure) => {
                 self.long = std::mem::take(arguments);
+                self.arguments = shared;
                 (failure.into(), Cow::Borrowed(&[][..]))
             }
         };
@@ -95,10 +106,11 @@ impl BufferedOutcome {
     /// Takes the outcome out and, if the call failed, its arguments. The outcome borrows the body, or owns a
     /// large one. Returns `None` if there is no outcome.
     #[inline]
-    fn take(&mut self) -> Option<(Outcome<'_>, Vec<u8>)> {
+    fn take(&mut self) -> Option<(Outcome<'_>, KeptArguments)> {
         let finish = self.finish.take()?;
         if let Finish::Failed(failure) = finish {
-            return Some((Outcome::Failed(*failure), std::mem::take(&mut self.long)));
+            let kept = (std::mem::take(&mut self.long), self.arguments.take());
+            return Some((Outcome::Failed(*failure), kept));
         }
         let len = self.len as usize;
         let body = match &self.shared {
@@ -108,7 +120,7 @@ impl BufferedOutcome {
             None => Cow::Owned(std::mem::take(&mut self.long)),
         };
         let is_result = matches!(finish, Finish::Result);
-        Some((if is_result { Outcome::Result(body) } else { Outcome::Exception(body) }, Vec::new()))
+        Some((if is_result { Outcome::Result(body) } else { Outcome::Exception(body) }, Default::default()))
     }
 }
 
@@ -139,9 +151,12 @@ impl Drop for OptionalNews {
     }
 }
 
+/// The arguments of a call that failed: its own, or those that it shares.
+type KeptArguments = (Vec<u8>, Option<Arc<SharedArguments>>);
+
 /// A function that takes an outcome and, if the call failed, the encoded arguments, with which the call can
 /// be repeated.
-pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>, &[u8]);
+pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>, EncodedArguments<'_>);
 
 impl ResultSlot {
     /// Makes this the slot of a call whose caller expects exchanges.
@@ -158,7 +173,12 @@ impl ResultSlot {
 
     /// Stores the outcome, and marks the call as ended.
     #[inline]
-    pub(super) fn end(&self, outcome: Outcome<'_>, arguments: &mut Vec<u8>, buffer: Option<&SharedBuffer>) {
+    pub(super) fn end(
+        &self,
+        outcome: Outcome<'_>,
+        arguments: (&mut Vec<u8>, Option<Arc<SharedArguments>>),
+        buffer: Option<&SharedBuffer>,
+    ) {
         debug_assert!(!self.is_over(), "a call ends once");
         lock(&self.kept).put(outcome, arguments, buffer);
         self.over.store(true, Ordering::Release);
@@ -173,8 +193,12 @@ impl ResultSlot {
     /// as no other thread needs the lock after the call has ended.
     #[inline]
     pub(super) fn give(&self, taker: Taker<'_>) {
-        if let Some((outcome, arguments)) = lock(&self.kept).take() {
-            taker(outcome, &arguments);
+        if let Some((outcome, (own, shared))) = lock(&self.kept).take() {
+            let arguments = match &shared {
+                Some(shared) => EncodedArguments::of(shared),
+                None => EncodedArguments { bytes: &own, shared: None },
+            };
+            taker(outcome, arguments);
         }
     }
 
@@ -198,10 +222,10 @@ mod tests {
         let body = [7; 100];
         let result = || Outcome::Result(Cow::Borrowed(&body));
         let (mut kept, mut arguments) = (BufferedOutcome::default(), Vec::with_capacity(8 << 20));
-        kept.put(result(), &mut arguments, None);
+        kept.put(result(), (&mut arguments, None), None);
         assert!(kept.long.capacity() <= MAX_KEPT_BYTES && arguments.capacity() >= 8 << 20);
         let (mut kept, mut arguments) = (BufferedOutcome::default(), Vec::with_capacity(4096));
-        kept.put(result(), &mut arguments, None);
+        kept.put(result(), (&mut arguments, None), None);
         assert!(kept.long.capacity() >= 4096, "little room is used again");
         assert!(matches!(kept.take(), Some((Outcome::Result(taken), _)) if taken[..] == body));
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
+use farcall_proto::ArgumentBudget;
 use farcall_proto::client::{CallId, CallProgress, Conversation};
 
 use super::caller::{Caller, Tools};
@@ -20,10 +21,6 @@ use super::{Endpoint, Peer};
 use crate::stub::SendStream;
 use crate::wait::{Duty, ReadyToken};
 use crate::{CallFailed, Kind, Ran, lock};
-
-/// The most bytes of long arguments that the unfinished started calls to one server may have together. A
-/// single call may have more.
-const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 /// A started call. Its holder also keeps the endpoint and the peer of the call.
 #[derive(Clone)]
@@ -220,13 +217,17 @@ impl Endpoint {
         owner: Owner,
         tools: &mut Tools,
     ) -> Result<(CallId, u64), CallFailed> {
-        self.encode(request, tools)?;
+        let shared = request.call.shared;
+        let len = match shared {
+            None => self.encode(request, tools).map(|()| tools.arguments.len())?,
+            Some(shared) => shared.bytes().len(),
+        };
         // The items of a stream argument that are ready are sent together with the call. The user's code
         // makes them, so no lock is held.
         let first = request.call.sending.filter(|sending| sending.gather());
         let mut state = peer.lock();
-        if !state.conversation.has_room(tools.arguments.len(), MOST_BYTES) {
-            return Err(too_many_bytes());
+        if !state.conversation.has_room(len, shared.map(|shared| &**shared)) {
+            return Err(self.too_many_bytes(state.conversation.argument_bytes()));
         }
         let was_busy = state.owners.any_started();
         let token = state.owners.add(owner);
@@ -235,7 +236,12 @@ impl Endpoint {
         // While tasks wait, the service thread receives, and each arriving datagram makes it send the queued
         // calls.
         let clocked = self.tasks.load(Ordering::Relaxed) > 0;
-        let id = match state.conversation.start(clock, &request.of(export, token), &mut tools.arguments) {
+        let call = request.of(export, token);
+        let begun = match shared {
+            None => state.conversation.start(clock, &call, &mut tools.arguments),
+            Some(shared) => state.conversation.start_shared(clock, &call, shared),
+        };
+        let id = match begun {
             Ok(id) => id,
             Err(failure) => {
                 state.owners.take(token);
@@ -305,6 +311,13 @@ impl Endpoint {
         }
     }
 
+    /// Returns the failure of a call whose arguments are not kept, because calls to its server keep `held`
+    /// bytes already.
+    #[cold]
+    fn too_many_bytes(&self, held: usize) -> CallFailed {
+        over_budget(&self.config.arguments, held)
+    }
+
     /// Returns the service thread. The first call that needs it starts it.
     pub(super) fn service(self: &Arc<Self>) -> Result<&Arc<Service>, CallFailed> {
         let service = self.service.get_or_init(|| Service::new(&*self.env));
@@ -313,17 +326,24 @@ impl Endpoint {
     }
 }
 
+/// Returns the failure of a call whose arguments have no room in the budget, because unfinished calls to its
+/// server keep `held` bytes of it.
+#[cold]
+pub(crate) fn over_budget(budget: &ArgumentBudget, held: usize) -> CallFailed {
+    let why = format!(
+        "unfinished calls to this server keep {held} bytes of arguments, and those to all servers {} bytes; \
+         a server's calls may keep as much as is left of {} bytes: wait for some of them, or cancel them",
+        budget.used(),
+        budget.limit()
+    );
+    CallFailed::new(Kind::Overloaded, Ran::No).because(why)
+}
+
 /// Sends the beginning of an argument that is a stream together with its call.
 #[cold]
 fn send_first(conversation: &mut Conversation, id: CallId, first: &dyn SendStream) {
     let opened = conversation.open_exchange(id);
     first.send_first(&mut |bytes, tail| conversation.send_in(id, opened?, bytes, tail));
-}
-
-#[cold]
-fn too_many_bytes() -> CallFailed {
-    let why = format!("long arguments of {MOST_BYTES} bytes are outstanding");
-    CallFailed::new(Kind::Overloaded, Ran::No).because(why)
 }
 
 #[cfg(test)]
@@ -339,11 +359,14 @@ mod tests {
     use crate::xdr::Encoder;
 
     #[test]
-    fn who_is_silent_keeps_so_many_bytes_of_long_arguments_and_any_short_ones() {
+    fn who_is_silent_keeps_as_many_bytes_of_arguments_as_are_free_and_any_short_ones() {
         let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 16, ..SocketOptions::default() };
         let socket = System.bind((Ipv4Addr::LOCALHOST, 0).into(), &options).unwrap();
-        let endpoint = Endpoint::new(Arc::new(System), socket, farcall_proto::ClientConfig::default());
+        const BYTES: usize = 1 << 20;
+        let arguments = Arc::new(ArgumentBudget::new(BYTES));
+        let config = farcall_proto::ClientConfig { arguments: arguments.clone(), ..Default::default() };
+        let endpoint = Endpoint::new(Arc::new(System), socket, config);
         let peer = endpoint.peer(silent.local_addr().unwrap());
         let start = |len: usize| {
             let procedure = Procedure {
@@ -357,21 +380,28 @@ mod tests {
             };
             let encode = |e: &mut Encoder<'_>| e.opaque(&vec![0; len]);
             let (procedure, handlers) = (&procedure, &NO_HANDLERS);
-            let call =
-                Call { procedure, within: None, encode: &encode, handlers, sending: None, carries: &[] };
+            let call = Call {
+                procedure,
+                within: None,
+                encode: &encode,
+                shared: None,
+                handlers,
+                sending: None,
+                carries: &[],
+            };
             let request = CallRequest { call: &call, deadline: None, trace: None };
             Started::start(&endpoint, &peer, (1, &request), None)
         };
-        let half = start(MOST_BYTES / 2).unwrap();
-        let _other = start(MOST_BYTES / 2).unwrap();
-        let why = start(MOST_BYTES / 8).err().expect("no more than that");
+        let half = start(BYTES / 4).unwrap();
+        let _other = start(BYTES / 4).unwrap();
+        let why = start(BYTES / 8).err().expect("no more than that");
         assert_eq!((why.kind(), why.ran()), (Kind::Overloaded, Ran::No));
         assert!(start(4).is_ok());
         // The call was not sent, because there is no conversation yet.
         half.cancel(&endpoint, &peer);
         let mut ended = false;
         half.wait(&endpoint, &peer, &mut |_, _| ended = true).unwrap();
-        assert!(ended && start(MOST_BYTES / 8).is_ok());
+        assert!(ended && arguments.used() == BYTES / 4 && start(BYTES / 8).is_ok());
         endpoint.stop();
     }
 }

@@ -12,7 +12,9 @@ use super::bind::Target;
 use super::import::{describe, give};
 use crate::client::{CallExchanges, CallRequest, Started, Taker};
 use crate::exchange::Exchanges;
-use crate::stub::{Dispatched, Ended, Handling, OpenCall, Procedure, Reply, Sink, send_beside};
+use crate::stub::{
+    Dispatched, EncodedArguments, Ended, Handling, OpenCall, Procedure, Reply, Sink, send_beside,
+};
 use crate::{CallFailed, Ran, lock};
 
 /// A started call whose signals are answered.
@@ -119,7 +121,7 @@ impl ExchangingCall {
     /// Gives the outcome of a handler that has unwound the call. Returns false if none has.
     fn leave(&self, taker: Taker<'_>) -> bool {
         let Some(ended) = lock(&self.handling).take_outcome() else { return false };
-        taker(outcome(ended), &[]);
+        taker(outcome(ended), EncodedArguments { bytes: &[], shared: None });
         true
     }
 }
@@ -172,7 +174,8 @@ impl OpenCall for OpenImported {
     fn finish(self: Box<Self>, sink: Sink<'_>) {
         lock(&self.call.handling).stream = None;
         let mut failed = None;
-        let taker = &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(&self.target, outcome, sink);
+        let taker =
+            &mut |outcome: Outcome<'_>, _: EncodedArguments<'_>| failed = give(&self.target, outcome, sink);
         match self.call.wait(&self.target, taker) {
             Ok(_) => self.conclude(failed, sink),
             Err(why) => sink(Reply::Failed(why)),
@@ -182,7 +185,8 @@ impl OpenCall for OpenImported {
     fn poll_finish(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
         lock(&self.call.handling).stream = None;
         let mut failed = None;
-        let taker = &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(&self.target, outcome, sink);
+        let taker =
+            &mut |outcome: Outcome<'_>, _: EncodedArguments<'_>| failed = give(&self.target, outcome, sink);
         let polled = self.call.poll(&self.target, context, taker);
         polled.map(|_| self.conclude(failed, sink))
     }

@@ -17,7 +17,7 @@ use super::bind::{Candidate, Target, parse};
 use super::exchanging::{ExchangingCall, OpenImported};
 use super::question::{Answering, Question};
 use super::restarts::Restarts;
-use super::tasks::Tasks;
+use super::tasks::{TaskLoad, Tasks};
 use super::watched::watched;
 use super::{Inner, Runtime, bind, bound, started};
 use crate::client::{self, CallRequest, Started};
@@ -25,8 +25,8 @@ use crate::context;
 use crate::env::Env;
 use crate::retry::{Retry, Step};
 use crate::stub::{
-    Arrivals, Binding, Call, CallKey, Channel, Interface, NO_HANDLERS, PendingCall, Procedure, Recipient,
-    Reply, RestartHook, Sink, no_reply,
+    Arrivals, Binding, Call, CallKey, Channel, EncodedArguments, Interface, NO_HANDLERS, PendingCall,
+    Procedure, Recipient, Reply, RestartHook, Sink, no_reply,
 };
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{Decoder, Encoder};
@@ -42,6 +42,8 @@ pub(super) struct Importer {
     interface: Cow<'static, idl::Interface>,
     pub(super) bound: bound::Binding,
     restarts: Restarts,
+    /// The calls that tasks make.
+    pub(super) load: Arc<TaskLoad>,
     /// The attempt to bind that started calls wait for, with the candidates that it asks.
     attempt: Mutex<Option<(Vec<Candidate>, Attempt)>>,
     /// One more than the number of messages that the server had sent when a call's deadline last passed; 0 if
@@ -81,9 +83,10 @@ pub(super) fn binding_to(
         bound.set(Arc::new(target));
     }
     let (restarts, attempt, silent_at) = (Restarts::default(), Mutex::default(), AtomicU64::new(0));
-    let importer = Importer { inner: inner.clone(), name, interface, bound, restarts, attempt, silent_at };
+    let (inner, load) = (inner.clone(), Arc::default());
+    let importer = Importer { inner, name, interface, bound, restarts, load, attempt, silent_at };
     let importer = Arc::new(importer);
-    let channel = watched(inner, &importer.interface.name, Arc::new(Shared(importer.clone())));
+    let channel = watched(&importer.inner, &importer.interface.name, Arc::new(Shared(importer.clone())));
     Binding::new(channel)
 }
 
@@ -261,6 +264,7 @@ impl Importer {
             procedure,
             within: None,
             encode: &encode,
+            shared: None,
             handlers: &NO_HANDLERS,
             sending: None,
             carries: &[],
@@ -337,7 +341,7 @@ impl Importer {
         sink: Sink<'_>,
     ) -> Result<Option<Failure>, CallFailed> {
         let mut failed = None;
-        let take = &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(target, outcome, sink);
+        let take = &mut |outcome: Outcome<'_>, _: EncodedArguments<'_>| failed = give(target, outcome, sink);
         let started = Started::start_to_wait(&target.endpoint, &target.peer, (target.export, request))?;
         let call = Arc::new(ExchangingCall::new(target, started, request));
         if call.wait(target, take)? {

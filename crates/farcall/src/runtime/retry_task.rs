@@ -5,8 +5,8 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use farcall_proto::Failure;
 use farcall_proto::client::Outcome;
+use farcall_proto::{Failure, SharedArguments};
 
 use super::bind::Target;
 use super::exchanging::{ExchangingCall, OpenImported};
@@ -17,7 +17,9 @@ use crate::Trace;
 use crate::client::CallRequest;
 use crate::env::{Event, Time};
 use crate::retry::Retry;
-use crate::stub::{Call, Handlers, Procedure, Reply, SendStream, Sink, bad_arguments, no_reply};
+use crate::stub::{
+    Call, EncodedArguments, Handlers, Procedure, Reply, SendStream, Sink, bad_arguments, no_reply,
+};
 use crate::xdr::Encoder;
 use crate::{CallFailed, Kind, Ran, guard, lock};
 
@@ -26,7 +28,7 @@ pub(super) struct EncodedCall {
     pub(super) importer: Arc<Importer>,
     pub(super) procedure: Procedure,
     /// The encoded arguments.
-    pub(super) arguments: Vec<u8>,
+    pub(super) arguments: Arc<SharedArguments>,
     pub(super) deadline: Option<Time>,
     pub(super) rare: Rare,
 }
@@ -59,9 +61,15 @@ impl EncodedCall {
         importer: &Arc<Importer>,
         request: &CallRequest<'_>,
     ) -> Result<EncodedCall, CallFailed> {
-        let mut arguments = Vec::new();
-        (request.call.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
         let CallRequest { call, deadline, trace } = *request;
+        let arguments = match call.shared {
+            Some(shared) => shared.clone(),
+            None => {
+                let mut arguments = Vec::new();
+                (call.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
+                SharedArguments::new(arguments)
+            }
+        };
         let (importer, procedure) = (importer.clone(), *call.procedure);
         Ok(EncodedCall { importer, procedure, arguments, deadline, rare: Rare::new(trace, call) })
     }
@@ -69,10 +77,11 @@ impl EncodedCall {
     /// Calls `f` with the request of this call.
     pub(super) fn with_request<R>(&self, f: impl FnOnce(&CallRequest<'_>) -> R) -> R {
         // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
-        let encode = |e: &mut Encoder<'_>| e.opaque(&self.arguments);
+        let (encode, shared) =
+            (|e: &mut Encoder<'_>| e.opaque(self.arguments.bytes()), Some(&self.arguments));
         let Rare { trace, handlers, sending, carries } = &self.rare;
         let (procedure, sending) = (&self.procedure, sending.as_ref());
-        let call = Call { procedure, within: None, encode: &encode, handlers, sending, carries };
+        let call = Call { procedure, within: None, encode: &encode, shared, handlers, sending, carries };
         f(&CallRequest { call: &call, deadline: self.deadline, trace: *trace })
     }
 }
@@ -117,7 +126,7 @@ impl RetryTask {
     /// When there are too many such calls, or no thread can be started.
     pub(super) fn begin(call: EncodedCall, failed: Option<Failed>) -> Result<Arc<RetryTask>, CallFailed> {
         let inner = call.importer.inner.clone();
-        let reservation = Reservation::take(&inner, call.arguments.len())?;
+        let reservation = Reservation::take(&inner, &call.importer.load, &call.arguments)?;
         let call_task = Arc::new(RetryTask { state: Mutex::default(), ended: inner.env.event() });
         let (ours, deadline) = (End(call_task.clone()), call.deadline);
         let steps = async move {
@@ -186,7 +195,8 @@ impl RetryTask {
         }
         let mut ended = None;
         let waited = poll_fn(|context| {
-            let taker = &mut |outcome: Outcome<'_>, _: &[u8]| ended = Some(outcome.into_owned());
+            let taker =
+                &mut |outcome: Outcome<'_>, _: EncodedArguments<'_>| ended = Some(outcome.into_owned());
             if call.procedure.exchanges {
                 // Handlers are the user's code, and may wait for other tasks.
                 return Tasks::run_blocking(&call.importer.inner, || started.poll(target, context, taker));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_names::{File, MAX_ADDRESSES, Registry, canonical};
+use farcall_proto::ArgumentBudget;
 
 use super::advertise::names_one_host;
 use super::{CURRENT, Runtime};
@@ -34,6 +35,8 @@ pub(super) struct Settings {
     pub(super) full_patience: bool,
     /// The size in bytes of each socket's send and receive buffers to request.
     pub(super) socket_buffer: usize,
+    /// The bytes of arguments that unfinished calls keep.
+    pub(super) arguments: Arc<ArgumentBudget>,
     /// Whether exports describe their interfaces.
     pub(super) describe: bool,
     /// Whether calls may go through shared memory.
@@ -80,6 +83,7 @@ impl Builder {
             patience: Duration::from_secs(10),
             full_patience: false,
             socket_buffer: 4 << 20,
+            arguments: Arc::default(),
             describe: true,
             shared_memory: true,
             kernel_served: Vec::new(),
@@ -257,6 +261,17 @@ impl Builder {
         self
     }
 
+    /// Sets how many bytes of arguments unfinished calls keep. A call keeps its arguments until it has ended,
+    /// because it may have to send them again; the calls of a group call share one copy. The calls to one
+    /// server may keep as much as is left. Further started calls and group calls fail for this server alone,
+    /// as [`Overloaded`](Kind::Overloaded), [`Ran::No`]. The only call to a server may keep any arguments,
+    /// and arguments of at most 2 KiB are not counted. The default is 512 MiB. `FARCALL_ARGUMENT_BYTES`.
+    #[must_use]
+    pub fn argument_bytes(mut self, bytes: usize) -> Builder {
+        self.settings.arguments = Arc::new(ArgumentBudget::new(bytes));
+        self
+    }
+
     /// Sets whether exports describe their interfaces to callers that ask, such as tools. By default they do.
     /// `FARCALL_DESCRIBE=0`.
     #[must_use]
@@ -403,6 +418,11 @@ impl Settings {
         read("FARCALL_QUEUE").set(&mut self.limits.queue)?;
         read("FARCALL_QUEUE_BYTES").set(&mut self.limits.queue_bytes)?;
         read("FARCALL_SOCKET_BUFFER").set(&mut self.socket_buffer)?;
+        let mut arguments = None;
+        read("FARCALL_ARGUMENT_BYTES").set_some(&mut arguments)?;
+        if let Some(bytes) = arguments {
+            self.arguments = Arc::new(ArgumentBudget::new(bytes));
+        }
         let (mut open, mut describe) = (u8::from(self.open), u8::from(self.describe));
         let (mut spin, mut patience, mut slow, mut workers, mut queue_time) = (None, None, None, None, None);
         if let Some(interfaces) = read("FARCALL_XDP").value {

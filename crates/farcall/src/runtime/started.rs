@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use farcall_proto::Failure;
 use farcall_proto::client::Outcome;
+use farcall_proto::{Failure, SharedArguments};
 
 use super::bind::Target;
 use super::exchanging::OpenImported;
@@ -16,7 +16,7 @@ use crate::client::{self, CallRequest};
 use crate::context::Set;
 use crate::env::Time;
 use crate::retry::Retry;
-use crate::stub::{PendingCall, Procedure, Reply, Sink};
+use crate::stub::{EncodedArguments, PendingCall, Procedure, Reply, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::{Kind, Ran, builtin, self_wait};
 
@@ -139,7 +139,7 @@ impl ImportedCall {
     }
 
     /// Returns the call for another attempt, with the arguments that its first attempt gave back.
-    fn encoded(&self, arguments: Vec<u8>) -> EncodedCall {
+    fn encoded(&self, arguments: Arc<SharedArguments>) -> EncodedCall {
         let (importer, procedure) = (self.importer.clone(), self.procedure.procedure());
         let rare = self.rare.as_deref().cloned().unwrap_or_default();
         EncodedCall { importer, procedure, arguments, deadline: self.deadline, rare }
@@ -154,7 +154,7 @@ impl PendingCall for ImportedCall {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Sent(started, target) => {
                 let mut failed = None;
-                let mut taker = |outcome: Outcome<'_>, arguments: &[u8]| {
+                let mut taker = |outcome: Outcome<'_>, arguments: EncodedArguments<'_>| {
                     failed = give_or_keep(&target, outcome, arguments, sink)
                 };
                 match started.wait(&target, &mut taker) {
@@ -185,7 +185,7 @@ impl PendingCall for ImportedCall {
         let (mut failed, procedure) = (None, self.procedure);
         let polled = match &self.stage {
             Stage::Sent(started, target) => {
-                let taker = &mut |outcome: Outcome<'_>, arguments: &[u8]| {
+                let taker = &mut |outcome: Outcome<'_>, arguments: EncodedArguments<'_>| {
                     failed = give_or_keep(target, outcome, arguments, sink)
                 };
                 let polled = started.poll(target, context, taker);
@@ -325,8 +325,8 @@ impl Drop for ImportedCall {
 fn give_or_keep(
     target: &Target,
     outcome: Outcome<'_>,
-    arguments: &[u8],
+    arguments: EncodedArguments<'_>,
     sink: Sink<'_>,
-) -> Option<(Failure, Vec<u8>)> {
-    give(target, outcome, sink).map(|failure| (failure, arguments.to_vec()))
+) -> Option<(Failure, Arc<SharedArguments>)> {
+    give(target, outcome, sink).map(|failure| (failure, arguments.to_shared()))
 }

@@ -8,11 +8,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::mem;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use farcall_proto::SharedArguments;
+
 use super::Inner;
+use crate::client::over_budget;
 use crate::env::{Env, Event, Time};
 use crate::{CallFailed, Kind, Ran, guard, lock};
 
@@ -21,10 +25,6 @@ const MAX_THREADS: usize = 256;
 
 /// The most calls that are tasks at the same time.
 const MAX_CALLS: usize = 16_384;
-/// Arguments longer than this count against `MAX_LONG_ARGUMENT_BYTES`.
-const LONG_ARGUMENT_BYTES: usize = 64 << 10;
-/// The most bytes that the long arguments of all calls that are tasks take together.
-const MAX_LONG_ARGUMENT_BYTES: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 /// The tasks of a runtime.
 pub(super) struct Tasks {
@@ -48,7 +48,6 @@ struct State {
     /// Whether a thread waits for work.
     has_idle_thread: bool,
     calls: usize,
-    bytes: usize,
 }
 
 struct Task {
@@ -301,32 +300,48 @@ impl Wake for TaskWaker {
     }
 }
 
+/// The calls of one import that are tasks.
+#[derive(Debug, Default)]
+pub(super) struct TaskLoad {
+    calls: AtomicUsize,
+    /// The bytes of their arguments.
+    bytes: AtomicUsize,
+}
+
 /// A place among the [`MAX_CALLS`] calls that are tasks, with the bytes of the call's arguments.
 pub(super) struct Reservation {
     inner: Arc<Inner>,
+    load: Arc<TaskLoad>,
     bytes: usize,
 }
 
 impl Reservation {
-    /// Reserves a place for a call with this many bytes of arguments. If no other call has long arguments,
-    /// the arguments of this call may have any length.
+    /// Reserves a place for a call of an import. The calls of an import may take as many places, and as many
+    /// bytes, as these calls then leave free. So imports whose server does not answer leave a share to every
+    /// other one. The only call of an import always has a place.
     ///
     /// # Errors
-    /// When there are too many calls, or too many bytes of long arguments.
-    pub(super) fn take(inner: &Arc<Inner>, bytes: usize) -> Result<Reservation, CallFailed> {
+    /// When there are too many calls, or too many bytes of arguments.
+    pub(super) fn take(
+        inner: &Arc<Inner>,
+        load: &Arc<TaskLoad>,
+        arguments: &SharedArguments,
+    ) -> Result<Reservation, CallFailed> {
         let mut state = inner.tasks.lock();
-        let bytes = if bytes > LONG_ARGUMENT_BYTES { bytes } else { 0 };
-        let all = state.bytes.saturating_add(bytes);
-        if state.calls == MAX_CALLS || bytes > 0 && state.bytes > 0 && all > MAX_LONG_ARGUMENT_BYTES {
-            let why = format!(
-                "{} started calls, with {} bytes of long arguments, wait to be bound",
-                state.calls, state.bytes
-            );
+        let (calls, held) = (load.calls.load(Ordering::Relaxed), load.bytes.load(Ordering::Relaxed));
+        if calls > 0 && calls + 1 > MAX_CALLS.saturating_sub(state.calls + 1) {
+            let why = format!("{} started calls wait to be bound, {calls} of them to this name", state.calls);
             return Err(CallFailed::new(Kind::Overloaded, Ran::No).because(why));
         }
+        let bytes = arguments.bytes().len();
+        if !inner.settings.arguments.admits(held, bytes, Some(arguments)) {
+            return Err(over_budget(&inner.settings.arguments, held));
+        }
+        arguments.count_in(&inner.settings.arguments);
         state.calls += 1;
-        state.bytes = all;
-        Ok(Reservation { inner: inner.clone(), bytes })
+        load.calls.store(calls + 1, Ordering::Relaxed);
+        load.bytes.store(held + bytes, Ordering::Relaxed);
+        Ok(Reservation { inner: inner.clone(), load: load.clone(), bytes })
     }
 }
 
@@ -334,7 +349,8 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         let mut state = self.inner.tasks.lock();
         state.calls = state.calls.saturating_sub(1);
-        state.bytes = state.bytes.saturating_sub(self.bytes);
+        self.load.calls.fetch_sub(1, Ordering::Relaxed);
+        self.load.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -344,20 +360,28 @@ mod tests {
     use crate::runtime::Runtime;
 
     #[test]
-    fn the_bytes_of_long_arguments_are_bounded() {
+    fn an_import_may_have_as_many_calls_and_bytes_as_are_free_and_always_one() {
         let Runtime(inner) = Runtime::builder().registry(farcall_names::Memory::new()).build().unwrap();
-        let large =
-            Reservation::take(&inner, 2 * MAX_LONG_ARGUMENT_BYTES).expect("a call alone may have any");
-        assert!(Reservation::take(&inner, 2 * LONG_ARGUMENT_BYTES).is_err());
-        drop((Reservation::take(&inner, LONG_ARGUMENT_BYTES).unwrap(), large));
-        let half = Reservation::take(&inner, MAX_LONG_ARGUMENT_BYTES / 2).unwrap();
-        let other = Reservation::take(&inner, MAX_LONG_ARGUMENT_BYTES / 2).unwrap();
-        let why = Reservation::take(&inner, 2 * LONG_ARGUMENT_BYTES).err().expect("the bound is reached");
+        let [one, other] = [(); 2].map(|()| Arc::new(TaskLoad::default()));
+        let long = |len| SharedArguments::new(vec![0; len]);
+        let half = long(inner.settings.arguments.limit() / 2);
+        let only = Reservation::take(&inner, &one, &half).expect("the only call may have any arguments");
+        let why = Reservation::take(&inner, &one, &long(64 << 10)).err().expect("the bound is reached");
         assert_eq!((why.kind(), why.ran()), (Kind::Overloaded, Ran::No));
-        drop(half);
-        drop((Reservation::take(&inner, 2 * LONG_ARGUMENT_BYTES).unwrap(), other));
-        let state = inner.tasks.lock();
-        assert_eq!((state.calls, state.bytes), (0, 0));
+        assert!(why.to_string().contains("keep"), "{why}");
+        drop(Reservation::take(&inner, &one, &long(0)).expect("short arguments are bounded by number"));
+        drop(Reservation::take(&inner, &other, &half).expect("the other import shares them"));
+        drop((only, half));
+        assert_eq!(inner.settings.arguments.used(), 0);
+        let none = long(0);
+        let take = |load: &Arc<TaskLoad>| -> Vec<Reservation> {
+            std::iter::repeat_with(|| Reservation::take(&inner, load, &none)).map_while(Result::ok).collect()
+        };
+        let (hung, rest) = (take(&one), take(&other));
+        assert_eq!((hung.len(), rest.len()), (MAX_CALLS / 2, MAX_CALLS / 4));
+        drop((hung, rest));
+        let calls = [&one, &other].map(|load| load.calls.load(Ordering::Relaxed));
+        assert_eq!((inner.tasks.lock().calls, calls), (0, [0, 0]));
     }
 
     /// A task of one step, which panics when it is dropped.

@@ -7,12 +7,12 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use farcall_proto::client::Outcome;
-use farcall_proto::{ClientConfig, Failure, Kind, Ran, Spares};
+use farcall_proto::{ArgumentBudget, ClientConfig, Failure, Kind, Ran, Spares};
 use farcall_shm::{
     ArgumentRing, Call, CallMemory, Caller, RequestId, SLOT_BODY_BYTES, Status, UnixChannel, Wants,
 };
@@ -47,6 +47,10 @@ pub(crate) struct Link {
     pub(super) max_result: u64,
     /// Long buffers that can be used again.
     pub(super) spares: Arc<Spares>,
+    /// The budget of the arguments that unfinished calls keep, and how much of it calls by this connection
+    /// keep.
+    pub(super) budget: Arc<ArgumentBudget>,
+    pub(super) kept_bytes: AtomicUsize,
 }
 
 /// The reason why there is no connection.
@@ -106,6 +110,8 @@ impl Link {
             brisk: brisk(spin),
             long: AtomicBool::new(false),
             spares: config.spares.clone(),
+            budget: config.arguments.clone(),
+            kept_bytes: AtomicUsize::new(0),
             max_result: config.max_result.into(),
         }))
     }

@@ -2,15 +2,18 @@
 //! connection through shared memory. Both pass through rings, which carry long data in parts; short arguments
 //! and results are in the call's slot.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use farcall_proto::{Failure, Kind, Ran};
+use farcall_proto::{Counted, Failure, Kind, MAX_UNCOUNTED_ARGUMENT_BYTES, Ran, SharedArguments};
 use farcall_shm::{ArgumentRing, BulkConsumer, FETCH_PARTS, PART_BYTES, RequestId, SLOT_BODY_BYTES};
 
 use super::link::{Link, Stop, not_sent};
 use super::watch::FIRST_NAP;
 use crate::env::Time;
 use crate::xdr::Spill;
+use farcall_core::room::{self, NoMemory};
 
 /// The long arguments of one call while they are sent. A ring is taken when the first bytes need one.
 pub(super) struct Long<'a> {
@@ -31,6 +34,48 @@ pub(super) struct Kept<'a> {
     pub(super) bytes: Vec<u8>,
     /// Whether the first bytes were sent. Then it is decided where the bytes are kept.
     begun: bool,
+}
+
+/// What the arguments of a started call take of the budget of kept arguments. Given back when dropped.
+pub(super) struct KeptBytes {
+    link: Arc<Link>,
+    bytes: usize,
+    /// Set if the arguments are not shared: shared ones are counted by themselves.
+    _counted: Option<Counted>,
+}
+
+impl KeptBytes {
+    /// Counts arguments of `bytes` bytes. Returns `None` for short ones, which are not counted.
+    ///
+    /// # Errors
+    /// When the budget has no room.
+    pub(super) fn of(
+        link: &Arc<Link>,
+        bytes: usize,
+        shared: Option<&SharedArguments>,
+    ) -> Result<Option<KeptBytes>, ()> {
+        if bytes <= MAX_UNCOUNTED_ARGUMENT_BYTES {
+            return Ok(None);
+        }
+        if !link.budget.admits(link.kept_bytes.load(Ordering::Relaxed), bytes, shared) {
+            return Err(());
+        }
+        link.kept_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let counted = match shared {
+            Some(shared) => {
+                shared.count_in(&link.budget);
+                None
+            }
+            None => Some(Counted::new(&link.budget, bytes)),
+        };
+        Ok(Some(KeptBytes { link: link.clone(), bytes, _counted: counted }))
+    }
+}
+
+impl Drop for KeptBytes {
+    fn drop(&mut self) {
+        self.link.kept_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// The most bytes that are reserved for a long result before it arrives.
@@ -173,6 +218,11 @@ impl Spill for Kept<'_> {
     }
 }
 
+#[cold]
+fn no_room_for_result(why: NoMemory) -> Failure {
+    Failure::new(Kind::TooLarge, Ran::Yes).with_detail(format!("the result: {why}"))
+}
+
 impl Link {
     /// Takes a ring for long arguments or for parts of a result. Waits until a ring is free.
     fn ring(&self, deadline: Option<Time>) -> Result<ArgumentRing, Stop> {
@@ -210,7 +260,8 @@ impl Link {
         let expected = self.caller.expected_bytes(id).min(self.max_result).min(MAX_RESERVED_BYTES) as usize;
         if body.capacity() < expected {
             *body = self.spares.take(self.env.now(), expected).unwrap_or_default();
-            body.reserve(expected + SPARE_BYTES);
+            // If there is no memory for it, the first part that has none says so.
+            let _ = room::reserve(body, expected + SPARE_BYTES);
         }
         loop {
             // The answer is checked before the parts. The server puts all parts in place before the answer.
@@ -218,6 +269,10 @@ impl Link {
                 break;
             }
             while ring.has_part() && body.len() as u64 <= self.max_result {
+                if let Err(why) = room::reserve(body, PART_BYTES) {
+                    self.caller.abandon(id);
+                    return Err(no_room_for_result(why));
+                }
                 ring.take(Some(body));
             }
             if body.len() as u64 > self.max_result {
@@ -236,6 +291,12 @@ impl Link {
             }
         }
         let len = self.caller.ring_bytes(id);
+        // The rest of the ring is at most what the ring holds.
+        let rest = (len as usize).saturating_sub(body.len()).min(farcall_shm::RING_PARTS * PART_BYTES);
+        if let Err(why) = room::reserve(body, rest) {
+            self.caller.release(id.slot());
+            return Err(no_room_for_result(why));
+        }
         if !ring.finish(len, Some(body)) {
             self.caller.release(id.slot());
             return Err(lost(Kind::BadResult));
@@ -264,8 +325,9 @@ impl Link {
             lost(if stop == Stop::Late { Kind::Deadline } else { Kind::Unreachable })
         };
         let mut ring = self.ring(deadline).map_err(|stop| stopped(self.caller.forget(slot), stop))?;
-        // A longer result grows as it arrives, because the server may announce more than it has.
-        body.reserve(len.min(MAX_RESERVED_BYTES) as usize);
+        // A longer result grows as it arrives, because the server may announce more than it has. If there is
+        // no memory for it, the first part that has none says so.
+        let _ = room::reserve(body, len.min(MAX_RESERVED_BYTES) as usize);
         let (mut part, mut offset) = (0, SLOT_BODY_BYTES as u64);
         let mut asked = self.caller.fetch(slot, &mut ring, part, offset);
         while offset < len {
@@ -277,6 +339,10 @@ impl Link {
                 return Err(lost(Kind::ResultLost));
             }
             let (filled, here) = (part, (len - offset).min(PART_BYTES as u64));
+            if let Err(why) = room::reserve(body, here as usize) {
+                self.caller.release(slot);
+                return Err(no_room_for_result(why));
+            }
             offset += here;
             part = (part + 1) % FETCH_PARTS;
             if offset < len {

@@ -6,17 +6,17 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use farcall_proto::client::Outcome;
-use farcall_proto::{Failure, Ran};
+use farcall_proto::{Failure, Ran, SharedArguments};
 use farcall_shm::{ArgumentRing, RequestId};
 
 use super::handover::Handover;
 use super::link::{Claim, Link, Scratch, Stop, give};
-use super::long::Kept;
+use super::long::{Kept, KeptBytes, Long};
 use super::service::{AwaitedCall, Service};
 use crate::CallFailed;
 use crate::client::{CallRequest, Taker};
 use crate::env::Time;
-use crate::stub::bad_arguments;
+use crate::stub::{EncodedArguments, bad_arguments};
 use crate::xdr::Encoder;
 
 /// A call that was started.
@@ -27,6 +27,10 @@ pub(crate) struct Started {
     /// The encoded arguments, in case the call fails and is made again. The copy in the slot is of no use
     /// then, because the server can change it. If `ring` holds arguments, they come before these.
     arguments: Vec<u8>,
+    /// The arguments instead, if other calls share them.
+    shared: Option<Arc<SharedArguments>>,
+    /// What the arguments take of the budget of the runtime, if they are kept in a copy.
+    _counted: Option<KeptBytes>,
     ring: Option<ArgumentRing>,
     handover: Handover<(Result<bool, Failure>, Vec<u8>)>,
 }
@@ -46,16 +50,39 @@ impl Started {
             return Ok(None);
         }
         let Some(claim) = Claim::new(&link.caller) else { return Ok(None) };
-        let mut scratch = Scratch::take();
         let mut kept = Kept::new(link);
+        if let Some(shared) = request.call.shared {
+            return Started::start_shared((link, claim), (export, request), shared, kept.long);
+        }
+        let mut scratch = Scratch::take();
         (request.call.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut kept))
             .map_err(bad_arguments)?;
         let Ok(rest) = kept.finish(&scratch.bytes) else { return Ok(None) };
+        // If the budget has no room for a copy, the same call by UDP fails, and says why.
+        let Ok(counted) = KeptBytes::of(link, kept.bytes.len(), None) else { return Ok(None) };
         let id = link.send(claim, (export, request), rest, kept.long.ring.as_mut())?;
         let (ring, arguments) = (kept.held(), kept.bytes);
         scratch.keep();
         let (link, deadline, handover) = (link.clone(), request.deadline, Handover::new());
-        Ok(Some(Arc::new(Started { link, id, deadline, arguments, ring, handover })))
+        let started =
+            Started { link, id, deadline, arguments, shared: None, _counted: counted, ring, handover };
+        Ok(Some(Arc::new(started)))
+    }
+
+    /// Starts a call as [`Started::start`] does. Other calls share the arguments, so no copy is kept.
+    fn start_shared(
+        (link, claim): (&Arc<Link>, Claim<'_>),
+        (export, request): (u64, &CallRequest<'_>),
+        shared: &Arc<SharedArguments>,
+        mut long: Long<'_>,
+    ) -> Result<Option<Arc<Started>>, CallFailed> {
+        let Ok(counted) = KeptBytes::of(link, shared.bytes().len(), Some(shared)) else { return Ok(None) };
+        let Ok(rest) = long.finish(shared.bytes()) else { return Ok(None) };
+        let id = link.send(claim, (export, request), rest, long.ring.as_mut())?;
+        let (link, deadline, handover) = (link.clone(), request.deadline, Handover::new());
+        let (arguments, shared, ring) = (Vec::new(), Some(shared.clone()), None);
+        let started = Started { link, id, deadline, arguments, shared, _counted: counted, ring, handover };
+        Ok(Some(Arc::new(started)))
     }
 
     /// Blocks until the outcome has come, and gives it to `taker`.
@@ -157,12 +184,16 @@ impl Started {
 
     /// Gives the outcome to `taker`, with the arguments if the call failed.
     fn pass(&self, outcome: Outcome<'_>, taker: Taker<'_>) {
-        let Outcome::Failed(_) = outcome else { return taker(outcome, &[]) };
-        let Some(ring) = &self.ring else { return taker(outcome, &self.arguments) };
+        let own = |bytes| EncodedArguments { bytes, shared: None };
+        let Outcome::Failed(_) = outcome else { return taker(outcome, own(&[])) };
+        if let Some(shared) = &self.shared {
+            return taker(outcome, EncodedArguments::of(shared));
+        }
+        let Some(ring) = &self.ring else { return taker(outcome, own(&self.arguments)) };
         let mut all = Vec::new();
         ring.copy(&mut all);
         all.extend_from_slice(&self.arguments);
-        taker(outcome, &all);
+        taker(outcome, own(&all));
     }
 }
 

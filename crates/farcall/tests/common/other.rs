@@ -64,6 +64,13 @@ impl Other {
         self.child.wait().unwrap()
     }
 
+    /// Stops the process (SIGSTOP): it lives, and does nothing.
+    #[cfg(target_os = "linux")]
+    pub fn stop(&self) {
+        let status = Command::new("kill").args(["-STOP", &self.child.id().to_string()]).status();
+        assert!(status.unwrap().success());
+    }
+
     /// Kills the process, and waits for its end.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
