@@ -9,6 +9,7 @@ pub use message::{Incoming, Outgoing, receive, report_destinations, send};
 #[cfg(target_os = "linux")]
 pub(crate) use message::{receive_batches, receive_error};
 pub use pages::{Pinned, ask_for_huge_pages};
+pub use zeroed::ZeroedWords;
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -61,6 +62,7 @@ mod linux {
 mod message;
 #[cfg_attr(not(target_os = "linux"), path = "sys/no_pages.rs")]
 mod pages;
+mod zeroed;
 
 pub mod fork {
     //! Detects by one load from memory that this process is a forked child.

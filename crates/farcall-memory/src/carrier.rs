@@ -125,7 +125,11 @@ pub trait SharedMemory: Send + Sync + Debug {
     /// Takes the memory away from all importers that have mapped it. When this returns, no later access
     /// through a mapping reaches the segment, and the segment contains every write that an importer reports
     /// as executed. From then on the memory is offered as the generation `offer`, or not at all.
-    fn take_away(&self, offer: Option<u64>);
+    ///
+    /// # Errors
+    /// When the system has no memory to which the segment could move. Then an importer that ignores what it
+    /// is told may still reach the segment.
+    fn take_away(&self, offer: Option<u64>) -> io::Result<()>;
 
     /// Keeps the memory in the machine's memory. The memory stays pinned when it moves, if the system allows
     /// that.

@@ -15,6 +15,7 @@ mod pages;
 mod terms;
 
 use std::fmt;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 #[cfg(unix)]
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -27,7 +28,7 @@ use crate::carrier::SharedMemory;
 use crate::deposit::DepositTarget;
 use crate::notice::Notice;
 use crate::runtime::{AccessHandler, MemoryExport, MemoryRuntime, SharingTerms};
-use crate::{Memory, Result, words};
+use crate::{Memory, Result};
 pub(crate) use core::Core;
 
 use area::Area;
@@ -190,7 +191,7 @@ impl Segment {
         let share = || settings.sharing(generation).and_then(|terms| runtime.share_memory(size, terms));
         let area = match memory.or_else(share) {
             Some(memory) => Area::shared(memory, size),
-            None => Area::own(words::zeros(size).into(), size),
+            None => Area::own(size).map_err(|why| no_room(name, size, &why))?,
         };
         let huge_pages = HugePages::ask(&area, settings.huge_pages);
         let core = Arc::new(Core::new(area, settings, generation, env));
@@ -267,7 +268,7 @@ impl Segment {
                 let anyone_may_read = self.core.terms().rights_of_anyone().contains(Rights::READ);
                 let is_offered_to_none = memory.is_read_by_anyone() && !anyone_may_read;
                 if mapped_by.without(lost) != mapped_by || is_offered_to_none {
-                    memory.take_away(None);
+                    self.take_away(memory, None);
                 }
             }
         }
@@ -291,7 +292,7 @@ impl Segment {
         let are_told = memory.hears() || !hears || !writes;
         memory.set_hears(hears);
         if !are_told || !notify.allows_mapping(writes) {
-            memory.take_away(None);
+            memory.take_away(None).map_err(|why| not_taken_away(&why))?;
         }
         Ok(())
     }
@@ -304,8 +305,9 @@ impl Segment {
             return;
         }
         let _last = lock(&self.last_generation);
-        // Only a principal can be one too many.
-        let _ = self.inhibit(Importers::Anyone, inhibited);
+        if let Err(why) = self.inhibit(Importers::Anyone, inhibited) {
+            self.say(&why);
+        }
     }
 
     /// Refuses or allows the writes and swaps of some importers, as [`Segment::inhibit_writes`] does for all.
@@ -320,12 +322,24 @@ impl Segment {
         self.inhibit(of, inhibited)
     }
 
+    /// Takes the memory away from importers that have it mapped. If that fails, says so on standard error.
+    fn take_away(&self, memory: &dyn SharedMemory, offer: Option<u64>) {
+        if let Err(why) = memory.take_away(offer) {
+            self.say(&not_taken_away(&why).into());
+        }
+    }
+
+    #[cold]
+    fn say(&self, why: &Error) {
+        let _ = writeln!(io::stderr(), "farcall: segment {:?}: {why}", self.name);
+    }
+
     fn inhibit(&self, of: Importers<'_>, inhibited: bool) -> farcall_core::Result<()> {
         self.core.change_terms(|terms| terms.inhibit_writes(of, inhibited))?;
         if let (true, Some(memory)) = (inhibited, self.core.area.shared_memory())
             && memory.is_written_by_others()
         {
-            memory.take_away(None);
+            memory.take_away(None).map_err(|why| not_taken_away(&why))?;
         }
         Ok(())
     }
@@ -360,7 +374,7 @@ impl Segment {
             self.core.set_generation(0);
             self.core.wait_for_accesses();
             if let Some(memory) = self.core.area.shared_memory() {
-                memory.take_away(None);
+                self.take_away(memory, None);
             }
         }
         if let Some(listing) = &self.listing {
@@ -386,7 +400,7 @@ impl Segment {
                 let lets_map = terms.let_some_map(memory.is_written_by_others())
                     && (!memory.is_read_by_anyone() || terms.rights_of_anyone().contains(Rights::READ));
                 drop(terms);
-                memory.take_away(lets_map.then_some(generation));
+                self.take_away(memory, lets_map.then_some(generation));
             }
             generation
         };
@@ -631,6 +645,22 @@ impl Drop for Segment {
             memory.withdraw();
         }
     }
+}
+
+#[cold]
+fn no_room(name: &str, size: usize, why: &io::Error) -> CallFailed {
+    let why = format!("a segment {name:?} of {size} bytes cannot be exported: {why}");
+    CallFailed::new(Kind::Local, Ran::No).because(why)
+}
+
+/// Returns the failure to take memory away from importers that have it mapped.
+#[cold]
+fn not_taken_away(why: &io::Error) -> CallFailed {
+    let why = format!(
+        "importers that have the memory mapped were told that they may not access it, but one that ignores \
+         this still can, until memory is found to which the segment can move: {why}"
+    );
+    CallFailed::new(Kind::Local, Ran::No).because(why)
 }
 
 #[cold]

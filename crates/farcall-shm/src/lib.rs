@@ -47,7 +47,7 @@ pub use hello::{
 pub use layout::{
     FETCH_PARTS, MAX_DETAIL_BYTES, PART_BYTES, RING_COUNT, RING_PARTS, SLOT_BODY_BYTES, SLOT_COUNT,
 };
-pub use mapped_file::{AccessRights, MappedFile, ReadOnlyWord, punch_hole, written_ranges};
+pub use mapped_file::{AccessRights, MappedFile, ReadOnlyWord, next_written, own_pages, punch_hole};
 pub use meeting::{Alarm, EpollSet, Listener, Received, UnixChannel, file_limit};
 pub use server::{BulkArguments, Call, Request, RequestCursor, SeenWork, Server};
 pub use wake_word::SleepIntent;

@@ -2,8 +2,11 @@
 //! them.
 #![allow(unsafe_code)]
 
+use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -151,6 +154,21 @@ impl MappedFile {
         Ok(MappedFile { start, len, rights, mapped: true })
     }
 
+    /// Maps a memory file of this process so that what is written from now on is this process's alone. Nobody
+    /// else writes the file. This copies no page before it is written.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    pub fn copy_on_write(file: &OwnedFd, len: usize) -> io::Result<MappedFile> {
+        let len = whole_pages(len)?;
+        let (rights, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: a new mapping at an address that the kernel chooses, so it overlaps no other memory of this
+        // process.
+        let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, rights, kind, file, 0)? };
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(MappedFile { start, len, rights: AccessRights::Write, mapped: true })
+    }
+
     /// Returns memory of this process alone, for tests.
     pub(crate) fn alone(len: usize) -> MappedFile {
         let layout = MappedFile::layout(len);
@@ -270,32 +288,66 @@ impl Drop for MappedFile {
     }
 }
 
-/// Gives the memory of a file back to the system. Processes that have mapped the file then see zeros. Does
-/// nothing to a file that other processes may only read, because the system forbids this to its maker too.
-pub fn punch_hole(file: &OwnedFd, len: usize) {
+/// Gives the memory of a part of a file back to the system. Processes that have mapped the file then see zeros
+/// there. Does nothing to a file that other processes may only read, because the system forbids this to its
+/// maker too.
+pub fn punch_hole(file: &OwnedFd, part: Range<usize>) {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    let _ = rustix::fs::fallocate(file, flags, 0, len as u64);
+    let _ = rustix::fs::fallocate(file, flags, part.start as u64, part.len() as u64);
 }
 
-/// Returns the byte ranges of a file of `len` bytes that were ever written, in whole pages.
-pub fn written_ranges(file: &OwnedFd, len: usize) -> Vec<std::ops::Range<usize>> {
-    let mut parts = Vec::new();
-    let mut at = 0;
-    while at < len as u64 {
-        let begin = match rustix::fs::seek(file, SeekFrom::Data(at)) {
-            Ok(begin) => begin,
-            // No data follows.
-            Err(Errno::NXIO) => break,
-            Err(_) => at,
-        };
-        let end = rustix::fs::seek(file, SeekFrom::Hole(begin))
-            .unwrap_or(len as u64)
-            .max(begin + 1)
-            .min(len as u64);
-        parts.push(begin as usize..end as usize);
-        at = end;
+/// Returns the first part at or after `from` of a file of `len` bytes that has memory, of at most `most`
+/// bytes. Holes, which were never written, are passed over. The parts consist of whole pages.
+pub fn next_written(file: &OwnedFd, from: usize, len: usize, most: usize) -> Option<Range<usize>> {
+    if from >= len {
+        return None;
     }
-    parts
+    let begin = match rustix::fs::seek(file, SeekFrom::Data(from as u64)) {
+        Ok(begin) => begin as usize,
+        // No data follows.
+        Err(Errno::NXIO) => return None,
+        Err(_) => from,
+    };
+    let hole = rustix::fs::seek(file, SeekFrom::Hole(begin as u64)).map_or(len, |hole| hole as usize);
+    let end = hole.max(begin + 1).min(begin + most).min(len);
+    (begin < end).then_some(begin..end)
+}
+
+/// Returns which pages of a part of memory are this process's alone: those of a
+/// [`MappedFile::copy_on_write`] that were written since, and those of memory that is in no file. The part
+/// begins at a page; the pages are counted from there.
+///
+/// # Errors
+/// When the system does not tell (`/proc/self/pagemap`).
+pub fn own_pages(words: &[AtomicU64], part: &Range<usize>) -> io::Result<Vec<usize>> {
+    /// The bits of an entry: the page is there, or swapped out, and whether it is the file's.
+    const PRESENT: u64 = 1 << 63;
+    const SWAPPED: u64 = 1 << 62;
+    const OF_FILE: u64 = 1 << 61;
+    /// The entries of so many pages are passed over at once if none of them was ever accessed.
+    const BLOCK: usize = 512;
+    let pages = part.len().div_ceil(PAGE_BYTES);
+    if !words.as_ptr().addr().is_multiple_of(PAGE_BYTES) {
+        return Ok((0..pages).collect());
+    }
+    let first = (words.as_ptr().addr() + part.start) / PAGE_BYTES;
+    let mut entries = vec![0; pages * WORD_BYTES];
+    File::open("/proc/self/pagemap")?.read_exact_at(&mut entries, (first * WORD_BYTES) as u64)?;
+    let is_own = |entry: &[u8; WORD_BYTES]| {
+        let entry = u64::from_ne_bytes(*entry);
+        entry & (PRESENT | SWAPPED) != 0 && entry & OF_FILE == 0
+    };
+    let mut own = Vec::new();
+    let blocks = entries.chunks(BLOCK * WORD_BYTES).enumerate();
+    for (block, entries) in
+        blocks.filter(|(_, entries)| *entries != &[0; BLOCK * WORD_BYTES][..entries.len()])
+    {
+        let (entries, _) = entries.as_chunks();
+        own.extend(
+            (0..).zip(entries).filter(|(_, entry)| is_own(entry)).map(|(page, _)| block * BLOCK + page),
+        );
+    }
+    Ok(own)
 }
 
 /// Checks that a file of another process is a memory file of that size which nobody can resize.

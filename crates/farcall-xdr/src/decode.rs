@@ -324,6 +324,19 @@ impl<'a> Decoder<'a> {
         Ok(count.min(remaining.saturating_mul(8) / memory.max(1)))
     }
 
+    /// Returns an empty vector with room for `count` elements.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoMemory`] if this process has no memory for them.
+    #[inline]
+    pub(crate) fn room<T>(&self, count: usize) -> Result<Vec<T>, Error> {
+        let mut items = Vec::new();
+        match items.try_reserve_exact(count) {
+            Ok(()) => Ok(items),
+            Err(_) => Err(self.error(ErrorKind::NoMemory(count.saturating_mul(size_of::<T>())))),
+        }
+    }
+
     /// Decodes an array of `count` numbers of `W` bytes each. Groups of `G` numbers are converted together,
     /// for speed.
     #[inline]
@@ -335,7 +348,7 @@ impl<'a> Decoder<'a> {
         self.admit(count, W, W)?;
         let bytes = self.take_slice(count * W)?;
         let (groups, tail) = bytes.as_chunks().0.as_chunks::<G>();
-        let mut items = Vec::with_capacity(count.div_ceil(G));
+        let mut items = self.room(count.div_ceil(G))?;
         items.extend(groups.iter().map(|group| group.map(&from_bytes)));
         let mut items = items.into_flattened();
         items.extend(tail.iter().map(|chunk| from_bytes(*chunk)));

@@ -126,17 +126,23 @@ impl<'b> Encoder<'b> {
         }
         let padding = padding(bytes.len());
         self.admit(bytes.len() + padding)?;
-        self.append(bytes, padding);
-        Ok(())
+        self.append(bytes, padding)
     }
 
     #[inline]
-    fn append(&mut self, bytes: &[u8], padding: usize) {
-        self.out.reserve(bytes.len() + padding);
+    fn append(&mut self, bytes: &[u8], padding: usize) -> Result<(), Error> {
+        self.reserve(bytes.len() + padding)?;
         self.out.extend_from_slice(bytes);
         if padding > 0 {
             self.out.extend_from_slice(&[0; 3][..padding]);
         }
+        Ok(())
+    }
+
+    /// Makes room for more bytes.
+    #[inline]
+    fn reserve(&mut self, more: usize) -> Result<(), Error> {
+        self.out.try_reserve(more).map_err(|_| self.error(ErrorKind::NoMemory(more)))
     }
 
     /// Encodes long opaque data, and passes it to the spill if there is one.
@@ -145,8 +151,7 @@ impl<'b> Encoder<'b> {
         let padding = padding(bytes.len());
         self.admit(bytes.len().saturating_add(padding))?;
         let rest = if self.spill.is_some() { self.spill(bytes, padding) } else { bytes };
-        self.append(rest, padding);
-        Ok(())
+        self.append(rest, padding)
     }
 
     /// Passes bytes to the spill. Returns the bytes that the spill has not taken.
@@ -253,7 +258,7 @@ impl<'b> Encoder<'b> {
         to_bytes: impl Fn(T) -> [u8; W],
     ) -> Result<(), Error> {
         self.admit(size_of_val(items))?;
-        self.out.reserve(size_of_val(items));
+        self.reserve(size_of_val(items))?;
         let (groups, tail) = items.as_chunks::<G>();
         for group in groups {
             self.out.extend_from_slice(group.map(&to_bytes).as_flattened());

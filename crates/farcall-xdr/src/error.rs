@@ -82,6 +82,8 @@ pub enum ErrorKind {
     TooMuchMemory(usize),
     /// The value has more elements that take no bytes than this limit.
     TooManyEmpty(u32),
+    /// This process has no memory for so many more bytes.
+    NoMemory(usize),
     /// The encoded value is longer than this limit of the encoder, in bytes.
     BufferFull(usize),
     /// Another reason, which a type's own implementation reports.
@@ -171,6 +173,7 @@ impl fmt::Display for ErrorKind {
             Trailing(count) => write!(f, "{count} bytes follow the value"),
             TooDeep(limit) => write!(f, "nested deeper than {limit}"),
             TooMuchMemory(limit) => write!(f, "takes more than {limit} bytes of memory"),
+            NoMemory(bytes) => write!(f, "this process has no memory for {bytes} more bytes"),
             TooManyEmpty(limit) => write!(f, "more than {limit} elements of no bytes"),
             BufferFull(limit) => write!(f, "the encoding is longer than {limit} bytes"),
             Invalid(why) => f.write_str(why),

@@ -131,7 +131,7 @@ pub trait Decode<'a>: Sized {
     #[inline]
     fn decode_vec(d: &mut Decoder<'a>, count: usize) -> Result<Vec<Self>, Error> {
         let room = d.admit(count, Self::MIN_SIZE, size_of::<Self>())?;
-        let mut items = Vec::with_capacity(room);
+        let mut items = d.room(room)?;
         d.elements(count, |d| {
             items.push(Self::decode(d)?);
             Ok(())

@@ -97,7 +97,9 @@ impl Decode<'_> for u8 {
     fn decode_vec(d: &mut Decoder<'_>, count: usize) -> Result<Vec<Self>, Error> {
         let bytes = d.opaque(count)?;
         d.charge(count)?;
-        Ok(bytes.to_vec())
+        let mut copy = d.room(count)?;
+        copy.extend_from_slice(bytes);
+        Ok(copy)
     }
 
     #[inline]

@@ -238,8 +238,9 @@ impl SharedMemory for KernelServed {
         Err(io::Error::new(io::ErrorKind::Unsupported, "a BPF array has ordinary pages"))
     }
 
-    fn take_away(&self, offer: Option<u64>) {
+    fn take_away(&self, offer: Option<u64>) -> io::Result<()> {
         self.change(&mut lock(&self.state), offer);
+        Ok(())
     }
 
     fn withdraw(&self) {

@@ -30,6 +30,7 @@ mod group;
 mod import;
 mod kernel;
 mod memory;
+mod messages;
 mod place;
 mod question;
 mod resolve;
@@ -57,6 +58,7 @@ use farcall_proto::{ClientConfig, ServerConfig};
 pub use answerer::Answerer;
 use export::Terms;
 pub use export::{Export, Stopper};
+pub(crate) use messages::say;
 pub use settings::Builder;
 
 use crate::balancers::Balancers;
@@ -78,6 +80,7 @@ use crate::stub::{self, AsyncServer, Binding};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran, lock};
 use farcall_memory::clerk::Locator;
+use messages::say_no_host;
 use resolve::Resolver;
 use settings::Settings;
 use tasks::Tasks;
@@ -779,27 +782,4 @@ impl Drop for Inner {
             watcher.stop();
         }
     }
-}
-
-/// Says on standard error why this server offers no calls through shared memory, and returns the message. If
-/// another process has taken the name, the message says so: callers then reach that process, which cannot
-/// prove that it is this server.
-#[cold]
-fn say_no_host(address: SocketAddr, why: &std::io::Error) -> String {
-    let why = match why.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            "another socket of this user has taken the name that it needs for them".to_owned()
-        }
-        _ => why.to_string(),
-    };
-    let line = format!("{address} offers no calls through shared memory: {why}");
-    say(&line);
-    line
-}
-
-/// Writes a line to standard error. Unlike `eprintln`, it does not panic if standard error is closed.
-#[cold]
-pub(crate) fn say(line: &str) {
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "farcall: {line}");
 }

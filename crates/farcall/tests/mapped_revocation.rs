@@ -234,7 +234,7 @@ fn tamper(file: &OwnedFd) {
         .open(format!("/proc/self/fd/{}", file.as_raw_fd()))
         .unwrap();
     for file in [file.try_clone().unwrap(), again.into()] {
-        punch_hole(&file, 4096);
+        punch_hole(&file, 0..4096);
         if let Ok(area) = MappedFile::open(&file, 4096, AccessRights::Write) {
             area.words().unwrap().iter().for_each(|word| word.store(u64::MAX, Ordering::SeqCst));
         }

@@ -14,6 +14,7 @@ mod shared;
 
 mod parts {
     //! A model of memory files, and of the sockets that pass them.
+    use std::ops::Range;
     use std::sync::Arc;
 
     pub(super) use crate::modelled::AtomicU64;
@@ -53,8 +54,10 @@ mod parts {
             Ok((MappedFile(file.clone()), file))
         }
 
-        pub(super) fn len(&self) -> usize {
-            size_of::<u64>() * self.0.0.len()
+        /// Returns a copy, because the model has no pages that are copied when they are written.
+        pub(super) fn copy_on_write(file: &OwnedFd, _: usize) -> std::io::Result<MappedFile> {
+            let copy = |word: &AtomicU64| AtomicU64::new(word.load(Ordering::Relaxed));
+            Ok(MappedFile(OwnedFd(file.0.iter().map(copy).collect())))
         }
 
         pub(super) fn words(&self) -> Option<&[AtomicU64]> {
@@ -91,16 +94,38 @@ mod parts {
         Ok(())
     }
 
-    pub(super) fn zeros(len: usize) -> Box<[AtomicU64]> {
+    fn zeros(len: usize) -> Box<[AtomicU64]> {
         (0..len / size_of::<u64>()).map(|_| AtomicU64::new(0)).collect()
     }
 
-    /// Returns everything: only the operating system knows which parts were never written.
-    pub(super) fn written_ranges(_: &OwnedFd, len: usize) -> Vec<std::ops::Range<usize>> {
-        std::iter::once(0..len).collect()
+    /// Memory of the exporter alone.
+    #[derive(Debug)]
+    pub(super) struct ZeroedWords(Box<[AtomicU64]>);
+
+    impl ZeroedWords {
+        pub(super) fn new(len: usize) -> std::io::Result<ZeroedWords> {
+            Ok(ZeroedWords(zeros(len)))
+        }
     }
 
-    pub(super) fn punch_hole(file: &OwnedFd, _: usize) {
+    impl std::ops::Deref for ZeroedWords {
+        type Target = [AtomicU64];
+
+        fn deref(&self) -> &[AtomicU64] {
+            &self.0
+        }
+    }
+
+    /// Returns everything: only the operating system knows which parts were never written.
+    pub(super) fn next_written(_: &OwnedFd, at: usize, len: usize, _: usize) -> Option<Range<usize>> {
+        (at < len).then_some(at..len)
+    }
+
+    pub(super) fn own_pages(_: &[AtomicU64], part: &Range<usize>) -> std::io::Result<Vec<usize>> {
+        Ok((0..part.len().div_ceil(4096)).collect())
+    }
+
+    pub(super) fn punch_hole(file: &OwnedFd, _: Range<usize>) {
         file.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
@@ -209,7 +234,7 @@ fn what_was_written_is_there_when_the_memory_was_taken_away() {
             check(3, move || {
                 let (mapping, importer) = mapped(7);
                 let importer = thread::spawn(move || write(&importer, 8));
-                mapping.take_away(offer);
+                mapping.take_away(offer).unwrap();
                 let found = word(&mapping);
                 let done = importer.join().unwrap();
                 assert!(!done || found == 8, "it was done, and {found} is there");
@@ -232,7 +257,7 @@ fn nobody_reads_what_was_taken_away() {
                 assert!(found.is_none_or(|word| word == 7), "what the exporter gave back to the system");
                 assert!(!is_told || found.is_none() && !importer.write(9), "after it was taken away");
             });
-            mapping.take_away(None);
+            mapping.take_away(None).unwrap();
             mapping.with(|words| words[0].store(8, Ordering::Release));
             parted.store(true, Ordering::Release);
             importer.join().unwrap();
@@ -248,7 +273,7 @@ fn what_was_written_is_there_when_two_take_the_memory_away() {
         let (mapping, _) = mapped(7);
         let others = [Some(2), None].map(|offer| {
             let mapping = mapping.clone();
-            thread::spawn(move || mapping.take_away(offer))
+            thread::spawn(move || mapping.take_away(offer).unwrap())
         });
         let done = Mapped::map(&mapping, 2).is_some_and(|importer| importer.write(8));
         others.into_iter().for_each(|other| other.join().unwrap());

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use crate::carrier::SharedMemory;
 use crate::words;
 use farcall_core::lock;
-use farcall_core::sys::{Pinned, ask_for_huge_pages};
+use farcall_core::sys::{Pinned, ZeroedWords, ask_for_huge_pages};
 
 /// Memory that several threads and processes access at the same time.
 #[derive(Debug)]
@@ -21,15 +21,25 @@ pub(super) struct Area {
 #[derive(Debug)]
 enum Place {
     /// Memory of this process alone.
-    Own(Arc<[AtomicU64]>),
+    Own(ZeroedWords),
+    /// Words that the owner of the segment writes by itself.
+    Given(Arc<[AtomicU64]>),
     /// Memory that other processes may map.
     Shared(Box<dyn SharedMemory>),
 }
 
 impl Area {
     /// Returns memory of `len` bytes that no other process may map.
-    pub(super) fn own(words: Arc<[AtomicU64]>, len: usize) -> Area {
-        Area { pinned: Mutex::default(), place: Place::Own(words), len }
+    ///
+    /// # Errors
+    /// When this process has no memory for them.
+    pub(super) fn own(len: usize) -> io::Result<Area> {
+        Ok(Area { pinned: Mutex::default(), place: Place::Own(ZeroedWords::new(len)?), len })
+    }
+
+    /// Returns memory that consists of these words, of which `len` bytes are used.
+    pub(super) fn given(words: Arc<[AtomicU64]>, len: usize) -> Area {
+        Area { pinned: Mutex::default(), place: Place::Given(words), len }
     }
 
     /// Returns memory of `len` bytes that other processes may map.
@@ -50,7 +60,7 @@ impl Area {
     /// Returns the memory that other processes may map, if they may.
     pub(super) fn shared_memory(&self) -> Option<&dyn SharedMemory> {
         match &self.place {
-            Place::Own(_) => None,
+            Place::Own(_) | Place::Given(_) => None,
             Place::Shared(memory) => Some(&**memory),
         }
     }
@@ -60,6 +70,7 @@ impl Area {
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
         match &self.place {
             Place::Own(words) => words::read(words, offset, into),
+            Place::Given(words) => words::read(words, offset, into),
             Place::Shared(memory) => memory.read(offset, into),
         }
     }
@@ -100,28 +111,31 @@ impl Area {
     /// Keeps the memory in the machine's memory.
     pub(super) fn pin(&self) -> io::Result<()> {
         match &self.place {
-            Place::Own(words) => {
-                let pinned = &mut *lock(&self.pinned);
-                if pinned.is_none() {
-                    *pinned = Some(Pinned::new(words)?);
-                }
-                Ok(())
-            }
+            Place::Own(words) => self.pin_own(words),
+            Place::Given(words) => self.pin_own(words),
             Place::Shared(memory) => memory.pin(),
         }
+    }
+
+    fn pin_own(&self, words: &[AtomicU64]) -> io::Result<()> {
+        let pinned = &mut *lock(&self.pinned);
+        if pinned.is_none() {
+            *pinned = Some(Pinned::new(words)?);
+        }
+        Ok(())
     }
 
     /// Lets the system page the memory out again.
     pub(super) fn unpin(&self) {
         match &self.place {
-            Place::Own(_) => drop(lock(&self.pinned).take()),
+            Place::Own(_) | Place::Given(_) => drop(lock(&self.pinned).take()),
             Place::Shared(memory) => memory.unpin(),
         }
     }
 
     pub(super) fn is_pinned(&self) -> bool {
         match &self.place {
-            Place::Own(_) => lock(&self.pinned).is_some(),
+            Place::Own(_) | Place::Given(_) => lock(&self.pinned).is_some(),
             Place::Shared(memory) => memory.is_pinned(),
         }
     }
@@ -130,6 +144,7 @@ impl Area {
     pub(super) fn ask_for_huge_pages(&self) -> io::Result<()> {
         match &self.place {
             Place::Own(words) => ask_for_huge_pages(words, false),
+            Place::Given(words) => ask_for_huge_pages(words, false),
             Place::Shared(memory) => memory.ask_for_huge_pages(),
         }
     }
@@ -137,6 +152,7 @@ impl Area {
     fn with(&self, mut access: impl FnMut(&[AtomicU64])) {
         match &self.place {
             Place::Own(words) => access(words),
+            Place::Given(words) => access(words),
             Place::Shared(memory) => memory.with(&mut access),
         }
     }
@@ -148,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_range_beyond_the_end_is_refused() {
-        let area = Area::own(words::zeros(13).into(), 13);
+        let area = Area::own(13).unwrap();
         assert!(area.has(0, 13) && area.has(13, 0) && area.has(12, 1));
         assert!(!area.has(0, 14) && !area.has(14, 0) && !area.has(u64::MAX, 1) && !area.has(1, usize::MAX));
     }

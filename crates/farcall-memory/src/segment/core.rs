@@ -58,7 +58,7 @@ impl Core {
         env: &dyn Env,
     ) -> Core {
         let len = size_of_val(&*words);
-        Core::new(Area::own(words, len), settings, generation, env)
+        Core::new(Area::given(words, len), settings, generation, env)
     }
 
     /// Copies bytes out of the memory, for tests.

@@ -407,7 +407,9 @@ mod tests {
             true
         }
 
-        fn take_away(&self, _: Option<u64>) {}
+        fn take_away(&self, _: Option<u64>) -> io::Result<()> {
+            Ok(())
+        }
 
         fn pin(&self) -> io::Result<()> {
             Ok(())

@@ -1,5 +1,6 @@
 //! Memory files for calls and segments: what a process can do, and cannot do, with a file that it was passed.
 use std::fs::{File, OpenOptions};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use farcall_shm::{
     AccessRights, BulkArguments, Call, CallMemory, Caller, MappedFile, Request, RequestCursor, Server,
-    Status, punch_hole, written_ranges,
+    Status, next_written, own_pages, punch_hole,
 };
 use rustix::fs::{MemfdFlags, SealFlags};
 
@@ -43,8 +44,8 @@ fn who_may_only_read_cannot_write_by_any_way() {
     cannot_be_resized(&file);
     // Not even a hole can be made.
     ours.words().unwrap()[3].store(7, Ordering::Release);
-    punch_hole(&file, 4096);
-    punch_hole(&reopened(&file), 4096);
+    punch_hole(&file, 0..4096);
+    punch_hole(&reopened(&file), 0..4096);
     assert_eq!(theirs.read_only_words()[3].load(), 7);
     assert!(theirs.words().is_none());
 }
@@ -57,7 +58,7 @@ fn who_may_write_does_and_cannot_make_access_a_fault() {
     assert_eq!(ours.read_only_words()[511].load(), 7);
     cannot_be_resized(&file);
     // A hole is zeros.
-    punch_hole(&file, 4096);
+    punch_hole(&file, 0..4096);
     assert_eq!(ours.read_only_words()[511].load(), 0);
     ours.words().unwrap()[511].store(8, Ordering::Release);
     assert_eq!(theirs.read_only_words()[511].load(), 8);
@@ -196,18 +197,40 @@ fn a_copy_beyond_the_area_or_into_a_read_only_one_panics() {
     assert!(refused(&|| assert!(!read_only.copy_in(0, &[0; 4096]), "copied without a fault")));
 }
 
+/// Returns the parts of a file that were ever written, of at most `most` bytes each.
+fn written(file: &OwnedFd, len: usize, most: usize) -> Vec<Range<usize>> {
+    let next = |last: &Range<usize>| next_written(file, last.end, len, most);
+    std::iter::successors(next_written(file, 0, len, most), next).collect()
+}
+
 #[test]
 fn what_was_written_is_known() {
     let (area, file) = MappedFile::create(100 * 4096, AccessRights::Write).unwrap();
-    assert!(written_ranges(&file, area.len()).is_empty());
+    assert!(written(&file, area.len(), usize::MAX / 2).is_empty());
     let words = area.words().unwrap();
-    words[512].store(1, Ordering::Release);
-    words[513 * 90].store(1, Ordering::Release);
-    let parts = written_ranges(&file, area.len());
-    assert!(
-        parts.iter().any(|part| part.contains(&4096))
-            && parts.iter().any(|part| part.contains(&(513 * 90 * 8)))
-    );
-    assert!(parts.iter().map(|part| part.len()).sum::<usize>() < area.len());
-    assert!(parts.last().unwrap().end <= area.len());
+    for page in [1, 2, 90] {
+        words[512 * page].store(1, Ordering::Release);
+    }
+    assert_eq!(written(&file, area.len(), 1 << 20), [4096..3 * 4096, 90 * 4096..91 * 4096]);
+    assert_eq!(written(&file, area.len(), 4096), [4096..2 * 4096, 2 * 4096..3 * 4096, 90 * 4096..91 * 4096]);
+    assert_eq!(written(&file, 4097, 1 << 20), [4096..4097], "nothing beyond the end");
+    punch_hole(&file, 4096..2 * 4096);
+    assert_eq!(written(&file, area.len(), 1 << 20), [2 * 4096..3 * 4096, 90 * 4096..91 * 4096]);
+}
+
+#[test]
+fn pages_that_are_copied_when_they_are_written_do_not_reach_the_file() {
+    let (area, file) = MappedFile::create(1 << 40, AccessRights::Read).unwrap();
+    let theirs = MappedFile::open(&file, 1 << 40, AccessRights::Read).unwrap();
+    area.words().unwrap()[512].store(7, Ordering::Release);
+    let ours = MappedFile::copy_on_write(&file, 1 << 40).unwrap();
+    drop(area);
+    let words = ours.words().unwrap();
+    assert_eq!(words[512].load(Ordering::Acquire), 7);
+    words[513].store(8, Ordering::Release);
+    words[512 * 3].store(9, Ordering::Release);
+    let theirs = theirs.read_only_words();
+    assert_eq!([512, 513, 512 * 3].map(|word| theirs[word].load()), [7, 0, 0]);
+    assert_eq!(own_pages(words, &(0..5 * 4096)).unwrap(), [1, 3]);
+    assert_eq!(own_pages(words, &(4096..1 << 30)).unwrap(), [0, 2]);
 }

@@ -80,7 +80,9 @@ impl SharedMemory for Given {
         false
     }
 
-    fn take_away(&self, _: Option<u64>) {}
+    fn take_away(&self, _: Option<u64>) -> io::Result<()> {
+        Ok(())
+    }
 
     fn pin(&self) -> io::Result<()> {
         let pinned = &mut *lock(&self.pinned);

@@ -9,6 +9,7 @@ use farcall_proto::{Failure, Kind, Ran};
 use farcall_shm::{BulkArguments, BulkConsumer, BulkProducer, PART_BYTES, RING_PARTS, SLOT_BODY_BYTES};
 
 use super::budget::Held;
+use farcall_core::room;
 
 /// The largest buffer, in bytes, that a receiver keeps from one call to the next.
 pub(super) const MAX_KEPT_BYTES: usize = 4 << 20;
@@ -191,6 +192,12 @@ impl Arriving {
             }
             if self.bytes.capacity() == 0 {
                 self.bytes = spares.take();
+            }
+            if let Err(why) = room::reserve(&mut self.bytes, PART_BYTES) {
+                held.remove(PART_BYTES);
+                self.refuse(held, Failure::new(Kind::Overloaded, Ran::No).with_detail(why.to_string()));
+                self.consumer.take(None);
+                continue;
             }
             self.consumer.take(Some(&mut self.bytes));
         }

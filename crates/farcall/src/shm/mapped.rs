@@ -22,11 +22,12 @@ mod parts {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
     pub(super) use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-    pub(super) use farcall_shm::{AccessRights, MappedFile, UnixChannel, punch_hole, written_ranges};
+    pub(super) use farcall_shm::{
+        AccessRights, MappedFile, UnixChannel, next_written, own_pages, punch_hole,
+    };
 
     pub(super) use crate::sys::fork;
-    pub(super) use farcall_core::sys::{Pinned, ask_for_huge_pages};
-    pub(super) use farcall_memory::words::zeros;
+    pub(super) use farcall_core::sys::{Pinned, ZeroedWords, ask_for_huge_pages};
 }
 
 use std::net::SocketAddr;
@@ -42,6 +43,7 @@ use super::proof::{Inquirer, Question};
 use crate::client::Peer;
 use crate::xdr::Encode;
 use crate::{CallFailed, Kind, Pending, Ran};
+use farcall_core::room;
 use farcall_memory::words;
 use farcall_memory::{Accessor, Carrier, Deposit, DepositTarget, Facts, Refused, Result, Rights};
 
@@ -305,7 +307,13 @@ impl Carrier for Mapped {
     }
 
     fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused> {
-        let mut bytes = vec![0; len as usize];
+        let mut bytes = match room::zeroed(len as usize) {
+            Ok(bytes) => bytes,
+            Err(why) => {
+                let why = CallFailed::new(Kind::TooLarge, Ran::No).because(why.to_string());
+                return Pending::ended(Err(why.into()));
+            }
+        };
         self.read_words(offset, &mut bytes);
         if self.is_current() {
             return Pending::ended(Ok(bytes.into()));

@@ -89,8 +89,14 @@ impl Offers {
                 taken.push(mapping);
             }
         }
-        // This copies the memory.
-        taken.iter().for_each(|mapping| mapping.take_away(None));
+        // This may copy the memory.
+        for mapping in &taken {
+            if let Err(why) = mapping.take_away(None) {
+                crate::runtime::say(&format!(
+                    "memory of a segment is not taken away from an importer that ignores that: {why}"
+                ));
+            }
+        }
     }
 }
 
@@ -130,8 +136,8 @@ impl SharedMemory for Owner {
         self.mapping.is_written_by_others()
     }
 
-    fn take_away(&self, offer: Option<u64>) {
-        self.mapping.take_away(offer);
+    fn take_away(&self, offer: Option<u64>) -> io::Result<()> {
+        self.mapping.take_away(offer)
     }
 
     fn pin(&self) -> io::Result<()> {

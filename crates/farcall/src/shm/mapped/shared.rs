@@ -5,11 +5,12 @@
 //! through `super::parts`.
 
 use std::io;
+use std::ops::Range;
 
 use super::parts::{
     AccessRights, AsFd, AtomicU64, MappedFile, Ordering, OwnedFd, Pinned, PoisonError, RwLock,
-    RwLockReadGuard, RwLockWriteGuard, UnixChannel, ask_for_huge_pages, fence, fork, punch_hole,
-    written_ranges, zeros,
+    RwLockReadGuard, RwLockWriteGuard, UnixChannel, ZeroedWords, ask_for_huge_pages, fence, fork,
+    next_written, own_pages, punch_hole,
 };
 
 /// The memory of one segment, in a file that is passed to importers.
@@ -44,11 +45,27 @@ struct Current {
 
 #[derive(Debug)]
 enum Words {
-    File(MappedFile, OwnedFd),
-    /// Memory of this process alone: the words are no longer offered, or no file could be made when they were
-    /// moved.
-    Alone(Box<[AtomicU64]>),
+    File(MappedFile, OwnedFd, Writes),
+    /// Memory of this process alone, because no file could be made when the words were moved.
+    Alone(ZeroedWords),
 }
+
+/// Where this process's writes to a file's memory go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writes {
+    /// To the file, which importers may have.
+    ToFile,
+    /// To copies of its pages, which are this process's alone. Importers could only read the file, so nobody
+    /// writes it any more. No page is copied before it is written.
+    ToCopies,
+}
+
+/// The bytes of memory that are moved before the memory that they had is given back.
+const MOVED_AT_ONCE: usize = 4 << 20;
+/// The bytes of memory about which the system is asked at once which pages were written.
+const ASKED_AT_ONCE: usize = 256 << 20;
+const PAGE_BYTES: usize = 4096;
+const WORD_BYTES: usize = size_of::<u64>();
 
 impl SharedMapping {
     /// Makes memory of this generation that other processes can map. Returns `None` if the system cannot
@@ -56,7 +73,7 @@ impl SharedMapping {
     pub(crate) fn new(len: usize, others: AccessRights, generation: u64) -> Option<SharedMapping> {
         let (control, control_file) = MappedFile::create(size_of::<u64>(), AccessRights::Read).ok()?;
         let (area, file) = MappedFile::create(len, others).ok()?;
-        let (words, offered) = (Words::File(area, file), Some(generation));
+        let (words, offered) = (Words::File(area, file, Writes::ToFile), Some(generation));
         let current = Current { pinned: None, huge_pages: false, words, offered, passed: false };
         let mapping = SharedMapping {
             control,
@@ -85,7 +102,7 @@ impl SharedMapping {
     /// word by word is better.
     pub(crate) fn copy_out(&self, offset: usize, into: &mut [u8]) -> bool {
         match &self.read().words {
-            Words::File(area, _) => area.copy_out(offset, into),
+            Words::File(area, ..) => area.copy_out(offset, into),
             Words::Alone(_) => false,
         }
     }
@@ -94,7 +111,7 @@ impl SharedMapping {
     /// by word is better.
     pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool {
         match &self.read().words {
-            Words::File(area, _) => area.copy_in(offset, bytes),
+            Words::File(area, ..) => area.copy_in(offset, bytes),
             Words::Alone(_) => false,
         }
     }
@@ -102,29 +119,61 @@ impl SharedMapping {
     /// Takes the memory away from all importers that have mapped it. After this has returned, no access of an
     /// importer reaches the segment, and every access that an importer reports as done was done to the
     /// segment. From then on the memory is offered as generation `offer`, or not at all.
-    pub(crate) fn take_away(&self, offer: Option<u64>) {
+    ///
+    /// Memory that no importer has stays where it is. If importers could only read it, and it is not offered
+    /// again, it stays too: pages that are written later are copied then. Otherwise the pages that were ever
+    /// written move to other memory, some megabytes at a time.
+    ///
+    /// # Errors
+    /// When the system has no other memory. Then importers that look at the control word reach the segment no
+    /// more, but one that ignores it still does. The next change tries it again.
+    pub(crate) fn take_away(&self, offer: Option<u64>) -> io::Result<()> {
         // The lock is held throughout. Otherwise another thread could offer the memory between the store of
         // the control word and the copy, and an importer's write in between would be lost.
-        let mut current = self.write();
+        let current = &mut *self.write();
         // First the control word is written, then the memory is read. An importer first writes the memory,
         // then reads the control word. So at least one of the two sees what the other wrote.
         self.publish(0);
         fence(Ordering::SeqCst);
-        let is_alone = matches!(current.words, Words::Alone(_));
-        if current.passed || (is_alone && offer.is_some()) {
+        current.offered = None;
+        if current.passed || (offer.is_some() && !current.words.can_be_offered()) {
             let was_pinned = current.pinned.take().is_some();
-            let former = std::mem::replace(&mut current.words, self.fresh(offer));
-            if current.huge_pages {
-                let _ = current.words.ask_for_huge_pages();
-            }
-            former.copy_to(&current.words, self.len);
-            former.abandon();
+            let replaced = self.replace(current, offer.is_some());
             // If the system refuses, `is_pinned` tells it.
             current.pinned = was_pinned.then(|| Pinned::new(current.words.all()).ok()).flatten();
+            replaced?;
         }
         current.passed = false;
-        current.offered = offer.filter(|_| matches!(current.words, Words::File(..)));
+        current.offered = offer.filter(|_| current.words.can_be_offered());
         self.publish(current.offered.unwrap_or(0));
+        Ok(())
+    }
+
+    /// Replaces the words by others with the same content, of which no importer has the memory.
+    fn replace(&self, current: &mut Current, to_offer: bool) -> io::Result<()> {
+        let can_stay = self.others == AccessRights::Read && !to_offer;
+        if let (true, Words::File(area, file, writes)) = (can_stay, &mut current.words)
+            && let Ok(mapped) = MappedFile::copy_on_write(file, self.len)
+        {
+            (*area, *writes) = (mapped, Writes::ToCopies);
+            return Ok(());
+        }
+        let fresh = match MappedFile::create(self.len, self.others) {
+            Ok((area, file)) => Words::File(area, file, Writes::ToFile),
+            // It is this process's alone already, and is not offered.
+            Err(_) if !current.words.can_be_offered() => return Ok(()),
+            Err(_) => Words::Alone(ZeroedWords::new(self.len)?),
+        };
+        if current.huge_pages {
+            let _ = fresh.ask_for_huge_pages();
+        }
+        match current.words.move_to(&fresh, self.len) {
+            Ok(()) => current.words = fresh,
+            Err(why) if current.words.can_be_offered() => return Err(why),
+            // It stays this process's alone, and is not offered.
+            Err(_) => {}
+        }
+        Ok(())
     }
 
     /// Keeps the memory in the machine's memory, also when it moves.
@@ -166,7 +215,7 @@ impl SharedMapping {
         if current.offered != Some(generation) {
             return false;
         }
-        let Words::File(_, file) = &current.words else { return false };
+        let Words::File(_, file, Writes::ToFile) = &current.words else { return false };
         let facts = [u8::from(self.others == AccessRights::Write), u8::from(hears)];
         let first = [proof, &facts].concat();
         let passed =
@@ -183,11 +232,6 @@ impl SharedMapping {
         }
     }
 
-    fn fresh(&self, offer: Option<u64>) -> Words {
-        let file = offer.and_then(|_| MappedFile::create(self.len, self.others).ok());
-        file.map_or_else(|| Words::Alone(zeros(self.len)), |(area, file)| Words::File(area, file))
-    }
-
     #[inline]
     fn read(&self) -> RwLockReadGuard<'_, Current> {
         self.current.read().unwrap_or_else(PoisonError::into_inner)
@@ -202,35 +246,71 @@ impl Words {
     #[inline]
     fn all(&self) -> &[AtomicU64] {
         match self {
-            Words::File(area, _) => area.words().unwrap_or_default(),
+            Words::File(area, ..) => area.words().unwrap_or_default(),
             Words::Alone(words) => words,
         }
     }
 
-    fn ask_for_huge_pages(&self) -> io::Result<()> {
-        ask_for_huge_pages(self.all(), matches!(self, Words::File(..)))
+    /// Returns whether importers that map the file see what this process writes.
+    fn can_be_offered(&self) -> bool {
+        matches!(self, Words::File(_, _, Writes::ToFile))
     }
 
-    fn copy_to(&self, other: &Words, len: usize) {
-        const WORD: usize = size_of::<u64>();
-        let parts = match self {
-            Words::File(_, file) => written_ranges(file, len),
-            Words::Alone(_) => std::iter::once(0..len).collect(),
-        };
-        for part in parts {
-            // The file's last page may extend beyond the segment's end.
-            let part = part.start / WORD..part.end.min(len).div_ceil(WORD);
-            for (from, to) in self.all()[part.clone()].iter().zip(&other.all()[part]) {
-                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    fn ask_for_huge_pages(&self) -> io::Result<()> {
+        ask_for_huge_pages(self.all(), !matches!(self, Words::Alone(_)))
+    }
+
+    /// Moves the content to other words, which are zeros. Only what was ever written moves. The memory of
+    /// each part is given back when it has moved. The system refuses this for memory that importers can only
+    /// read; such memory is freed when the last of them unmaps it.
+    ///
+    /// # Errors
+    /// When the system does not tell which pages were written. Then nothing has moved.
+    fn move_to(&self, other: &Words, len: usize) -> io::Result<()> {
+        let (from, to) = (self.all(), other.all());
+        match self {
+            Words::File(_, file, Writes::ToFile) => {
+                let mut at = 0;
+                while let Some(part) = next_written(file, at, len, MOVED_AT_ONCE) {
+                    at = part.end;
+                    copy(from, to, part.start..part.end.min(len));
+                    punch_hole(file, part);
+                }
+            }
+            Words::File(_, file, Writes::ToCopies) => {
+                for start in (0..len).step_by(ASKED_AT_ONCE) {
+                    let end = len.min(start + ASKED_AT_ONCE);
+                    copy_pages(from, to, start..end, &own_pages(from, &(start..end))?);
+                    let mut at = start;
+                    while let Some(part) = next_written(file, at, end, MOVED_AT_ONCE) {
+                        at = part.end;
+                        copy(from, to, part);
+                    }
+                }
+            }
+            Words::Alone(_) => {
+                for start in (0..len).step_by(ASKED_AT_ONCE) {
+                    let end = len.min(start + ASKED_AT_ONCE);
+                    copy_pages(from, to, start..end, &own_pages(from, &(start..end))?);
+                }
             }
         }
+        Ok(())
     }
+}
 
-    /// Frees the memory although importers still have it mapped. The system refuses this for memory that
-    /// importers can only read; such memory is freed when they unmap it.
-    fn abandon(self) {
-        if let Words::File(area, file) = self {
-            punch_hole(&file, area.len());
-        }
+/// Copies the words of a range of bytes.
+fn copy(from: &[AtomicU64], to: &[AtomicU64], part: Range<usize>) {
+    // A file's last page may extend beyond the segment's end.
+    let part = part.start / WORD_BYTES..part.end.div_ceil(WORD_BYTES);
+    for (from, to) in from[part.clone()].iter().zip(&to[part]) {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// Copies those pages of a range of bytes.
+fn copy_pages(from: &[AtomicU64], to: &[AtomicU64], range: Range<usize>, pages: &[usize]) {
+    for start in pages.iter().map(|page| range.start + page * PAGE_BYTES) {
+        copy(from, to, start..range.end.min(start + PAGE_BYTES));
     }
 }

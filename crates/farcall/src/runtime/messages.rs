@@ -1,0 +1,26 @@
+//! What a runtime says on standard error.
+
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+
+/// Says on standard error why this server offers no calls through shared memory, and returns the message. If
+/// another process has taken the name, the message says so: callers then reach that process, which cannot
+/// prove that it is this server.
+#[cold]
+pub(super) fn say_no_host(address: SocketAddr, why: &io::Error) -> String {
+    let why = match why.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another socket of this user has taken the name that it needs for them".to_owned()
+        }
+        _ => why.to_string(),
+    };
+    let line = format!("{address} offers no calls through shared memory: {why}");
+    say(&line);
+    line
+}
+
+/// Writes a line to standard error. Unlike `eprintln`, it does not panic if standard error is closed.
+#[cold]
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "farcall: {line}");
+}
