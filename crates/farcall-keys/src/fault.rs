@@ -11,9 +11,9 @@ use crate::name::NameFault;
 pub struct LineFault {
     line: Option<usize>,
     column: Option<usize>,
-    expected: String,
-    found: String,
-    advice: String,
+    expected: Box<str>,
+    found: Box<str>,
+    advice: Box<str>,
 }
 
 /// What is wrong with a key file. One line of text.
@@ -30,13 +30,9 @@ impl LineFault {
         found: impl Into<String>,
         advice: impl Into<String>,
     ) -> LineFault {
-        LineFault {
-            line: None,
-            column: None,
-            expected: expected.into(),
-            found: found.into(),
-            advice: advice.into(),
-        }
+        let [expected, found, advice] =
+            [expected.into(), found.into(), advice.into()].map(String::into_boxed_str);
+        LineFault { line: None, column: None, expected, found, advice }
     }
 
     /// Adds the number of the line, counted from 1.
@@ -52,7 +48,7 @@ impl LineFault {
     /// Says in which other file it was found.
     #[cfg(feature = "x509")]
     pub(crate) fn about(self, file: &str) -> LineFault {
-        LineFault { found: format!("in {file}: {}", self.found), ..self }
+        LineFault { found: format!("in {file}: {}", self.found).into(), ..self }
     }
 
     /// Adds the file.
