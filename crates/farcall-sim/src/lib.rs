@@ -46,6 +46,8 @@ mod exchange_user;
 mod exchanging;
 #[cfg(feature = "soak")]
 mod flood;
+#[cfg(all(feature = "soak", target_os = "linux"))]
+pub mod grants;
 mod ground;
 pub mod history;
 mod hostile;

@@ -10,7 +10,7 @@ use std::time::Instant;
 use clap::{Args, Parser, Subcommand};
 use farcall_proto::{Mutant, Rule};
 use farcall_sim::net::{MICROS, Path, SECS};
-use farcall_sim::{Bulk, Flood, Soak, Summary, model, onc, run, shared_memory};
+use farcall_sim::{Bulk, Flood, Soak, Summary, grants, model, onc, run, shared_memory};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Simulates farcall's protocols under random faults, which a seed determines.
@@ -126,7 +126,7 @@ struct Broken {
     name: &'static str,
     /// The fault that breaks the rule, if it is a rule of the packet exchange protocol.
     mutant: Mutant,
-    /// The rule, if it is a rule of the model of shared memory or of ONC RPC.
+    /// The rule, if it is a rule of the model of shared memory, of ONC RPC or of several grants.
     model: Option<model::Rule>,
 }
 
@@ -233,7 +233,9 @@ fn replay(args: &ReplayArgs) -> ExitCode {
     println!("through shared memory: {} calls, trace hash {:016x}", memory.tally.calls, memory.trace_hash);
     let onc = onc::run(args.seed, part, model);
     println!("by ONC RPC: {} calls, trace hash {:016x}", onc.tally.calls, onc.trace_hash);
-    let violations = [report.violation, memory.violation, onc.violation];
+    let grants = grants::run(args.seed, part, model);
+    println!("with several grants: {} calls, trace hash {:016x}", grants.tally.calls, grants.trace_hash);
+    let violations = [report.violation, memory.violation, onc.violation, grants.violation];
     violations.iter().flatten().for_each(|violation| println!("{violation}"));
     if violations.iter().any(Option::is_some) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

@@ -1,5 +1,5 @@
-//! The common part of the models of ONC RPC and of shared memory: how calls end, what a run reports, the
-//! promises that both models check, and the rules that a run can break on purpose.
+//! The common part of the models of ONC RPC, of shared memory and of several grants: how calls end, what a run
+//! reports, the promises that the first two check, and the rules that a run can break on purpose.
 
 use farcall_proto::Ran;
 
@@ -55,10 +55,18 @@ pub enum Rule {
     BrokenSaysNo,
     /// A client concludes from the refusal of one of several copies of a call that the call did not run.
     RepeatedSaysNo,
+    /// A server's decision about a client counts for the client's key, whatever other grant it shows.
+    DecisionByKey,
+    /// What a first message shows counts for all conversations of its key, before its client has proven itself.
+    UpdateBeforeProof,
+    /// A conversation goes on when its grant is revoked or has expired.
+    ConversationNotRechecked,
+    /// A decision counts on when the keys have changed, or a grant has expired.
+    DecisionNotRemade,
 }
 
 /// Each rule, and its name for `--break`, which begins with the name of the rule's model.
-const RULES: [(Rule, &str); 11] = [
+const RULES: [(Rule, &str); 15] = [
     (Rule::TakenIgnored, "shm-taken-ignored"),
     (Rule::SlotUsedAgain, "shm-slot-used-again"),
     (Rule::LateResult, "shm-late-result"),
@@ -70,12 +78,28 @@ const RULES: [(Rule, &str); 11] = [
     (Rule::RefusedSaysNo, "onc-refused-says-no"),
     (Rule::BrokenSaysNo, "onc-broken-says-no"),
     (Rule::RepeatedSaysNo, "onc-repeated-says-no"),
+    (Rule::DecisionByKey, "keys-decision-by-key"),
+    (Rule::UpdateBeforeProof, "keys-update-before-proof"),
+    (Rule::ConversationNotRechecked, "keys-conversation-not-rechecked"),
+    (Rule::DecisionNotRemade, "keys-decision-not-remade"),
 ];
 
 impl Rule {
     /// Returns every rule with its name.
     pub fn all() -> impl Iterator<Item = (Rule, &'static str)> {
         RULES.into_iter()
+    }
+
+    /// Returns the rule of keys that is broken, if it is one.
+    #[cfg(feature = "soak")]
+    pub(crate) fn of_keys(self) -> Option<farcall::key_mutants::Rule> {
+        match self {
+            Rule::DecisionByKey => Some(farcall::key_mutants::Rule::DecisionOfConversation),
+            Rule::UpdateBeforeProof => Some(farcall::key_mutants::Rule::NothingBeforeProof),
+            Rule::ConversationNotRechecked => Some(farcall::key_mutants::Rule::ConversationRechecked),
+            Rule::DecisionNotRemade => Some(farcall::key_mutants::Rule::DecisionRemade),
+            _ => None,
+        }
     }
 }
 

@@ -73,6 +73,9 @@ pub struct Summary {
     pub shared_memory: Tally,
     /// The counts of the same seeds in the model of ONC RPC.
     pub onc: Tally,
+    /// The counts of some of the same seeds in the model of several grants of one key. They are no part of the
+    /// line of JSON, which is the same for the same seeds: the programs of this model are real ones.
+    pub grants: Tally,
     /// Seeds that failed, in their order.
     pub failing: Vec<Failing>,
     /// A hash of all traces.
@@ -117,12 +120,15 @@ impl Soak {
                         let part = if has_models { calls.div_ceil(4) } else { 0 };
                         let memory = run_model_caught(|| shared_memory::run(seed, part, self.broken));
                         let onc = run_model_caught(|| onc::run(seed, part, self.broken));
-                        let violations = [&report.violation, &memory.violation, &onc.violation];
+                        let grants =
+                            if part > 0 { run_grants(seed, part, self.broken) } else { Default::default() };
+                        let violations =
+                            [&report.violation, &memory.violation, &onc.violation, &grants.violation];
                         let failed = violations.iter().any(|violation| violation.is_some());
                         if self.first && failed {
                             next.store(self.from + self.seeds, Ordering::Relaxed);
                         }
-                        total.lock().expect("no thread panics").add(report, memory, onc, calls);
+                        total.lock().expect("no thread panics").add(report, [memory, onc, grants], calls);
                     }
                 });
             }
@@ -160,6 +166,16 @@ fn run_model_caught(run: impl FnOnce() -> model::Report) -> model::Report {
         .unwrap_or_else(|violation| model::Report { violation: Some(violation), ..model::Report::default() })
 }
 
+/// Runs the model of several grants for every eighth seed: its programs are real ones, which take longer.
+fn run_grants(seed: u64, calls: u64, broken: Option<model::Rule>) -> model::Report {
+    #[cfg(feature = "soak")]
+    if seed.is_multiple_of(8) {
+        return run_model_caught(|| crate::grants::run(seed, calls, broken));
+    }
+    let _ = (seed, calls, broken);
+    model::Report::default()
+}
+
 fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Violation> {
     guard::run(run).map_err(|panic| {
         let what = panic.message().unwrap_or("a panic").to_owned();
@@ -168,7 +184,7 @@ fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Violation> {
 }
 
 impl Summary {
-    fn add(&mut self, report: Report, memory: model::Report, onc: model::Report, calls: u64) {
+    fn add(&mut self, report: Report, [memory, onc, grants]: [model::Report; 3], calls: u64) {
         self.seeds += 1;
         self.calls += report.calls;
         self.outcomes.add(&report.outcomes);
@@ -181,8 +197,10 @@ impl Summary {
         self.trace_hash = self.trace_hash.wrapping_add(part);
         self.shared_memory.add(&memory.tally);
         self.onc.add(&onc.tally);
+        self.grants.add(&grants.tally);
         let seed = report.seed;
-        let violations = [report.violation, memory.violation, onc.violation].into_iter().flatten();
+        let violations =
+            [report.violation, memory.violation, onc.violation, grants.violation].into_iter().flatten();
         self.failing.extend(violations.map(|violation| Failing { seed, calls, violation }));
     }
 

@@ -5,6 +5,7 @@
 
 mod access;
 mod clients;
+pub mod mutant;
 mod names;
 mod trust;
 
@@ -21,6 +22,7 @@ use crate::conversations::ServerIdentity;
 use crate::{CallFailed, Kind, Ran, lock};
 
 pub(crate) use access::{Access, What};
+use mutant::Mutant;
 pub(crate) use names::SignedNames;
 pub(crate) use trust::Trusting;
 
@@ -44,6 +46,7 @@ struct Inner {
     files: Mutex<Option<Files>>,
     /// Where the secrets of conversations are logged, if they are.
     log: Mutex<Option<File>>,
+    mutant: Mutant,
 }
 
 /// The files of keys, and their faults that were told of.
@@ -66,20 +69,28 @@ impl Keys {
     pub fn open(directory: impl Into<PathBuf>) -> crate::Result<Keys> {
         let (files, keyring) = KeyFiles::open(directory)
             .map_err(|why| CallFailed::new(Kind::Local, Ran::No).because(why.to_string()))?;
-        Ok(Keys::with(keyring, Some(Files { files, told: Vec::new() })))
+        Ok(Keys::with(keyring, Some(Files { files, told: Vec::new() }), Mutant::default()))
     }
 
     /// Makes keys that the program itself has put together.
     pub fn new(keyring: Keyring) -> Keys {
-        Keys::with(keyring, None)
+        Keys::with(keyring, None, Mutant::default())
     }
 
-    fn with(keyring: Keyring, files: Option<Files>) -> Keys {
+    /// Makes keys that have a fault.
+    #[doc(hidden)]
+    #[cfg(feature = "mutants")]
+    pub fn broken(keyring: Keyring, mutant: Mutant) -> Keys {
+        Keys::with(keyring, None, mutant)
+    }
+
+    fn with(keyring: Keyring, files: Option<Files>, mutant: Mutant) -> Keys {
         Keys(Arc::new(Inner {
             keyring: RwLock::new(Arc::new(keyring)),
             generation: AtomicU64::new(0),
             files: Mutex::new(files),
             log: Mutex::default(),
+            mutant,
         }))
     }
 
@@ -155,6 +166,12 @@ impl Keys {
         let files = lock(&self.0.files);
         let faults = files.iter().flat_map(|files| files.files.faults());
         faults.map(ToString::to_string).collect()
+    }
+
+    /// Returns the fault that these keys have, if any.
+    #[inline(always)]
+    fn mutant(&self) -> Mutant {
+        self.0.mutant
     }
 
     /// Returns how often decisions about clients were made void.

@@ -87,6 +87,9 @@ pub use farcall_keys as key_files;
 pub use farcall_proto::secure::{Level, Padding, Suite};
 #[cfg(feature = "secure")]
 pub use keys::Keys;
+#[cfg(all(feature = "secure", feature = "mutants"))]
+#[doc(hidden)]
+pub use keys::mutant as key_mutants;
 #[cfg(feature = "secure")]
 pub use runtime::Answerer;
 #[cfg(feature = "tokio")]

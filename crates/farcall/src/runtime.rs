@@ -721,33 +721,6 @@ impl Inner {
         None
     }
 
-    /// Starts the thread that watches this runtime's keys, if it has keys and no such thread yet.
-    #[cfg(feature = "secure")]
-    fn watch_keys(&self, state: &mut State) -> Result<(), CallFailed> {
-        let (Some(keys), Some(servers), Some(clients), false) =
-            (&self.settings.keys, &self.accepted_servers, &self.accepted_clients, state.watches_keys)
-        else {
-            return Ok(());
-        };
-        let inner = self.me.clone();
-        let users = move || {
-            let inner = inner.upgrade()?;
-            let state = inner.lock();
-            Some(watched_keys::Users {
-                endpoints: state.endpoints.iter().map(|(_, endpoint)| endpoint.clone()).collect(),
-                links: state.links.iter().filter_map(|(_, link)| link.upgrade()).collect(),
-                watcher: state.watcher.clone(),
-                server: state.server.clone(),
-                host: state.host.clone(),
-                offers: inner.offers.clone(),
-            })
-        };
-        watched_keys::watch(keys, &self.env, (servers, clients), users)
-            .map_err(|why| CallFailed::local("starting a thread", why))?;
-        state.watches_keys = true;
-        Ok(())
-    }
-
     fn socket_options(&self) -> SocketOptions {
         SocketOptions {
             spin: self.settings.spin,

@@ -13,6 +13,8 @@ mod driver;
 mod first_calls;
 #[cfg(feature = "soak")]
 mod flood;
+#[cfg(all(feature = "soak", target_os = "linux"))]
+mod grants;
 mod inside_calls;
 mod large_results;
 mod long_run;

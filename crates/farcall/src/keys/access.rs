@@ -8,6 +8,7 @@ use farcall_core::Evidence;
 use farcall_keys::{Action, Decision};
 
 use super::Trusting;
+use super::mutant::Rule;
 use crate::{CallFailed, Kind, Principal, Ran};
 
 /// What a client wants of an export.
@@ -74,12 +75,16 @@ impl Access {
         let Some((principal, evidence)) = principal.and_then(|one| Some((one, one.evidence()?))) else {
             return Err(refusal("this server has keys, and the caller has shown none".to_owned()));
         };
-        let (generation, place) = (self.clients.keys().generation(), evidence.place());
+        let mutant = self.clients.keys().mutant();
+        let by_key = mutant.breaks(Rule::DecisionOfConversation);
+        let place = if by_key { usize::from(principal.key[0]) } else { evidence.place() };
+        let is_kept = mutant.breaks(Rule::DecisionRemade);
+        let generation = if is_kept { 0 } else { self.clients.keys().generation() };
         {
             let decided = self.decided.read().unwrap_or_else(PoisonError::into_inner);
             if decided.generation == generation
                 && let Some(kept) = decided.of.get(&place)
-                && kept.until > self.clients.looked()
+                && (kept.until > self.clients.looked() || is_kept)
             {
                 return self.heed(&kept.decision, principal, what);
             }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use farcall_core::Evidence;
 
+use super::mutant::{Mutant, Rule};
 use crate::{Principal, lock};
 
 /// The digest of what a client has shown, which a ticket holds.
@@ -33,6 +34,9 @@ pub(super) struct Clients {
     next_expiry: AtomicU64,
     /// The time when expired grants were last looked for, in Unix seconds.
     looked: AtomicU64,
+    mutant: Mutant,
+    /// What each key has shown last: only a fault asks for it.
+    last: Mutex<HashMap<[u8; 32], farcall_keys::Principal>>,
 }
 
 struct Known {
@@ -41,9 +45,9 @@ struct Known {
 }
 
 /// What a client has shown, as it was judged.
-pub(super) struct Judged {
+struct Judged {
     facts: Facts,
-    pub(super) client: farcall_keys::Principal,
+    client: farcall_keys::Principal,
 }
 
 /// Principals by what they have shown. The oldest is forgotten when there are too many.
@@ -55,15 +59,19 @@ struct Recent {
 }
 
 impl Clients {
-    pub(super) fn new() -> Clients {
+    pub(super) fn new(mutant: Mutant) -> Clients {
         let known = Known { proven: Recent::new(MAX_PROVEN), unproven: Recent::new(MAX_UNPROVEN) };
-        Clients { known: Mutex::new(known), next_expiry: AtomicU64::new(u64::MAX), looked: AtomicU64::new(0) }
+        let (known, next_expiry, looked) = (Mutex::new(known), AtomicU64::new(u64::MAX), AtomicU64::new(0));
+        Clients { known, next_expiry, looked, mutant, last: Mutex::default() }
     }
 
     /// Keeps what a client has shown until it proves itself, and returns the facts for its ticket. Changes
     /// nothing that is known of clients that have.
     pub(super) fn judged(&self, client: farcall_keys::Principal) -> Vec<u8> {
         let facts = client.digest();
+        if self.mutant.breaks(Rule::NothingBeforeProof) {
+            lock(&self.last).insert(*client.key.as_bytes(), client.clone());
+        }
         let mut known = lock(&self.known);
         if !known.proven.of.contains_key(&facts) && !known.unproven.of.contains_key(&facts) {
             let principal = Principal::new(client.name.clone(), *client.key.as_bytes());
@@ -82,18 +90,27 @@ impl Clients {
     /// Notes that a client has proven itself, and begins a conversation. `now` is in Unix seconds.
     pub(super) fn proven(&self, principal: &Arc<Principal>, now: u64) {
         let Some(judged) = judged(principal) else { return };
+        let next_expiry = judged.client.next_expiry(now);
         let mut known = lock(&self.known);
         known.unproven.of.remove(&judged.facts);
         if !known.proven.of.contains_key(&judged.facts) {
             known.proven.insert(judged.facts, principal.clone());
         }
         drop(known);
-        self.expect_expiry(judged, now);
+        self.expect_expiry(next_expiry);
     }
 
-    /// Notes when a grant of a client that has a conversation expires.
-    pub(super) fn expect_expiry(&self, judged: &Judged, now: u64) {
-        self.next_expiry.fetch_min(judged.client.next_expiry(now), Ordering::Relaxed);
+    /// Returns what a client has shown in its conversation.
+    pub(super) fn shown_by(&self, principal: &Principal) -> Option<farcall_keys::Principal> {
+        if self.mutant.breaks(Rule::NothingBeforeProof) {
+            return lock(&self.last).get(&principal.key).cloned();
+        }
+        Some(judged(principal)?.client.clone())
+    }
+
+    /// Notes when a grant of a client that has a conversation expires, in Unix seconds.
+    pub(super) fn expect_expiry(&self, next: u64) {
+        self.next_expiry.fetch_min(next, Ordering::Relaxed);
     }
 
     /// Returns whether a grant may have expired by which a conversation is open.
@@ -116,8 +133,7 @@ impl Clients {
     }
 }
 
-/// Returns what a client has shown in its conversation.
-pub(super) fn judged(principal: &Principal) -> Option<&Judged> {
+fn judged(principal: &Principal) -> Option<&Judged> {
     principal.evidence()?.judged()
 }
 
@@ -154,7 +170,7 @@ mod tests {
 
     #[test]
     fn what_is_shown_again_changes_nothing_and_takes_nobody_s_place() {
-        let clients = Clients::new();
+        let clients = Clients::new(Mutant::default());
         let facts = clients.judged(client(1, "one"));
         let principal = clients.find(&facts).unwrap();
         clients.proven(&principal, 0);
@@ -162,13 +178,14 @@ mod tests {
             assert_eq!(clients.judged(client(1, "one")), facts);
             assert!(Arc::ptr_eq(&clients.find(&facts).unwrap(), &principal));
         }
-        assert_eq!(lock(&clients.known).unproven.order.len(), 0);
+        let known = lock(&clients.known);
+        assert_eq!((known.unproven.of.len(), known.proven.order.len()), (0, 1));
     }
 
     #[test]
     fn clients_that_prove_nothing_take_the_places_of_their_like_alone() {
         let known = client(1, "known");
-        let clients = Clients::new();
+        let clients = Clients::new(Mutant::default());
         let facts = clients.judged(known);
         clients.proven(&clients.find(&facts).unwrap(), 0);
         let unproven: Vec<Vec<u8>> = (2..=20).map(|byte| clients.judged(client(byte, "new"))).collect();

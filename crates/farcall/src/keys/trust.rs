@@ -8,7 +8,8 @@ use farcall_proto::secure::{Accepted, Trust};
 use zeroize::Zeroizing;
 
 use super::Keys;
-use super::clients::{Clients, judged};
+use super::clients::Clients;
+use super::mutant::Rule;
 use crate::env::Env;
 use crate::{Principal, lock};
 
@@ -37,8 +38,8 @@ impl Trusting {
     }
 
     fn new(keys: &Keys, env: &Arc<dyn Env>, right: Right) -> Trusting {
-        let (keys, env) = (keys.clone(), env.clone());
-        Trusting { keys, env, right, clients: Clients::new(), servers: Mutex::default() }
+        let (keys, env, clients) = (keys.clone(), env.clone(), Clients::new(keys.mutant()));
+        Trusting { keys, env, right, clients, servers: Mutex::default() }
     }
 
     /// Returns the keys of the servers that are no longer accepted for every name for which they were. They
@@ -57,17 +58,20 @@ impl Trusting {
 
     /// Returns whether a client is still accepted for what it has shown in its conversation.
     pub(crate) fn still_accepts(&self, client: &Principal) -> bool {
-        let now = self.env.unix_seconds();
-        let stands = self.stands_as_shown(client, now).is_ok();
-        if let Some(judged) = judged(client).filter(|_| stands) {
-            self.clients.expect_expiry(judged, now);
-        }
-        stands
+        let Ok(next_expiry) = self.stands_as_shown(client) else {
+            return self.keys.mutant().breaks(Rule::ConversationRechecked);
+        };
+        self.clients.expect_expiry(next_expiry);
+        true
     }
 
-    fn stands_as_shown(&self, client: &Principal, now: u64) -> Result<(), String> {
-        let judged = judged(client).ok_or("the client has shown nothing")?;
-        self.keys.keyring().still_stands(&judged.client, now).map_err(|why| why.to_string())
+    /// Checks that a client is still accepted for what it has shown. Returns when the next of its grants
+    /// expires, in Unix seconds.
+    fn stands_as_shown(&self, client: &Principal) -> Result<u64, String> {
+        let (now, shown) = (self.env.unix_seconds(), self.clients.shown_by(client));
+        let shown = shown.ok_or("the client has shown nothing")?;
+        self.keys.keyring().still_stands(&shown, now).map_err(|why| why.to_string())?;
+        Ok(shown.next_expiry(now))
     }
 
     /// Returns whether a grant may have expired by which a conversation of a client is open. If so, the
@@ -87,12 +91,12 @@ impl Trusting {
         client: &Principal,
         (type_name, instance): (&str, &str),
     ) -> (Result<Decision, String>, u64) {
-        let Some(judged) = judged(client) else {
+        let Some(shown) = self.clients.shown_by(client) else {
             return (Err("the caller has shown nothing".to_owned()), u64::MAX);
         };
         let (keyring, now) = (self.keys.keyring(), self.env.unix_seconds());
-        let decision = keyring.still_admits(&judged.client, type_name, instance, now);
-        (decision.map_err(|why| why.to_string()), judged.client.next_expiry(now))
+        let decision = keyring.still_admits(&shown, type_name, instance, now);
+        (decision.map_err(|why| why.to_string()), shown.next_expiry(now))
     }
 
     /// Returns the time when expired grants were last looked for, in Unix seconds.
@@ -157,7 +161,7 @@ impl Trust for Trusting {
 
     fn recall(&self, facts: &[u8]) -> Result<Arc<Principal>, String> {
         let client = self.clients.find(facts).ok_or("the client is not remembered")?;
-        self.stands_as_shown(&client, self.env.unix_seconds())?;
+        self.stands_as_shown(&client)?;
         Ok(client)
     }
 

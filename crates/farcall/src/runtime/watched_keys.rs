@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use farcall_keys::Terms;
 
-use super::say;
-use crate::Keys;
+use super::{Inner, State, say};
 use crate::client::Endpoint;
 use crate::env::Env;
 use crate::keys::Trusting;
 use crate::server::Server;
 use crate::shm::{Host, Link, Offers, Watcher};
+use crate::{CallFailed, Keys};
 
 /// How long it takes at most until changed keys are noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -61,9 +61,37 @@ impl Users {
     }
 }
 
+impl Inner {
+    /// Starts the thread that watches this runtime's keys, if it has keys and no such thread yet.
+    pub(super) fn watch_keys(&self, state: &mut State) -> Result<(), CallFailed> {
+        let (Some(keys), Some(servers), Some(clients), false) =
+            (&self.settings.keys, &self.accepted_servers, &self.accepted_clients, state.watches_keys)
+        else {
+            return Ok(());
+        };
+        let inner = self.me.clone();
+        let users = move || {
+            let inner = inner.upgrade()?;
+            let state = inner.lock();
+            Some(Users {
+                endpoints: state.endpoints.iter().map(|(_, endpoint)| endpoint.clone()).collect(),
+                links: state.links.iter().filter_map(|(_, link)| link.upgrade()).collect(),
+                watcher: state.watcher.clone(),
+                server: state.server.clone(),
+                host: state.host.clone(),
+                offers: inner.offers.clone(),
+            })
+        };
+        watch(keys, &self.env, (servers, clients), users)
+            .map_err(|why| CallFailed::local("starting a thread", why))?;
+        state.watches_keys = true;
+        Ok(())
+    }
+}
+
 /// Starts the thread that watches the keys. `servers` and `clients` are those that this runtime has accepted.
 /// `users` returns `None` when the runtime is gone, and then the thread ends.
-pub(super) fn watch(
+fn watch(
     keys: &Keys,
     env: &Arc<dyn Env>,
     (servers, clients): (&Arc<Trusting>, &Arc<Trusting>),

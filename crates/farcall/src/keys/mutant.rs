@@ -1,0 +1,42 @@
+//! Deliberate faults of what a runtime knows of keys. Each breaks one rule, so that the simulation can show
+//! that it would notice. Without the feature `mutants` a [`Mutant`] is empty, and breaks nothing.
+
+/// A rule about keys that can be broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A decision counts for what a client has shown in its conversation, not for its key.
+    DecisionOfConversation,
+    /// Nothing that is known of a client changes before it has proven itself.
+    NothingBeforeProof,
+    /// A conversation ends when what its client has shown counts no more.
+    ConversationRechecked,
+    /// A decision is made again when the keys have changed, or a grant has expired.
+    DecisionRemade,
+}
+
+/// The fault that keys have, if any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mutant {
+    #[cfg(feature = "mutants")]
+    rule: Option<Rule>,
+}
+
+impl Mutant {
+    /// Returns the fault that breaks this rule.
+    #[cfg(feature = "mutants")]
+    pub fn of(rule: Rule) -> Mutant {
+        Mutant { rule: Some(rule) }
+    }
+
+    /// Returns whether this fault breaks the rule.
+    #[inline(always)]
+    pub(super) fn breaks(self, rule: Rule) -> bool {
+        #[cfg(feature = "mutants")]
+        return self.rule == Some(rule);
+        #[cfg(not(feature = "mutants"))]
+        {
+            let _ = rule;
+            false
+        }
+    }
+}
