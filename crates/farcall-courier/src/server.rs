@@ -184,9 +184,10 @@ impl ServerBuilder {
     /// have four fifths of them. A host is an IPv4 address, the first 64 bits of an IPv6 address, or a user
     /// of this machine.
     ///
-    /// At the limit, the server ends a connection for each new one: the one that has been silent longest, of
-    /// the host with most connections, or of the same host if that has its share. If none has been silent for
-    /// five seconds, it ends the new connection.
+    /// At the limit, the server ends a connection of the host with most for each new one of a host with fewer:
+    /// the one that has been silent longest, or else one whose message has not come whole. Of a host with as
+    /// many, or of the newcomer's own that has its share, only a connection ends that has been so for five
+    /// seconds; if there is none, the new connection ends.
     pub fn connections(mut self, most: usize) -> Self {
         self.connections = most;
         self

@@ -187,13 +187,15 @@ impl Connection {
             self.silence.begin(now);
             self.receive_some(now + self.limits.idle)?;
         }
-        self.silence.end();
         // This bounds the time for the whole message, however its bytes come.
-        let until = self.wire.env.now() + self.limits.message_time;
+        let begun = self.wire.env.now();
+        let until = begun + self.limits.message_time;
+        self.silence.receive(begun);
         loop {
             if let Some(header) = self.received.first_chunk() {
                 let header = CallHeader::parse(*header);
                 if self.received.len() >= CALL_HEADER_BYTES + header.bytes {
+                    self.silence.end();
                     return Ok(header);
                 }
             }

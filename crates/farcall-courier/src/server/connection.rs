@@ -149,8 +149,9 @@ impl Session {
         while !link.advance()? {
             let until = match link.reader.is_partial() {
                 true => {
-                    self.silence.end();
-                    *self.begun.get_or_insert_with(|| link.env.now()) + self.limits.message_time
+                    let begun = *self.begun.get_or_insert_with(|| link.env.now());
+                    self.silence.receive(begun);
+                    begun + self.limits.message_time
                 }
                 false => {
                     // What came before was the versions, or bulk data that no call takes.

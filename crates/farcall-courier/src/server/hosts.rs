@@ -5,16 +5,13 @@
 use std::collections::HashMap;
 use std::net::Shutdown;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use farcall::env::Stream;
 use farcall::host::{Host, most_of_host};
+use farcall::room::{self, Candidate};
 use farcall::{Time, lock};
 
 use super::silence::Silence;
-
-/// A connection must have been silent for so long to be ended for another one.
-const MIN_SILENCE: Duration = Duration::from_secs(5);
 
 /// The open connections.
 pub(super) struct Connections {
@@ -25,6 +22,8 @@ pub(super) struct Connections {
 #[derive(Default)]
 struct Open {
     connections: HashMap<u64, Entry>,
+    /// How many connections each host has.
+    hosts: HashMap<Host, usize>,
     next: u64,
 }
 
@@ -43,9 +42,9 @@ impl Connections {
         lock(&self.open).connections.len()
     }
 
-    /// Adds a connection, and returns its number. If the server has too many, ends one for it that has been
-    /// silent: the longest silent one of the host with most connections, or of the same host if that has its
-    /// share. Returns `None` if none can be ended.
+    /// Adds a connection, and returns its number. If the server has too many, ends another for it, as
+    /// [`room::victim`] decides; one of the same host if that has its share. Returns `None` if none can be
+    /// ended.
     pub(super) fn add(
         &self,
         host: Host,
@@ -56,57 +55,70 @@ impl Connections {
         let mut open = lock(&self.open);
         let own = open.count(host);
         if own >= most_of_host(self.most) {
-            open.end_silent(host, now)?;
+            open.end_one(|other| other == host, Some(own), now)?;
         } else if open.connections.len() >= self.most {
-            let most = open.largest_host()?;
-            open.end_silent(most, now)?;
+            open.end_one(|_| true, Some(own), now)?;
         }
-        let id = open.next;
-        open.next += 1;
-        open.connections.insert(id, Entry { host, stream: stream.clone(), silence: silence.clone() });
-        Some(id)
+        Some(open.insert(Entry { host, stream: stream.clone(), silence: silence.clone() }))
     }
 
-    /// Ends a silent connection because the system has no room for more.
+    /// Ends a connection because the system has no room for more.
     pub(super) fn make_room(&self, now: Time) {
-        let mut open = lock(&self.open);
-        if let Some(most) = open.largest_host() {
-            open.end_silent(most, now);
-        }
+        lock(&self.open).end_one(|_| true, None, now);
     }
 
     /// Forgets a connection that has ended.
     pub(super) fn remove(&self, id: u64) {
-        let removed = lock(&self.open).connections.remove(&id);
+        let removed = lock(&self.open).remove(id);
         drop(removed);
     }
 
     /// Ends all connections.
     pub(super) fn end_all(&self) {
-        let ended = std::mem::take(&mut lock(&self.open).connections);
+        let ended = std::mem::take(&mut *lock(&self.open)).connections;
         ended.values().for_each(|entry| entry.stream.shutdown(Shutdown::Both));
     }
 }
 
 impl Open {
     fn count(&self, host: Host) -> usize {
-        self.connections.values().filter(|entry| entry.host == host).count()
+        self.hosts.get(&host).copied().unwrap_or(0)
     }
 
-    fn largest_host(&self) -> Option<Host> {
-        let mut counts: HashMap<Host, usize> = HashMap::new();
-        self.connections.values().for_each(|entry| *counts.entry(entry.host).or_default() += 1);
-        counts.into_iter().max_by_key(|(_, count)| *count).map(|(host, _)| host)
-    }
-
-    /// Ends the connection of a host that has been silent longest, if it has been silent for long enough.
-    fn end_silent(&mut self, host: Host, now: Time) -> Option<()> {
-        let silent = self.connections.iter().filter(|(_, entry)| entry.host == host);
-        let silent = silent.filter_map(|(id, entry)| Some((entry.silence.since()?, *id)));
-        let (_, id) = silent.min().filter(|(since, _)| now.since(*since) >= MIN_SILENCE)?;
-        let entry = self.connections.remove(&id)?;
+    /// Ends a connection to make room for another. `among` are the hosts that may lose one, and `own` is how
+    /// many connections the newcomer's host has. A connection that executes or answers a call stays, because
+    /// its thread would go on without it.
+    fn end_one(&mut self, among: impl Fn(Host) -> bool, own: Option<usize>, now: Time) -> Option<()> {
+        let usable = self.connections.iter().filter(|(_, entry)| among(entry.host));
+        let candidates: Vec<(u64, Candidate)> = usable
+            .filter_map(|(id, entry)| {
+                let usage = entry.silence.usage(now)?;
+                Some((*id, Candidate { of_host: self.count(entry.host), usage }))
+            })
+            .collect();
+        let chosen = room::victim(candidates.iter().map(|(_, candidate)| *candidate), own)?;
+        let entry = self.remove(candidates.get(chosen)?.0)?;
         // Its thread finds the end of the connection.
         entry.stream.shutdown(Shutdown::Both);
         Some(())
+    }
+
+    fn insert(&mut self, entry: Entry) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        *self.hosts.entry(entry.host).or_default() += 1;
+        self.connections.insert(id, entry);
+        id
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Entry> {
+        let entry = self.connections.remove(&id)?;
+        if let Some(count) = self.hosts.get_mut(&entry.host) {
+            *count -= 1;
+            if *count == 0 {
+                self.hosts.remove(&entry.host);
+            }
+        }
+        Some(entry)
     }
 }

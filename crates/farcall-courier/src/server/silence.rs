@@ -1,27 +1,47 @@
-//! Since when a connection waits for a call.
+//! What a connection does, for the thread that may end it to make room for another.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use farcall::Time;
+use farcall::room::Usage;
 
-/// Since when a connection waits for a call, for the thread that may end it to make room for another.
+/// Since when a connection waits for a call, or receives one. Nothing is known while a call is executed or
+/// answered: its thread would go on if the connection ended.
+///
+/// The last bit says whether a part of a call has come; the others are the time in steps of two nanoseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Silence(AtomicU64);
 
 impl Silence {
-    /// Returns since when the connection waits for a call, or `None` if it does not.
-    pub(crate) fn since(&self) -> Option<Time> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|nanos| *nanos != BUSY).map(Time::from_nanos)
+    /// Returns what the connection is used for, or `None` while a call is executed or answered.
+    pub(crate) fn usage(&self, now: Time) -> Option<Usage> {
+        let state = self.0.load(Ordering::Relaxed);
+        let time = now.since(Time::from_nanos(state & !PARTIAL));
+        match state {
+            BUSY => None,
+            state if state & PARTIAL != 0 => Some(Usage::PartialCall(time)),
+            _ => Some(Usage::Idle(time)),
+        }
     }
 
+    /// Notes that the connection waits for a call.
     pub(crate) fn begin(&self, now: Time) {
-        self.0.store(now.as_nanos().min(BUSY - 1), Ordering::Relaxed);
+        self.0.store(now.as_nanos() & !PARTIAL, Ordering::Relaxed);
     }
 
+    /// Notes that a part of a call has come, whose first byte came at `begun`.
+    pub(crate) fn receive(&self, begun: Time) {
+        // (BUSY would be a time of 584 years.)
+        self.0.store(begun.as_nanos() | PARTIAL, Ordering::Relaxed);
+    }
+
+    /// Notes that a call is executed or answered.
     pub(crate) fn end(&self) {
         self.0.store(BUSY, Ordering::Relaxed);
     }
 }
 
-/// The state of [`Silence`] while a call is received, executed or answered.
+const PARTIAL: u64 = 1;
+
+/// The state of [`Silence`] while a call is executed or answered.
 const BUSY: u64 = u64::MAX;

@@ -1,6 +1,7 @@
 //! The limits of a server: time, bytes and connections.
 
 use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -113,4 +114,38 @@ fn one_host_has_four_fifths_of_the_connections() {
     let mut fifth = Peer::connect(&address, Versions::THREE);
     assert_eq!(fifth.receive(), None);
     assert_eq!(server.connections(), 4);
+}
+
+/// Connects from another address of this machine. Each counts as a host.
+fn connect_from(host: u8, address: &str) -> Peer {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let server: SocketAddr = address.strip_prefix("tcp://").unwrap().parse().unwrap();
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::from(([127, 0, 0, host], 0))).unwrap();
+    connect(&socket, &server).unwrap();
+    let mut peer = Peer::new(TcpStream::from(socket));
+    peer.send(&Versions::THREE.to_bytes(), false);
+    peer
+}
+
+#[test]
+fn half_messages_of_two_hosts_do_not_keep_a_third_one_out() {
+    let (server, address) = serve(Arc::default(), |builder| builder.connections(8));
+    let honest = work(&address);
+    assert_eq!(honest.next(1), Ok(2));
+    let mut half = Vec::new();
+    PacketWriter::default().write(Datastream::Messages, &[0; 500], false, &mut half);
+    let attackers = || [2, 3].map(|host| [(); 4].map(|()| connect_from(host, &address)));
+    let mut all = attackers();
+    for peer in all.as_flattened_mut() {
+        // The server serves this one: it has said its versions. It may have been ended for the next.
+        let _ = peer.socket.write_all(&half[..300]);
+    }
+    let newcomer = work(&address);
+    for number in 0..20 {
+        assert_eq!(newcomer.next(number), Ok(number + 1));
+        assert_eq!(honest.next(number), Ok(number + 1), "who has few connections keeps them");
+        let _again = attackers();
+    }
+    assert!(server.connections() <= 8);
 }

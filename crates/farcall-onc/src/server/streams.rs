@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use farcall::env::{Accepted, Env, Interest, Listener, Poller, Stream, Time, is_of_one_connection};
+use farcall::room::{self, Candidate, MIN_SILENCE, Usage};
 
 use super::hosts::{Holdings, Hosts, PROTECTED_BYTES};
 use super::peer::{Peer, PeerConnection as _, Transport};
@@ -79,8 +80,6 @@ impl Drop for Lingering<'_> {
 pub(super) const LINGER_TIME: Duration = Duration::from_millis(20);
 /// How long a listener pauses when the system lacks descriptors or memory for a connection.
 const BACK_OFF: Duration = Duration::from_millis(100);
-/// How long a connection must have been silent before it is closed for a new one of the same host.
-const MIN_SILENCE: Duration = Duration::from_secs(5);
 /// The most accepted connections that wait until another connection ends. When there are more, the host with
 /// most waiting connections loses its newest one.
 const MAX_DEFERRED: usize = 64;
@@ -194,27 +193,18 @@ impl Streams {
 
     /// Closes a connection to make room for a new one of `peer`. The peer is `None` if the system had no room
     /// to accept the connection. Returns false if no connection may be closed.
-    ///
-    /// Chooses the host with most connections, and closes that host's connection that has been silent
-    /// longest. If the peer's own host would then have as many connections as that host, closes only a
-    /// connection that has been silent for [`MIN_SILENCE`].
     fn make_room(&self, peer: Option<&Peer>) -> bool {
         let now = self.env.now();
         let all = self.all();
-        let Some(most) = all.iter().map(|connection| connection.account().host().connections()).max() else {
-            return false;
-        };
-        let of_those = all.iter().filter(|connection| connection.account().host().connections() == most);
-        let another = most > 1 && peer.is_none_or(|peer| self.hosts.connections_of(peer) + 1 < most);
-        let closed = match another {
-            true => of_those.max_by_key(|connection| (connection.idle(now), connection.silent(now))),
-            false => {
-                let idle = of_those.filter_map(|connection| Some((connection.idle(now)?, connection)));
-                idle.max_by_key(|(idle, _)| *idle)
-                    .filter(|(idle, _)| *idle >= MIN_SILENCE)
-                    .map(|(_, idlest)| idlest)
-            }
-        };
+        let candidates = all.iter().map(|connection| Candidate {
+            of_host: connection.account().host().connections(),
+            usage: match connection.idle(now) {
+                Some(idle) => Usage::Idle(idle),
+                None => Usage::Call(connection.silent(now)),
+            },
+        });
+        let own = peer.map(|peer| self.hosts.connections_of(peer));
+        let closed = room::victim(candidates, own).and_then(|place| all.get(place));
         closed.inspect(|closed| closed.close()).is_some()
     }
 
