@@ -5,7 +5,7 @@ use std::num::NonZero;
 
 /// A host: an IPv4 address, the first 64 bits of an IPv6 address (one machine can have all addresses that
 /// share them), or a user of this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Host {
     /// The host that has this IPv4 address.
     V4(u32),

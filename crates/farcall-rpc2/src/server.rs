@@ -6,11 +6,13 @@
 //!
 //! ```text
 //! connections  the clients, their requests and kept replies: without sockets and threads
+//! places       which connection makes way for another
 //! subsystems   the interfaces, and how a request is executed
 //! request      a request on its way between the two
 //! ```
 
 mod connections;
+mod places;
 mod request;
 mod subsystems;
 
@@ -149,9 +151,11 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets how many connections are kept; 4,096 by default, with which their replies take at most 18 MB. A
-    /// bind beyond that ends a connection of the host that has the most: the one that was idle for the
-    /// longest time. Its client is told at its next call.
+    /// Sets how many connections are kept from which requests have come; 4,096 by default, with which their
+    /// replies take at most 18 MB. Beyond that the first request of another connection ends one of the host
+    /// that has the most: the one that was idle for the longest time. Its client is told at its next call.
+    /// Binds that no request has followed have a quarter as many places of their own, and end only one
+    /// another.
     pub fn connections(mut self, count: usize) -> Self {
         self.max_connections = count.max(1);
         self

@@ -100,3 +100,26 @@ impl Subsystem {
         }
     }
 }
+
+#[cfg(test)]
+impl Service for () {
+    fn dispatch(&self, _: u32, _: &mut Decoder<'_>, _: &mut Encoder<'_>) -> Dispatched {
+        Dispatched::Result
+    }
+}
+
+#[cfg(test)]
+impl Subsystems {
+    /// Returns one subsystem without procedures.
+    pub fn without_procedures(number: u32) -> Subsystems {
+        let interface = idl::Interface {
+            name: "Nothing".into(),
+            docs: String::new(),
+            procedures: Vec::new(),
+            signals: Vec::new(),
+            types: Default::default(),
+        };
+        let layout = Layout::new(&interface).expect("nothing to refuse");
+        Subsystems(HashMap::from([(number, Subsystem { layout, service: Box::new(()) })]))
+    }
+}

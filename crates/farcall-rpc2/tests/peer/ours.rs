@@ -373,6 +373,29 @@ fn binds_of_one_host_end_its_own_connections_first() {
 }
 
 #[test]
+fn binds_that_no_request_follows_end_no_connection_of_a_client_that_calls() {
+    let here = Arc::new(Here::default());
+    let server = serve(here.clone(), |server| server.connections(8));
+    let honest = import(server.address());
+    assert_eq!(honest.double(1).unwrap(), 2);
+    let mut answer = [0; 1 << 13];
+    for host in 2..66 {
+        // Each bind comes from another host, as those do that are forged.
+        let other = UdpSocket::bind(format!("127.0.0.{host}:0")).unwrap();
+        let header =
+            Header { local: 1, opcode: packet::INIT1_OPEN, subsystem: SUBSYSTEM, ..Header::default() };
+        let mut bind = Vec::new();
+        header.write(&packet::bind_body(b"other"), &mut bind);
+        other.send_to(&bind, server.address()).unwrap();
+        other.recv(&mut answer).unwrap();
+    }
+    assert_eq!(honest.double(1).unwrap(), 2);
+    assert_eq!(here.welcomed.lock().unwrap().len(), 65, "the honest client has bound once");
+    let newcomer = import(server.address());
+    assert_eq!(newcomer.double(2).unwrap(), 4);
+}
+
+#[test]
 fn a_request_far_ahead_of_its_sequence_gets_a_nak() {
     let server = serve(Arc::default(), |server| server);
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
