@@ -235,7 +235,7 @@ fn hint(kind: Kind) -> Option<&'static str> {
         Kind::Registry => REGISTRY_HINT,
         Kind::NotPermitted => {
             "`farcall keys show`, at both ends, says who is known; without keys, `farcall serve --open` lets \
-             other machines call"
+             other users and other machines call"
         }
         _ => return None,
     })

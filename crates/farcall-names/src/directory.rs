@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-pub(crate) use system::{Directory, of_user};
+pub(crate) use system::{Directory, all_of_user, of_user};
 
 use crate::{Error, Result};
 

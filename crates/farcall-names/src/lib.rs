@@ -65,6 +65,7 @@ mod service;
 mod static_file;
 pub mod suite;
 mod table;
+mod user_secret;
 
 #[cfg(feature = "dns")]
 pub use dns::Dns;
@@ -85,6 +86,7 @@ pub use place::open;
 pub use registry::{Listing, Registration, Registry, Renewal};
 pub use service::resolve_service;
 pub use static_file::StaticFile;
+pub use user_secret::user_secrets;
 
 /// Parses the text as that of a registry file and as rules for one, and checks that a parsed file survives
 /// rendering. For the fuzz target.

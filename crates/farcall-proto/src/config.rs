@@ -9,6 +9,7 @@ use crate::Spares;
 use crate::mutant::Mutant;
 #[cfg(feature = "secure")]
 use crate::secure::{Level, Padding, Suites, Trust};
+use crate::{SameUser, Spares};
 
 /// The largest datagram that is sent before a larger one is known to arrive, in bytes.
 pub const BASE_DATAGRAM: usize = 1200;
@@ -73,6 +74,8 @@ pub struct ClientConfig {
     pub loopback: bool,
     /// The largest datagram that path-MTU probing tries, in bytes; [`BASE_DATAGRAM`] switches probing off.
     pub max_datagram: usize,
+    /// How this end shows the server that both are processes of one user, if the server asks.
+    pub same_user: Option<SameUser>,
     /// Long empty buffers for reuse. All conversations with clones of this configuration share them.
     pub spares: Arc<Spares>,
     /// The bytes of arguments that unfinished calls keep. All conversations with clones of this configuration
@@ -121,6 +124,7 @@ impl Default for ClientConfig {
             shared_local_window: SHARED_LOCAL_WINDOW,
             loopback: false,
             max_datagram: 64_000,
+            same_user: None,
             spares: Arc::default(),
             arguments: Arc::default(),
             #[cfg(feature = "secure")]
@@ -163,6 +167,9 @@ pub struct ServerConfig {
     pub local_window: u32,
     /// The largest datagram that is sent or echoed.
     pub max_datagram: usize,
+    /// If there is one, only clients that prove that they are processes of this user may bind. For servers
+    /// without keys at a loopback address.
+    pub same_user: Option<SameUser>,
     /// The keys of this end. If there are any, both ends must know one another, and nothing is sent or
     /// accepted without a seal.
     #[cfg(feature = "secure")]
@@ -203,6 +210,7 @@ impl Default for ServerConfig {
             window: 4 << 20,
             local_window: LOCAL_WINDOW,
             max_datagram: 64_000,
+            same_user: None,
             #[cfg(feature = "secure")]
             trust: None,
             #[cfg(feature = "secure")]

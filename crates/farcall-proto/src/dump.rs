@@ -199,6 +199,7 @@ fn text(frame: &Frame<'_>) -> String {
         Frame::Data(position, d) => data(*position, d),
         Frame::Credit(position, c) => credit(*position, c),
         Frame::Stop(position, reason) => format!("STOP {}, reason {reason}", name(*position)),
+        Frame::UserProof(proof) => format!("USER-PROOF by the secret {:016x}", proof.secret),
         Frame::Ack(ack) => format!("ACK below {}, datagrams of {}", ack.low, ack.datagram),
     }
 }

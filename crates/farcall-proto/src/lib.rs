@@ -29,6 +29,7 @@ mod padding;
 mod path;
 #[cfg(feature = "secure")]
 mod phases;
+mod same_user;
 mod scheme;
 pub mod secure;
 pub mod server;
@@ -45,6 +46,7 @@ pub use farcall_base::{
 };
 pub use meeting::{Ended, Meeting, Met, Proven, Shown};
 pub use mutant::{Mutant, Rule};
+pub use same_user::{SameUser, UserSecret, UserSecrets};
 pub use spares::Spares;
 pub use ticket::Holder;
 pub use wire::{Fingerprint, MAX_NAME, Route, VERSION, route};

@@ -116,6 +116,12 @@ mutants! {
     StreamReused = "stream-reused",
     /// A flush counts all posted writes as executed, however few the exporter acknowledges.
     FlushBelieves = "flush-believes",
+    /// A client is let in by any proof that it is a process of the server's user.
+    UserUnproven = "user-unproven",
+    /// A proof that a client is a process of the server's user is good at every server.
+    UserProofMoves = "user-proof-moves",
+    /// The ticket that challenges a client to prove its user admits its conversation.
+    ChallengeAdmits = "challenge-admits",
     /// A client at a loopback address uses the local scheme although its server sees it elsewhere.
     LocalUnseen = "local-unseen",
     /// A server accepts datagrams in the open scheme for a conversation that has secrets.
@@ -327,10 +333,14 @@ impl Rule {
         Rule::MeetingGivesWay,
     ];
 
+    /// The rules of proofs that a client is a process of the server's user. `tests/same_user.rs` notices.
+    pub const OF_USERS: &'static [Rule] = &[Rule::UserUnproven, Rule::UserProofMoves, Rule::ChallengeAdmits];
+
     /// Returns whether runs of the simulator notice when this rule is broken. Tests of `farcall-proto` notice
     /// the others.
     pub fn is_simulated(&self) -> bool {
-        let others = [Rule::OF_ATTACKS, Rule::OF_HANDSHAKES, Rule::OF_SHARES, Rule::OF_MEETINGS];
+        let others =
+            [Rule::OF_ATTACKS, Rule::OF_HANDSHAKES, Rule::OF_SHARES, Rule::OF_MEETINGS, Rule::OF_USERS];
         !others.iter().any(|rules| rules.contains(self))
     }
 }

@@ -84,7 +84,6 @@ impl Issuer {
 
     /// Returns how long ago a ticket of this incarnation was issued. It can be longer ago by as much as the
     /// horizon was raised ahead of the clock.
-    #[cfg(feature = "secure")]
     pub fn age(&self, now: Time, ticket: &Ticket<'_>) -> std::time::Duration {
         now.since(self.born).saturating_sub(std::time::Duration::from_nanos(ticket.issued))
     }

@@ -5,12 +5,16 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_proto::client::{Call, CallId, Conversation};
 use farcall_proto::fuzzing::{kinds, seal};
 use farcall_proto::server::{CallKey, Export, Finish, Request, Server};
-use farcall_proto::{ClientConfig, Failure, Fingerprint, Kind, Ran, ServerConfig, Time, Trace, dump};
+use farcall_proto::{
+    ClientConfig, Failure, Fingerprint, Kind, Ran, SameUser, ServerConfig, Time, Trace, UserSecret,
+    UserSecrets, dump,
+};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/vectors/datagrams.txt");
 
@@ -168,7 +172,9 @@ fn datagrams() -> String {
     s.call(b"here", None);
     s.run(&Finish::Result, b"yes.");
     let mut out = s.out;
-    for part in [local, running_calls, patience, cancels, fragments, forgotten, full, restarted, exchanges] {
+    for part in
+        [local, running_calls, patience, cancels, fragments, forgotten, full, restarted, exchanges, users]
+    {
         out += &part();
     }
     out
@@ -365,6 +371,35 @@ fn exchanges() -> String {
     s.out
 }
 
+/// The secret of a user: `0f` sixteen times.
+#[derive(Debug)]
+struct Secret;
+
+impl UserSecrets for Secret {
+    fn secrets(&self) -> Result<Vec<UserSecret>, String> {
+        Ok(vec![UserSecret::new([0x0f; 16])])
+    }
+}
+
+/// Binds at a server that lets in processes of its own user only. It knows the secret `0f` sixteen times, and
+/// is at 127.0.0.1:7000.
+fn users() -> String {
+    let same_user = Some(SameUser { secrets: Arc::new(Secret), server: "127.0.0.1:7000".parse().unwrap() });
+    let config = ServerConfig { same_user: same_user.clone(), ..ServerConfig::default() };
+    let mut s = Script::with("127.0.0.1:1000", config);
+    let config = ClientConfig { same_user, loopback: true, ..client_config() };
+    s.client = Conversation::new(config, 0xc11e_4700);
+    s.title(
+        "a server at 127.0.0.1:7000 for processes of one user, whose secret is 0f0f...0f: challenge, proof",
+    );
+    s.client.bind(s.now, "Store/one", 1);
+    s.run(&Finish::Result, &[]);
+    s.title("a further question shows the ticket as proof");
+    s.client.bind(s.now, "Store", 2);
+    s.run(&Finish::Result, &[]);
+    s.out
+}
+
 /// Checks that every type of frame is in the vectors.
 #[test]
 fn the_vectors_have_every_frame() {
@@ -394,6 +429,7 @@ fn the_vectors_have_every_frame() {
         "CREDIT",
         "STOP",
         "ACK",
+        "USER-PROOF",
     ] {
         assert!(made.contains(word), "{word} is not in the vectors");
     }

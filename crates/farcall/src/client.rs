@@ -50,7 +50,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use farcall_proto::client::Conversation;
-use farcall_proto::{ClientConfig, Spares};
+use farcall_proto::{ClientConfig, SameUser, Spares};
 
 pub(crate) use bind::{Answered, Asking, Questions};
 pub(crate) use exchanges::CallExchanges;
@@ -152,7 +152,9 @@ impl Endpoint {
                 break id;
             }
         };
-        let config = ClientConfig { loopback: self.env.is_loopback(address), ..self.config.clone() };
+        let loopback = self.env.is_loopback(address);
+        let same_user = self.config.same_user.clone().map(|same| SameUser { server: address, ..same });
+        let config = ClientConfig { loopback, same_user, ..self.config.clone() };
         let peer = Arc::new(Peer::new(Conversation::new(config, id), address, self.has_keys));
         peers.by_address.insert(address, peer.clone());
         peers.by_id.insert(id, peer.clone());

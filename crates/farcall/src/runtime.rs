@@ -5,6 +5,7 @@
 //! export      exports an interface;  advertise: chooses the address that is published
 //! bind        binds a name to an export at some address;  bound: the present binding of an importer
 //! resolve     resolves the name of a host
+//! same_user   who may call a server without keys
 //! restarts    whether an import may be bound to another server than before
 //! import      the channel of an imported interface: calls, binds again, repeats calls
 //! answerer    who answers at an address, as a handshake shows
@@ -36,6 +37,7 @@ mod question;
 mod resolve;
 mod restarts;
 mod retry_task;
+mod same_user;
 mod sent;
 mod settings;
 mod started;
@@ -609,7 +611,7 @@ impl Inner {
             .map_err(|why| CallFailed::local("binding a socket", why))?;
         #[cfg(feature = "secure")]
         self.watch_keys(&mut state)?;
-        let config = self.client_config();
+        let config = ClientConfig { same_user: self.proves_user(from), ..self.client_config() };
         let endpoint = Endpoint::new(self.env.clone(), socket, config);
         state.endpoints.push((from, endpoint.clone()));
         Ok(endpoint)
@@ -621,20 +623,15 @@ impl Inner {
         if let Some(server) = &state.server {
             return Ok(server.clone());
         }
+        self.check_address()?;
         let address = self.settings.address;
-        if !address.ip().is_loopback() && !self.settings.open && !self.settings.has_keys() {
-            let why = format!(
-                "{address} can be reached from other machines: to let them call, use keys (FARCALL_KEYS), or \
-                 let everybody call in clear text by the builder's `open()` or FARCALL_OPEN=1"
-            );
-            return Err(CallFailed::new(Kind::NotPermitted, Ran::No).because(why));
-        }
         let socket = self.env.bind(address, &SocketOptions { answers: true, ..self.socket_options() });
         let socket = socket.map_err(|why| CallFailed::local(&format!("binding {address}"), why))?;
         let current = self.me.clone();
         let inside = Box::new(move |body: &mut dyn FnMut()| enter(current.clone(), body));
-        let server =
-            Server::new(self.env.clone(), socket, self.server_config(), self.settings.limits, inside);
+        let config =
+            ServerConfig { same_user: self.same_user(socket.local_address())?, ..self.server_config() };
+        let server = Server::new(self.env.clone(), socket, config, self.settings.limits, inside);
         let server = server.map_err(|why| CallFailed::local("starting a thread", why))?;
         if self.settings.describe {
             let access = self.access(farcall_memory::TYPE, farcall_memory::clerk::COUNTERS);

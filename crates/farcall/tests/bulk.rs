@@ -96,7 +96,8 @@ fn server() -> Arc<Server> {
 /// Runs a test with a server that is called through the network, through one that loses datagrams, and with
 /// one in this process.
 fn everywhere(test: impl Fn(&FilesClient, &Server)) {
-    let runtime = || farcall::Runtime::builder().registry(farcall::names::Memory::new()).build().unwrap();
+    let runtime =
+        || farcall::Runtime::builder().registry(farcall::names::Memory::new()).open().build().unwrap();
     let (here, there, ours) = (runtime(), runtime(), server());
     let export = there.export::<dyn Files>("Files/a", ours.clone()).unwrap();
     test(&here.import::<dyn Files>(&export.url()).unwrap(), &ours);
@@ -291,7 +292,8 @@ fn pollster<T>(future: impl Future<Output = T>) -> T {
 
 #[test]
 fn what_is_small_rides_on_the_call_and_on_the_result() {
-    let runtime = || farcall::Runtime::builder().registry(farcall::names::Memory::new()).build().unwrap();
+    let runtime =
+        || farcall::Runtime::builder().registry(farcall::names::Memory::new()).open().build().unwrap();
     let (here, there, ours) = (runtime(), runtime(), server());
     let export = there.export::<dyn Files>("Files/a", ours.clone()).unwrap();
     let counting = Counting::new(export.address());
@@ -316,7 +318,8 @@ fn what_is_small_rides_on_the_call_and_on_the_result() {
 
 #[test]
 fn a_server_sends_again_though_it_hears_nothing_of_its_client() {
-    let runtime = || farcall::Runtime::builder().registry(farcall::names::Memory::new()).build().unwrap();
+    let runtime =
+        || farcall::Runtime::builder().registry(farcall::names::Memory::new()).open().build().unwrap();
     let (here, there, ours) = (runtime(), runtime(), server());
     let export = there.export::<dyn Files>("Files/a", ours.clone()).unwrap();
     let counting = Counting::new(export.address());

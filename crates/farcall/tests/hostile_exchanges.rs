@@ -180,8 +180,14 @@ fn goes_on(ledger: &LedgerClient) {
 
 #[test]
 fn a_client_that_keeps_to_no_rule_of_exchanges_harms_nobody_else() {
-    let runtime =
-        || Runtime::builder().registry(farcall::names::Memory::new()).shared_memory(false).build().unwrap();
+    let runtime = || {
+        Runtime::builder()
+            .registry(farcall::names::Memory::new())
+            .shared_memory(false)
+            .open()
+            .build()
+            .unwrap()
+    };
     let (here, there) = (runtime(), runtime());
     let server = Arc::new(Server::default());
     let export = there.export::<dyn Ledger>("Ledger", server.clone()).unwrap();

@@ -37,7 +37,7 @@ pub struct Clerks {
     #[arg(long, value_name = "READS")]
     ask_after: Option<u32>,
 
-    /// Let every machine that can reach the address look names up, without keys
+    /// Let every user and every machine that can reach the address look names up, without keys
     #[arg(long)]
     open: bool,
 }

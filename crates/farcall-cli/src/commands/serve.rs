@@ -38,7 +38,7 @@ pub struct Serve {
     #[arg(long, value_name = "BYTES", requires = "writable")]
     quota: Option<u64>,
 
-    /// Let every machine that can reach the address call, without keys
+    /// Let every user and every machine that can reach the address call, without keys
     #[arg(long)]
     open: bool,
 }

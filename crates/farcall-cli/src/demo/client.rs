@@ -44,14 +44,14 @@ impl Client {
         let keys: Option<PathBuf> = None;
         let mut report = Report::begin(*output, self.seed, &self.dir, keys.is_some())?;
         let runtime = Runtime::builder().patience(PATIENCE).build()?;
-        let server =
+        let _server =
             Process::start(&["server".as_ref(), MAIN.as_ref(), "--dir".as_ref(), self.dir.as_os_str()])?;
         let demo = runtime.import::<dyn Demo>(MAIN)?;
 
         hello(&demo, &mut report)?;
         report.signal(&signal::run(&runtime)?)?;
         report.files(&files::read(&runtime, &self.dir)?)?;
-        report.lossy(&lossy::run(&demo, &server, self.seed)?)?;
+        report.lossy(&lossy::run(self.seed, keys.is_some())?)?;
         report.killed(&killed::run(&runtime)?)?;
         report.slow(slow(&demo)?, PATIENCE)?;
         #[cfg(feature = "secure")]

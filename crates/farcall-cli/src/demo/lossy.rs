@@ -33,11 +33,22 @@ pub struct Lossy {
     pub datagrams: Arc<Counts>,
 }
 
-/// Makes the calls through a forwarder. `direct` asks the server for its counts afterwards.
-pub fn run(direct: &DemoClient, server: &Process, seed: u64) -> Outcome<Lossy> {
+/// The name of a server that is called through the forwarder.
+const NAME: &str = "Lossy/main";
+
+/// Makes the calls through a forwarder, at a server of their own.
+pub fn run(seed: u64, has_keys: bool) -> Outcome<Lossy> {
+    // Without keys a client proves for the address to which it sends that it is of the server's user. A
+    // forwarder's address is not the server's, so this server lets everybody call.
+    let arguments = ["server".as_ref(), NAME.as_ref()];
+    let server = match has_keys {
+        true => Process::start(&arguments)?,
+        false => Process::start_with(Some(("FARCALL_OPEN", "1".into())), &arguments)?,
+    };
     let runtime = Runtime::builder().patience(PATIENCE).build()?;
+    let direct = runtime.import::<dyn Demo>(NAME)?;
     let (address, datagrams) = forward::start(server.address("address")?, seed)?;
-    let demo = runtime.import::<dyn Demo>(&format!("udp://{address}/Demo/main"))?;
+    let demo = runtime.import::<dyn Demo>(&format!("udp://{address}/{NAME}"))?;
     let start = Instant::now();
     let answered = call_all(&demo);
     let time = start.elapsed();

@@ -33,6 +33,8 @@ mod olympus;
 #[cfg(target_os = "linux")]
 mod onc;
 #[cfg(target_os = "linux")]
+mod other_users;
+#[cfg(target_os = "linux")]
 mod printing;
 mod rpc2_files;
 mod transfers;

@@ -29,7 +29,8 @@ fn two_copies_to_one_file_do_not_mix() {
 }
 
 fn serve(place: &Place, more: &[&str]) -> Started {
-    place.start(&[&["--json", "serve", "dir", "--writable"], more].concat())
+    // Some tests put a forwarder before the server, and a proof of the user is for the server's own address.
+    place.start(&[&["--json", "serve", "dir", "--writable", "--open"], more].concat())
 }
 
 #[test]

@@ -18,6 +18,11 @@ pub(crate) fn of_user() -> PathBuf {
     local.unwrap_or_else(std::env::temp_dir).join("farcall")
 }
 
+/// Returns the paths of all directories that processes of this process's user may have.
+pub(crate) fn all_of_user() -> Vec<PathBuf> {
+    vec![of_user()]
+}
+
 impl Directory {
     /// Opens the directory, and creates it if it is missing.
     pub(crate) fn create(path: &Path) -> Result<Self> {
@@ -49,6 +54,11 @@ impl Directory {
     pub(super) fn open_to_append(&self, name: &str) -> Result<File> {
         let file = OpenOptions::new().append(true).open(self.path.join(name));
         file.map_err(|e| io_error("opening", &self.path, name, e))
+    }
+
+    /// Returns the content of a file. The directory's protection is that of its files.
+    pub(crate) fn read_private(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>> {
+        self.read(name, limit)
     }
 
     pub(super) fn open_or_make(&self, name: &str) -> Result<File> {

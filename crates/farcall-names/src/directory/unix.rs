@@ -31,6 +31,20 @@ pub(crate) fn of_user() -> PathBuf {
     }
 }
 
+/// Returns the paths of all directories that processes of this process's user may have, whatever their
+/// environment, the one of this process first.
+pub(crate) fn all_of_user() -> Vec<PathBuf> {
+    let user = rustix::process::geteuid().as_raw();
+    let mut all = vec![of_user()];
+    for path in [format!("/run/user/{user}/farcall"), format!("/tmp/farcall-{user}")] {
+        let path = PathBuf::from(path);
+        if !all.contains(&path) {
+            all.push(path);
+        }
+    }
+    all
+}
+
 impl Directory {
     /// Opens the directory, and creates it if it is missing.
     pub(crate) fn create(path: &Path) -> Result<Self> {
@@ -78,6 +92,21 @@ impl Directory {
     /// Opens a file to write behind its end.
     pub(super) fn open_to_append(&self, name: &str) -> Result<File> {
         self.open_file(name, OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK)
+    }
+
+    /// Returns the content of a file, as [`Directory::read`] does, if nobody else can open the file.
+    pub(crate) fn read_private(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>> {
+        let file = match self.open_file(name, OFlags::RDONLY | OFlags::NONBLOCK) {
+            Ok(file) => file,
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(why) => return Err(why),
+        };
+        let failed = |source| io_error("reading", &self.path, name, source);
+        let found = file.metadata().map_err(failed)?;
+        if let Some(why) = distrust(found.uid(), found.mode()) {
+            return Err(Error::Untrusted { path: self.path.join(name), why });
+        }
+        read_bounded(file, limit).map(Some).map_err(failed)
     }
 
     pub(super) fn open_or_make(&self, name: &str) -> Result<File> {

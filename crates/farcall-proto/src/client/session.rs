@@ -15,7 +15,7 @@ use crate::secure::Level;
 use crate::ticket::{self, Holder};
 #[cfg(not(feature = "secure"))]
 use crate::wire::Handshake;
-use crate::wire::{Bind, Ended, Stale, StaleReason, Target, Ticket, VERSION, Welcome, Writer};
+use crate::wire::{Bind, Ended, Stale, StaleReason, Target, Ticket, UserProof, VERSION, Welcome, Writer};
 use crate::{BASE_DATAGRAM, Failure, Fingerprint, Kind, Ran, Rule, Time, nanos};
 
 /// The maximum number of procedures of one export that a binding collects.
@@ -34,6 +34,9 @@ pub(super) struct Session {
     /// When all open questions are given up because the server's port refuses datagrams (ICMP), if it does.
     pub expires: Option<Time>,
     nonce: u64,
+    /// Whether the server has asked for a proof of the user, so that further questions show the ticket that
+    /// the proof has brought.
+    shows_user: bool,
     /// Whether the first question leads to secrets, with which the others are then asked.
     one_by_one: bool,
     /// The random bytes by which the client resumes the conversation.
@@ -78,6 +81,9 @@ pub(super) struct Request {
     due: Time,
     pub interval: Duration,
     pub unanswered: u32,
+    /// The answer to the server's challenge to prove the user, and how often the server has challenged.
+    user: Option<Box<UserAnswer>>,
+    challenges: u32,
     /// How long the server made the client wait.
     #[cfg(feature = "secure")]
     waited: Duration,
@@ -87,6 +93,18 @@ pub(super) struct Request {
     #[cfg(feature = "secure")]
     pub agreement: super::handshake::Agreement,
 }
+
+/// A client's answer to a server's challenge to prove that it is a process of the server's user.
+#[derive(Debug)]
+struct UserAnswer {
+    /// The ticket that is the challenge, and its conversation.
+    challenge: (u64, Ticket<'static>),
+    proofs: Vec<UserProof>,
+}
+
+/// The maximum number of challenges of one question that a client answers. The server may begin anew between
+/// two of them.
+const MAX_CHALLENGES: u32 = 4;
 
 /// The longest time that a client waits with a question because the server says so, in all. Anybody on the
 /// path can say so.
@@ -109,6 +127,7 @@ impl Session {
             requests: Vec::new(),
             expires: None,
             nonce: client,
+            shows_user: false,
             one_by_one,
             #[cfg(feature = "secure")]
             random: None,
@@ -293,6 +312,13 @@ impl Conversation {
         request.interval = (request.interval * 2).min(self.config.max_retransmit);
         request.due = now.plus(self.spread.within(nanos(request.interval)));
         request.unanswered += 1;
+        let let_in = session.granted.as_ref().filter(|_| session.shows_user);
+        let proof = match (&request.user, let_in) {
+            (Some(answer), _) => Some(answer.challenge.clone()),
+            (None, granted) => granted.map(|granted| (granted.conversation, granted.ticket.clone())),
+        };
+        #[cfg(feature = "secure")]
+        let proof = request.agreement.proof.clone().or(proof);
         #[cfg(feature = "secure")]
         let step = if one_by_one { request.agreement.step(suites, random.as_ref()) } else { Vec::new() };
         let bind = Bind {
@@ -302,10 +328,7 @@ impl Conversation {
             schemes,
             from: request.procedures.len() as u32,
             renew,
-            #[cfg(feature = "secure")]
-            proof: request.agreement.proof.clone(),
-            #[cfg(not(feature = "secure"))]
-            proof: None,
+            proof,
             name: request.name.as_bytes(),
             #[cfg(feature = "secure")]
             handshake: crate::wire::whole(&step),
@@ -316,6 +339,8 @@ impl Conversation {
         };
         // It is not known yet whether the other end is on this machine.
         let mut writer = Writer::new(out, BASE_DATAGRAM, Target::without_secrets(0, Scheme::Open));
+        let proofs = request.user.iter().flat_map(|answer| &answer.proofs);
+        proofs.for_each(|proof| writer.user_proof(proof));
         writer.bind(&bind);
         // The padding allows a long answer: a server sends at most three times the received bytes to an
         // address that has not proven itself.
@@ -370,7 +395,15 @@ impl Conversation {
         if w.refused == 0 {
             self.take_ticket(now, w, renewed, sink);
         }
+        let unproven = match Kind::from_code(w.refused) {
+            Kind::NotPermitted => match self.prove_user(now, at, w) {
+                Ok(()) => return,
+                Err(why) => why,
+            },
+            _ => String::new(),
+        };
         let request = &mut self.session.requests[at];
+        request.user = None;
         // If the interface was exported anew meanwhile, the page belongs to another export and does not
         // continue the list. The list begins again.
         let continues = request.procedures.is_empty() || request.export == w.export;
@@ -412,12 +445,44 @@ impl Conversation {
                     Kind::Mismatch => {
                         format!("the server speaks wire versions {least} to {most}, this program {VERSION}")
                     }
+                    Kind::NotPermitted if !unproven.is_empty() => unproven,
                     _ => format!("{:?}", request.name),
                 };
                 Err(Failure::new(kind, Ran::No).with_detail(detail))
             }
         };
         sink(Event::Bound { token, answer });
+    }
+
+    /// Answers a server's challenge to prove that this is a process of the server's user: asks the question
+    /// again, with the proof.
+    ///
+    /// # Errors
+    /// Why there is no further answer. The text is empty if the server wants something else.
+    #[cold]
+    fn prove_user(&mut self, now: Time, at: usize, w: &Welcome<'_>) -> Result<(), String> {
+        if self.config.has_keys() {
+            return Err(String::new());
+        }
+        let hint = |why: &str| {
+            format!(
+                "the server may be called by processes of its own user only{why}; call as that user, or start \
+                 the server with keys, or with `open()` or FARCALL_OPEN=1 to let everybody call"
+            )
+        };
+        let request = &mut self.session.requests[at];
+        request.challenges += 1;
+        let Some(same_user) = self.config.same_user.as_ref().filter(|_| request.challenges <= MAX_CHALLENGES)
+        else {
+            return Err(hint(""));
+        };
+        let challenge = (w.conversation, w.ticket.clone().into_owned());
+        let proofs = same_user.prove((challenge.0, &challenge.1), self.config.mutant);
+        let proofs = proofs.map_err(|why| hint(&format!(" ({why})")))?;
+        request.user = Some(Box::new(UserAnswer { challenge, proofs }));
+        self.session.shows_user = true;
+        self.session.ask_on(now, w.nonce, self.config.min_retransmit);
+        Ok(())
     }
 
     /// Gives up a question whose answer has too many pages.

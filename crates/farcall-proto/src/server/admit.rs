@@ -5,6 +5,7 @@
 //! which the server has issued, until the server knows the conversation.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use super::Server;
 #[cfg(feature = "secure")]
@@ -22,9 +23,13 @@ use crate::secure::Level;
 #[cfg(feature = "secure")]
 use crate::wire;
 use crate::wire::{
-    Bind, Ended, Handshake, Header, Stale, StaleReason, Target, Ticket, VERSION, Welcome, frames_by,
+    Bind, CHALLENGED, Ended, Handshake, Header, Stale, StaleReason, Target, Ticket, UserProof, VERSION,
+    Welcome, frames_by,
 };
 use crate::{BASE_DATAGRAM, Fingerprint, Kind, Rule, Time};
+
+/// How long after it was given a ticket challenges a client to prove its user.
+const CHALLENGE_LIFE: Duration = Duration::from_secs(60);
 
 /// An address that has not proven that it receives the server's datagrams gets at most this many times the
 /// bytes that it sent.
@@ -33,12 +38,12 @@ pub(super) const AMPLIFICATION: usize = 3;
 impl Server {
     /// Answers a BIND that came from `from` in a datagram of `len` bytes, and keeps no state of it.
     /// `computed` is its handshake, if that was computed; a BIND whose handshake is to be computed first
-    /// waits for that.
+    /// waits for that. `proofs` are the USER-PROOFs of the datagram.
     pub(super) fn answer_bind(
         &mut self,
         now: Time,
         (from, len): (SocketAddr, usize),
-        bind: &Bind<'_>,
+        (bind, proofs): (&Bind<'_>, &[UserProof]),
         computed: Option<Responded>,
     ) -> Option<Reply> {
         let asked = bind.renew.as_ref().map(|(conversation, ticket, old)| {
@@ -59,11 +64,17 @@ impl Server {
             return self.answer_with_secrets(now, (from, len), (bind, computed), answer, asked);
         }
         let _ = computed;
+        let is_let_in = renewed || self.lets_in(now, from, bind, proofs);
+        let (export, refused) = match is_let_in || refused == Kind::Mismatch.code() {
+            true => (export, refused),
+            false => (0, Kind::NotPermitted.code()),
+        };
         let conversation = match asked {
             Some(Ok((conversation, _))) => conversation,
             None | Some(Err(_)) => self.admission.issuer.conversation(bind.client),
         };
         let ticket = match asked {
+            _ if !is_let_in => self.challenge_user(now, bind.client, conversation, from),
             Some(Ok((_, old))) if !self.config.mutant.breaks(Rule::RenewalDatedAnew) => {
                 self.admission.issuer.dated_as(old, conversation, from, old.rest.to_vec())
             }
@@ -89,6 +100,44 @@ impl Server {
         let procedures = procedures.get(bind.from as usize..).unwrap_or_default();
         let frames = frames_of(&welcome, procedures, len, Scheme::Open)?;
         Some(Reply { to: from, target, answer: Answer::Alone(frames) })
+    }
+
+    /// Returns whether a client without keys may bind: every client may, or it has shown that it is a process
+    /// of this server's user, now or when it was given the ticket that it shows as proof.
+    fn lets_in(&mut self, now: Time, from: SocketAddr, bind: &Bind<'_>, proofs: &[UserProof]) -> bool {
+        if self.users.is_none() || self.config.has_keys() {
+            return true;
+        }
+        let Some((conversation, ticket)) = &bind.proof else { return false };
+        if ticket.client != bind.client {
+            return false;
+        }
+        if ticket.rest != CHALLENGED {
+            return self.stands(now, *conversation, ticket, from).is_ok();
+        }
+        let issuer = &self.admission.issuer;
+        let is_challenge = issuer.verify(ticket, *conversation, from, self.config.mutant).is_ok()
+            && issuer.age(now, ticket) <= CHALLENGE_LIFE;
+        let mutant = self.config.mutant;
+        is_challenge
+            && self
+                .users
+                .as_mut()
+                .is_some_and(|users| users.have_proven(now, (*conversation, ticket), proofs, mutant))
+    }
+
+    /// Returns a ticket that challenges a client to prove that it is a process of this server's user, and
+    /// that admits no conversation.
+    fn challenge_user(
+        &mut self,
+        now: Time,
+        client: u64,
+        conversation: u64,
+        from: SocketAddr,
+    ) -> Ticket<'static> {
+        let issuer = &mut self.admission.issuer;
+        let ticket = issuer.issue(now, self.admission.horizon, client, conversation, from);
+        issuer.dated_as(&ticket, conversation, from, CHALLENGED.to_vec())
     }
 
     /// Answers a BIND whose client and this server both have keys. Until both ends have the secrets of the
@@ -194,6 +243,10 @@ impl Server {
         address: SocketAddr,
     ) -> Result<(), Ended> {
         let mutant = self.config.mutant;
+        let is_challenge = !self.config.has_keys() && !ticket.rest.is_empty();
+        if is_challenge && !mutant.breaks(Rule::ChallengeAdmits) {
+            return Err(Ended { reason: StaleReason::Address, age: 0 });
+        }
         let age = |since: Time| now.since(since).as_nanos() as u64;
         self.admission.issuer.verify(ticket, conversation, address, mutant).map_err(|reason| {
             let other = reason == StaleReason::Incarnation;

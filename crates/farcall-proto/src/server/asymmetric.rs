@@ -387,7 +387,7 @@ impl Server {
         self.handshakes.waiting.end(now, &handshake);
         let Handshake { from, len, bind, .. } = handshake;
         self.expect_answers(len);
-        self.answer_bind(now, (from, len), &bind.read()?, Some(responded))
+        self.answer_bind(now, (from, len), (&bind.read()?, &[]), Some(responded))
     }
 
     /// Computes the handshakes that may be computed now, and queues their answers.

@@ -379,9 +379,7 @@ impl Server {
         conversation: u64,
         ticket: &Ticket<'_>,
     ) -> Result<Option<(Secrets, Arc<Principal>)>, NotAdmitted> {
-        let Some(trust) = &self.config.trust else {
-            return if ticket.rest.is_empty() { Ok(None) } else { Err(NotAdmitted) };
-        };
+        let Some(trust) = &self.config.trust else { return Ok(None) };
         let (secrets, principal) = self.secrets_of(&**trust, conversation, ticket).ok_or(NotAdmitted)?;
         if scheme.level() != Some(secrets.level()) {
             return Err(NotAdmitted);

@@ -8,6 +8,7 @@
 //! | `more.rs` | the further state of a conversation that is not idle |
 //! | `exports.rs` | the exports, by identifier and by name |
 //! | `admit.rs` | tickets, challenges, binding: who may call at all |
+//! | `users.rs` | proofs that clients are processes of the server's user |
 //! | `handshake.rs` | how both ends agree on a conversation's secrets; `secrets.rs` keeps them |
 //! | `asymmetric.rs` | the part of a handshake that takes long, which is computed without a lock |
 //! | `turns.rs` | which handshake is computed next: networks take turns, and their hosts |
@@ -61,6 +62,7 @@ mod table;
 mod turns;
 #[cfg(not(feature = "secure"))]
 mod unkeyed;
+mod users;
 mod work;
 
 use std::borrow::Cow;
@@ -234,6 +236,8 @@ pub struct Server {
     table: Table,
     exports: Exports,
     admission: Admission,
+    /// Which user's processes may bind, if not everybody may.
+    users: Option<users::Users>,
     #[cfg(feature = "secure")]
     handshakes: handshake::Handshakes,
     answers: ShortAnswers,
@@ -383,6 +387,7 @@ impl Server {
     pub fn new(config: ServerConfig, now: Time, secret: [u8; 32]) -> Server {
         let issuer = Issuer::new(now, &secret);
         let hosts = Hosts::new(memory::budgets(&config));
+        let users = config.same_user.clone().map(users::Users::new);
         Server {
             config,
             table: Table::default(),
@@ -403,6 +408,7 @@ impl Server {
                 forgotten: 0,
                 forgot_at: now,
             },
+            users,
             sending: Sending::default(),
             hosts,
             sweep: Sweep { due: None, looked: now, awake: now, forsaken: Vec::new() },

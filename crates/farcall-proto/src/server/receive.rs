@@ -13,9 +13,12 @@ use super::silence::limit;
 use super::work::{GIVEN_UP, Last, Phase, Work};
 use super::{Incoming, Request, Server, key};
 use crate::config::PATIENCE;
+use crate::same_user::MAX_USER_SECRETS;
 use crate::scheme::Scheme;
 use crate::secure::Opened;
-use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Select};
+use crate::wire::{
+    self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Select, UserProof,
+};
 use crate::{ACCESSES, BASE_DATAGRAM, Failure, Kind, READINGS, Ran, Rule, Time};
 
 /// The short answers to a datagram have at most this many times its bytes.
@@ -36,6 +39,8 @@ pub(super) struct Visit<'s> {
     acknowledged: bool,
     /// Whether the call that the datagram brings was executed before.
     again: bool,
+    /// The proofs in this datagram that its sender is a process of the server's user.
+    proofs: Vec<UserProof>,
     sink: &'s mut dyn FnMut(Request<'_>),
 }
 
@@ -170,7 +175,8 @@ impl Server {
         sink: &mut dyn FnMut(Request<'_>),
     ) {
         self.expect_answers(len);
-        let mut visit = Visit { now, from, len, header, place, acknowledged: false, again: false, sink };
+        let (acknowledged, again, proofs) = (false, false, Vec::new());
+        let mut visit = Visit { now, from, len, header, place, acknowledged, again, proofs, sink };
         if self.receive_each(&mut visit, Frames::new(frames)).is_err() {
             self.stats.dropped += 1;
         }
@@ -227,11 +233,18 @@ impl Server {
                 // Only one answer to a datagram: several together could have more than three times its bytes.
                 if visit.header.conversation == 0 {
                     let asker = (*visit.from, visit.len);
-                    if let Some(reply) = self.answer_bind(visit.now, asker, &bind, None) {
+                    let asked = (&bind, &*visit.proofs);
+                    if let Some(reply) = self.answer_bind(visit.now, asker, asked, None) {
                         self.reply(reply);
                     }
                 }
                 return false;
+            }
+            Frame::UserProof(proof) => {
+                if self.users.is_some() && visit.proofs.len() < MAX_USER_SECRETS {
+                    visit.proofs.push(proof);
+                }
+                return true;
             }
             Frame::Ticket(ticket) => {
                 if visit.place.is_none() && visit.header.conversation != 0 {

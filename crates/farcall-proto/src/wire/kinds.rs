@@ -22,3 +22,4 @@ pub const STOP: u8 = 0x22;
 /// The first of the types that a receiver may skip if it does not know them.
 pub const NON_CRITICAL: u8 = 0x80;
 pub const ACK: u8 = 0x80;
+pub const USER_PROOF: u8 = 0x81;

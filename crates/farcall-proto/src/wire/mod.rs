@@ -49,11 +49,11 @@ pub(crate) use position::Position;
 use result::DIRECTIONS;
 pub(crate) use result::{RESULT_HEAD, ResultHead, Status, read_failure, write_failure};
 pub(crate) use select::{Credit, Extent, MAX_RANGES, Select};
-pub(crate) use short::{Ack, Progress};
+pub(crate) use short::{Ack, Progress, UserProof};
 pub(crate) use stale::{Stale, StaleReason};
 #[cfg(feature = "secure")]
 pub(crate) use step::{Prologue, Step, resumption, whole};
-pub(crate) use ticket::{Mac, Ticket};
+pub(crate) use ticket::{CHALLENGED, Mac, Ticket};
 pub use welcome::Fingerprint;
 pub(crate) use welcome::{Ended, Welcome};
 
@@ -95,6 +95,7 @@ pub(crate) enum Frame<'a> {
     /// number is the reason.
     Stop(Position, u32),
     Ack(Ack),
+    UserProof(UserProof),
 }
 
 /// The frames of a datagram, one after the other. After an error no more may be read.

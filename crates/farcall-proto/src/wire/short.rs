@@ -1,7 +1,7 @@
 //! The short frames, which have a few fields of fixed length, and also PADDING and POST.
 
 use super::kinds::*;
-use super::{FRAME_HEAD, Frame, Malformed, Position, Reader, Writer};
+use super::{FRAME_HEAD, Frame, Mac, Malformed, Position, Reader, Writer};
 #[cfg(feature = "secure")]
 use crate::padding::Padding;
 #[cfg(feature = "secure")]
@@ -17,6 +17,15 @@ pub(crate) struct Ack {
     pub low: u64,
     /// The largest datagram that is known to pass both ways.
     pub datagram: u32,
+}
+
+/// A USER-PROOF: a client's answer to a server's challenge, by which it shows that it is a process of the
+/// server's user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UserProof {
+    /// Which of the user's secrets the code is under.
+    pub secret: u64,
+    pub mac: Mac,
 }
 
 /// What the server knows of a call about which a client asks.
@@ -51,13 +60,18 @@ pub(super) fn read(kind: u8, flags: u8, mut r: Reader<'_>) -> Result<Option<Fram
         POST => Frame::Post(r.u64()?, r.rest()),
         STOP => Frame::Stop(Position::read(&mut r)?, r.u32()?),
         ACK => Frame::Ack(Ack { low: r.u64()?, datagram: r.u32()? }),
-        // ACK has the first number of those that may be skipped, so its arm must come before this one.
+        USER_PROOF => Frame::UserProof(UserProof { secret: r.u64()?, mac: Mac(r.array()?) }),
+        // The arms of frames that may be skipped must come before this one.
         PADDING | NON_CRITICAL.. => return Ok(None),
         _ => return Err(Malformed),
     }))
 }
 
 impl Writer<'_> {
+    pub fn user_proof(&mut self, proof: &UserProof) {
+        self.frame(USER_PROOF, 0, 24).u64(proof.secret).bytes(&proof.mac.0);
+    }
+
     /// Writes a CHALLENGE: a hint that the server does not know the conversation. The client then shows its
     /// ticket.
     pub fn challenge(&mut self, conversation: u64, number: u64) {

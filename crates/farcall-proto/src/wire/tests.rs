@@ -389,7 +389,9 @@ fn a_frame_that_breaks_the_specification_is_malformed() {
         (STOP, 0, vec![0, 2, 0, 1, 7], said),
         (STOP, 0, vec![0, 2, 0, 1], Err(Malformed)),
         (0x7f, 0, vec![], Err(Malformed)),
-        (0x81, 0, vec![], skipped),
+        (USER_PROOF, 0, vec![0, 1, 2, 3, 4, 5], said),
+        (USER_PROOF, 0, vec![0, 1, 2, 3, 4], Err(Malformed)),
+        (0x82, 0, vec![], skipped),
         (0xff, 0, vec![], skipped),
         (ACK, 0, vec![0, 1, 1200], said),
     ];

@@ -15,6 +15,10 @@ use crate::wire::fields::opaque_len;
 /// The longest field `rest` of a ticket, in bytes.
 const MAX_REST: usize = 256;
 
+/// What `rest` is in a ticket that only challenges a client to prove that it is a process of the server's
+/// user (docs/protocol.md, section 4.5). Such a ticket admits no conversation.
+pub(crate) const CHALLENGED: &[u8] = b"user";
+
 /// The bytes of the fields before `rest`.
 const FIXED: usize = 40;
 
@@ -27,8 +31,8 @@ pub(crate) struct Ticket<'a> {
     /// the server).
     pub issued: u64,
     pub mac: Mac,
-    /// Bytes from which the server derives the conversation's key when the client shows the ticket. Empty in
-    /// a scheme without secrets.
+    /// Bytes from which the server derives the conversation's key when the client shows the ticket. In a
+    /// scheme without secrets they are empty, except in the ticket of a challenge ([`CHALLENGED`]).
     pub rest: Cow<'a, [u8]>,
 }
 
@@ -59,7 +63,6 @@ impl<'a> Ticket<'a> {
     }
 
     /// Returns the ticket as it is on the wire.
-    #[cfg(feature = "secure")]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len()];
         self.write(&mut Body::new(&mut bytes));

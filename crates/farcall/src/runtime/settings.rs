@@ -22,7 +22,7 @@ pub(super) struct Settings {
     pub(super) address: SocketAddr,
     /// The address to publish instead of `address`. Port 0 stands for the port at which exports listen.
     pub(super) advertise: Vec<SocketAddr>,
-    /// Whether `address` may be one that other machines can reach.
+    /// Whether everybody who can reach `address` may call.
     pub(super) open: bool,
     /// How long a thread that waits for a datagram polls before it blocks.
     pub(super) spin: Duration,
@@ -98,8 +98,9 @@ impl Builder {
         Builder { settings, registry: None, env: None, calls, serving }
     }
 
-    /// Sets the address at which exports listen. The default is a free port of 127.0.0.1. An address that
-    /// other machines can reach needs [`open`](Builder::open) as well. `FARCALL_ADDRESS`.
+    /// Sets the address at which exports listen. The default is a free port of 127.0.0.1, at which processes of
+    /// this process's user may call. An address that other machines can reach needs [`open`](Builder::open)
+    /// or keys as well. `FARCALL_ADDRESS`.
     #[must_use]
     pub fn address(mut self, address: SocketAddr) -> Builder {
         self.settings.address = address;
@@ -119,8 +120,9 @@ impl Builder {
         self
     }
 
-    /// Allows an [address](Builder::address) that other machines can reach. Every process that can reach it
-    /// may call. `FARCALL_OPEN=1`.
+    /// Lets every process that can reach the [address](Builder::address) call, and allows an address that
+    /// other machines can reach. Without this, and without keys, only processes of this process's user may
+    /// call (`docs/security.md`, "Servers without keys"). `FARCALL_OPEN=1`.
     #[must_use]
     pub fn open(mut self) -> Builder {
         self.settings.open = true;

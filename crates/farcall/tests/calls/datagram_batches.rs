@@ -92,7 +92,8 @@ impl Client {
 fn quick(stuck_at: u32) -> (farcall::Export, Arc<Doubler>, Sender<()>, Client) {
     let (go, go_on) = channel();
     let doubler = Arc::new(Doubler { executed: AtomicU32::new(0), stuck_at, go_on: Mutex::new(go_on) });
-    let export = common::runtime().export::<dyn Counter>("Counter", doubler.clone()).unwrap();
+    let export =
+        common::builder().open().build().unwrap().export::<dyn Counter>("Counter", doubler.clone()).unwrap();
     let mut client = Client::new(export.address());
     for n in 0..64 {
         client.start(n);

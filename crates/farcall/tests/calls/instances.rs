@@ -49,7 +49,8 @@ impl Machine {
     }
 
     fn process(&self) -> Runtime {
-        let process = Runtime::builder().registry(self.registry.clone()).build().unwrap();
+        // Some tests put a forwarder before an exporter.
+        let process = Runtime::builder().registry(self.registry.clone()).open().build().unwrap();
         self.processes.lock().unwrap().push(process.clone());
         process
     }

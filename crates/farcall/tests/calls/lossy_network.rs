@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::lossy::{Chance, wire};
-use crate::common::{block_on, runtime};
+use crate::common::{block_on, builder, runtime};
 use farcall::{Kind, Ran};
 
 #[farcall::interface]
@@ -64,7 +64,7 @@ fn make(count: &CountClient, number: u32, chance: &mut Chance) -> (u64, u64) {
 
 #[test]
 fn every_call_of_many_threads_ends_and_reports_truly_whether_it_ran() {
-    let (exporter, caller) = (runtime(), runtime());
+    let (exporter, caller) = (builder().open().build().unwrap(), runtime());
     let numbers = (0..THREADS * CALLS).map(|_| AtomicU64::new(0)).collect();
     let server = Arc::new(Server(numbers));
     let export = exporter.export::<dyn Count>("Count/one", server.clone()).unwrap();

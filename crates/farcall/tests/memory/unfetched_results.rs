@@ -19,7 +19,7 @@ fn runtime() -> Runtime {
 }
 
 fn builder() -> farcall::Builder {
-    Runtime::builder().registry(farcall::names::Memory::new()).shared_memory(false)
+    Runtime::builder().registry(farcall::names::Memory::new()).shared_memory(false).open()
 }
 
 fn segment(exporter: &Runtime) -> Segment {

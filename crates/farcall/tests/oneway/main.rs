@@ -231,7 +231,7 @@ fn a_call_that_panics_ends_none_of_the_others() {
 fn a_network_that_loses_and_repeats_changes_nothing() {
     let names = farcall::names::Memory::new();
     let runtime =
-        || farcall::Runtime::builder().registry(names.clone()).shared_memory(false).build().unwrap();
+        || farcall::Runtime::builder().registry(names.clone()).shared_memory(false).open().build().unwrap();
     let (here, there) = (runtime(), runtime());
     let ours = Server::default();
     let export = there.export::<dyn Log>("Log", Arc::new(ours.clone())).unwrap();

@@ -6,6 +6,7 @@ import socket
 import struct
 import time
 
+import same_user
 import wire
 from transfer import Incoming, Outgoing
 from wire import CallFailed, Datagram, Malformed, Position, Reader, frame
@@ -14,6 +15,7 @@ from wire import CallFailed, Datagram, Malformed, Position, Reader, frame
 MIN_WAIT, MAX_WAIT, MAX_PROBE = 0.020, 1.0, 2.0
 PATIENCE, TRIES = 10.0, 10
 MAX_RESULT = 16 << 20
+NOT_PERMITTED = 12
 
 
 class Declared(Exception):
@@ -45,6 +47,8 @@ class Client:
         self.conversation, self.ticket, self.shown = 0, None, False
         self.sequence = self.number = 0
         self.heard = 0.0
+        # The ticket that let us in, with its conversation, at a server that asks for a proof of the user.
+        self.let_in = None
         self.sent = {"datagrams": 0, "again": 0}
 
     # Datagrams
@@ -87,6 +91,19 @@ class Client:
     # Binding
 
     def ask(self, name, skip=0, renew=False):
+        """Asks, and proves who our user is if the server challenges us (section 4.5)."""
+        welcome, began = self.ask_once(name, skip, renew, self.let_in)
+        if welcome.refused == NOT_PERMITTED and same_user.is_challenge(welcome.ticket):
+            reason, age = welcome.reason, welcome.age
+            challenge = (welcome.conversation, welcome.ticket)
+            proofs = [same_user.proof(secret, *challenge, self.server) for secret in same_user.secrets()]
+            welcome, _ = self.ask_once(name, skip, False, challenge, proofs)
+            if not welcome.refused:
+                self.let_in = (welcome.conversation, welcome.ticket)
+            welcome.reason, welcome.age = reason, age
+        return welcome, began
+
+    def ask_once(self, name, skip, renew, proof=None, before=()):
         """Sends a BIND until it is answered: (what the answer says, when it was first asked)."""
         nonce, wait, began, tries = random64(), MIN_WAIT, time.monotonic(), 0
         local = self.wanted == wire.LOCAL and ipaddress.ip_address(self.host).is_loopback
@@ -94,9 +111,12 @@ class Client:
         body = struct.pack(">QQHHII", self.me, nonce, 1, 1, schemes, skip)
         if renew:
             body += struct.pack(">Q", self.conversation) + self.ticket + self.address
+        if proof:
+            body += struct.pack(">Q", proof[0]) + proof[1]
         body += wire.opaque(name.encode()) + wire.NO_HANDSHAKE
+        flags = (wire.RENEWAL if renew else 0) | (wire.PROOF if proof else 0)
         while True:
-            self.send([frame(wire.BIND, body, wire.RENEWAL if renew else 0)], wire.BASE, conversation=0)
+            self.send([*before, frame(wire.BIND, body, flags)], wire.BASE, conversation=0)
             tries += 1
             until = time.monotonic() + wait
             while datagram := self.receive(until):

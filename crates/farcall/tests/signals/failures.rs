@@ -266,7 +266,7 @@ fn a_procedure_whose_detached_caller_is_gone_does_not_wait_for_an_answer_for_eve
     for (gone, patience) in [(false, Duration::from_secs(60)), (true, Duration::from_millis(300))] {
         let runtime = || {
             let builder = farcall::Runtime::builder().registry(farcall::names::Memory::new());
-            builder.patience(patience).shared_memory(false).build().unwrap()
+            builder.patience(patience).shared_memory(false).open().build().unwrap()
         };
         let (here, there) = (runtime(), runtime());
         let (begun, begins) = mpsc::sync_channel(1);

@@ -435,7 +435,8 @@ fn an_async_procedure_awaits_the_answers_to_its_signals() {
 
 #[test]
 fn streams_of_tasks_pass_through_a_network_that_loses_datagrams() {
-    let runtime = || farcall::Runtime::builder().registry(farcall::names::Memory::new()).build().unwrap();
+    let runtime =
+        || farcall::Runtime::builder().registry(farcall::names::Memory::new()).open().build().unwrap();
     let (here, there) = (runtime(), runtime());
     let (server, _) = Server::new();
     let export = there.export_async_on("Feeds/a", FeedsAsyncServer::from(server), one_thread()).unwrap();

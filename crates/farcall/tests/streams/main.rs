@@ -386,7 +386,8 @@ fn many_threads_read_streams_at_once() {
 
 #[test]
 fn streams_and_signals_pass_through_a_network_that_loses_datagrams() {
-    let runtime = || farcall::Runtime::builder().registry(farcall::names::Memory::new()).build().unwrap();
+    let runtime =
+        || farcall::Runtime::builder().registry(farcall::names::Memory::new()).open().build().unwrap();
     let (here, there) = (runtime(), runtime());
     let export = there.export::<dyn Numbers>("Numbers/a", Arc::new(Server::default())).unwrap();
     let wire = lossy::wire(export.address());
