@@ -334,7 +334,9 @@ mod tests {
                 bind(&mut table, &format!("11.{}.{}.1:1000", number / 250, number % 250));
             }
             let before = table.0.proven.steps + table.0.unproven.steps;
-            (0..100).for_each(|number| drop(bind(&mut table, &format!("12.0.0.{number}:1000"))));
+            for number in 0..100 {
+                bind(&mut table, &format!("12.0.0.{number}:1000"));
+            }
             assert_eq!(table.0.all.len(), most + most / UNPROVEN_SHARE);
             assert_eq!(table.0.all.len(), table.0.binds.len());
             table.0.proven.steps + table.0.unproven.steps - before
