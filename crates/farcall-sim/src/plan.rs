@@ -4,10 +4,12 @@
 //! that is rare in every run hides bugs that need it often. A fault that is frequent in every run hides bugs
 //! that need quiet.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_memory::posted::Faults;
-use farcall_proto::{ClientConfig, Mutant, Rule, ServerConfig};
+use farcall_proto::{ClientConfig, Mutant, Rule, SameUser, ServerConfig, UserSecret, UserSecrets};
 
 #[cfg(feature = "soak")]
 use crate::keys::Keys;
@@ -96,6 +98,19 @@ pub struct Plan {
     pub chain: u32,
     /// Calls that have exchanges, in parts per million.
     pub inside: u32,
+}
+
+/// The user of all simulated machines. Its servers demand that clients prove that they are its processes.
+#[derive(Debug)]
+struct OneUser;
+
+/// The address for which clients prove their user, whichever server has it at the moment.
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7);
+
+impl UserSecrets for OneUser {
+    fn secrets(&self) -> Result<Vec<UserSecret>, String> {
+        Ok(vec![UserSecret::new([7; 16])])
+    }
 }
 
 /// How often a client crashes in a run with brief lives, in parts per million of its actions.
@@ -209,6 +224,10 @@ impl Plan {
             self.server.local_window = window;
             // Bytes that one process writes into shared memory reach the other process unchanged.
             self.path.corrupt = 0;
+            if self.burst.is_multiple_of(2) {
+                let same_user = SameUser { secrets: Arc::new(OneUser), server: SERVER };
+                (self.client.same_user, self.server.same_user) = (Some(same_user.clone()), Some(same_user));
+            }
         }
     }
 
