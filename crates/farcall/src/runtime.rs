@@ -605,10 +605,8 @@ impl Inner {
         if let Some((_, endpoint)) = state.endpoints.iter().find(|(address, _)| *address == from) {
             return Ok(endpoint.clone());
         }
-        let socket = self
-            .env
-            .bind(from, &self.socket_options())
-            .map_err(|why| CallFailed::local("binding a socket", why))?;
+        let socket = self.env.bind(from, &self.socket_options());
+        let socket = socket.map_err(|why| CallFailed::local("binding a socket", why))?;
         #[cfg(feature = "secure")]
         self.watch_keys(&mut state)?;
         let config = ClientConfig { same_user: self.proves_user(from), ..self.client_config() };
@@ -623,8 +621,7 @@ impl Inner {
         if let Some(server) = &state.server {
             return Ok(server.clone());
         }
-        self.check_address()?;
-        let address = self.settings.address;
+        let address = self.exporting_address()?;
         let socket = self.env.bind(address, &SocketOptions { answers: true, ..self.socket_options() });
         let socket = socket.map_err(|why| CallFailed::local(&format!("binding {address}"), why))?;
         let current = self.me.clone();

@@ -51,7 +51,7 @@ pub enum Condition {
 /// Importers to whom an exporter gives rights, or whose writes it inhibits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Importers<'a> {
-    /// Every process that can send a packet to the exporter.
+    /// Every process that the exporter lets call: without keys, of its own user unless it is open.
     Anyone,
     /// Processes of the same user on the exporter's machine.
     SameUser,

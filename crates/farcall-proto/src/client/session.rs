@@ -437,17 +437,8 @@ impl Conversation {
         let answer = match w.refused {
             0 => Ok(Bound { export: w.export, procedures: request.procedures, round_trip: now.since(sent) }),
             code => {
-                let (kind, (least, most)) = (Kind::from_code(code), w.versions);
-                let detail = match kind {
-                    Kind::Mismatch if (least..=most).contains(&VERSION.into()) => {
-                        "the server does not answer clients without keys; give this client keys".to_owned()
-                    }
-                    Kind::Mismatch => {
-                        format!("the server speaks wire versions {least} to {most}, this program {VERSION}")
-                    }
-                    Kind::NotPermitted if !unproven.is_empty() => unproven,
-                    _ => format!("{:?}", request.name),
-                };
+                let (kind, versions) = (Kind::from_code(code), w.versions);
+                let detail = why_refused(kind, versions, &request.name, unproven);
                 Err(Failure::new(kind, Ran::No).with_detail(detail))
             }
         };
@@ -632,5 +623,20 @@ impl Conversation {
             // Only after the server was forgotten may a call have been sent.
             self.end_calls(Kind::Unreachable, sink, |slot| Some(slot.ran_if_unheard()));
         }
+    }
+}
+
+/// Returns why a server has refused a question for a name. `unproven` is why the client could not prove its
+/// user, or empty.
+fn why_refused(kind: Kind, (least, most): (u16, u16), name: &str, unproven: String) -> String {
+    match kind {
+        Kind::Mismatch if (least..=most).contains(&VERSION.into()) => {
+            "the server does not answer clients without keys; give this client keys".to_owned()
+        }
+        Kind::Mismatch => {
+            format!("the server speaks wire versions {least} to {most}, this program {VERSION}")
+        }
+        Kind::NotPermitted if !unproven.is_empty() => unproven,
+        _ => format!("{name:?}"),
     }
 }

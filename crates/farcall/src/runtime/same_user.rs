@@ -33,11 +33,14 @@ impl fmt::Debug for UserFolders {
 }
 
 impl Inner {
-    /// Checks that the settings say who may call at the address at which exports listen.
-    pub(super) fn check_address(&self) -> Result<(), CallFailed> {
+    /// Returns the address at which exports listen.
+    ///
+    /// # Errors
+    /// Other machines can reach the address, and no setting says who may call.
+    pub(super) fn exporting_address(&self) -> Result<SocketAddr, CallFailed> {
         let address = self.settings.address;
         if address.ip().is_loopback() || self.settings.open || self.settings.has_keys() {
-            return Ok(());
+            return Ok(address);
         }
         let why = format!(
             "{address} can be reached from other machines: to let them call, use keys (FARCALL_KEYS), or \
