@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use farcall_base::ArgumentBudget;
 
-use crate::Spares;
 use crate::mutant::Mutant;
 #[cfg(feature = "secure")]
 use crate::secure::{Level, Padding, Suites, Trust};
