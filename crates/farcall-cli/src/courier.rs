@@ -4,7 +4,6 @@ use farcall::dynamic::Dynamic;
 use farcall::{CallFailed, Kind};
 use farcall_courier::Builder;
 use farcall_idl::x::Version;
-use farcall_olympus::procedures::bind_courier;
 
 use crate::failure::{Failure, Outcome};
 use crate::remote::Deadline;
@@ -16,7 +15,8 @@ pub fn bind(address: &str, version: &Version, deadline: &Deadline) -> Outcome<Dy
         Some(time) => Builder::default().connect_within(time),
         None => Builder::default(),
     };
-    bind_courier(&builder, address, version).map_err(failed)
+    let bound = builder.bind(&version.interface, version.program, version.version, address);
+    Ok(Dynamic::described(bound.map_err(failed)?, version.spelled.clone()))
 }
 
 /// Returns the failure of a call by Courier, with a hint that applies to it.

@@ -73,6 +73,7 @@ impl Failure {
     }
 
     /// Sets the message.
+    #[cfg(feature = "olympus")]
     #[must_use]
     pub fn with_message(self, message: impl Into<String>) -> Failure {
         Failure { message: message.into(), ..self }

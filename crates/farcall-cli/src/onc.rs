@@ -4,7 +4,6 @@ use clap::{Args, ValueEnum};
 use farcall::dynamic::Dynamic;
 use farcall::{CallFailed, Kind, Ran};
 use farcall_idl::x::{Version, interfaces};
-use farcall_olympus::procedures::bind_onc;
 use farcall_onc::{AuthSys, Builder, Client, routines};
 
 use crate::failure::{Failure, NAMES, Outcome};
@@ -77,7 +76,8 @@ impl Manner {
 
     /// Returns a binding to the server at an address, for the program that an `.x` file describes.
     pub fn bind(&self, address: &str, version: &Version, deadline: &Deadline) -> Outcome<Dynamic> {
-        bind_onc(&self.settings(deadline), &self.whole(address), version).map_err(|why| unfound(why, address))
+        let client = self.connect(address, version.program, version.version, deadline)?;
+        Ok(Dynamic::described(client.program(version.program, version.version), version.spelled.clone()))
     }
 
     /// Returns the program's selected version, or the latest that the server has.

@@ -71,6 +71,7 @@ pub fn say(line: impl Display) -> Outcome {
 
 /// Writes a document, such as a graph's text. On a terminal it cannot do more than show itself; elsewhere it
 /// is as it is.
+#[cfg(feature = "olympus")]
 pub fn say_document(text: &str) -> Outcome {
     if !io::stdout().is_terminal() {
         return say(text);

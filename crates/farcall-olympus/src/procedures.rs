@@ -28,7 +28,7 @@ use farcall_onc::{AuthSys, Client};
 
 use crate::model;
 pub use bound::{Bound, Outcome};
-pub use described::{bind_courier, bind_onc};
+use described::{bind_courier, bind_onc};
 pub use exports::{Exported, ExportedProcedure};
 
 /// Finds procedures, and remembers the servers that it has bound to. Clones are the same.

@@ -8,7 +8,7 @@ use farcall_idl::x::Version;
 ///
 /// # Errors
 /// When it is not found, or does not answer.
-pub fn bind_onc(
+pub(super) fn bind_onc(
     settings: &farcall_onc::Builder,
     address: &str,
     version: &Version,
@@ -21,7 +21,7 @@ pub fn bind_onc(
 ///
 /// # Errors
 /// When it is not found, or does not answer.
-pub fn bind_courier(
+pub(super) fn bind_courier(
     settings: &farcall_courier::Builder,
     address: &str,
     version: &Version,
