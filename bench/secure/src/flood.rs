@@ -36,7 +36,7 @@ pub trait Target {
     fn null(&self) -> farcall::Result<()>;
 }
 
-struct Procedures;
+pub struct Procedures;
 
 impl Target for Procedures {
     fn null(&self) -> farcall::Result<()> {

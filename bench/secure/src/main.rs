@@ -1,8 +1,9 @@
-//! What secure conversations cost a server: idle ones, floods of forged first packets, and a restart after
-//! which all clients come back.
+//! What secure conversations cost a server: idle ones, floods of forged first packets and of handshakes, and a
+//! restart after which all clients come back.
 mod flood;
 mod idle;
 mod returning;
+mod strangers;
 mod world;
 
 use std::process::ExitCode;
@@ -29,8 +30,12 @@ enum Bench {
     Returning(returning::Returning),
     /// Honest callers beside a flood of forged first packets.
     Flood(flood::Flood),
+    /// Honest clients that join beside strangers who ask for handshakes without end.
+    Strangers(strangers::Strangers),
     #[command(hide = true)]
     Side(flood::Side),
+    #[command(hide = true)]
+    StrangersSide(strangers::Side),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +44,8 @@ fn main() -> ExitCode {
         Bench::Returning(returning) => returning::run(&returning),
         Bench::Flood(flood) => flood::run(&flood),
         Bench::Side(side) => flood::side(&side),
+        Bench::Strangers(strangers) => strangers::run(&strangers),
+        Bench::StrangersSide(side) => strangers::side(&side),
     };
     match ran {
         Ok(()) => ExitCode::SUCCESS,

@@ -72,6 +72,8 @@ pub mod shared_memory;
 pub mod sim;
 #[cfg(target_os = "linux")]
 mod soak;
+#[cfg(feature = "soak")]
+mod strangers;
 mod world;
 
 pub use bulk::{Bulk, Transfer};
@@ -84,4 +86,6 @@ pub use seals::Seals;
 pub use sim::{Faults, Process, Sim};
 #[cfg(target_os = "linux")]
 pub use soak::{Failing, Soak, Summary};
+#[cfg(feature = "soak")]
+pub use strangers::{Asked, Strangers};
 pub use world::{Report, run};

@@ -10,7 +10,7 @@ use std::time::Instant;
 use clap::{Args, Parser, Subcommand};
 use farcall_proto::{Mutant, Rule};
 use farcall_sim::net::{MICROS, Path, SECS};
-use farcall_sim::{Bulk, Flood, Soak, Summary, grants, model, onc, run, shared_memory};
+use farcall_sim::{Bulk, Flood, Soak, Strangers, Summary, grants, model, onc, run, shared_memory};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Simulates farcall's protocols under random faults, which a seed determines.
@@ -29,8 +29,9 @@ enum Command {
     Replay(ReplayArgs),
     /// Transfers one large result over a path that loses datagrams in both directions.
     Bulk(BulkArgs),
-    /// Floods a server with keys with forged first packets, while honest clients call it. Prints one line of
-    /// JSON, and fails if the server computes or keeps anything, or if an honest call fails.
+    /// Floods a server with keys with forged first packets, and then another one with handshakes of strangers,
+    /// while honest clients call and join. Prints two lines of JSON. Fails if the server computes or keeps
+    /// anything because of forged packets, if an honest call fails, or if strangers get more than their share.
     Flood(FloodArgs),
 }
 
@@ -103,6 +104,9 @@ struct BulkArgs {
     #[arg(long)]
     json: bool,
 }
+
+/// How many datagrams strangers who have proven their addresses send in a second of virtual time.
+const STRANGERS: u64 = 12_000;
 
 #[derive(Args)]
 struct FloodArgs {
@@ -270,7 +274,8 @@ fn bulk(args: &BulkArgs) -> ExitCode {
 fn flood(args: &FloodArgs) -> ExitCode {
     let FloodArgs { packets, rate, seed, broken } = *args;
     let start = Instant::now();
-    let flooded = Flood { packets, rate, seed, mutant: broken.map(Mutant::of).unwrap_or_default() }.run();
+    let mutant = broken.map(Mutant::of).unwrap_or_default();
+    let flooded = Flood { packets, rate, seed, mutant }.run();
     println!(
         r#"{{"packets":{},"answers":{},"computed":{},"kept":{},"calls":{},"failed":{},"slowest_us":{}}}"#,
         flooded.packets,
@@ -281,6 +286,20 @@ fn flood(args: &FloodArgs) -> ExitCode {
         flooded.failed,
         flooded.slowest / MICROS
     );
+    let asked = Strangers { rate: STRANGERS, seed, mutant }.run();
+    println!(
+        "{{\"handshakes\":{},\"again\":{},\"looked\":{},\"joined\":{},\"failed\":{},\"before_newcomers\":{},\
+         \"before_known\":{},\"waits\":{},\"share\":{}}}",
+        asked.computed,
+        asked.again,
+        asked.looked,
+        asked.joined,
+        asked.failed,
+        asked.before_newcomers,
+        asked.before_known,
+        asked.waits,
+        asked.share
+    );
     eprintln!("{:.1} s", start.elapsed().as_secs_f64());
-    if flooded.is_harmless(packets) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if flooded.is_harmless(packets) && asked.is_fair() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -5,7 +5,7 @@
 //! the [`Computed`] handshake in. The server then looks at the BIND once more: everything that may have
 //! changed meanwhile is decided anew, and only what was computed is taken from before.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -153,6 +153,8 @@ pub(super) struct Waiting {
     /// For each [`Class`], its handshakes, and how long they have taken, compared with the other class.
     queues: [Turns<Handshake>; 2],
     taken: [Duration; 2],
+    /// The proofs of these handshakes.
+    proofs: BTreeSet<ProofName>,
     /// The proofs of the handshakes that are being computed.
     computing: VecDeque<ProofName>,
     budget: Budget,
@@ -183,6 +185,7 @@ impl Waiting {
         Waiting {
             queues: Default::default(),
             taken: [Duration::ZERO; 2],
+            proofs: BTreeSet::new(),
             computing: VecDeque::new(),
             budget: Budget { left: BURST, at: now, rests_until: now, usual: USUAL_COST },
             reserved: Reserved {
@@ -204,8 +207,7 @@ impl Waiting {
     /// Returns whether a handshake with this proof waits or is being computed. A client repeats its BIND
     /// meanwhile, and that counts only once.
     pub fn has(&self, proof: ProofName) -> bool {
-        let is = |other: &Handshake| other.proof == proof;
-        self.computing.contains(&proof) || self.queues.iter().any(|queue| queue.any(&is))
+        self.proofs.contains(&proof) || self.computing.contains(&proof)
     }
 
     /// Queues a handshake. Returns the one that makes way for it, which may be itself.
@@ -218,9 +220,12 @@ impl Waiting {
         }
         self.has_news |= self.is_empty();
         let queue = &mut self.queues[class];
+        self.proofs.insert(handshake.proof);
         queue.push(&path, handshake, has_place);
-        let is_full = queue.len() > MAX_WAITING && !mutant.breaks(Rule::HandshakesUnbounded);
-        if is_full { queue.evict() } else { None }
+        if queue.len() <= MAX_WAITING || mutant.breaks(Rule::HandshakesUnbounded) {
+            return None;
+        }
+        queue.evict().inspect(|out| _ = self.proofs.remove(&out.proof))
     }
 
     /// Returns how long the client of a handshake waits until it asks again.
@@ -247,6 +252,7 @@ impl Waiting {
         let class = usize::from(!(waits(0) && (known_first || !waits(1))));
         let mut handshake = self.queues[class].pop()?;
         handshake.began = now;
+        self.proofs.remove(&handshake.proof);
         if self.computing.len() == MAX_COMPUTING {
             // Its user has lost it.
             self.computing.pop_front();
@@ -313,7 +319,10 @@ impl Reserved {
             && now > turn + LATE
         {
             self.order.pop_front();
-            self.turns.remove(&proof);
+            // It may have another turn since.
+            if self.turns.get(&proof) == Some(&turn) {
+                self.turns.remove(&proof);
+            }
         }
         if let Some(turn) = self.turns.get(&proof) {
             return turn.since(now).max(EARLY);

@@ -64,12 +64,6 @@ impl<T> Turns<T> {
         self.len
     }
 
-    /// Returns whether any entry satisfies `is`.
-    pub fn any(&self, is: &impl Fn(&T) -> bool) -> bool {
-        let here = self.placed.iter().chain(&self.others).any(is);
-        here || self.parts.iter().any(|part| part.any(is))
-    }
-
     /// Adds an entry. One that has a place is before those of its host that have none, and makes way last.
     pub fn push(&mut self, path: &[u128], entry: T, has_place: bool) {
         self.len += 1;
