@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::io_error;
+use super::{io_error, read_bounded};
 use crate::{Distrust, Error, Result};
 
 pub(crate) struct Directory {
