@@ -18,7 +18,7 @@
 //! retry        what to do after a failed attempt of a call
 //! intercept    the interceptors of calls, which may refuse them
 //! fair         a bounded queue that is fair between hosts;  host: the identity of a host, and its share
-//! room         which connection a server ends to make room for another
+//! connections  which connection a server ends to make room for another
 //! workers      the threads that serve calls;  stopper: the handle that ends a server's wait
 //! ```
 
@@ -26,6 +26,8 @@
 
 pub mod balance;
 mod calls;
+#[doc(hidden)]
+pub mod connections;
 #[doc(hidden)]
 pub mod context;
 pub mod env;
@@ -46,8 +48,6 @@ pub mod notice;
 pub mod requests;
 #[doc(hidden)]
 pub mod retry;
-#[doc(hidden)]
-pub mod room;
 #[doc(hidden)]
 pub mod self_wait;
 #[doc(hidden)]
