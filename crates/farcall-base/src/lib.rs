@@ -16,6 +16,7 @@ mod principal;
 pub mod room;
 mod time;
 mod trace;
+pub mod work;
 
 pub use address::canonical;
 pub use arguments::{ArgumentBudget, Counted, MAX_UNCOUNTED_ARGUMENT_BYTES, SharedArguments};

@@ -4,7 +4,11 @@ mod types;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::Hash;
 
+use farcall_xdr::schema::{Type, TypeHashes};
+
+use self::types::Compared;
 use crate::binding::{Refusal, refusals};
 use crate::{Interface, Procedure};
 
@@ -29,6 +33,9 @@ impl fmt::Display for Change {
 /// Returns the differences that matter, in the order of the old interface. For each argument, result and
 /// exception of a procedure, the list ends with the first breaking difference.
 ///
+/// The work is linear in the size of both descriptions. If so many procedures use types that differ that not
+/// every difference can be listed, the last item says so; breaking ones are listed nevertheless.
+///
 /// ```
 /// use farcall_idl::{Interface, check};
 /// let mut old = Interface::new("Store");
@@ -38,8 +45,17 @@ impl fmt::Display for Change {
 /// assert_eq!(check(&old, &new)[0].to_string(), "breaking: Store.get argument key: string<> became opaque<>");
 /// ```
 pub fn check(old: &Interface, new: &Interface) -> Vec<Change> {
-    let refusals = refusals(old, &new.fingerprints()).into_iter().collect();
-    let mut comparison = Comparison { old, new, refusals, changes: Vec::new() };
+    let mut comparison = Comparison {
+        old,
+        new,
+        hashes: [TypeHashes::new(&old.types), TypeHashes::new(&new.types)],
+        numbers: first_of_each(old.procedures.iter().map(|procedure| (procedure.number, ()))),
+        names: first_of_each(old.procedures.iter().map(|procedure| (&procedure.name[..], ()))),
+        present: first_of_each(new.procedures.iter().map(|procedure| (procedure.number, procedure))),
+        refusals: refusals(old, &new.fingerprints()).into_iter().collect(),
+        types: Compared::new(old, new),
+        changes: Vec::new(),
+    };
     if old.name != new.name {
         comparison.add(true, &old.name, format!("is named {} now: importers ask for the old name", new.name));
     }
@@ -47,22 +63,44 @@ pub fn check(old: &Interface, new: &Interface) -> Vec<Change> {
         comparison.procedure(procedure);
     }
     for procedure in &new.procedures {
-        if old.by_number(procedure.number).is_none() {
+        if !comparison.numbers.contains_key(&procedure.number) {
             comparison.added(procedure);
         }
     }
+    if comparison.types.is_exhausted() {
+        comparison.add(false, &old.name, "has more differences in its types than are listed here");
+    }
     comparison.changes
+}
+
+/// Returns the first value of each key.
+fn first_of_each<K: Hash + Eq, V>(all: impl Iterator<Item = (K, V)>) -> HashMap<K, V> {
+    let mut first = HashMap::new();
+    for (key, value) in all {
+        first.entry(key).or_insert(value);
+    }
+    first
 }
 
 struct Comparison<'a> {
     old: &'a Interface,
     new: &'a Interface,
+    /// The hashes of the types of the old and of the new version.
+    hashes: [TypeHashes; 2],
+    /// The numbers of the old version's procedures.
+    numbers: HashMap<u32, ()>,
+    /// The names of the old version's procedures.
+    names: HashMap<&'a str, ()>,
+    /// The procedures of the new version by number.
+    present: HashMap<u32, &'a Procedure>,
     /// The procedures of the old version that a binding refuses, by number, and why.
     refusals: HashMap<u32, Refusal>,
+    /// What is known of pairs of types.
+    types: Compared,
     changes: Vec<Change>,
 }
 
-impl Comparison<'_> {
+impl<'a> Comparison<'a> {
     fn add(&mut self, breaking: bool, place: impl Into<String>, what: impl Into<String>) {
         self.changes.push(Change { breaking, place: place.into(), what: what.into() });
     }
@@ -72,16 +110,16 @@ impl Comparison<'_> {
     }
 
     fn added(&mut self, procedure: &Procedure) {
-        if self.old.by_name(&procedure.name).is_some() {
+        if self.names.contains_key(&procedure.name[..]) {
             return; // the procedure has moved, which was reported at its former number
         }
         let what = format!("is new, as procedure {}", procedure.number);
         self.add(false, self.place(procedure), what);
     }
 
-    fn procedure(&mut self, was: &Procedure) {
+    fn procedure(&mut self, was: &'a Procedure) {
         let place = self.place(was);
-        let is = match (self.refusals.remove(&was.number), self.new.by_number(was.number)) {
+        let is = match (self.refusals.remove(&was.number), self.present.get(&was.number).copied()) {
             (None | Some(Refusal::Renamed { .. } | Refusal::Types { .. }), Some(is)) => is,
             (refusal, _) => {
                 let refusal = refusal.unwrap_or(Refusal::Gone { number: was.number });
@@ -99,13 +137,13 @@ impl Comparison<'_> {
         self.types(format!("{place} result"), &was.result, &is.result);
         self.types(format!("{place} exception"), &was.exception, &is.exception);
         let found = self.changes[before..].iter().any(|change| change.breaking);
-        if !found && was.fingerprint(&self.old.types) != is.fingerprint(&self.new.types) {
+        if !found && was.fingerprint(&self.hashes[0]) != is.fingerprint(&self.hashes[1]) {
             self.add(true, &*place, "has another fingerprint: importers of the old version refuse it");
         }
         self.facts(&place, was, is);
     }
 
-    fn arguments(&mut self, place: &str, was: &Procedure, is: &Procedure) {
+    fn arguments(&mut self, place: &str, was: &'a Procedure, is: &'a Procedure) {
         for (before, after) in was.arguments.iter().zip(&is.arguments) {
             let place = format!("{place} argument {}", before.name);
             if before.name != after.name {
@@ -143,7 +181,7 @@ impl Comparison<'_> {
         }
     }
 
-    fn types(&mut self, place: String, was: &farcall_xdr::schema::Type, is: &farcall_xdr::schema::Type) {
-        self.changes.extend(types::compare(&self.old.types, &self.new.types, place, was, is));
+    fn types(&mut self, place: String, was: &'a Type, is: &'a Type) {
+        self.changes.extend(self.types.compare([&self.old.types, &self.new.types], place, was, is));
     }
 }

@@ -4,13 +4,19 @@
 use std::fmt;
 
 use crate::spell::stream_item;
-use farcall_xdr::schema::{Type, Types, fingerprint, name_hash};
+use farcall_base::work;
+use farcall_xdr::schema::{Arm, Body, Field, Type, TypeHashes, Types, name_hash};
 use farcall_xdr::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 
 /// The version of the encoding of a description without signals.
 const VERSION: u32 = 1;
 /// The version of the encoding of a description with signals.
 const WITH_SIGNALS: u32 = 2;
+/// The maximum size of an encoded description in bytes. The largest interfaces in use have 100 KiB.
+const MAX_DESCRIPTION_BYTES: usize = 1 << 20;
+/// The maximum length of a name in a description in bytes, as in an interface file. A name is shown wherever
+/// its type is used.
+const MAX_NAME_BYTES: usize = 1 << 10;
 
 /// The description of one interface: everything that a tool needs to call it without its source.
 ///
@@ -146,11 +152,30 @@ impl Interface {
         self.procedures.iter().any(|procedure| procedure.oneway)
     }
 
+    /// Returns the names in the description.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let procedures = self.procedures.iter().chain(&self.signals).flat_map(|procedure| {
+            let arguments = procedure.arguments.iter().map(|argument| &argument.name);
+            arguments.chain([&procedure.name])
+        });
+        let types = self.types.definitions().iter().flat_map(|definition| {
+            let (fields, arms): (&[Field], &[Arm]) = match &definition.body {
+                Body::Struct { fields, .. } => (fields, &[]),
+                Body::Union { arms } => (&[], arms),
+            };
+            let arms =
+                arms.iter().flat_map(|arm| arm.fields.iter().map(|field| &field.name).chain([&arm.name]));
+            fields.iter().map(|field| &field.name).chain(arms).chain([&definition.name])
+        });
+        procedures.chain(types).chain([&self.name]).inspect(|_| work::step()).map(String::as_str)
+    }
+
     /// Returns the part of each procedure's description that a binding compares.
     pub fn fingerprints(&self) -> Vec<Fingerprint> {
+        let hashes = TypeHashes::new(&self.types);
         let fingerprint = |procedure: &Procedure| Fingerprint {
             number: procedure.number,
-            types: procedure.fingerprint(&self.types),
+            types: procedure.fingerprint(&hashes),
             name: name_hash(&procedure.name) & !1 | u64::from(procedure.pinned),
         };
         self.procedures.iter().map(fingerprint).collect()
@@ -276,10 +301,11 @@ impl Procedure {
     }
 
     /// Returns a hash that is equal for two procedures between which calls are compatible. It depends only on
-    /// the wire types of arguments, result and exception, not on names or documentation.
-    pub fn fingerprint(&self, types: &Types) -> u64 {
-        let arguments = self.arguments.iter().map(|argument| argument.ty.clone()).collect();
-        fingerprint(types, &[Type::Tuple(arguments), self.result.clone(), self.exception.clone()])
+    /// the wire types of arguments, result and exception, not on names or documentation. `hashes` are those
+    /// of the interface's table of types; one table serves all procedures.
+    pub fn fingerprint(&self, hashes: &TypeHashes) -> u64 {
+        let arguments = hashes.fingerprint(self.arguments.iter().map(|argument| &argument.ty));
+        TypeHashes::together(&[arguments, hashes.of(&self.result), hashes.of(&self.exception)])
     }
 
     /// Returns the type of the result's items, if the result is a stream.
@@ -315,6 +341,7 @@ impl<'a> Decode<'a> for Interface {
     const MIN_SIZE: usize = 20;
 
     fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
+        let start = d.offset();
         let version = u32::decode(d)?;
         if version != VERSION && version != WITH_SIGNALS {
             let why = format!(
@@ -337,7 +364,22 @@ impl<'a> Decode<'a> for Interface {
         let roots: Vec<Type> =
             procedures.iter().chain(&signals).flat_map(Procedure::roots).cloned().collect();
         types.check(&roots)?;
-        Ok(Interface { name, docs, procedures, signals, types })
+        let size = d.offset() - start;
+        if size > MAX_DESCRIPTION_BYTES {
+            let why = format!(
+                "a description of {size} bytes, with {} procedures and {} types; it may have at most \
+                 {MAX_DESCRIPTION_BYTES} bytes",
+                procedures.len() + signals.len(),
+                types.definitions().len()
+            );
+            return Err(d.error(ErrorKind::Invalid(why.into())));
+        }
+        let interface = Interface { name, docs, procedures, signals, types };
+        if let Some(long) = interface.names().map(str::len).find(|length| *length > MAX_NAME_BYTES) {
+            let why = format!("a name of {long} bytes; it may have at most {MAX_NAME_BYTES}");
+            return Err(d.error(ErrorKind::Invalid(why.into())));
+        }
+        Ok(interface)
     }
 }
 

@@ -21,6 +21,7 @@
 //! Descriptions, values and bytes can come from an untrusted peer, so all of them are bounded in depth and
 //! size.
 
+mod arms;
 mod converter;
 mod decode;
 mod encode;
@@ -50,7 +51,12 @@ const MAX_DEPTH: usize = 128;
 /// When a part of the JSON is not a value of the type. The error says which part.
 pub fn encode(types: &Types, ty: &Type, value: &Value, out: &mut Encoder<'_>) -> Result<(), Error> {
     types.check(std::slice::from_ref(ty))?;
-    encode::Writer { types, also: None, files: None }.value(ty, value, out, &Path::ROOT)
+    encode::Writer { types, also: None, files: None, arms: Default::default() }.value(
+        ty,
+        value,
+        out,
+        &Path::ROOT,
+    )
 }
 
 /// Decodes a value of the type `ty` from the front of the remaining bytes.
@@ -128,7 +134,8 @@ pub fn encode_arguments_with(
     let roots: Vec<Type> = fields.iter().map(|field| field.ty.clone()).collect();
     interface.types.check(&roots)?;
     let other = also.and_then(|also| also.by_number(procedure.number)).map_or(Vec::new(), fields_of);
-    let writer = encode::Writer { types: &interface.types, also: also.map(|also| &also.types), files };
+    let (types, also) = (&interface.types, also.map(|also| &also.types));
+    let writer = encode::Writer { types, also, files, arms: Default::default() };
     write_arguments(&writer, &fields, &other, value, out)
 }
 

@@ -7,6 +7,8 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use farcall_base::work;
+
 use crate::fault::LineFault;
 use crate::grant::Grant;
 use crate::identity::Identity;
@@ -118,6 +120,7 @@ pub(crate) trait ParseLine: Sized {
 
 impl<'a> Line<'a> {
     fn of(line: &'a [u8], number: usize) -> Result<Line<'a>, LineFault> {
+        work::steps(1 + line.len() / 16);
         if line.len() > MAX_LINE_BYTES {
             let expected = format!("a line of at most {MAX_LINE_BYTES} bytes");
             let found = format!("{} bytes", line.len());

@@ -16,6 +16,8 @@
 use std::fmt::Write as _;
 use std::str::FromStr;
 
+use farcall_base::work;
+
 use crate::entry::{MAX_ADDRESSES, MAX_FINGERPRINTS, MAX_PROOF};
 use crate::table::{Held, MAX_VERSION, Table};
 use crate::{Address, Entry, Fingerprint, Label, Owner};
@@ -79,6 +81,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Table, Fault> {
     let (first, _) = lines.next().unwrap_or(("", 1));
     let mut table = Table::at_version(parse_first(first)?);
     for (line, number) in lines.by_ref() {
+        work::steps(1 + line.len() / 16);
         if let Some(count) = line.strip_prefix("end ") {
             check_end(count, table.len()).map_err(|why| Fault::Line(number, why))?;
             return match lines.next() {

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use farcall_base::work;
 use serde::{Deserialize, Serialize};
 
 use crate::expression::Expression;
@@ -27,6 +28,9 @@ pub struct Finding {
 const OUTCOMES: [&str; 2] = ["result", "error"];
 /// Words that expressions read as something else than a variable.
 const NO_VARIABLES: [&str; 4] = ["null", "true", "false", "len"];
+
+/// The most variables that a message names.
+const MAX_SHOWN: usize = 20;
 
 /// Checks a graph, and returns what is wrong: part by part, the places first.
 pub fn check(graph: &Graph) -> Vec<Finding> {
@@ -66,7 +70,15 @@ impl Checker<'_> {
         let filled: HashSet<PlaceId> = arcs.map(|output| output.place).collect();
         let used: HashSet<PlaceId> =
             graph.nodes.iter().flat_map(|node| &node.inputs).map(|input| input.place).collect();
+        let inputs = graph.nodes.iter().flat_map(|node| &node.inputs);
+        // The places of which some node needs tokens to begin.
+        let needed: HashSet<PlaceId> = inputs
+            .filter(|input| input.kind != InputKind::Inhibit)
+            .inspect(|_| work::step())
+            .map(|input| input.place)
+            .collect();
         for (at, place) in graph.places.iter().enumerate() {
+            work::step();
             let id = PlaceId(at as u32);
             let location = Location::Place(id);
             let tokens = place.tokens.len();
@@ -85,24 +97,18 @@ impl Checker<'_> {
             let (is_filled, is_used) = (filled.contains(&id), used.contains(&id));
             if !is_filled && !is_used {
                 self.warn(location, "no arc begins or ends here");
-            } else if !is_filled && tokens == 0 && self.needs(id) {
+            } else if !is_filled && tokens == 0 && needed.contains(&id) {
                 self.warn(location, "no node puts tokens here, and there are none at the beginning");
             }
         }
     }
 
-    /// Returns whether any node needs tokens of the place to begin.
-    fn needs(&self, place: PlaceId) -> bool {
-        let mut inputs = self.graph.nodes.iter().flat_map(|node| &node.inputs);
-        inputs.any(|input| input.place == place && input.kind != InputKind::Inhibit)
-    }
-
     fn node(&mut self, id: NodeId, node: &Node) {
         self.inputs(id, node);
+        let variables = Variables::of(node);
         for (at, output) in node.outputs.iter().enumerate() {
-            self.output(node, Location::Output(id, at as u32), output);
+            self.output(node, &variables, Location::Output(id, at as u32), output);
         }
-        let variables = variables(node);
         if let Some(guard) = &node.guard {
             self.expression(Location::Guard(id), guard, &variables, None);
         }
@@ -179,7 +185,8 @@ impl Checker<'_> {
         }
     }
 
-    fn output(&mut self, node: &Node, location: Location, output: &Output) {
+    fn output(&mut self, node: &Node, variables: &Variables<'_>, location: Location, output: &Output) {
+        work::step();
         self.arc(location, output.place, output.weight);
         let place = self.graph.places.get(output.place.0 as usize);
         if let Some(capacity) = place.and_then(|place| place.capacity)
@@ -198,9 +205,8 @@ impl Checker<'_> {
             (Some(_), Some(_)) => "error",
             (None, _) => "result",
         };
-        let variables = variables(node);
         if let Some(condition) = &output.condition {
-            self.expression(location, condition, &variables, Some(outcome));
+            self.expression(location, condition, variables, Some(outcome));
             if output.exception.is_some() {
                 self.error(location, "an output is for an exception or has a condition, not both");
             } else if node.split == Split::All {
@@ -211,7 +217,7 @@ impl Checker<'_> {
             }
         }
         if let Some(value) = &output.value {
-            self.expression(location, value, &variables, Some(outcome));
+            self.expression(location, value, variables, Some(outcome));
         }
     }
 
@@ -224,13 +230,19 @@ impl Checker<'_> {
         }
     }
 
-    fn expression(&mut self, at: Location, expression: &Expression, known: &[&str], outcome: Option<&str>) {
+    fn expression(
+        &mut self,
+        at: Location,
+        expression: &Expression,
+        known: &Variables<'_>,
+        outcome: Option<&str>,
+    ) {
         for name in expression.variables() {
-            if known.contains(&name) || outcome == Some(name) {
+            work::step();
+            if known.names.contains(name) || outcome == Some(name) {
                 continue;
             }
-            let mut there: Vec<&str> = known.to_vec();
-            there.extend(outcome);
+            let there = known.shown.iter().copied().chain(outcome).collect::<Vec<_>>();
             let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
             self.error(at, format!("there is no variable {name} here; there is: {there}"));
         }
@@ -245,9 +257,22 @@ impl Checker<'_> {
     }
 }
 
-fn variables(node: &Node) -> Vec<&str> {
-    let inputs = node.inputs.iter().filter(|input| input.kind != InputKind::Inhibit);
-    inputs.filter_map(|input| input.variable.as_deref()).collect()
+/// The variables of a node.
+struct Variables<'a> {
+    names: HashSet<&'a str>,
+    /// The first of them, which a message names.
+    shown: Vec<&'a str>,
+}
+
+impl<'a> Variables<'a> {
+    fn of(node: &'a Node) -> Variables<'a> {
+        let inputs = node.inputs.iter().filter(|input| input.kind != InputKind::Inhibit);
+        let names = || inputs.clone().filter_map(|input| input.variable.as_deref());
+        Variables {
+            names: names().inspect(|_| work::step()).collect(),
+            shown: names().take(MAX_SHOWN).collect(),
+        }
+    }
 }
 
 /// Returns whether expressions read the text as one name.

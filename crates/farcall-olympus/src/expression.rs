@@ -10,6 +10,7 @@ mod print;
 mod tree;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -84,7 +85,7 @@ impl Expression {
     /// Returns the names of the variables, each once, in the order in which they first occur.
     pub fn variables(&self) -> Vec<&str> {
         let mut names = Vec::new();
-        self.0.add_variables(&mut names);
+        self.0.add_variables(&mut names, &mut HashSet::new());
         names
     }
 

@@ -11,6 +11,7 @@ mod print;
 use std::collections::HashMap;
 use std::ops::Range;
 
+use farcall_base::work;
 pub use farcall_idl::x::{Diagnostic, Diagnostics};
 
 use crate::location::Location;
@@ -30,6 +31,8 @@ pub struct Document {
     pub graph: Graph,
     file: String,
     text: String,
+    /// The bytes at which the lines begin.
+    lines: Vec<usize>,
     locations: HashMap<Location, Range<usize>>,
 }
 
@@ -40,7 +43,9 @@ impl Document {
     /// Returns what is wrong, with the line and the column of each error.
     pub fn parse(file: &str, text: &str) -> Result<Document, Diagnostics> {
         let (graph, locations) = parse::parse(file, text)?;
-        Ok(Document { graph, file: file.to_owned(), text: text.to_owned(), locations })
+        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        let lines = std::iter::once(0).chain(breaks).collect();
+        Ok(Document { graph, file: file.to_owned(), text: text.to_owned(), lines, locations })
     }
 
     /// Returns the bytes of the text at which a part of the graph is.
@@ -50,10 +55,13 @@ impl Document {
 
     /// Makes a message about a part of the graph, which shows the line.
     pub fn diagnostic(&self, location: Location, message: impl Into<String>) -> Diagnostic {
-        match self.span(location) {
-            Some(span) => Diagnostic::in_text(&self.file, &self.text, span, message),
-            None => Diagnostic::in_text(&self.file, &self.text, 0..0, message),
-        }
+        let span = self.span(location).unwrap_or(0..0);
+        let line = self.lines.partition_point(|start| *start <= span.start).max(1);
+        let start = self.lines[line - 1];
+        let whole = self.text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+        work::steps(1 + whole.len() / 16);
+        let marked = span.start - start..span.end.saturating_sub(start);
+        Diagnostic::in_line(&self.file, line, whole, marked, message)
     }
 }
 

@@ -13,7 +13,7 @@ mod check;
 mod fingerprint;
 mod wire;
 
-pub use fingerprint::{fingerprint, name_hash};
+pub use fingerprint::{TypeHashes, fingerprint, name_hash};
 
 use std::collections::BTreeMap;
 
@@ -168,7 +168,14 @@ pub struct Types {
     /// The index of each definition by its key. Decoded definitions have no key.
     places: BTreeMap<String, u32>,
     /// For unions with a default arm, by index: the names of integers that select the default arm.
-    others: BTreeMap<u32, Vec<(i32, String)>>,
+    others: BTreeMap<u32, OtherNames>,
+}
+
+/// Integers that select the default arm of a union, and their names.
+#[derive(Clone, Debug, Default)]
+struct OtherNames {
+    names: BTreeMap<i32, String>,
+    tags: BTreeMap<String, i32>,
 }
 
 impl PartialEq for Types {
@@ -217,20 +224,25 @@ impl Types {
     /// enumeration that is the union's discriminant. Tools show the names. They are not part of the
     /// description: fingerprints ignore them, and they are not sent.
     pub fn name_others(&mut self, place: u32, names: impl FnOnce() -> Vec<(i32, String)>) {
-        self.others.entry(place).or_insert_with(names);
+        self.others.entry(place).or_insert_with(|| {
+            let mut others = OtherNames::default();
+            for (tag, name) in names() {
+                others.names.entry(tag).or_insert_with(|| name.clone());
+                others.tags.entry(name).or_insert(tag);
+            }
+            others
+        });
     }
 
     /// Returns the name of the integer `tag`, which selects the default arm of the union at `place`, if the
     /// integer has one.
     pub fn other_name(&self, place: u32, tag: i32) -> Option<&str> {
-        let names = self.others.get(&place)?;
-        names.iter().find(|(value, _)| *value == tag).map(|(_, name)| name.as_str())
+        self.others.get(&place)?.names.get(&tag).map(String::as_str)
     }
 
     /// Returns the integer of this name, which selects the default arm of the union at `place`.
     pub fn other_tag(&self, place: u32, name: &str) -> Option<i32> {
-        let names = self.others.get(&place)?;
-        names.iter().find(|(_, known)| known == name).map(|(value, _)| *value)
+        self.others.get(&place)?.tags.get(name).copied()
     }
 
     /// Returns the definition at the index `place`, to which [`Type::Named`] refers.

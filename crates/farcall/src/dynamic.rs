@@ -16,6 +16,7 @@ use crate::idl::{self, Interface};
 use crate::multi::{Group, Members, Multi, Prepared, Roster};
 use crate::runtime::Runtime;
 use crate::stub::{self, Binding, Client, Handled, Handler, Procedure, SignalId, bad_arguments};
+use crate::xdr::schema::TypeHashes;
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
 use crate::{Answer, CallFailed, Error, Kind, Pending, Ran, Stream};
 
@@ -134,8 +135,11 @@ impl Dynamic {
         answer: impl Fn(&idl::Procedure, &[u8]) -> Answer<Encoded> + Send + Sync + 'static,
     ) -> Dynamic {
         let Interface { signals, types, .. } = self.interface();
-        let id =
-            |signal: &idl::Procedure| SignalId { name: signal.name_hash(), types: signal.fingerprint(types) };
+        let hashes = TypeHashes::new(types);
+        let id = |signal: &idl::Procedure| SignalId {
+            name: signal.name_hash(),
+            types: signal.fingerprint(&hashes),
+        };
         let signals = signals.iter().map(|signal| (id(signal), signal.clone())).collect();
         Dynamic { binding: self.binding.catching(Catching { signals, answer }), ..self.clone() }
     }

@@ -24,7 +24,8 @@ pub fn interface(data: &[u8]) {
         assert_eq!(changes, [], "an interface has no changes from itself");
         assert_eq!(refused, [], "an exporter does not refuse an importer of the same version");
     }
-    for procedure in &interface.procedures {
+    // Each is the work of a call of its own: it looks at all types.
+    for procedure in interface.procedures.iter().take(8) {
         let mut packet = Vec::new();
         let _ = by_description::encode_arguments(
             &interface,

@@ -25,6 +25,7 @@ mod onc_server;
 mod rpc2;
 pub mod script;
 mod server;
+pub mod shapes;
 mod trains;
 mod x;
 mod xdr;

@@ -8,13 +8,20 @@ use farcall_idl::language::{Config, generate, interfaces};
 use farcall_idl::x::{Diagnostics, Options, read_text};
 use farcall_idl::{cr, rpc2};
 
-/// Reads the text of an `.x` file. The tree must be consistent, and the errors in a wrong file must have
-/// texts.
+/// Reads the text of an `.x` file, and generates Rust and descriptions from it. The tree must be consistent,
+/// and the errors in a wrong file must have texts.
 pub fn x_file(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    match read_text(Path::new("no such directory/file.x"), &text, &Options::default()) {
-        Ok(tree) => check(&tree),
-        Err(why) => check_faults(&why),
+    let tree = match read_text(Path::new("no such directory/file.x"), &text, &Options::default()) {
+        Ok(tree) => tree,
+        Err(why) => return check_faults(&why),
+    };
+    check(&tree);
+    // Types that nest too deep for the compiler of Rust are refused.
+    if generate(&tree, &Config::new()).is_ok() {
+        for version in interfaces(&tree).unwrap_or_default() {
+            assert!(!version.interface.to_string().is_empty());
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use clap::{Args, ValueHint};
 use farcall::dynamic::{self, Description};
 use farcall::xdr;
-use farcall::xdr::schema::{Arm, Body, Definition, Field, Types};
+use farcall::xdr::schema::{Arm, Body, Definition, Field, TypeHashes, Types};
 use farcall_idl::{Interface, Procedure, spell};
 use serde_json::{Value, json};
 
@@ -56,16 +56,18 @@ fn as_json(description: &Description, model: &[u8]) -> Value {
 }
 
 fn interface_as_json(interface: &Interface, model: &[u8]) -> Value {
+    let hashes = TypeHashes::new(&interface.types);
+    let procedure_as_json = |procedure| procedure_as_json(interface, procedure, &hashes);
     json!({
         "interface": interface.name,
         "docs": interface.docs,
-        "procedures": interface.procedures.iter().map(|procedure| procedure_as_json(interface, procedure)).collect::<Vec<_>>(),
+        "procedures": interface.procedures.iter().map(procedure_as_json).collect::<Vec<_>>(),
         "signals": interface.signals.iter().map(|signal| signal_as_json(interface, signal)).collect::<Vec<_>>(),
         "model": BASE64_STANDARD.encode(model),
     })
 }
 
-fn procedure_as_json(interface: &Interface, procedure: &Procedure) -> Value {
+fn procedure_as_json(interface: &Interface, procedure: &Procedure, hashes: &TypeHashes) -> Value {
     json!({
         "number": procedure.number,
         "name": procedure.name,
@@ -76,7 +78,7 @@ fn procedure_as_json(interface: &Interface, procedure: &Procedure) -> Value {
         "oneway": procedure.oneway,
         "deadline_ms": procedure.deadline_ms,
         "pinned": procedure.pinned,
-        "fingerprint": format!("{:016x}", procedure.fingerprint(&interface.types)),
+        "fingerprint": format!("{:016x}", procedure.fingerprint(hashes)),
     })
 }
 

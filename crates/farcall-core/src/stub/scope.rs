@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use super::dispatch::{AsyncDispatched, Dispatched};
 use crate::exchange::Exchanges;
+use crate::xdr::schema::TypeHashes;
 use crate::{CallFailed, Kind, Ran, context, idl};
 
 /// A signal that an interface declares.
@@ -33,9 +34,10 @@ pub struct SignalId {
 impl Signal {
     /// Returns the signals of an interface, in the order of their declaration.
     pub fn all(interface: &'static idl::Interface) -> Vec<Signal> {
+        let hashes = TypeHashes::new(&interface.types);
         let signal = |signal: &'static idl::Procedure| Signal {
             name: &signal.name,
-            id: SignalId { name: signal.name_hash(), types: signal.fingerprint(&interface.types) },
+            id: SignalId { name: signal.name_hash(), types: signal.fingerprint(&hashes) },
         };
         interface.signals.iter().map(signal).collect()
     }

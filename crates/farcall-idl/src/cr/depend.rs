@@ -1,7 +1,7 @@
 //! Reads the programs that a program depends upon, directly or not, each once. Programs may depend upon each
 //! other in a circle, because names are looked up when all have been read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::syntax::{Dependency, Program};
@@ -35,6 +35,7 @@ pub(super) fn read_all(
     let mut all = vec![Dependent { program, upon: Vec::new() }];
     let mut next = 0;
     while next < all.len() {
+        let mut named = HashSet::new();
         for place in 0..all[next].program.dependencies.len() {
             let dependency = &all[next].program.dependencies[place];
             let key = (dependency.name.text.clone(), dependency.number, dependency.version);
@@ -52,7 +53,7 @@ pub(super) fn read_all(
             };
             known.insert(key, upon);
             // A program that is named again is looked into once.
-            if !all[next].upon.contains(&upon) {
+            if named.insert(upon) {
                 all[next].upon.push(upon);
             }
         }

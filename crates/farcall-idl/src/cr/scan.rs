@@ -20,9 +20,10 @@ fn token(text: &str) -> Option<(Kind, usize)> {
 }
 
 fn comment_length(text: &str) -> usize {
-    let rest = &text[2..];
-    let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
-    2 + line.find("--").map_or(line.len(), |end| end + 2)
+    let rest = &text.as_bytes()[2..];
+    let ends = |at: &usize| rest[*at] == b'\n' || rest[*at..].starts_with(b"--");
+    let end = (0..rest.len()).find(ends).unwrap_or(rest.len());
+    2 + if rest[end..].starts_with(b"--") { end + 2 } else { end }
 }
 
 /// Returns the kind and the length of a string. It is closed in its line, and a quote in it is doubled.

@@ -7,8 +7,10 @@ mod graph;
 pub mod names;
 mod traits;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+
+use farcall_base::work;
 
 use self::names::{Scope, camel, screaming, snake};
 use super::Config;
@@ -179,8 +181,10 @@ impl std::error::Error for Refused {}
 impl Plan {
     pub fn new(specification: &Specification, config: &Config) -> Result<Plan, Refused> {
         let mut scopes = Scopes::new(specification);
+        // First, because later steps follow chains of types.
+        let cyclic = graph::check(specification)?;
         let mut planner = Planner::new(specification, config);
-        let mut items = planner.items(&mut scopes)?;
+        let mut items = planner.items(&mut scopes, &cyclic);
         boxes::insert(&mut items);
         let traits = traits::plan(&mut planner, &items, &mut scopes);
         let constants =
@@ -260,17 +264,19 @@ pub struct Planner<'t> {
     lists: Vec<bool>,
     /// The item of each foreign type, after the items of the tree.
     foreigns: BTreeMap<&'t str, usize>,
+    /// The index of the first enumerator of each value, of the enumerations that unions use.
+    firsts: HashMap<usize, HashMap<i32, usize>>,
 }
 
 impl<'t> Planner<'t> {
     fn new(specification: &'t Specification, config: &'t Config) -> Planner<'t> {
         let lists =
             (0..specification.types.len()).map(|index| graph::is_list(specification, index)).collect();
-        Planner { specification, config, lists, foreigns: BTreeMap::new() }
+        Planner { specification, config, lists, foreigns: BTreeMap::new(), firsts: HashMap::new() }
     }
 
-    fn items(&mut self, scopes: &mut Scopes) -> Result<Vec<Item>, Refused> {
-        let cyclic = graph::check(self.specification)?;
+    /// Makes the items. `cyclic` says which types are aliases that contain themselves.
+    fn items(&mut self, scopes: &mut Scopes, cyclic: &[bool]) -> Vec<Item> {
         let types = &self.specification.types;
         let name = |ty: &tree::Definition| Named::new(scopes.of(ty.module), camel, &ty.named);
         let names: Vec<Named> = types.iter().map(name).collect();
@@ -300,7 +306,7 @@ impl<'t> Planner<'t> {
             let named = Named { name, spelled: spelled.into(), docs };
             items.push(Item { module: None, named, kind: Kind::Foreign(path) });
         }
-        Ok(items)
+        items
     }
 
     fn kind(&mut self, index: usize, cyclic: bool) -> Kind {
@@ -387,14 +393,17 @@ impl<'t> Planner<'t> {
     }
 
     /// Returns the first enumerator of that value.
-    fn enumerator(&self, discriminant: Discriminant, value: i32) -> Option<usize> {
-        self.enumerators(discriminant).iter().position(|enumerator| enumerator.value == value)
+    fn enumerator(&mut self, discriminant: Discriminant, value: i32) -> Option<usize> {
+        let Discriminant::Enumeration(item) = discriminant else { return None };
+        let enumerators = self.enumerators(discriminant);
+        self.firsts.entry(item).or_insert_with(|| first_of_each_value(enumerators)).get(&value).copied()
     }
 
     /// Returns a label as the file spells it, or its number if it has no name, and the name of its variant.
     /// For a number the name of the variant is made up.
-    fn label(&self, discriminant: Discriminant, name: Option<&str>, value: i32) -> (String, String) {
-        let known = self.enumerators(discriminant).iter().find(|enumerator| enumerator.value == value);
+    fn label(&mut self, discriminant: Discriminant, name: Option<&str>, value: i32) -> (String, String) {
+        let known = self.enumerator(discriminant, value);
+        let known = known.and_then(|known| self.enumerators(discriminant).get(known));
         let name = name.or(known.map(|enumerator| enumerator.named.name.as_str()));
         match (discriminant, name) {
             (Discriminant::Bool, _) if value == 0 => ("FALSE".into(), "False".into()),
@@ -483,12 +492,23 @@ fn reasons(items: &[Item]) -> BTreeSet<usize> {
 
 fn enumeration(enumerators: &[tree::Enumerator]) -> Vec<Enumerator> {
     let mut scope = Scope::default();
+    let firsts = first_of_each_value(enumerators);
     let each = enumerators.iter().enumerate().map(|(index, enumerator)| Enumerator {
         named: Named::new(&mut scope, camel, &enumerator.named),
         value: enumerator.value,
-        alias_of: enumerators[..index].iter().position(|earlier| earlier.value == enumerator.value),
+        alias_of: firsts.get(&enumerator.value).copied().filter(|first| *first < index),
     });
     each.collect()
+}
+
+/// Returns the index of the first enumerator of each value.
+fn first_of_each_value(enumerators: &[tree::Enumerator]) -> HashMap<i32, usize> {
+    let mut firsts = HashMap::new();
+    for (index, enumerator) in enumerators.iter().enumerate() {
+        work::step();
+        firsts.entry(enumerator.value).or_insert(index);
+    }
+    firsts
 }
 
 /// Returns the content of a union that has a field for TRUE and none for FALSE. On the wire, such a union is

@@ -6,6 +6,8 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
+use farcall_base::work;
+
 use super::source::{Sources, Span};
 use crate::terminal::visible;
 
@@ -68,8 +70,7 @@ impl Diagnostic {
             included.push((sources.get(at.file).name.clone(), sources.line(at.file, at.start) + 1));
             above = sources.get(at.file).included;
         }
-        let (text, start) = sources.whole_line(span.file, sources.line(span.file, span.start));
-        let column = column(text, (span.start - start) as usize);
+        let column = sources.column_in_characters(span.file, span.start);
         let place = Place { at: Excerpt::new(sources, span), column, other: None, included };
         Diagnostic { place: Some(Box::new(place)), ..Self::nowhere(message) }
     }
@@ -88,8 +89,20 @@ impl Diagnostic {
         // (A line break is a boundary of characters.)
         let begun = text.as_bytes()[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let line = text.as_bytes()[..begun].iter().filter(|byte| **byte == b'\n').count() + 1;
+        work::steps(at / 16);
         let whole = text[begun..].lines().next().unwrap_or_default();
-        let marked = at - begun..range.end.saturating_sub(begun);
+        Diagnostic::in_line(file, line, whole, at - begun..range.end.saturating_sub(begun), message)
+    }
+
+    /// Makes an error about the bytes `marked` of a line, for readers that know where their lines begin.
+    /// Lines are counted from 1.
+    pub fn in_line(
+        file: &str,
+        line: usize,
+        whole: &str,
+        marked: Range<usize>,
+        message: impl Into<String>,
+    ) -> Self {
         let place = Place {
             column: column(whole, marked.start),
             at: Excerpt::of_line(file, line, whole, marked),

@@ -5,6 +5,8 @@
 
 use std::rc::Rc;
 
+use farcall_base::work;
+
 use super::source::Span;
 
 /// The kind of a token.
@@ -52,13 +54,15 @@ pub(crate) struct Scanner {
     end: usize,
     /// Whether the next token is the first of its line.
     first: bool,
+    /// Up to where no `"` and no `'` closes a quotation: the end of the last line in which one stayed open.
+    open: [usize; 2],
 }
 
 impl Scanner {
     pub fn new(file: u32, text: Rc<str>) -> Self {
         let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
         let end = text.len();
-        Scanner { file, text, at, end, first: true }
+        Scanner { file, text, at, end, first: true, open: [0; 2] }
     }
 
     /// Makes a scanner of a part of a text. The part must lie within a line.
@@ -69,15 +73,18 @@ impl Scanner {
             at: span.start as usize,
             end: span.end as usize,
             first: false,
+            open: [0; 2],
         }
     }
 
     /// Returns the next token, or [`Kind::End`] at the end and after it.
     pub fn next(&mut self) -> Token {
+        let before = self.at;
         self.skip_blank();
         let start = self.at;
         let first = self.first;
         let kind = self.kind();
+        work::steps(1 + self.at - before);
         self.first = match kind {
             Kind::Comment => first || self.text[start..self.at].contains('\n'),
             _ => false,
@@ -168,11 +175,20 @@ impl Scanner {
     }
 
     fn quoted(&mut self, quote: u8) -> Kind {
+        let open = usize::from(quote == b'"');
+        if self.at < self.open[open] {
+            // A quote before this one in the line is open, so this one is too: between them, the same
+            // characters are escaped.
+            self.at += 1;
+            return Kind::Stray;
+        }
         let bytes = &self.text.as_bytes()[..self.end];
         let mut end = self.at + 1;
         loop {
             match bytes.get(end) {
                 None | Some(b'\n') => {
+                    work::steps(end - self.at);
+                    self.open[open] = end;
                     self.at += 1;
                     return Kind::Stray;
                 }

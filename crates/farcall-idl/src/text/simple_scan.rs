@@ -3,6 +3,8 @@
 
 use std::rc::Rc;
 
+use farcall_base::work;
+
 use super::scan::{Kind, Token};
 use super::source::Span;
 
@@ -32,10 +34,12 @@ impl SimpleScanner {
     /// Returns the next token, or [`Kind::End`] at the end and after it.
     pub fn next(&mut self) -> Token {
         let blank = |c: char| c.is_ascii_whitespace() || c == '\x0b';
-        let rest = self.text[self.at..].trim_start_matches(blank);
+        let before = self.at;
+        let rest = self.text[before..].trim_start_matches(blank);
         let start = self.text.len() - rest.len();
         let (kind, length) = self.forms.first(rest);
         self.at = start + length;
+        work::steps(1 + self.at - before);
         let span = Span { file: self.file, start: start as u32, end: self.at as u32 };
         Token { kind, text: span, at: span, first: false }
     }

@@ -1,8 +1,11 @@
 //! The texts that were read, and places in them.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+
+use farcall_base::work;
 
 /// The maximum size of one file in bytes. The largest files in use have 200 KiB.
 const MAX_FILE: usize = 4 << 20;
@@ -39,6 +42,9 @@ pub(crate) struct Source {
     lines: Vec<u32>,
     /// The `#include` directive that included the text, if one did.
     pub included: Option<Span>,
+    /// The byte of which the column was counted last, the byte at which its line begins, and the column in
+    /// characters. Messages about one long line count on from there.
+    counted: Cell<(u32, u32, usize)>,
 }
 
 /// All texts of one run.
@@ -73,6 +79,7 @@ impl Sources {
             text: text.into(),
             lines: lines.collect(),
             included,
+            counted: Cell::default(),
         });
         Ok(self.all.len() as u32 - 1)
     }
@@ -93,6 +100,7 @@ impl Sources {
             text: text.into(),
             lines: vec![0],
             included: None,
+            counted: Cell::default(),
         });
         self.pasted.insert(text.to_owned(), span);
         Some(span)
@@ -131,6 +139,21 @@ impl Sources {
     /// Returns the column of a byte: the number of bytes before it in its line.
     pub fn column(&self, file: u32, at: u32) -> u32 {
         at - self.get(file).lines[self.line(file, at)]
+    }
+
+    /// Returns the column of a byte in characters, counted from 1.
+    pub fn column_in_characters(&self, file: u32, at: u32) -> usize {
+        let source = self.get(file);
+        let start = source.lines[self.line(file, at)];
+        let (from, known) = match source.counted.get() {
+            (last, line, column) if line == start && start < last && last <= at => (last, column),
+            _ => (start, 1),
+        };
+        work::steps((at - from) as usize / 16);
+        let more = source.text.get(from as usize..at as usize).unwrap_or_default();
+        let column = known + more.chars().count();
+        source.counted.set((at, start, column));
+        column
     }
 
     /// Returns a line without its end, and the offset of its first byte.

@@ -78,7 +78,7 @@ impl Converter {
             Some((types, other)) => (Some(types), other.as_slice()),
             None => (None, [].as_slice()),
         };
-        let writer = encode::Writer { types: &self.types, also, files: None };
+        let writer = encode::Writer { types: &self.types, also, files: None, arms: Default::default() };
         write_arguments(&writer, &self.arguments, other, value, out)
     }
 

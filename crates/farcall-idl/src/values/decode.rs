@@ -2,11 +2,13 @@
 
 use std::cell::RefCell;
 
+use farcall_base::work;
 use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use farcall_xdr::{self as xdr, Decode, Decoder, ErrorKind};
 use serde_core::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Number, Value, json};
 
+use super::arms::ArmIndex;
 use super::error::{Error, Path, UNDECLARED};
 use super::{Form, MAX_DEPTH, encode::base64, form, nullable};
 
@@ -21,6 +23,8 @@ pub(super) struct Reader<'a> {
     watch: Option<&'a dyn Watch>,
     /// Why decoding has ended with an error. Serde's own error does not hold the reason.
     refusal: RefCell<Option<Error>>,
+    /// The arms of the unions.
+    arms: ArmIndex<'a>,
 }
 
 /// Receives the parts of a value in order.
@@ -67,7 +71,7 @@ impl Serialize for Part<'_, '_, '_> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(types: &'a Types, kept: bool, watch: Option<&'a dyn Watch>) -> Reader<'a> {
-        Reader { types, kept, numbers: false, watch, refusal: RefCell::default() }
+        Reader { types, kept, numbers: false, watch, refusal: RefCell::default(), arms: ArmIndex::default() }
     }
 
     /// Makes integers of 64 bits numbers.
@@ -94,6 +98,7 @@ impl<'a> Reader<'a> {
         at: &Path<'_>,
         out: S,
     ) -> Result<S::Ok, S::Error> {
+        work::step();
         if at.depth >= MAX_DEPTH {
             return Err(self.refuse(at.error(format!("nested deeper than {MAX_DEPTH}"))));
         }
@@ -250,8 +255,8 @@ impl<'a> Reader<'a> {
             return Err(self.refuse(at.error(UNDECLARED)));
         }
         let tag = self.wrap(bytes.i32(), at)?;
-        let exact = arms.iter().position(|arm| arm.tag == Some(tag));
-        let Some(index) = exact.or_else(|| arms.iter().position(|arm| arm.tag.is_none())) else {
+        let exact = self.arms.by_tag(place, arms, Some(tag));
+        let Some(index) = exact.or_else(|| self.arms.by_tag(place, arms, None)) else {
             let why = format!("at byte {}: {tag} is not a variant of {of}", bytes.offset());
             return Err(self.refuse(at.error(why)));
         };

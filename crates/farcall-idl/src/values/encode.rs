@@ -1,14 +1,17 @@
 //! Encodes JSON as XDR.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use farcall_base::work;
 use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use farcall_xdr::{self as xdr, Encode, Encoder};
 use serde_json::{Map, Value};
 
+use super::arms::ArmIndex;
 use super::error::{Error, Path, UNDECLARED};
 use super::{Files, Form, MAX_DEPTH, form, names, nullable};
 use crate::spell;
@@ -26,12 +29,15 @@ pub(super) struct Writer<'a> {
     pub(super) also: Option<&'a Types>,
     /// Reads the file NAME for opaque bytes that are written as `"@NAME"`.
     pub(super) files: Option<Files<'a>>,
+    /// The arms of unions of `types`, and of those of `also`.
+    pub(super) arms: [ArmIndex<'a>; 2],
 }
 
 type Done = Result<(), Error>;
 
 impl<'a> Writer<'a> {
     pub(super) fn value(&self, ty: &'a Type, value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
+        work::step();
         if at.depth >= MAX_DEPTH {
             return Err(at.error(format!("nested deeper than {MAX_DEPTH}")));
         }
@@ -262,7 +268,10 @@ impl<'a> Writer<'a> {
         };
         // A member has its field's own name or its other name. An other name that is also the own name of a
         // field stands for the latter.
-        let is_own = |name: &str| fields.iter().any(|field| field.name == name);
+        work::steps(fields.len() + other.len() + members.len());
+        let own: HashSet<&str> = fields.iter().map(|field| field.name.as_str()).collect();
+        let others: HashSet<&str> = other.iter().map(|field| field.name.as_str()).collect();
+        let is_own = |name: &str| own.contains(name);
         let member = |index: usize, field: &Field| {
             let by_other = || other.get(index).filter(|other| !is_own(&other.name));
             members.get(&field.name).or_else(|| members.get(&by_other()?.name))
@@ -275,7 +284,7 @@ impl<'a> Writer<'a> {
                 )));
             }
         }
-        let is_known = |name: &str| is_own(name) || other.iter().any(|field| field.name == name);
+        let is_known = |name: &str| is_own(name) || others.contains(name);
         if let Some(unknown) = members.keys().find(|key| !is_known(key)) {
             return Err(at.error(format!("there is no field {unknown:?}; expected {}", expected(fields))));
         }
@@ -354,11 +363,12 @@ impl<'a> Writer<'a> {
             _ => &[],
         };
         let number = name.parse().ok().and_then(in_32_bits);
-        let position = |arms: &[Arm]| arms.iter().position(|arm| arm.name == *name);
-        let by_number = || arms.iter().position(|arm| number.is_some() && arm.tag == number);
-        let index = position(arms).or_else(|| position(also)).or_else(by_number);
+        let [own, others] = &self.arms;
+        let by_number = || own.by_tag(place, arms, Some(number?));
+        let index = own.by_name(place, arms, name);
+        let index = index.or_else(|| others.by_name(place, also, name)).or_else(by_number);
         let Some(arm) = index.and_then(|index| arms.get(index)) else {
-            let rest = arms.iter().any(|arm| arm.tag.is_none() && arm.fields.is_empty());
+            let rest = own.by_tag(place, arms, None).is_some_and(|arm| arms[arm].fields.is_empty());
             return match number.filter(|_| rest && content.is_null()) {
                 Some(number) => wrap(number.encode(out), at),
                 None => Err(at.error(format!("there is no variant {name:?}; expected {}", names(arms)))),
@@ -382,7 +392,7 @@ impl<'a> Writer<'a> {
     fn default_arm<'v>(
         &self,
         place: u32,
-        arms: &[Arm],
+        arms: &'a [Arm],
         content: &'v Value,
         at: &Path<'_>,
     ) -> Result<(i32, &'v Value), Error> {
@@ -403,8 +413,11 @@ impl<'a> Writer<'a> {
             Some(tag) => tag,
             None => self.integer(&Type::I32, tag, &at.index(0))?,
         };
-        match arms.iter().find(|arm| arm.tag == Some(tag)) {
-            Some(arm) => Err(at.error(format!("{tag} selects variant {}; write that variant", arm.name))),
+        match self.arms[0].by_tag(place, arms, Some(tag)) {
+            Some(arm) => {
+                let name = &arms[arm].name;
+                Err(at.error(format!("{tag} selects variant {name}; write that variant")))
+            }
             None => Ok((tag, content)),
         }
     }

@@ -1,5 +1,7 @@
 //! Makes example arguments of a procedure, which a user can edit and call with.
 
+use std::collections::HashSet;
+
 use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use farcall_xdr::{Decoder, Encoder};
 use serde_json::{Map, Value};
@@ -106,8 +108,11 @@ impl Maker<'_> {
                 // The first arm is the best example, unless it contains the union itself.
                 let first = arms.first().is_some_and(|arm| !self.leads_to(arm, place));
                 let arm = &arms[if first { 0 } else { rank.arm }];
-                let is_free = |tag: &i32| !arms.iter().any(|arm| arm.tag == Some(*tag));
-                let tag = arm.tag.or_else(|| (0..).find(is_free)).unwrap_or_default();
+                let free = || {
+                    let taken: HashSet<i32> = arms.iter().filter_map(|arm| arm.tag).collect();
+                    (0..).find(|tag| !taken.contains(tag))
+                };
+                let tag = arm.tag.or_else(free).unwrap_or_default();
                 self.bytes.extend_from_slice(&tag.to_be_bytes());
                 self.fields(&arm.fields, &at.field(&arm.name))
             }

@@ -7,6 +7,8 @@ mod c_lines;
 mod declaration;
 mod program;
 
+use std::collections::HashMap;
+
 use super::preprocess::Preprocessor;
 use super::syntax::*;
 use crate::text::reader::{Parsed, Reader, State};
@@ -23,12 +25,17 @@ pub(super) struct Parser<'p, 'o> {
     state: State,
     syntax: &'p mut Syntax,
     scope: ScopeId,
+    /// The namespaces by the one around them and their name.
+    namespaces: HashMap<(ScopeId, String), ScopeId>,
 }
 
 /// Parses all tokens of the preprocessor, and adds the declarations to `syntax`. Returns how many
 /// declarations of each kind `syntax` then has, all of them the file's own.
 pub(super) fn parse(preprocessor: &mut Preprocessor, syntax: &mut Syntax) -> Parsed<Own> {
-    let mut parser = Parser { preprocessor, state: State::new(), syntax, scope: 0 };
+    let namespaces =
+        (0..).zip(&syntax.scopes).skip(1).map(|(place, scope)| ((scope.outer, scope.name.clone()), place));
+    let namespaces = namespaces.collect();
+    let mut parser = Parser { preprocessor, state: State::new(), syntax, scope: 0, namespaces };
     parser.advance()?;
     while parser.state.token.kind != Kind::End {
         parser.definition()?;
@@ -156,20 +163,17 @@ impl Parser<'_, '_> {
             return self.refuse(path.at, "namespaces are nested too deep");
         }
         for name in path.parts {
-            let again = self
-                .syntax
-                .scopes
-                .iter()
-                .skip(1)
-                .position(|scope| scope.outer == self.scope && scope.name == name);
+            let again = self.namespaces.get(&(self.scope, name.clone())).copied();
             self.scope = match again {
-                Some(place) => place + 1,
+                Some(place) => place,
                 None if self.syntax.scopes.len() >= MAX_SCOPES => {
                     return Err(self.wrong("too many namespaces"));
                 }
                 None => {
+                    let place = self.syntax.scopes.len();
+                    self.namespaces.insert((self.scope, name.clone()), place);
                     self.syntax.scopes.push(Scope { name, outer: self.scope });
-                    self.syntax.scopes.len() - 1
+                    place
                 }
             };
         }

@@ -9,6 +9,7 @@ mod expression;
 mod macros;
 mod paste;
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -38,6 +39,8 @@ pub(super) struct Preprocessor<'a> {
     active: HashSet<String>,
     /// The number of tokens that have come from macros.
     expanded: usize,
+    /// The number of operands of macros that expressions have computed.
+    computed: Cell<usize>,
     /// How deep the replacement of macros' arguments is nested now. While this is not zero, reading ends with
     /// the pending tokens and does not go on in the file.
     within_arguments: u32,
@@ -105,6 +108,7 @@ impl<'a> Preprocessor<'a> {
             pending: Vec::new(),
             active: HashSet::new(),
             expanded: 0,
+            computed: Cell::new(0),
             within_arguments: 0,
             numbers: HashMap::new(),
             noted: Vec::new(),

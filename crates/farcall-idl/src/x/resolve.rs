@@ -65,6 +65,8 @@ struct Resolver<'a> {
     types: HashMap<(ScopeId, &'a str), usize>,
     values: HashMap<(ScopeId, &'a str), ValueId>,
     scopes: HashMap<(ScopeId, &'a str), ScopeId>,
+    /// The positions of the enumerators of some enumerations, by the index of the type.
+    positions: HashMap<usize, HashMap<&'a str, usize>>,
     /// The state of each constant.
     reckoned: Vec<Reckoned>,
     /// The state of each enumeration, at the index of its type.
@@ -112,6 +114,7 @@ impl<'a> Resolver<'a> {
             types: HashMap::new(),
             values: HashMap::new(),
             scopes: HashMap::new(),
+            positions: HashMap::new(),
             reckoned: vec![Reckoned::NotYet; syntax.constants.len()],
             enumerations: vec![Enumeration::default(); syntax.types.len()],
             dropped: HashMap::new(),
@@ -193,11 +196,12 @@ impl<'a> Resolver<'a> {
 
     /// Reports an error of the type at that index as a whole.
     fn fault_of_type(&mut self, place: usize, message: impl Into<String>) {
-        let fault = Diagnostic::new(self.sources, self.syntax.types[place].name.at, message);
-        match place < self.own.types {
-            true => self.push(|_| fault),
-            false => self.borrowed_faults.entry(place).or_default().push(fault),
+        let at = self.syntax.types[place].name.at;
+        if place < self.own.types {
+            return self.push(|sources| Diagnostic::new(sources, at, message));
         }
+        let fault = Diagnostic::new(self.sources, at, message);
+        self.borrowed_faults.entry(place).or_default().push(fault);
     }
 
     /// Returns the names of the enclosing namespaces, the outermost first.

@@ -244,3 +244,60 @@ fn a_tuple_is_a_struct_without_names() {
         .is_empty()
     );
 }
+
+/// Returns an interface whose procedures all use one struct, with fields that begin with `prefix`.
+fn sharing(procedures: u32, fields: usize, prefix: &str) -> Interface {
+    let mut shared = Interface::new("Shared");
+    let field =
+        |at| farcall_xdr::schema::field(&format!("{prefix}{at}"), "", farcall_xdr::schema::Type::U32, false);
+    let body =
+        farcall_xdr::schema::Body::Struct { fields: (0..fields).map(field).collect(), extensible: false };
+    let ty = shared.types.define("wide", "Wide", "", |_| body);
+    for number in 0..procedures {
+        done(shared.procedure(number, format!("p{number}")));
+        shared.procedures.last_mut().unwrap().result = ty.clone();
+    }
+    shared
+}
+
+#[test]
+fn the_comparison_of_types_that_many_procedures_share_is_bounded_and_says_so() {
+    let (old, new) = (sharing(500, 500, "a"), sharing(500, 500, "b"));
+    let (changes, steps) = farcall_base::work::counted(|| check(&old, &new));
+    assert!(steps < 100_000, "{steps}");
+    let last = changes.last().unwrap().to_string();
+    assert_eq!(last, "fine: Shared: has more differences in its types than are listed here");
+    assert!(changes.iter().all(|change| !change.breaking));
+
+    // What breaks is said of each procedure nevertheless.
+    let (changes, steps) = farcall_base::work::counted(|| check(&old, &sharing(500, 499, "b")));
+    assert!(steps < 100_000, "{steps}");
+    for number in 0..500 {
+        let place = format!("Shared.p{number}");
+        let is_it = |found: &str| found == place || found.starts_with(&format!("{place} "));
+        assert!(changes.iter().any(|change| change.breaking && is_it(&change.place)), "{place}");
+    }
+
+    // Types without differences are compared once.
+    assert_eq!(check(&old, &old), []);
+}
+
+#[test]
+fn a_difference_far_inside_is_shown_by_its_last_parts() {
+    use farcall_xdr::schema::{Body, Type, field};
+    let deep = |leaf: Type| {
+        let mut deep = Interface::new("Deep");
+        for level in 0_u32..1000 {
+            let inner = || Type::Optional(Box::new(Type::Named(level - 1)));
+            let ty = if level == 0 { leaf.clone() } else { inner() };
+            let fields = vec![field("next", "", ty, false)];
+            deep.types.define(&level.to_string(), "Node", "", |_| Body::Struct { fields, extensible: false });
+        }
+        done(deep.procedure(1, "get"));
+        deep.procedures[0].result = Type::Named(999);
+        deep
+    };
+    let changes = check(&deep(Type::U32), &deep(Type::U64));
+    let place = format!("Deep.get result …{}", ".next".repeat(24));
+    assert_eq!((changes[0].place.as_str(), changes[0].what.as_str()), (place.as_str(), "u32 became u64"));
+}

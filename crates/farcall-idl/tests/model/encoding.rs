@@ -188,3 +188,17 @@ fn a_later_version_may_say_more_of_a_procedure() {
     let why = from_slice::<Interface>(&packet).unwrap_err();
     assert!(why.to_string().contains("version 3"), "{why}");
 }
+
+#[test]
+fn a_description_that_is_too_large_is_refused_and_says_how_large_it_is() {
+    let mut large = Interface::new("Large");
+    for number in 0..20_000 {
+        done(large.procedure(number, format!("procedure{number}")));
+    }
+    let why = from_slice::<Interface>(&to_vec(&large).unwrap()).unwrap_err().to_string();
+    assert!(why.contains("20000 procedures and 0 types") && why.contains("at most 1048576 bytes"), "{why}");
+    let mut long = Interface::new("Long");
+    done(long.procedure(1, "p".repeat(1025)));
+    let why = from_slice::<Interface>(&to_vec(&long).unwrap()).unwrap_err().to_string();
+    assert!(why.contains("a name of 1025 bytes; it may have at most 1024"), "{why}");
+}

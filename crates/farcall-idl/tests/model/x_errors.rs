@@ -388,3 +388,23 @@ mod hostile {
         }
     }
 }
+
+#[test]
+fn macros_in_expressions_are_computed_within_a_bound() {
+    let mut text = String::from("#define B0 (1 + x)\n");
+    (0..8).for_each(|at| text += &format!("#define B{} (B{at} + B{at})\n", at + 1));
+    let chain = |branches: usize| format!("{text}#if 0\n{}#endif\n", "#elif B8 == 0\n".repeat(branches));
+    let read = |text: &str| {
+        farcall_base::work::counted(|| farcall_idl::x::read_text("m.x".as_ref(), text, &Default::default()))
+    };
+    let (few, _) = read(&chain(10));
+    assert!(few.is_ok(), "{}", few.unwrap_err());
+    let (refused, steps) = read(&chain(10_000));
+    let why = refused.unwrap_err().to_string();
+    assert!(why.contains("macros in expressions have more than 65536 operands"), "{why}");
+    assert!(steps < 1_000_000, "{steps}");
+
+    let many: Vec<String> = (0..33).map(|at| format!("p{at}")).collect();
+    let why = read(&format!("#define M({}) 1\n", many.join(", "))).0.unwrap_err().to_string();
+    assert!(why.contains("a macro has at most 32 parameters"), "{why}");
+}

@@ -1,8 +1,10 @@
 //! Finds the instances of a type: SRV records, and the addresses of their targets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
+
+use farcall_base::work;
 
 use super::domain::Domain;
 use super::message::{Answer, Data, Kind, Question, Record};
@@ -227,9 +229,10 @@ fn found(type_name: &Label, targets: &BTreeSet<Target>, hosts: &Hosts, ttl: Dura
     let lowest = targets.iter().find(is_usable).map(|target| target.priority);
     let usable: Vec<&Target> =
         targets.iter().filter(is_usable).filter(|target| Some(target.priority) == lowest).collect();
+    let names = Names::of(&usable);
     let (mut entries, mut unresolved) = (BTreeMap::new(), BTreeMap::new());
     for target in &usable {
-        let Some(instance) = instance(target, &usable) else { continue };
+        let Some(instance) = names.instance(target) else { continue };
         let mut sockets = addresses(target).map(|ip| Address::Udp(SocketAddr::new(*ip, target.port)));
         let Some(first) = sockets.next() else {
             let why = hosts.failed.get(&target.host).map_or("", String::as_str);
@@ -253,24 +256,47 @@ fn found(type_name: &Label, targets: &BTreeSet<Target>, hosts: &Hosts, ttl: Dura
 /// Returns the instances whose hosts have no other addresses than refused ones, and says what to do.
 fn refused(targets: &BTreeSet<Target>, hosts: &Hosts) -> BTreeMap<Label, String> {
     let all: Vec<&Target> = targets.iter().collect();
+    let names = Names::of(&all);
     let why = |target: &&Target| {
         let (host, ip) = hosts.refused.get_key_value(&target.host)?;
         let why = format!(
             "{host} has the address {ip} in DNS, which is loopback or link-local and counts for localhost alone; \
              if it is right, set FARCALL_DNS_LOCAL_ADDRESSES=1"
         );
-        Some((instance(target, &all)?, why))
+        Some((names.instance(target)?, why))
     };
     all.iter().filter_map(why).collect()
 }
 
-/// Returns the name of the instance at a target: the first part of its host, unless another host begins
-/// alike, and its port if other ports of that host are targets.
-fn instance(target: &Target, all: &[&Target]) -> Option<Label> {
-    let short = target.host.first_part();
-    let is_alone = all.iter().all(|other| other.host == target.host || other.host.first_part() != short);
-    let host = if is_alone { short } else { target.host.as_str() };
-    let has_other_ports = all.iter().any(|other| other.host == target.host && other.port != target.port);
-    let name = if has_other_ports { format!("{host}-{}", target.port) } else { host.to_owned() };
-    name.parse().ok()
+/// What must be known of all targets to name the instance at one of them.
+struct Names<'a> {
+    /// For each first part of a host: the host, or none if several hosts begin alike.
+    hosts: HashMap<&'a str, Option<&'a Domain>>,
+    /// For each host: its port, or none if it has several.
+    ports: HashMap<&'a str, Option<u16>>,
+}
+
+impl<'a> Names<'a> {
+    fn of(all: &[&'a Target]) -> Names<'a> {
+        let mut names = Names { hosts: HashMap::new(), ports: HashMap::new() };
+        for target in all {
+            work::step();
+            let host = names.hosts.entry(target.host.first_part()).or_insert(Some(&target.host));
+            *host = host.filter(|host| **host == target.host);
+            let port = names.ports.entry(target.host.as_str()).or_insert(Some(target.port));
+            *port = port.filter(|port| *port == target.port);
+        }
+        names
+    }
+
+    /// Returns the name of the instance at a target: the first part of its host, unless another host begins
+    /// alike, and its port if other ports of that host are targets.
+    fn instance(&self, target: &Target) -> Option<Label> {
+        let short = target.host.first_part();
+        let is_alone = self.hosts.get(short).is_some_and(Option::is_some);
+        let host = if is_alone { short } else { target.host.as_str() };
+        let has_other_ports = self.ports.get(target.host.as_str()).is_some_and(Option::is_none);
+        let name = if has_other_ports { format!("{host}-{}", target.port) } else { host.to_owned() };
+        name.parse().ok()
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use farcall_base::work;
 use simple_dns::rdata::{OPT, RData, SRV};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, RCODE, ResourceRecord, TYPE};
 
@@ -166,6 +167,7 @@ impl From<Kind> for QTYPE {
 impl Answer {
     fn of(packet: &Packet<'_>) -> Answer {
         let records = |section: &[ResourceRecord<'_>]| -> Vec<Record> {
+            work::steps(section.len());
             section.iter().take(MAX_RECORDS).filter_map(Record::of).collect()
         };
         let negative_ttl = packet.name_servers.iter().find_map(|record| match &record.rdata {

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use farcall_base::work;
 use serde_json::{Map, Value, json};
 
 use super::gateway::{encoded, number};
@@ -85,6 +86,7 @@ pub(super) fn parse(type_name: Label, instance: Label, text: &[u8]) -> Result<En
     if text.len() > MAX_DOCUMENT {
         return Err(format!("it has {} bytes; at most {MAX_DOCUMENT} are allowed", text.len()));
     }
+    work::steps(1 + text.len() / 16);
     let document: Value = serde_json::from_slice(text).map_err(|why| format!("it is not JSON: {why}"))?;
     let addresses = document["addresses"].as_array().ok_or("it has no list \"addresses\"")?;
     // Addresses of carriers that this version does not know are passed over.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use farcall_base::lock;
+use farcall_base::{lock, work};
 use serde_json::{Value, json};
 use ureq::http::Response;
 use ureq::{Agent, Body};
@@ -40,6 +40,10 @@ const MAX_ANSWER: u64 = 16 << 20;
 
 /// The most bytes of a line of a watch.
 const MAX_LINE: u64 = 64 << 20;
+
+/// The most values of JSON in an answer or in a line of a watch. A value takes up to a hundred bytes of memory,
+/// whatever it takes in the answer. A page of 16,000 entries has 160,000 values.
+const MAX_VALUES: usize = 1 << 20;
 
 /// The codes of gRPC errors that the gateway passes on.
 const INVALID_ARGUMENT: i64 = 3;
@@ -124,7 +128,13 @@ impl Gateway {
     /// the request; [`Error::TooLarge`] if the answer is longer than [`MAX_ANSWER`]; [`Error::Refused`] for
     /// another refusal. A request that failed as unavailable may have been executed.
     pub(super) fn call(&self, path: &str, request: &Value) -> Result<Value> {
-        let answer = self.repeat(PATIENCE, path, request);
+        self.call_until(Instant::now() + PATIENCE, path, request)
+    }
+
+    /// Does what [`Gateway::call`] does, but repeats the request only until `deadline`, if that is earlier.
+    pub(super) fn call_until(&self, deadline: Instant, path: &str, request: &Value) -> Result<Value> {
+        let patience = deadline.saturating_duration_since(Instant::now()).min(PATIENCE);
+        let answer = self.repeat(patience, path, request);
         self.away.store(matches!(answer, Err(Error::Unavailable { .. })), Ordering::Relaxed);
         answer
     }
@@ -219,6 +229,9 @@ impl Gateway {
         let mut response = self.send(&self.agent, path, request)?;
         let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let body = body.map_err(|why| self.failed(&why))?;
+        if !has_few_values(&body) {
+            return Err(Failed::TooLarge);
+        }
         serde_json::from_slice(&body).map_err(|why| self.again(&why))
     }
 
@@ -330,8 +343,15 @@ impl Lines {
     pub(super) fn next(&mut self) -> Option<Value> {
         let mut line = Vec::new();
         let len = (&mut self.0).take(MAX_LINE).read_until(b'\n', &mut line).ok()?;
-        if len == 0 { None } else { serde_json::from_slice(&line).ok() }
+        if len == 0 || !has_few_values(&line) { None } else { serde_json::from_slice(&line).ok() }
     }
+}
+
+/// Returns whether a text of JSON has at most [`MAX_VALUES`] values. Each value but the first of a list stands
+/// behind a comma, and each first one behind a bracket. (Texts of etcd's JSON are base64, which has neither.)
+fn has_few_values(text: &[u8]) -> bool {
+    work::steps(text.len() / 16);
+    text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count() < MAX_VALUES
 }
 
 /// Returns bytes as etcd's JSON has them.

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use farcall_base::lock;
+use farcall_base::{lock, work};
 use serde_json::{Map, Value, json};
 
 use super::document::{self, Keys, MAX_DOCUMENT};
@@ -26,8 +26,13 @@ const SMALL_PAGE: usize = 16;
 /// The most entries that are copied, of all types together. Types beyond that are read from etcd each time.
 const MAX_COPIED: usize = 200_000;
 
-/// The most keys that are read at once, those that are not of entries included.
-const MAX_KEYS: usize = 1_000_000;
+/// The most keys that are read at once, those that are not of entries included, and the most bytes that they
+/// and their documents have together, as etcd's JSON has them.
+const MAX_KEYS: usize = 250_000;
+const MAX_BYTES: usize = 64 << 20;
+
+/// How long all pages of entries may take together. A caller that binds waits for them.
+const READ_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The pause before a watch that failed is opened anew; it doubles up to the second number.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -259,12 +264,25 @@ impl State {
 
 /// Reads the entries of a range, by ascending name. Keys and documents that are not those of entries are
 /// passed over.
+///
+/// # Errors
+/// [`Error::TooLarge`] if there are more than [`MAX_KEYS`] keys, or they have more than [`MAX_BYTES`] bytes;
+/// [`Error::Unavailable`] if the pages have no end within [`READ_PATIENCE`]; otherwise those of a request.
 pub(super) fn read(gateway: &Gateway, keys: &Keys, request: Map<String, Value>) -> Result<Read> {
-    let mut read = read_pages(gateway, keys, request.clone());
+    read_until(gateway, keys, request, Instant::now() + READ_PATIENCE)
+}
+
+fn read_until(
+    gateway: &Gateway,
+    keys: &Keys,
+    request: Map<String, Value>,
+    deadline: Instant,
+) -> Result<Read> {
+    let mut read = read_pages(gateway, keys, request.clone(), deadline);
     for _ in 1..MAX_READS {
         // etcd was compacted between two pages.
         let Err(Error::Refused { code: OUT_OF_RANGE, .. }) = read else { break };
-        read = read_pages(gateway, keys, request.clone());
+        read = read_pages(gateway, keys, request.clone(), deadline);
     }
     // etcd sorts keys as texts, in which `/` stands between `-` and digits.
     let by_name = |a: &Entry, b: &Entry| (&a.type_name, &a.instance).cmp(&(&b.type_name, &b.instance));
@@ -275,15 +293,25 @@ pub(super) fn read(gateway: &Gateway, keys: &Keys, request: Map<String, Value>) 
 }
 
 /// Reads the entries of a range in pages of one revision.
-fn read_pages(gateway: &Gateway, keys: &Keys, mut request: Map<String, Value>) -> Result<Read> {
-    let (mut all, mut read_keys, mut page) = (Read { revision: 0, entries: Vec::new() }, 0, PAGE);
+fn read_pages(
+    gateway: &Gateway,
+    keys: &Keys,
+    mut request: Map<String, Value>,
+    deadline: Instant,
+) -> Result<Read> {
+    let mut all = Read { revision: 0, entries: Vec::new() };
+    let (mut read_keys, mut read_bytes, mut page) = (0, 0, PAGE);
     loop {
+        if deadline <= Instant::now() {
+            let why = format!("the pages of entries have no end within {READ_PATIENCE:?}");
+            return Err(Error::Unavailable { registry: gateway.location().to_string(), why });
+        }
         request.insert("limit".into(), page.to_string().into());
         let asked = Value::Object(request.clone());
         let answer = if page > SMALL_PAGE {
             gateway.call_once("kv/range", &asked)
         } else {
-            gateway.call("kv/range", &asked)
+            gateway.call_until(deadline, "kv/range", &asked)
         };
         let answer = match answer {
             Err(Error::TooLarge { .. } | Error::Unavailable { .. }) if page > SMALL_PAGE => {
@@ -295,7 +323,7 @@ fn read_pages(gateway: &Gateway, keys: &Keys, mut request: Map<String, Value>) -
                 continue;
             }
             // No document is as large as this value, so only its key is needed.
-            Err(Error::TooLarge { .. }) => read_key(gateway, request.clone())?,
+            Err(Error::TooLarge { .. }) => read_key(gateway, request.clone(), deadline)?,
             answer => answer?,
         };
         page = (2 * page).min(MAX_PAGE);
@@ -305,8 +333,15 @@ fn read_pages(gateway: &Gateway, keys: &Keys, mut request: Map<String, Value>) -
         }
         let kvs = answer["kvs"].as_array().map_or(&[][..], |kvs| kvs);
         read_keys += kvs.len();
+        work::steps(1 + kvs.len());
         if read_keys > MAX_KEYS {
             return Err(Error::TooLarge { what: "keys in the registry", size: read_keys, limit: MAX_KEYS });
+        }
+        let text = |value: &Value| value.as_str().map_or(0, str::len);
+        read_bytes += kvs.iter().map(|kv| text(&kv["key"]) + text(&kv["value"])).sum::<usize>();
+        if read_bytes > MAX_BYTES {
+            let what = "bytes of keys and documents in the registry";
+            return Err(Error::TooLarge { what, size: read_bytes, limit: MAX_BYTES });
         }
         all.entries.extend(kvs.iter().filter_map(|kv| entry_of(keys, kv)));
         let last = kvs.last().and_then(|kv| decoded(&kv["key"]));
@@ -318,9 +353,9 @@ fn read_pages(gateway: &Gateway, keys: &Keys, mut request: Map<String, Value>) -
 }
 
 /// Reads the key that a request would read, without its value.
-fn read_key(gateway: &Gateway, mut request: Map<String, Value>) -> Result<Value> {
+fn read_key(gateway: &Gateway, mut request: Map<String, Value>, deadline: Instant) -> Result<Value> {
     request.insert("keys_only".into(), true.into());
-    gateway.call("kv/range", &request.into())
+    gateway.call_until(deadline, "kv/range", &request.into())
 }
 
 /// Returns the entry of a key and its value, if they are those of an entry.
@@ -345,6 +380,11 @@ mod tests {
 
     fn mirror(answer: impl FnMut(&str, &Value) -> (u16, Value) + Send + 'static) -> Arc<Mirror> {
         Arc::new(Mirror::new(fake::gateway(answer), Keys::new("test")))
+    }
+
+    /// Returns a deadline that does not come while a test runs.
+    fn far() -> Instant {
+        Instant::now() + Duration::from_secs(3600)
     }
 
     fn at(revision: u64) -> Value {
@@ -426,7 +466,38 @@ mod tests {
     fn a_server_that_has_ever_more_keys_is_given_up() {
         let mirror =
             mirror(|_, _| (200, json!({"header": at(9), "kvs": vec![json!({}); PAGE], "more": true})));
-        let why = read(&mirror.gateway, &mirror.keys, mirror.keys.all()).err().unwrap();
+        let why = read_until(&mirror.gateway, &mirror.keys, mirror.keys.all(), far()).err().unwrap();
+        assert!(matches!(why, Error::TooLarge { .. }), "{why}");
+    }
+
+    #[test]
+    fn a_server_that_has_ever_more_bytes_is_given_up() {
+        let kv = json!({"key": super::super::encoded("test/v1/Store/a"), "value": "x".repeat(5 << 20)});
+        let mirror = mirror(move |_, _| (200, json!({"header": at(9), "kvs": [kv], "more": true})));
+        let why = read_until(&mirror.gateway, &mirror.keys, mirror.keys.all(), far()).err().unwrap();
+        assert!(matches!(why, Error::TooLarge { limit: MAX_BYTES, .. }), "{why}");
+    }
+
+    #[test]
+    fn pages_without_end_are_read_until_the_deadline() {
+        let kv = json!({"key": super::super::encoded("test/v1/Store/a")});
+        let (told, asked) = mpsc::channel();
+        let mirror = mirror(move |_, _| {
+            let _ = told.send(());
+            (200, json!({"header": at(9), "kvs": [kv], "more": true}))
+        });
+        let until = |deadline| read_until(&mirror.gateway, &mirror.keys, mirror.keys.all(), deadline);
+        let late = until(Instant::now()).err().unwrap();
+        assert!(matches!(late, Error::Unavailable { .. }), "{late}");
+        assert!(asked.try_recv().is_err(), "nothing is asked after the deadline");
+        let reading = until(Instant::now() + Duration::from_millis(50)).err().unwrap();
+        assert!(reading.to_string().contains("have no end"), "{reading}");
+    }
+
+    #[test]
+    fn an_answer_of_many_small_values_is_not_parsed() {
+        let mirror = mirror(|_, _| (200, json!({"header": at(9), "kvs": vec![0; 1 << 20]})));
+        let why = mirror.gateway.call_once("kv/range", &json!({})).unwrap_err();
         assert!(matches!(why, Error::TooLarge { .. }), "{why}");
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use farcall_base::work;
+
 use crate::{Address, Entry, Fault, Label, MAX_ADDRESSES, NameError, Owner};
 
 /// The maximum size of the file in bytes.
@@ -34,6 +36,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<Entry>, Wrong> {
 
 /// Parses a line. Returns `None` if it has no more than a comment.
 fn parse_line(line: &str) -> Result<Option<Entry>, String> {
+    work::steps(1 + line.len() / 16);
     let mut words = line.split('#').next().unwrap_or_default().split_ascii_whitespace();
     let Some(name) = words.next() else { return Ok(None) };
     let (type_name, instance) = name.split_once('/').ok_or("a line begins with TYPE/INSTANCE")?;

@@ -1,5 +1,7 @@
 //! The layers of a drawing: which items are in one, and in which order.
 
+use farcall_base::work;
+
 use crate::model::{Graph, InputKind};
 
 /// How often the order of all layers is improved.
@@ -138,15 +140,14 @@ impl Items {
 }
 
 /// Returns the items of a part by layers, in an order in which few arcs cross: each item is drawn near the
-/// mean of its neighbours in the layers that were ordered just before.
-pub fn ordered(items: &Items, part: &[usize], layer_of: &[usize]) -> Vec<Vec<usize>> {
+/// mean of its neighbours in the layers that were ordered just before. `places` has room for all items.
+pub fn ordered(items: &Items, part: &[usize], layer_of: &[usize], places: &mut [f64]) -> Vec<Vec<usize>> {
     let first = part.iter().map(|item| layer_of[*item]).min().unwrap_or(0);
     let last = part.iter().map(|item| layer_of[*item]).max().unwrap_or(0);
     let mut layers = vec![Vec::new(); last - first + 1];
     part.iter().for_each(|item| layers[layer_of[*item] - first].push(*item));
-    // Where each item is in its layer, from the layer's middle.
-    let mut places = vec![0.0; layer_of.len()];
-    layers.iter().for_each(|layer| note(layer, &mut places));
+    // `places` says where each item is in its layer, from the layer's middle.
+    layers.iter().for_each(|layer| note(layer, places));
     for sweep in 0..SWEEPS {
         let forward = sweep % 2 == 0;
         for at in 0..layers.len() {
@@ -162,7 +163,7 @@ pub fn ordered(items: &Items, part: &[usize], layer_of: &[usize]) -> Vec<Vec<usi
                 .collect();
             wanted.sort_by(|one, other| one.0.total_cmp(&other.0));
             *layer = wanted.into_iter().map(|(_, item)| item).collect();
-            note(layer, &mut places);
+            note(layer, places);
         }
     }
     layers
@@ -170,6 +171,7 @@ pub fn ordered(items: &Items, part: &[usize], layer_of: &[usize]) -> Vec<Vec<usi
 
 fn note(layer: &[usize], places: &mut [f64]) {
     let middle = (layer.len() as f64 - 1.0) / 2.0;
+    work::steps(layer.len());
     layer.iter().enumerate().for_each(|(at, item)| places[*item] = at as f64 - middle);
 }
 

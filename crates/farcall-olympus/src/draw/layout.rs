@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use farcall_base::work;
+
 use super::layers::{Items, mean, ordered};
 use super::{COLUMN, NODE_HEIGHT, NODE_WIDTH, ROW};
 use crate::model::{Graph, Position};
@@ -33,11 +35,20 @@ pub fn arrange(graph: &mut Graph) {
     let (x, y) = (by(|at| at.x).unwrap_or(0.0) as i32, by(|at| at.y).unwrap_or(0.0) as i32);
     let taken: HashSet<(i32, i32)> = given.iter().flatten().flat_map(|at| around(*at)).collect();
     let mut new: HashMap<(i32, i32), Position> = HashMap::new();
+    // Where the search for a free position has ended that began in a column's row, so that many items at one
+    // position do not each search past those before them.
+    let mut ends: HashMap<(i32, i32), i32> = HashMap::new();
     for (at, drawn) in positions(graph).zip(drawn).filter(|(at, _)| at.is_none()) {
         let mut free = Position { x: drawn.x.saturating_add(x), y: drawn.y.saturating_add(y) };
+        let mut passed = Vec::new();
         while (taken.contains(&cell(free)) || overlaps(free, &new)) && free.y < i32::MAX {
-            free.y = free.y.saturating_add(NODE_HEIGHT);
+            work::step();
+            let row = (free.x, cell(free).1);
+            passed.push(row);
+            let end = ends.get(&row).copied().unwrap_or(i32::MIN);
+            free.y = free.y.saturating_add(NODE_HEIGHT).max(end);
         }
+        ends.extend(passed.into_iter().map(|row| (row, free.y)));
         new.insert(cell(free), free);
         *at = Some(free);
     }
@@ -72,11 +83,13 @@ fn drawn(graph: &Graph) -> Vec<Position> {
     let items = Items::new(graph);
     let layer_of = items.layers();
     let mut at = vec![Position::default(); layer_of.len()];
+    // Both are used for each part, so that small parts cost little.
+    let (mut places, mut heights) = (vec![0.0; layer_of.len()], vec![0.0; layer_of.len()]);
     // The parts are drawn below one another.
     let mut top = i64::from(ROW);
     for part in items.parts() {
-        let layers = ordered(&items, &part, &layer_of);
-        let heights = heights(&items, &layers, layer_of.len());
+        let layers = ordered(&items, &part, &layer_of, &mut places);
+        set_heights(&items, &layers, &mut heights);
         let in_part = || part.iter().map(|item| heights[*item]);
         let (highest, lowest) = (in_part().fold(f64::MAX, f64::min), in_part().fold(f64::MIN, f64::max));
         for (layer, number) in layers.iter().zip(1..) {
@@ -91,10 +104,9 @@ fn drawn(graph: &Graph) -> Vec<Position> {
     at
 }
 
-/// Returns the height of each item: near the mean of its neighbours, in the order of its layer, and with
-/// enough distance from the others of its layer. `count` is the number of all items.
-fn heights(items: &Items, layers: &[Vec<usize>], count: usize) -> Vec<f64> {
-    let mut heights = vec![0.0; count];
+/// Sets the height of each item of a part: near the mean of its neighbours, in the order of its layer, and with
+/// enough distance from the others of its layer.
+fn set_heights(items: &Items, layers: &[Vec<usize>], heights: &mut [f64]) {
     for layer in layers {
         let middle = (layer.len() as f64 - 1.0) / 2.0;
         for (at, item) in layer.iter().enumerate() {
@@ -105,13 +117,13 @@ fn heights(items: &Items, layers: &[Vec<usize>], count: usize) -> Vec<f64> {
         for at in 0..layers.len() {
             let layer = &layers[if sweep % 2 == 0 { at } else { layers.len() - 1 - at }];
             let wanted = layer.iter().map(|item| {
+                work::steps(1 + items.near(*item).len());
                 mean(items.near(*item).iter().map(|near| heights[*near])).unwrap_or(heights[*item])
             });
             let apart = apart(wanted.collect());
             layer.iter().zip(apart).for_each(|(item, height)| heights[*item] = height);
         }
     }
-    heights
 }
 
 /// Returns the heights that are nearest to the wanted ones, by least squares, and that grow by at least

@@ -5,12 +5,13 @@ use std::cell::Cell;
 use std::cmp::Ordering;
 use std::fmt;
 
+use farcall_base::work;
 use serde_json::{Number, Value};
 
 use super::Scope;
 use super::tree::{Operator, Tree};
 
-/// The most bytes that one expression may copy or make, about.
+/// The most bytes that one expression may copy, make, measure or compare, about.
 pub const MAX_VALUE_BYTES: usize = 16 << 20;
 /// The most bytes that the tokens of one arc may have together, about.
 const MAX_COPIES_BYTES: usize = 256 << 20;
@@ -87,6 +88,7 @@ fn measure(value: &Value, levels: usize, left: &Cell<usize>) -> Result<(), Evalu
         return Err(EvaluationError(format!("a value has more than {MAX_VALUE_BYTES} bytes")));
     };
     left.set(rest);
+    work::steps(1 + here / 64);
     match value {
         Value::Array(elements) => elements.iter().try_for_each(|each| measure(each, levels, left)),
         Value::Object(fields) => fields.values().try_for_each(|each| measure(each, levels, left)),
@@ -96,7 +98,7 @@ fn measure(value: &Value, levels: usize, left: &Cell<usize>) -> Result<(), Evalu
 
 struct Run<'a> {
     scope: &'a dyn Scope,
-    /// How many bytes may still be copied or made.
+    /// How many bytes may still be copied, made, measured or compared.
     left: Cell<usize>,
 }
 
@@ -133,7 +135,7 @@ impl<'a> Run<'a> {
                     }
                 }
             }
-            Tree::Length(of) => length(&*self.compute(of)?).map(Cow::Owned),
+            Tree::Length(of) => self.length(&*self.compute(of)?).map(Cow::Owned),
             Tree::Not(of) => Ok(Cow::Owned((!self.truth(of)?).into())),
             Tree::Minus(of) => {
                 arithmetic(Operator::Minus, &Value::from(0), &*self.compute(of)?).map(Cow::Owned)
@@ -180,7 +182,7 @@ impl<'a> Run<'a> {
                 None => fail(missing(of)),
             },
             Cow::Owned(of) => match step.of(&of) {
-                Some(part) => Ok(Cow::Owned(part.clone())),
+                Some(part) => self.owned(Cow::Borrowed(part)).map(Cow::Owned),
                 None => fail(missing(&of)),
             },
         }
@@ -193,12 +195,12 @@ impl<'a> Run<'a> {
         right: Cow<'_, Value>,
     ) -> Result<Value, EvaluationError> {
         match operator {
-            Operator::Equal => Ok(same(&left, &right).into()),
-            Operator::Different => Ok((!same(&left, &right)).into()),
-            Operator::Less => Ok(compare(&left, &right)?.is_lt().into()),
-            Operator::LessOrEqual => Ok(compare(&left, &right)?.is_le().into()),
-            Operator::Greater => Ok(compare(&left, &right)?.is_gt().into()),
-            Operator::GreaterOrEqual => Ok(compare(&left, &right)?.is_ge().into()),
+            Operator::Equal => Ok(self.same(&left, &right)?.into()),
+            Operator::Different => Ok((!self.same(&left, &right)?).into()),
+            Operator::Less => Ok(self.compare(&left, &right)?.is_lt().into()),
+            Operator::LessOrEqual => Ok(self.compare(&left, &right)?.is_le().into()),
+            Operator::Greater => Ok(self.compare(&left, &right)?.is_gt().into()),
+            Operator::GreaterOrEqual => Ok(self.compare(&left, &right)?.is_ge().into()),
             Operator::Plus
                 if left.is_string() && right.is_string() || left.is_array() && right.is_array() =>
             {
@@ -206,6 +208,78 @@ impl<'a> Run<'a> {
             }
             _ => arithmetic(operator, &left, &right),
         }
+    }
+
+    /// Counts bytes that are looked at.
+    ///
+    /// # Errors
+    /// If they are more than the expression may look at.
+    fn charge(&self, bytes: usize) -> Result<(), EvaluationError> {
+        work::steps(1 + bytes / 16);
+        match self.left.get().checked_sub(bytes) {
+            Some(left) => {
+                self.left.set(left);
+                Ok(())
+            }
+            None => fail(format!("the expression looks at more than {MAX_VALUE_BYTES} bytes of values")),
+        }
+    }
+
+    fn length(&self, value: &Value) -> Result<Value, EvaluationError> {
+        match value {
+            Value::String(text) => {
+                self.charge(text.len())?;
+                Ok(text.chars().count().into())
+            }
+            Value::Array(elements) => Ok(elements.len().into()),
+            Value::Object(fields) => Ok(fields.len().into()),
+            other => fail(format!("len measures a string, an array or an object, not {}", kind(other))),
+        }
+    }
+
+    /// Returns whether two values are equal. Numbers are equal if they are the same number, as 1 and 1.0.
+    fn same(&self, left: &Value, right: &Value) -> Result<bool, EvaluationError> {
+        self.charge(size_of::<Value>())?;
+        match (left, right) {
+            (Value::Number(left), Value::Number(right)) => Ok(order(left, right) == Some(Ordering::Equal)),
+            (Value::String(left), Value::String(right)) if left.len() == right.len() => {
+                self.charge(left.len())?;
+                Ok(left == right)
+            }
+            (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+                for (left, right) in left.iter().zip(right) {
+                    if !self.same(left, right)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            (Value::Object(left), Value::Object(right)) if left.len() == right.len() => {
+                for (name, value) in left {
+                    self.charge(name.len())?;
+                    let Some(other) = right.get(name) else { return Ok(false) };
+                    if !self.same(value, other)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            (Value::Null, Value::Null) => Ok(true),
+            (Value::Bool(left), Value::Bool(right)) => Ok(left == right),
+            _ => Ok(false),
+        }
+    }
+
+    fn compare(&self, left: &Value, right: &Value) -> Result<Ordering, EvaluationError> {
+        let found = match (left, right) {
+            (Value::Number(left), Value::Number(right)) => order(left, right),
+            (Value::String(left), Value::String(right)) => {
+                self.charge(left.len().min(right.len()))?;
+                Some(left.cmp(right))
+            }
+            _ => None,
+        };
+        found.map_or_else(|| fail(format!("{} and {} have no order", kind(left), kind(right))), Ok)
     }
 }
 
@@ -225,15 +299,6 @@ impl Step<'_> {
     }
 }
 
-fn length(value: &Value) -> Result<Value, EvaluationError> {
-    match value {
-        Value::String(text) => Ok(text.chars().count().into()),
-        Value::Array(elements) => Ok(elements.len().into()),
-        Value::Object(fields) => Ok(fields.len().into()),
-        other => fail(format!("len measures a string, an array or an object, not {}", kind(other))),
-    }
-}
-
 fn joined(left: Value, right: Value) -> Value {
     match (left, right) {
         (Value::String(left), Value::String(right)) => Value::String(left + &right),
@@ -243,31 +308,6 @@ fn joined(left: Value, right: Value) -> Value {
         }
         (left, _) => left,
     }
-}
-
-/// Returns whether two values are equal. Numbers are equal if they are the same number, as 1 and 1.0.
-fn same(left: &Value, right: &Value) -> bool {
-    match (left, right) {
-        (Value::Number(left), Value::Number(right)) => order(left, right) == Some(Ordering::Equal),
-        (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same(left, right))
-        }
-        (Value::Object(left), Value::Object(right)) => {
-            let has =
-                |(name, value): (&String, &Value)| right.get(name).is_some_and(|other| same(value, other));
-            left.len() == right.len() && left.iter().all(has)
-        }
-        _ => left == right,
-    }
-}
-
-fn compare(left: &Value, right: &Value) -> Result<Ordering, EvaluationError> {
-    let found = match (left, right) {
-        (Value::Number(left), Value::Number(right)) => order(left, right),
-        (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
-        _ => None,
-    };
-    found.map_or_else(|| fail(format!("{} and {} have no order", kind(left), kind(right))), Ok)
 }
 
 fn order(left: &Number, right: &Number) -> Option<Ordering> {
@@ -343,4 +383,33 @@ fn kind(value: &Value) -> &'static str {
 
 fn fail<T>(message: String) -> Result<T, EvaluationError> {
     Err(EvaluationError(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Expression, Scope};
+    use super::*;
+
+    struct Text(Value);
+
+    impl Scope for Text {
+        fn variable(&self, name: &str) -> Option<Cow<'_, Value>> {
+            (name == "x").then_some(Cow::Borrowed(&self.0))
+        }
+    }
+
+    #[test]
+    fn what_an_expression_measures_and_compares_is_bounded() {
+        let scope = Text(Value::from("x".repeat(1 << 20)));
+        for part in ["len(x) == 1048576", "x == x", "x <= x"] {
+            let holds = |count: usize| {
+                let text = vec![part; count].join(" && ");
+                work::counted(|| text.parse::<Expression>().unwrap().holds(&scope))
+            };
+            assert_eq!(holds(10).0, Ok(true), "{part}");
+            let (refused, steps) = holds(40);
+            assert!(refused.unwrap_err().to_string().contains("looks at more than 16777216 bytes"), "{part}");
+            assert!(steps < 2 * MAX_VALUE_BYTES as u64 / 16, "{part}: {steps}");
+        }
+    }
 }

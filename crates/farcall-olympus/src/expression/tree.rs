@@ -1,5 +1,8 @@
 //! The tree of an expression.
 
+use std::collections::HashSet;
+
+use farcall_base::work;
 use serde_json::Value;
 
 /// An expression. The parser bounds its depth, so functions may recurse.
@@ -91,20 +94,21 @@ impl Tree {
         }
     }
 
-    /// Adds the names of variables that are not there yet.
-    pub fn add_variables<'a>(&'a self, names: &mut Vec<&'a str>) {
+    /// Adds the names of variables to `names`, in the order in which they first occur. `known` has those that
+    /// are there.
+    pub fn add_variables<'a>(&'a self, names: &mut Vec<&'a str>, known: &mut HashSet<&'a str>) {
+        work::step();
         match self {
             Tree::Scalar(_) => {}
-            Tree::Variable(name) if names.contains(&name.as_str()) => {}
-            Tree::Variable(name) => names.push(name),
-            Tree::Array(elements) => elements.iter().for_each(|each| each.add_variables(names)),
-            Tree::Object(fields) => fields.iter().for_each(|(_, each)| each.add_variables(names)),
+            Tree::Variable(name) => names.extend(known.insert(name).then_some(name.as_str())),
+            Tree::Array(elements) => elements.iter().for_each(|each| each.add_variables(names, known)),
+            Tree::Object(fields) => fields.iter().for_each(|(_, each)| each.add_variables(names, known)),
             Tree::Field(of, _) | Tree::Length(of) | Tree::Not(of) | Tree::Minus(of) => {
-                of.add_variables(names)
+                of.add_variables(names, known)
             }
             Tree::Index(left, right) | Tree::Binary(_, left, right) => {
-                left.add_variables(names);
-                right.add_variables(names);
+                left.add_variables(names, known);
+                right.add_variables(names, known);
             }
         }
     }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io::{self, BufRead, Read as _};
 use std::path::Path;
 
+use farcall_base::work;
+
 use super::record::Record;
 
 /// The most bytes of a line of a journal.
@@ -33,6 +35,7 @@ pub fn read(
         if line.last() != Some(&b'\n') {
             break;
         }
+        work::steps(1 + line.len() / 16);
         let record = serde_json::from_slice(&line);
         let record =
             record.map_err(|why| Damaged(format!("line {number} of the journal is no record: {why}")))?;

@@ -6,6 +6,8 @@ use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
 
+use farcall_base::work;
+
 use super::{Error, MAX_DEPTH, MAX_ELEMENTS};
 
 /// The attributes that a PNML reader needs. Others are not kept.
@@ -102,7 +104,9 @@ impl<'t> Tree<'t> {
         let name_end = at + 1 + start.name().as_ref().len();
         let name = text.get(name_end - name..name_end).unwrap_or_default();
         let mut attributes: Vec<(&'static str, Cow<'t, str>)> = Vec::new();
+        work::step();
         for attribute in start.attributes().with_checks(false) {
+            work::step();
             let attribute = attribute.map_err(|why| Error::new(text, at, format!("an attribute: {why}")))?;
             let key = attribute.key.as_ref();
             let Some(known) = ATTRIBUTES.iter().find(|known| **known == key) else { continue };
@@ -126,6 +130,7 @@ impl<'t> Tree<'t> {
     }
 
     fn append(&mut self, open: &[Id], more: &str) {
+        work::steps(1 + more.len() / 16);
         if let Some(element) = open.last() {
             self.elements[*element as usize].text.push_str(more);
         }
@@ -155,6 +160,7 @@ impl<'t> Tree<'t> {
     /// Returns the elements that are directly in this one.
     pub fn children(&self, element: Id) -> impl Iterator<Item = Id> {
         std::iter::successors(self.elements[element as usize].first, |child| {
+            work::step();
             self.elements[*child as usize].next
         })
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use farcall_base::work;
 use serde_json::Value;
 
 use super::line::{Fault, Line, word_length};
@@ -25,6 +26,7 @@ pub fn parse(file: &str, text: &str) -> Result<(Graph, HashMap<Location, Range<u
     for phase in [Phase::Places, Phase::Nodes] {
         let mut start = 0;
         for line in text.split_inclusive('\n') {
+            work::steps(1 + line.len() / 4);
             let begun = Line::new(line.trim_end_matches(['\n', '\r']), start);
             start += line.len();
             if parser.faults.len() < MAX_ERRORS

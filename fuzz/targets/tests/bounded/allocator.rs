@@ -11,9 +11,12 @@ thread_local! {
     static LIVE: Cell<isize> = const { Cell::new(0) };
     /// The most that it was.
     static PEAK: Cell<isize> = const { Cell::new(0) };
+    /// Bytes allocated by this thread, whether freed or not.
+    static TOTAL: Cell<u64> = const { Cell::new(0) };
 }
 
 /// How many bytes more than before the call its memory was at most, while `f` ran.
+#[allow(dead_code)]
 pub fn peak(f: impl FnOnce()) -> usize {
     let before = LIVE.get();
     PEAK.set(before);
@@ -21,7 +24,17 @@ pub fn peak(f: impl FnOnce()) -> usize {
     PEAK.get().saturating_sub(before).unsigned_abs()
 }
 
+/// Returns how many bytes were allocated while `f` ran, also those that were freed. A program that copies
+/// ever longer texts allocates more and more, however little it has at once.
+#[allow(dead_code)]
+pub fn total(f: impl FnOnce()) -> u64 {
+    let before = TOTAL.get();
+    f();
+    TOTAL.get() - before
+}
+
 fn count(bytes: isize) {
+    let _ = TOTAL.try_with(|total| total.set(total.get() + u64::try_from(bytes).unwrap_or(0)));
     // A thread that ends frees its last memory when these are gone.
     let _ = LIVE.try_with(|live| {
         live.set(live.get() + bytes);

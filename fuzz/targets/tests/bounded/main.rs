@@ -14,11 +14,18 @@ mod seeds;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 
+use farcall_base::work;
 use farcall_fuzz_targets::{TARGETS, Target};
 use mutate::Dice;
 
 #[global_allocator]
 static ALLOCATOR: allocator::Counting = allocator::Counting;
+
+/// The most steps that a target may take for each byte of its input, and besides (`farcall_base::work`). A
+/// macro may stand for 65,536 tokens and a type that contains itself is unrolled 128 times, whatever their
+/// input has.
+const STEPS_PER_BYTE: u64 = 256;
+const STEPS: u64 = 1 << 19;
 
 /// Mutations for each target, and which, unless the environment says otherwise.
 const RUNS: u64 = 3000;
@@ -81,7 +88,9 @@ fn bounded(name: &str) {
 fn run(target: &Target, data: &[u8], what: &str) -> usize {
     let allowed = target.memory + target.memory_per_byte * data.len();
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        let peak = allocator::peak(|| (target.run)(data));
+        let (peak, steps) = work::counted(|| allocator::peak(|| (target.run)(data)));
+        let most = STEPS + STEPS_PER_BYTE * data.len() as u64;
+        assert!(steps <= most, "{} bytes take {steps} steps, more than {most}", data.len());
         assert!(peak <= allowed, "{} bytes take {peak} bytes of memory, more than {allowed}", data.len());
         peak
     }));

@@ -59,8 +59,9 @@ pub fn check(specification: &Specification) -> Result<Vec<bool>, Refused> {
             "`{name}` refers to a type that refers to a type and so on, more than {MAX_DEPTH} types deep"
         )));
     }
-    let names = types.iter().zip(&every).map(|(ty, mentioned)| match is_name(specification, &ty.body) {
-        true => mentioned.iter().copied().filter(|to| is_name(specification, &types[*to].body)).collect(),
+    let is_name: Vec<bool> = types.iter().map(|ty| is_name(specification, &ty.body)).collect();
+    let names = every.iter().zip(&is_name).map(|(mentioned, is)| match is {
+        true => mentioned.iter().copied().filter(|to| is_name[*to]).collect(),
         false => Vec::new(),
     });
     let names: Vec<Vec<usize>> = names.collect();

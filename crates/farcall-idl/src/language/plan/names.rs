@@ -1,6 +1,8 @@
 //! Derives Rust names from the names of an `.x` file (`docs/x-names.md`), and keeps them distinct.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+
+use farcall_base::work;
 
 /// Names that the generated code uses without their path. `Self` cannot be a name at all.
 const TAKEN: [&str; 4] = ["Box", "Option", "Self", "Vec"];
@@ -61,7 +63,11 @@ fn or_x(name: String, x: char) -> String {
 
 /// The names that are taken in a scope.
 #[derive(Default)]
-pub struct Scope(BTreeSet<String>);
+pub struct Scope {
+    taken: BTreeSet<String>,
+    /// For each name that was wished for and taken: the first number that was not tried yet.
+    numbers: HashMap<String, u64>,
+}
 
 impl Scope {
     /// Claims a name for what the file calls `spelled`, and returns it. Tries `wish`, then `spelled`, then
@@ -72,14 +78,23 @@ impl Scope {
         let spelled = or_x(spelled.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect(), 'x');
         let spelled =
             Some(spelled).filter(|name| !TAKEN.contains(&name.as_str()) && !NEVER.contains(&name.as_str()));
-        let numbered = (2u64..).map(|number| format!("{wish}_{number}"));
-        let mut candidates = [wish.clone()].into_iter().chain(spelled).chain(numbered);
+        let taken = &self.taken;
         let free = |name: &String| {
-            !self.0.contains(name) && beside.iter().all(|ending| !self.0.contains(&format!("{name}{ending}")))
+            work::step();
+            !taken.contains(name) && beside.iter().all(|ending| !taken.contains(&format!("{name}{ending}")))
         };
-        let name = candidates.find(free).unwrap_or(wish);
-        self.0.extend(beside.iter().map(|ending| format!("{name}{ending}")));
-        self.0.insert(name.clone());
+        let name = [wish.clone()].into_iter().chain(spelled).find(free).unwrap_or_else(|| {
+            let next = self.numbers.entry(wish.clone()).or_insert(2);
+            loop {
+                let name = format!("{wish}_{next}");
+                *next += 1;
+                if free(&name) {
+                    break name;
+                }
+            }
+        });
+        self.taken.extend(beside.iter().map(|ending| format!("{name}{ending}")));
+        self.taken.insert(name.clone());
         name
     }
 

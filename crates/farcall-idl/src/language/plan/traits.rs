@@ -1,5 +1,7 @@
 //! Plans the trait of each version of a program: name, procedures, arguments.
 
+use std::collections::HashMap;
+
 use super::docs;
 use super::names::{Scope, camel, snake};
 use super::{Item, Kind, Named, Planner, Scopes, Shape, resolved};
@@ -53,15 +55,14 @@ pub struct Argument {
 pub(super) fn plan<'t>(planner: &mut Planner<'t>, items: &[Item], scopes: &mut Scopes) -> Vec<Trait> {
     let specification = planner.specification;
     let mut traits = Vec::new();
-    let versions: Vec<&str> = specification
-        .programs
-        .iter()
-        .flat_map(|program| program.versions.iter().map(|version| version.named.name.as_str()))
-        .collect();
+    let mut versions: HashMap<String, usize> = HashMap::new();
+    for version in specification.programs.iter().flat_map(|program| &program.versions) {
+        *versions.entry(camel(&version.named.name)).or_default() += 1;
+    }
     for program in &specification.programs {
         for version in &program.versions {
             let (outer, inner) = (&program.named.name, &version.named.name);
-            let alone = versions.iter().filter(|other| camel(other) == camel(inner)).count() == 1;
+            let alone = versions.get(&camel(inner)) == Some(&1);
             let (wish, otherwise) = match specification.language {
                 // A Courier program has one version, which has no name of its own. Often a type has the
                 // program's name.

@@ -1,13 +1,19 @@
 //! Evaluates the expression after `#if`, and finds the value of a macro that stands for a number.
 
+use farcall_base::work;
+
 use super::{Preprocessor, meant};
 use crate::text::diagnostic::Diagnostic;
 use crate::text::scan::{Kind, Token, in_64_bits, number, unquoted};
+use crate::text::source::Span;
 
 /// The maximum depth to which expressions nest. A macro in an expression adds a level.
 const MAX_DEPTH: u32 = 64;
 /// The maximum number of operands in one expression, including those in macros.
 const MAX_OPERANDS: u32 = 4096;
+/// The maximum number of operands in macros that all expressions of one run compute. A macro that does not
+/// stand for a number is computed wherever it is used.
+const MAX_COMPUTED: usize = 1 << 16;
 
 /// The operators of C, the loosest binding first. Within a level, a longer operator precedes its prefix.
 const OPERATORS: &[&[&str]] = &[
@@ -27,14 +33,24 @@ impl Preprocessor<'_> {
     /// Returns whether the expression after `#if` or `#elif` is not 0.
     pub(super) fn condition(&self, name: Token, line: &[Token]) -> Result<bool, Diagnostic> {
         let tokens: Vec<Token> = meant(line).copied().collect();
-        let mut walk = Walk { preprocessor: self, operands: 0, lenient: true };
-        walk.whole(&tokens, 0).map(|value| value != 0).or_else(|what| self.refuse(name.at, what))
+        let mut walk = Walk { preprocessor: self, operands: 0, within: 0, lenient: true };
+        let value = walk.whole(&tokens, 0);
+        self.check_computed(name.at)?;
+        value.map(|value| value != 0).or_else(|what| self.refuse(name.at, what))
+    }
+
+    /// Refuses a file whose expressions compute too much.
+    pub(super) fn check_computed(&self, at: Span) -> Result<(), Diagnostic> {
+        if self.computed.get() <= MAX_COMPUTED {
+            return Ok(());
+        }
+        self.refuse(at, format!("macros in expressions have more than {MAX_COMPUTED} operands"))
     }
 
     /// Returns the value of these tokens if they are a complete expression of numbers and number macros, and
     /// the value lies between -2^63 and 2^64 - 1.
     pub(super) fn number(&self, body: &[Token]) -> Option<i128> {
-        let mut walk = Walk { preprocessor: self, operands: 0, lenient: false };
+        let mut walk = Walk { preprocessor: self, operands: 0, within: 0, lenient: false };
         walk.whole(body, 0).ok().filter(in_64_bits)
     }
 }
@@ -42,6 +58,8 @@ impl Preprocessor<'_> {
 struct Walk<'a> {
     preprocessor: &'a Preprocessor<'a>,
     operands: u32,
+    /// How many macros contain what is computed.
+    within: u32,
     /// Whether a name that is not a macro evaluates to 0, as after `#if`.
     lenient: bool,
 }
@@ -108,7 +126,12 @@ impl Walk<'_> {
 
     fn unary(&mut self, rest: &mut &[Token], depth: u32) -> Value {
         self.operands += 1;
-        if depth > MAX_DEPTH || self.operands > MAX_OPERANDS {
+        work::step();
+        if self.within > 0 {
+            self.preprocessor.computed.set(self.preprocessor.computed.get() + 1);
+        }
+        let is_spent = self.preprocessor.computed.get() > MAX_COMPUTED;
+        if depth > MAX_DEPTH || self.operands > MAX_OPERANDS || is_spent {
             return Err("the expression is too large");
         }
         let Some((first, after)) = rest.split_first() else { return Err("the expression breaks off") };
@@ -156,7 +179,12 @@ impl Walk<'_> {
                 None if known.body.is_empty() && self.lenient => {
                     Err("the expression uses a macro that is defined as nothing")
                 }
-                None => self.whole(&known.body, depth + 1),
+                None => {
+                    self.within += 1;
+                    let value = self.whole(&known.body, depth + 1);
+                    self.within -= 1;
+                    value
+                }
             },
             None if self.lenient => Ok(0),
             None => Err("the expression uses a name that is not a number"),

@@ -1,5 +1,7 @@
 //! `#define`: stores macros, and replaces their uses.
 
+use farcall_base::work;
+
 use super::{Number, Preprocessor, meant};
 use crate::text::diagnostic::Diagnostic;
 use crate::text::scan::{Kind, Token};
@@ -48,9 +50,13 @@ impl Preprocessor<'_> {
             let words = inside.iter().filter(|token| token.kind == Kind::Word);
             parameters =
                 Some(words.map(|token| self.sources.text(token.text).to_owned()).collect::<Vec<_>>());
+            if parameters.as_ref().is_some_and(|all| all.len() > MAX_ARGUMENTS) {
+                return self.refuse(name.at, format!("a macro has at most {MAX_ARGUMENTS} parameters"));
+            }
         }
         let body: Vec<Token> = rest.collect();
         let value = if parameters.is_none() { self.number(&body) } else { None };
+        self.check_computed(name.at)?;
         let comment = line.iter().rev().find(|token| token.kind == Kind::Comment).map(|token| token.text);
         let number = value.map(|value| Number { value, at: name.at, comment });
         self.macros.insert(self.sources.text(name.text).to_owned(), Macro { parameters, body, number });
@@ -170,6 +176,7 @@ impl Preprocessor<'_> {
 
     /// Counts the tokens that macros produce, and refuses too many.
     pub(super) fn count_expanded(&mut self, at: &Token, tokens: usize) -> Result<(), Diagnostic> {
+        work::steps(tokens);
         self.expanded = self.expanded.saturating_add(tokens);
         if self.expanded <= MAX_EXPANDED {
             return Ok(());

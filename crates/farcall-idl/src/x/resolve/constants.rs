@@ -1,5 +1,7 @@
 //! Computes the values of constants and enumerators.
 
+use farcall_base::work;
+
 use super::super::syntax::*;
 use super::lookup::builtin_value;
 use super::{Reckoned, Resolver, ValueId};
@@ -58,6 +60,7 @@ impl Resolver<'_> {
     }
 
     fn reckon(&mut self, scope: ScopeId, expression: &Expression, depth: u32) -> Reckoning {
+        work::step();
         if depth > MAX_DEPTH {
             return Err(Unknown::Because("too many constants depend on each other"));
         }

@@ -1,5 +1,9 @@
 //! Looks up names, from the innermost namespace outwards.
 
+use std::collections::HashMap;
+
+use farcall_base::work;
+
 use super::super::syntax::*;
 use super::super::tree::Type;
 use super::{Resolver, ValueId};
@@ -79,18 +83,19 @@ impl<'a> Resolver<'a> {
 
     /// Returns the constant or enumerator of that name. `a::b` may be the enumerator `b` of the enumeration
     /// `a`.
-    pub(super) fn find_value(&self, from: ScopeId, path: &Path) -> Option<ValueId> {
+    pub(super) fn find_value(&mut self, from: ScopeId, path: &Path) -> Option<ValueId> {
         let found = self.find(from, path, |scope, name| self.values.get(&(scope, name)).copied());
-        found.or_else(|| {
-            let (name, outer) = path.parts.split_last()?;
-            let outer = Path { parts: outer.to_vec(), ..path.clone() };
-            let place = self.find_type(from, &outer).filter(|_| !outer.parts.is_empty())?;
-            Some(ValueId::Enumerator(place, self.enumerator(place, name)?))
-        })
+        if found.is_some() {
+            return found;
+        }
+        let (name, outer) = path.parts.split_last()?;
+        let outer = Path { parts: outer.to_vec(), ..path.clone() };
+        let place = self.find_type(from, &outer).filter(|_| !outer.parts.is_empty())?;
+        Some(ValueId::Enumerator(place, self.enumerator(place, name)?))
     }
 
     /// Returns the index of an enumerator in the enumeration at that index.
-    pub(super) fn enumerator(&self, place: usize, name: &str) -> Option<usize> {
+    pub(super) fn enumerator(&mut self, place: usize, name: &str) -> Option<usize> {
         let BodyItem::Enum(enumerators) = &self.syntax.types[place].body else { return None };
         if let Some(ValueId::Enumerator(of, position)) =
             self.values.get(&(self.syntax.types[place].scope, name))
@@ -98,7 +103,15 @@ impl<'a> Resolver<'a> {
         {
             return Some(*position);
         }
-        enumerators.iter().position(|(enumerator, _)| enumerator.text == name)
+        let positions = self.positions.entry(place).or_insert_with(|| {
+            let mut positions = HashMap::new();
+            for (position, (enumerator, _)) in enumerators.iter().enumerate() {
+                work::step();
+                positions.entry(enumerator.text.as_str()).or_insert(position);
+            }
+            positions
+        });
+        positions.get(name).copied()
     }
 
     fn find<T>(

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use farcall_base::work;
+
 use super::names::Names;
 use super::{
     Error, Graph, Id, InputKind, MAX_TOKENS, Tree, after, join, kind, label, number, own, own_expression,
@@ -160,7 +162,7 @@ impl<'t> Reading<'t> {
     }
 
     /// Adds an arc to the node at one of its ends.
-    fn arc(&self, arc: Id, graph: &mut Graph) -> Result<(), Error> {
+    fn arc(&mut self, arc: Id, graph: &mut Graph) -> Result<(), Error> {
         let tree = self.tree;
         if let Some(coloured) = tree.child(arc, "hlinscription") {
             let why = "only place/transition nets are read, and this arc has an expression";
@@ -200,17 +202,26 @@ impl<'t> Reading<'t> {
     }
 
     /// Returns the object at an end of an arc.
-    fn end(&self, arc: Id, end: &str) -> Result<Object, Error> {
+    fn end(&mut self, arc: Id, end: &str) -> Result<Object, Error> {
         let tree = self.tree;
         let (mut element, mut attribute) = (arc, end);
+        let mut followed = Vec::new();
         // A chain of more references than there are objects is a circle.
         for _ in 0..=self.objects.len() {
             let Some(id) = tree.attribute(element, attribute) else {
                 return Err(tree.error(element, format!("this <{}> has no {attribute}", tree.name(element))));
             };
-            match self.objects.get(id) {
-                Some(Object::Reference(next)) => (element, attribute) = (*next, "ref"),
-                Some(object) => return Ok(*object),
+            work::step();
+            match self.objects.get(id).copied() {
+                Some(Object::Reference(next)) => {
+                    followed.push(id);
+                    (element, attribute) = (next, "ref");
+                }
+                Some(object) => {
+                    // Another arc need not follow these references again.
+                    self.objects.extend(followed.into_iter().map(|id| (id, object)));
+                    return Ok(object);
+                }
                 None => return Err(tree.error(element, format!("nothing has the id {id:?}"))),
             }
         }
