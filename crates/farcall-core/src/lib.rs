@@ -18,7 +18,7 @@
 //! retry        what to do after a failed attempt of a call
 //! intercept    the interceptors of calls, which may refuse them
 //! fair         a bounded queue that is fair between hosts;  host: the identity of a host, and its share
-//! connections  which connection a server ends to make room for another
+//! eviction     which connection a server ends to make room for another
 //! workers      the threads that serve calls;  stopper: the handle that ends a server's wait
 //! ```
 
@@ -27,11 +27,11 @@
 pub mod balance;
 mod calls;
 #[doc(hidden)]
-pub mod connections;
-#[doc(hidden)]
 pub mod context;
 pub mod env;
 mod error;
+#[doc(hidden)]
+pub mod eviction;
 pub mod exchange;
 #[doc(hidden)]
 pub mod fair;

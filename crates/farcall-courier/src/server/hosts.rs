@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::net::Shutdown;
 use std::sync::{Arc, Mutex};
 
-use farcall::connections::{self, Candidate};
 use farcall::env::Stream;
+use farcall::eviction::{self, Candidate};
 use farcall::host::{Host, most_of_host};
 use farcall::{Time, lock};
 
@@ -43,7 +43,7 @@ impl Connections {
     }
 
     /// Adds a connection, and returns its number. If the server has too many, ends another for it, as
-    /// [`connections::victim`] decides; one of the same host if that has its share. Returns `None` if none can be
+    /// [`eviction::victim`] decides; one of the same host if that has its share. Returns `None` if none can be
     /// ended.
     pub(super) fn add(
         &self,
@@ -96,7 +96,7 @@ impl Open {
                 Some((*id, Candidate { of_host: self.count(entry.host), usage }))
             })
             .collect();
-        let chosen = connections::victim(candidates.iter().map(|(_, candidate)| *candidate), own)?;
+        let chosen = eviction::victim(candidates.iter().map(|(_, candidate)| *candidate), own)?;
         let entry = self.remove(candidates.get(chosen)?.0)?;
         // Its thread finds the end of the connection.
         entry.stream.shutdown(Shutdown::Both);

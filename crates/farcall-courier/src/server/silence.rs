@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use farcall::Time;
-use farcall::connections::Usage;
+use farcall::eviction::Usage;
 
 /// Since when a connection waits for a call, or receives one. Nothing is known while a call is executed or
 /// answered: its thread would go on if the connection ended.

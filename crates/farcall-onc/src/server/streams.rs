@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use farcall::connections::{self, Candidate, MIN_SILENCE, Usage};
 use farcall::env::{Accepted, Env, Interest, Listener, Poller, Stream, Time, is_of_one_connection};
+use farcall::eviction::{self, Candidate, MIN_SILENCE, Usage};
 
 use super::hosts::{Holdings, Hosts, PROTECTED_BYTES};
 use super::peer::{Peer, PeerConnection as _, Transport};
@@ -204,7 +204,7 @@ impl Streams {
             },
         });
         let own = peer.map(|peer| self.hosts.connections_of(peer));
-        let closed = connections::victim(candidates, own).and_then(|place| all.get(place));
+        let closed = eviction::victim(candidates, own).and_then(|place| all.get(place));
         closed.inspect(|closed| closed.close()).is_some()
     }
 
