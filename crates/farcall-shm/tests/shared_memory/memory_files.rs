@@ -213,7 +213,8 @@ fn what_was_written_is_known() {
     }
     assert_eq!(written(&file, area.len(), 1 << 20), [4096..3 * 4096, 90 * 4096..91 * 4096]);
     assert_eq!(written(&file, area.len(), 4096), [4096..2 * 4096, 2 * 4096..3 * 4096, 90 * 4096..91 * 4096]);
-    assert_eq!(written(&file, 4097, 1 << 20), [4096..4097], "nothing beyond the end");
+    let beyond = written(&file, 4097, 1 << 20);
+    assert_eq!(beyond.as_slice(), std::slice::from_ref(&(4096..4097)), "nothing beyond the end");
     punch_hole(&file, 4096..2 * 4096);
     assert_eq!(written(&file, area.len(), 1 << 20), [2 * 4096..3 * 4096, 90 * 4096..91 * 4096]);
 }

@@ -13,12 +13,6 @@ use crate::{CallFailed, Kind, Ran};
 /// The secrets that the processes of this process's user share, in the user's own folders.
 struct UserFolders(Arc<dyn Env>);
 
-impl UserFolders {
-    fn new(env: &Arc<dyn Env>) -> Arc<dyn UserSecrets> {
-        Arc::new(UserFolders(env.clone()))
-    }
-}
-
 impl UserSecrets for UserFolders {
     fn secrets(&self) -> Result<Vec<UserSecret>, String> {
         let found = farcall_names::user_secrets(|secret| self.0.entropy(secret));
@@ -53,7 +47,7 @@ impl Inner {
     /// socket that calls loopback addresses has such servers. Each conversation puts in its server's address.
     pub(super) fn proves_user(&self, socket: SocketAddr) -> Option<SameUser> {
         let needed = socket.ip().is_loopback() && !self.settings.has_keys();
-        needed.then(|| SameUser { secrets: UserFolders::new(&self.env), server: socket })
+        needed.then(|| SameUser { secrets: Arc::new(UserFolders(self.env.clone())), server: socket })
     }
 
     /// Returns what a server at this address demands of clients: that they prove that they are processes of
@@ -63,7 +57,7 @@ impl Inner {
         if self.settings.open || self.settings.has_keys() || !server.ip().is_loopback() {
             return Ok(None);
         }
-        let secrets = UserFolders::new(&self.env);
+        let secrets = Arc::new(UserFolders(self.env.clone()));
         match secrets.secrets() {
             Ok(_) => Ok(Some(SameUser { secrets, server })),
             Err(why) => {
