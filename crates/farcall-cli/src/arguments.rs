@@ -15,7 +15,7 @@ use crate::commands::{
 };
 use crate::demo;
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, remark};
+use crate::output::{Output, remark, report};
 use crate::text::is_printable;
 
 /// Calls procedures, serves files, and shows what goes on between programs that use farcall.
@@ -151,7 +151,7 @@ pub fn answer(answer: &clap::Error) -> ExitCode {
     }
     let printed = answer.print().and_then(|()| std::io::stdout().flush());
     match printed {
-        Err(why) if !answer.use_stderr() => Failure::from(why).report(false),
+        Err(why) if !answer.use_stderr() => report(&Failure::from(why), false),
         _ => ExitCode::from(u8::try_from(code).unwrap_or(1)),
     }
 }

@@ -3,15 +3,12 @@
 use std::error::Error as _;
 use std::io;
 use std::net::SocketAddr;
-use std::process::ExitCode;
 
 use farcall::memory::Refused;
 use farcall::names::{NameError, Owner};
 use farcall::{CallFailed, Error, Kind, Never, Ran};
 use farcall_file_access::FileError;
 use serde_json::{Value, json};
-
-use crate::output::{remark, remark_json};
 
 pub type Outcome<T = ()> = Result<T, Failure>;
 
@@ -109,6 +106,21 @@ impl Failure {
         self.code
     }
 
+    /// Returns the exit code.
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// Returns what went wrong. Empty if everything was printed.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Returns what the user can do about it, if that is known.
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Returns the failure as JSON, or `None` if everything was printed.
     pub fn as_json(&self) -> Option<Value> {
         if self.message.is_empty() {
@@ -176,19 +188,6 @@ impl Failure {
     #[must_use]
     pub fn ran(self) -> Failure {
         Failure { code: code::MAY_HAVE_RUN, ..self }
-    }
-
-    /// Prints the failure on standard error, and returns the exit code.
-    pub fn report(self, json: bool) -> ExitCode {
-        match self.as_json() {
-            Some(error) if json => remark_json(&json!({ "error": error })),
-            Some(_) => {
-                remark(&format!("farcall: {}", self.message));
-                self.hint.into_iter().for_each(|hint| remark(&format!("hint: {hint}")));
-            }
-            None => {}
-        }
-        ExitCode::from(self.code)
     }
 }
 

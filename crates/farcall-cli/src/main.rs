@@ -34,6 +34,6 @@ fn main() -> ExitCode {
     let output = Output::new(arguments.json);
     match arguments.command.run(&output) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(arguments.json),
+        Err(failure) => output::report(&failure, arguments.json),
     }
 }

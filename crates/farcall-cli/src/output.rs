@@ -7,12 +7,13 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 
 use farcall_idl::x::Diagnostic;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::text::{printable, printable_json};
 
 /// Standard output, in the form that the user asked for.
@@ -92,8 +93,21 @@ pub fn remark(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", printable(line));
 }
 
+/// Prints a failure on standard error, and returns the exit code.
+pub fn report(failure: &Failure, json: bool) -> ExitCode {
+    match failure.as_json() {
+        Some(error) if json => remark_json(&json!({ "error": error })),
+        Some(_) => {
+            remark(&format!("farcall: {}", failure.message()));
+            failure.hint().into_iter().for_each(|hint| remark(&format!("hint: {hint}")));
+        }
+        None => {}
+    }
+    ExitCode::from(failure.code())
+}
+
 /// Writes JSON as one line to standard error, like [`remark`].
-pub fn remark_json(value: &Value) {
+fn remark_json(value: &Value) {
     let _ = writeln!(io::stderr().lock(), "{}", printable_json(value.to_string()));
 }
 

@@ -38,6 +38,8 @@ pub mod fair;
 mod given_up;
 #[doc(hidden)]
 pub mod guard;
+#[cfg(unix)]
+mod hints;
 #[doc(hidden)]
 pub mod host;
 pub mod intercept;

@@ -22,9 +22,9 @@ use crate::env::{
     Accepted, Address, ConnectOptions, Interest, Listener, PeerState, Source, Stream, Wait, Wanted,
     is_network_report, quoting,
 };
+use crate::hints::Hints;
 #[cfg(target_os = "linux")]
 use crate::sys;
-use crate::udp::Hints;
 pub(crate) use alarm::SystemAlarm;
 pub(crate) use poller::SystemPoller;
 use poller::{descriptor, flags};

@@ -2,15 +2,10 @@
 
 #[cfg(all(unix, not(farcall_portable)))]
 mod answers;
-#[cfg(unix)]
-mod hints;
 #[cfg(all(unix, not(farcall_portable)))]
 mod unix;
 #[cfg(all(unix, not(farcall_portable)))]
 pub(crate) use unix::Udp;
-
-#[cfg(unix)]
-pub(crate) use hints::Hints;
 
 #[cfg(any(not(unix), farcall_portable))]
 mod portable;

@@ -13,6 +13,10 @@ use crate::{SameUser, Spares};
 /// The largest datagram that is sent before a larger one is known to arrive, in bytes.
 pub const BASE_DATAGRAM: usize = 1200;
 
+/// An address that has not proven that it receives the server's datagrams gets at most this many times the
+/// bytes that it sent.
+pub(crate) const AMPLIFICATION: usize = 3;
+
 /// The largest datagram that is ever sent, in bytes: UDP's limit over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 

@@ -54,6 +54,7 @@ mod kernel;
 #[cfg_attr(not(feature = "secure"), path = "keys/none.rs")]
 mod keys;
 pub mod memory;
+mod messages;
 mod receive_buffers;
 mod runtime;
 // Some items of the module are used only by shared memory.

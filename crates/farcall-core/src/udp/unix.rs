@@ -17,9 +17,9 @@ use rustix::net::{
 use farcall_base::canonical;
 
 use super::answers::Answers;
-use super::hints::Hints;
 use super::{Timeout, own_address, reach};
 use crate::env::{Received, Socket, SocketOptions, Source, Wait, is_network_report};
+use crate::hints::Hints;
 use crate::sockets;
 #[cfg(target_os = "linux")]
 use crate::sys;

@@ -19,6 +19,7 @@ const MAX_READINGS: u32 = 3;
 /// What a file has. It is overwritten when it is dropped.
 pub(super) struct Content {
     pub(super) bytes: Zeroizing<Vec<u8>>,
+    #[cfg(feature = "x509")]
     pub(super) stamp: Stamp,
 }
 
@@ -71,7 +72,14 @@ fn read_once(path: &Path, secrecy: Secrecy, meanwhile: impl FnOnce()) -> Result<
     let after = file.metadata().map_err(|why| Fault::io(path, why))?;
     let stamp = Stamp::of(&after);
     let is_whole = stamp == Stamp::of(&before) && bytes.len() as u64 == after.len();
-    Ok(if is_whole { Reading::Whole(Content { bytes, stamp }) } else { Reading::Changed })
+    if !is_whole {
+        return Ok(Reading::Changed);
+    }
+    Ok(Reading::Whole(Content {
+        bytes,
+        #[cfg(feature = "x509")]
+        stamp,
+    }))
 }
 
 /// Checks that nobody else can put files into the directory, or another directory into its place.

@@ -17,6 +17,7 @@ use super::send::{Answer, Reply, frames};
 use super::table::Entry;
 #[cfg(not(feature = "secure"))]
 use super::unkeyed::Responded;
+use crate::config::AMPLIFICATION;
 use crate::scheme::Scheme;
 #[cfg(feature = "secure")]
 use crate::secure::Level;
@@ -30,10 +31,6 @@ use crate::{BASE_DATAGRAM, Fingerprint, Kind, Rule, Time};
 
 /// How long after it was given a ticket challenges a client to prove its user.
 const CHALLENGE_LIFE: Duration = Duration::from_secs(60);
-
-/// An address that has not proven that it receives the server's datagrams gets at most this many times the
-/// bytes that it sent.
-pub(super) const AMPLIFICATION: usize = 3;
 
 impl Server {
     /// Answers a BIND that came from `from` in a datagram of `len` bytes, and keeps no state of it.

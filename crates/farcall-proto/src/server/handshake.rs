@@ -12,11 +12,11 @@ use farcall_base::Principal;
 use farcall_crypto::{Answering, End, Resumption, Secrets, Suite, Suites, TicketKeys};
 use zeroize::Zeroizing;
 
-use super::admit::AMPLIFICATION;
 use super::asymmetric::{Class, Handshake, Responded, Response, Waiting, answering, hello};
 use super::proofs::{Answers, PROOF_LIFE, ProofName, Proofs, Question};
 use super::work::Phase;
 use super::{Server, key};
+use crate::config::AMPLIFICATION;
 use crate::scheme::{Scheme, keyed_hash};
 use crate::secure::{Cipher, Trust};
 use crate::wire::{self, Bind, Ended, Frame, Frames, StaleReason, Step, Ticket};

@@ -13,10 +13,11 @@ use farcall_proto::client::Bound;
 
 use super::place::Place;
 use super::tasks::Tasks;
-use super::{Inner, registry_failed, say};
+use super::{Inner, registry_failed};
 use crate::client::{Answered, Asking, Endpoint, Peer, Questions};
 use crate::env::Time;
 use crate::idl::{self, Refusal};
+use crate::messages::say;
 use crate::shm::{Link, NoLink};
 use crate::stub::Procedure;
 use crate::{CallFailed, Kind, Ran};

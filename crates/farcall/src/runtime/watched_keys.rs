@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use farcall_keys::Terms;
 
-use super::{Inner, State, say};
+use super::{Inner, State};
 use crate::client::Endpoint;
 use crate::env::Env;
 use crate::keys::Trusting;
+use crate::messages::say;
 use crate::server::Server;
 use crate::shm::{Host, Link, Offers, Watcher};
 use crate::{CallFailed, Keys};

@@ -531,7 +531,7 @@ mod tests {
     }
 
     fn exporter() -> (Runtime, Segment) {
-        let runtime = Runtime::builder().registry(crate::names::Memory::new()).shared_memory(false);
+        let runtime = Runtime::builder().registry(crate::names::Memory::new()).shared_memory(false).open();
         let runtime = runtime.build().unwrap();
         let settings = Settings::new(SEGMENT_BYTES).anyone(Rights::ALL);
         let segment = runtime.export_segment("Long", settings).unwrap();

@@ -92,7 +92,7 @@ impl Offers {
         // This may copy the memory.
         for mapping in &taken {
             if let Err(why) = mapping.take_away(None) {
-                crate::runtime::say(&format!(
+                crate::messages::say(&format!(
                     "memory of a segment is not taken away from an importer that ignores that: {why}"
                 ));
             }

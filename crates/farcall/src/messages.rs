@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 /// another process has taken the name, the message says so: callers then reach that process, which cannot
 /// prove that it is this server.
 #[cold]
-pub(super) fn say_no_host(address: SocketAddr, why: &io::Error) -> String {
+pub(crate) fn say_no_host(address: SocketAddr, why: &io::Error) -> String {
     let why = match why.kind() {
         io::ErrorKind::AddrInUse => {
             "another socket of this user has taken the name that it needs for them".to_owned()
