@@ -106,18 +106,13 @@ impl Failure {
         self.code
     }
 
-    /// Returns the exit code.
-    pub fn code(&self) -> u8 {
-        self.code
-    }
-
     /// Returns what went wrong. Empty if everything was printed.
     pub fn message(&self) -> &str {
         &self.message
     }
 
     /// Returns what the user can do about it, if that is known.
-    pub fn hint(&self) -> Option<&str> {
+    pub fn advice(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 

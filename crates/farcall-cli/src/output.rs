@@ -99,7 +99,7 @@ pub fn report(failure: &Failure, json: bool) -> ExitCode {
         Some(error) if json => remark_json(&json!({ "error": error })),
         Some(_) => {
             remark(&format!("farcall: {}", failure.message()));
-            failure.hint().into_iter().for_each(|hint| remark(&format!("hint: {hint}")));
+            failure.advice().into_iter().for_each(|hint| remark(&format!("hint: {hint}")));
         }
         None => {}
     }

@@ -36,10 +36,9 @@ impl UserSecret {
 
     /// Returns the proof that this secret's user wants to be let in by the server at `server`, which has
     /// given this ticket of this conversation as a challenge.
-    fn prove(&self, (conversation, challenge): (u64, &Ticket<'_>), server: SocketAddr) -> UserProof {
-        let (ip, port) = (wire::ip_octets(server), server.port().to_be_bytes());
-        let conversation = conversation.to_be_bytes();
-        let mac = keyed_hash(&self.0, &[LABEL, &conversation, &challenge.to_bytes(), &ip, &port]);
+    fn prove(&self, (conversation, challenge): (u64, &Ticket<'_>), server: Place) -> UserProof {
+        let (conversation, port) = (conversation.to_be_bytes(), server.port.to_be_bytes());
+        let mac = keyed_hash(&self.0, &[LABEL, &conversation, &challenge.to_bytes(), &server.ip, &port]);
         UserProof { secret: self.id(), mac: Mac(mac.as_bytes()) }
     }
 }
@@ -64,13 +63,38 @@ pub trait UserSecrets: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug)]
 pub struct SameUser {
     /// The secrets of the user that this process runs as.
-    pub secrets: Arc<dyn UserSecrets>,
-    /// The server's address: at the client the one that it sends to, at the server the one at which it
-    /// receives. A proof for one server is of no use at another one.
-    pub server: SocketAddr,
+    secrets: Arc<dyn UserSecrets>,
+    server: Place,
+}
+
+/// A server's address as it is in a proof. It is smaller than a `SocketAddr`, and every conversation has one.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    ip: [u8; 16],
+    port: u16,
 }
 
 impl SameUser {
+    /// `server` is the server's address: at the client the one that it sends to, at the server the one at which
+    /// it receives. A proof for one server is of no use at another one.
+    pub fn new(secrets: Arc<dyn UserSecrets>, server: SocketAddr) -> SameUser {
+        SameUser { secrets, server: server.into() }
+    }
+
+    /// Returns the same for another server.
+    #[must_use]
+    pub fn at(&self, server: SocketAddr) -> SameUser {
+        SameUser::new(self.secrets.clone(), server)
+    }
+
+    /// Returns the secrets of the user that this process runs as.
+    ///
+    /// # Errors
+    /// Those of [`UserSecrets::secrets`].
+    pub(crate) fn secrets(&self) -> Result<Vec<UserSecret>, String> {
+        self.secrets.secrets()
+    }
+
     /// Returns the answers of a client to a challenge.
     ///
     /// # Errors
@@ -80,7 +104,7 @@ impl SameUser {
         challenge: (u64, &Ticket<'_>),
         mutant: Mutant,
     ) -> Result<Vec<UserProof>, String> {
-        let server = if mutant.breaks(Rule::UserProofMoves) { anywhere() } else { self.server };
+        let server = if mutant.breaks(Rule::UserProofMoves) { Place::ANY } else { self.server };
         let secrets = self.secrets.secrets()?;
         let secrets = secrets.iter().take(MAX_USER_SECRETS);
         Ok(secrets.map(|secret| secret.prove(challenge, server)).collect())
@@ -94,7 +118,7 @@ impl SameUser {
         proofs: &[UserProof],
         mutant: Mutant,
     ) -> bool {
-        let server = if mutant.breaks(Rule::UserProofMoves) { anywhere() } else { self.server };
+        let server = if mutant.breaks(Rule::UserProofMoves) { Place::ANY } else { self.server };
         let of = |secret: &UserSecret| secret.prove(challenge, server);
         known.iter().map(of).any(|expected| proofs.contains(&expected))
     }
@@ -105,9 +129,15 @@ impl SameUser {
     }
 }
 
-/// Returns the address in every proof if proofs are not bound to their servers.
-fn anywhere() -> SocketAddr {
-    (std::net::Ipv4Addr::UNSPECIFIED, 0).into()
+impl Place {
+    /// The address in every proof if proofs are not bound to their servers.
+    const ANY: Place = Place { ip: [0; 16], port: 0 };
+}
+
+impl From<SocketAddr> for Place {
+    fn from(address: SocketAddr) -> Place {
+        Place { ip: wire::ip_octets(address), port: address.port() }
+    }
 }
 
 #[cfg(test)]
@@ -130,8 +160,7 @@ mod tests {
         let [alice, bob] = [1, 2].map(|byte| UserSecret::new([byte; 16]));
         let server: SocketAddr = "127.0.0.1:7000".parse().unwrap();
         let other: SocketAddr = "127.0.0.1:7001".parse().unwrap();
-        let of =
-            |secrets: &[UserSecret], server| SameUser { secrets: Arc::new(Known(secrets.to_vec())), server };
+        let of = |secrets: &[UserSecret], server| SameUser::new(Arc::new(Known(secrets.to_vec())), server);
         let mut issuer = Issuer::new(Time::default(), &[1; 32]);
         let mut ticket = || issuer.issue(Time::default(), 0, 7, 9, "127.0.0.1:4000".parse().unwrap());
         let (challenge, another) = (ticket(), ticket());

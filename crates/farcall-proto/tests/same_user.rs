@@ -47,7 +47,7 @@ impl UserSecrets for Folder {
 const SERVER: &str = "127.0.0.1:7000";
 
 fn same_user(folder: &Arc<Folder>, server: &str) -> Option<SameUser> {
-    Some(SameUser { secrets: folder.clone(), server: server.parse().unwrap() })
+    Some(SameUser::new(folder.clone(), server.parse().unwrap()))
 }
 
 fn server_config(folder: &Arc<Folder>) -> ServerConfig {

@@ -384,7 +384,7 @@ impl UserSecrets for Secret {
 /// Binds at a server that lets in processes of its own user only. It knows the secret `0f` sixteen times, and
 /// is at 127.0.0.1:7000.
 fn users() -> String {
-    let same_user = Some(SameUser { secrets: Arc::new(Secret), server: "127.0.0.1:7000".parse().unwrap() });
+    let same_user = Some(SameUser::new(Arc::new(Secret), "127.0.0.1:7000".parse().unwrap()));
     let config = ServerConfig { same_user: same_user.clone(), ..ServerConfig::default() };
     let mut s = Script::with("127.0.0.1:1000", config);
     let config = ClientConfig { same_user, loopback: true, ..client_config() };

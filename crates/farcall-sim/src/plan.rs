@@ -225,7 +225,7 @@ impl Plan {
             // Bytes that one process writes into shared memory reach the other process unchanged.
             self.path.corrupt = 0;
             if self.burst.is_multiple_of(2) {
-                let same_user = SameUser { secrets: Arc::new(OneUser), server: SERVER };
+                let same_user = SameUser::new(Arc::new(OneUser), SERVER);
                 (self.client.same_user, self.server.same_user) = (Some(same_user.clone()), Some(same_user));
             }
         }

@@ -153,7 +153,7 @@ impl Endpoint {
             }
         };
         let loopback = self.env.is_loopback(address);
-        let same_user = self.config.same_user.clone().map(|same| SameUser { server: address, ..same });
+        let same_user = self.config.same_user.as_ref().map(|same_user| same_user.at(address));
         let config = ClientConfig { loopback, same_user, ..self.config.clone() };
         let peer = Arc::new(Peer::new(Conversation::new(config, id), address, self.has_keys));
         peers.by_address.insert(address, peer.clone());

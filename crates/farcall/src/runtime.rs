@@ -263,7 +263,7 @@ impl Runtime {
         let plain_registry = registry.clone();
         #[cfg(feature = "secure")]
         let registry: Arc<dyn Registry> = match &settings.keys {
-            Some(keys) => Arc::new(keys::SignedNames::new(registry, keys, &env, say)),
+            Some(keys) => Arc::new(keys::SignedNames::new(registry, keys, &env, crate::messages::say)),
             None => registry,
         };
         Runtime(Arc::new_cyclic(|me| Inner {

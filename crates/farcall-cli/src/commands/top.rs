@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::balancing::{balancers_json, balancers_of, balancers_table};
 use crate::conversing::{conversations_json, conversations_of, conversations_table};
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, say, say_json};
+use crate::output::{Output, report, say, say_json};
 use crate::remote::{runtime, seconds};
 use crate::text::{count, counted, duration, printable, rounded, size, total};
 
@@ -79,7 +79,7 @@ impl Top {
             }
             match failed {
                 Some(why) if self.once => return Err(why),
-                Some(why) => drop(why.report(output.is_json())),
+                Some(why) => drop(report(&why, output.is_json())),
                 None => {}
             }
             if self.once {
@@ -88,7 +88,7 @@ impl Top {
             sleep(self.every);
             // The command goes on, because a registry that fails now may work later.
             if let Err(why) = self.follow(&mut servers) {
-                why.report(output.is_json());
+                report(&why, output.is_json());
             }
         }
     }

@@ -214,7 +214,7 @@ impl Hosts {
 /// DNS cannot know. A name of somebody else's domain that has such an address would lead calls to servers
 /// that only this machine can reach (DNS rebinding).
 fn is_local(ip: &IpAddr) -> bool {
-    match ip.to_canonical() {
+    match ip {
         IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local(),
         // Those of one link never count.
         IpAddr::V6(ip) => ip.is_loopback(),

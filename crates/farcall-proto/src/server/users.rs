@@ -39,7 +39,7 @@ impl Users {
         let may_look = self.looked.is_none_or(|looked| now.since(looked) >= LOOK_INTERVAL);
         if may_look && SameUser::has_unknown(&self.known, proofs) {
             self.looked = Some(now);
-            if let Ok(secrets) = self.same_user.secrets.secrets() {
+            if let Ok(secrets) = self.same_user.secrets() {
                 self.known = secrets;
             }
         }

@@ -35,11 +35,35 @@ struct BufferedOutcome {
     /// The index in `shared` at which the body begins.
     at: u32,
     short: [u8; MAX_INLINE_BYTES],
-    long: Vec<u8>,
+    long: LongBytes,
     /// The receive buffer that contains the body, if the body was not copied.
     shared: Option<SharedBuffer>,
-    /// The arguments of a call that failed, if other calls share them. Otherwise they are in `long`.
-    arguments: Option<Arc<SharedArguments>>,
+}
+
+/// A body that is not in the outcome itself, or the arguments of a call that failed.
+#[derive(Debug)]
+enum LongBytes {
+    Own(Vec<u8>),
+    /// Arguments that other calls share.
+    Shared(Arc<SharedArguments>),
+}
+
+impl Default for LongBytes {
+    fn default() -> LongBytes {
+        LongBytes::Own(Vec::new())
+    }
+}
+
+impl LongBytes {
+    /// Returns the outcome's own buffer, which replaces shared arguments.
+    #[inline]
+    fn own(&mut self) -> &mut Vec<u8> {
+        if let LongBytes::Shared(_) = self {
+            *self = LongBytes::default();
+        }
+        let LongBytes::Own(bytes) = self else { unreachable!("shared arguments were replaced") };
+        bytes
+    }
 }
 
 impl Default for BufferedOutcome {
@@ -49,9 +73,8 @@ impl Default for BufferedOutcome {
             len: 0,
             at: 0,
             short: [0; MAX_INLINE_BYTES],
-            long: Vec::new(),
+            long: LongBytes::default(),
             shared: None,
-            arguments: None,
         }
     }
 }
@@ -71,8 +94,10 @@ impl BufferedOutcome {
             Outcome::Result(body) => (Finish::Result, body),
             Outcome::Exception(body) => (Finish::Exception, body),
             Outcome::Failed(failure) => {
-                self.long = std::mem::take(arguments);
-                self.arguments = shared;
+                self.long = match shared {
+                    Some(shared) => LongBytes::Shared(shared),
+                    None => LongBytes::Own(std::mem::take(arguments)),
+                };
                 (failure.into(), Cow::Borrowed(&[][..]))
             }
         };
@@ -80,7 +105,7 @@ impl BufferedOutcome {
         self.len = body.len() as u32;
         match body {
             body if body.len() <= MAX_INLINE_BYTES => self.short[..body.len()].copy_from_slice(&body),
-            Cow::Owned(body) => self.long = body,
+            Cow::Owned(body) => self.long = LongBytes::Own(body),
             Cow::Borrowed(body) => {
                 if let Some(buffer) = buffer.filter(|_| body.len() >= MIN_SHARED_BYTES)
                     && let Some(place) = place(buffer, body)
@@ -91,14 +116,15 @@ impl BufferedOutcome {
                 // A very large buffer is not taken over, because it would stay allocated as long as the
                 // thread or the result exists.
                 let room = arguments.capacity();
-                if self.long.capacity() < body.len()
+                let long = self.long.own();
+                if long.capacity() < body.len()
                     && room >= body.len()
                     && room <= MAX_KEPT_BYTES.max(2 * body.len())
                 {
-                    std::mem::swap(&mut self.long, arguments);
+                    std::mem::swap(long, arguments);
                 }
-                self.long.clear();
-                self.long.extend_from_slice(body);
+                long.clear();
+                long.extend_from_slice(body);
             }
         }
     }
@@ -106,18 +132,18 @@ impl BufferedOutcome {
     /// Takes the outcome out and, if the call failed, its arguments. The outcome borrows the body, or owns a
     /// large one. Returns `None` if there is no outcome.
     #[inline]
-    fn take(&mut self) -> Option<(Outcome<'_>, KeptArguments)> {
+    fn take(&mut self) -> Option<(Outcome<'_>, LongBytes)> {
         let finish = self.finish.take()?;
         if let Finish::Failed(failure) = finish {
-            let kept = (std::mem::take(&mut self.long), self.arguments.take());
+            let kept = std::mem::take(&mut self.long);
             return Some((Outcome::Failed(*failure), kept));
         }
         let len = self.len as usize;
         let body = match &self.shared {
             _ if len <= MAX_INLINE_BYTES => Cow::Borrowed(&self.short[..len]),
             Some(buffer) => Cow::Borrowed(&buffer[self.at as usize..][..len]),
-            None if len <= MAX_KEPT_BYTES => Cow::Borrowed(&self.long[..]),
-            None => Cow::Owned(std::mem::take(&mut self.long)),
+            None if len <= MAX_KEPT_BYTES => Cow::Borrowed(&self.long.own()[..]),
+            None => Cow::Owned(std::mem::take(self.long.own())),
         };
         let is_result = matches!(finish, Finish::Result);
         Some((if is_result { Outcome::Result(body) } else { Outcome::Exception(body) }, Default::default()))
@@ -150,9 +176,6 @@ impl Drop for OptionalNews {
         }
     }
 }
-
-/// The arguments of a call that failed: its own, or those that it shares.
-type KeptArguments = (Vec<u8>, Option<Arc<SharedArguments>>);
 
 /// A function that takes an outcome and, if the call failed, the encoded arguments, with which the call can
 /// be repeated.
@@ -193,10 +216,10 @@ impl ResultSlot {
     /// as no other thread needs the lock after the call has ended.
     #[inline]
     pub(super) fn give(&self, taker: Taker<'_>) {
-        if let Some((outcome, (own, shared))) = lock(&self.kept).take() {
-            let arguments = match &shared {
-                Some(shared) => EncodedArguments::of(shared),
-                None => EncodedArguments { bytes: &own, shared: None },
+        if let Some((outcome, arguments)) = lock(&self.kept).take() {
+            let arguments = match &arguments {
+                LongBytes::Shared(shared) => EncodedArguments::of(shared),
+                LongBytes::Own(bytes) => EncodedArguments { bytes, shared: None },
             };
             taker(outcome, arguments);
         }
@@ -207,8 +230,8 @@ impl ResultSlot {
     pub(super) fn renew(&self) {
         self.over.store(false, Ordering::Relaxed);
         let mut kept = lock(&self.kept);
-        if kept.long.capacity() > MAX_KEPT_BYTES {
-            kept.long = Vec::new();
+        if kept.long.own().capacity() > MAX_KEPT_BYTES {
+            kept.long = LongBytes::default();
         }
     }
 }
@@ -223,10 +246,10 @@ mod tests {
         let result = || Outcome::Result(Cow::Borrowed(&body));
         let (mut kept, mut arguments) = (BufferedOutcome::default(), Vec::with_capacity(8 << 20));
         kept.put(result(), (&mut arguments, None), None);
-        assert!(kept.long.capacity() <= MAX_KEPT_BYTES && arguments.capacity() >= 8 << 20);
+        assert!(kept.long.own().capacity() <= MAX_KEPT_BYTES && arguments.capacity() >= 8 << 20);
         let (mut kept, mut arguments) = (BufferedOutcome::default(), Vec::with_capacity(4096));
         kept.put(result(), (&mut arguments, None), None);
-        assert!(kept.long.capacity() >= 4096, "little room is used again");
+        assert!(kept.long.own().capacity() >= 4096, "little room is used again");
         assert!(matches!(kept.take(), Some((Outcome::Result(taken), _)) if taken[..] == body));
     }
 }

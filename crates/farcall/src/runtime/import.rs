@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -42,8 +42,8 @@ pub(super) struct Importer {
     interface: Cow<'static, idl::Interface>,
     pub(super) bound: bound::Binding,
     restarts: Restarts,
-    /// The calls that tasks make.
-    pub(super) load: Arc<TaskLoad>,
+    /// The calls that tasks make, if they have made any.
+    pub(super) load: OnceLock<Arc<TaskLoad>>,
     /// The attempt to bind that started calls wait for, with the candidates that it asks.
     attempt: Mutex<Option<(Vec<Candidate>, Attempt)>>,
     /// One more than the number of messages that the server had sent when a call's deadline last passed; 0 if
@@ -83,7 +83,7 @@ pub(super) fn binding_to(
         bound.set(Arc::new(target));
     }
     let (restarts, attempt, silent_at) = (Restarts::default(), Mutex::default(), AtomicU64::new(0));
-    let (inner, load) = (inner.clone(), Arc::default());
+    let (inner, load) = (inner.clone(), OnceLock::new());
     let importer = Importer { inner, name, interface, bound, restarts, load, attempt, silent_at };
     let importer = Arc::new(importer);
     let channel = watched(&importer.inner, &importer.interface.name, Arc::new(Shared(importer.clone())));

@@ -126,7 +126,8 @@ impl RetryTask {
     /// When there are too many such calls, or no thread can be started.
     pub(super) fn begin(call: EncodedCall, failed: Option<Failed>) -> Result<Arc<RetryTask>, CallFailed> {
         let inner = call.importer.inner.clone();
-        let reservation = Reservation::take(&inner, &call.importer.load, &call.arguments)?;
+        let reservation =
+            Reservation::take(&inner, call.importer.load.get_or_init(Arc::default), &call.arguments)?;
         let call_task = Arc::new(RetryTask { state: Mutex::default(), ended: inner.env.event() });
         let (ours, deadline) = (End(call_task.clone()), call.deadline);
         let steps = async move {

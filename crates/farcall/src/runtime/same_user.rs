@@ -47,7 +47,7 @@ impl Inner {
     /// socket that calls loopback addresses has such servers. Each conversation puts in its server's address.
     pub(super) fn proves_user(&self, socket: SocketAddr) -> Option<SameUser> {
         let needed = socket.ip().is_loopback() && !self.settings.has_keys();
-        needed.then(|| SameUser { secrets: Arc::new(UserFolders(self.env.clone())), server: socket })
+        needed.then(|| SameUser::new(Arc::new(UserFolders(self.env.clone())), socket))
     }
 
     /// Returns what a server at this address demands of clients: that they prove that they are processes of
@@ -59,7 +59,7 @@ impl Inner {
         }
         let secrets = Arc::new(UserFolders(self.env.clone()));
         match secrets.secrets() {
-            Ok(_) => Ok(Some(SameUser { secrets, server })),
+            Ok(_) => Ok(Some(SameUser::new(secrets, server))),
             Err(why) => {
                 let why = format!(
                     "the secret by which processes of this user know one another cannot be made: {why}. Let \

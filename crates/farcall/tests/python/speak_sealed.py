@@ -109,6 +109,10 @@ class Check:
         asked = question.bind
         # Somebody on the path changes the question, from which procedure on the client asks.
         assert not opens(question, answer(peer, dataclasses.replace(asked, skip=1)))
+        # The server has computed a handshake by this proof of an address, and computes no other one by it.
+        question.take(wire.unseal(answer(peer, asked)))
+        assert question.steps == [HELLO, MESSAGE, MESSAGE]
+        asked = question.bind
         data = answer(peer, asked)
         assert not any(opens(question, changed) for changed in altered(data))
         assert opens(question, data)
