@@ -111,7 +111,7 @@ class Check:
         assert not opens(question, answer(peer, dataclasses.replace(asked, skip=1)))
         # The server has computed a handshake by this proof of an address, and computes no other one by it.
         question.take(wire.unseal(answer(peer, asked)))
-        assert question.steps == [HELLO, MESSAGE, MESSAGE]
+        assert question.steps == [HELLO, MESSAGE] * 2
         asked = question.bind
         data = answer(peer, asked)
         assert not any(opens(question, changed) for changed in altered(data))
