@@ -50,7 +50,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use farcall_proto::client::Conversation;
-use farcall_proto::{ClientConfig, SameUser, Spares};
+use farcall_proto::{ClientConfig, Spares};
 
 pub(crate) use bind::{Answered, Asking, Questions};
 pub(crate) use exchanges::CallExchanges;
