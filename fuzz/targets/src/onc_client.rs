@@ -51,7 +51,8 @@ impl Carrier for Scripted {
     fn receive(&self, buffer: &mut [u8], _: Wait) -> io::Result<usize> {
         let mut left = self.left.lock().unwrap();
         if left.is_empty() {
-            return if self.datagrams { Err(ErrorKind::Other.into()) } else { Ok(0) };
+            // An error of the socket itself ends the call; a report of the network would not.
+            return if self.datagrams { Err(ErrorKind::InvalidInput.into()) } else { Ok(0) };
         }
         // A reply arrives only after its call was made. So a read ends before the record mark of the next
         // reply, and a reply's identifier is filled in when the reply itself is read.
