@@ -29,10 +29,10 @@ const MAX_COPIED: usize = 200_000;
 /// The most keys that are read at once, those that are not of entries included, and the most bytes that they
 /// and their documents have together, as etcd's JSON has them.
 const MAX_KEYS: usize = 250_000;
-const MAX_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 128 << 20;
 
 /// How long all pages of entries may take together. A caller that binds waits for them.
-const READ_PATIENCE: Duration = Duration::from_secs(5);
+const READ_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The pause before a watch that failed is opened anew; it doubles up to the second number.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
