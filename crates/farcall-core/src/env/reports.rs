@@ -83,7 +83,7 @@ fn is_own(_: i32) -> bool {
     true
 }
 
-/// The same of an error without the system's number, as simulated sockets give.
+/// Returns whether an error without a system number, such as a simulated socket gives, is the socket's own.
 fn is_own_kind(kind: ErrorKind) -> bool {
     use ErrorKind::{AddrInUse, AddrNotAvailable, BrokenPipe, InvalidInput, NotConnected, OutOfMemory};
     use ErrorKind::{Interrupted, TimedOut, UnexpectedEof, Unsupported, WouldBlock};

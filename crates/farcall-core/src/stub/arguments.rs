@@ -25,7 +25,7 @@ pub type EncodeArguments<'a> = &'a dyn Fn(&mut Encoder<'_>) -> std::result::Resu
 pub struct EncodedArguments<'a> {
     /// The encoded arguments.
     pub bytes: &'a [u8],
-    /// The same arguments, if other calls share them.
+    /// The shared form of these arguments, if other calls keep them too.
     pub shared: Option<&'a Arc<SharedArguments>>,
 }
 
