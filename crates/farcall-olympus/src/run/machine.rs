@@ -248,7 +248,7 @@ impl Machine {
                 if ran == Ran::Maybe && !self.mutant.keeps(Rule::MaybeStops) {
                     return self.put_back(key, why, now);
                 }
-                if ran == Ran::Maybe && self.is_idempotent(node, bound) && !is_lasting(kind) {
+                if helps_to_call_again(kind, ran) && self.is_idempotent(node, bound) {
                     return self.call_again(key, why, now);
                 }
                 self.stop(key, why, ran);
@@ -585,6 +585,12 @@ fn is_lasting(kind: Kind) -> bool {
     matches!(kind, Kind::BadArguments | Kind::TooLarge | Kind::NotPermitted)
 }
 
+/// Returns whether an idempotent procedure is called again after such a failure. One that returned
+/// after the deadline did run, but nobody took its result.
+fn helps_to_call_again(kind: Kind, ran: Ran) -> bool {
+    !is_lasting(kind) && (ran == Ran::Maybe || matches!(kind, Kind::Deadline | Kind::ResultLost))
+}
+
 /// Returns the pause after so many failures in a row.
 fn pause((first, most): (Duration, Duration), failures: u32) -> Duration {
     first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(most)
@@ -593,4 +599,23 @@ fn pause((first, most): (Duration, Duration), failures: u32) -> Duration {
 /// Returns a time of the graph's clock as journals write it.
 pub(super) fn nanos(clock: Duration) -> u64 {
     u64::try_from(clock.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idempotent_procedure_is_called_again_unless_that_cannot_help() {
+        for kind in [Kind::Unreachable, Kind::ServerRestarted, Kind::Deadline, Kind::Cancelled] {
+            assert!(helps_to_call_again(kind, Ran::Maybe), "{kind}");
+        }
+        // It ran, but its result is lost.
+        assert!(helps_to_call_again(Kind::Deadline, Ran::Yes));
+        assert!(helps_to_call_again(Kind::ResultLost, Ran::Yes));
+        for kind in [Kind::Panicked, Kind::BadResult, Kind::Nested, Kind::TooLarge] {
+            assert!(!helps_to_call_again(kind, Ran::Yes), "{kind}");
+        }
+        assert!(!helps_to_call_again(Kind::NotPermitted, Ran::Maybe));
+    }
 }
