@@ -26,14 +26,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use crate::env::{Env, Time};
+use crate::env::{Env, Event, Time};
 use crate::stub::{Binding, Call, Channel, Client, Member, Members, Reply, Roster, Sink, hash};
 use crate::{CallFailed, Kind, Ran, guard, lock};
 
 use attempts::RetryBudget;
 use channel::Balanced;
 use ejection::Ejections;
-use health::Health;
+use health::{Health, Verdict};
 use list::List;
 use picker::Picker;
 use watched::Watched;
@@ -44,6 +44,9 @@ pub use crate::member_state::{MemberState, Out, WhyOut};
 
 /// How long the members of a group are taken as known. Then the group is asked for them again.
 const MEMBERS_KNOWN_FOR: Duration = Duration::from_millis(100);
+
+/// How long a call waits for another thread that asks, after it has met a member that is leaving.
+const MAX_WAIT_FOR_MEMBERS: Duration = Duration::from_secs(1);
 
 /// How many members of a group a balancer uses if the program does not say.
 pub(crate) const MAX_MEMBERS: usize = 100;
@@ -120,6 +123,8 @@ struct Shared {
 struct State {
     /// Whether a thread asks the group.
     asking: bool,
+    /// Threads that need its answer, because the member that they met is leaving.
+    waiting: Vec<Arc<dyn Event>>,
     /// What is known of members by their names.
     known: HashMap<Arc<str>, Arc<Health>>,
 }
@@ -246,7 +251,7 @@ impl Shared {
             unlooked: AtomicU32::new(1),
             due: AtomicU64::default(),
             list: List::new(),
-            state: Mutex::new(State { asking: false, known: HashMap::new() }),
+            state: Mutex::new(State { asking: false, waiting: Vec::new(), known: HashMap::new() }),
             roster,
             env,
         });
@@ -306,7 +311,7 @@ impl Shared {
     fn note(&self, choices: &[Choice], which: usize, begun: Time, failure: Option<&CallFailed>) {
         let now = self.env.now();
         choices[which].health.end(begun, now, failure);
-        if failure.is_some() {
+        if failure.is_some_and(|why| Verdict::of(why) != Verdict::Leaves) {
             self.ejections.note_failure(choices, which, now);
         }
     }
@@ -321,6 +326,26 @@ impl Shared {
     /// Has the next call look whether it is time to ask for the members.
     fn look_at_next_call(&self) {
         self.unlooked.store(0, Relaxed);
+    }
+
+    /// Asks the group for its members now, because one is leaving, or waits for the thread that asks.
+    #[cold]
+    fn ask_now(&self) -> Arc<[Choice]> {
+        self.due.store(0, Relaxed);
+        let answered = {
+            let mut state = lock(&self.state);
+            state.asking.then(|| {
+                let answered = self.env.event();
+                state.waiting.push(answered.clone());
+                answered
+            })
+        };
+        if let Some(answered) = answered {
+            answered.wait(Some(MAX_WAIT_FOR_MEMBERS));
+            // That answer may be older than the member's farewell.
+            self.due.store(0, Relaxed);
+        }
+        self.choices(self.env.now())
     }
 
     /// Returns whether it is time to ask the group for its members.
@@ -344,18 +369,23 @@ impl Shared {
             // The time counts from now, because asking may have taken longer than members are taken as known.
             Ok(members) => self.renew(&members, self.env.now(), true),
             Err(_) => {
-                lock(&self.state).asking = false;
+                self.end_asking(&mut lock(&self.state));
                 self.due.store((self.env.now() + MEMBERS_KNOWN_FOR).as_nanos(), Relaxed);
                 self.list.get()
             }
         }
     }
 
+    fn end_asking(&self, state: &mut State) {
+        state.asking = false;
+        state.waiting.drain(..).for_each(|waits| waits.set());
+    }
+
     /// Notes the present members of the group. One that was not known begins `slowly`, or with its whole
     /// share.
     fn renew(&self, members: &[Member], now: Time, slowly: bool) -> Arc<[Choice]> {
         let mut state = lock(&self.state);
-        state.asking = false;
+        self.end_asking(&mut state);
         self.due.store((now + MEMBERS_KNOWN_FOR).as_nanos(), Relaxed);
         let former = self.list.get();
         let is_same = |(choice, member): (&Choice, &Member)| {

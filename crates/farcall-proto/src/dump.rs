@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::scheme::Scheme;
 use crate::wire::{
-    self, Bind, Credit, Data, Ended, Frame, Frames, Handshake, Header, Position, Ticket, Welcome,
+    self, Bind, Credit, Data, Drain, Ended, Frame, Frames, Handshake, Header, Position, Ticket, Welcome,
 };
 
 /// The header and the frames of a datagram, as text.
@@ -199,6 +199,10 @@ fn text(frame: &Frame<'_>) -> String {
         Frame::Data(position, d) => data(*position, d),
         Frame::Credit(position, c) => credit(*position, c),
         Frame::Stop(position, reason) => format!("STOP {}, reason {reason}", name(*position)),
+        Frame::Drain(Drain { conversation, export, through }) => {
+            let of = if *export == 0 { "all exports".into() } else { format!("export {export:016x}") };
+            format!("DRAIN of {of} in conversation {conversation:016x}, after call {through}")
+        }
         Frame::UserProof(proof) => format!("USER-PROOF by the secret {:016x}", proof.secret),
         Frame::Ack(ack) => format!("ACK below {}, datagrams of {}", ack.low, ack.datagram),
     }

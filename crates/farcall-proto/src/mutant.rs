@@ -106,6 +106,10 @@ mutants! {
     SilenceIgnored = "silence-ignored",
     /// A detached call is cancelled when its client falls silent.
     DetachedCancelled = "detached-cancelled",
+    /// A server that drains says that calls which it has received are not executed.
+    DrainClaimsAll = "drain-claims-all",
+    /// A client takes a late DRAIN of an earlier server for a word of the present one.
+    LateDrainBelieved = "late-drain-believed",
     /// A posted write is executed although an earlier one was not.
     PostEarly = "post-early",
     /// A posted write is executed each time it arrives.

@@ -86,7 +86,7 @@ fn an_access_that_writes_is_executed_once() {
 #[test]
 fn the_refusal_of_a_repeated_reading_says_that_the_reading_ran() {
     let withdraw = |pair: &mut Pair| pair.server.withdraw(EXPORT);
-    let drain = |pair: &mut Pair| pair.server.drain();
+    let drain = |pair: &mut Pair| pair.server.drain(pair.now, None);
     for (end, kind) in [(withdraw as fn(&mut Pair), Kind::NotExported), (drain, Kind::Draining)] {
         let mut pair = Pair::acquainted();
         let reading = send(&mut pair, READINGS, 1);
@@ -390,7 +390,7 @@ fn a_reading_is_accepted_only_from_its_client_and_not_during_a_call_or_a_drain()
     pair.finish(key, Finish::Result, b"held");
     assert!(accepts(&mut pair, home, &reading(id, 12)));
     // A draining server accepts no readings.
-    pair.server.drain();
+    pair.server.drain(pair.now, None);
     assert!(!accepts(&mut pair, home, &reading(id, 12)));
 }
 

@@ -8,6 +8,7 @@ use farcall_proto::dump::{dump, from_hex};
 const WELCOME: u8 = 0x02;
 const TICKET: u8 = 0x05;
 const USER_PROOF: u8 = 0x81;
+const DRAIN: u8 = 0x82;
 const MTU_ECHO: u8 = 0x17;
 const POST: u8 = 0x18;
 const DATA: u8 = 0x20;
@@ -100,6 +101,14 @@ fn every_frame_is_a_line() {
         (frame(POST, 0, &[0, EXPORT as u32, 5, 6]), "POST export 000000000000004d: 8 bytes".into()),
         (frame(ACK, 0, &[0, 9, 1200]), "ACK below 9, datagrams of 1200".into()),
         (frame(USER_PROOF, 0, &[0, 9, 1, 2, 3, 4]), "USER-PROOF by the secret 0000000000000009".into()),
+        (
+            frame(DRAIN, 0, &[0, 9, 0, 0, 0, 7]),
+            "DRAIN of all exports in conversation 0000000000000009, after call 7".into(),
+        ),
+        (
+            frame(DRAIN, 0, &[0, 9, 0, EXPORT as u32, 0, 7]),
+            "DRAIN of export 000000000000004d in conversation 0000000000000009, after call 7".into(),
+        ),
     ];
     let cases: Vec<_> = cases.into_iter().chain(of_exchanges()).collect();
     let mut all = vec![frame(PADDING, 0, &[1])];

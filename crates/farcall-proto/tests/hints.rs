@@ -205,7 +205,7 @@ fn a_known_conversation_goes_on_after_the_server_has_forgotten_a_newer_one() {
 fn a_server_that_drains_gives_no_new_ticket() {
     for name in ["", "Store"] {
         let mut pair = Pair::new();
-        pair.server.drain();
+        pair.server.drain(pair.now, None);
         pair.client.bind(pair.now, name, 1);
         pair.settle();
         assert_eq!(pair.told, [(1, Told::NotBound(Kind::Draining))]);
@@ -218,7 +218,7 @@ fn a_server_that_drains_renews_the_ticket_of_a_conversation_that_it_has() {
     pair.start(1, b"call");
     let call = pair.sent();
     pair.receive(&call);
-    pair.server.drain();
+    pair.server.drain(pair.now, None);
     pair.from = "10.0.0.1:2000".parse().unwrap();
     pair.pass(Duration::from_millis(30));
     pair.tick();

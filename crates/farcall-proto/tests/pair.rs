@@ -599,7 +599,7 @@ fn a_post_reaches_its_export_and_gets_no_answer() {
     assert!(pair.client.post(EXPORT, &[7; 1_164], &mut out).is_none(), "a post must fit into a datagram");
     assert_eq!(pair.client.post(EXPORT, &[7; 1_160], &mut out), Some(1_200));
     assert!(pair.client.post(EXPORT, b"odd", &mut out).is_none(), "a post must be a multiple of four bytes");
-    pair.server.drain();
+    pair.server.drain(pair.now, None);
     assert_eq!(posted(&mut pair, EXPORT, &mut out), (0, 0), "a draining server takes no posts");
     // The server asks an unknown client for its ticket, and does nothing else.
     pair.restart_server(9);
@@ -699,7 +699,7 @@ fn an_export_that_is_withdrawn_while_arguments_arrive_is_not_called() {
         let fragments = pair.sent();
         pair.receive(&fragments[..2]);
         if kind == Kind::Draining {
-            pair.server.drain()
+            pair.server.drain(pair.now, None)
         } else {
             pair.server.withdraw(EXPORT)
         }

@@ -147,7 +147,7 @@ fn a_call_does_not_wait_for_a_ticket_that_is_refused() {
     assert_eq!(pair.settle(), 2, "the client asks for no ticket, because no call needs one");
     // The server gives no tickets.
     let mut pair = Pair::new();
-    pair.server.drain();
+    pair.server.drain(pair.now, None);
     pair.client.bind(pair.now, "Store", 1);
     pair.start(2, b"call");
     pair.settle();
@@ -174,7 +174,7 @@ fn the_outcome_of_a_bind_ends_no_call_that_was_sent() {
         assert_eq!((pair.sent(), &pair.told[..]), (Vec::new(), &[(2, told)][..]));
     }
     let (mut pair, ..) = Pair::executing(b"long");
-    pair.server.drain();
+    pair.server.drain(pair.now, None);
     pair.client.bind(pair.now, "Store", 2);
     let (_, answers) = ask(&mut pair);
     pair.hear(&answers);

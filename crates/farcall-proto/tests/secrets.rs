@@ -642,7 +642,7 @@ fn a_call_that_waits_does_not_go_to_another_server_than_the_one_that_it_was_boun
     let mut pair = Pair::acquainted_with(ClientConfig { trust: Some(trust), ..client() }, server());
     let mutant = common::MUTANT.get();
     pair.server = Server::new(ServerConfig { mutant, ..server() }, pair.now, [8; 32]);
-    pair.server.drain();
+    pair.server.drain(pair.now, None);
     pair.start(1, b"call");
     pair.carry(1, Duration::from_secs(60), |_, _, _| true);
     assert!(matches!(pair.told[0], (1, Told::Failed(..))), "{:?}", pair.told);

@@ -23,7 +23,7 @@ fn a_call_without_arguments_needs_room_for_its_head() {
 #[test]
 fn a_call_does_not_wait_for_a_ticket_that_was_refused() {
     let mut pair = Pair::new();
-    pair.server.drain();
+    pair.server.drain(pair.now, None);
     pair.start(1, b"work");
     pair.settle();
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Draining, Ran::No))]);

@@ -134,7 +134,7 @@ fn refusals_are_counted_by_their_kind() {
         pair.finish(key, Failure::new(Kind::Deadline, Ran::No).into(), &[]);
     });
     refused(Kind::Draining, &mut |pair| {
-        pair.server.drain();
+        pair.server.drain(pair.now, None);
         comes(pair, peer, &[call(0, 14, EXPORTED)]);
     });
 }

@@ -172,9 +172,19 @@ fn datagrams() -> String {
     s.call(b"here", None);
     s.run(&Finish::Result, b"yes.");
     let mut out = s.out;
-    for part in
-        [local, running_calls, patience, cancels, fragments, forgotten, full, restarted, exchanges, users]
-    {
+    for part in [
+        local,
+        running_calls,
+        patience,
+        cancels,
+        fragments,
+        forgotten,
+        full,
+        restarted,
+        drained,
+        exchanges,
+        users,
+    ] {
         out += &part();
     }
     out
@@ -342,6 +352,21 @@ fn restarted() -> String {
     s.now = s.now + Duration::from_secs(10);
     s.call(b"late", None);
     s.exchange(Some((&Finish::Result, b"yes.")), ALL);
+    s.out
+}
+
+fn drained() -> String {
+    let mut s = Script::new("10.0.0.1:1000");
+    s.title("a server that drains, and a call that it has not received");
+    s.call(b"here", None);
+    s.run(&Finish::Result, b"yes.");
+    s.call(b"late", None);
+    s.exchange(None, &[0]);
+    s.server.drain(s.now, None);
+    s.server.tell_drain(None);
+    let mut buffer = vec![0; 65_536];
+    let sent = s.server.transmit(s.now, &mut buffer).expect("a word to the client");
+    s.answers(vec![sent.gather(&buffer)], &mut || false);
     s.out
 }
 

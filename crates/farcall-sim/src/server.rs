@@ -222,6 +222,15 @@ impl ServerNode {
         }
     }
 
+    /// Refuses new calls, and tells the clients.
+    pub fn drain(&mut self, g: &mut Ground) {
+        let now = self.clock.read(g.now());
+        let Some(core) = &mut self.core else { return };
+        core.drain(now, None);
+        core.tell_drain(None);
+        self.settle(g);
+    }
+
     /// Returns how many calls the user has not finished.
     pub fn busy(&self) -> usize {
         self.executing + self.waiting.len()

@@ -345,10 +345,9 @@ impl World {
     /// Shuts a server down in order: the server finishes its calls, then ends.
     fn drain(&mut self, server: usize) {
         let node = &mut self.servers[server];
-        let Some(core) = &mut node.core else { return };
-        core.drain();
+        node.drain(&mut self.g);
         self.g.note(&[13, server as u64], || format!("server {server} drains"));
-        if node.busy() == 0 {
+        if node.busy() == 0 && self.servers[server].core.is_some() {
             self.crash_server(server);
         }
     }

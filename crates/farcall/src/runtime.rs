@@ -526,7 +526,7 @@ impl Runtime {
     /// hold up the drain.
     pub fn drain(&self, time: Duration) -> bool {
         let server = self.0.lock().server.clone();
-        server.is_none_or(|server| server.drain(time))
+        server.is_none_or(|server| server.drain(None, time))
     }
 
     /// Returns the counters of this runtime: calls, outcomes, running times of procedures, and the protocol's

@@ -37,6 +37,7 @@ mod call;
 #[cfg(feature = "secure")]
 mod conversations;
 mod counter_segment;
+mod drain;
 mod exchanges;
 mod executor;
 mod exported;
@@ -55,7 +56,7 @@ mod watched;
 mod work;
 mod workers;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock};
@@ -164,9 +165,6 @@ struct Core {
     /// Until when the watchdog sleeps; `None` if it sleeps until it is woken.
     sleeping: Option<Time>,
 }
-
-/// A server that drains ends a stream of which nothing has passed for this long.
-const QUIET_STREAM: Duration = Duration::from_millis(100);
 
 /// How often the watchdog looks at a queue.
 const QUEUE_LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -402,43 +400,6 @@ impl Server {
         let mut core = self.lock();
         core.protocol.withdraw(id);
         core.exports.remove(id);
-    }
-
-    /// Refuses every new call, and waits at most `time` until all calls that have begun are finished. Returns
-    /// whether they are.
-    pub(crate) fn drain(&self, time: Duration) -> bool {
-        self.write_offers().draining = true;
-        self.kernel().into_iter().for_each(|kernel| kernel.stop());
-        let exports = {
-            let mut core = self.lock();
-            core.protocol.drain();
-            core.exports.clone()
-        };
-        self.wait_idle(None, time, |time| {
-            let end = self.now() + time;
-            exports.iter().all(|exported| exported.wait_idle(&*self.env, end.since(self.now())))
-        })
-    }
-
-    /// Waits by `wait`, at most for `time`, until the calls that have begun have ended. Meanwhile ends the
-    /// calls of an export, or of all, whose results are streams that have no items to send.
-    pub(crate) fn wait_idle(
-        &self,
-        export: Option<u64>,
-        time: Duration,
-        wait: impl Fn(Duration) -> bool,
-    ) -> bool {
-        let (end, mut seen) = (self.now() + time, HashMap::new());
-        loop {
-            let left = end.since(self.now());
-            if wait(left.min(QUIET_STREAM)) {
-                return true;
-            }
-            if left <= QUIET_STREAM {
-                return false;
-            }
-            self.end_quiet_streams(export, &mut seen);
-        }
     }
 
     /// Tells the server's threads to end once they have finished the calls that they execute.

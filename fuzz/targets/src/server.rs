@@ -48,7 +48,10 @@ pub fn server(data: &[u8]) {
                 world.receive(from, script.text());
             }
             8 => match script.byte() {
-                255 => world.server.drain(),
+                255 => {
+                    world.server.drain(world.now, None);
+                    world.server.tell_drain(None);
+                }
                 254 => world.server.withdraw(EXPORT),
                 step => world.exchange(step, &mut script),
             },

@@ -9,8 +9,12 @@ use super::{Choice, Shared};
 use crate::env::Time;
 use crate::{CallFailed, Ran};
 
-/// The most members that a call meets.
+/// The most members that a call meets, besides those that are leaving.
 const MAX_MEMBERS_PER_CALL: usize = 3;
+
+/// The most attempts of a call at members that are leaving, for example because they are restarted one after the
+/// other.
+const MAX_LEAVING_PER_CALL: usize = 8;
 
 /// Bounds the calls that are made again at another member. Without it, members that are all overloaded would
 /// each get several times as many calls.
@@ -49,13 +53,19 @@ impl Default for RetryBudget {
 pub(super) struct Attempts {
     /// The states of the members that it has met.
     pub met: Vec<Arc<Health>>,
+    /// How many of its attempts met members that are leaving, and how many met others.
+    leaving: usize,
+    failed: usize,
+    /// Whether it may meet the members once more that were leaving, because by now they may have come back.
+    is_second_round: bool,
     /// Until when the call may take, if it has a deadline and has failed once.
     until: Option<Time>,
 }
 
 impl Attempts {
     /// Notes that an attempt that began at `begun` has failed at a member. Returns whether the call may go to
-    /// another one: it did not run, the reason lies with the member, and there are time and budget left.
+    /// another one: it did not run, the reason lies with the member, and there are time and budget left. A member
+    /// that is leaving takes nothing from the budget, and the group is asked for its members again.
     #[cold]
     pub fn may_go_on(
         &mut self,
@@ -64,15 +74,34 @@ impl Attempts {
         why: &CallFailed,
         (begun, within): (Time, Option<Duration>),
     ) -> bool {
-        if self.met.is_empty() {
+        if self.met.is_empty() && !self.is_second_round {
             self.until = within.map(|within| begun + within);
         }
         self.met.push(choices[which].health.clone());
-        self.met.len() < MAX_MEMBERS_PER_CALL.min(choices.len())
-            && why.ran() == Ran::No
-            && Verdict::of(why) == Verdict::Fails
-            && self.until.is_none_or(|until| shared.env.now() < until)
-            && shared.retries.take_retry()
+        if why.ran() != Ran::No || self.until.is_some_and(|until| shared.env.now() >= until) {
+            return false;
+        }
+        match Verdict::of(why) {
+            Verdict::Leaves => {
+                self.leaving += 1;
+                shared.ask_now();
+                self.leaving <= MAX_LEAVING_PER_CALL
+            }
+            Verdict::Fails => {
+                self.failed += 1;
+                self.failed < MAX_MEMBERS_PER_CALL.min(choices.len()) && shared.retries.take_retry()
+            }
+            Verdict::Works | Verdict::Nothing => false,
+        }
+    }
+
+    /// Returns whether the call may meet the members again that it has met, once: some of them were leaving.
+    pub fn may_begin_again(&mut self) -> bool {
+        let may = self.leaving > 0 && !std::mem::replace(&mut self.is_second_round, true);
+        if may {
+            self.met.clear();
+        }
+        may
     }
 
     /// Returns how long an attempt that begins now may take, of a call that may take `within`.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::attempts::Attempts;
+use super::health::Verdict;
 use super::started::Started;
 use super::{Choice, Policy, Shared};
 use crate::CallFailed;
@@ -35,14 +36,22 @@ impl Balanced {
             false => self.shared.list.get(),
         };
         match &choices[..] {
-            [only] => self.call_only(only, call, sink),
+            [_] => self.call_only(&choices, call, sink),
             _ => self.call_one_of(&choices, call, sink),
         }
     }
 
+    /// Makes a call at the only member, of which nothing is noted. If it is leaving, another may have come.
     #[inline(always)]
-    fn call_only(&self, only: &Choice, call: &Call<'_>, sink: Sink<'_>) {
-        if !only.channel().pass_on(call, sink) {
+    fn call_only(&self, choices: &Arc<[Choice]>, call: &Call<'_>, sink: Sink<'_>) {
+        let mut left = None;
+        let well = choices[0].channel().pass_on(call, &mut |reply| match reply {
+            Reply::Failed(why) if Verdict::of(&why) == Verdict::Leaves => left = Some(why),
+            reply => sink(reply),
+        });
+        if let Some(why) = left {
+            self.go_on((choices.clone(), 0, None), why, call, sink);
+        } else if !well {
             // Another member may have taken its place.
             self.shared.look_at_next_call();
         }
@@ -107,7 +116,11 @@ impl Balanced {
         while call.sending.is_none()
             && attempts.may_go_on(&self.shared, (&choices, which), &failure, (begun, call.within))
         {
-            match self.attempt(choices, attempts, call, sink) {
+            let mut next = self.attempt(self.shared.list.get(), attempts, call, sink);
+            if next.is_err() && attempts.may_begin_again() {
+                next = self.attempt(self.shared.list.get(), attempts, call, sink);
+            }
+            match next {
                 Ok(None) => return,
                 Ok(Some((at, why))) => ((choices, which, begun), failure) = (at, why),
                 Err(_) => break,
@@ -150,7 +163,7 @@ impl Channel for Balanced {
         match self.shared.list.first() {
             Some(choices) => match &choices[..] {
                 // There is nothing to choose from one member.
-                [only] if !self.shared.is_due() => self.call_only(only, &call, sink),
+                [_] if !self.shared.is_due() => self.call_only(choices, &call, sink),
                 [_] => self.call_present(true, &call, sink),
                 _ => self.call_one_of(choices, &call, sink),
             },

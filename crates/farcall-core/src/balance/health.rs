@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::env::Time;
 use crate::member_state::{Out, WhyOut};
-use crate::{CallFailed, Kind};
+use crate::{CallFailed, Kind, Ran};
 
 /// The time after which a latency that was noted counts half. So a member that was slow once is tried again.
 const HALF_LIFE_NANOS: u64 = 5_000_000_000;
@@ -148,6 +148,11 @@ impl Health {
                 if self.troubled.load(Relaxed) != 0 {
                     self.recover();
                 }
+            }
+            Verdict::Leaves => {
+                self.noted.store(now.as_nanos(), Relaxed);
+                self.failures_in_a_row.fetch_max(1, SeqCst);
+                self.troubled.store(1, SeqCst);
             }
             Verdict::Fails => {
                 self.note_latency(took.max(FAILURE_NANOS), now);
@@ -395,6 +400,8 @@ pub(super) enum Verdict {
     /// The member has answered as it should.
     Works,
     Fails,
+    /// The member takes no more calls, which is no fault of it. It may come back under its name.
+    Leaves,
     /// The call ended at its caller.
     Nothing,
 }
@@ -402,6 +409,9 @@ pub(super) enum Verdict {
 impl Verdict {
     pub fn of(failure: &CallFailed) -> Verdict {
         match failure.kind() {
+            Kind::Draining | Kind::NotExported | Kind::NoSuchName if failure.ran() == Ran::No => {
+                Verdict::Leaves
+            }
             Kind::Unreachable
             | Kind::ServerRestarted
             | Kind::NotExported
@@ -422,7 +432,6 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Ran;
 
     fn at(millis: u64) -> Time {
         Time::from_nanos(1_000_000 * millis)

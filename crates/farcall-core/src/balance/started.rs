@@ -7,6 +7,7 @@ use std::time::Duration;
 use farcall_base::MAX_UNCOUNTED_ARGUMENT_BYTES;
 
 use super::attempts::Attempts;
+use super::health::Verdict;
 use super::{Choice, Policy, Shared};
 use crate::context::{self, context, outside};
 use crate::env::Time;
@@ -157,7 +158,7 @@ impl Started {
     ) -> Result<Started, CallFailed> {
         shared.retries.add_call();
         let attempt = Attempt::begin((shared, policy), call)?;
-        let kept = if attempt.choices.len() > 1 { Kept::of(policy, call) } else { None };
+        let kept = Kept::of(policy, call);
         let channel = &**attempt.channel();
         let pending = match &kept {
             Some(kept) => kept.start(call.within, |call| start(channel, call)),
@@ -202,10 +203,16 @@ impl Started {
         if !kept.attempts.may_go_on(shared, (choices, *which), why, (begun, kept.within)) {
             return None;
         }
-        // The group is not asked for its members here, because that may block.
+        // Only after a member has left is the group asked for its members, as at the start of a call. Otherwise
+        // it is not, because that may block.
         let now = shared.env.now();
-        let which = shared.picker.pick(choices, kept.policy, now, &kept.attempts.met)?;
-        self.attempt = Attempt::at(shared, choices, which, now);
+        let choices = if Verdict::of(why) == Verdict::Leaves { shared.list.get() } else { choices.clone() };
+        let pick = |met: &[_]| shared.picker.pick(&choices, kept.policy, now, met);
+        let which = match pick(&kept.attempts.met) {
+            None if kept.attempts.may_begin_again() => pick(&[]),
+            picked => picked,
+        }?;
+        self.attempt = Attempt::at(shared, &choices, which, now);
         let within = kept.attempts.within(kept.within, now);
         // The thread that polls the call may serve another one, or none.
         let _outside = outside();

@@ -15,6 +15,7 @@
 //! | `exchanges.rs` | calls with exchanges (signals, streams); `inside.rs` holds their state |
 //! | `lone.rs` | the fast path of a call that has its conversation to itself |
 
+mod drain;
 mod evidence;
 mod exchanges;
 #[cfg(feature = "secure")]
@@ -45,6 +46,7 @@ use crate::path::{Mtu, Path};
 use crate::scheme::Scheme;
 use crate::wire::{self, Numbers, Position};
 use crate::{ClientConfig, Failure, Fingerprint, Kind, News, Ran, Rule, Spares, Time, Trace, nanos};
+use drain::Drained;
 pub use lone::Lone;
 use refusals::Refusals;
 use session::Session;
@@ -213,6 +215,7 @@ pub struct Conversation {
     timers: Timers,
     spread: Spread,
     refusals: Refusals,
+    drained: Drained,
     path: Path,
     mtu: Mtu,
     usual: Usual,
@@ -365,6 +368,7 @@ impl Conversation {
             },
             spread: Spread::new(id),
             refusals: Refusals::default(),
+            drained: Drained::default(),
             path: Path::default(),
             mtu: Mtu::new(config.max_datagram),
             usual,
@@ -434,6 +438,11 @@ impl Conversation {
         if !self.permits(call.export) {
             let why = "the name was bound to a server with another key; bind it again";
             return Err(Failure::new(Kind::ServerRestarted, Ran::No).with_detail(why));
+        }
+        if !self.drained.is_empty()
+            && let Some(why) = self.drained(call.export)
+        {
+            return Err(why);
         }
         if self.slots.outstanding == 0 {
             self.timers.check = clock().plus(self.timers.least_interval);

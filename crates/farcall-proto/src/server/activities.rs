@@ -105,6 +105,12 @@ impl Activities {
         self.apart.range(next..).next().map_or(0, |(activity, _)| *activity)
     }
 
+    /// Returns the greatest number of a call of these activities, the first one excepted.
+    pub fn latest(&self) -> u64 {
+        let all = self.row.iter().chain(self.apart.values());
+        all.map(|slot| slot.last.sequence()).max().unwrap_or_default()
+    }
+
     /// Returns the work of an activity.
     #[inline]
     pub fn work(&self, activity: u32) -> Option<&Work> {

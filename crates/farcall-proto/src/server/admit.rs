@@ -222,7 +222,7 @@ impl Server {
         if version < least || version > most || chosen.is_none() {
             return Err(Kind::Mismatch);
         }
-        if self.draining && !(renewed && bind.name.is_empty()) {
+        if self.draining.all && !(renewed && bind.name.is_empty()) {
             return Err(Kind::Draining);
         }
         if bind.name.is_empty() {

@@ -37,6 +37,7 @@ mod audit;
 #[cfg(feature = "secure")]
 mod conversations;
 mod counts;
+mod drain;
 mod exchanges;
 mod exports;
 #[cfg(feature = "secure")]
@@ -249,8 +250,7 @@ pub struct Server {
     timer: Option<Time>,
     all_inside: AllInside,
     spare: Spare,
-    /// Whether every new call is refused.
-    draining: bool,
+    draining: drain::Draining,
     /// The number of calls given to the user and not finished.
     unfinished: usize,
     seals: Seals,
@@ -415,7 +415,7 @@ impl Server {
             timer: None,
             all_inside: AllInside::default(),
             spare: Spare::default(),
-            draining: false,
+            draining: drain::Draining::default(),
             unfinished: 0,
             seals: Seals::default(),
             stats: Stats::default(),
@@ -436,11 +436,6 @@ impl Server {
     /// Withdraws an export: further calls of it are refused, `Ran::No`.
     pub fn withdraw(&mut self, id: u64) {
         self.exports.remove(id);
-    }
-
-    /// Refuses every new call from now on. Calls that have begun are finished.
-    pub fn drain(&mut self) {
-        self.draining = true;
     }
 
     /// Takes the inserts of results that are no longer held. The caller drops them where a slow drop does no

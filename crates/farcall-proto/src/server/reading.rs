@@ -69,7 +69,7 @@ impl Server {
         let sound = is_sound(position)
             && position.activity < self.config.max_activities
             && args.len() <= self.config.max_arguments as usize;
-        if !sound || self.draining || !entry.is_at(from) || !entry.takes(header.scheme, from) {
+        if !sound || self.draining.all || !entry.is_at(from) || !entry.takes(header.scheme, from) {
             return None;
         }
         // Checked before the reading is executed, but noted only after: if `read` does not execute it, the

@@ -267,7 +267,7 @@ impl Server {
                 self.on_probe(visit, place, position);
             }
             Frame::Post(export, bytes) => {
-                if !self.draining && self.is_exported(export) {
+                if !self.draining.all && self.is_exported(export) {
                     let Header { conversation, scheme, .. } = visit.header;
                     (visit.sink)(Request::Post(export, bytes, self.principal(conversation, scheme)));
                 }
@@ -326,6 +326,7 @@ impl Server {
             let before = self.table.at(place).last(head.position.activity);
             self.supersede(visit, place, head.position.activity);
             let why = self.objection(head, part.total());
+            self.note_refused(visit.now, head);
             self.refuse(visit.now, place, head.position, why);
             if self.config.mutant.breaks(Rule::RefusalUnrecorded) {
                 self.set_last(place, head.position.activity, before);
@@ -420,12 +421,12 @@ impl Server {
     /// look at the arguments.
     #[inline]
     pub(super) fn accepts(&self, head: &CallHead, total: usize) -> bool {
-        !self.draining && self.is_exported(head.export) && total <= self.config.max_arguments as usize
+        !self.draining.all && self.is_exported(head.export) && total <= self.config.max_arguments as usize
     }
 
     /// Returns why a call is not accepted.
     pub(super) fn objection(&self, head: &CallHead, total: usize) -> Failure {
-        if self.draining {
+        if self.draining.all {
             return Failure::new(Kind::Draining, Ran::No);
         }
         if !self.is_exported(head.export) {

@@ -293,7 +293,7 @@ impl Server {
     /// Returns whether [`Server::transmit`] has nothing to send.
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        self.answers.queue.is_empty() && self.sending.queue.is_empty()
+        self.answers.queue.is_empty() && self.sending.queue.is_empty() && self.draining.is_told()
     }
 
     /// Writes the next datagram that is ready into `out` (at least as long as
@@ -342,7 +342,7 @@ impl Server {
                 return Some(sent);
             }
         }
-        None
+        if self.draining.is_told() { None } else { self.write_drain(out) }
     }
 
     /// Queues the result that has waited longest for room in the conversation's congestion window.

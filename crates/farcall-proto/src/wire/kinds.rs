@@ -23,3 +23,4 @@ pub const STOP: u8 = 0x22;
 pub const NON_CRITICAL: u8 = 0x80;
 pub const ACK: u8 = 0x80;
 pub const USER_PROOF: u8 = 0x81;
+pub const DRAIN: u8 = 0x82;

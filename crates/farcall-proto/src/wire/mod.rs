@@ -49,7 +49,7 @@ pub(crate) use position::Position;
 use result::DIRECTIONS;
 pub(crate) use result::{RESULT_HEAD, ResultHead, Status, read_failure, write_failure};
 pub(crate) use select::{Credit, Extent, MAX_RANGES, Select};
-pub(crate) use short::{Ack, Progress, UserProof};
+pub(crate) use short::{Ack, Drain, Progress, UserProof};
 pub(crate) use stale::{Stale, StaleReason};
 #[cfg(feature = "secure")]
 pub(crate) use step::{Prologue, Step, resumption, whole};
@@ -96,6 +96,7 @@ pub(crate) enum Frame<'a> {
     Stop(Position, u32),
     Ack(Ack),
     UserProof(UserProof),
+    Drain(Drain),
 }
 
 /// The frames of a datagram, one after the other. After an error no more may be read.

@@ -28,6 +28,18 @@ pub(crate) struct UserProof {
     pub mac: Mac,
 }
 
+/// A DRAIN: the server takes no more calls, of one export or of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drain {
+    /// The server's identifier of the conversation. A late DRAIN of an earlier incarnation has another one.
+    pub conversation: u64,
+    /// The export that takes no more calls; zero stands for all.
+    pub export: u64,
+    /// The greatest number of a call that the server had received of this conversation when it began to
+    /// drain. No call with a greater number was executed, or will be.
+    pub through: u64,
+}
+
 /// What the server knows of a call about which a client asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -61,6 +73,7 @@ pub(super) fn read(kind: u8, flags: u8, mut r: Reader<'_>) -> Result<Option<Fram
         STOP => Frame::Stop(Position::read(&mut r)?, r.u32()?),
         ACK => Frame::Ack(Ack { low: r.u64()?, datagram: r.u32()? }),
         USER_PROOF => Frame::UserProof(UserProof { secret: r.u64()?, mac: Mac(r.array()?) }),
+        DRAIN => Frame::Drain(Drain { conversation: r.u64()?, export: r.u64()?, through: r.u64()? }),
         // The arms of frames that may be skipped must come before this one.
         PADDING | NON_CRITICAL.. => return Ok(None),
         _ => return Err(Malformed),
@@ -70,6 +83,10 @@ pub(super) fn read(kind: u8, flags: u8, mut r: Reader<'_>) -> Result<Option<Fram
 impl Writer<'_> {
     pub fn user_proof(&mut self, proof: &UserProof) {
         self.frame(USER_PROOF, 0, 24).u64(proof.secret).bytes(&proof.mac.0);
+    }
+
+    pub fn drain(&mut self, drain: &Drain) {
+        self.frame(DRAIN, 0, 24).u64(drain.conversation).u64(drain.export).u64(drain.through);
     }
 
     /// Writes a CHALLENGE: a hint that the server does not know the conversation. The client then shows its

@@ -21,7 +21,6 @@ use farcall_memory::AccessHandler;
 #[must_use = "dropping an Export takes the offer back; `wait()` keeps it for ever"]
 pub struct Export {
     runtime: Runtime,
-    registration: Option<Registration>,
     server: Arc<Server>,
     /// The addresses that are published, at least one.
     addresses: Vec<SocketAddr>,
@@ -112,7 +111,7 @@ fn offer<T: ?Sized + Interface>(
     entry.other_addresses = addresses[1..].iter().copied().map(Into::into).collect();
     entry.fingerprints = fingerprints.iter().map(listed).collect();
     let (runtime, ended) = (runtime.clone(), inner.env.event());
-    Ok(Export { runtime, registration: None, server, addresses, exported, name, entry, ended })
+    Ok(Export { runtime, server, addresses, exported, name, entry, ended })
 }
 
 impl Inner {
@@ -171,10 +170,8 @@ impl Export {
     /// `time`. Returns whether they are finished. If the result of a call is a stream, and the stream has no
     /// items to send, it ends as [`Kind::Draining`](crate::Kind::Draining), so that a client that watches
     /// something does not hold up the drain.
-    pub fn drain(mut self, time: Duration) -> bool {
-        self.take_back();
-        let env = &*self.runtime.0.env;
-        self.server.wait_idle(Some(self.exported.id), time, |time| self.exported.wait_idle(env, time))
+    pub fn drain(self, time: Duration) -> bool {
+        self.runtime.0.generation == fork::generation() && self.server.drain(Some(&self.exported), time)
     }
 
     /// Returns the address at which the export can be called: the first one that is published.
@@ -234,7 +231,7 @@ impl Export {
     /// name. If it fails, the drop of the export withdraws the export.
     fn list(&mut self) -> Result<(), CallFailed> {
         if !self.exported.is_exclusive() {
-            self.registration = Some(self.publish(&self.entry)?);
+            self.exported.list(self.publish(&self.entry)?);
             return Ok(());
         }
         let published = self.runtime.0.registry.publish_exclusively(&self.entry);
@@ -245,7 +242,7 @@ impl Export {
             CallFailed::new(Kind::Registry, Ran::No).because(why)
         })?;
         self.exported.owned(ownership);
-        self.registration = Some(registration);
+        self.exported.list(registration);
         Ok(())
     }
 
@@ -263,7 +260,7 @@ impl Export {
 
     fn take_back(&mut self) {
         // The name is withdrawn first, so that no caller finds an export that is gone.
-        drop(self.registration.take());
+        self.exported.unlist();
         self.server.withdraw(self.exported.id);
     }
 }

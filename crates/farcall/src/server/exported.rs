@@ -3,7 +3,7 @@
 
 use std::future::ready;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::executor::{Dispatch, Executor, Spawn};
@@ -15,9 +15,9 @@ use crate::stats::{self, Counters};
 use crate::stub::{AsyncDispatched, BATCH, Dispatched, Procedure, execute_each, execute_each_later};
 use crate::workers::{Pace, UsualTime};
 use crate::xdr::{Decoder, Encoder};
-use crate::{CallFailed, Kind, Principal, Ran, builtin, guard, idl};
+use crate::{CallFailed, Kind, Principal, Ran, builtin, guard, idl, lock};
 use farcall_memory::{AccessHandler, Accessor};
-use farcall_names::Ownership;
+use farcall_names::{Ownership, Registration};
 use farcall_proto::{ACCESSES, READINGS};
 
 /// An exported interface.
@@ -25,6 +25,8 @@ pub(crate) struct Exported {
     pub(crate) id: u64,
     env: Arc<dyn Env>,
     executor: Executor,
+    /// What keeps the export's name in the registry.
+    listed: Mutex<Option<Registration>>,
     /// If the export is exclusive, the ownership of its name, once it is published.
     exclusive: Option<OnceLock<Ownership>>,
     /// Executes accesses to the memory that is exported beside the interface.
@@ -190,6 +192,7 @@ impl Exported {
             procedures: procedures.iter().chain(&batch).map(known).collect(),
             orders: Orders::new(env),
             running: AtomicUsize::new(0),
+            listed: Mutex::new(None),
             draining: AtomicBool::new(false),
             idle: env.event(),
         }
@@ -469,6 +472,17 @@ impl Exported {
         if self.running.fetch_sub(1, Ordering::SeqCst) == 1 && self.draining.load(Ordering::SeqCst) {
             self.idle.set();
         }
+    }
+
+    /// Keeps the export's name in the registry until [`Exported::unlist`].
+    pub(crate) fn list(&self, registration: Registration) {
+        *lock(&self.listed) = Some(registration);
+    }
+
+    /// Takes the export's name out of the registry.
+    pub(crate) fn unlist(&self) {
+        let registration = lock(&self.listed).take();
+        drop(registration);
     }
 
     /// Waits until no call executes or is queued, but at most `time`. Returns whether none does.

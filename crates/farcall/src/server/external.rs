@@ -2,6 +2,7 @@
 //! queues, executes and gives up these calls like all others.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 use farcall_proto::server::{CallKey, Incoming};
@@ -18,6 +19,20 @@ use crate::workers::Pace;
 pub(super) struct Offers {
     pub(super) exports: Exports,
     pub(super) draining: bool,
+    /// When a call was refused last, in nanoseconds.
+    refused: AtomicU64,
+}
+
+impl Offers {
+    pub(super) fn last_refused(&self) -> Time {
+        Time::from_nanos(self.refused.load(Ordering::Relaxed))
+    }
+
+    #[cold]
+    fn refuse(&self, now: Time, kind: Kind) -> Failure {
+        self.refused.fetch_max(now.as_nanos(), Ordering::Relaxed);
+        Failure::new(kind, Ran::No)
+    }
 }
 
 impl Server {
@@ -39,7 +54,7 @@ impl Server {
         // has begun.
         let offers = self.read_offers();
         if offers.draining {
-            return Err(Failure::new(Kind::Draining, Ran::No));
+            return Err(offers.refuse(now, Kind::Draining));
         }
         let counter_segment_of;
         let exported = match offers.exports.find(incoming.export) {
@@ -47,7 +62,7 @@ impl Server {
             None => {
                 counter_segment_of = self
                     .counter_segment_of(incoming.export, incoming.procedure)
-                    .ok_or_else(|| Failure::new(Kind::NotExported, Ran::No))?;
+                    .ok_or_else(|| offers.refuse(now, Kind::NotExported))?;
                 &counter_segment_of
             }
         };
@@ -140,7 +155,7 @@ impl Server {
         work.exported.end();
     }
 
-    fn read_offers(&self) -> RwLockReadGuard<'_, Offers> {
+    pub(super) fn read_offers(&self) -> RwLockReadGuard<'_, Offers> {
         self.offers.read().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -36,7 +36,7 @@ fn refuse(socket: &UdpSocket, over: &AtomicBool) {
     let procedures =
         fingerprints.iter().map(|f| Fingerprint { number: f.number, types: f.types, name: f.name }).collect();
     binds.export(Export { id: 7, type_name: "Echo".into(), instance: String::new(), procedures });
-    serves.drain();
+    serves.drain(time(), None);
     let (mut datagram, mut out) = ([0; 2048], [0; 2048]);
     while let Ok((len, from)) = socket.recv_from(&mut datagram)
         && !over.load(Ordering::SeqCst)

@@ -1,0 +1,77 @@
+//! Acts on the server's word that it takes no more calls (docs/protocol.md, section 5.8).
+
+use super::{Conversation, Event, Outcome};
+use crate::wire::Drain;
+use crate::{Failure, Kind, Ran, Rule};
+
+/// The most drained exports that are remembered. A call of another one asks the server.
+const MAX_REMEMBERED: usize = 256;
+
+/// What the server takes no more calls of.
+#[derive(Debug, Default)]
+pub(super) struct Drained {
+    /// The server's identifier of the conversation in which it said so.
+    conversation: u64,
+    all: bool,
+    exports: Vec<u64>,
+}
+
+impl Drained {
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.conversation == 0
+    }
+
+    fn note(&mut self, drain: &Drain) {
+        if self.conversation != drain.conversation {
+            *self = Drained { conversation: drain.conversation, ..Drained::default() };
+        }
+        match drain.export {
+            0 => self.all = true,
+            export if self.exports.contains(&export) => {}
+            export if self.exports.len() < MAX_REMEMBERED => self.exports.push(export),
+            _ => {}
+        }
+    }
+
+    /// Returns why calls of an export are refused, if they are.
+    fn refusal(&self, export: u64) -> Option<Kind> {
+        match self.all {
+            true => Some(Kind::Draining),
+            false => self.exports.contains(&export).then_some(Kind::NotExported),
+        }
+    }
+}
+
+impl Conversation {
+    /// Notes what the server takes no more calls of, and ends the outstanding calls that it had not received.
+    #[cold]
+    pub(super) fn on_drain(&mut self, drain: &Drain, sink: &mut dyn FnMut(Event<'_>)) {
+        let is_ours = self.session.granted.as_ref().is_some_and(|it| it.conversation == drain.conversation);
+        if !is_ours && !self.config.mutant.breaks(Rule::LateDrainBelieved) {
+            self.stats.dropped += 1;
+            return;
+        }
+        self.drained.note(drain);
+        let mut next = self.slots.first();
+        while let Some(activity) = next {
+            next = self.slots.after(activity);
+            let slot = self.slots.at(activity);
+            let is_meant = drain.export == 0 || drain.export == slot.call.export;
+            if is_meant && slot.sequence > drain.through {
+                let kind = if drain.export == 0 { Kind::Draining } else { Kind::NotExported };
+                let why = self.never_no(activity, Failure::new(kind, Ran::No));
+                self.end(activity, Outcome::Failed(why), sink);
+            }
+        }
+    }
+
+    /// Returns why a call of an export cannot be started, if the server has said that it takes none.
+    #[cold]
+    pub(super) fn drained(&self, export: u64) -> Option<Failure> {
+        let granted = self.session.granted.as_ref()?;
+        let kind =
+            self.drained.refusal(export).filter(|_| granted.conversation == self.drained.conversation)?;
+        Some(Failure::new(kind, Ran::No))
+    }
+}

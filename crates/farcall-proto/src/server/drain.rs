@@ -1,0 +1,125 @@
+//! Tells clients that the server takes no more calls (docs/protocol.md, section 5.8).
+//!
+//! A client that is told in time sends nothing that the end of the process could leave in doubt: its calls go to
+//! another server at once. Nobody confirms a DRAIN, because an idle client reads no datagrams. So it is sent in
+//! several rounds.
+
+use std::net::SocketAddr;
+
+use super::table::{Entry, Table};
+use super::{Server, Transmit};
+use crate::wire::{CallHead, Drain, Target, Writer};
+use crate::{BASE_DATAGRAM, Rule, Time};
+
+/// The most conversations that one round tells.
+const MAX_TOLD: usize = 1 << 16;
+
+/// What the server takes no more calls of, and whom it still has to tell.
+#[derive(Debug, Default)]
+pub(super) struct Draining {
+    /// Whether every new call is refused.
+    pub(super) all: bool,
+    /// The exports that were withdrawn by a drain.
+    exports: Vec<u64>,
+    /// Rounds that have not ended yet: what drains (zero stands for everything), and the next place of the table.
+    rounds: Vec<Round>,
+    /// When a new call was refused last.
+    refused: Time,
+}
+
+#[derive(Debug)]
+struct Round {
+    export: u64,
+    next: usize,
+    told: usize,
+}
+
+impl Draining {
+    /// Returns whether there is nobody to tell.
+    #[inline]
+    pub(super) fn is_told(&self) -> bool {
+        self.rounds.is_empty()
+    }
+}
+
+impl Server {
+    /// Refuses every new call from now on: of an export, which is withdrawn, or of all. Calls that have begun are
+    /// finished. [`Server::tell_drain`] tells the clients.
+    pub fn drain(&mut self, now: Time, export: Option<u64>) {
+        self.draining.refused = now;
+        match export {
+            None => self.draining.all = true,
+            Some(export) => {
+                self.withdraw(export);
+                self.draining.exports.push(export);
+            }
+        }
+    }
+
+    /// Begins another round in which [`Server::transmit`] tells every client what is drained: an export, or all.
+    pub fn tell_drain(&mut self, export: Option<u64>) {
+        let export = export.unwrap_or(0);
+        self.draining.rounds.retain(|round| round.export != export);
+        self.draining.rounds.push(Round { export, next: 0, told: 0 });
+    }
+
+    /// Forgets an export that was drained, once its clients were told.
+    pub fn end_drain(&mut self, export: u64) {
+        self.draining.exports.retain(|drained| *drained != export);
+        self.draining.rounds.retain(|round| round.export != export);
+    }
+
+    /// Returns when the last new call came of what is drained, or when the drain began.
+    pub fn last_refused(&self) -> Time {
+        self.draining.refused
+    }
+
+    /// Notes that a new call was refused, if it was because of a drain.
+    #[cold]
+    pub(super) fn note_refused(&mut self, now: Time, head: &CallHead) {
+        if self.draining.all || self.draining.exports.contains(&head.export) {
+            self.draining.refused = self.draining.refused.max(now);
+        }
+    }
+
+    /// Writes the next DRAIN, if anybody is still to be told.
+    #[cold]
+    pub(super) fn write_drain(&mut self, out: &mut [u8]) -> Option<Transmit> {
+        loop {
+            let round = self.draining.rounds.last_mut()?;
+            let Some((to, target, drain)) = round.next(&self.table) else {
+                self.draining.rounds.pop();
+                continue;
+            };
+            if self.seals.may_seal(target) {
+                let claims_all = self.config.mutant.breaks(Rule::DrainClaimsAll);
+                let drain = if claims_all { Drain { through: 0, ..drain } } else { drain };
+                let mut writer = Writer::new(out, BASE_DATAGRAM, target);
+                writer.drain(&drain);
+                return Some(self.count_sent(to, writer, None));
+            }
+        }
+    }
+}
+
+impl Round {
+    /// Returns what the next client is told, and where it is.
+    fn next(&mut self, table: &Table) -> Option<(SocketAddr, Target, Drain)> {
+        if self.next >= table.size() || self.told == MAX_TOLD {
+            return None;
+        }
+        let rest = table.part(self.next, table.size());
+        let place = rest.iter().position(|entry| entry.id != 0)?;
+        let entry = &rest[place];
+        self.next += place + 1;
+        self.told += 1;
+        let drain = Drain { conversation: entry.id, export: self.export, through: latest(entry) };
+        Some((entry.address(), entry.target(), drain))
+    }
+}
+
+/// Returns the greatest number of a call that has come in a conversation.
+fn latest(entry: &Entry) -> u64 {
+    let others = entry.more.as_ref().map_or(0, |more| more.activities.latest());
+    entry.last.sequence().max(others)
+}

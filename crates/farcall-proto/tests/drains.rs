@@ -1,0 +1,128 @@
+//! A server that drains tells its clients which calls it has not received. Those end at once, `Ran::No`.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{EXPORT, Pair, Told, fingerprint, frames_of};
+use farcall_proto::fuzzing::kinds::DRAIN;
+use farcall_proto::server::{Export, Finish};
+use farcall_proto::{Kind, Ran};
+
+fn failed(kind: Kind) -> Told {
+    Told::Failed(kind, Ran::No)
+}
+
+/// Begins a drain, and returns what the server sends.
+fn drain(pair: &mut Pair, export: Option<u64>) -> Vec<Vec<u8>> {
+    pair.server.drain(pair.now, export);
+    pair.server.tell_drain(export);
+    pair.answered()
+}
+
+#[test]
+fn a_call_that_was_lost_ends_at_the_word_and_one_that_executes_is_finished() {
+    let mut pair = Pair::acquainted();
+    let executes = pair.execute(1, b"argument");
+    pair.start(2, b"lost");
+    assert_eq!(pair.sent().len(), 1);
+    let words = drain(&mut pair, None);
+    assert_eq!(words.iter().map(|word| frames_of(word)).collect::<Vec<_>>(), [[DRAIN]]);
+    pair.hear(&words);
+    assert_eq!(pair.told.pop(), Some((2, failed(Kind::Draining))));
+    let result = pair.finish(executes, Finish::Result, b"result..");
+    pair.hear(&result);
+    assert_eq!(pair.told.pop(), Some((1, Told::Result(b"result..".to_vec()))));
+}
+
+#[test]
+fn after_the_word_calls_fail_at_once_and_nothing_is_sent() {
+    let mut pair = Pair::acquainted();
+    let words = drain(&mut pair, None);
+    pair.hear(&words);
+    let call = farcall_proto::client::Call { export: EXPORT, procedure: 1, ..Default::default() };
+    let now = pair.now;
+    let refused = pair.client.start(|| now, &call, &mut Vec::new()).unwrap_err();
+    assert_eq!((refused.kind, refused.ran), (Kind::Draining, Ran::No));
+    assert!(pair.sent().is_empty());
+    // What comes twice changes nothing.
+    let again = {
+        pair.server.tell_drain(None);
+        pair.answered()
+    };
+    pair.hear(&again);
+    assert_eq!((again.len(), pair.told.len()), (1, 0));
+}
+
+#[test]
+fn a_call_with_a_smaller_number_than_one_that_came_asks_the_server() {
+    let mut pair = Pair::acquainted();
+    pair.start(1, b"lost");
+    assert_eq!(pair.sent().len(), 1);
+    let executes = pair.execute(2, b"argument");
+    let words = drain(&mut pair, None);
+    pair.hear(&words);
+    assert_eq!(pair.told.len(), 0, "the server may have received both");
+    let began = pair.server.last_refused();
+    pair.pass(Duration::from_millis(50));
+    pair.tick();
+    let again = pair.sent();
+    pair.receive(&again);
+    assert!(pair.server.last_refused() > began, "the drain has to go on");
+    let refused = pair.answered();
+    pair.hear(&refused);
+    assert_eq!(pair.told.pop(), Some((1, failed(Kind::Draining))));
+    pair.finish(executes, Finish::Result, b"result..");
+}
+
+#[test]
+fn other_exports_go_on_when_one_drains() {
+    let mut pair = Pair::acquainted();
+    let procedures = vec![fingerprint(1, 1)];
+    pair.server.export(Export { id: 5, type_name: "Other".into(), instance: String::new(), procedures });
+    let words = drain(&mut pair, Some(5));
+    pair.hear(&words);
+    let key = pair.execute(1, b"argument");
+    let result = pair.finish(key, Finish::Result, b"result..");
+    pair.hear(&result);
+    assert_eq!(pair.told.pop(), Some((1, Told::Result(b"result..".to_vec()))));
+    let call = farcall_proto::client::Call { export: 5, procedure: 1, ..Default::default() };
+    let now = pair.now;
+    let refused = pair.client.start(|| now, &call, &mut Vec::new()).unwrap_err();
+    assert_eq!((refused.kind, refused.ran), (Kind::NotExported, Ran::No));
+}
+
+#[test]
+fn a_late_word_of_an_earlier_server_says_nothing_of_the_present_one() {
+    let mut pair = Pair::acquainted();
+    let late = drain(&mut pair, None);
+    pair.restart_server(9);
+    pair.export();
+    // The first call finds out that the server is another one, and the second one goes to it.
+    pair.start(1, b"argument");
+    pair.settle();
+    pair.told.clear();
+    pair.asked.clear();
+    pair.client.bind(pair.now, "Store", 7);
+    pair.settle();
+    pair.told.clear();
+    pair.start(2, b"argument");
+    let call = pair.sent();
+    pair.receive(&call);
+    pair.hear(&late);
+    assert_eq!(pair.told.len(), 0, "the present server executes the call");
+}
+
+#[test]
+fn every_client_is_told_once_in_a_round() {
+    let mut pair = Pair::acquainted();
+    for port in 0..200 {
+        let peer = common::join(&mut pair, [10, 0, 1, 1], 1_000 + port);
+        common::comes(&mut pair, peer, &[common::fragment(0, 1, 8, 0, 8)]);
+    }
+    pair.answered();
+    let words = drain(&mut pair, None);
+    assert_eq!(words.len(), pair.server.conversations());
+    assert!(words.len() > 100 && words.iter().all(|word| frames_of(word) == [DRAIN]));
+    assert!(pair.server.is_quiet());
+}

@@ -1,0 +1,107 @@
+//! Stops taking calls without losing one: withdraws names, tells the clients, finishes what has begun, and
+//! answers what still comes until nothing comes any more (docs/protocol.md, section 5.8).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcall_proto::{MAX_DATAGRAM, Time};
+
+use super::Server;
+use super::exported::Exported;
+
+/// A server that drains ends a stream of which nothing has passed for this long.
+const QUIET_STREAM: Duration = Duration::from_millis(100);
+
+/// A drain ends when no new call has come for this long. A client whose call was lost sends it again sooner on a
+/// local network.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// How often all clients are told meanwhile: a word may be lost.
+const ROUNDS: u32 = 3;
+
+impl Server {
+    /// Refuses every new call, of one export or of all, and waits at most `time` until all calls that have begun
+    /// are finished and no more come. Returns whether those that have begun are finished.
+    pub(crate) fn drain(&self, export: Option<&Arc<Exported>>, time: Duration) -> bool {
+        let end = self.now() + time;
+        let exports = self.stop_taking(export);
+        let id = export.map(|exported| exported.id);
+        let is_idle = |time| {
+            let end = self.now() + time;
+            exports.iter().all(|exported| exported.wait_idle(&*self.env, end.since(self.now())))
+        };
+        self.tell_drain(id);
+        let finished = self.finish_begun(id, end, is_idle);
+        self.wait_quiet(id, end);
+        // Calls that came meanwhile were refused, but one may have begun just before.
+        let finished = finished && is_idle(Duration::ZERO);
+        if let Some(id) = id {
+            self.lock().protocol.end_drain(id);
+        }
+        finished
+    }
+
+    /// Withdraws the names, and refuses further calls. Returns the exports that drain.
+    fn stop_taking(&self, export: Option<&Arc<Exported>>) -> Vec<Arc<Exported>> {
+        let exports: Vec<_> = match export {
+            Some(exported) => vec![exported.clone()],
+            None => self.read_offers().exports.iter().cloned().collect(),
+        };
+        // The names are withdrawn first, so that no caller finds an export that is gone.
+        exports.iter().for_each(|exported| exported.unlist());
+        let now = self.now();
+        if let Some(exported) = export {
+            self.write_offers().exports.remove(exported.id);
+            let mut core = self.lock();
+            core.protocol.drain(now, Some(exported.id));
+            core.exports.remove(exported.id);
+        } else {
+            self.write_offers().draining = true;
+            self.kernel().into_iter().for_each(|kernel| kernel.stop());
+            self.lock().protocol.drain(now, None);
+        }
+        exports
+    }
+
+    /// Tells every client once that it should call no more.
+    fn tell_drain(&self, export: Option<u64>) {
+        self.lock().protocol.tell_drain(export);
+        self.flush(&mut vec![0; MAX_DATAGRAM]);
+    }
+
+    /// Waits by `is_idle` until `end` for the calls that have begun. Meanwhile ends the calls of an export, or of
+    /// all, whose results are streams that have no items to send.
+    fn finish_begun(&self, export: Option<u64>, end: Time, is_idle: impl Fn(Duration) -> bool) -> bool {
+        let mut seen = HashMap::new();
+        loop {
+            let left = end.since(self.now());
+            if is_idle(left.min(QUIET_STREAM)) {
+                return true;
+            }
+            if left <= QUIET_STREAM {
+                return false;
+            }
+            self.end_quiet_streams(export, &mut seen);
+        }
+    }
+
+    /// Waits until no new call has come for a while, at most until `end`, and repeats the word to the clients.
+    fn wait_quiet(&self, export: Option<u64>, end: Time) {
+        let pause = self.env.event();
+        let mut rounds = 1;
+        loop {
+            let now = self.now();
+            let last = self.lock().protocol.last_refused().max(self.read_offers().last_refused());
+            let left = (last + QUIET).since(now).min(end.since(now));
+            if left.is_zero() {
+                return;
+            }
+            pause.wait(Some(left.min(QUIET / ROUNDS)));
+            if rounds < ROUNDS {
+                rounds += 1;
+                self.tell_drain(export);
+            }
+        }
+    }
+}
