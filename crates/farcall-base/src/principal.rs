@@ -21,7 +21,10 @@ pub struct Principal {
 /// What the other end has shown of itself, as this end has judged it. Only the part of a program that has made
 /// the evidence can read it. Clones are the same evidence.
 #[derive(Clone)]
-pub struct Evidence(Arc<dyn Any + Send + Sync>);
+pub struct Evidence {
+    judged: Arc<dyn Any + Send + Sync>,
+    digest: [u8; 32],
+}
 
 impl Principal {
     /// Returns a principal that has shown nothing but its key.
@@ -49,20 +52,25 @@ impl Principal {
 }
 
 impl Evidence {
-    /// Makes evidence of what was judged.
-    pub fn new(judged: Arc<dyn Any + Send + Sync>) -> Evidence {
-        Evidence(judged)
+    /// Makes evidence of what was judged. The digest names who has shown what.
+    pub fn new(judged: Arc<dyn Any + Send + Sync>, digest: [u8; 32]) -> Evidence {
+        Evidence { judged, digest }
     }
 
     /// Returns what was judged, if it is of this type.
     pub fn judged<T: Any>(&self) -> Option<&T> {
-        self.0.downcast_ref()
+        self.judged.downcast_ref()
+    }
+
+    /// Returns the digest of who has shown what. Evidence with the same digest gives the same rights.
+    pub fn digest(&self) -> [u8; 32] {
+        self.digest
     }
 
     /// Returns a number that no other evidence has while this or a clone of it is kept.
     #[inline]
     pub fn place(&self) -> usize {
-        Arc::as_ptr(&self.0).cast::<()>().addr()
+        Arc::as_ptr(&self.judged).cast::<()>().addr()
     }
 }
 

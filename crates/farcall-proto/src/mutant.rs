@@ -156,6 +156,10 @@ mutants! {
     ResumptionUnmixed = "resumption-unmixed",
     /// A client accepts any server for any name.
     ServerUnchecked = "server-unchecked",
+    /// A client looks again only at what the server has shown in its handshake, not for the other names.
+    NamesUnchecked = "names-unchecked",
+    /// All names of a conversation fall with what the server has shown in its handshake.
+    NamesFallTogether = "names-fall-together",
     /// A client believes answers that are not sealed.
     UnsealedBelieved = "unsealed-believed",
     /// A server acts a second time on the datagram by which a conversation began.
@@ -295,8 +299,8 @@ impl Rule {
     ];
 
     /// The rules of handshakes that runs of the simulator do not notice, or rarely, because they protect a
-    /// server's time, or against keys that are revoked or stolen later. `tests/secrets.rs` and
-    /// `tests/short_phases.rs` notice.
+    /// server's time, or against keys that are revoked or stolen later. `tests/secrets.rs`,
+    /// `tests/short_phases.rs` and `tests/server_names.rs` notice.
     pub const OF_HANDSHAKES: &'static [Rule] = &[
         Rule::ProofUnchecked,
         Rule::ComputedUnchecked,
@@ -306,6 +310,8 @@ impl Rule {
         Rule::AnswerUnbound,
         Rule::TicketKeysKept,
         Rule::CallsFollow,
+        Rule::NamesUnchecked,
+        Rule::NamesFallTogether,
         Rule::PhaseUnconfirmed,
         Rule::PhaseUnlimited,
     ];

@@ -99,15 +99,21 @@ mod trust {
         fn presentation(&self, name: &[u8]) -> Vec<u8>;
 
         /// Decides whether the server that shows this presentation may answer for `name`. Returns its public
-        /// key (X25519), which the handshake then proves, and who it is.
+        /// key (X25519), which the handshake then proves, and who it is. The principal has what the server has
+        /// shown as its evidence: a key can show several grants, and each name of each conversation stands on
+        /// what was shown for it there.
+        ///
+        /// Anybody on the path can show something in a server's name, so this must not change what is known of
+        /// any server.
         ///
         /// # Errors
         /// Why the server is not accepted: what was expected, what came, and what to do.
         fn accept_server(&self, name: &[u8], presentation: &[u8]) -> Result<Accepted, String>;
 
-        /// Returns whether a server that was accepted still is. A client asks this when a handshake has
-        /// ended, because keys may change meanwhile, and under the lock under which
-        /// [`forget_server`](crate::client::Conversation::forget_server) is called. By default it is.
+        /// Returns whether a server that was accepted, and has proven its key, still is, by its own evidence. A
+        /// client asks this when the server's proof has come, because keys may change meanwhile, and in
+        /// [`recheck_server`](crate::client::Conversation::recheck_server), both under the lock of the
+        /// conversation. By default it is.
         fn stands(&self, server: &Principal) -> bool {
             let _ = server;
             true

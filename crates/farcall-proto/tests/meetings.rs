@@ -47,7 +47,7 @@ fn meeting(challenge: u8) -> Meeting {
 
 fn say(pair: &Pair, meeting: &Meeting) -> Option<Said> {
     let mut said = None;
-    let proven = pair.client.prove_meeting(meeting, |holder, ticket| {
+    let proven = pair.client.prove_meeting(EXPORT, meeting, |holder, ticket| {
         said = Some((*holder, ticket.to_vec()));
         [b"body of ", ticket].concat()
     })?;
@@ -170,7 +170,7 @@ fn a_process_that_stands_between_two_ends_is_not_believed_by_either() {
 #[test]
 fn what_is_said_at_a_meeting_has_less_than_64_kib() {
     let mut pair = bound(server());
-    let long = |len| pair.client.prove_meeting(&meeting(1), |_, _| vec![0; len]);
+    let long = |len| pair.client.prove_meeting(EXPORT, &meeting(1), |_, _| vec![0; len]);
     assert!(long(65_535).is_some() && long(65_536).is_none());
     let mut said = say(&pair, &meeting(1)).unwrap();
     said.proven.body.resize(65_536, 0);
@@ -201,7 +201,7 @@ fn the_proof_of_one_conversation_is_none_for_another_one_or_another_server() {
     assert!(meet(&mut pair, &ours, &meeting(1)).is_none());
     // An end without keys has no secrets to prove.
     let mut open = Pair::acquainted();
-    assert!(open.client.prove_meeting(&meeting(1), |_, _| Vec::new()).is_none());
+    assert!(open.client.prove_meeting(EXPORT, &meeting(1), |_, _| Vec::new()).is_none());
     assert!(meet(&mut open, &ours, &meeting(1)).is_none());
 }
 
@@ -228,12 +228,12 @@ fn what_was_made_at_a_meeting_ends_with_the_clients_key() {
 fn a_client_proves_nothing_to_a_server_that_it_accepts_no_more() {
     let trust = TestTrust::new(CLIENT, &[SERVER]);
     let config = farcall_proto::ClientConfig { trust: Some(trust.clone()), ..client() };
-    let mut pair = Pair::acquainted_with(config, server());
+    let mut pair = bind(Pair::with(config, server()));
     assert!(say(&pair, &meeting(1)).is_some());
     trust.accepted.lock().unwrap().clear();
     assert!(say(&pair, &meeting(1)).is_none());
+    assert!(pair.client.recheck_server(pair.now));
     trust.accepted.lock().unwrap().insert(farcall_crypto::public_key(&SERVER));
-    pair.client.forget_server(pair.now);
     assert!(say(&pair, &meeting(1)).is_none());
 }
 

@@ -187,7 +187,7 @@ impl Page {
         let at = "127.0.0.1:513".parse().unwrap();
         let meeting = Meeting { challenge: [5; 32], processes: [2, 3], at };
         let (mut hello, mut shown) = (Vec::new(), None);
-        let proven = self.pair.client.prove_meeting(&meeting, |holder, ticket| {
+        let proven = self.pair.client.prove_meeting(EXPORT, &meeting, |holder, ticket| {
             hello = hello_of(holder);
             shown = Some((*holder, ticket.to_vec()));
             [&(ticket.len() as u16).to_be_bytes(), ticket, &hello].concat()

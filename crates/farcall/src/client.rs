@@ -42,8 +42,6 @@ mod started;
 mod waiter;
 
 use std::collections::HashMap;
-#[cfg(feature = "secure")]
-use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -54,7 +52,7 @@ use farcall_proto::{ClientConfig, Spares};
 
 pub(crate) use bind::{Answered, Asking, Questions};
 pub(crate) use exchanges::CallExchanges;
-pub(crate) use peer::Peer;
+pub(crate) use peer::{Peer, Standing};
 pub(crate) use request::CallRequest;
 pub(crate) use result_slot::Taker;
 pub(crate) use started::{Started, over_budget};
@@ -165,9 +163,10 @@ impl Endpoint {
         peer
     }
 
-    /// Ends the conversations with the servers of these keys, which are no longer accepted, and their calls.
+    /// Judges again what each server has shown in its conversation. Ends the calls of names for which a server
+    /// is no longer accepted.
     #[cfg(feature = "secure")]
-    pub(crate) fn forget_servers(&self, rejected: &HashSet<[u8; 32]>) {
+    pub(crate) fn recheck_servers(&self) {
         let peers: Vec<_> = {
             let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
             peers.by_id.values().cloned().collect()
@@ -175,11 +174,9 @@ impl Endpoint {
         for peer in peers {
             let timer = {
                 let conversation = &mut peer.lock().conversation;
-                let server = conversation.principal();
-                if server.is_none_or(|server| !rejected.contains(&server.key)) {
+                if !conversation.recheck_server(self.env.now()) {
                     continue;
                 }
-                conversation.forget_server(self.env.now());
                 conversation.timeout()
             };
             self.set_timer(timer);

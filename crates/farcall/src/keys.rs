@@ -5,6 +5,7 @@
 
 mod access;
 mod clients;
+mod expiries;
 pub mod mutant;
 mod names;
 mod trust;
@@ -24,7 +25,7 @@ use crate::{CallFailed, Kind, Ran, lock};
 pub(crate) use access::{Access, What};
 use mutant::Mutant;
 pub(crate) use names::SignedNames;
-pub(crate) use trust::Trusting;
+pub(crate) use trust::{Trusting, server_shown_by};
 
 /// The keys of a [`Runtime`](crate::Runtime): from a directory of key files, which are read again when they
 /// change, or from the program. Clones are handles of the same keys.

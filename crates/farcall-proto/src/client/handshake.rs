@@ -9,6 +9,8 @@ use farcall_base::Principal;
 use farcall_crypto::{End, Initiator, Level, Place, Resumption, Secrets, Suite, Suites};
 use zeroize::Zeroizing;
 
+use super::names::BoundNames;
+use super::session::Request;
 use super::{Conversation, Event, slots};
 use crate::key_log::line_of;
 use crate::phases::Phases;
@@ -23,19 +25,26 @@ pub(super) struct Kept {
     phases: Phases,
     /// The server's public key (X25519), and who it is.
     server: ([u8; 32], Arc<Principal>),
+    /// The names for which the server was accepted.
+    names: BoundNames,
 }
 
 impl Kept {
-    fn new(secrets: &Secrets, server: ([u8; 32], Arc<Principal>)) -> Box<Kept> {
+    fn new(secrets: &Secrets, server: ([u8; 32], Arc<Principal>), names: BoundNames) -> Box<Kept> {
         let cipher = secrets.cipher(End::Client, None);
-        let mut kept = Box::new(Kept { phases: Phases::new(End::Client, Some(cipher)), server });
+        let mut kept = Box::new(Kept { phases: Phases::new(End::Client, Some(cipher)), server, names });
         kept.phases.hold(secrets);
         kept
     }
 
-    /// Returns the conversation's secrets, and who its server is.
-    pub fn known(&self) -> (&Place, &Arc<Principal>) {
-        (self.phases.secrets(), &self.server.1)
+    /// Returns the conversation's secrets.
+    pub fn secrets(&self) -> &Place {
+        self.phases.secrets()
+    }
+
+    /// Returns who the server is, as it has shown for an export.
+    pub fn server_of(&self, export: u64) -> Option<&Arc<Principal>> {
+        self.names.server_of(export)
     }
 
     /// Opens a sealed datagram of the conversation, which has this identifier.
@@ -62,6 +71,9 @@ pub(super) struct Agreement {
     pub proof: Option<(u64, Ticket<'static>)>,
     /// The body of the last BIND, which a WELCOME has to answer.
     question: Vec<u8>,
+    /// The key of the server that has sent the last authentic WELCOME, and who it is for the question's name.
+    /// `None` if it has shown nothing, because it refuses.
+    answerer: Option<([u8; 32], Arc<Principal>)>,
 }
 
 #[derive(Debug, Default)]
@@ -153,6 +165,17 @@ impl Conversation {
     /// Returns who the server is, in a scheme with secrets.
     pub fn principal(&self) -> Option<Arc<Principal>> {
         self.kept.as_ref().map(|kept| kept.server.1.clone())
+    }
+
+    /// Returns who the server is, as it has shown for an export that was bound in this conversation. Returns
+    /// `None` if it may not answer for the export.
+    pub fn server_of(&self, export: u64) -> Option<&Arc<Principal>> {
+        self.kept.as_ref()?.server_of(export)
+    }
+
+    /// Returns who the server is, as it has shown for a name that was bound in this conversation.
+    pub fn server_for(&self, name: &str) -> Option<&Arc<Principal>> {
+        self.kept.as_ref()?.names.server_for(name)
     }
 
     /// Returns how much the conversation's seals protect and by which algorithm, in a scheme with secrets.
@@ -335,50 +358,55 @@ impl Conversation {
             secrets.level() == level && secrets.answering(question).open(header.number, &mut copy)
         };
         // The server is the one that the client knows. May it answer for this name too?
-        let may = |shown: &[u8], key: &[u8; 32]| match trust.accept_server(&name, shown) {
-            _ if w.refused != 0 || mutant.breaks(Rule::ServerUnchecked) => Ok(()),
-            Ok(other) if other.key == *key => Ok(()),
+        let may = |shown: &[u8], server: &([u8; 32], Arc<Principal>)| match trust.accept_server(&name, shown)
+        {
+            _ if w.refused != 0 => Ok(None),
+            _ if mutant.breaks(Rule::ServerUnchecked) => Ok(Some(server.clone())),
+            Ok(other) if other.key == server.0 => Ok(Some((other.key, other.principal))),
             Ok(_) => Err("the server shows another key than its own".to_owned()),
             Err(why) => Err(why),
         };
         let (secrets, server, shown) = match (Step::read(&w.handshake).ok()??, &mut request.agreement.stage) {
             (Step::Known(shown), _) => {
                 let kept = kept.filter(|_| before == Some(w.conversation))?;
-                if !opens(kept.phases.secrets()) {
-                    return None;
-                }
-                let good = |()| Authentic::Good(None);
-                return Some(may(shown, &kept.server.0).map_or_else(Authentic::Forbidden, good));
+                (None, kept.server.clone(), Some(shown))
             }
             (Step::Resume(_, theirs, shown), _) => {
                 let (kept, random) = (kept?, random?);
                 let prologue = wire::resumption(id, before?, w.conversation, &name);
                 let resumption = Resumption { client: &random, server: theirs, prologue: &prologue };
-                (kept.phases.secrets().resume(&resumption), kept.server.clone(), Some(shown))
+                (Some(kept.phases.secrets().resume(&resumption)), kept.server.clone(), Some(shown))
             }
             (Step::Message(suite, message), Stage::Handshaking { initiator, server, .. }) => {
                 let (secrets, _) = initiator.end(message, level, Suite::of(suite)?)?;
-                (secrets, server.clone(), None)
+                (Some(secrets), server.clone(), None)
             }
             _ => return None,
         };
-        if !opens(&secrets) {
-            // Somebody has changed the datagram around the server's message, which cannot be read twice. The
-            // handshake begins again.
-            let question = std::mem::take(&mut request.agreement.question);
-            request.agreement = Agreement { question, ..Agreement::default() };
+        let is_open = match &secrets {
+            Some(secrets) => opens(secrets),
+            None => kept.is_some_and(|kept| opens(kept.phases.secrets())),
+        };
+        if !is_open {
+            if secrets.is_some() {
+                // Somebody has changed the datagram around the server's message, which cannot be read twice.
+                // The handshake begins again.
+                let question = std::mem::take(&mut request.agreement.question);
+                request.agreement = Agreement { question, ..Agreement::default() };
+            }
             return None;
         }
-        if let Some(shown) = shown
-            && let Err(why) = may(shown, &server.0)
-        {
-            return Some(Authentic::Forbidden(why));
-        }
-        if !trust.stands(&server.1) && !mutant.breaks(Rule::ServerUnchecked) {
+        let answerer = match shown.map_or_else(|| Ok(Some(server.clone())), |shown| may(shown, &server)) {
+            Ok(answerer) => answerer,
+            Err(why) => return Some(Authentic::Forbidden(why)),
+        };
+        let stands = |(_, shown): &([u8; 32], Arc<Principal>)| trust.stands(shown);
+        if !answerer.as_ref().is_none_or(stands) && !mutant.breaks(Rule::ServerUnchecked) {
             let why = "the server's key was taken away during the handshake".to_owned();
             return Some(Authentic::Forbidden(why));
         }
-        Some(Authentic::Good(Some((secrets, server))))
+        request.agreement.answerer = answerer.clone();
+        Some(Authentic::Good(secrets.map(|secrets| (secrets, answerer.unwrap_or(server)))))
     }
 
     /// Ends a question that this server cannot answer.
@@ -398,10 +426,36 @@ impl Conversation {
         self.end_calls(kind, sink, |slot| Some(slot.ran_if_unheard()));
     }
 
-    /// Forgets the conversation with a server whose key is no longer accepted, and its secrets. No call that
-    /// was meant for it is sent any more. The outstanding ones end as [`Kind::NotPermitted`] at the next
-    /// [`Conversation::handle_timeout`], which is due at once. Names have to be bound again.
-    pub fn forget_server(&mut self, now: Time) {
+    /// Judges again what the server has shown, because keys have changed or a grant has expired. Names for
+    /// which the server is no longer accepted have to be bound again, and their outstanding calls end as
+    /// [`Kind::NotPermitted`] at the next [`Conversation::handle_timeout`], which is due at once. Other names,
+    /// for which something else was shown, and their calls go on. If no name is left, forgets the conversation
+    /// and its secrets. Returns whether a name has to be bound again.
+    pub fn recheck_server(&mut self, now: Time) -> bool {
+        let (Some(trust), Some(kept)) = (self.config.trust.clone(), &mut self.kept) else { return false };
+        let mutant = self.config.mutant;
+        let has_fallen =
+            !mutant.breaks(Rule::NamesUnchecked) && kept.names.recheck(|shown| trust.stands(shown));
+        if !trust.stands(&kept.server.1) {
+            match kept.names.any().filter(|_| !mutant.breaks(Rule::NamesFallTogether)) {
+                Some(other) => kept.server.1 = other.clone(),
+                None => {
+                    self.forget_server(now);
+                    return true;
+                }
+            }
+        }
+        if has_fallen {
+            self.permitted = Some(kept.names.exports().collect());
+            self.is_distrusted = self.slots.outstanding > 0;
+            self.timers.check = now;
+        }
+        has_fallen
+    }
+
+    /// Forgets the conversation with a server that is no longer accepted for any name, and its secrets. No call
+    /// that was meant for it is sent any more.
+    fn forget_server(&mut self, now: Time) {
         self.kept = None;
         self.session.granted = None;
         self.session.random = None;
@@ -411,7 +465,32 @@ impl Conversation {
         self.timers.check = now;
     }
 
-    /// Ends the calls that were outstanding when the server was forgotten.
+    /// Notes that a question was answered with this export. Returns false if the answer does not come from the
+    /// server of the conversation, so that the name is not bound in it.
+    pub(super) fn note_bound(&mut self, request: &Request, export: u64) -> bool {
+        if let Some((key, shown)) = &request.agreement.answerer {
+            let Some(kept) = self.kept.as_mut().filter(|kept| kept.server.0 == *key) else { return false };
+            let former = kept.names.note(request.name(), export, shown);
+            if let (Some(permitted), Some(former)) = (&mut self.permitted, former)
+                && kept.names.server_of(former).is_none()
+            {
+                permitted.remove(&former);
+            }
+        }
+        if let Some(permitted) = &mut self.permitted {
+            permitted.insert(export);
+        }
+        true
+    }
+
+    /// Returns whether calls are outstanding whose server is no longer accepted.
+    #[inline(always)]
+    pub(super) fn is_distrusted(&self) -> bool {
+        self.is_distrusted
+    }
+
+    /// Ends the calls that were outstanding when the server was no longer accepted for their name.
+    #[cold]
     pub(super) fn end_distrusted(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
         if !std::mem::take(&mut self.is_distrusted) {
             return;
@@ -424,13 +503,16 @@ impl Conversation {
         self.permitted = Some(permitted);
     }
 
-    /// Takes the secrets of the conversation that a WELCOME grants, if they are new.
+    /// Takes the secrets of the conversation that a WELCOME grants, if they are new. The names that were bound
+    /// at the server with this key stay bound.
     pub(super) fn take_secrets(&mut self) {
-        if !self.is_same_server() && !self.config.mutant.breaks(Rule::CallsFollow) {
+        let is_same = self.is_same_server();
+        if !is_same && !self.config.mutant.breaks(Rule::CallsFollow) {
             self.permitted = Some(BTreeSet::new());
         }
         if let Some((secrets, server)) = self.agreed.take() {
-            self.kept = Some(Kept::new(&secrets, server));
+            let names = self.kept.take().filter(|_| is_same).map(|kept| kept.names).unwrap_or_default();
+            self.kept = Some(Kept::new(&secrets, server, names));
             self.session.random = None;
         }
     }

@@ -83,7 +83,10 @@ impl Conversation {
             return None;
         }
         // Another thread can have begun to bind, or to call, in the meantime.
-        if self.session.asks() || !self.slots.close_only(lone.sequence) {
+        if self.session.asks()
+            || (opened.is_some() && self.is_distrusted())
+            || !self.slots.close_only(lone.sequence)
+        {
             return None;
         }
         // The call's number shows that the datagram has not come before.

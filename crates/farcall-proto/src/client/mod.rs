@@ -5,6 +5,7 @@
 //! | `slots.rs` | the pool of activities, the order in which their calls began |
 //! | `session.rs` | tickets and binding |
 //! | `handshake.rs` | how both ends agree on a conversation's secrets |
+//! | `names.rs` | for which names the server was accepted, and why |
 //! | `meeting.rs` | proves those secrets outside UDP |
 //! | `evidence.rs` | what a refusal of the ticket proves about calls |
 //! | `receive.rs` | acting on each frame from the server |
@@ -24,6 +25,8 @@ mod inside;
 mod lone;
 #[cfg(feature = "secure")]
 mod meeting;
+#[cfg(feature = "secure")]
+mod names;
 mod receive;
 mod refusals;
 mod send;
@@ -205,11 +208,11 @@ pub struct Conversation {
     /// The secrets that a handshake has led to, while the WELCOME that completed it is being handled.
     #[cfg(feature = "secure")]
     agreed: Option<handshake::Outcome>,
-    /// After another server, with another key, has taken the conversation's address over, or the server's key
-    /// was no longer accepted: the exports that were bound since. Calls of others are not for this server.
+    /// After a server with another key has taken the address over, or the server was no longer accepted for a
+    /// name: the exports that it may still answer for. Calls of others are not for this server.
     #[cfg(feature = "secure")]
     permitted: Option<std::collections::BTreeSet<u64>>,
-    /// Whether the server's key is no longer accepted, so that the calls that are outstanding have to end.
+    /// Whether outstanding calls that are not `permitted` have to end.
     #[cfg(feature = "secure")]
     is_distrusted: bool,
     timers: Timers,
@@ -436,7 +439,7 @@ impl Conversation {
             return Err(self.objection(len));
         }
         if !self.permits(call.export) {
-            let why = "the name was bound to a server with another key; bind it again";
+            let why = "the server at the address may not answer for the name any more; bind it again";
             return Err(Failure::new(Kind::ServerRestarted, Ran::No).with_detail(why));
         }
         if !self.drained.is_empty()

@@ -66,6 +66,11 @@ impl Conversation {
         if self.config.trust.is_some() && opened.is_none() {
             return self.handle_unopened(now, datagram, &mut |event| sink(event));
         }
+        #[cfg(feature = "secure")]
+        if self.is_distrusted() {
+            // What the server says now counts only for calls that it may still answer.
+            self.end_distrusted(&mut |event| sink(event));
+        }
         let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
         let read = wire::open(datagram, opened, check);
         let Ok((header, frames)) = read else {

@@ -380,14 +380,10 @@ impl Conversation {
             && self.session.granted.as_ref().is_some_and(|granted| renewed == Some(granted.conversation))
         {
             let verdict = Verdict { reason, age: Duration::from_nanos(age), asked };
-            #[cfg(feature = "secure")]
             let believed = self.is_same_server();
-            #[cfg(not(feature = "secure"))]
-            let believed = true;
             // Another server's word about the conversation proves nothing.
             self.lose_session(believed.then_some(verdict), now, sink);
         }
-        #[cfg(feature = "secure")]
         if w.refused == 0 && !self.is_same_server() {
             // The calls were meant for the former server, and this one may not be permitted to have them.
             self.end_calls(Kind::ServerRestarted, sink, |slot| Some(slot.ran_if_unheard()));
@@ -430,11 +426,9 @@ impl Conversation {
             self.without_ticket(now, Kind::from_code(w.refused), sink);
         }
         let Some(token) = request.token else { return };
-        #[cfg(feature = "secure")]
-        if let Some(permitted) = self.permitted.as_mut().filter(|_| w.refused == 0) {
-            permitted.insert(w.export);
-        }
+        let is_bound = w.refused != 0 || self.note_bound(&request, w.export);
         let answer = match w.refused {
+            _ if !is_bound => Err(Failure::new(Kind::ServerRestarted, Ran::No)),
             0 => Ok(Bound { export: w.export, procedures: request.procedures, round_trip: now.since(sent) }),
             code => {
                 let (kind, versions) = (Kind::from_code(code), w.versions);
@@ -508,16 +502,22 @@ impl Conversation {
     ) {
         let last_word = LastWord::new(now);
         let ticket = w.ticket.clone().into_owned();
+        let is_same_server = self.is_same_server();
         let granted =
             Granted { conversation: w.conversation, ticket, address: w.seen, known: false, last_word };
         match &self.session.granted {
             // The ticket is still good: the hint was wrong, or out of date.
             Some(old) if old.ticket == granted.ticket => return self.session.heard(now),
-            Some(old) if renewed == Some(old.conversation) && w.conversation == old.conversation => {}
+            Some(old)
+                if renewed == Some(old.conversation)
+                    && w.conversation == old.conversation
+                    && is_same_server => {}
             Some(old) if renewed == Some(old.conversation) => self.lose_session(None, now, sink),
             // There is a ticket already, and this question was about something else. But if another
             // incarnation of the server answers, the ticket is no longer of use.
-            Some(old) if old.ticket.incarnation == w.ticket.incarnation => return self.session.heard(now),
+            Some(old) if old.ticket.incarnation == w.ticket.incarnation && is_same_server => {
+                return self.session.heard(now);
+            }
             Some(_) => self.lose_session(None, now, sink),
             None => {}
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Conversation;
+use super::session::Request;
 use crate::secure::{Cipher, Opened};
 use crate::{Holder, Meeting, Proven};
 
@@ -18,7 +19,28 @@ impl Conversation {
     }
 
     /// Proves at a meeting that this client has secrets. In this build it has none.
-    pub fn prove_meeting(&self, _: &Meeting, _: impl FnOnce(&Holder, &[u8]) -> Vec<u8>) -> Option<Proven> {
+    pub fn prove_meeting(
+        &self,
+        _: u64,
+        _: &Meeting,
+        _: impl FnOnce(&Holder, &[u8]) -> Vec<u8>,
+    ) -> Option<Proven> {
         None
+    }
+
+    /// Returns whether a WELCOME comes from the server of the conversation. In this build nobody can tell.
+    pub(super) fn is_same_server(&self) -> bool {
+        true
+    }
+
+    /// Notes that a question was answered. In this build a binding depends on no keys.
+    pub(super) fn note_bound(&mut self, _: &Request, _: u64) -> bool {
+        true
+    }
+
+    /// Returns whether calls are outstanding whose server is no longer accepted. In this build none is.
+    #[inline(always)]
+    pub(super) fn is_distrusted(&self) -> bool {
+        false
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::Mutex;
 
-use farcall_base::Principal;
+use farcall_base::{Evidence, Principal};
 use farcall_crypto::public_key;
 use farcall_proto::secure::{Accepted, Trust};
 use farcall_proto::{ClientConfig, ServerConfig};
@@ -21,6 +21,10 @@ pub struct TestTrust {
     pub accepted: Mutex<BTreeSet<[u8; 32]>>,
     /// The only name that a server with this public key may answer for, besides the empty one.
     pub names: Mutex<BTreeMap<[u8; 32], Vec<u8>>>,
+    /// The grant that this end shows for a name, if it shows one: a number.
+    pub grants: Mutex<BTreeMap<&'static [u8], u8>>,
+    /// The grants that were revoked.
+    pub revoked: Mutex<BTreeSet<u8>>,
     /// The name for which no server is accepted.
     pub forbidden: Mutex<&'static str>,
     /// How many random numbers were asked for. They follow from this number.
@@ -39,6 +43,8 @@ impl TestTrust {
             private,
             accepted: Mutex::new(accepted.iter().map(public_key).collect()),
             names: Mutex::default(),
+            grants: Mutex::default(),
+            revoked: Mutex::default(),
             forbidden: Mutex::new("Forbidden"),
             drawn: Mutex::new(0),
             handshakes: Mutex::new(0),
@@ -61,24 +67,34 @@ impl Trust for TestTrust {
         Zeroizing::new(self.private)
     }
 
-    fn presentation(&self, _: &[u8]) -> Vec<u8> {
-        public_key(&self.private).to_vec()
+    fn presentation(&self, name: &[u8]) -> Vec<u8> {
+        let mut shown = public_key(&self.private).to_vec();
+        shown.extend(self.grants.lock().unwrap().get(name));
+        shown
     }
 
     fn accept_server(&self, name: &[u8], presentation: &[u8]) -> Result<Accepted, String> {
         if name == self.forbidden.lock().unwrap().as_bytes() {
             return Err("no key is granted for this name".into());
         }
-        let key = presentation.try_into().map_err(|_| "no key of 32 bytes")?;
+        let (key, grant) = presentation.split_first_chunk::<32>().ok_or("no key of 32 bytes")?;
+        let (key, grant) = (*key, grant.first().copied().unwrap_or_default());
         let names = self.names.lock().unwrap();
         if names.get(&key).is_some_and(|only| !name.is_empty() && name != only) {
             return Err("the key is for another name".into());
         }
-        Ok(Accepted { key, principal: self.accepts(key)? })
+        if self.revoked.lock().unwrap().contains(&grant) {
+            return Err("the grant was revoked".into());
+        }
+        let principal = self.accepts(key)?.as_ref().clone();
+        let principal = principal.with_evidence(Evidence::new(Arc::new(grant), [grant; 32]));
+        Ok(Accepted { key, principal: Arc::new(principal) })
     }
 
     fn stands(&self, server: &Principal) -> bool {
-        self.accepts(server.key).is_ok()
+        let grant = server.evidence().and_then(|shown| shown.judged::<u8>().copied());
+        let is_revoked = grant.is_some_and(|grant| self.revoked.lock().unwrap().contains(&grant));
+        self.accepts(server.key).is_ok() && !is_revoked
     }
 
     fn accept_client(&self, key: &[u8; 32], _: &[u8]) -> Result<Vec<u8>, String> {

@@ -200,3 +200,50 @@ fn a_key_that_is_taken_away_is_noticed_within_a_quarter_of_a_second_at_either_en
     check(4, |sim| take_away(sim, true));
     check(4, |sim| take_away(sim, false));
 }
+
+/// Imports two names of one server, which has a grant for each. One grant expires, and the other one does not.
+fn lose_a_name(sim: &Sim, expiring: &'static str) {
+    let export = |serial, scope: &str, time: Duration| {
+        let terms = Terms {
+            key: identity(1).public(),
+            principal: "store".parse::<PrincipalName>().unwrap(),
+            rights: Rights::EXPORT,
+            scope: scope.parse().unwrap(),
+            serial,
+            expires: sim::unix_seconds() + time.as_secs(),
+        };
+        identity(3).grant(terms).unwrap()
+    };
+    let time = |name| if name == expiring { COUNTS } else { 100 * COUNTS };
+    let grants = [export(1, "Store/a", time("Store/a")), export(2, "Store/b", time("Store/b"))];
+    let server = sim.server("server", move || {
+        let alice = format!("{} alice", identity(2).public()).parse().unwrap();
+        let keyring = Keyring::new(identity(1)).with_authorized_key(alice).unwrap();
+        let keyring =
+            grants.iter().fold(keyring, |keyring, grant| keyring.with_grant(grant.clone()).unwrap());
+        let runtime = Runtime::builder().keys(Keys::new(keyring)).build()?;
+        let _a = runtime.export::<dyn Store>("Store/a", Arc::new(Server(Ends::default())))?;
+        runtime.export::<dyn Store>("Store/b", Arc::new(Server(Ends::default())))?.wait()
+    });
+    let keyring = Keyring::new(identity(2)).with_authority(identity(3).public());
+    let runtime = Runtime::builder().keys(Keys::new(keyring)).build().unwrap();
+    let [a, b] = ["Store/a", "Store/b"].map(|name| runtime.import::<dyn Store>(name).unwrap());
+    let (fallen, other) = if expiring == "Store/a" { (a, b) } else { (b, a) };
+    let began = sim::now();
+    let of_other = other.start().wait();
+    let ended = fallen.wait().unwrap_err();
+    let ended = ended.call_failed().expect("it declares no exception");
+    assert_eq!((ended.kind(), ended.ran()), (Kind::NotPermitted, Ran::Maybe), "{ended}");
+    let took = sim::now() - began;
+    assert!(took > COUNTS - Duration::from_secs(2) && took < COUNTS + NOTICED, "after {took:?}");
+    let next = fallen.get().unwrap_err();
+    assert_eq!(next.call_failed().map(|why| (why.kind(), why.ran())), Some((Kind::NotPermitted, Ran::No)));
+    assert_eq!(other.get().unwrap(), 7);
+    drop((of_other, server));
+}
+
+#[test]
+fn a_servers_grant_that_expires_ends_the_calls_of_its_name_within_a_quarter_of_a_second_and_no_others() {
+    check(4, |sim| lose_a_name(sim, "Store/a"));
+    check(4, |sim| lose_a_name(sim, "Store/b"));
+}

@@ -8,7 +8,7 @@ use farcall_proto::client::Conversation;
 use farcall_proto::{Holder, Meeting, Proven, Time};
 
 use super::owners::Owners;
-use crate::{lock, stats};
+use crate::{Principal, lock, stats};
 
 /// A server, by its address.
 pub(crate) struct Peer {
@@ -16,6 +16,22 @@ pub(crate) struct Peer {
     pub(super) address: SocketAddr,
     has_keys: bool,
     state: Mutex<PeerState>,
+}
+
+/// Who answers for an export, and what it has shown: its key, and the digest of its evidence. What does not go
+/// by UDP is made for one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    key: [u8; 32],
+    shown: Option<[u8; 32]>,
+}
+
+impl Standing {
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    pub(crate) fn of(server: &Principal) -> Standing {
+        let shown = server.evidence().map(|shown| shown.digest());
+        Standing { key: server.key, shown }
+    }
 }
 
 pub(super) struct PeerState {
@@ -65,37 +81,44 @@ impl Peer {
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(crate) fn prove_meeting(
         &self,
+        export: u64,
         meeting: &Meeting,
         body: impl FnOnce(&Holder, &[u8]) -> Vec<u8>,
     ) -> Option<Proven> {
-        self.lock().conversation.prove_meeting(meeting, body)
+        self.lock().conversation.prove_meeting(export, meeting, body)
     }
 
-    /// Returns whether the conversation is with a server that has this key, and that is accepted.
+    /// Returns who answers for an export, if this end has keys. Returns `None` also if the server is no longer
+    /// accepted for the name of the export.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-    pub(crate) fn is_with(&self, server: Option<[u8; 32]>) -> bool {
-        self.server_key() == server
-    }
-
     #[cfg(feature = "secure")]
-    fn server_key(&self) -> Option<[u8; 32]> {
-        self.lock().conversation.principal().map(|server| server.key)
+    pub(crate) fn standing(&self, export: u64) -> Option<Standing> {
+        self.lock().conversation.server_of(export).map(|server| Standing::of(server))
     }
 
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     #[cfg(not(feature = "secure"))]
-    fn server_key(&self) -> Option<[u8; 32]> {
+    pub(crate) fn standing(&self, _: u64) -> Option<Standing> {
         None
     }
 
-    /// Returns the server's key, and how the conversation with it is protected. Returns `None` before a
-    /// handshake.
+    /// Returns whether the server that was met outside UDP, and has shown that it is this one, is still the one
+    /// that answers for an export. It may have shown something newer meanwhile.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    pub(crate) fn is_served_by(&self, server: Option<Standing>, export: u64) -> bool {
+        !self.has_keys || self.standing(export).map(|server| server.key) == server.map(|server| server.key)
+    }
+
+    /// Returns who answers for a name that was bound, and how the conversation is protected. Returns `None`
+    /// before a handshake.
     #[cfg(feature = "secure")]
     pub(crate) fn protection(
         &self,
-    ) -> Option<([u8; 32], farcall_proto::secure::Level, farcall_proto::secure::Suite)> {
+        name: &str,
+    ) -> Option<(std::sync::Arc<Principal>, farcall_proto::secure::Level, farcall_proto::secure::Suite)> {
         let state = self.lock();
         let (level, suite) = state.conversation.protection()?;
-        Some((state.conversation.principal()?.key, level, suite))
+        Some((state.conversation.server_for(name)?.clone(), level, suite))
     }
 
     /// Returns the number of datagrams received from the server.

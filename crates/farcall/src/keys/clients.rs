@@ -8,7 +8,6 @@
 //! conversation depends on it.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use farcall_core::Evidence;
@@ -30,10 +29,6 @@ const MAX_UNPROVEN: usize = 1 << 13;
 /// The clients of one runtime's server.
 pub(super) struct Clients {
     known: Mutex<Known>,
-    /// When the next grant expires among those by which conversations are open, in Unix seconds, or earlier.
-    next_expiry: AtomicU64,
-    /// The time when expired grants were last looked for, in Unix seconds.
-    looked: AtomicU64,
     mutant: Mutant,
     /// What each key has shown last: only a fault asks for it.
     last: Mutex<HashMap<[u8; 32], farcall_keys::Principal>>,
@@ -42,12 +37,6 @@ pub(super) struct Clients {
 struct Known {
     proven: Recent,
     unproven: Recent,
-}
-
-/// What a client has shown, as it was judged.
-struct Judged {
-    facts: Facts,
-    client: farcall_keys::Principal,
 }
 
 /// Principals by what they have shown. The oldest is forgotten when there are too many.
@@ -61,8 +50,7 @@ struct Recent {
 impl Clients {
     pub(super) fn new(mutant: Mutant) -> Clients {
         let known = Known { proven: Recent::new(MAX_PROVEN), unproven: Recent::new(MAX_UNPROVEN) };
-        let (known, next_expiry, looked) = (Mutex::new(known), AtomicU64::new(u64::MAX), AtomicU64::new(0));
-        Clients { known, next_expiry, looked, mutant, last: Mutex::default() }
+        Clients { known: Mutex::new(known), mutant, last: Mutex::default() }
     }
 
     /// Keeps what a client has shown until it proves itself, and returns the facts for its ticket. Changes
@@ -75,7 +63,7 @@ impl Clients {
         let mut known = lock(&self.known);
         if !known.proven.of.contains_key(&facts) && !known.unproven.of.contains_key(&facts) {
             let principal = Principal::new(client.name.clone(), *client.key.as_bytes());
-            let evidence = Evidence::new(Arc::new(Judged { facts, client }));
+            let evidence = Evidence::new(Arc::new(client), facts);
             known.unproven.insert(facts, Arc::new(principal.with_evidence(evidence)));
         }
         facts.to_vec()
@@ -87,17 +75,14 @@ impl Clients {
         [&known.proven, &known.unproven].into_iter().find_map(|known| known.of.get(facts).cloned())
     }
 
-    /// Notes that a client has proven itself, and begins a conversation. `now` is in Unix seconds.
-    pub(super) fn proven(&self, principal: &Arc<Principal>, now: u64) {
-        let Some(judged) = judged(principal) else { return };
-        let next_expiry = judged.client.next_expiry(now);
+    /// Notes that a client has proven itself, and begins a conversation.
+    pub(super) fn proven(&self, principal: &Arc<Principal>) {
+        let Some(facts) = principal.evidence().map(Evidence::digest) else { return };
         let mut known = lock(&self.known);
-        known.unproven.of.remove(&judged.facts);
-        if !known.proven.of.contains_key(&judged.facts) {
-            known.proven.insert(judged.facts, principal.clone());
+        known.unproven.of.remove(&facts);
+        if !known.proven.of.contains_key(&facts) {
+            known.proven.insert(facts, principal.clone());
         }
-        drop(known);
-        self.expect_expiry(next_expiry);
     }
 
     /// Returns what a client has shown in its conversation.
@@ -105,36 +90,8 @@ impl Clients {
         if self.mutant.breaks(Rule::NothingBeforeProof) {
             return lock(&self.last).get(&principal.key).cloned();
         }
-        Some(judged(principal)?.client.clone())
+        principal.evidence()?.judged().cloned()
     }
-
-    /// Notes when a grant of a client that has a conversation expires, in Unix seconds.
-    pub(super) fn expect_expiry(&self, next: u64) {
-        self.next_expiry.fetch_min(next, Ordering::Relaxed);
-    }
-
-    /// Returns whether a grant may have expired by which a conversation is open.
-    pub(super) fn look_for_expired(&self, now: u64) -> bool {
-        self.looked.store(now, Ordering::Relaxed);
-        now >= self.next_expiry.load(Ordering::Relaxed)
-    }
-
-    /// Forgets when grants expire. All clients with conversations are looked at afterwards, and each tells
-    /// again by [`Clients::expect_expiry`]. A client that begins a conversation meanwhile tells under the lock
-    /// under which the conversation begins, so it is either looked at or tells later than this.
-    pub(super) fn forget_expiries(&self) {
-        self.next_expiry.store(u64::MAX, Ordering::Relaxed);
-    }
-
-    /// Returns the time when expired grants were last looked for, in Unix seconds.
-    #[inline]
-    pub(super) fn looked(&self) -> u64 {
-        self.looked.load(Ordering::Relaxed)
-    }
-}
-
-fn judged(principal: &Principal) -> Option<&Judged> {
-    principal.evidence()?.judged()
 }
 
 impl Recent {
@@ -173,7 +130,7 @@ mod tests {
         let clients = Clients::new(Mutant::default());
         let facts = clients.judged(client(1, "one"));
         let principal = clients.find(&facts).unwrap();
-        clients.proven(&principal, 0);
+        clients.proven(&principal);
         for _ in 0..3 {
             assert_eq!(clients.judged(client(1, "one")), facts);
             assert!(Arc::ptr_eq(&clients.find(&facts).unwrap(), &principal));
@@ -187,7 +144,7 @@ mod tests {
         let known = client(1, "known");
         let clients = Clients::new(Mutant::default());
         let facts = clients.judged(known);
-        clients.proven(&clients.find(&facts).unwrap(), 0);
+        clients.proven(&clients.find(&facts).unwrap());
         let unproven: Vec<Vec<u8>> = (2..=20).map(|byte| clients.judged(client(byte, "new"))).collect();
         lock(&clients.known).unproven.most = 4;
         let last = clients.judged(client(21, "new"));

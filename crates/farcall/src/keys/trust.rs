@@ -1,14 +1,16 @@
 //! Answers the protocol's questions about keys.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use farcall_core::Evidence;
 use farcall_keys::{Decision, Right};
 use farcall_proto::secure::{Accepted, Trust};
 use zeroize::Zeroizing;
 
 use super::Keys;
 use super::clients::Clients;
+use super::expiries::Expiries;
 use super::mutant::Rule;
 use crate::env::Env;
 use crate::{Principal, lock};
@@ -21,12 +23,11 @@ pub(crate) struct Trusting {
     right: Right,
     /// The clients that were accepted.
     clients: Clients,
-    /// The servers that were accepted, by their keys.
-    servers: Mutex<HashMap<[u8; 32], Names>>,
+    /// When the grants of the other ends expire.
+    expiries: Expiries,
+    /// What each key of a server has shown last: only a fault asks for it.
+    last: Mutex<HashMap<[u8; 32], Arc<farcall_keys::Principal>>>,
 }
-
-/// A server that was accepted: for which names, and why. There are as many as this program has asked for.
-type Names = HashMap<Box<[u8]>, farcall_keys::Principal>;
 
 impl Trusting {
     pub(crate) fn of_client(keys: &Keys, env: &Arc<dyn Env>) -> Arc<Trusting> {
@@ -39,49 +40,32 @@ impl Trusting {
 
     fn new(keys: &Keys, env: &Arc<dyn Env>, right: Right) -> Trusting {
         let (keys, env, clients) = (keys.clone(), env.clone(), Clients::new(keys.mutant()));
-        Trusting { keys, env, right, clients, servers: Mutex::default() }
-    }
-
-    /// Returns the keys of the servers that are no longer accepted for every name for which they were. They
-    /// have to show again that they may answer.
-    pub(crate) fn rejected_servers(&self) -> HashSet<[u8; 32]> {
-        let mut servers = lock(&self.servers);
-        let (keyring, now) = (self.keys.keyring(), self.env.unix_seconds());
-        let stands = |server: &farcall_keys::Principal| keyring.still_stands(server, now).is_ok();
-        servers.extract_if(|_, names| !names.values().all(stands)).map(|(key, _)| key).collect()
-    }
-
-    /// Returns a server that was accepted for this name, and why it was.
-    pub(crate) fn server(&self, key: &[u8; 32], name: &str) -> Option<farcall_keys::Principal> {
-        lock(&self.servers).get(key)?.get(name.as_bytes()).cloned()
+        Trusting { keys, env, right, clients, expiries: Expiries::new(), last: Mutex::default() }
     }
 
     /// Returns whether a client is still accepted for what it has shown in its conversation.
     pub(crate) fn still_accepts(&self, client: &Principal) -> bool {
-        let Ok(next_expiry) = self.stands_as_shown(client) else {
-            return self.keys.mutant().breaks(Rule::ConversationRechecked);
-        };
-        self.clients.expect_expiry(next_expiry);
-        true
+        self.client_stands(client).is_ok() || self.keys.mutant().breaks(Rule::ConversationRechecked)
     }
 
-    /// Checks that a client is still accepted for what it has shown. Returns when the next of its grants
-    /// expires, in Unix seconds.
-    fn stands_as_shown(&self, client: &Principal) -> Result<u64, String> {
-        let (now, shown) = (self.env.unix_seconds(), self.clients.shown_by(client));
-        let shown = shown.ok_or("the client has shown nothing")?;
-        self.keys.keyring().still_stands(&shown, now).map_err(|why| why.to_string())?;
-        Ok(shown.next_expiry(now))
+    /// Checks that a client is still accepted for what it has shown, and notes when that expires.
+    fn client_stands(&self, client: &Principal) -> Result<(), String> {
+        let shown = self.clients.shown_by(client).ok_or("the client has shown nothing")?;
+        self.stands_as_shown(&shown)
     }
 
-    /// Returns whether a grant may have expired by which a conversation of a client is open. If so, the
-    /// caller asks [`Trusting::still_accepts`] of the clients of all conversations.
-    pub(crate) fn look_for_expired_clients(&self) -> bool {
-        let is_due = self.clients.look_for_expired(self.env.unix_seconds());
-        if is_due {
-            self.clients.forget_expiries();
-        }
-        is_due
+    /// Checks that an end is still accepted for what it has shown, and notes when that expires.
+    fn stands_as_shown(&self, shown: &farcall_keys::Principal) -> Result<(), String> {
+        let now = self.env.unix_seconds();
+        self.keys.keyring().still_stands(shown, now).map_err(|why| why.to_string())?;
+        self.expiries.expect(shown.next_expiry(now));
+        Ok(())
+    }
+
+    /// Returns whether a grant may have expired by which a conversation is open. If so, the caller looks at all
+    /// conversations.
+    pub(crate) fn look_for_expired(&self) -> bool {
+        self.expiries.are_due(self.env.unix_seconds())
     }
 
     /// Returns a client's rights with an export, and when they have to be asked for again at the latest, in
@@ -102,7 +86,7 @@ impl Trusting {
     /// Returns the time when expired grants were last looked for, in Unix seconds.
     #[inline]
     pub(super) fn looked(&self) -> u64 {
-        self.clients.looked()
+        self.expiries.looked()
     }
 
     /// Returns the keys by which this decides.
@@ -130,26 +114,26 @@ impl Trust for Trusting {
 
     fn accept_server(&self, name: &[u8], presentation: &[u8]) -> Result<Accepted, String> {
         let (type_name, instance) = parts(name);
-        loop {
-            let generation = self.keys.generation();
-            let now = self.env.unix_seconds();
-            let server = self.keys.keyring().check_server(type_name, instance, presentation, now);
-            let server = server.map_err(|why| why.to_string())?;
-            let mut servers = lock(&self.servers);
-            // If the keys have changed since, `rejected_servers` may have been called already, and would miss
-            // a server that the former keys accepted.
-            if self.keys.generation() != generation {
-                continue;
-            }
-            let principal = Principal::new(server.name.clone(), *server.key.as_bytes());
-            let key = server.key.exchange_key();
-            servers.entry(principal.key).or_default().insert(name.into(), server);
-            return Ok(Accepted { key, principal: Arc::new(principal) });
+        let now = self.env.unix_seconds();
+        let server = self.keys.keyring().check_server(type_name, instance, presentation, now);
+        let server = Arc::new(server.map_err(|why| why.to_string())?);
+        let (key, digest) = (server.key.exchange_key(), server.digest());
+        let principal = Principal::new(server.name.clone(), *server.key.as_bytes());
+        if self.keys.mutant().breaks(Rule::ServerOfConversation) {
+            lock(&self.last).insert(principal.key, server.clone());
         }
+        let principal = principal.with_evidence(Evidence::new(server, digest));
+        Ok(Accepted { key, principal: Arc::new(principal) })
     }
 
     fn stands(&self, server: &Principal) -> bool {
-        lock(&self.servers).contains_key(&server.key)
+        let mutant = self.keys.mutant();
+        if mutant.breaks(Rule::ServerOfConversation) {
+            let last = lock(&self.last).get(&server.key).cloned();
+            return last.is_some_and(|last| self.stands_as_shown(&last).is_ok());
+        }
+        let shown = server_shown_by(server);
+        shown.is_some_and(|shown| self.stands_as_shown(shown).is_ok()) || mutant.breaks(Rule::ServerRechecked)
     }
 
     fn accept_client(&self, key: &[u8; 32], presentation: &[u8]) -> Result<Vec<u8>, String> {
@@ -161,12 +145,15 @@ impl Trust for Trusting {
 
     fn recall(&self, facts: &[u8]) -> Result<Arc<Principal>, String> {
         let client = self.clients.find(facts).ok_or("the client is not remembered")?;
-        self.stands_as_shown(&client)?;
+        self.client_stands(&client)?;
         Ok(client)
     }
 
     fn proven(&self, client: &Arc<Principal>) {
-        self.clients.proven(client, self.env.unix_seconds());
+        self.clients.proven(client);
+        // The conversation begins now, and ends with the grant also if that expires at once.
+        let shown = self.clients.shown_by(client);
+        shown.iter().for_each(|shown| self.expiries.expect(shown.next_expiry(self.env.unix_seconds())));
     }
 
     fn agreed(&self, line: &dyn Fn() -> Zeroizing<String>) {
@@ -176,6 +163,11 @@ impl Trust for Trusting {
     fn entropy(&self, out: &mut [u8]) {
         self.env.entropy(out);
     }
+}
+
+/// Returns what a server has shown that was accepted by [`Trusting`].
+pub(crate) fn server_shown_by(server: &Principal) -> Option<&farcall_keys::Principal> {
+    server.evidence()?.judged::<farcall_keys::Principal>()
 }
 
 /// Returns the type and the instance of a name as it is in a question. Either may be empty.

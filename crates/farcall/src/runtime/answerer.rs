@@ -43,10 +43,10 @@ impl Runtime {
     /// what was expected, what came, and what to do.
     pub fn answerer(&self, address: SocketAddr, name: &str) -> crate::Result<Answerer> {
         let inner = &self.0;
-        let Some(accepted) = &inner.accepted_servers else {
+        if inner.accepted_servers.is_none() {
             let why = "this runtime has no keys, so it makes no handshakes; give it keys (FARCALL_KEYS)";
             return Err(CallFailed::new(Kind::NotPermitted, Ran::No).because(why).into());
-        };
+        }
         if name.len() > farcall_names::MAX_EXPORT {
             return Err(CallFailed::new(Kind::NoSuchName, Ran::No).because("the name is too long").into());
         }
@@ -62,11 +62,9 @@ impl Runtime {
         if let Err(failure) = answer.ok_or_else(silent)? {
             return Err(bind_failed(address, failure).into());
         }
-        let protection = peer.protection();
-        let found =
-            protection.and_then(|(key, level, suite)| Some((accepted.server(&key, name)?, level, suite)));
         // An end with keys takes no answer that is not sealed, so there is one.
-        let (server, level, suite) = found.ok_or_else(silent)?;
+        let (server, level, suite) = peer.protection(name).ok_or_else(silent)?;
+        let server = crate::keys::server_shown_by(&server).ok_or_else(silent)?.clone();
         Ok(Answerer { address, server, level, suite })
     }
 }

@@ -299,29 +299,25 @@ impl Inner {
 
     /// Returns the connection through shared memory with a server. Makes one if there is no sound one.
     fn link(&self, target: &Target) -> Result<Arc<Link>, NoLink> {
-        let former = {
+        let former: Vec<Arc<Link>> = {
             let mut state = self.lock();
             state.links.retain(|(_, link)| link.strong_count() > 0);
-            state
-                .links
-                .iter()
-                .find(|(address, _)| *address == target.address)
-                .and_then(|(_, link)| link.upgrade())
+            let here = state.links.iter().filter(|(address, _)| *address == target.address);
+            here.filter_map(|(_, link)| link.upgrade()).collect()
         };
         // This is outside of the lock, because it may drop the last reference to an unsound link.
-        if let Some(link) = former.filter(|link| link.is_sound() && link.is_to(&target.peer)) {
+        let (sound, unsound): (Vec<_>, Vec<_>) = former.into_iter().partition(|link| link.is_sound());
+        if let Some(link) = sound.into_iter().find(|link| link.is_for(&target.peer, target.export)) {
+            link.admit(target.export);
             return Ok(link);
         }
         let config = self.client_config();
         let link = Link::connect(&self.env, &target.peer, target.export, &config, self.settings.spin)?;
         let mut state = self.lock();
-        state.links.retain(|(address, _)| *address != target.address);
+        state.links.retain(|(_, known)| !unsound.iter().any(|link| Arc::downgrade(link).ptr_eq(known)));
         state.links.push((target.address, Arc::downgrade(&link)));
         drop(state);
-        // The server's key may have been taken away while nobody knew of the link.
-        if !link.is_to(&target.peer) {
-            link.distrust();
-        }
+        link.admit(target.export);
         Ok(link)
     }
 

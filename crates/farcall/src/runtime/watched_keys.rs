@@ -50,14 +50,13 @@ impl Users {
         self.offers.take_from(|export, principal, writes| server.may_map(export, Some(principal), writes));
     }
 
-    /// Ends what this runtime has of the servers with these keys, which are no longer accepted. Their
-    /// conversations end first, because a connection through shared memory that is being made looks whether
-    /// its conversation still is there.
-    fn forget_servers(&self, rejected: &HashSet<[u8; 32]>) {
-        self.endpoints.iter().for_each(|endpoint| endpoint.forget_servers(rejected));
-        self.links.iter().for_each(|link| link.distrust_if(rejected));
+    /// Ends what this runtime has of servers that are no longer accepted for it. Their names end first, because
+    /// a connection through shared memory that is being made looks whether its conversation still has them.
+    fn forget_servers(&self) {
+        self.endpoints.iter().for_each(|endpoint| endpoint.recheck_servers());
+        self.links.iter().for_each(|link| link.distrust_if_rejected());
         if let Some(watcher) = &self.watcher {
-            watcher.distrust_exporters(rejected);
+            watcher.distrust_rejected();
         }
     }
 }
@@ -121,17 +120,12 @@ fn watch(
                 checked = now;
                 keys.decide_anew();
             }
-            let has_expired = clients.look_for_expired_clients();
-            if has_expired && keys.generation() == generation {
+            let has_changed = std::mem::replace(&mut generation, keys.generation()) != generation;
+            if clients.look_for_expired() || has_changed {
                 of_keys.forget_clients(&clients);
             }
-            if keys.generation() != generation {
-                generation = keys.generation();
-                of_keys.forget_clients(&clients);
-                let rejected = servers.rejected_servers();
-                if !rejected.is_empty() {
-                    of_keys.forget_servers(&rejected);
-                }
+            if servers.look_for_expired() || has_changed {
+                of_keys.forget_servers();
             }
             drop(of_keys);
             event.wait(Some(LOOK_EVERY));

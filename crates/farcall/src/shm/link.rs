@@ -3,12 +3,11 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
-#[cfg(feature = "secure")]
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use farcall_proto::client::Outcome;
@@ -22,10 +21,10 @@ use super::proof::{Inquirer, Question};
 use super::service::{Connection, Service};
 use super::watch::{Broken, FIRST_NAP, LONGEST_NAP, Watch};
 use super::{brisk, spin};
-use crate::client::{self, CallRequest, Peer};
+use crate::client::{self, CallRequest, Peer, Standing};
 use crate::env::{Env, Time};
 use crate::sys::fork;
-use crate::{CallFailed, stats};
+use crate::{CallFailed, lock, stats};
 
 /// A connection with a server on this machine.
 pub(crate) struct Link {
@@ -34,8 +33,12 @@ pub(crate) struct Link {
     pub(super) watch: Watch,
     service: OnceLock<Arc<Service>>,
     address: SocketAddr,
-    /// The server's key, if this end has keys.
-    server: Option<[u8; 32]>,
+    /// Who the server is, and what it has shown for the exports that are called, if this end has keys.
+    server: Option<Standing>,
+    /// The conversation with the server, and the exports that are called. The connection is used until the
+    /// server is no longer accepted for one of them.
+    peer: Arc<Peer>,
+    exports: Mutex<BTreeSet<u64>>,
     calls: AtomicU64,
     /// The fork generation of the process that made the connection.
     generation: u64,
@@ -104,6 +107,8 @@ impl Link {
             service: OnceLock::new(),
             address,
             server,
+            peer: peer.clone(),
+            exports: Mutex::default(),
             calls: AtomicU64::new(0),
             generation: fork::generation(),
             spin,
@@ -122,28 +127,30 @@ impl Link {
         self.watch.broken().is_none()
     }
 
-    /// Returns whether the server at the other end has the key of the server that `peer` speaks with, and is
-    /// accepted.
-    pub(crate) fn is_to(&self, peer: &Peer) -> bool {
-        peer.is_with(self.server)
+    /// Returns whether the server at the other end is the one that answers for an export of `peer`, by what it
+    /// has shown. Exports of one server that stand on different grants have different connections, because a
+    /// connection ends with what it stands on.
+    pub(crate) fn is_for(&self, peer: &Peer, export: u64) -> bool {
+        peer.standing(export) == self.server
     }
 
-    /// Ends the connection if the server's key is one of these, which are no longer accepted. Later calls go
-    /// by UDP.
-    #[cfg(feature = "secure")]
-    pub(crate) fn distrust_if(&self, rejected: &HashSet<[u8; 32]>) {
-        if self.server.is_some_and(|server| rejected.contains(&server)) {
-            self.distrust();
+    /// Lets calls of an export use the connection. Ends it if the server may not answer for the export: that
+    /// may have changed while nobody knew of the connection.
+    pub(crate) fn admit(&self, export: u64) {
+        lock(&self.exports).insert(export);
+        self.distrust_if_rejected();
+    }
+
+    /// Ends the connection if the server is no longer accepted for an export that is called by it. Later calls
+    /// go by UDP.
+    pub(crate) fn distrust_if_rejected(&self) {
+        if !lock(&self.exports).iter().all(|export| self.peer.is_served_by(self.server, *export)) {
+            self.watch.distrust();
+            self.caller.wake();
         }
     }
 
-    /// Ends the connection, because the server's key is no longer accepted.
-    pub(crate) fn distrust(&self) {
-        self.watch.distrust();
-        self.caller.wake();
-    }
-
-    /// Returns whether the server's key is no longer accepted.
+    /// Returns whether the server is no longer accepted.
     #[inline]
     pub(super) fn is_distrusted(&self) -> bool {
         self.watch.broken() == Some(Broken::Distrusted)
@@ -369,8 +376,8 @@ fn meet(
     Some(Ok((channel, CallMemory::open(&file, rings).ok()?, question.server())))
 }
 
-/// A connection, its memory, and the server's key if this end has keys.
-type Connected = (UnixChannel, CallMemory, Option<[u8; 32]>);
+/// A connection, its memory, and who the server is if this end has keys.
+type Connected = (UnixChannel, CallMemory, Option<Standing>);
 
 /// A slot that was claimed for a call. Unless the call is sent, dropping this gives the slot back.
 pub(super) struct Claim<'a> {
@@ -453,7 +460,7 @@ fn unreachable(broken: Broken, ran: Ran) -> Failure {
     let (kind, why) = match broken {
         Broken::Gone => (Kind::Unreachable, "its process ended, or closed the shared memory"),
         Broken::Silent => (Kind::Unreachable, "it is there, but answers no probe"),
-        Broken::Distrusted => (Kind::NotPermitted, "the server's key is no longer accepted"),
+        Broken::Distrusted => (Kind::NotPermitted, "the server is no longer accepted"),
     };
     Failure::new(kind, ran).with_detail(why)
 }

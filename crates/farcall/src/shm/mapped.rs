@@ -40,7 +40,7 @@ use farcall_shm::{AccessRights, MappedFile, ReadOnlyWord, UnixChannel, Wants};
 
 use super::elsewhere::elsewhere;
 use super::proof::{Inquirer, Question};
-use crate::client::Peer;
+use crate::client::{Peer, Standing};
 use crate::xdr::Encode;
 use crate::{CallFailed, Kind, Pending, Ran};
 use farcall_core::room;
@@ -100,9 +100,9 @@ pub(crate) fn map(
         let ask = move |channel: &UnixChannel| inquirer.question(channel, || channel.wait(MEETING_TIME));
         let meet = move || meet(address, ask, size, may, MEETING_TIME);
         let Passed { control, data, hears, channel, server } = elsewhere(watcher.env(), MEETING_TIME, meet)?;
-        let exporter = watcher.watch(channel, server).ok()?;
-        // The key may have been taken away before the watcher knew of the exporter.
-        peer.is_with(server).then_some((control, data, hears, exporter))
+        let exporter = watcher.watch(channel, (peer, export), server).ok()?;
+        // What the exporter has shown may have become void before the watcher knew of it.
+        peer.is_served_by(server, export).then_some((control, data, hears, exporter))
     });
     let Some((control, data, hears, exporter)) = mapped else { return served };
     Arc::new(Mapped { data, control, generation, hears, exporter, served, asked: AtomicBool::new(false) })
@@ -114,8 +114,8 @@ struct Passed {
     data: MappedFile,
     hears: bool,
     channel: UnixChannel,
-    /// The exporter's key, if this end has keys.
-    server: Option<[u8; 32]>,
+    /// Who the exporter is, if this end has keys.
+    server: Option<Standing>,
 }
 
 /// Connects to the exporter at `address`, and maps the control word and the memory that it passes. Waits for

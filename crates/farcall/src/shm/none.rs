@@ -1,7 +1,5 @@
 //! Replaces the shared-memory driver on systems without shared memory. Every call goes by UDP.
 
-#[cfg(feature = "secure")]
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -103,21 +101,21 @@ impl Nothing {
         match *self {}
     }
 
-    pub(crate) fn is_to(&self, _: &Peer) -> bool {
+    pub(crate) fn is_for(&self, _: &Peer, _: u64) -> bool {
         match *self {}
     }
 
-    pub(crate) fn distrust(&self) {
-        match *self {}
-    }
-
-    #[cfg(feature = "secure")]
-    pub(crate) fn distrust_if(&self, _: &HashSet<[u8; 32]>) {
+    pub(crate) fn admit(&self, _: u64) {
         match *self {}
     }
 
     #[cfg(feature = "secure")]
-    pub(crate) fn distrust_exporters(&self, _: &HashSet<[u8; 32]>) {
+    pub(crate) fn distrust_if_rejected(&self) {
+        match *self {}
+    }
+
+    #[cfg(feature = "secure")]
+    pub(crate) fn distrust_rejected(&self) {
         match *self {}
     }
 

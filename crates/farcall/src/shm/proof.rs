@@ -14,7 +14,7 @@ use farcall_proto::{Ended, Holder, Meeting, Met, Proven, Shown};
 use farcall_shm::{CHALLENGE_BYTES, Hello, KeyedHello, PROOF_BYTES, TicketHolder, UnixChannel, Wants};
 
 use crate::Principal;
-use crate::client::Peer;
+use crate::client::{Peer, Standing};
 use crate::env::Env;
 use crate::server::Server;
 
@@ -66,7 +66,7 @@ impl Inquirer {
         let challenge = receive_challenge(channel)?;
         let meeting = Meeting { challenge, processes: channel.processes()?, at: self.peer.address() };
         let nonce = self.nonce();
-        let proven = self.peer.prove_meeting(&meeting, |holder, ticket| {
+        let proven = self.peer.prove_meeting(self.export, &meeting, |holder, ticket| {
             KeyedHello::body_of(ticket, &self.hello(nonce, holder))
         })?;
         let hello = [&proven.proof[..], &proven.body].concat();
@@ -115,11 +115,11 @@ impl Question {
         }
     }
 
-    /// Returns the key of the server that can answer, if this end has keys.
-    pub(crate) fn server(&self) -> Option<[u8; 32]> {
+    /// Returns who the server is that can answer, and what it has shown, if this end has keys.
+    pub(crate) fn server(&self) -> Option<Standing> {
         match &self.expected {
             Expected::Open(_) => None,
-            Expected::Keyed(proven) => Some(proven.server.key),
+            Expected::Keyed(proven) => Some(Standing::of(&proven.server)),
         }
     }
 }

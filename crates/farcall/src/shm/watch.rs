@@ -41,7 +41,7 @@ pub(super) enum Broken {
     Gone = 1,
     /// The server may live, but does not answer.
     Silent = 2,
-    /// The server's key is no longer accepted.
+    /// The server is no longer accepted.
     Distrusted = 3,
 }
 
@@ -66,7 +66,7 @@ impl Watch {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// Closes the connection for ever, because the server's key is no longer accepted.
+    /// Closes the connection for ever, because the server is no longer accepted.
     pub(super) fn distrust(&self) {
         let channel = lock(&self.asked).channel.take();
         if channel.is_some() {

@@ -2,13 +2,12 @@
 //! until the socket of an exporter closes.
 
 use std::collections::HashMap;
-#[cfg(feature = "secure")]
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use farcall_shm::{EpollSet, UnixChannel};
 
+use crate::client::{Peer, Standing};
 use crate::env::Env;
 use crate::lock;
 use crate::shm::host_signal::HostSignal;
@@ -38,9 +37,9 @@ struct Exporter {
     channel: UnixChannel,
     /// [`THERE`], [`GONE`] or [`DISTRUSTED`].
     state: AtomicU8,
-    /// The exporter's key, if this end has keys.
+    /// The conversation with the exporter, the export, and who the exporter is if this end has keys.
     #[cfg_attr(not(feature = "secure"), allow(dead_code))]
-    server: Option<[u8; 32]>,
+    stands_on: (Arc<Peer>, u64, Option<Standing>),
     /// Identifies the process that mapped the memory, so that a forked child is noticed.
     process: u64,
 }
@@ -49,7 +48,7 @@ struct Exporter {
 const THERE: u8 = 0;
 /// The exporter has ended.
 const GONE: u8 = 1;
-/// The exporter's key is no longer accepted.
+/// The exporter is no longer accepted for this segment.
 #[cfg_attr(not(feature = "secure"), allow(dead_code))]
 const DISTRUSTED: u8 = 2;
 
@@ -78,24 +77,32 @@ impl Watcher {
         &self.env
     }
 
-    /// Makes accesses to the memory of the exporters with these keys go by calls from now on. The keys are no
-    /// longer accepted.
+    /// Makes accesses to memory go by calls from now on whose exporters are no longer accepted for it.
     #[cfg(feature = "secure")]
-    pub(crate) fn distrust_exporters(&self, rejected: &HashSet<[u8; 32]>) {
-        for exporter in lock(&self.shared.exporters).values().filter_map(Weak::upgrade) {
-            if exporter.server.is_some_and(|server| rejected.contains(&server)) {
+    pub(crate) fn distrust_rejected(&self) {
+        let exporters: Vec<_> = lock(&self.shared.exporters).values().filter_map(Weak::upgrade).collect();
+        for exporter in exporters {
+            let (peer, export, server) = &exporter.stands_on;
+            if !peer.is_served_by(*server, *export) {
                 let _ =
                     exporter.state.compare_exchange(THERE, DISTRUSTED, Ordering::Release, Ordering::Relaxed);
             }
         }
     }
 
-    /// Watches the exporter at the other end of a socket. `server` is its key, if this end has keys.
-    pub(super) fn watch(&self, channel: UnixChannel, server: Option<[u8; 32]>) -> std::io::Result<Liveness> {
+    /// Watches the exporter at the other end of a socket, of an export of `peer`. `server` says who it is, if
+    /// this end has keys.
+    pub(super) fn watch(
+        &self,
+        channel: UnixChannel,
+        (peer, export): (&Arc<Peer>, u64),
+        server: Option<Standing>,
+    ) -> std::io::Result<Liveness> {
         let shared = &self.shared;
         let name = shared.next.fetch_add(1, Ordering::Relaxed);
+        let (state, process) = (AtomicU8::new(THERE), fork::generation());
         let exporter =
-            Arc::new(Exporter { channel, state: AtomicU8::new(THERE), server, process: fork::generation() });
+            Arc::new(Exporter { channel, state, stands_on: (peer.clone(), export, server), process });
         lock(&shared.exporters).insert(name, Arc::downgrade(&exporter));
         let liveness = Liveness { exporter, name, shared: shared.clone() };
         shared.epoll.add(&liveness.exporter.channel, name)?;
