@@ -22,6 +22,7 @@ mod exchanges;
 #[cfg(feature = "secure")]
 mod handshake;
 mod inside;
+mod kept_arguments;
 mod lone;
 #[cfg(feature = "secure")]
 mod meeting;
@@ -43,13 +44,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_base::{ArgumentBudget, MAX_UNCOUNTED_ARGUMENT_BYTES, SharedArguments};
+use farcall_base::{MAX_UNCOUNTED_ARGUMENT_BYTES, SharedArguments};
 
 use crate::path::{Mtu, Path};
 use crate::scheme::Scheme;
 use crate::wire::{self, Numbers, Position};
 use crate::{ClientConfig, Failure, Fingerprint, Kind, News, Ran, Rule, Spares, Time, Trace, nanos};
 use drain::Drained;
+use kept_arguments::KeptArguments;
 pub use lone::Lone;
 use refusals::Refusals;
 use session::Session;
@@ -276,46 +278,6 @@ struct Transfers {
     completed: Vec<(Position, u64)>,
 }
 
-/// The bytes of the arguments of calls that have not ended. Short arguments are not counted.
-struct KeptArguments {
-    /// Those of all these calls.
-    bytes: usize,
-    /// Those that are not shared, which this conversation has counted in the budget.
-    own: usize,
-    budget: Arc<ArgumentBudget>,
-}
-
-const _: () = assert!(MAX_UNCOUNTED_ARGUMENT_BYTES >= crate::BASE_DATAGRAM, "the fast path counts nothing");
-
-impl KeptArguments {
-    #[cold]
-    fn add(&mut self, len: usize, shared: Option<&SharedArguments>) {
-        self.bytes += len;
-        match shared {
-            Some(shared) => shared.count_in(&self.budget),
-            None => {
-                self.own += len;
-                self.budget.take(len);
-            }
-        }
-    }
-
-    #[cold]
-    fn remove(&mut self, len: usize, is_shared: bool) {
-        self.bytes -= len;
-        if !is_shared {
-            self.own -= len;
-            self.budget.give_back(len);
-        }
-    }
-}
-
-impl Drop for KeptArguments {
-    fn drop(&mut self) {
-        self.budget.give_back(self.own);
-    }
-}
-
 /// When to tell the server that callers still wait for their calls.
 #[derive(Default)]
 struct KeepAlive {
@@ -376,7 +338,7 @@ impl Conversation {
             mtu: Mtu::new(config.max_datagram),
             usual,
             transfers: Transfers::default(),
-            arguments: KeptArguments { bytes: 0, own: 0, budget: config.arguments.clone() },
+            arguments: KeptArguments::new(&config.arguments),
             keep_alive: KeepAlive { told_patience, ..KeepAlive::default() },
             news: VecDeque::new(),
             stats: Stats::default(),
@@ -585,7 +547,7 @@ impl Conversation {
     /// `shared` if other calls may have them too. Arguments are kept until their calls end.
     #[inline]
     pub fn has_room(&self, len: usize, shared: Option<&SharedArguments>) -> bool {
-        len <= MAX_UNCOUNTED_ARGUMENT_BYTES || self.arguments.budget.admits(self.arguments.bytes, len, shared)
+        len <= MAX_UNCOUNTED_ARGUMENT_BYTES || self.arguments.admits(len, shared)
     }
 
     /// Returns how many bytes of arguments the outstanding calls keep. Short arguments are not counted.
@@ -733,7 +695,7 @@ mod tests {
         const LEN: usize = MAX_UNCOUNTED_ARGUMENT_BYTES;
         let now = Time::from_nanos(1);
         let config =
-            ClientConfig { arguments: Arc::new(ArgumentBudget::new(12 * LEN)), ..Default::default() };
+            ClientConfig { arguments: Arc::new(farcall_base::ArgumentBudget::new(12 * LEN)), ..Default::default() };
         let mut conversation = Conversation::new(config.clone(), 7);
         let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 0 };
         let calls = [4, LEN, LEN + 4, 2 * LEN]
