@@ -24,6 +24,7 @@ use crate::keyring::Keyring;
 use crate::presentation::{MAX_PRESENTATION_BYTES, Presentation};
 use crate::principal::{Asked, Principal};
 use crate::refusal::{Refusal, RefusalKind};
+use crate::segment;
 
 /// How long an entry counts after it was signed, in seconds. Its exporter signs it anew earlier.
 pub const ENTRY_SECONDS: u64 = 600;
@@ -137,7 +138,8 @@ impl Keyring {
     }
 
     /// Judges whether an entry counts at a time in Unix seconds: its key may answer for its name, as
-    /// [`Keyring::check_server`] says, and it was signed lately.
+    /// [`Keyring::check_server`] says, and it was signed lately. A segment's entry also counts if its key may
+    /// answer for the segment's name, which stands before its machine's address in the entry's name.
     ///
     /// # Errors
     /// The reason why it does not.
@@ -161,8 +163,12 @@ impl Keyring {
                 "set the clocks of both machines right",
             ));
         }
-        let asked = Asked::Server { type_name: type_name.clone(), instance: instance.clone() };
-        self.judge_verified(shown.key(), shown.grants(), asked, now)
+        let judge = |instance: Box<str>| {
+            let asked = Asked::Server { type_name: type_name.clone(), instance };
+            self.judge_verified(shown.key(), shown.grants(), asked, now)
+        };
+        let segment = segment::without_machine(type_name, instance);
+        judge(instance.clone()).or_else(|why| segment.map_or(Err(why), |segment| judge(segment.into())))
     }
 }
 

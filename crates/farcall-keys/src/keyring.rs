@@ -15,6 +15,7 @@ use crate::presentation::{MAX_GRANTS_SHOWN, Presentation};
 use crate::principal::{Asked, Principal};
 use crate::refusal::{Refusal, RefusalKind};
 use crate::revocation::RevocationList;
+use crate::segment;
 use judge::Moment;
 
 /// An immutable snapshot of an end's identity, of what it may show, of whom it trusts, and of its policy.
@@ -232,10 +233,14 @@ impl Keyring {
     /// Returns what this end shows to one that knows it by a name, in at most
     /// [`MAX_PRESENTATION_BYTES`](crate::MAX_PRESENTATION_BYTES): its key, and the grants with this right
     /// that fit the name. Of several grants it takes those that expire last, of two authorities if it can. An
-    /// empty instance stands for any instance, and an empty type for any name.
+    /// empty instance stands for any instance, and an empty type for any name. A grant for a segment also fits
+    /// the name under which a registry lists it.
     pub fn presentation(&self, type_name: &str, instance: &str, right: Right) -> Vec<u8> {
+        let listed = segment::without_machine(type_name, instance);
+        let names = [Some(instance), listed].into_iter().flatten();
         let fits = |grant: &&Grant| {
-            grant.terms().rights.has(right) && grant.terms().scope.meets(type_name, instance)
+            let terms = grant.terms();
+            terms.rights.has(right) && names.clone().any(|instance| terms.scope.meets(type_name, instance))
         };
         let mut fitting: Vec<&Grant> = self.grants.iter().filter(fits).collect();
         fitting.sort_by_key(|grant| std::cmp::Reverse(grant.terms().expires));
@@ -249,7 +254,7 @@ impl Keyring {
 
     /// Judges whether the key that a server shows may answer for a name, at a time in Unix seconds. An empty
     /// instance asks for any instance of the type, and an empty type for any key that may answer for
-    /// anything.
+    /// anything. This end's own key may answer for the names of clerks, unless it is revoked.
     ///
     /// The presentation proves nothing by itself. The caller makes the handshake with the
     /// [exchange key](PublicKey::exchange_key) of the principal's key.
@@ -269,7 +274,8 @@ impl Keyring {
     }
 
     /// Judges which principal a client is, at a time in Unix seconds. `exchange_key` is the client's static
-    /// key in the handshake. What the principal may use, [`Keyring::admit`] says.
+    /// key in the handshake. What the principal may use, [`Keyring::admit`] says. This end's own key needs no
+    /// line and no grant to use the names of clerks.
     ///
     /// # Errors
     /// The reason why it is none.
@@ -353,10 +359,18 @@ impl Keyring {
         moment: Moment,
     ) -> Result<Decision, Refusal> {
         let client = self.rejudge(client, now, moment)?;
+        let is_own = client.key == self.identity.public() && client.right() == Right::Import;
+        if is_own && segment::is_of_clerk(type_name, instance) {
+            return Ok(Decision::without_policy());
+        }
         let lines = self.authorized.get(&client.key).into_iter().flatten();
         let scopes =
             lines.map(|line| &line.scope).chain(client.grants.iter().map(|grant| &grant.terms().scope));
         if client.right() != Right::Import || !scopes.clone().any(|scope| scope.covers(type_name, instance)) {
+            if is_own && segment::is_segment(type_name) {
+                // The clerk of programs with this key asks them what they export.
+                return Ok(Decision::facts_alone());
+            }
             let found = scopes.map(Scope::to_string).collect::<Vec<_>>().join(", ");
             return Err(Refusal::new(
                 RefusalKind::WrongName,

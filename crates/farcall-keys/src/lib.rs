@@ -65,6 +65,7 @@ mod presentation;
 mod principal;
 mod refusal;
 mod revocation;
+mod segment;
 mod text;
 mod token;
 #[cfg(feature = "x509")]

@@ -101,6 +101,8 @@ pub struct Decision {
     actions: u8,
     /// Whether a policy has allowed [`Action::Counters`].
     sees_others: bool,
+    /// Whether a segment's facts may be learnt by whom neither reading nor writing is allowed.
+    learns_facts: bool,
     /// What has to allow everything as well.
     also: Option<Box<Decision>>,
 }
@@ -183,8 +185,20 @@ impl Decision {
         Decision { default: true, actions: Action::ALL, ..Decision::nothing() }
     }
 
+    /// Returns the decision that allows nothing except to learn a segment's facts.
+    pub(crate) fn facts_alone() -> Decision {
+        Decision { learns_facts: true, ..Decision::nothing() }
+    }
+
     fn nothing() -> Decision {
-        Decision { default: false, procedures: Vec::new(), actions: 0, sees_others: false, also: None }
+        Decision {
+            default: false,
+            procedures: Vec::new(),
+            actions: 0,
+            sees_others: false,
+            learns_facts: false,
+            also: None,
+        }
     }
 
     /// Returns the decision that allows what both of these allow.
@@ -205,6 +219,12 @@ impl Decision {
         self.actions & action.bit() != 0 && self.also.as_ref().is_none_or(|also| also.allows(action))
     }
 
+    /// Returns whether the client may learn a segment's facts: its size, its generation, and who may do what with
+    /// it. Whoever may read or write it may.
+    pub fn allows_facts(&self) -> bool {
+        self.learns_facts || self.allows(Action::MemoryRead) || self.allows(Action::MemoryWrite)
+    }
+
     /// Returns whether the client may see the conversations of other clients. A policy has to allow
     /// `@counters` for that: without one, a client sees its own conversations only.
     pub fn shows_others(&self) -> bool {
@@ -220,7 +240,10 @@ impl Decision {
 
     /// Returns whether nothing at all is allowed, as far as one policy says.
     pub fn denies_everything(&self) -> bool {
-        let denies = self.actions == 0 && !self.default && self.procedures.iter().all(|(_, allows)| !allows);
+        let denies = self.actions == 0
+            && !self.default
+            && !self.learns_facts
+            && self.procedures.iter().all(|(_, allows)| !allows);
         denies || self.also.as_ref().is_some_and(|also| also.denies_everything())
     }
 }

@@ -238,3 +238,99 @@ fn a_clerk_whose_key_is_revoked_is_passed_over() {
     assert_eq!(Clerk::of_machine(&importer).unwrap(), None);
     assert_eq!(read(&importer, "Load"), 7);
 }
+
+/// Returns how many requests other programs have made to a program's clerk.
+fn requests(program: &Runtime) -> u64 {
+    let exports = program.stats().exports;
+    let of_clerk = exports.iter().filter(|export| export.name == "Memory/clerk-names");
+    of_clerk.flat_map(|export| &export.procedures).map(|procedure| procedure.results).sum()
+}
+
+/// No grant and no line says anything about clerks.
+#[test]
+fn programs_with_the_same_key_share_one_clerk_without_a_grant_for_it() {
+    for (who, rights) in [(EXPORTER, GrantRights::EXPORT), (IMPORTER, GrantRights::IMPORT)] {
+        let machine = Machine::new();
+        let keys = || granted(keyring(who), who, rights, "Memory/Load");
+        let first = machine.program(Some(keys()));
+        let clerk = Clerk::start(&first, clerk::Settings::default()).unwrap();
+        let second = machine.program(Some(keys()));
+        assert_eq!(Clerk::of_machine(&second).unwrap(), Some(clerk.address()));
+        let exporter = match who {
+            EXPORTER => second.clone(),
+            _ => machine.program(Some(exporting(EXPORTER))),
+        };
+        let _segment = export(&exporter, "Load", 7);
+        if who == IMPORTER {
+            assert_eq!(read(&second, "Load"), 7);
+        }
+        assert!(requests(&first) > 0, "{who}: the second program has not asked the clerk");
+        assert_eq!(kind(second.import_segment("Nothing")), Kind::NoSuchName);
+        // It is a clerk to nobody else.
+        let stranger = machine.program(Some(granted(keyring(MALLORY), MALLORY, rights, "Memory/Other")));
+        assert_ne!(Clerk::of_machine(&stranger).unwrap(), Some(clerk.address()));
+    }
+}
+
+#[test]
+fn the_own_key_is_believed_for_clerks_and_for_nothing_else() {
+    let machine = Machine::new();
+    let keys = || granted(keyring(EXPORTER), EXPORTER, GrantRights::EXPORT, "Memory/Load");
+    let exporter = machine.program(Some(keys()));
+    let clerk = Clerk::start(&exporter, clerk::Settings::default()).unwrap();
+    let segment = export(&exporter, "Load", 7);
+    // The same key without the right to import: the facts of the segment are all that it gets.
+    let other = machine.program(Some(keys()));
+    let imported = other.import_segment(&segment.url()).unwrap();
+    let refused = imported.load(0).unwrap_err();
+    assert_eq!(refused.call_failed().map(|why| why.kind()), Some(Kind::NotPermitted), "{refused}");
+    // And a revoked key is nobody's own.
+    let revoked = Revoked::new([identity(EXPORTER).public()], []).unwrap();
+    let list = identity(AUTHORITY).revoke(1, System.unix_seconds(), 3_600, revoked);
+    let revoking = keyring(EXPORTER).with_revocations(list).unwrap();
+    let revoked = machine.program(Some(revoking));
+    assert_eq!(Clerk::of_machine(&other).unwrap(), Some(clerk.address()));
+    let before = requests(&exporter);
+    assert_eq!(kind(revoked.import_segment("Load")), Kind::NoSuchName);
+    assert_eq!(requests(&exporter), before);
+}
+
+/// A grant names the segment, without the address of a machine behind it.
+#[test]
+fn a_grant_for_one_segment_is_enough_to_export_and_import_it_by_its_name() {
+    let machine = Machine::new();
+    let exporter = granted(keyring(EXPORTER), EXPORTER, GrantRights::EXPORT, "Memory/Load");
+    let _segment = export(&machine.program(Some(exporter)), "Load", 7);
+    let importer = || granted(keyring(IMPORTER), IMPORTER, GrantRights::IMPORT, "Memory/Load");
+    assert_eq!(read(&machine.program(Some(importer())), "Load"), 7);
+    // A line of known_servers, too.
+    let listed = Keyring::new(identity(IMPORTER));
+    let line = format!("Memory/Load {}", identity(EXPORTER).public()).parse().unwrap();
+    let listed = granted_by_authority(listed.with_known_server(line), "Memory/Load");
+    assert_eq!(read(&machine.program(Some(listed)), "Load"), 7);
+}
+
+/// Adds the importer's grant, for which it need not believe the authority itself.
+fn granted_by_authority(keyring: Keyring, scope: &str) -> Keyring {
+    granted(keyring, IMPORTER, GrantRights::IMPORT, scope)
+}
+
+#[test]
+fn who_finds_no_segment_is_told_which_clerks_and_exporters_were_passed_over_and_why() {
+    let machine = Machine::new();
+    let of_clerk = machine.program(Some(exporting(EXPORTER)));
+    let clerk = Clerk::start(&of_clerk, clerk::Settings::default()).unwrap();
+    let segment = export(&of_clerk, "Load", 7);
+    let (clerk, url) = (clerk.address().to_string(), segment.url());
+    let exporter = url.trim_start_matches("udp://").split('/').next().unwrap();
+    let failed = |program: &Runtime| program.import_segment("Load").map(drop).unwrap_err().to_string();
+    let stranger = failed(&machine.program(Some(Keyring::new(identity(MALLORY)))));
+    let key = identity(EXPORTER).public().to_string();
+    for part in ["the clerk clerk-", &clerk, "the exporter at", exporter, "it is not believed", &key] {
+        assert!(stranger.contains(part), "no {part:?} in: {stranger}");
+    }
+    let open = failed(&machine.program(None));
+    for part in ["the clerk clerk-", &clerk, "the exporter at", "it has keys and this program has none"] {
+        assert!(open.contains(part), "no {part:?} in: {open}");
+    }
+}

@@ -6,6 +6,7 @@ use crate::keyring::Keyring;
 use crate::lines::KnownServer;
 use crate::principal::{Asked, Principal};
 use crate::refusal::{Refusal, RefusalKind};
+use crate::segment::{OWN_KEY, is_of_clerk};
 
 /// When evidence is judged.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,7 +32,7 @@ impl Keyring {
     }
 
     /// Judges a key and its grants. A line of a key file makes it the principal that the line names;
-    /// otherwise the first good grant does. Of the grants, those that name this principal are kept.
+    /// otherwise the first good grant does, and the own key is believed for clerks. Of the grants, those that name this principal are kept.
     pub(super) fn judge(
         &self,
         key: PublicKey,
@@ -56,7 +57,8 @@ impl Keyring {
                 Err(why) => first_refusal = first_refusal.or(Some(why)),
             }
         }
-        let Some(name) = name else {
+        let is_own = key == self.identity.public() && is_for_own_key(&asked);
+        let Some(name) = name.or_else(|| is_own.then(|| OWN_KEY.to_owned())) else {
             return Err(first_refusal.unwrap_or_else(|| self.unknown(&key, &asked)));
         };
         let by_grant = listed.is_none();
@@ -245,6 +247,15 @@ impl Keyring {
         let of_type = [type_name, "*"].map(|name| self.known.get(name).into_iter().flatten());
         let of_type = of_type.into_iter().flatten().filter(|_| !type_name.is_empty());
         every.into_iter().flatten().chain(of_type).filter(move |line| line.scope.meets(type_name, instance))
+    }
+}
+
+/// Returns whether an end believes its own key in this role, although no line and no grant says so. As a client
+/// it may use the names of clerks.
+fn is_for_own_key(asked: &Asked) -> bool {
+    match asked {
+        Asked::Client => true,
+        Asked::Server { type_name, instance } => is_of_clerk(type_name, instance),
     }
 }
 

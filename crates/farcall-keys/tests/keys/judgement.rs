@@ -504,3 +504,52 @@ fn the_policy_decides_about_what_the_scope_covers() {
     assert!(server.admit(&alice, "Files", "x", NOW).is_err(), "the policy does not widen the scope");
     assert_eq!(server.policy().map(|policy| policy.len()), Some(2));
 }
+
+#[test]
+fn the_own_key_is_believed_for_the_names_of_clerks_alone_until_it_is_revoked() {
+    let shown = shown(CLIENT, []);
+    let exchange = key(CLIENT).exchange_key();
+    let pinned: Vec<String> = ["*", "Memory/clerk"].map(|name| format!("{name} {}", key(OTHER))).into();
+    for keyring in [known(&[]), known(&pinned)] {
+        let keyring = keyring.with_policy("deny * * *".parse().unwrap());
+        let answers =
+            |type_name: &str, instance: &str| keyring.check_server(type_name, instance, &shown, NOW);
+        for clerk in ["clerk", "clerk-names", "clerk-post", "clerk-0123456789abcdef.127.0.0.1"] {
+            assert!(answers("Memory", clerk).is_ok(), "{clerk}");
+        }
+        for (type_name, instance) in
+            [("Memory", "Load"), ("Memory", ""), ("Store", "clerk"), ("", ""), ("Memory", "counters")]
+        {
+            assert!(answers(type_name, instance).is_err(), "{type_name}/{instance}");
+        }
+        // As a client it may use the clerk, whatever the policy says, and learn what segments there are.
+        let own = keyring.check_client(&exchange, &shown, NOW).unwrap();
+        let may = keyring.admit(&own, "Memory", "clerk-names", NOW).unwrap();
+        assert!(may.allows_every_procedure() && may.allows(Action::MemoryRead) && !may.shows_others());
+        let facts = keyring.admit(&own, "Memory", "Load", NOW).unwrap();
+        assert!(
+            facts.allows_facts() && !facts.allows(Action::MemoryRead) && !facts.allows(Action::MemoryWrite)
+        );
+        assert!(!facts.allows_procedure("read") && !facts.allows(Action::Describe));
+        assert_eq!(keyring.admit(&own, "Store", "main", NOW).unwrap_err().kind(), RefusalKind::WrongName);
+        let keyring = keyring.with_revocations(list(1, &[key(CLIENT)], &[])).unwrap();
+        let refused = keyring.check_server("Memory", "clerk", &shown, NOW).unwrap_err();
+        assert_eq!(refused.kind(), RefusalKind::Revoked);
+        assert_eq!(keyring.still_stands(&own, NOW).unwrap_err().kind(), RefusalKind::Revoked);
+    }
+}
+
+#[test]
+fn a_segments_entry_counts_by_the_name_of_the_segment_or_by_the_name_with_its_machine() {
+    let entry = |scope: &str, instance: &str| {
+        let exporter = Keyring::new(identity(SERVER)).with_grant(export("server", scope)).unwrap();
+        let proof = exporter.prove_entry("Memory", instance, b"", NOW);
+        let proof = farcall_keys::EntryProof::verify("Memory", instance, b"", &proof).unwrap();
+        known(&[]).check_entry(&proof, NOW).map(|_| ()).map_err(|why| why.kind())
+    };
+    for scope in ["Memory/Load", "Memory/Load*", "Memory/Load.127.0.0.1", "Memory"] {
+        assert_eq!(entry(scope, "Load.127.0.0.1"), Ok(()), "{scope}");
+    }
+    assert!(entry("Memory/Load", "Loads.127.0.0.1").is_err());
+    assert!(entry("Memory/Load", "Load.main").is_err());
+}

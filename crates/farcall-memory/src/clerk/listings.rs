@@ -146,6 +146,32 @@ pub(super) fn own_clerk(runtime: &dyn ClerkRuntime, machine: IpAddr) -> Option<S
     runtime.plain_registry().lookup(&kind, &instance).ok()??.address.socket()
 }
 
+/// Returns which clerks of a machine, and which exporters of a name, the registry lists and this runtime passes
+/// over, and why.
+#[cold]
+pub(super) fn passed_over(runtime: &dyn ClerkRuntime, name: &str, machine: IpAddr) -> Vec<String> {
+    /// The most that a message names.
+    const MAX_NAMED: usize = 4;
+    let Some((kind, _)) = labels(TABLE) else { return Vec::new() };
+    let entries = runtime.plain_registry().instances(&kind).unwrap_or_default().into_iter();
+    let here = instance("", machine);
+    let passed = entries.filter_map(|entry| {
+        let at = entry.address.socket()?;
+        let listed = entry.instance.as_str();
+        let what = match listed.strip_suffix(&here).is_some_and(is_clerk) {
+            true => format!("the clerk {listed} at {at}"),
+            false if listed == instance(name, at.ip()) => format!("the exporter at {at}"),
+            false => return None,
+        };
+        if !is_for(runtime, &entry) {
+            return Some(format!("{what} was passed over, because it has keys and this program has none"));
+        }
+        let why = runtime.registry().lookup(&kind, &entry.instance).err()?;
+        Some(format!("{what} was passed over, because it is not believed: {why}"))
+    });
+    passed.take(MAX_NAMED).collect()
+}
+
 /// Returns whether the registry still lists a clerk, for this runtime.
 pub(super) fn is_clerk_listed(runtime: &dyn ClerkRuntime, clerk: &ListedClerk) -> bool {
     let Some((kind, _)) = labels(TABLE) else { return false };

@@ -13,7 +13,7 @@ use crate::access::Rights;
 use crate::remote::Remote;
 use crate::segment::{self, Listing, Segment};
 use farcall_core::sys::fork;
-use farcall_core::{CallFailed, Kind, Ran, Result, lock};
+use farcall_core::{CallFailed, Error, Kind, Ran, Result, lock};
 use farcall_names::{Address, Name, Registration};
 
 /// Exports a new segment of zeros under a name, until the returned handle is dropped.
@@ -92,9 +92,24 @@ pub fn import_segment_anew(
 ) -> Result<Remote> {
     match know(runtime, name, hint, How::Anew) {
         Ok(known) => import_known(runtime, known),
-        Err(why) if hint.is_none() => import_listed(runtime, name).ok_or(why),
+        Err(why) if hint.is_none() => {
+            import_listed(runtime, name).ok_or_else(|| explained(runtime, name, why))
+        }
         Err(why) => Err(why),
     }
+}
+
+/// Returns the failure to find a name with what was passed over because it is not believed, and why.
+#[cold]
+fn explained(runtime: &dyn ClerkRuntime, name: &str, why: Error) -> Error {
+    let Error::CallFailed(failed) = why;
+    let machine = runtime.machine().ok().filter(|_| failed.kind() == Kind::NoSuchName);
+    let passed = machine.map(|machine| listings::passed_over(runtime, name, machine)).unwrap_or_default();
+    if passed.is_empty() {
+        return failed.into();
+    }
+    let what = format!("no clerk that was asked knows the segment {name:?}; {}", passed.join("; "));
+    failed.because(what).into()
 }
 
 /// Imports a segment from where the registry lists it. For runtimes with keys: the machine's clerk may have
@@ -108,7 +123,9 @@ fn import_listed(runtime: &dyn ClerkRuntime, name: &str) -> Option<Remote> {
 fn import_named(runtime: &dyn ClerkRuntime, name: &str, hint: Option<SocketAddr>) -> Result<Remote> {
     let known = match know(runtime, name, hint, How::Cached) {
         Ok(known) => known,
-        Err(why) if hint.is_none() => return import_listed(runtime, name).ok_or(why),
+        Err(why) if hint.is_none() => {
+            return import_listed(runtime, name).ok_or_else(|| explained(runtime, name, why));
+        }
         Err(why) => return Err(why),
     };
     let generation = known.entry.generation;

@@ -694,8 +694,10 @@ mod tests {
     fn arguments_are_counted_until_their_calls_have_ended() {
         const LEN: usize = MAX_UNCOUNTED_ARGUMENT_BYTES;
         let now = Time::from_nanos(1);
-        let config =
-            ClientConfig { arguments: Arc::new(farcall_base::ArgumentBudget::new(12 * LEN)), ..Default::default() };
+        let config = ClientConfig {
+            arguments: Arc::new(farcall_base::ArgumentBudget::new(12 * LEN)),
+            ..Default::default()
+        };
         let mut conversation = Conversation::new(config.clone(), 7);
         let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 0 };
         let calls = [4, LEN, LEN + 4, 2 * LEN]

@@ -127,7 +127,7 @@ impl Access {
             What::Read => decision.allows(Action::MemoryRead),
             What::Write => decision.allows(Action::MemoryWrite),
             What::Others => decision.shows_others(),
-            What::Facts => decision.allows(Action::MemoryRead) || decision.allows(Action::MemoryWrite),
+            What::Facts => decision.allows_facts(),
         }
     }
 }
