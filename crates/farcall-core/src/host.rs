@@ -15,6 +15,21 @@ pub enum Host {
     User(Option<u32>),
 }
 
+/// A network of hosts: an IPv4 /16, the first 48 bits of an IPv6 address, this machine by its loopback
+/// addresses, or its users. One machine can have all addresses of an IPv6 network, and any local process those
+/// of 127.0.0.0/8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Network {
+    /// The network that has the IPv4 addresses with these first 16 bits.
+    V4(u16),
+    /// The network that has the IPv6 addresses with these first 48 bits.
+    V6(u64),
+    /// This machine.
+    Loopback,
+    /// The users of this machine, as the system knows them.
+    Users,
+}
+
 /// A host can have this many of what a server shares for each further one that the server has room for. So a
 /// single host gets at most four fifths, and the rest is left for other hosts.
 pub const HOST_SHARE: usize = 4;
@@ -36,6 +51,18 @@ impl Host {
         match ip.to_canonical() {
             IpAddr::V4(ip) => Host::V4(ip.to_bits()),
             IpAddr::V6(ip) => Host::V6((ip.to_bits() >> 64) as u64),
+        }
+    }
+
+    /// Returns the host's network.
+    pub fn network(self) -> Network {
+        match self {
+            Host::V4(ip) if ip >> 24 == 127 => Network::Loopback,
+            Host::V4(ip) => Network::V4((ip >> 16) as u16),
+            // ::1.
+            Host::V6(0) => Network::Loopback,
+            Host::V6(half) => Network::V6(half >> 16),
+            Host::User(_) => Network::Users,
         }
     }
 
@@ -67,6 +94,18 @@ mod tests {
         assert_eq!(at("[2001:db8::1]:1"), at("[2001:db8::f:0:0:1]:1"));
         assert_ne!(at("[2001:db8::1]:1"), at("[2001:db8:0:1::1]:1"));
         assert_ne!(Host::of(None, Some(7)), Host::of(None, Some(8)));
+    }
+
+    #[test]
+    fn a_network_is_a_16_a_48_or_this_machine() {
+        let network = |address| at(address).network();
+        assert_eq!(network("10.0.0.7:1"), network("10.0.255.1:1"));
+        assert_ne!(network("10.0.0.7:1"), network("10.1.0.7:1"));
+        assert_eq!(network("[2001:db8:0:1::1]:1"), network("[2001:db8:0:ffff::1]:1"));
+        assert_ne!(network("[2001:db8::1]:1"), network("[2001:db8:1::1]:1"));
+        assert_eq!(network("127.0.0.1:1"), network("127.255.7.1:1"));
+        assert_eq!(network("127.0.0.1:1"), network("[::1]:1"));
+        assert_eq!(Host::of(None, Some(7)).network(), Host::of(None, Some(8)).network());
     }
 
     #[test]

@@ -184,10 +184,11 @@ impl ServerBuilder {
     /// have four fifths of them. A host is an IPv4 address, the first 64 bits of an IPv6 address, or a user
     /// of this machine.
     ///
-    /// At the limit, the server ends a connection of the host with most for each new one of a host with fewer:
-    /// the one that has been silent longest, or else one whose message has not come whole. Of a host with as
-    /// many, or of the newcomer's own that has its share, only a connection ends that has been so for five
-    /// seconds; if there is none, the new connection ends.
+    /// At the limit, the server ends a connection for each new one of a network or a host with fewer: of the
+    /// network with most, and in it of the host with most, the one that has been silent longest, or else one
+    /// that has waited longest for its client. Of a host with as many, or of the newcomer's own that has its
+    /// share, only a connection ends that has been so for five seconds; if there is none, the new connection
+    /// ends. A network is an IPv4 /16, an IPv6 /48, this machine's loopback addresses, or its users.
     pub fn connections(mut self, most: usize) -> Self {
         self.connections = most;
         self

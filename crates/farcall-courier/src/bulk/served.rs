@@ -3,9 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read, Write};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::link::{Arrival, Link, LinkError};
+use crate::server::silence::Silence;
 use crate::wire::packet::{Datastream, Received};
 
 /// The connection of the call that this thread serves.
@@ -13,6 +15,8 @@ pub(crate) struct Served {
     pub(crate) link: RefCell<Link>,
     /// How long the peer may take to send or to take a part of the data.
     pub(crate) time: Duration,
+    /// Tells the server since when the connection waits for its client.
+    silence: Arc<Silence>,
     /// Whether the connection is of no more use.
     is_broken: Cell<bool>,
     /// The number of the call that is served. It is odd once its bulk data was taken.
@@ -24,9 +28,9 @@ thread_local! {
 }
 
 impl Served {
-    pub(crate) fn new(link: Link, time: Duration) -> Rc<Served> {
+    pub(crate) fn new(link: Link, time: Duration, silence: Arc<Silence>) -> Rc<Served> {
         let (link, is_broken, call) = (RefCell::new(link), Cell::new(false), Cell::new(0));
-        Rc::new(Served { link, time, is_broken, call })
+        Rc::new(Served { link, time, silence, is_broken, call })
     }
 
     /// Makes this thread serve a call of the connection, until the guard is dropped.
@@ -68,8 +72,9 @@ impl Served {
     }
 
     fn send(&self, link: &mut Link) -> io::Result<()> {
-        let until = link.env.now() + self.time;
-        link.send(Some(until), None).map_err(|why| self.broken(&why))
+        let now = link.env.now();
+        let sent = self.silence.wait_for_client(now, || link.send(Some(now + self.time), None));
+        sent.map_err(|why| self.broken(&why))
     }
 
     /// Notes that the connection is of no more use.
@@ -148,8 +153,9 @@ impl Incoming {
     /// Waits for the next part.
     fn receive(&mut self) -> io::Result<()> {
         let mut link = self.served.link(self.call)?;
-        let until = link.env.now() + self.served.time;
-        match link.receive(Some(until), None) {
+        let now = link.env.now();
+        let until = now + self.served.time;
+        match self.served.silence.wait_for_client(now, || link.receive(Some(until), None)) {
             Ok(Received::Bulk(data, ends)) => {
                 self.part.clear();
                 self.part.extend_from_slice(data);

@@ -56,7 +56,7 @@ impl Connection {
     /// Serves the connection until it ends.
     pub(super) fn serve(self) {
         let Connection { link, programs, limits, from, silence, idle_from } = self;
-        let served = Served::new(link, limits.message_time);
+        let served = Served::new(link, limits.message_time, silence.clone());
         let (begun, courier, buffers) = Default::default();
         let mut session =
             Session { served, programs, limits, from, silence, idle_from, begun, courier, buffers };
@@ -139,8 +139,9 @@ impl Session {
     fn send(&self, put: impl FnOnce(&mut Link)) -> Result<(), LinkError> {
         let mut link = self.served.link.borrow_mut();
         put(&mut link);
-        let until = link.env.now() + self.limits.message_time;
-        link.send(Some(until), None)
+        let now = link.env.now();
+        let until = now + self.limits.message_time;
+        self.silence.wait_for_client(now, || link.send(Some(until), None))
     }
 
     /// Waits until something was received.

@@ -55,9 +55,9 @@ impl Connections {
         let mut open = lock(&self.open);
         let own = open.count(host);
         if own >= most_of_host(self.most) {
-            open.end_one(|other| other == host, Some(own), now)?;
+            open.end_one(|other| other == host, Some(host), now)?;
         } else if open.connections.len() >= self.most {
-            open.end_one(|_| true, Some(own), now)?;
+            open.end_one(|_| true, Some(host), now)?;
         }
         Some(open.insert(Entry { host, stream: stream.clone(), silence: silence.clone() }))
     }
@@ -85,19 +85,19 @@ impl Open {
         self.hosts.get(&host).copied().unwrap_or(0)
     }
 
-    /// Ends a connection to make room for another. `among` are the hosts that may lose one, and `own` is how
-    /// many connections the newcomer's host has. A connection that executes or answers a call stays, because
-    /// its thread would go on without it.
-    fn end_one(&mut self, among: impl Fn(Host) -> bool, own: Option<usize>, now: Time) -> Option<()> {
-        let usable = self.connections.iter().filter(|(_, entry)| among(entry.host));
-        let candidates: Vec<(u64, Candidate)> = usable
-            .filter_map(|(id, entry)| {
-                let usage = entry.silence.usage(now)?;
-                Some((*id, Candidate { of_host: self.count(entry.host), usage }))
+    /// Ends a connection to make room for another. `among` are the hosts that may lose one, and `newcomer` is
+    /// the host of the other. A connection that executes a call stays, because its thread would go on without
+    /// it.
+    fn end_one(&mut self, among: impl Fn(Host) -> bool, newcomer: Option<Host>, now: Time) -> Option<()> {
+        let all = self.connections.iter();
+        let candidates: (Vec<u64>, Vec<Candidate>) = all
+            .map(|(id, entry)| {
+                let usage = entry.silence.usage(now).filter(|_| among(entry.host));
+                (*id, Candidate { host: entry.host, usage })
             })
-            .collect();
-        let chosen = eviction::victim(candidates.iter().map(|(_, candidate)| *candidate), own)?;
-        let entry = self.remove(candidates.get(chosen)?.0)?;
+            .unzip();
+        let chosen = eviction::victim(&candidates.1, newcomer)?;
+        let entry = self.remove(*candidates.0.get(chosen)?)?;
         // Its thread finds the end of the connection.
         entry.stream.shutdown(Shutdown::Both);
         Some(())

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use farcall::Time;
 use farcall::eviction::Usage;
 
-/// Since when a connection waits for a call, or receives one. Nothing is known while a call is executed or
-/// answered: its thread would go on if the connection ended.
+/// Since when a connection waits for a call, receives one, or waits until its client takes a reply or sends or
+/// takes bulk data. Nothing is known while a call is executed: its thread would go on if the connection ended.
 ///
-/// The last bit says whether a part of a call has come; the others are the time in steps of two nanoseconds.
+/// The last bit says whether a part of a message is on its way; the others are the time in steps of two nanoseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Silence(AtomicU64);
 
 impl Silence {
-    /// Returns what the connection is used for, or `None` while a call is executed or answered.
+    /// Returns what the connection is used for, or `None` while a call is executed.
     pub(crate) fn usage(&self, now: Time) -> Option<Usage> {
         let state = self.0.load(Ordering::Relaxed);
         let time = now.since(Time::from_nanos(state & !PARTIAL));
@@ -35,13 +35,22 @@ impl Silence {
         self.0.store(begun.as_nanos() | PARTIAL, Ordering::Relaxed);
     }
 
-    /// Notes that a call is executed or answered.
+    /// Notes that a call is executed.
     pub(crate) fn end(&self) {
         self.0.store(BUSY, Ordering::Relaxed);
+    }
+
+    /// Does something that waits for the client since `begun`, such as sending a reply. Afterwards the
+    /// connection is used as before.
+    pub(crate) fn wait_for_client<R>(&self, begun: Time, wait: impl FnOnce() -> R) -> R {
+        let before = self.0.swap(begun.as_nanos() | PARTIAL, Ordering::Relaxed);
+        let done = wait();
+        self.0.store(before, Ordering::Relaxed);
+        done
     }
 }
 
 const PARTIAL: u64 = 1;
 
-/// The state of [`Silence`] while a call is executed or answered.
+/// The state of [`Silence`] while a call is executed.
 const BUSY: u64 = u64::MAX;

@@ -338,6 +338,18 @@ pub fn raw(mut script: impl FnMut(usize, Peer) + Send + 'static) -> String {
 }
 
 /// Returns a client of [`Work`] there.
+/// Connects from another address of this machine. Each counts as a host.
+pub fn connect_from(host: u8, address: &str) -> Peer {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let server: SocketAddr = address.strip_prefix("tcp://").unwrap().parse().unwrap();
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::from(([127, 0, 0, host], 0))).unwrap();
+    connect(&socket, &server).unwrap();
+    let mut peer = Peer::new(TcpStream::from(socket));
+    peer.send(&Versions::THREE.to_bytes(), false);
+    peer
+}
+
 pub fn work(address: &str) -> WorkClient {
     farcall_courier::import::<dyn Work>(address).unwrap()
 }

@@ -1,7 +1,7 @@
 //! The limits of a server: time, bytes and connections.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use farcall_courier::wire::message::Versions;
 use farcall_courier::wire::packet::{Datastream, PacketWriter};
 
-use crate::common::{Peer, Work, bytes, serve, work};
+use crate::common::{Peer, Work, bytes, connect_from, serve, work};
 
 /// A limit that passes soon. Nothing depends on how long it is.
 const SOON: Duration = Duration::from_millis(30);
@@ -116,18 +116,6 @@ fn one_host_has_four_fifths_of_the_connections() {
     assert_eq!(server.connections(), 4);
 }
 
-/// Connects from another address of this machine. Each counts as a host.
-fn connect_from(host: u8, address: &str) -> Peer {
-    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-    let server: SocketAddr = address.strip_prefix("tcp://").unwrap().parse().unwrap();
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    bind(&socket, &SocketAddr::from(([127, 0, 0, host], 0))).unwrap();
-    connect(&socket, &server).unwrap();
-    let mut peer = Peer::new(TcpStream::from(socket));
-    peer.send(&Versions::THREE.to_bytes(), false);
-    peer
-}
-
 #[test]
 fn half_messages_of_two_hosts_do_not_keep_a_third_one_out() {
     let (server, address) = serve(Arc::default(), |builder| builder.connections(8));
@@ -148,4 +136,58 @@ fn half_messages_of_two_hosts_do_not_keep_a_third_one_out() {
         let _again = attackers();
     }
     assert!(server.connections() <= 8);
+}
+
+#[test]
+fn half_messages_of_many_addresses_do_not_keep_another_network_out() {
+    // Nothing is sent: this only finds the address from which this machine would send.
+    let probe = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let own = probe.connect("192.0.2.1:9").and_then(|()| probe.local_addr());
+    let Some(own) = own.ok().filter(|own| !own.ip().is_loopback()) else {
+        let _ = writeln!(std::io::stderr(), "skipped: this machine has no address besides loopback");
+        return;
+    };
+    let (server, address) =
+        serve(Arc::default(), |builder| builder.tcp("0.0.0.0:0".parse().unwrap()).connections(8));
+    let port = server.addresses()[1].port();
+    let address = address.rsplit_once(':').map(|(host, _)| format!("{host}:{port}")).unwrap();
+    let mut half = Vec::new();
+    PacketWriter::default().write(Datastream::Messages, &[0; 500], false, &mut half);
+    let mut attackers: Vec<_> = (2..10).map(|host| connect_from(host, &address)).collect();
+    for peer in &mut attackers {
+        let _ = peer.socket.write_all(&half[..300]);
+    }
+    let newcomer = work(&format!("tcp://{}:{port}", own.ip()));
+    for number in 0..20 {
+        assert_eq!(newcomer.next(number), Ok(number + 1));
+        attackers.push(connect_from(2 + (number % 200) as u8, &address));
+    }
+}
+
+#[test]
+fn replies_that_nobody_takes_do_not_keep_others_out() {
+    let hour = Duration::from_secs(3600);
+    let (_server, address) = serve(Arc::default(), |builder| builder.connections(8).message_time(hour));
+    let words = [&[0xff, 0xff][..], &[7; 131_070]].concat();
+    let (mut call, header) = (Vec::new(), bytes("0000 0001 0000 0384 0003 0004"));
+    PacketWriter::default().write(Datastream::Messages, &[&header[..], &words].concat(), true, &mut call);
+    let mut attackers = [2, 3].map(|host| [(); 4].map(|()| connect_from(host, &address)));
+    // The server's replies fill both sockets, then the calls do.
+    let (mut sent, mut quiet) = ([0; 8], 0);
+    while quiet < 1_000 {
+        quiet += 1;
+        for (peer, sent) in attackers.as_flattened_mut().iter_mut().zip(&mut sent) {
+            peer.socket.set_nonblocking(true).unwrap();
+            while let Ok(more) = peer.socket.write(&call[*sent..]) {
+                (*sent, quiet) = ((*sent + more) % call.len(), 0);
+            }
+        }
+        std::thread::yield_now();
+    }
+    // While the server executes a call of each, it ends none.
+    let answer = (0..1_000).find_map(|_| {
+        std::thread::yield_now();
+        work(&address).next(1).ok()
+    });
+    assert_eq!(answer, Some(2));
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farcall::host::{HOST_SHARE, Host};
+use farcall::host::{HOST_SHARE, Host, Network};
 
 use super::peer::Peer;
 
@@ -73,6 +73,15 @@ impl Hosts {
         self.lock().get(&peer.host()).map_or(0, |held| held.connections())
     }
 
+    /// Returns how many connections each network has.
+    pub(super) fn connections_of_networks(&self) -> HashMap<Network, usize> {
+        let mut networks = HashMap::new();
+        for (host, held) in self.lock().iter() {
+            *networks.entry(host.network()).or_default() += held.connections();
+        }
+        networks
+    }
+
     /// Returns how many bytes are held for all hosts.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
@@ -97,6 +106,10 @@ impl Holdings {
     fn new(host: Host) -> Holdings {
         let [connections, bytes] = [(); 2].map(|()| AtomicUsize::new(0));
         Holdings { host, connections, bytes, running: AtomicIsize::new(0) }
+    }
+
+    pub(super) fn host(&self) -> Host {
+        self.host
     }
 
     pub(super) fn connections(&self) -> usize {

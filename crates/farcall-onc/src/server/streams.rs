@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use farcall::env::{Accepted, Env, Interest, Listener, Poller, Stream, Time, is_of_one_connection};
-use farcall::eviction::{self, Candidate, MIN_SILENCE, Usage};
+use farcall::eviction::{self, Candidate, MIN_SILENCE};
 
 use super::hosts::{Holdings, Hosts, PROTECTED_BYTES};
 use super::peer::{Peer, PeerConnection as _, Transport};
@@ -184,7 +184,11 @@ impl Streams {
         deferred.push_back((socket, peer));
         if deferred.len() > MAX_DEFERRED {
             let hosts: Vec<_> = deferred.iter().map(|(_, peer)| peer.host()).collect();
-            let many = |at: &usize| hosts.iter().filter(|host| **host == hosts[*at]).count();
+            let many = |at: &usize| {
+                let (host, network) = (hosts[*at], hosts[*at].network());
+                let of_network = hosts.iter().filter(|other| other.network() == network);
+                (of_network.count(), hosts.iter().filter(|other| **other == host).count())
+            };
             // `max_by_key` returns the last one, which has waited for the shortest time.
             let one = (0..hosts.len()).max_by_key(many);
             drop(one.and_then(|one| deferred.remove(one)));
@@ -197,14 +201,11 @@ impl Streams {
         let now = self.env.now();
         let all = self.all();
         let candidates = all.iter().map(|connection| Candidate {
-            of_host: connection.account().host().connections(),
-            usage: match connection.idle(now) {
-                Some(idle) => Usage::Idle(idle),
-                None => Usage::Call(connection.silent(now)),
-            },
+            host: connection.account().host().host(),
+            usage: Some(connection.usage(now)),
         });
-        let own = peer.map(|peer| self.hosts.connections_of(peer));
-        let closed = eviction::victim(candidates, own).and_then(|place| all.get(place));
+        let candidates: Vec<Candidate> = candidates.collect();
+        let closed = eviction::victim(&candidates, peer.map(Peer::host)).and_then(|place| all.get(place));
         closed.inspect(|closed| closed.close()).is_some()
     }
 
@@ -302,16 +303,20 @@ impl Streams {
         }
     }
 
-    /// Begins a deferred connection if there is room. Chooses the host with the fewest connections, and its
-    /// connection that has waited longest.
+    /// Begins a deferred connection if there is room. Chooses the network with the fewest connections, in it the
+    /// host with the fewest, and its connection that has waited longest.
     fn admit_deferred(&self) {
         if self.len() >= self.limits.connections {
             return;
         }
         let next = {
             let mut deferred = lock(&self.deferred);
-            let first =
-                deferred.iter().enumerate().min_by_key(|(_, (_, peer))| self.hosts.connections_of(peer));
+            let networks = self.hosts.connections_of_networks();
+            let many = |peer: &Peer| {
+                let of_network = networks.get(&peer.host().network()).copied().unwrap_or(0);
+                (of_network, self.hosts.connections_of(peer))
+            };
+            let first = deferred.iter().enumerate().min_by_key(|(_, (_, peer))| many(peer));
             let first = first.map(|(place, _)| place);
             first.and_then(|place| deferred.remove(place))
         };

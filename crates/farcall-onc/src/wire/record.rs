@@ -223,6 +223,12 @@ impl Records {
         Ok(())
     }
 
+    /// Returns since when there has been an unfinished record: since the first [`Records::check`] that found it
+    /// so.
+    pub(crate) fn unfinished_since(&self) -> Option<Time> {
+        self.since.filter(|_| self.is_partial())
+    }
+
     /// Returns when the unfinished record will have taken too long. The time counts from the first
     /// [`Records::check`] that found the record unfinished.
     pub fn patience(&self) -> Option<Time> {

@@ -1,8 +1,9 @@
 //! Tests of hostile input that has broken other servers.
 
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::atomic::Ordering;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use farcall_onc::Server;
@@ -198,6 +199,49 @@ fn a_connection_more_than_allowed_waits_for_another_to_end() {
     c.send(&call(3, 1, &[1, 1]));
     drop(a);
     assert_eq!(success(&c.receive()).0, 3);
+}
+
+/// Connects from another address of this machine. Each counts as a host, and all as one network.
+fn connect_from(host: u8, port: u16) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::from(([127, 0, 0, host], 0))).unwrap();
+    connect(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, port))).unwrap();
+    TcpStream::from(socket)
+}
+
+#[test]
+fn half_records_of_many_addresses_do_not_keep_another_network_out() {
+    // Nothing is sent: this only finds the address from which this machine would send.
+    let probe = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let own = probe.connect("192.0.2.1:9").and_then(|()| probe.local_addr());
+    let Some(own) = own.ok().filter(|own| !own.ip().is_loopback()) else {
+        let _ = writeln!(std::io::stderr(), "skipped: this machine has no address besides loopback");
+        return;
+    };
+    let builder = Server::builder().program::<dyn Calc>(Arc::new(Calculator::default()));
+    let server = builder.address("0.0.0.0:0".parse().unwrap()).connections(4).start().unwrap();
+    let port = server.tcp().unwrap().port();
+    let attackers: Vec<TcpStream> = (2..6).map(|host| connect_from(host, port)).collect();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // A record of a megabyte, of which byte after byte comes.
+        scope.spawn(|| {
+            attackers.iter().for_each(|mut attacker| attacker.write_all(&[0x80, 0x10, 0, 0]).unwrap());
+            while !is_over.load(Ordering::Relaxed) {
+                attackers.iter().for_each(|mut attacker| _ = attacker.write_all(&[0]));
+                std::thread::yield_now();
+            }
+        });
+        let newcomer = TcpStream::connect((own.ip(), port)).unwrap();
+        newcomer.set_read_timeout(Some(PATIENCE)).unwrap();
+        let _ = (&newcomer).write_all(&record(&call(1, 1, &[2, 3])));
+        let mut reply = [0; 32];
+        let came = (&newcomer).read_exact(&mut reply);
+        is_over.store(true, Ordering::Relaxed);
+        came.unwrap();
+        assert_eq!(success(&reply[4..]), (1, words(&[5])));
+    });
 }
 
 #[test]

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use farcall::Bytes;
 use farcall::env::{Interest, PeerState, Source, Stream, Time, Wait};
+use farcall::eviction::Usage;
 
 use super::{LINGER_TIME, Streams};
 use crate::Client;
@@ -648,6 +649,24 @@ impl Connection {
         }
         let Ok(inbox) = self.inbox.try_lock() else { return None };
         Some(now.since(inbox.last_read))
+    }
+
+    /// Returns what the connection is used for.
+    pub(super) fn usage(&self, now: Time) -> Usage {
+        // A thread that has the inbox reads or serves.
+        let Ok(inbox) = self.inbox.try_lock() else { return Usage::Call(Duration::ZERO) };
+        let silent = now.since(inbox.last_read);
+        if self.running.load(Ordering::Acquire) > 0 || self.parked.load(Ordering::Acquire) {
+            return Usage::Call(silent);
+        }
+        let outbox = lock(&self.outbox);
+        match inbox.records.unfinished_since() {
+            // A client that sends byte after byte is no busier than one that sends nothing.
+            Some(since) => Usage::PartialCall(now.since(since)),
+            None if outbox.len > 0 => Usage::PartialCall(silent),
+            None if outbox.resting => Usage::Idle(silent),
+            None => Usage::Call(silent),
+        }
     }
 
     /// Returns for how long the client has sent nothing, even if calls are under way. Returns zero if a
