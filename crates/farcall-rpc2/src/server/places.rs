@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
 use farcall::Time;
-use farcall::host::Host;
+use farcall::host::{Host, Network};
 
 /// Places for connections of one kind.
 #[derive(Default)]
@@ -13,8 +13,9 @@ pub(super) struct Places {
     most: usize,
     taken: usize,
     hosts: HashMap<Host, Held>,
-    /// The hosts that have idle connections. The last one is the first to lose one.
-    ranking: BTreeSet<Rank>,
+    networks: HashMap<Network, Hosts>,
+    /// The networks that have idle connections. The last one is the first to lose one.
+    ranking: BTreeSet<Rank<Network>>,
     /// How many entries of the maps and sets were looked at, for a test.
     #[cfg(test)]
     pub(super) steps: usize,
@@ -27,11 +28,20 @@ struct Held {
     idle: BTreeSet<Idle>,
 }
 
+/// What the hosts of a network have.
+#[derive(Default)]
+struct Hosts {
+    connections: usize,
+    /// The hosts that have idle connections. The last one is the first to lose one.
+    ranking: BTreeSet<Rank<Host>>,
+}
+
 /// An idle connection: since when, and the server's handle.
 pub(super) type Idle = (Time, u32);
 
-/// A host's rank: how many connections it has, then how long its longest idle one has been idle.
-type Rank = (usize, Reverse<Idle>, Host);
+/// A host's or a network's rank: how many connections it has, then how long the idle one has been idle that it
+/// loses first.
+type Rank<Of> = (usize, Reverse<Idle>, Of);
 
 impl Places {
     pub(super) fn new(most: usize) -> Places {
@@ -43,8 +53,9 @@ impl Places {
         self.taken >= self.most
     }
 
-    /// Returns the handle of the connection that makes way for another: of the hosts with idle connections,
-    /// the longest idle one of the host that has most. Returns `None` if no connection is idle.
+    /// Returns the handle of the connection that makes way for another: of the networks with idle connections,
+    /// the one that has most, in it the host that has most, and of this the longest idle one. Returns `None` if
+    /// no connection is idle.
     pub(super) fn victim(&self) -> Option<u32> {
         self.ranking.last().map(|(_, Reverse((_, handle)), _)| *handle)
     }
@@ -80,29 +91,47 @@ impl Places {
         });
     }
 
-    /// Changes what a host has, and with it the host's rank.
+    /// Changes what a host has, and with it the ranks of the host and of its network.
     fn change(&mut self, host: Host, change: impl FnOnce(&mut Held)) {
         #[cfg(test)]
         {
             self.steps += 1;
         }
-        let held = self.hosts.entry(host).or_default();
-        if let Some(rank) = held.rank(host) {
+        let name = host.network();
+        let (held, network) = (self.hosts.entry(host).or_default(), self.networks.entry(name).or_default());
+        if let Some(rank) = network.rank(name) {
             self.ranking.remove(&rank);
         }
-        change(held);
         if let Some(rank) = held.rank(host) {
+            network.ranking.remove(&rank);
+        }
+        network.connections -= held.connections;
+        change(held);
+        network.connections += held.connections;
+        if let Some(rank) = held.rank(host) {
+            network.ranking.insert(rank);
+        }
+        if let Some(rank) = network.rank(name) {
             self.ranking.insert(rank);
         }
         if held.connections == 0 {
             self.hosts.remove(&host);
         }
+        if network.connections == 0 {
+            self.networks.remove(&name);
+        }
     }
 }
 
 impl Held {
-    fn rank(&self, host: Host) -> Option<Rank> {
+    fn rank(&self, host: Host) -> Option<Rank<Host>> {
         self.idle.first().map(|idle| (self.connections, Reverse(*idle), host))
+    }
+}
+
+impl Hosts {
+    fn rank(&self, network: Network) -> Option<Rank<Network>> {
+        self.ranking.last().map(|(_, idle, _)| (self.connections, *idle, network))
     }
 }
 
@@ -133,7 +162,29 @@ mod tests {
         places.leave(few, Some((at(1), 1)));
         assert_eq!(places.victim(), None);
         places.leave(many, None);
-        assert!(places.hosts.is_empty() && places.ranking.is_empty() && places.taken == 0);
+        assert!(places.hosts.is_empty() && places.networks.is_empty() && places.ranking.is_empty());
+        assert_eq!(places.taken, 0);
+    }
+
+    #[test]
+    fn many_hosts_of_one_network_take_no_places_of_another() {
+        let (honest, network) = (Host::V6(7 << 16), Host::V6(8 << 16).network());
+        let mut places = Places::new(9);
+        for handle in 1..=2 {
+            places.take(honest);
+            places.rest(honest, (at(handle.into()), handle));
+        }
+        for handle in 3..=1_000 {
+            if places.is_full() {
+                let victim = places.victim().expect("all are idle");
+                assert!(victim > 2, "{victim} is the honest host's");
+                places.leave(Host::V6(8 << 16 | u64::from(victim)), Some((at(victim.into()), victim)));
+            }
+            let host = Host::V6(8 << 16 | u64::from(handle));
+            assert_eq!(host.network(), network);
+            places.take(host);
+            places.rest(host, (at(handle.into()), handle));
+        }
     }
 
     #[test]
