@@ -14,6 +14,9 @@ use super::hosts::HostName;
 const PREFIXES_V4: [u32; 4] = [96 + 16, 96 + 16, 96 + 24, 96 + 24];
 const PREFIXES_V6: [u32; 4] = [32, 48, 56, 63];
 
+/// Those of 127.0.0.0/8: any process of this machine can have all of these addresses.
+const PREFIXES_LOOPBACK: [u32; 4] = [96 + 8, 96 + 8, 96 + 16, 96 + 24];
+
 /// Which turns an address shares: those of each prefix, the shortest first, and of its host.
 pub(super) type Path = [u128; PREFIXES_V6.len() + 1];
 
@@ -21,6 +24,7 @@ pub(super) type Path = [u128; PREFIXES_V6.len() + 1];
 pub(super) fn path(address: &SocketAddr, alone: bool) -> Path {
     let [upper, lower] = HostName::at(address).0.map(u128::from);
     let (ip, prefixes) = match address.ip().to_canonical() {
+        IpAddr::V4(ip) if ip.is_loopback() => (ip.to_ipv6_mapped().to_bits(), PREFIXES_LOOPBACK),
         IpAddr::V4(ip) => (ip.to_ipv6_mapped().to_bits(), PREFIXES_V4),
         IpAddr::V6(ip) => (ip.to_bits(), PREFIXES_V6),
     };
@@ -28,7 +32,7 @@ pub(super) fn path(address: &SocketAddr, alone: bool) -> Path {
     [a, b, c, d, upper << 64 | lower]
 }
 
-/// Returns the network of an address: an IPv4 /16 or an IPv6 /48.
+/// Returns the network of an address: an IPv4 /16, an IPv6 /48, or 127.0.0.0/8.
 pub(super) fn network(address: &SocketAddr) -> HostName {
     let network = path(address, false)[1];
     HostName::of([(network >> 64) as u64, network as u64])
@@ -157,6 +161,19 @@ mod tests {
             let order: Vec<&str> = std::iter::from_fn(|| turns.pop()).take(20).collect();
             assert_eq!(order.iter().filter(|who| **who == "one").count(), 10, "{other}");
         }
+    }
+
+    #[test]
+    fn all_loopback_addresses_together_get_as_many_turns_as_one_other_host() {
+        let mut turns = Turns::default();
+        for n in 0..1_000_u16 {
+            turns.push(&at(&format!("127.{}.{}.1", n % 256, n / 256)), "many", false);
+        }
+        (0..10).for_each(|_| turns.push(&at("192.0.2.1"), "one", false));
+        let order: Vec<&str> = std::iter::from_fn(|| turns.pop()).take(20).collect();
+        assert_eq!(order.iter().filter(|who| **who == "one").count(), 10);
+        let network = |ip: [u8; 4]| network(&SocketAddr::from((ip, 1)));
+        assert_eq!(network([127, 0, 0, 1]), network([127, 255, 0, 1]));
     }
 
     #[test]
