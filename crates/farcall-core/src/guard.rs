@@ -7,10 +7,10 @@
 //! receive (`server.rs` says how).
 
 use std::any::Any;
-use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::Bytes;
+use crate::messages::say;
 
 /// The value with which the user's code panicked. Dropping that value is the user's code too, and may panic
 /// without harm.
@@ -37,8 +37,7 @@ pub fn run_alone(what: &str, user: impl FnOnce()) {
         return;
     }
     let why = panic.message().unwrap_or("(no text)");
-    // `eprintln` would panic when standard error is closed.
-    let _ = writeln!(std::io::stderr(), "farcall: {what} panicked: {why}");
+    say(format_args!("{what} panicked: {why}"));
 }
 
 impl Panic {

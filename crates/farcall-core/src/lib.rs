@@ -44,6 +44,8 @@ mod hints;
 pub mod host;
 pub mod intercept;
 mod member_state;
+#[doc(hidden)]
+pub mod messages;
 pub mod multi;
 #[doc(hidden)]
 pub mod notice;

@@ -15,7 +15,7 @@ mod pages;
 mod terms;
 
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::SocketAddr;
 #[cfg(unix)]
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -33,6 +33,7 @@ pub(crate) use core::Core;
 
 use area::Area;
 use farcall_core::env::Env;
+use farcall_core::messages::say;
 use farcall_core::sys::fork;
 use farcall_core::{CallFailed, Error, Kind, Ran, lock};
 use farcall_names::Registration;
@@ -331,7 +332,7 @@ impl Segment {
 
     #[cold]
     fn say(&self, why: &Error) {
-        let _ = writeln!(io::stderr(), "farcall: segment {:?}: {why}", self.name);
+        say(format_args!("segment {:?}: {why}", self.name));
     }
 
     fn inhibit(&self, of: Importers<'_>, inhibited: bool) -> farcall_core::Result<()> {

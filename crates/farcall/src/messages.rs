@@ -1,6 +1,6 @@
 //! What a runtime says on standard error.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::net::SocketAddr;
 
 /// Says on standard error why this server offers no calls through shared memory, and returns the message. If
@@ -19,8 +19,8 @@ pub(crate) fn say_no_host(address: SocketAddr, why: &io::Error) -> String {
     line
 }
 
-/// Writes a line to standard error. Unlike `eprintln`, it does not panic if standard error is closed.
+/// Writes a line to standard error.
 #[cold]
 pub(crate) fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "farcall: {line}");
+    farcall_core::messages::say(line);
 }

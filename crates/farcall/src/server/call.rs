@@ -1,6 +1,5 @@
 //! Holds a call that a server is to execute: its procedure and its arguments. Runs it.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,6 +19,7 @@ use crate::builtin;
 use crate::context;
 use crate::env::place;
 use crate::guard;
+use crate::messages::say;
 use crate::receive_buffers::SharedBuffer;
 use crate::stub::{BATCH, Dispatched, catch, panicked};
 use crate::workers::Pace;
@@ -332,11 +332,7 @@ impl Work {
     fn log_if_slow(&self, slow: Duration, known: &Known, ran: Duration, queued: Duration) {
         if ran + queued >= slow {
             let (name, from) = (known.facts.name, self.call.from);
-            let line = format!(
-                "farcall: slow call of {name} from {from}: waited {queued:?} for a worker, ran {ran:?}"
-            );
-            // `eprintln` would panic if standard error is closed.
-            let _ = writeln!(std::io::stderr(), "{line}");
+            say(&format!("slow call of {name} from {from}: waited {queued:?} for a worker, ran {ran:?}"));
         }
     }
 }
