@@ -95,6 +95,8 @@ mod link;
 pub mod packets;
 #[cfg(unix)]
 pub mod server;
+#[cfg(unix)]
+mod silence;
 pub mod wire;
 
 /// The names that macro-generated code uses.

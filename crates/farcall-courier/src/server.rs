@@ -38,7 +38,7 @@
 //! ```text
 //! programs    what a message is answered with     connection  one client
 //! acceptor    the thread that accepts             hosts       how many connections each host has
-//! listening   where the server listens            silence     since when a connection waits
+//! listening   where the server listens
 //! datagrams   a UDP socket of the other servers of this crate
 //! ```
 
@@ -48,7 +48,6 @@ pub(crate) mod datagrams;
 mod hosts;
 pub(crate) mod listening;
 pub(crate) mod programs;
-pub(crate) mod silence;
 
 use std::fmt;
 use std::io;
@@ -62,12 +61,12 @@ use farcall::env::{Address, Env, Stream};
 use farcall::stub::Program;
 
 use crate::codec::Limits;
+use crate::silence::Silence;
 use crate::wire::message::Versions;
 use acceptor::{Acceptor, Place, Serves};
 use connection::{Connection, ConnectionLimits};
 use listening::{Bound, Listening};
 use programs::{NotOffered, Offer, Programs};
-use silence::Silence;
 
 #[doc(inline)]
 pub use farcall::stopper::Stopper;

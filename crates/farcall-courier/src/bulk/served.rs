@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::link::{Arrival, Link, LinkError};
-use crate::server::silence::Silence;
+use crate::silence::Silence;
 use crate::wire::packet::{Datastream, Received};
 
 /// The connection of the call that this thread serves.

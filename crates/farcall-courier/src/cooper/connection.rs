@@ -17,7 +17,7 @@ use crate::dialect::report::Reporter;
 use crate::dialect::wire::Wire;
 use crate::link::{LinkError, Patience};
 use crate::server::acceptor::{Place, Serves};
-use crate::server::silence::Silence;
+use crate::silence::Silence;
 
 /// The limits of each connection.
 #[derive(Clone, Copy)]
@@ -161,8 +161,9 @@ impl Connection {
             match verdict {
                 Verdict::Silence => {}
                 Verdict::Reply => {
-                    let until = self.wire.env.now() + self.limits.message_time;
-                    self.wire.send(&self.buffers.reply, Patience::until(until))?;
+                    let now = self.wire.env.now();
+                    let patience = Patience::until(now + self.limits.message_time);
+                    self.silence.wait_for_client(now, || self.wire.send(&self.buffers.reply, patience))?;
                 }
                 Verdict::Failed(failure) => {
                     let what = || match failure.is_fatal {

@@ -23,7 +23,7 @@ use crate::dialect::program::Refusal;
 use crate::dialect::report::{Reporter, Trouble};
 use crate::server::acceptor::{Acceptor, Place, Serves as _};
 use crate::server::listening::{Bound, Listening};
-use crate::server::silence::Silence;
+use crate::silence::Silence;
 
 /// A running server of Cooper's dialect. It serves its programs until it is dropped.
 pub struct Server {

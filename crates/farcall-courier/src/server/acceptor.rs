@@ -14,7 +14,7 @@ use farcall::lock;
 use farcall::workers::{Jobs, Threads};
 
 use super::hosts::Connections;
-use super::silence::Silence;
+use crate::silence::Silence;
 
 /// How long the thread pauses when the system has no room for more connections.
 const BACK_OFF: Duration = Duration::from_millis(100);

@@ -9,9 +9,9 @@ use farcall::Time;
 use farcall::env::{Env, Stream};
 
 use super::programs::{Buffers, Programs, Verdict};
-use super::silence::Silence;
 use crate::bulk::served::Served;
 use crate::link::{Link, LinkError};
+use crate::silence::Silence;
 use crate::wire::message::{Courier, Versions};
 use crate::wire::packet::{Datastream, Received};
 

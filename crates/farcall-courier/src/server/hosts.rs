@@ -11,7 +11,7 @@ use farcall::eviction::{self, Candidate};
 use farcall::host::{Host, most_of_host};
 use farcall::{Time, lock};
 
-use super::silence::Silence;
+use crate::silence::Silence;
 
 /// The open connections.
 pub(super) struct Connections {
