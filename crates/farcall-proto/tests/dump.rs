@@ -25,6 +25,19 @@ fn welcome(refused: u32, ended: u32, more: &[u32]) -> Vec<u8> {
     frame(WELCOME, 0, &[&head.concat()[..], &[ended, 0, 0, 1_500_000_000], more].concat())
 }
 
+fn of_drains() -> Vec<(Vec<u8>, String)> {
+    vec![
+        (
+            frame(DRAIN, 0, &[0, 9, 0, 0, 0, 7]),
+            "DRAIN of all exports in conversation 0000000000000009, after call 7".into(),
+        ),
+        (
+            frame(DRAIN, 0, &[0, 9, 0, EXPORT as u32, 0, 7]),
+            "DRAIN of export 000000000000004d in conversation 0000000000000009, after call 7".into(),
+        ),
+    ]
+}
+
 /// Returns the frames of exchanges, with their lines.
 fn of_exchanges() -> Vec<(Vec<u8>, String)> {
     vec![
@@ -101,16 +114,8 @@ fn every_frame_is_a_line() {
         (frame(POST, 0, &[0, EXPORT as u32, 5, 6]), "POST export 000000000000004d: 8 bytes".into()),
         (frame(ACK, 0, &[0, 9, 1200]), "ACK below 9, datagrams of 1200".into()),
         (frame(USER_PROOF, 0, &[0, 9, 1, 2, 3, 4]), "USER-PROOF by the secret 0000000000000009".into()),
-        (
-            frame(DRAIN, 0, &[0, 9, 0, 0, 0, 7]),
-            "DRAIN of all exports in conversation 0000000000000009, after call 7".into(),
-        ),
-        (
-            frame(DRAIN, 0, &[0, 9, 0, EXPORT as u32, 0, 7]),
-            "DRAIN of export 000000000000004d in conversation 0000000000000009, after call 7".into(),
-        ),
     ];
-    let cases: Vec<_> = cases.into_iter().chain(of_exchanges()).collect();
+    let cases: Vec<_> = cases.into_iter().chain(of_exchanges()).chain(of_drains()).collect();
     let mut all = vec![frame(PADDING, 0, &[1])];
     for (frame, line) in &cases {
         all.push(frame.clone());

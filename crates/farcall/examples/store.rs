@@ -25,7 +25,7 @@ impl Store for Memory {
 
 fn main() -> farcall::Result<()> {
     if std::env::args().any(|a| a == "serve") {
-        return farcall::export::<dyn Store>("Store", Arc::new(Memory))?.wait();
+        return farcall::export::<dyn Store>("Store", Arc::new(Memory))?.until_signal();
     }
     let store = farcall::import::<dyn Store>("Store")?.within(Duration::from_secs(1));
     match store.get("answer") {

@@ -62,6 +62,8 @@ mod runtime;
 mod server;
 #[cfg_attr(not(target_os = "linux"), path = "shm/none.rs")]
 mod shm;
+#[cfg(all(unix, feature = "signals"))]
+mod signals;
 pub mod stats;
 
 #[cfg(feature = "cr")]

@@ -366,7 +366,7 @@ impl Runtime {
     ///     }
     ///     thread::sleep(Duration::from_secs(1));
     /// };
-    /// export.wait()
+    /// export.until_signal()
     /// # }
     /// ```
     ///

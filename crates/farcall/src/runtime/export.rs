@@ -150,6 +150,10 @@ impl Inner {
     }
 }
 
+/// How long [`Export::until_signal`] waits for calls that have begun.
+#[cfg(feature = "signals")]
+const DRAIN: Duration = Duration::from_secs(25);
+
 impl Export {
     /// Keeps the export until the process ends, or [`Stopper::stop`] is called.
     ///
@@ -159,6 +163,56 @@ impl Export {
         self.server.check_process()?;
         self.ended.wait(None);
         Ok(())
+    }
+
+    /// Serves until the process is asked to end, by SIGTERM or SIGINT, or until [`Stopper::stop`] is called. Then
+    /// [drains](Export::drain) the export, at most 25 s, and returns: less than the 30 s after which Kubernetes
+    /// kills a container. This is the line with which the `main` of a server ends.
+    ///
+    /// From the first call of this on, the two signals do nothing but this, also if the process is the first one
+    /// of a container, where they have no effect by default. A second signal ends the process at once. (Other
+    /// systems than Unix have no such signals: there only [`Stopper::stop`] ends this.)
+    ///
+    /// ```no_run
+    /// # #[farcall::interface]
+    /// # pub trait Echo { fn echo(&self, text: &str) -> farcall::Result<String>; }
+    /// # struct Server;
+    /// # impl Echo for Server { fn echo(&self, text: &str) -> farcall::Result<String> { Ok(text.to_owned()) } }
+    /// fn main() -> farcall::Result<()> {
+    ///     farcall::export::<dyn Echo>("Echo", std::sync::Arc::new(Server))?.until_signal()
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// When calls had not ended after 25 s, when this process is a forked child of the process that made the
+    /// export, or when the system lets no thread take the signals.
+    #[cfg(feature = "signals")]
+    pub fn until_signal(self) -> crate::Result<()> {
+        self.server.check_process()?;
+        #[cfg(unix)]
+        crate::signals::tell(&self.ended).map_err(|why| CallFailed::local("take SIGTERM and SIGINT", why))?;
+        self.ended.wait(None);
+        match self.drain(DRAIN) {
+            true => Ok(()),
+            false => {
+                let why = "the server was asked to end, and some calls did not end within 25 s";
+                Err(CallFailed::new(Kind::Draining, Ran::Maybe).because(why).into())
+            }
+        }
+    }
+
+    /// Serves until a signal comes, as [`Export::until_signal`] does, without blocking the task. A thread of
+    /// tokio's waits meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`Export::until_signal`].
+    ///
+    /// # Panics
+    /// Outside tokio's runtime.
+    #[cfg(all(feature = "signals", feature = "tokio"))]
+    pub async fn until_signal_async(self) -> crate::Result<()> {
+        let served = tokio::task::spawn_blocking(move || self.until_signal()).await;
+        served.unwrap_or_else(|why| Err(CallFailed::new(Kind::Stopped, Ran::Maybe).caused_by(why).into()))
     }
 
     /// Returns a handle with which another thread can end [`Export::wait`].

@@ -1,0 +1,65 @@
+//! Tells servers that the system asks this process to end: by SIGTERM or SIGINT.
+//!
+//! Nothing here happens unless the program asks for it. Then a thread takes these signals, of which the first one
+//! tells everybody who waits. The second one ends the process as it would have done by default: somebody does not
+//! want to wait for the drain.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
+use crate::env::Event;
+use crate::lock;
+
+/// What this process does about the signals.
+enum Watch {
+    /// They have their default effect.
+    None,
+    /// A thread waits for the first one, and these wait for the thread.
+    Waits(Vec<Weak<dyn Event>>),
+    /// It has come.
+    Told,
+}
+
+static WATCH: Mutex<Watch> = Mutex::new(Watch::None);
+
+/// Sets `event` when the first SIGTERM or SIGINT comes, or at once if one has come since the first such request.
+///
+/// # Errors
+/// When the signals cannot be taken over.
+pub(crate) fn tell(event: &Arc<dyn Event>) -> io::Result<()> {
+    let mut watch = lock(&WATCH);
+    match &mut *watch {
+        Watch::Told => event.set(),
+        Watch::Waits(waiting) => {
+            waiting.retain(|one| one.strong_count() > 0);
+            waiting.push(Arc::downgrade(event));
+        }
+        Watch::None => {
+            let signals = Signals::new([SIGTERM, SIGINT])?;
+            let thread = std::thread::Builder::new().name("farcall-signals".into());
+            thread.spawn(move || take(signals))?;
+            *watch = Watch::Waits(vec![Arc::downgrade(event)]);
+        }
+    }
+    Ok(())
+}
+
+/// Takes the signals until the process ends.
+fn take(mut signals: Signals) {
+    for signal in signals.forever() {
+        // The process ends here unless this is the first signal.
+        let former =
+            std::mem::replace(&mut *WATCH.lock().unwrap_or_else(PoisonError::into_inner), Watch::Told);
+        match former {
+            Watch::Waits(waiting) => waiting.iter().filter_map(Weak::upgrade).for_each(|event| event.set()),
+            Watch::None | Watch::Told => {
+                // It fails for unknown signals only.
+                let _ = emulate_default_handler(signal);
+            }
+        }
+    }
+}

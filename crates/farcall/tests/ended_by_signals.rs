@@ -1,0 +1,145 @@
+//! Tests that a server which is told to end by a signal drains first, also as the first process of a container.
+#![cfg(target_os = "linux")]
+#![allow(missing_docs)]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcall::Runtime;
+use farcall::names::File;
+
+#[farcall::interface]
+pub trait Slow {
+    /// Returns after so many milliseconds.
+    fn wait(&self, millis: u64) -> farcall::Result<u64>;
+}
+
+struct Server;
+
+impl Slow for Server {
+    fn wait(&self, millis: u64) -> farcall::Result<u64> {
+        std::thread::sleep(Duration::from_millis(millis));
+        Ok(millis)
+    }
+}
+
+/// The variable that makes this test a server, which registers in the file that it names.
+const NAMES: &str = "FARCALL_TEST_ENDED_BY_SIGNALS";
+
+fn runtime(names: &str) -> Runtime {
+    Runtime::builder().registry(File::at(names)).build().unwrap()
+}
+
+/// Serves, if this process was started for that.
+#[test]
+fn serve() {
+    let Ok(names) = std::env::var(NAMES) else { return };
+    let export = runtime(&names).export::<dyn Slow>("Slow", Arc::new(Server)).unwrap();
+    println!("serving {}", std::process::id());
+    export.until_signal().unwrap();
+    println!("drained");
+}
+
+/// A server in a process of its own. `first` makes it the first process of its own pid namespace.
+struct Process {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+    pid: u32,
+}
+
+impl Process {
+    /// Returns `None` if this user can have no namespace.
+    fn start(names: &str, first: bool) -> Option<Process> {
+        let program = std::env::current_exe().unwrap();
+        let mut command = Command::new(if first { "unshare".into() } else { program.clone() });
+        if first {
+            command.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]).arg(program);
+        }
+        let command = command.args(["serve", "--exact", "--nocapture"]).env(NAMES, names);
+        let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("serving") {
+            line.clear();
+            if output.read_line(&mut line).unwrap() == 0 {
+                child.wait().unwrap();
+                return None;
+            }
+        }
+        let pid = match first {
+            true => {
+                assert!(line.ends_with("serving 1\n"), "{line}");
+                let children = format!("/proc/{0}/task/{0}/children", child.id());
+                std::fs::read_to_string(children).unwrap().trim().parse().unwrap()
+            }
+            false => child.id(),
+        };
+        Some(Process { child, output, pid })
+    }
+
+    fn tell(&self, signal: &str) {
+        let told = Command::new("kill").args(["-s", signal, &self.pid.to_string()]).status().unwrap();
+        assert!(told.success());
+    }
+
+    /// Waits for the end. Returns whether it drained, and whether it ended well.
+    fn end(mut self) -> (bool, bool) {
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        (rest.contains("drained"), self.child.wait().unwrap().success())
+    }
+}
+
+fn drains(signal: &str, first: bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let names = folder.path().join("names").to_str().unwrap().to_owned();
+    let Some(server) = Process::start(&names, first) else {
+        return common::skip("a server that is the first process: no pid namespace of its own");
+    };
+    let client = runtime(&names);
+    let slow = client.import::<dyn Slow>("Slow").unwrap();
+    let begun = slow.start().wait(300);
+    // Once this one has returned, the server has the other one, too.
+    assert_eq!(slow.wait(0), Ok(0));
+    server.tell(signal);
+    assert_eq!(begun.wait(), Ok(300), "a call that has begun is finished");
+    let refused = slow.wait(0).unwrap_err();
+    assert_eq!(refused.ran(), farcall::Ran::No, "{refused}");
+    assert_eq!(server.end(), (true, true));
+    assert!(client.import::<dyn Slow>("Slow").is_err(), "the name was withdrawn");
+}
+
+#[test]
+fn a_server_drains_at_sigterm() {
+    drains("TERM", false);
+}
+
+#[test]
+fn a_server_drains_at_sigint() {
+    drains("INT", false);
+}
+
+#[test]
+fn a_server_that_is_the_first_process_of_a_container_drains_at_sigterm() {
+    drains("TERM", true);
+}
+
+#[test]
+fn a_second_signal_ends_the_process_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = folder.path().join("names").to_str().unwrap().to_owned();
+    let server = Process::start(&names, false).unwrap();
+    let slow = runtime(&names).import::<dyn Slow>("Slow").unwrap();
+    let begun = slow.start().wait(600_000);
+    assert_eq!(slow.wait(0), Ok(0));
+    server.tell("TERM");
+    // The drain has begun once new calls are refused.
+    while slow.wait(0).is_ok() {}
+    server.tell("TERM");
+    assert_eq!(server.end(), (false, false));
+    assert!(begun.wait().is_err());
+}
