@@ -140,6 +140,8 @@ mutants! {
     HostsAlone = "hosts-take-turns-alone",
     /// A server keeps no half of its time for handshakes of clients that have been there before.
     KnownUnshared = "no-half-for-known-clients",
+    /// A ticket makes every client known that shows it, however many do at once.
+    TicketShared = "ticket-makes-many-known",
     /// A client that comes again when a server has told it to has no place before others.
     WaitWithoutTurn = "wait-without-turn",
     /// A server checks what a client shows before the client has proven its key.
@@ -323,6 +325,7 @@ impl Rule {
         Rule::ComputedAgain,
         Rule::HostsAlone,
         Rule::KnownUnshared,
+        Rule::TicketShared,
         Rule::WaitWithoutTurn,
         Rule::GrantsBeforeProof,
     ];

@@ -268,6 +268,38 @@ fn half_of_the_time_is_kept_for_clients_that_have_been_here_before() {
 }
 
 #[test]
+fn a_ticket_that_many_addresses_show_makes_one_of_them_known() {
+    let mut field = Field::new();
+    let [mut shared, mut honest] = ["192.0.2.1", "192.0.2.200"].map(|host| {
+        let mut known = field.asker(at(host));
+        field.give(known.from, &known.message);
+        let (_, mut welcome) = field.compute_next();
+        known.conversation.receive_any(field.now, &mut welcome, &mut |_| {});
+        field.call(&mut known);
+        known
+    });
+    field.now = field.now + Duration::from_secs(13 * 3_600);
+    field.server.handle_timeout(field.now);
+    field.server.forget_revoked(field.now, |_| false);
+    field.answers();
+    field.ask(&mut shared);
+    for host in 2..40 {
+        assert_eq!(field.give(shared.from, &shared.message), [], "it waits");
+        shared.from = at(&format!("192.0.2.{host}"));
+        // Its proof is of the former address, so it gets another there.
+        for (_, mut answer) in field.give(shared.from, &shared.message) {
+            shared.conversation.receive_any(field.now, &mut answer, &mut |_| {});
+        }
+        field.carry(&mut shared);
+    }
+    field.ask(&mut honest);
+    assert_eq!(field.give(honest.from, &honest.message), [], "it waits");
+    let id = honest.message[24..32].to_vec();
+    let first: Vec<Vec<u8>> = (0..4).map(|_| field.compute_next().1).collect();
+    assert!(first.iter().any(|answer| answer[4..12] == id[..]), "it waits for the others of its network");
+}
+
+#[test]
 fn a_client_that_was_told_to_wait_has_its_place_when_it_comes_again() {
     let mut field = Field::new();
     let host = "192.0.2.1";
@@ -354,10 +386,11 @@ fn what_a_client_shows_is_looked_at_only_when_it_has_proven_its_key() {
 #[test]
 fn every_broken_rule_of_shares_is_noticed() {
     use farcall_proto::Rule;
-    const TESTS: [fn(); 6] = [
+    const TESTS: [fn(); 7] = [
         one_message_with_one_proof_is_computed_once_under_however_many_nonces,
         many_hosts_of_one_network_get_as_much_time_as_one_host_of_another,
         half_of_the_time_is_kept_for_clients_that_have_been_here_before,
+        a_ticket_that_many_addresses_show_makes_one_of_them_known,
         a_client_that_was_told_to_wait_has_its_place_when_it_comes_again,
         handshakes_take_half_of_a_processor_however_long_each_takes,
         what_a_client_shows_is_looked_at_only_when_it_has_proven_its_key,

@@ -63,6 +63,8 @@ pub struct Handshake {
     pub(super) mutant: Mutant,
     pub(super) proof: ProofName,
     pub(super) class: Class,
+    /// The ticket by which its client is known.
+    pub(super) shown: Option<ProofName>,
     /// When it was taken out to be computed.
     pub(super) began: Time,
 }
@@ -155,6 +157,8 @@ pub(super) struct Waiting {
     taken: [Duration; 2],
     /// The proofs of these handshakes.
     proofs: BTreeSet<ProofName>,
+    /// The tickets by which clients of these are known.
+    shown: BTreeSet<ProofName>,
     /// The proofs of the handshakes that are being computed.
     computing: VecDeque<ProofName>,
     budget: Budget,
@@ -186,6 +190,7 @@ impl Waiting {
             queues: Default::default(),
             taken: [Duration::ZERO; 2],
             proofs: BTreeSet::new(),
+            shown: BTreeSet::new(),
             computing: VecDeque::new(),
             budget: Budget { left: BURST, at: now, rests_until: now, usual: USUAL_COST },
             reserved: Reserved {
@@ -210,8 +215,13 @@ impl Waiting {
         self.proofs.contains(&proof) || self.computing.contains(&proof)
     }
 
-    /// Queues a handshake. Returns the one that makes way for it, which may be itself.
-    pub fn push(&mut self, now: Time, handshake: Handshake) -> Option<Handshake> {
+    /// Queues a handshake. Returns the one that makes way for it, which may be itself. A ticket makes one
+    /// client known at a time: whoever has an old one could show it from many addresses.
+    pub fn push(&mut self, now: Time, mut handshake: Handshake) -> Option<Handshake> {
+        let is_shown = handshake.shown.is_some_and(|ticket| self.shown.contains(&ticket));
+        if is_shown && !handshake.mutant.breaks(Rule::TicketShared) {
+            (handshake.class, handshake.shown) = (Class::New, None);
+        }
         let (mutant, class) = (handshake.mutant, handshake.class as usize);
         let path = turns::path(&handshake.from, mutant.breaks(Rule::HostsAlone));
         let has_place = self.reserved.claim(now, handshake.proof) && !mutant.breaks(Rule::WaitWithoutTurn);
@@ -221,11 +231,20 @@ impl Waiting {
         self.has_news |= self.is_empty();
         let queue = &mut self.queues[class];
         self.proofs.insert(handshake.proof);
+        self.shown.extend(handshake.shown);
         queue.push(&path, handshake, has_place);
         if queue.len() <= MAX_WAITING || mutant.breaks(Rule::HandshakesUnbounded) {
             return None;
         }
-        queue.evict().inspect(|out| _ = self.proofs.remove(&out.proof))
+        let out = self.queues[class].evict()?;
+        self.forget(&out);
+        Some(out)
+    }
+
+    /// Forgets what a handshake shows that waits no more.
+    fn forget(&mut self, out: &Handshake) {
+        self.proofs.remove(&out.proof);
+        out.shown.inspect(|ticket| _ = self.shown.remove(ticket));
     }
 
     /// Returns how long the client of a handshake waits until it asks again.
@@ -252,7 +271,7 @@ impl Waiting {
         let class = usize::from(!(waits(0) && (known_first || !waits(1))));
         let mut handshake = self.queues[class].pop()?;
         handshake.began = now;
-        self.proofs.remove(&handshake.proof);
+        self.forget(&handshake);
         if self.computing.len() == MAX_COMPUTING {
             // Its user has lost it.
             self.computing.pop_front();

@@ -202,8 +202,10 @@ impl Server {
         }
         let (chosen, mutant) = ((scheme, self.suite(suites, scheme)?), self.config.mutant);
         let class = if mutant.breaks(Rule::KnownUnshared) { Class::New } else { class };
+        let shown = bind.renew.as_ref().filter(|_| class == Class::Known);
+        let shown = shown.map(|(_, ticket, _)| ProofName::of(ticket));
         let (bind, proof) = (bind.to_owned(), question.proof);
-        let handshake = Handshake { from, len, bind, chosen, trust, mutant, proof, class, began: now };
+        let handshake = Handshake { from, len, bind, chosen, trust, mutant, proof, class, shown, began: now };
         let Some(out) = self.handshakes.waiting.push(now, handshake) else { return Some(Next::Compute) };
         let agreed = self.wait(now, &out)?;
         if out.proof == proof {
