@@ -1,7 +1,9 @@
 //! Encoded arguments that several calls share, and the budget of all arguments that unfinished calls keep.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use crate::lock;
 
 /// Arguments of at most this many bytes are not counted, because the number of outstanding calls is bounded.
 pub const MAX_UNCOUNTED_ARGUMENT_BYTES: usize = 2 << 10;
@@ -27,6 +29,12 @@ impl Default for ArgumentBudget {
 }
 
 impl ArgumentBudget {
+    /// Returns the budget that all clients of this process share which have no runtime.
+    pub fn of_process() -> Arc<ArgumentBudget> {
+        static SHARED: OnceLock<Arc<ArgumentBudget>> = OnceLock::new();
+        SHARED.get_or_init(Arc::default).clone()
+    }
+
     /// Returns a budget of this many bytes.
     pub const fn new(limit: usize) -> ArgumentBudget {
         ArgumentBudget { limit, used: AtomicUsize::new(0) }
@@ -99,6 +107,83 @@ impl SharedArguments {
     }
 }
 
+/// The arguments that unfinished calls to one server keep, within the budget of all servers.
+#[derive(Debug)]
+pub struct ServerArguments {
+    budget: Arc<ArgumentBudget>,
+    held: Mutex<usize>,
+}
+
+impl Default for ServerArguments {
+    fn default() -> ServerArguments {
+        ServerArguments { budget: ArgumentBudget::of_process(), held: Mutex::default() }
+    }
+}
+
+impl ServerArguments {
+    /// Returns a server whose calls keep nothing yet.
+    pub fn new(budget: Arc<ArgumentBudget>) -> Arc<ServerArguments> {
+        Arc::new(ServerArguments { budget, held: Mutex::default() })
+    }
+
+    /// Returns whether the calls to this server may keep `len` more bytes.
+    pub fn admits(&self, len: usize) -> bool {
+        len <= MAX_UNCOUNTED_ARGUMENT_BYTES || self.budget.admits(*lock(&self.held), len, None)
+    }
+
+    /// Counts the arguments of a call until the guard is dropped. Returns `None` if the call may not keep
+    /// them.
+    pub fn keep(self: &Arc<Self>, len: usize) -> Option<KeptArguments> {
+        let mut kept = KeptArguments { server: self.clone(), bytes: 0 };
+        if len > MAX_UNCOUNTED_ARGUMENT_BYTES {
+            let mut held = lock(&self.held);
+            if !self.budget.admits(*held, len, None) {
+                return None;
+            }
+            self.budget.take(len);
+            *held += len;
+            kept.bytes = len;
+        }
+        Some(kept)
+    }
+
+    /// Returns why a call is refused whose arguments do not fit.
+    pub fn refusal(&self) -> String {
+        let (held, limit) = (*lock(&self.held), self.budget.limit());
+        format!(
+            "unfinished calls to this server keep {held} bytes of arguments, and those to all servers may keep {limit}"
+        )
+    }
+}
+
+/// Bytes that are counted for a server until this is dropped.
+#[derive(Debug)]
+pub struct KeptArguments {
+    server: Arc<ServerArguments>,
+    bytes: usize,
+}
+
+impl KeptArguments {
+    /// Counts this many bytes from now on, which are there already.
+    pub fn set(&mut self, len: usize) {
+        let bytes = if len > MAX_UNCOUNTED_ARGUMENT_BYTES { len } else { 0 };
+        if bytes == self.bytes {
+            return;
+        }
+        let mut held = lock(&self.server.held);
+        self.server.budget.take(bytes);
+        self.server.budget.give_back(self.bytes);
+        *held = *held + bytes - self.bytes;
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for KeptArguments {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 /// Bytes that are counted in a budget until this is dropped.
 #[derive(Debug)]
 pub struct Counted {
@@ -160,5 +245,23 @@ mod tests {
         shared.count_in(&budget);
         budget.give_back(2 * LEN);
         assert!(budget.admits(LEN, LEN, Some(&shared)), "what is counted is not counted again");
+    }
+
+    #[test]
+    fn calls_to_one_server_keep_no_more_than_others_leave_free() {
+        let budget = Arc::new(ArgumentBudget::new(8 * LEN));
+        let (hung, well) = (ServerArguments::new(budget.clone()), ServerArguments::new(budget.clone()));
+        let kept: Vec<KeptArguments> = std::iter::from_fn(|| hung.keep(LEN)).collect();
+        assert_eq!((kept.len(), budget.used()), (4, 4 * LEN));
+        assert!(!hung.admits(LEN) && hung.keep(MAX_UNCOUNTED_ARGUMENT_BYTES).is_some());
+        let mut unsent = well.keep(0).unwrap();
+        unsent.set(3 * LEN);
+        assert_eq!(budget.used(), 7 * LEN);
+        assert!(!well.admits(LEN));
+        unsent.set(MAX_UNCOUNTED_ARGUMENT_BYTES);
+        assert!(well.admits(9 * LEN), "one call's arguments are always admitted");
+        drop((kept, unsent));
+        assert_eq!(budget.used(), 0);
+        assert!(hung.keep(LEN).is_some());
     }
 }

@@ -19,7 +19,9 @@ mod trace;
 pub mod work;
 
 pub use address::canonical;
-pub use arguments::{ArgumentBudget, Counted, MAX_UNCOUNTED_ARGUMENT_BYTES, SharedArguments};
+pub use arguments::{
+    ArgumentBudget, Counted, KeptArguments, MAX_UNCOUNTED_ARGUMENT_BYTES, ServerArguments, SharedArguments,
+};
 pub use call_key::CallKey;
 pub use exchange::Tail;
 pub use failure::{Failure, Kind, Ran};

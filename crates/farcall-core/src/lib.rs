@@ -74,9 +74,11 @@ pub use bytes::Bytes;
 pub use calls::Calls;
 pub use context::{Cancelled, Context, context};
 pub use error::{CallFailed, Error, Exception, Never, Result, ResultExt};
-pub use farcall_base::{CallKey, Failure, Kind, Principal, Ran, SharedArguments, Time, Trace};
 #[doc(hidden)]
-pub use farcall_base::{Evidence, lock, room};
+pub use farcall_base::{
+    ArgumentBudget, Evidence, KeptArguments, MAX_UNCOUNTED_ARGUMENT_BYTES, ServerArguments, lock, room,
+};
+pub use farcall_base::{CallKey, Failure, Kind, Principal, Ran, SharedArguments, Time, Trace};
 pub use farcall_idl as idl;
 #[cfg(feature = "cr")]
 pub use farcall_macros::include_cr;

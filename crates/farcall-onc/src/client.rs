@@ -84,7 +84,7 @@ use std::time::Duration;
 
 use farcall::env::{Condition, ConnectOptions, Env, Time};
 use farcall::stub::{Binding, Interface, Program};
-use farcall::{CallFailed, Kind, Ran, System};
+use farcall::{ArgumentBudget, CallFailed, Kind, Ran, ServerArguments, System};
 
 use crate::wire::record::Limits;
 use address::addresses;
@@ -196,6 +196,7 @@ pub struct Builder {
     mapper_port: Option<u16>,
     limits: Limits,
     back: Option<Arc<dyn Back>>,
+    arguments: Arc<ArgumentBudget>,
 }
 
 impl Default for Builder {
@@ -217,6 +218,7 @@ impl Default for Builder {
             mapper_port: None,
             limits: Limits::default(),
             back: None,
+            arguments: ArgumentBudget::of_process(),
         }
     }
 }
@@ -234,6 +236,18 @@ impl Builder {
     #[must_use]
     pub fn patience(mut self, patience: Option<Duration>) -> Builder {
         self.settings.patience = patience;
+        self
+    }
+
+    /// Sets how many bytes of arguments the unfinished calls of all clients of this builder keep. Started
+    /// calls over UDP keep theirs until they have ended, and over a stream until the system has taken them.
+    /// The calls to one server may keep as much as is left. Further calls to it fail as
+    /// [`Overloaded`](Kind::Overloaded), [`Ran::No`]. The only call to a server may keep any arguments, and
+    /// arguments of at most 2 KiB are not counted. By default all clients of ONC RPC, Courier and RPC2 in a
+    /// process keep 512 MiB together.
+    #[must_use]
+    pub fn argument_bytes(mut self, bytes: usize) -> Builder {
+        self.arguments = Arc::new(ArgumentBudget::new(bytes));
         self
     }
 
@@ -340,19 +354,30 @@ impl Builder {
         if !datagrams {
             carrier::settle(&*self.env, &*carrier, self.connecting).map_err(refused)?;
         }
-        let link = Link::new(self.env.clone(), carrier, datagrams, self.limits, self.back.clone());
+        let arguments = ServerArguments::new(self.arguments.clone());
+        let link = self.link(carrier, datagrams, &arguments);
         let mut xid = [0; 4];
         self.env.entropy(&mut xid);
         let connection = Connection {
             builder: self.clone(),
             dial: Box::new(dial),
             datagrams,
+            arguments,
             address: address.clone(),
             link: Mutex::new(Current { link, stale: self.env.now() + IDLE, dialling: false }),
             dialled: Condition::default(),
             next: AtomicU32::new(u32::from_ne_bytes(xid)),
         };
         Ok(Client { connection: Arc::new(connection), settings: self.settings.clone() })
+    }
+
+    fn link(
+        &self,
+        carrier: Box<dyn carrier::Carrier>,
+        datagrams: bool,
+        arguments: &Arc<ServerArguments>,
+    ) -> Arc<Link> {
+        Link::new(self.env.clone(), carrier, datagrams, self.limits, self.back.clone(), arguments.clone())
     }
 }
 
@@ -368,6 +393,8 @@ struct Connection {
     builder: Builder,
     dial: Box<dyn Dial>,
     datagrams: bool,
+    /// The arguments that calls to the server keep, on whatever link.
+    arguments: Arc<ServerArguments>,
     address: Arc<str>,
     link: Mutex<Current>,
     /// Notified when a thread has made a new link, or has failed to.
@@ -440,13 +467,7 @@ impl Connection {
             io::ErrorKind::TimedOut => late(),
             _ => unreachable_by(&why.to_string()),
         })?;
-        let link = Link::new(
-            self.builder.env.clone(),
-            carrier,
-            self.datagrams,
-            self.builder.limits,
-            self.builder.back.clone(),
-        );
+        let link = self.builder.link(carrier, self.datagrams, &self.arguments);
         self.lock().link = link.clone();
         drop(dialling);
         Ok(link)

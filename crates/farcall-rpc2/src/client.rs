@@ -39,7 +39,7 @@ use std::time::Duration;
 use farcall::env::Env;
 use farcall::idl::Interface as Description;
 use farcall::stub::{Binding, Interface};
-use farcall::{CallFailed, Kind, Ran, System};
+use farcall::{ArgumentBudget, CallFailed, Kind, Ran, System};
 
 use crate::codec::Layout;
 use bound::Bound;
@@ -60,11 +60,17 @@ pub struct Builder {
     env: Arc<dyn Env>,
     patience: Duration,
     identity: Vec<u8>,
+    arguments: Arc<ArgumentBudget>,
 }
 
 impl Default for Builder {
     fn default() -> Builder {
-        Builder { env: System::current(), patience: Duration::from_secs(30), identity: Vec::new() }
+        Builder {
+            env: System::current(),
+            patience: Duration::from_secs(30),
+            identity: Vec::new(),
+            arguments: ArgumentBudget::of_process(),
+        }
     }
 }
 
@@ -73,6 +79,17 @@ impl Builder {
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Builder {
         self.patience = patience;
+        self
+    }
+
+    /// Sets how many bytes of arguments the started calls of all imports of this builder keep until they have
+    /// ended. The calls of one import may keep as much as is left. Further started calls fail as
+    /// [`Overloaded`](Kind::Overloaded), [`Ran::No`]. The only started call of an import may keep any
+    /// arguments, and arguments of at most 2 KiB are not counted. By default all clients of ONC RPC, Courier
+    /// and RPC2 in a process keep 512 MiB together.
+    #[must_use]
+    pub fn argument_bytes(mut self, bytes: usize) -> Builder {
+        self.arguments = Arc::new(ArgumentBudget::new(bytes));
         self
     }
 

@@ -6,7 +6,7 @@ use farcall::env::Env;
 use farcall::stub::{Binding, Call, Channel, PendingCall, Reply, Sink};
 use farcall::wait::{Parking, WaitPoint};
 use farcall::xdr::Decoder;
-use farcall::{CallFailed, serving};
+use farcall::{CallFailed, ServerArguments, serving};
 
 use super::buffers::{self, Buffers};
 use super::line::Line;
@@ -21,7 +21,8 @@ struct Bound<C: Carrier>(Arc<Target<C>>);
 /// Returns a binding by which a program is called. `first` is the first connection.
 pub(crate) fn bind<C: Carrier>(carrier: C, program: Program, first: C::Connection) -> Binding {
     let line = Line::new(carrier.env().clone(), first);
-    Binding::new(Arc::new(Bound(Arc::new(Target { carrier, program, line }))))
+    let arguments = ServerArguments::new(carrier.arguments());
+    Binding::new(Arc::new(Bound(Arc::new(Target { carrier, program, line, arguments }))))
 }
 
 impl<C: Carrier> Bound<C> {
@@ -59,7 +60,7 @@ impl<C: Carrier> Channel for Bound<C> {
         let started = buffers::with(|buffers| {
             target.encode(&call, buffers).map_err(|why| target.about(why, call.procedure))?;
             let deadline = target.deadline(&call);
-            StartedCall::start(target, *call.procedure, buffers.words.clone(), deadline)
+            StartedCall::start(target, *call.procedure, &buffers.words, deadline)
         });
         match started {
             Ok(started) => Box::new(started),

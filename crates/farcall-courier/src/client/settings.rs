@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall::System;
 use farcall::env::{Address, ConnectOptions, Env};
+use farcall::{ArgumentBudget, System};
 
 use super::connection::Connection;
 use crate::link::{LinkError, Patience};
@@ -19,6 +19,7 @@ pub(super) struct Settings {
     pub(super) versions: Versions,
     pub(super) max_message_bytes: usize,
     pub(super) socket: ConnectOptions,
+    pub(super) arguments: Arc<ArgumentBudget>,
 }
 
 impl Default for Settings {
@@ -30,6 +31,7 @@ impl Default for Settings {
             versions: Versions::THREE,
             max_message_bytes: 16 << 20,
             socket: ConnectOptions::default(),
+            arguments: ArgumentBudget::of_process(),
         }
     }
 }

@@ -7,7 +7,7 @@ use farcall::env::Condition;
 use farcall::stub::{PendingCall, Procedure, Reply, Sink};
 use farcall::wait::{Parking, WaitPoint};
 use farcall::xdr::Decoder;
-use farcall::{CallFailed, Kind, Ran, Time, guard, lock, serving};
+use farcall::{CallFailed, KeptArguments, Kind, Ran, Time, guard, lock, serving};
 
 use super::line::Job;
 use super::outcome::{Deadline, Outcome};
@@ -18,16 +18,15 @@ use crate::link::Attendant;
 pub(crate) struct StartedCall<C: Carrier> {
     target: Arc<Target<C>>,
     procedure: Procedure,
-    /// The words of the arguments.
-    words: Vec<u8>,
     deadline: Deadline,
     state: Mutex<State>,
     /// Notified when the call has ended.
     ended: Condition,
 }
 
-#[derive(Default)]
 struct State {
+    /// The words of the arguments, until the call is made or is over.
+    words: Option<KeptWords>,
     /// Whether the call is being made.
     is_running: bool,
     /// Whether the call has ended, or nobody waits for it any more.
@@ -38,19 +37,33 @@ struct State {
     waker: Option<Waker>,
 }
 
+/// The words of a call's arguments.
+struct KeptWords {
+    words: Vec<u8>,
+    /// Counts the words.
+    _kept: KeptArguments,
+}
+
 impl<C: Carrier> StartedCall<C> {
     /// Starts a call, and returns its caller's handle.
     ///
     /// # Errors
-    /// Too many calls wait, or the system cannot start a thread.
+    /// Too many calls wait, or keep too many bytes of arguments, or the system cannot start a thread.
     pub(crate) fn start(
         target: &Arc<Target<C>>,
         procedure: Procedure,
-        words: Vec<u8>,
+        words: &[u8],
         deadline: Deadline,
     ) -> Result<Started<C>, CallFailed> {
-        let (target, state, ended) = (target.clone(), Mutex::default(), Condition::default());
-        let call = Arc::new(StartedCall { target, procedure, words, deadline, state, ended });
+        let Some(kept) = target.arguments.keep(words.len()) else {
+            let why = CallFailed::new(Kind::Overloaded, Ran::No).because(target.arguments.refusal());
+            return Err(target.about(why, &procedure));
+        };
+        let words = Some(KeptWords { words: words.to_vec(), _kept: kept });
+        let (is_running, is_over, is_detached, outcome, waker) = Default::default();
+        let state = State { words, is_running, is_over, is_detached, outcome, waker };
+        let (target, state, ended) = (target.clone(), Mutex::new(state), Condition::default());
+        let call = Arc::new(StartedCall { target, procedure, deadline, state, ended });
         call.target.line.submit(call.clone()).map_err(|why| call.target.about(why, &call.procedure))?;
         Ok(Started(call))
     }
@@ -63,6 +76,7 @@ impl<C: Carrier> StartedCall<C> {
             return;
         }
         state.is_over = true;
+        state.words = None;
         state.outcome = Some((outcome, xdr));
         let waker = state.waker.take();
         drop(state);
@@ -121,15 +135,14 @@ impl<C: Carrier> StartedCall<C> {
 
 impl<C: Carrier> Job<C::Connection> for StartedCall<C> {
     fn run(&self, connection: Option<C::Connection>, attendant: &dyn Attendant) -> Option<C::Connection> {
-        {
+        let arguments = {
             let mut state = lock(&self.state);
-            if state.is_over {
-                return connection;
-            }
+            let Some(arguments) = state.words.take().filter(|_| !state.is_over) else { return connection };
             state.is_running = true;
-        }
+            arguments
+        };
         let (mut connection, mut xdr) = (connection, Vec::new());
-        let call = (&self.procedure, &self.words[..]);
+        let call = (&self.procedure, &arguments.words[..]);
         let outcome = self.target.run(call, self.deadline, &mut connection, Some(attendant), None, &mut xdr);
         self.end(lock(&self.state), outcome, xdr);
         connection

@@ -4,8 +4,8 @@ use std::fmt::{self, Display as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall::Ran;
 use farcall::env::{Address, Env};
+use farcall::{ArgumentBudget, Ran};
 
 use super::connection::{Called, Connection, Fault, explain};
 use super::settings::Settings;
@@ -30,6 +30,10 @@ impl Carrier for Server {
 
     fn patience(&self) -> Option<Duration> {
         self.settings.patience
+    }
+
+    fn arguments(&self) -> Arc<ArgumentBudget> {
+        self.settings.arguments.clone()
     }
 
     fn max_argument_bytes(&self) -> usize {

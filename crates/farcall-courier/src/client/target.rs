@@ -10,7 +10,7 @@ use farcall::idl::{Interface as Description, spell_program};
 use farcall::retry::{Retry, Step};
 use farcall::stub::{Call, Origin, Procedure, bad_arguments};
 use farcall::xdr::Encoder;
-use farcall::{CallFailed, Kind, Ran};
+use farcall::{ArgumentBudget, CallFailed, Kind, Ran, ServerArguments};
 
 use super::buffers::Buffers;
 use super::connection::{Called, Fault};
@@ -35,6 +35,11 @@ pub(crate) trait Carrier: Send + Sync + 'static {
 
     /// Returns the time limit of calls whose caller sets none.
     fn patience(&self) -> Option<Duration>;
+
+    /// Returns the budget of the arguments that started calls keep.
+    fn arguments(&self) -> Arc<ArgumentBudget> {
+        ArgumentBudget::of_process()
+    }
 
     /// Returns the most bytes of arguments' words.
     fn max_argument_bytes(&self) -> usize;
@@ -111,6 +116,8 @@ pub(crate) struct Target<C: Carrier> {
     pub(super) program: Program,
     /// The connection, and the calls that wait for it.
     pub(super) line: Arc<Line<C::Connection>>,
+    /// The arguments that its started calls keep.
+    pub(super) arguments: Arc<ServerArguments>,
 }
 
 impl<C: Carrier> Target<C> {

@@ -78,6 +78,30 @@ fn more_started_calls_than_may_wait_are_refused() {
 }
 
 #[test]
+fn started_calls_to_a_hung_server_keep_no_more_than_the_budget_leaves_free() {
+    const WORDS: usize = 32 << 10;
+    const BUDGET: usize = 16 * (2 * WORDS + 100);
+    let (address, keep) = deaf();
+    let builder = Builder::default().patience(None).argument_bytes(BUDGET);
+    let hung = builder.import::<dyn Work>(&address).unwrap();
+    let mut waiting: Vec<_> = (0..100).map(|_| hung.start().words(vec![7; WORDS])).collect();
+    let (_well, address) = server();
+    let well = builder.import::<dyn Work>(&address).unwrap();
+    assert_eq!(well.start().words(vec![1; WORDS]).wait(), Ok(vec![1; WORDS]), "the others do not suffer");
+    for one in &mut waiting {
+        one.cancel();
+    }
+    let is_refused = |result| match result {
+        Err(Error::CallFailed(why)) => (why.kind(), why.ran()) == (Kind::Overloaded, Ran::No),
+        other => panic!("{other:?}"),
+    };
+    let refused = waiting.into_iter().map(|one| is_refused(one.wait())).filter(|refused| *refused).count();
+    assert_eq!(refused, 100 - 8, "the others have half of the budget");
+    drop(keep);
+    assert_eq!(hung.start().words(vec![1; WORDS]).wait(), Ok(vec![1; WORDS]), "cancelled calls keep nothing");
+}
+
+#[test]
 fn a_cancelled_call_ends_at_once_and_the_connection_with_it() {
     let (received, called) = channel();
     let address = scripted(move |number, mut peer| {

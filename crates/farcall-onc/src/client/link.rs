@@ -27,7 +27,7 @@ use std::time::Duration;
 use farcall::env::{Alarm, Env, Event, Time, is_network_report, thread_event};
 use farcall::serving::{self, WaitGuard};
 use farcall::wait::Lead;
-use farcall::{Kind, Ran};
+use farcall::{Kind, Ran, ServerArguments};
 
 use super::carrier::{self, Carrier, Wait};
 use super::incoming::{Incoming, OwnCall};
@@ -54,6 +54,8 @@ pub(crate) struct Link {
     datagrams: bool,
     back: Option<Arc<dyn Back>>,
     table: Mutex<Table>,
+    /// The arguments that calls to this server keep.
+    arguments: Arc<ServerArguments>,
     receiving: Receiving,
     /// A copy of `SendQueue::blocked` that is read without the table's lock. A leader that reads an old value
     /// does no harm, because the thread that blocks the queue engages the service thread.
@@ -115,6 +117,7 @@ impl Link {
         datagrams: bool,
         limits: Limits,
         back: Option<Arc<dyn Back>>,
+        arguments: Arc<ServerArguments>,
     ) -> Arc<Link> {
         let reader = Reader::new(datagrams, limits);
         let link = Arc::new_cyclic(|me| Link {
@@ -123,7 +126,8 @@ impl Link {
             carrier,
             datagrams,
             back,
-            table: Mutex::default(),
+            table: Mutex::new(Table::new(arguments.clone())),
+            arguments,
             receiving: Receiving {
                 lead: Lead::default(),
                 reader: Mutex::new(reader),
@@ -217,9 +221,11 @@ impl Link {
         options: &CallOptions,
         resealer: Option<Arc<Resealer>>,
     ) -> Result<(), TransportError> {
-        let retransmission = self
-            .datagrams
-            .then(|| Box::new(Retransmission::new(message, resealer, options.now, options.pause)));
+        let retransmission = if self.datagrams {
+            Some(Retransmission::new(&self.arguments, message, resealer, options.now, options.pause)?)
+        } else {
+            None
+        };
         let mut table = self.lock();
         let end = table.admit(Some(xid), !self.is_unled(), message)?;
         let heard = self.receiving.heard.load(Ordering::Relaxed);
@@ -324,6 +330,7 @@ impl Link {
         let send_queue = &mut table.send_queue;
         if hold || send_queue.writing || send_queue.blocked || !send_queue.out.is_empty() {
             send_queue.out.extend_from_slice(message);
+            table.count_unsent();
             if !hold {
                 self.flush(table);
             }
@@ -341,6 +348,7 @@ impl Link {
             table = self.write(table, &batch);
             used = batch;
             used.clear();
+            table.count_unsent();
         }
         if table.send_queue.out.capacity() == 0 && used.capacity() <= 2 * MAX_HELD_BYTES {
             table.send_queue.out = used;

@@ -46,14 +46,18 @@ impl Calls {
         deadline: Time,
         pause: Duration,
     ) -> Result<(), Ran> {
+        let retransmission = match self.records {
+            None => Some(Retransmission::new(&self.table.arguments, message, None, now, pause)),
+            Some(_) => None,
+        };
+        let retransmission = retransmission.transpose().map_err(|error| error.ran)?;
         let end = self.table.admit(Some(xid), false, message).map_err(|error| error.ran)?;
-        let retransmission =
-            self.records.is_none().then(|| Box::new(Retransmission::new(message, None, now, pause)));
         let entry =
             Entry { end, deadline: Some(deadline), retransmission, unattended: true, ..Entry::default() };
         self.table.begin(xid, entry).map_err(|error| error.ran)?;
         if self.records.is_some() {
             self.table.send_queue.out.extend_from_slice(message);
+            self.table.count_unsent();
         }
         Ok(())
     }
@@ -64,6 +68,7 @@ impl Calls {
         self.table.send_queue.blocked = false;
         let bytes = std::mem::take(&mut self.table.send_queue.out);
         self.table.send_queue.hand_over();
+        self.table.count_unsent();
         bytes
     }
 
@@ -71,7 +76,10 @@ impl Calls {
     /// because the stream has ended.
     pub fn took(&mut self, bytes: &[u8], sent: Option<usize>) {
         match sent {
-            Some(sent) => drop(self.table.send_queue.took(bytes, sent)),
+            Some(sent) => {
+                self.table.send_queue.took(bytes, sent);
+                self.table.count_unsent();
+            }
             None => {
                 self.table.send_queue.took_none(bytes.len());
                 self.fail();

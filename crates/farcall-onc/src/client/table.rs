@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use farcall::env::{Event, Time};
 use farcall::wait::ReadyToken;
-use farcall::{Kind, Ran, guard};
+use farcall::{KeptArguments, Kind, MAX_UNCOUNTED_ARGUMENT_BYTES, Ran, ServerArguments, guard};
 
 use super::resealer::Resealer;
 
@@ -19,6 +19,9 @@ use super::resealer::Resealer;
 const MAX_CALLS: usize = 1 << 16;
 /// The most bytes that may wait to be sent on one link.
 const MAX_UNSENT_BYTES: usize = 64 << 20;
+
+/// As many bytes that wait to be sent are not counted among the arguments that calls keep.
+const MAX_UNCOUNTED_UNSENT_BYTES: usize = 64 << 10;
 
 /// A reply message as it was received, with its header.
 #[derive(Debug)]
@@ -117,19 +120,36 @@ pub(crate) struct Retransmission {
     pub(crate) pause: Duration,
     /// Whether the datagram was sent again.
     pub(crate) repeated: bool,
+    /// Counts the message, unless it is short.
+    _kept: Option<KeptArguments>,
 }
 
 impl Retransmission {
+    /// Keeps the message of a call.
+    ///
+    /// # Errors
+    /// The calls to the server keep too many bytes already.
     pub(crate) fn new(
+        arguments: &Arc<ServerArguments>,
         message: &[u8],
         resealer: Option<Arc<Resealer>>,
         now: Time,
         pause: Duration,
-    ) -> Retransmission {
+    ) -> Result<Box<Retransmission>, TransportError> {
+        let kept = match message.len() > MAX_UNCOUNTED_ARGUMENT_BYTES {
+            true => Some(arguments.keep(message.len()).ok_or_else(|| too_many_bytes(arguments))?),
+            false => None,
+        };
         // A resealer keeps the message itself.
         let message = if resealer.is_some() { Vec::new() } else { message.to_vec() };
-        Retransmission { message, resealer, at: now + pause, pause: next_pause(pause), repeated: false }
+        let (at, pause) = (now + pause, next_pause(pause));
+        Ok(Box::new(Retransmission { message, resealer, at, pause, repeated: false, _kept: kept }))
     }
+}
+
+#[cold]
+fn too_many_bytes(arguments: &ServerArguments) -> TransportError {
+    TransportError::overloaded(&arguments.refusal())
 }
 
 /// A message to send again. If there is a resealer, the sender gets a newly sealed copy from it instead,
@@ -196,6 +216,10 @@ pub(crate) struct Table {
     pub(crate) watched: bool,
     /// The number of calls that were ever started on this link.
     pub(crate) started: u64,
+    /// The arguments that calls to the server keep.
+    pub(crate) arguments: Arc<ServerArguments>,
+    /// Counts the bytes that wait to be sent, if they are many.
+    unsent: Option<KeptArguments>,
 }
 
 /// The bytes that wait to be sent on a stream.
@@ -251,6 +275,11 @@ impl SendQueue {
 }
 
 impl Table {
+    /// Returns the table of a link to a server.
+    pub(crate) fn new(arguments: Arc<ServerArguments>) -> Table {
+        Table { arguments, ..Table::default() }
+    }
+
     /// Counts a message, if it may be sent, and returns the length of the stream including the message. `xid`
     /// is the identifier of a call that gets a reply; `is_led` says whether a thread leads.
     #[inline]
@@ -268,11 +297,40 @@ impl Table {
         if xid.is_some_and(in_use) {
             return Err(TransportError::id_in_use());
         }
-        if !self.send_queue.out.is_empty() && self.send_queue.out.len() + message.len() > MAX_UNSENT_BYTES {
-            return Err(TransportError::overloaded("too many bytes wait to be sent"));
+        if !self.send_queue.out.is_empty() {
+            if self.send_queue.out.len() + message.len() > MAX_UNSENT_BYTES {
+                return Err(TransportError::overloaded("too many bytes wait to be sent"));
+            }
+            if !self.arguments.admits(message.len()) {
+                return Err(too_many_bytes(&self.arguments));
+            }
         }
         self.send_queue.length += message.len() as u64;
         Ok(self.send_queue.length)
+    }
+
+    /// Counts the bytes that wait to be sent among the arguments that calls to the server keep. A buffer's
+    /// worth of them, which gathers short calls, is not counted.
+    #[inline]
+    pub(crate) fn count_unsent(&mut self) {
+        if self.send_queue.out.len() > MAX_UNCOUNTED_UNSENT_BYTES || self.unsent.is_some() {
+            self.recount_unsent();
+        }
+    }
+
+    #[cold]
+    fn recount_unsent(&mut self) {
+        let bytes = self.send_queue.out.len();
+        if bytes <= MAX_UNCOUNTED_UNSENT_BYTES {
+            self.unsent = None;
+            return;
+        }
+        if self.unsent.is_none() {
+            self.unsent = self.arguments.keep(0);
+        }
+        if let Some(unsent) = &mut self.unsent {
+            unsent.set(bytes);
+        }
     }
 
     /// Enters a call whose message was [counted](Table::admit). Fails if too many calls are under way; then
@@ -379,6 +437,7 @@ impl Table {
         self.broken = Some(TransportError::new(kind, Ran::No, why.clone()));
         let watchers = self.end_each(|ran| TransportError::new(kind, ran, why.clone()));
         self.send_queue.out = Vec::new();
+        self.unsent = None;
         watchers
     }
 

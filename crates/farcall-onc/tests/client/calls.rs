@@ -686,3 +686,45 @@ fn streams_and_one_way_procedures_are_refused_before_anything_is_sent() {
     socket.set_nonblocking(true).unwrap();
     assert!(socket.recv(&mut [0; 64]).is_err(), "the client sent a datagram");
 }
+
+#[test]
+fn started_calls_to_a_hung_server_keep_no_more_than_the_budget_leaves_free() {
+    const LEN: usize = 60_000;
+    let hung = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let builder = Client::builder().patience(None).argument_bytes(16 * (LEN + 100));
+    let to_hung = builder.connect(&format!("udp://{}", hung.local_addr().unwrap())).unwrap();
+    let to_hung = to_hung.bind::<dyn Echo>();
+    let mut waiting: Vec<_> = (0..100).map(|_| to_hung.start().echo(&[7; LEN])).collect();
+    let (address, server) = udp(|socket| {
+        let (asked, from) = socket.next();
+        socket.0.send_to(&asked.result(), from).unwrap();
+    });
+    let well = builder.connect(&address).unwrap().bind::<dyn Echo>();
+    assert_eq!(well.start().echo(&[7; LEN]).wait().unwrap(), [7; LEN], "the others do not suffer");
+    server.join().unwrap();
+    for one in &mut waiting {
+        one.cancel();
+    }
+    let refused = waiting.into_iter().map(|one| failure(one.wait()));
+    let refused = refused.filter(|why| (why.kind(), why.ran()) == (Kind::Overloaded, Ran::No)).count();
+    assert_eq!(refused, 100 - 8, "the others have half of the budget");
+}
+
+#[test]
+fn what_waits_to_be_sent_to_a_deaf_server_counts_too_until_it_is_sent() {
+    const LEN: usize = 1 << 20;
+    let deaf = TcpListener::bind("127.0.0.1:0").unwrap();
+    let builder = Client::builder().patience(None).argument_bytes(4 * LEN);
+    let to_deaf = builder.connect(&format!("tcp://{}", deaf.local_addr().unwrap())).unwrap();
+    let to_deaf = to_deaf.bind::<dyn Echo>();
+    let mut waiting: Vec<_> = (0..40).map(|_| to_deaf.start().echo(&vec![7; LEN])).collect();
+    let well = builder.connect(&tcp(|_, mut stream| stream.serve())).unwrap().bind::<dyn Echo>();
+    assert_eq!(well.start().echo(&vec![7; LEN]).wait().unwrap().len(), LEN, "the others do not suffer");
+    // The last one found no room, and the first one always does.
+    let why = failure(waiting.pop().unwrap().wait());
+    assert_eq!((why.kind(), why.ran()), (Kind::Overloaded, Ran::No));
+    std::thread::spawn(move || Stream::new(deaf.accept().unwrap().0).serve());
+    assert_eq!(waiting.remove(0).wait().unwrap().len(), LEN);
+    drop(waiting);
+    assert_eq!(to_deaf.start().echo(&vec![7; LEN]).wait().unwrap().len(), LEN);
+}

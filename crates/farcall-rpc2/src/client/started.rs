@@ -9,7 +9,7 @@ use std::time::Duration;
 use farcall::env::Condition;
 use farcall::stub::{PendingCall, Procedure, Sink};
 use farcall::wait::{Parking, WaitPoint};
-use farcall::{CallFailed, Kind, Ran, Time, guard, lock, serving};
+use farcall::{CallFailed, KeptArguments, Kind, Ran, Time, guard, lock, serving};
 
 use super::connection::Attendant;
 use super::target::{Outcome, Target};
@@ -111,7 +111,6 @@ impl Attendant for Attending<'_> {
 /// A started call, which its thread and its caller share.
 pub(super) struct StartedCall {
     procedure: Procedure,
-    packed: Vec<u8>,
     until: Option<Time>,
     state: Mutex<State>,
     /// Notified when the call has ended.
@@ -120,6 +119,8 @@ pub(super) struct StartedCall {
 
 #[derive(Default)]
 struct State {
+    /// The packed arguments, until the call is made or is over.
+    packed: Option<KeptPacked>,
     /// Whether the call is being made.
     is_running: bool,
     /// Whether the call has ended, or nobody waits for it any more.
@@ -128,6 +129,13 @@ struct State {
     /// How the call ended, until its caller has that.
     outcome: Option<Outcome>,
     waker: Option<Waker>,
+}
+
+/// The packed arguments of a call.
+struct KeptPacked {
+    packed: Vec<u8>,
+    /// Counts them.
+    _kept: KeptArguments,
 }
 
 /// The caller's handle of a started call. Dropping it cancels the call.
@@ -140,15 +148,16 @@ impl Started {
     /// Starts a call.
     ///
     /// # Errors
-    /// Too many calls wait, or the system cannot start a thread.
+    /// Too many calls wait, or keep too many bytes of arguments, or the system cannot start a thread.
     pub fn new(
         starter: &Arc<Starter>,
         procedure: Procedure,
         packed: Vec<u8>,
         until: Option<Time>,
     ) -> Result<Started, CallFailed> {
-        let (state, ended) = Default::default();
-        let call = Arc::new(StartedCall { procedure, packed, until, state, ended });
+        let packed = Some(KeptPacked { _kept: starter.target.keep(packed.len())?, packed });
+        let state = Mutex::new(State { packed, ..State::default() });
+        let call = Arc::new(StartedCall { procedure, until, state, ended: Condition::default() });
         let mut queue = lock(&starter.queue);
         if queue.calls.len() >= MAX_STARTED {
             let why = format!("{MAX_STARTED} started calls wait already");
@@ -179,15 +188,14 @@ impl Started {
 
 impl StartedCall {
     fn run(&self, starter: &Starter) {
-        {
+        let arguments = {
             let mut state = lock(&self.state);
-            if state.is_over {
-                return;
-            }
+            let Some(arguments) = state.packed.take().filter(|_| !state.is_over) else { return };
             state.is_running = true;
-        }
+            arguments
+        };
         let attendant = Attending { starter, call: self };
-        let outcome = starter.target.run(&self.procedure, &self.packed, self.until, &attendant);
+        let outcome = starter.target.run(&self.procedure, &arguments.packed, self.until, &attendant);
         self.end(lock(&self.state), outcome);
     }
 
@@ -199,6 +207,7 @@ impl StartedCall {
             return;
         }
         state.is_over = true;
+        state.packed = None;
         state.outcome = Some(outcome);
         let waker = state.waker.take();
         drop(state);

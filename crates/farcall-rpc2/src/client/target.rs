@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use farcall::env::{Condition, Env};
 use farcall::stub::{Call, Procedure, Reply, Sink, bad_arguments};
 use farcall::xdr::{Decoder, Encoder};
-use farcall::{CallFailed, Kind, Ran, Time, lock, serving};
+use farcall::{CallFailed, KeptArguments, Kind, Ran, ServerArguments, Time, lock, serving};
 
 use super::Builder;
 use super::connection::{Attendant, Connection, Limits};
@@ -26,6 +26,8 @@ pub(super) struct Target {
     line: Mutex<Line>,
     /// Notified when a turn ends.
     passed: Condition,
+    /// The arguments that started calls keep.
+    arguments: Arc<ServerArguments>,
 }
 
 /// The connection, if nobody uses it.
@@ -45,11 +47,18 @@ pub(super) enum Outcome {
 impl Target {
     pub fn new(settings: Builder, name: String, layout: Layout, to: SocketAddr, subsystem: u32) -> Target {
         let (line, passed) = Default::default();
-        Target { settings, name, layout, to, subsystem, line, passed }
+        let arguments = ServerArguments::new(settings.arguments.clone());
+        Target { settings, name, layout, to, subsystem, line, passed, arguments }
     }
 
     pub fn env(&self) -> &Arc<dyn Env> {
         &self.settings.env
+    }
+
+    /// Counts the arguments of a started call.
+    pub fn keep(&self, bytes: usize) -> Result<KeptArguments, CallFailed> {
+        let kept = self.arguments.keep(bytes);
+        kept.ok_or_else(|| CallFailed::new(Kind::Overloaded, Ran::No).because(self.arguments.refusal()))
     }
 
     /// Returns the deadline of a call.

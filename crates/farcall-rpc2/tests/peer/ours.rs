@@ -270,6 +270,26 @@ fn a_polled_call_ends_at_its_deadline_while_an_earlier_one_runs() {
 }
 
 #[test]
+fn started_calls_to_a_hung_server_keep_no_more_than_the_budget_leaves_free() {
+    const LEN: usize = 4_000;
+    let hung = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let server = serve(Arc::default(), |server| server);
+    let builder = Builder::default().argument_bytes(16 * (LEN + 100));
+    let to_hung = builder.import::<dyn Covering>(&address(hung.local_addr().unwrap())).unwrap();
+    let text = "x".repeat(LEN);
+    let mut waiting: Vec<_> =
+        (0..100).map(|_| to_hung.start().names(&text.as_str().into(), &"".into())).collect();
+    let well = builder.import::<dyn Covering>(&address(server.address())).unwrap();
+    assert!(well.start().names(&text.as_str().into(), &"".into()).wait().is_ok());
+    for one in &mut waiting {
+        one.cancel();
+    }
+    let ends = waiting.into_iter().map(|one| failed(one.wait()));
+    let refused = ends.filter(|end| *end == (Kind::Overloaded, Ran::No)).count();
+    assert_eq!(refused, 100 - 8, "the others have half of the budget");
+}
+
+#[test]
 fn a_server_that_stops_executes_no_waiting_request() {
     let (alive, ended) = mpsc::channel();
     let here = Arc::new(Here { alive: Mutex::new(Some(alive)), ..Here::default() });
