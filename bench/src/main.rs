@@ -14,6 +14,8 @@ mod older;
 mod peers;
 mod profile;
 mod rates;
+#[cfg(unix)]
+mod siege;
 mod throughput;
 
 use std::ffi::OsString;
@@ -55,6 +57,9 @@ enum Bench {
     Idle(idle::Idle),
     /// Honest callers beside hostile clients: the callers' rate and failures, and the server's memory.
     Hostile(hostile::Hostile),
+    /// Honest callers of every protocol beside every kind of hostile client at once, for minutes.
+    #[cfg(unix)]
+    Siege(siege::Siege),
     /// This build compared with an older build of this program.
     Older(older::Older),
     /// Five papers about remote calls: their tables and figures, measured again, as one page. `paper --help`
@@ -69,6 +74,9 @@ enum Bench {
     IdleSide(idle::streams::Side),
     #[command(hide = true)]
     HostileSide(hostile::Side),
+    #[cfg(unix)]
+    #[command(hide = true)]
+    SiegeSide(siege::Side),
     #[command(hide = true)]
     Agent(Agent),
     #[command(hide = true)]
@@ -88,6 +96,10 @@ fn main() -> ExitCode {
         Bench::Idle(idle) => idle::run(&idle),
         Bench::IdleSide(side) => idle::streams::side(&side),
         Bench::Hostile(hostile) => hostile::run(&hostile),
+        #[cfg(unix)]
+        Bench::Siege(siege) => siege::run(&siege),
+        #[cfg(unix)]
+        Bench::SiegeSide(side) => siege::side(&side),
         Bench::Older(older) => older::run(&older),
         Bench::Paper { arguments } => return paper(&arguments),
         Bench::HostileSide(side) => hostile::side(&side),

@@ -80,7 +80,8 @@ impl<A: Answer> Process<A> {
         self.hear_within(PATIENCE)
     }
 
-    fn hear_within(&mut self, patience: Duration) -> Result<A> {
+    /// Returns the next answer, which must come within this time.
+    pub fn hear_within(&mut self, patience: Duration) -> Result<A> {
         let line = self.answers.recv_timeout(patience).map_err(|_| anyhow!("it ended, or hangs"))?;
         serde_json::from_str::<A>(&line).with_context(|| format!("it said {line:?}"))?.checked()
     }

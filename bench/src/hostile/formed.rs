@@ -34,7 +34,17 @@ pub struct Formed {
 impl Formed {
     /// Returns a bound client whose datagrams may have any length.
     pub fn new(socket: UdpSocket, server: SocketAddr, dice: &mut Dice) -> Result<Formed> {
-        let config = ClientConfig { loopback: server.ip().is_loopback(), ..ClientConfig::default() };
+        Formed::with(ClientConfig::default(), socket, server, dice)
+    }
+
+    /// Returns such a client with these settings.
+    pub fn with(
+        config: ClientConfig,
+        socket: UdpSocket,
+        server: SocketAddr,
+        dice: &mut Dice,
+    ) -> Result<Formed> {
+        let config = ClientConfig { loopback: server.ip().is_loopback(), ..config };
         let core = Conversation::new(config, dice.next() | 1);
         let mut formed = Formed { socket, server, core, export: 0, buffer: vec![0; MAX_DATAGRAM] };
         formed.core.bind(now(), NAME, 0);
@@ -72,7 +82,7 @@ impl Formed {
                 continue;
             }
             let export = &mut self.export;
-            self.core.receive(now(), &self.buffer[..len], &mut |event| lost += note(event, export));
+            self.core.receive_any(now(), &mut self.buffer[..len], &mut |event| lost += note(event, export));
         }
         if self.core.timeout().is_some_and(|due| due <= now()) {
             let export = &mut self.export;

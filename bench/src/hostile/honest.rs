@@ -53,6 +53,11 @@ impl Callers {
         Ok(Callers((0..CALLERS).map(caller).collect::<Result<_>>()?))
     }
 
+    /// Returns one caller of this runtime's.
+    pub fn one_of(runtime: Runtime, address: SocketAddr) -> Result<Callers> {
+        Ok(Callers(vec![Caller::of(runtime, address)?]))
+    }
+
     /// Makes all callers call for that time.
     pub fn call(&mut self, time: Duration) -> Result<Done> {
         let called: Vec<Called> = std::thread::scope(|scope| {
@@ -84,7 +89,10 @@ struct Called {
 
 impl Caller {
     fn bind(address: SocketAddr) -> Result<Caller> {
-        let runtime = Runtime::builder().registry(names::Memory::new()).shared_memory(false).build()?;
+        Caller::of(Runtime::builder().registry(names::Memory::new()).shared_memory(false).build()?, address)
+    }
+
+    fn of(runtime: Runtime, address: SocketAddr) -> Result<Caller> {
         let target = runtime.import::<dyn Target>(&format!("udp://{address}/{NAME}"))?;
         let segment = runtime.import_segment(&format!("udp://{address}/{SEGMENT}"))?;
         Ok(Caller { _runtime: runtime, target, segment, data: vec![7; LONG] })

@@ -1,14 +1,14 @@
 //! Measures honest callers next to hostile clients: how much of their rate they keep, whether their calls
 //! fail, and how much memory the server holds.
-mod budget;
-mod formed;
+pub(crate) mod budget;
+pub(crate) mod formed;
 mod frames;
-mod harm;
-mod honest;
-mod load;
-mod side;
+pub(crate) mod harm;
+pub(crate) mod honest;
+pub(crate) mod load;
+pub(crate) mod side;
 mod silent;
-mod target;
+pub(crate) mod target;
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use side::{Done, Remote, words};
 pub use side::{Side, main as side};
 
 /// An address of the servers other than a loopback address, in a network namespace of the run.
-const OUTSIDE: [u8; 4] = [10, 77, 0, 1];
+pub(crate) const OUTSIDE: [u8; 4] = [10, 77, 0, 1];
 /// The commands that make that network. Half of the hostile hosts are in it.
 const NETWORK: &str = "ip link set lo up && for n in 0.1 1.1 1.2 1.3 1.4 1.5 1.6 1.7 1.8; do \
                        ip address add 10.77.$n/32 dev lo || exit; done";

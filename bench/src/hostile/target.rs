@@ -101,7 +101,11 @@ impl Server {
         if outside {
             builder = builder.address(any).advertise(SocketAddr::from(([127, 0, 0, 1], 0)));
         }
-        let runtime = builder.build()?;
+        Server::of(builder.build()?)
+    }
+
+    /// Serves by a runtime.
+    pub fn of(runtime: Runtime) -> Result<Server> {
         let export = runtime.export::<dyn Target>(NAME, Arc::new(Procedures))?;
         let segment =
             runtime.export_segment(SEGMENT, Settings::new(SEGMENT_BYTES as usize).anyone(Rights::ALL))?;

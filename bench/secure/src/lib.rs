@@ -1,0 +1,2 @@
+//! Strangers and honest clients of a server with keys, for several benches.
+pub mod crowd;
