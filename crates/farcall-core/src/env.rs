@@ -24,7 +24,7 @@ use std::time::Duration;
 
 pub use condition::{Condition, thread_event};
 pub use farcall_base::Time;
-pub use reports::{is_network_report, is_of_one_connection, quoted, quoting};
+pub use reports::{MAX_REPORTS_IN_A_ROW, is_network_report, is_of_one_connection, quoted, quoting, rest};
 #[cfg(unix)]
 pub use streams::{
     Accepted, Address, Alarm, ConnectOptions, Interest, Listener, PeerState, Poller, Source, Stream, Wanted,

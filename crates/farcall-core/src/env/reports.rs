@@ -4,6 +4,9 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+use super::Env;
 
 /// Returns whether an error of a datagram socket may come from the network: from an ICMP message, or from
 /// the route to one destination. Every error does, except those that say that the socket or this process
@@ -16,6 +19,17 @@ pub fn is_network_report(error: &io::Error) -> bool {
         Some(code) => !is_own(code),
         None => !is_own_kind(error.kind()),
     }
+}
+
+/// How many reports in a row a thread passes over before it [rests](rest).
+pub const MAX_REPORTS_IN_A_ROW: usize = 64;
+
+/// Makes a thread wait that a socket has given nothing but errors for long. A flood of reports ends after a
+/// while, but a socket that is broken in an unknown way gives its error at once, again and again.
+#[cold]
+pub fn rest(env: &dyn Env) {
+    const REST: Duration = Duration::from_millis(1);
+    env.event().wait(Some(REST));
 }
 
 /// Returns whether an error of accept(2) concerns only the connection that was to be accepted. Linux passes

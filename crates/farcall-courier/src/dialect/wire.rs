@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use farcall::env::{self, Address, ConnectOptions, Env, Stream, is_network_report};
+use farcall::env::{self, Address, ConnectOptions, Env, MAX_REPORTS_IN_A_ROW, Stream, is_network_report};
 use farcall::{Kind, Ran};
 
 use crate::client::connection::{Fault, explain};
@@ -88,9 +88,14 @@ impl Wire {
         sent: &[u8],
         patience: Patience<'_>,
     ) -> Result<usize, LinkError> {
+        let mut reports = 0;
         loop {
             match self.receive(buffer, patience) {
                 Err(LinkError::System(why)) if is_network_report(&why) => {
+                    reports += 1;
+                    if reports % MAX_REPORTS_IN_A_ROW == 0 {
+                        env::rest(&*self.env);
+                    }
                     if why.kind() == ErrorKind::ConnectionRefused && quotes(&why, sent) {
                         return Err(LinkError::System(why));
                     }

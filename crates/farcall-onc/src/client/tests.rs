@@ -119,3 +119,57 @@ fn keepalive_ends_a_connection_to_an_unreachable_machine_after_a_minute() {
     assert_eq!((after.as_secs(), sockopt::tcp_keepcnt(socket).unwrap()), (60, 3));
     assert_eq!(sockopt::tcp_user_timeout(socket).unwrap(), 60_000);
 }
+
+/// A socket that is broken in a way that nobody knows: whoever receives gets an error at once.
+struct Broken {
+    socket: std::net::UdpSocket,
+    receptions: Arc<AtomicU32>,
+}
+
+impl carrier::Carrier for Broken {
+    fn receive(&self, _: &mut [u8], _: carrier::Wait) -> io::Result<usize> {
+        self.receptions.fetch_add(1, Ordering::Relaxed);
+        Err(io::Error::other("broken"))
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn descriptor(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.socket)
+    }
+
+    fn shutdown(&self) {}
+}
+
+/// Makes such sockets.
+struct ToBroken(Arc<AtomicU32>);
+
+impl carrier::Dial for ToBroken {
+    fn dial(&self, _: Option<Duration>) -> io::Result<Box<dyn carrier::Carrier>> {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+        Ok(Box::new(Broken { socket, receptions: self.0.clone() }))
+    }
+
+    fn is_datagrams(&self) -> bool {
+        true
+    }
+
+    fn address(&self) -> String {
+        "udp://broken".into()
+    }
+}
+
+#[test]
+fn a_call_by_a_socket_that_only_gives_errors_fails_and_rests_meanwhile() {
+    let receptions = Arc::new(AtomicU32::new(0));
+    let client = Client::builder().dial(ToBroken(receptions.clone())).unwrap();
+    let began = client.connection.builder.env.now();
+    let why: CallFailed = client.program(1, 1).call::<(), Never>(&NULL, &|_| Ok(())).unwrap_err().into();
+    assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::Maybe));
+    // The thread rests for a millisecond after each 64 errors.
+    let millis = client.connection.builder.env.now().since(began).as_millis() as u32 + 1;
+    let receptions = receptions.load(Ordering::Relaxed);
+    assert!(receptions <= 70 * (millis + 2), "{receptions} in {millis} ms");
+}

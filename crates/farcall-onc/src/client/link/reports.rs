@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
-use farcall::env::{self, is_network_report};
+use farcall::env::{self, MAX_REPORTS_IN_A_ROW, is_network_report};
 use farcall::{Kind, Ran};
 
 use super::{Link, Reception};
@@ -21,11 +21,9 @@ impl Link {
         buffer: &mut [u8],
         own: Option<&OwnCall>,
     ) -> io::Result<usize> {
-        /// How many reports are passed over before the thread looks at its timers. More may be forged at any
-        /// time.
-        const MAX_REPORTS: usize = 64;
         let mut counts = self.is_ours(&why, own).then_some(why);
-        for _ in 0..MAX_REPORTS {
+        // More may be forged at any time, so the thread looks at its timers then.
+        for _ in 0..MAX_REPORTS_IN_A_ROW {
             match self.carrier.receive(buffer, Wait::No) {
                 Err(why) if is_network_report(&why) => {
                     counts = counts.or(self.is_ours(&why, own).then_some(why))
@@ -35,6 +33,7 @@ impl Link {
                 Ok(len) => return Ok(len),
             }
         }
+        env::rest(&*self.env);
         Err(counts.unwrap_or_else(|| ErrorKind::WouldBlock.into()))
     }
 
