@@ -21,7 +21,7 @@ fn main() -> Result<(), Failure> {
 }
 
 fn say(text: &str) -> Result<(), Failure> {
-    println!("{text}");
+    writeln!(stdout(), "{text}")?;
     Ok(stdout().flush()?)
 }
 

@@ -6,6 +6,7 @@
 //! Clerk and server send packets to one another. With `mapped` they share memory, if this machine supports
 //! that.
 
+use std::io::{Write as _, stdout};
 use std::time::{Duration, Instant};
 
 use farcall::Runtime;
@@ -22,14 +23,15 @@ fn main() -> Result<()> {
 
     let mapped = arguments.next().is_some_and(|carrier| carrier == "mapped");
 
-    println!("{operations} of {} operations of table 1a, seed {seed}", Operation::TOTAL);
+    writeln!(stdout(), "{operations} of {} operations of table 1a, seed {seed}", Operation::TOTAL)?;
     for structure in Structure::ALL {
         let (rows, letters, time) = run(structure, operations, seed, mapped)?;
-        print(structure, &rows, letters);
-        println!(
+        print(structure, &rows, letters)?;
+        writeln!(
+            stdout(),
             "    {:.2} µs for each, as far as one run can tell",
             time.as_secs_f64() * 1e6 / operations.max(1) as f64
-        );
+        )?;
     }
     Ok(())
 }
@@ -52,8 +54,9 @@ fn run(structure: Structure, operations: u64, seed: u64, mapped: bool) -> Result
     Ok((rows, server.letters() - before, time))
 }
 
-fn print(structure: Structure, rows: &[Row], letters: u64) {
-    println!(
+fn print(structure: Structure, rows: &[Row], letters: u64) -> Result<()> {
+    writeln!(
+        stdout(),
         "\n{:4}{:26}{:>8}{:>8}{:>11}{:>8}{:>8}{:>9}{:>8}",
         structure.name(),
         "",
@@ -64,16 +67,21 @@ fn print(structure: Structure, rows: &[Row], letters: u64) {
         "swaps",
         "notices",
         "calls"
-    );
+    )?;
     for row in rows {
-        line(row.operation.name(), row.times, row.counts);
+        line(row.operation.name(), row.times, row.counts)?;
     }
     let times = rows.iter().map(|row| row.times).sum();
-    line("in all", times, rows.iter().fold(Counts::default(), |sum, row| sum.plus(row.counts)));
-    println!("    the server answered {letters} letters");
+    line("in all", times, rows.iter().fold(Counts::default(), |sum, row| sum.plus(row.counts)))?;
+    writeln!(stdout(), "    the server answered {letters} letters")?;
+    Ok(())
 }
 
-fn line(name: &str, times: u64, counts: Counts) {
+fn line(name: &str, times: u64, counts: Counts) -> Result<()> {
     let Counts { reads, bytes, writes, swaps, letters, calls } = counts;
-    println!("    {name:26}{times:>8}{reads:>8}{bytes:>11}{writes:>8}{swaps:>8}{letters:>9}{calls:>8}");
+    writeln!(
+        stdout(),
+        "    {name:26}{times:>8}{reads:>8}{bytes:>11}{writes:>8}{swaps:>8}{letters:>9}{calls:>8}"
+    )?;
+    Ok(())
 }

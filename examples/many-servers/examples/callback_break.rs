@@ -1,6 +1,7 @@
 //! Four clients with copies of a file, one of which dies before the file is replaced. Run it by `cargo run
 //! --example callback_break`.
 
+use std::io::{Write as _, stdout};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,14 +22,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for client in &clients {
         client.read("news").map_err(|why| why.to_string())?;
     }
-    println!("all have a copy, and the server has promised {} times", server.promises());
+    writeln!(stdout(), "all have a copy, and the server has promised {} times", server.promises())?;
 
     clients.pop();
     clients[0].write("news", "sun".into())?;
-    println!("amber has written; promises left: {}", server.promises());
+    writeln!(stdout(), "amber has written; promises left: {}", server.promises())?;
     for client in &clients {
         let has = client.has("news");
-        println!("a copy: {has}; it reads {:?}", client.read("news").map_err(|why| why.to_string())?);
+        writeln!(
+            stdout(),
+            "a copy: {has}; it reads {:?}",
+            client.read("news").map_err(|why| why.to_string())?
+        )?;
     }
     Ok(())
 }

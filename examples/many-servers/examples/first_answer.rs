@@ -1,6 +1,7 @@
 //! Three name servers, one of which knows the name. Run it by `cargo run --example first_answer`.
 
 use std::collections::BTreeMap;
+use std::io::{Write as _, stdout};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,11 +19,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let names = farcall::import_all::<dyn NameServer>("NameServer")?;
     let (server, room) = names.multi().lookup("Birrell").within(Duration::from_secs(1)).first()?;
-    println!("{server} says: {room}");
+    writeln!(stdout(), "{server} says: {room}")?;
 
     // A server that does not know the name raises an exception. It does not count as an answer here.
     if let Err(nobody) = names.multi().lookup("Siegel").first() {
-        println!("{nobody}");
+        writeln!(stdout(), "{nobody}")?;
     }
     Ok(())
 }

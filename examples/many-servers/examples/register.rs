@@ -1,5 +1,6 @@
 //! A file on five servers, two of which go down. Run it by `cargo run --example register`.
 
+use std::io::{Write as _, stdout};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,16 +18,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = Files::new(farcall::import_each::<dyn Replica>(&names)?, u64::from(std::process::id()))
         .patience(Duration::from_secs(1));
     files.write("motto", "one of many".into())?;
-    println!("with all five: {:?}", files.read("motto")?);
+    writeln!(stdout(), "with all five: {:?}", files.read("motto")?)?;
 
     servers.truncate(3);
-    println!("with a, b and c: {:?}", files.read("motto")?);
+    writeln!(stdout(), "with a, b and c: {:?}", files.read("motto")?)?;
     files.write("motto", "most of many".into())?;
-    println!("written by these three: {:?}", files.read("motto")?);
+    writeln!(stdout(), "written by these three: {:?}", files.read("motto")?)?;
 
     servers.truncate(2);
     if let Err(short) = files.read("motto") {
-        println!("with a and b: {short}");
+        writeln!(stdout(), "with a and b: {short}")?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! One simulated process exports all leaves of a node, because a process for each would need too many
 //! threads. Each leaf is still an export of its own, with its own binding and calls.
 
+use std::io::{Write as _, stdout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -35,11 +36,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         replay(seed, move |sim| census(sim, nodes, leaves, &figures))?
     };
     let get = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
-    println!("{nodes} nodes with {leaves} leaves each, seed {seed}: {} members", nodes * leaves);
-    println!("to export and bind them: {} ms virtual", get(&figures.set_up_ms));
-    println!("the call of all: {} us virtual, {} us real", get(&figures.virtual_us), get(&figures.real_us));
-    println!("datagrams for that: {}, of them sent again: {}", get(&figures.datagrams), get(&figures.again));
-    println!("all of it: {:?} virtual, {:?} real, {}", passed.time, began.elapsed(), peak());
+    writeln!(stdout(), "{nodes} nodes with {leaves} leaves each, seed {seed}: {} members", nodes * leaves)?;
+    writeln!(stdout(), "to export and bind them: {} ms virtual", get(&figures.set_up_ms))?;
+    writeln!(
+        stdout(),
+        "the call of all: {} us virtual, {} us real",
+        get(&figures.virtual_us),
+        get(&figures.real_us)
+    )?;
+    writeln!(
+        stdout(),
+        "datagrams for that: {}, of them sent again: {}",
+        get(&figures.datagrams),
+        get(&figures.again)
+    )?;
+    writeln!(stdout(), "all of it: {:?} virtual, {:?} real, {}", passed.time, began.elapsed(), peak())?;
     Ok(())
 }
 

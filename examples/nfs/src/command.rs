@@ -1,7 +1,7 @@
 //! The command line of farcall-nfs, and its commands.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,7 +45,8 @@ pub fn main() -> ExitCode {
     match run(Command::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("farcall-nfs: {why}");
+            // Where nothing can be written, the exit code says it.
+            let _ = writeln!(io::stderr(), "farcall-nfs: {why}");
             ExitCode::FAILURE
         }
     }
@@ -70,7 +71,7 @@ fn list(url: &str) -> Result<()> {
     for (name, attributes) in mounted.list(&mounted.find(path)?)? {
         let (kind, size) =
             attributes.map_or(('?', 0), |attributes| (letter(attributes.r#type), attributes.size));
-        println!("{kind} {size:>12} {}", escaped(&name));
+        writeln!(io::stdout(), "{kind} {size:>12} {}", escaped(&name))?;
     }
     Ok(())
 }
@@ -83,7 +84,7 @@ fn print(url: &str) -> Result<()> {
 
 fn put(from: &mut File, url: &str) -> Result<()> {
     let (mounted, path) = mount(url)?;
-    println!("{} bytes", mounted.write(path, from)?);
+    writeln!(io::stdout(), "{} bytes", mounted.write(path, from)?)?;
     Ok(())
 }
 
@@ -99,7 +100,8 @@ fn serve(directory: PathBuf, address: SocketAddr, name: &str) -> Result<()> {
         .address(address)
         .start()?;
     if let Some(address) = server.tcp() {
-        println!("{} is nfs://{address}{name}, over UDP and TCP", directory.display());
+        // The server serves also if nobody reads what it says.
+        let _ = writeln!(io::stdout(), "{} is nfs://{address}{name}, over UDP and TCP", directory.display());
     }
     server.wait();
     Ok(())

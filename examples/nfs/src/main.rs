@@ -11,6 +11,7 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    eprintln!("farcall-nfs runs on Linux only: it finds files through /proc.");
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "farcall-nfs runs on Linux only: it finds files through /proc.");
     std::process::exit(1);
 }

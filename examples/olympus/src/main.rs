@@ -1,7 +1,7 @@
 //! Runs a server that graphs call: `farcall-workers builder|tester|cleaner [INSTANCE]`. It says when it is
 //! ready, and ends when its standard input ends.
 
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -34,12 +34,14 @@ fn serve(role: &str, instance: &str) -> Result<(), String> {
         _ => return Err(USAGE.to_owned()),
     };
     let export = export.map_err(|why| why.to_string())?;
-    println!("serving {}", export.name());
+    writeln!(std::io::stdout(), "serving {}", export.name())
+        .map_err(|why| format!("standard output: {why}"))?;
     std::io::stdin().read_to_end(&mut Vec::new()).map_err(|why| why.to_string())?;
     Ok(())
 }
 
 fn failed(why: &str) -> ExitCode {
-    eprintln!("{why}");
+    // Where nothing can be written, the exit code says it.
+    let _ = writeln!(std::io::stderr(), "{why}");
     ExitCode::FAILURE
 }
