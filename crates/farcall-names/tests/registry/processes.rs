@@ -13,7 +13,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{Scratch, entry, instances, label};
-use farcall_names::{Entry, Error, File, Registry};
+use farcall_names::{Entry, Error, File, Liveness, Owner, Registry};
 
 const ROLE: &str = "FARCALL_NAMES_TEST_ROLE";
 const DIRECTORY: &str = "FARCALL_NAMES_TEST_DIRECTORY";
@@ -85,6 +85,7 @@ fn plays_its_role() {
         "writer" => write_often(&registry, &instance),
         "holder" => hold(&registry, &instance),
         "churner" => churn(&registry, &instance),
+        "exclusive rival" => vie_exclusively(&registry, &instance),
         "rival" => vie(&registry, &instance),
         "starved" => starve(&registry, &instance),
         "filler" => fill(&registry),
@@ -125,6 +126,14 @@ fn hold(registry: &File, instance: &str) {
 /// Tries to publish a name that another process holds.
 fn vie(registry: &File, instance: &str) {
     match registry.publish(&entry(instance)) {
+        Err(Error::Taken { .. }) => say("it is taken"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Tries to publish a name exclusively that another process holds.
+fn vie_exclusively(registry: &File, instance: &str) {
+    match registry.publish_exclusively(&entry(instance)) {
         Err(Error::Taken { .. }) => say("it is taken"),
         other => panic!("{other:?}"),
     }
@@ -172,6 +181,40 @@ fn an_owner_in_another_time_namespace_is_alive_and_keeps_its_name() {
     assert!(killed.says("published"));
     killed.kill();
     drop(registry.publish(&entry("killed")).unwrap());
+}
+
+/// Returns the command that runs this program in a role, in a process namespace of its own, as a container is.
+fn in_a_container(role: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "--"]).arg(env::current_exe().unwrap());
+    command.args(arguments()).env(ROLE, role);
+    command
+}
+
+#[test]
+fn an_owner_in_another_process_namespace_is_listed_and_loses_its_name_only_to_exports_that_share() {
+    let probe = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "--", "true"]).output();
+    if !probe.is_ok_and(|probe| probe.status.success()) {
+        return common::skip("no process namespace can be made here");
+    }
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    let registry = File::at(&directory);
+    let mut owner = Other::run(&mut in_a_container("holder"), &directory, "there");
+    assert!(owner.says("published"));
+    let listed = registry.list().unwrap().entries;
+    assert_eq!(instances(&listed), ["there"]);
+    assert_eq!(listed[0].owner.liveness(), Liveness::Unknown);
+    assert!(matches!(registry.publish_exclusively(&entry("there")), Err(Error::Taken { .. })));
+    let replaced = registry.publish(&entry("there")).unwrap();
+    assert!(owner.finish());
+    assert_eq!(registry.list().unwrap().entries[0].owner, Owner::current(), "it removes its own entry alone");
+    // The same the other way round.
+    let mut rival = Other::run(&mut in_a_container("exclusive rival"), &directory, "there");
+    assert!(rival.says("it is taken") && rival.finish());
+    let mut other = Other::run(&mut in_a_container("holder"), &directory, "there");
+    assert!(other.says("published"));
+    assert!(!replaced.withdraw().unwrap() && other.finish());
 }
 
 fn churn(registry: &File, instance: &str) {
