@@ -47,6 +47,8 @@ mutants! {
     GoneSaysNo = "gone-says-no",
     /// A call whose deadline passes is reported as not run.
     DeadlineSaysNo = "deadline-says-no",
+    /// A call is sent although its deadline has passed.
+    SentTooLate = "sent-too-late",
     /// A server is given up after half of the patience.
     Impatient = "impatient",
     /// One refused datagram gives a server up.

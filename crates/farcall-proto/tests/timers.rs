@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::*;
 use farcall_proto::client::{Call, CallProgress, Lone};
 use farcall_proto::server::Finish;
-use farcall_proto::{Kind, Ran, Tail};
+use farcall_proto::{Kind, Ran, SharedArguments, Tail};
 
 /// Makes one call whose round trip takes `round_trip` and whose procedure takes no time. If it `streams`, the
 /// procedure sends something inside the call before its result. Returns how often the client sent the call.
@@ -239,6 +239,39 @@ fn a_call_that_was_never_sent_ends_at_its_deadline_and_no_earlier() {
     pair.client.start(|| pair.now, &call, &mut Vec::new()).expect("room for a call");
     pair.starve();
     assert_eq!((pair.now, &pair.told[..]), (deadline, &[(1, Told::Failed(Kind::Deadline, Ran::No))][..]));
+}
+
+#[test]
+fn a_call_whose_deadline_has_passed_when_it_is_made_is_not_sent() {
+    let mut pair = Pair::acquainted();
+    let call = Call { export: EXPORT, procedure: 1, deadline: Some(pair.now), trace: None, token: 1 };
+    let shared = SharedArguments::new(vec![0; 4]);
+    let refused = [
+        pair.client.start(|| pair.now, &call, &mut Vec::new()),
+        pair.client.start_shared(|| pair.now, &call, &shared),
+    ];
+    for refused in refused {
+        let failure = refused.expect_err("its time is over");
+        assert_eq!((failure.kind, failure.ran), (Kind::Deadline, Ran::No));
+    }
+    assert_eq!(pair.sent(), Vec::<Datagram>::new());
+}
+
+#[test]
+fn a_call_whose_deadline_passes_before_there_is_a_conversation_is_not_sent_in_it() {
+    let mut pair = Pair::new();
+    let deadline = pair.now + Duration::from_millis(5);
+    let call = Call { export: EXPORT, procedure: 1, deadline: Some(deadline), trace: None, token: 1 };
+    pair.client.start(|| pair.now, &call, &mut Vec::new()).expect("room for a call");
+    let question = pair.sent();
+    pair.receive(&question);
+    let ticket = pair.answered();
+    pair.now = deadline;
+    // What has arrived is handled before any timer.
+    pair.hear(&ticket);
+    assert!(pair.sent().iter().all(|datagram| !frames_of(datagram).contains(&CALL)));
+    pair.tick();
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Deadline, Ran::No))]);
 }
 
 #[test]

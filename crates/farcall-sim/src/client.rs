@@ -515,7 +515,7 @@ impl ClientNode {
         }
         g.budget -= 1;
         let call = g.oracle.calls.len();
-        let wait = g.rng.chance(g.plan.deadline).then(|| g.rng.spread(MILLIS, 10 * SECS));
+        let wait = g.plan.draw_deadline(&mut g.rng);
         let mut meant = ClientNode::draw(g, (self.index, server), export, op);
         meant.deadline = wait.map(|d| at + d);
         g.oracle.made(meant);

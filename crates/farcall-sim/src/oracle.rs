@@ -613,6 +613,11 @@ impl Oracle {
         if failure.ran == Ran::Yes && !ran {
             self.violate("yes-means-ran", now, || format!("call {call} had not run: {failure:?} {c:?}"));
         }
+        if c.deadline == Some(c.started) && (failure.kind, failure.ran) != (Kind::Deadline, Ran::No) {
+            self.violate("late-calls-stay", now, || {
+                format!("call {call} was made too late: {failure:?} {c:?}")
+            });
+        }
         // A call that was never sent, because there was no ticket, may have been started late in a long
         // silence.
         let sent = failure.ran != Ran::No;

@@ -325,6 +325,13 @@ impl Plan {
         size as usize & !3
     }
 
+    /// Draws how long the caller of a call waits, if it has a deadline. The time of some calls is over before
+    /// they are made.
+    pub fn draw_deadline(&self, rng: &mut Rng) -> Option<Nanos> {
+        let waits = rng.chance(self.deadline);
+        waits.then(|| if rng.chance(100_000) { 0 } else { rng.spread(MILLIS, 10 * SECS) })
+    }
+
     /// Draws how long the execution of a call takes; most calls are done at once.
     pub fn duration(&self, rng: &mut Rng) -> Nanos {
         if !rng.chance(self.slow) {

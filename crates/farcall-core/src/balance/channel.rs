@@ -160,6 +160,10 @@ type At = (Arc<[Choice]>, usize, Time);
 impl Channel for Balanced {
     /// Makes the call. If it did not run for a reason that lies with the member, it goes to another one.
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
+        // No member is to blame for a call that is made too late.
+        if let Err(why) = call.check_time(&*self.shared.env) {
+            return sink(Reply::Failed(why));
+        }
         match self.shared.list.first() {
             Some(choices) => match &choices[..] {
                 // There is nothing to choose from one member.
@@ -172,6 +176,9 @@ impl Channel for Balanced {
     }
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
+        if let Err(why) = call.check_time(&*self.shared.env) {
+            return Box::new(why);
+        }
         match Started::start((&self.shared, self.policy), &call, |channel, call| channel.start(call)) {
             Ok(started) => Box::new(started),
             Err(why) => Box::new(why),
@@ -185,6 +192,10 @@ impl Channel for Balanced {
         ready: &ReadyList,
         member: u32,
     ) -> Box<dyn PendingCall> {
+        if let Err(why) = call.check_time(&*self.shared.env) {
+            ready.token(member).mark_ready();
+            return Box::new(why);
+        }
         match Started::start((&self.shared, self.policy), &call, |channel, call| {
             channel.start_at(call, wait_point, ready, member)
         }) {

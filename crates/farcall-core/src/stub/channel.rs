@@ -15,7 +15,7 @@ use crate::env::Env;
 use crate::exchange::Exchanges;
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{self, Decode, Decoder};
-use crate::{CallFailed, Error, Kind, Ran, Result, SharedArguments, System, serving};
+use crate::{CallFailed, Error, Kind, Ran, Result, SharedArguments, System, context, serving};
 
 /// The properties of a procedure that its callers and its server need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,27 @@ pub struct Call<'a> {
     /// The numbers of the procedures of the one-way calls in the arguments, if the arguments are a batch of
     /// one-way calls. A batch runs on if its caller's process ends.
     pub carries: &'a [u32],
+}
+
+impl Call<'_> {
+    /// Fails if the time of the call is over before it is made. Such a call is not sent. A call that is sent
+    /// may run, so only a call that stays here can be reported as not run.
+    ///
+    /// # Errors
+    /// [`Kind::Deadline`], `Ran::No`.
+    #[inline]
+    pub fn check_time(&self, env: &dyn Env) -> std::result::Result<(), CallFailed> {
+        let inherited = context::inherited().0;
+        let is_over =
+            self.within == Some(Duration::ZERO) || inherited.is_some_and(|deadline| deadline <= env.now());
+        if is_over { Err(made_too_late(self.procedure)) } else { Ok(()) }
+    }
+}
+
+#[cold]
+fn made_too_late(procedure: &Procedure) -> CallFailed {
+    let why = format!("{}: the time was over before the call was made", procedure.name);
+    CallFailed::new(Kind::Deadline, Ran::No).because(why)
 }
 
 /// How a call ended.

@@ -4,8 +4,8 @@
 //! waits for it, if that thread is first. Threads of the channel end when they have been idle for 10 s. A
 //! call in which something may pass besides arguments and result has a thread of its own.
 //!
-//! Deadlines are not enforced here: no message can be lost, and a caller cannot leave a procedure that runs
-//! on its own thread. A started call that is cancelled ends at once, as through a network, and its procedure
+//! A call whose deadline has passed before it is made does not run. Later deadlines are not enforced here: no
+//! message can be lost, and a caller cannot leave a procedure that runs on its own thread. A started call that is cancelled ends at once, as through a network, and its procedure
 //! is told.
 
 mod asynchronous;
@@ -113,7 +113,7 @@ impl<T: ?Sized + Interface> Channel for Local<T> {
                 Err(why) => sink(Reply::Failed(why)),
             };
         }
-        match encode(&call) {
+        match arguments_in_time(&call) {
             Ok(arguments) => execute(&*self.server, call.procedure.number, arguments).deliver(sink),
             Err(why) => sink(Reply::Failed(why)),
         }
@@ -138,7 +138,7 @@ impl<T: ?Sized + Interface> Local<T> {
     /// # Errors
     /// When its arguments cannot be encoded, or there is no thread for it.
     fn begin(&self, call: &Call<'_>) -> Result<Box<Started<T>>, CallFailed> {
-        let arguments = encode(call)?;
+        let arguments = arguments_in_time(call)?;
         let (caller, callee) = call.procedure.exchanges.then(exchange::pair).unzip();
         let job = Arc::new(Job {
             server: self.server.clone(),
@@ -197,7 +197,9 @@ fn in_its_own_thread(run: impl FnOnce() + Send + 'static) -> Result<(), Refused>
     spawned.map_err(Refused::NoThread)
 }
 
-fn encode(call: &Call<'_>) -> Result<Vec<u8>, CallFailed> {
+/// Returns the encoded arguments of a call whose time is not over.
+fn arguments_in_time(call: &Call<'_>) -> Result<Vec<u8>, CallFailed> {
+    call.check_time(&System)?;
     let mut arguments = Vec::new();
     (call.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
     Ok(arguments)

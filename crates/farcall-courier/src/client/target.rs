@@ -203,6 +203,10 @@ impl<C: Carrier> Target<C> {
             Some(usable) => usable,
             None => self.carrier.open(patience)?,
         };
+        if patience.until.is_some_and(|until| until <= self.env().now()) {
+            *connection = Some(used);
+            return Err(Fault { kind: Kind::Deadline, ran: Ran::No, why: "no call was sent in time".into() });
+        }
         // `encode` has checked that the number has 16 bits.
         let called = Called {
             program: self.program.program,

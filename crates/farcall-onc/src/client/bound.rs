@@ -154,7 +154,13 @@ impl Target {
     }
 
     /// Returns the connection's link, a new one if need be.
+    ///
+    /// # Errors
+    /// There is none, or the call's time is over, so that it must not be sent.
     fn link(&self, options: &CallOptions, procedure: &Procedure) -> Result<Arc<Link>, CallFailed> {
+        if options.deadline.is_some_and(|deadline| deadline <= options.now) {
+            return Err(self.call_failed(TransportError::unsent(), options, procedure));
+        }
         let link = self.client.connection.link(options.now, options.deadline);
         link.map_err(|error| self.call_failed(error, options, procedure))
     }

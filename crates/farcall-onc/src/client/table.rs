@@ -67,6 +67,12 @@ impl TransportError {
         TransportError::new(Kind::Deadline, Ran::Maybe, "")
     }
 
+    /// Returns the error of a call whose time was over before it was sent.
+    #[cold]
+    pub(crate) fn unsent() -> TransportError {
+        TransportError::new(Kind::Deadline, Ran::No, "request was sent")
+    }
+
     #[cold]
     pub(crate) fn id_in_use() -> TransportError {
         TransportError {

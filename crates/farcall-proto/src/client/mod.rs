@@ -2,6 +2,7 @@
 //!
 //! | file | job |
 //! |---|---|
+//! | `admission.rs` | which calls are begun |
 //! | `slots.rs` | the pool of activities, the order in which their calls began |
 //! | `session.rs` | tickets and binding |
 //! | `handshake.rs` | how both ends agree on a conversation's secrets |
@@ -16,6 +17,7 @@
 //! | `exchanges.rs` | calls with exchanges (signals, streams); `inside.rs` holds their state |
 //! | `lone.rs` | the fast path of a call that has its conversation to itself |
 
+mod admission;
 mod drain;
 mod evidence;
 mod exchanges;
@@ -397,8 +399,9 @@ impl Conversation {
     ) -> Result<CallId, Failure> {
         let len = shared.map_or(args.len(), |shared| shared.bytes().len());
         let many = self.slots.outstanding >= self.config.max_outstanding as usize;
-        if many || !is_encodable(len) {
-            return Err(self.objection(len));
+        let late = call.deadline.is_some_and(|deadline| self.is_too_late(deadline, clock()));
+        if many || late || !is_encodable(len) {
+            return Err(self.objection(len, late));
         }
         if !self.permits(call.export) {
             let why = "the server at the address may not answer for the name any more; bind it again";
@@ -432,17 +435,6 @@ impl Conversation {
         Ok(CallId { activity, sequence })
     }
 
-    /// Returns whether calls of an export may be sent to the present server.
-    #[inline(always)]
-    fn permits(&self, export: u64) -> bool {
-        #[cfg(feature = "secure")]
-        if let Some(permitted) = &self.permitted {
-            return permitted.contains(&export);
-        }
-        let _ = export;
-        true
-    }
-
     /// Returns how far a call has come.
     pub fn progress(&mut self, id: CallId) -> CallProgress {
         match self.slots.find(id) {
@@ -468,16 +460,6 @@ impl Conversation {
         (if clocked { queued < expected } else { queued * 4 < expected })
             && self.session.granted.is_some()
             && self.slots.get(id.activity).is_some_and(|slot| bytes(slot) < self.mtu.datagram)
-    }
-
-    /// Returns why a call with these arguments cannot be started.
-    #[cold]
-    fn objection(&self, len: usize) -> Failure {
-        if self.slots.outstanding >= self.config.max_outstanding as usize {
-            let detail = format!("{} calls are outstanding, the maximum", self.slots.outstanding);
-            return Failure::new(Kind::Overloaded, Ran::No).with_detail(detail);
-        }
-        Failure::new(Kind::TooLarge, Ran::No).with_detail(format!("arguments of {len} bytes"))
     }
 
     /// Asks the server to give the call up. The call still ends by an [`Event::Ended`]. A call that was not

@@ -263,6 +263,14 @@ impl Conversation {
     #[inline(always)]
     fn write_call(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
         let patience = self.patience();
+        let slot = self.slots.at(activity);
+        if let (None, Some(deadline)) = (slot.timing.first_sent, slot.call.deadline)
+            && self.is_too_late(deadline, now)
+        {
+            // The next look at the calls ends it.
+            self.slots.at_mut(activity).wants = Want::NONE;
+            return Written::All;
+        }
         let slot = self.slots.at_mut(activity);
         if matches!(slot.stage, Stage::Cancelling { .. }) {
             slot.wants.take(Want::CALL);

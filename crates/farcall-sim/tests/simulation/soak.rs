@@ -4,11 +4,12 @@ use farcall_proto::{Mutant, Rule};
 use farcall_sim::{Soak, Summary, model};
 
 /// Rules of which a break is noticed within five seeds. Each is of another part of the protocol.
-const QUICKLY_NOTICED: [Rule; 10] = [
+const QUICKLY_NOTICED: [Rule; 11] = [
     Rule::DuplicateTable,
     Rule::HorizonIgnored,
     Rule::RestartSaysNo,
     Rule::DeadlineSaysNo,
+    Rule::SentTooLate,
     Rule::GoneSaysNo,
     Rule::AddressUnchecked,
     Rule::ResultSequence,

@@ -15,7 +15,7 @@ use super::{Endpoint, Peer};
 use crate::stub::bad_arguments;
 use crate::wait::NEVER;
 use crate::xdr::Encoder;
-use crate::{CallFailed, lock};
+use crate::{CallFailed, Kind, lock};
 
 /// Buffers for arguments longer than this come from the pool that all calls share.
 const LONG_ARGUMENT_BYTES: usize = 16 << 10;
@@ -42,10 +42,11 @@ impl Endpoint {
         // The leader receives its own outcome, so its call is not entered among the calls to which other
         // threads deliver outcomes.
         let begun = match attendance.leads() {
-            true => self
-                .begin_usual(&mut mine, (export, request), tools)
-                .or_else(|| self.begin(&mut mine, (export, request), None, tools)),
-            false => self.begin(&mut mine, (export, request), Some(waiter), tools),
+            true => match self.begin_usual(&mut mine, (export, request), tools) {
+                None => self.begin(&mut mine, (export, request), None, tools)?,
+                usual => usual,
+            },
+            false => self.begin(&mut mine, (export, request), Some(waiter), tools)?,
         };
         if let Some((now, timer)) = begun {
             attendance.until_either(tools, now, timer, Some(&mut mine), &|| waiter.slot.is_over());
@@ -100,6 +101,9 @@ impl Endpoint {
 
     /// Starts a call whose arguments are encoded, and sends its first datagrams. Returns the time and the
     /// conversation's next timer, or `None` if the call failed.
+    ///
+    /// # Errors
+    /// When the call's deadline has passed. The server is not to blame, so this is no outcome of an attempt.
     #[inline(never)]
     fn begin(
         &self,
@@ -107,7 +111,7 @@ impl Endpoint {
         (export, request): (u64, &CallRequest<'_>),
         owner: Option<&Arc<Waiter>>,
         tools: &mut Tools,
-    ) -> Option<(Time, Time)> {
+    ) -> Result<Option<(Time, Time)>, CallFailed> {
         let (now, peer) = (self.env.now(), mine.peer);
         let (timer, sent, unlisted) = {
             let state = &mut *peer.lock();
@@ -118,8 +122,11 @@ impl Endpoint {
                 Ok(id) => mine.id = Some(id),
                 Err(failure) => {
                     state.owners.take(token);
+                    if failure.kind == Kind::Deadline {
+                        return Err(failure.into());
+                    }
                     mine.fail(failure);
-                    return None;
+                    return Ok(None);
                 }
             }
             let sent = state.conversation.transmit(now, &mut tools.out);
@@ -129,13 +136,13 @@ impl Endpoint {
         if unlisted {
             self.list(peer);
         }
-        let Some(len) = sent else { return Some((now, timer)) };
+        let Some(len) = sent else { return Ok(Some((now, timer))) };
         self.send(now, peer, &tools.out[..len]);
         // If the first datagram is shorter, it holds the whole call, and there is nothing more to send.
         if len >= farcall_proto::BASE_DATAGRAM / 2 {
             self.flush(now, peer, &mut tools.out);
         }
-        Some((now, timer))
+        Ok(Some((now, timer)))
     }
 
     /// Sends bytes to an export, outside of any call, once and without acknowledgement. Returns false if the

@@ -21,6 +21,7 @@ mod host_names;
 mod instances;
 mod interceptors;
 mod interface_versions;
+mod late_calls;
 mod lossy_network;
 mod misbehaving_types;
 mod over_sockets;

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use super::arguments_in_time;
 use super::driven::Exchanging;
-use super::encode;
 use super::execution::Execution;
 use super::unpark::Unpark;
 use crate::guard;
@@ -19,7 +19,7 @@ pub(super) struct Local<S>(pub(super) Arc<S>);
 
 impl<S: AsyncServer> Local<S> {
     fn begin(&self, call: &Call<'_>) -> Result<Started, CallFailed> {
-        let arguments = encode(call)?;
+        let arguments = arguments_in_time(call)?;
         let server = self.0.clone();
         let future = match call.procedure.number == BATCH.number {
             true => execute_each_later(
@@ -57,7 +57,9 @@ impl<S: AsyncServer> Channel for Local<S> {
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
         if call.procedure.exchanges {
             let begin = |arguments| self.0.clone().dispatch(call.procedure.number, arguments);
-            return match encode(&call).and_then(|arguments| Exchanging::new(begin(arguments), &call)) {
+            return match arguments_in_time(&call)
+                .and_then(|arguments| Exchanging::new(begin(arguments), &call))
+            {
                 Ok(started) => Box::new(started),
                 Err(why) => Box::new(why),
             };
