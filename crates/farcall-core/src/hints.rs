@@ -97,3 +97,27 @@ fn drain_into(list: &mut VecDeque<Hint>, socket: &impl AsFd) -> bool {
 fn drain_into(_: &mut VecDeque<Hint>, _: &impl AsFd) -> bool {
     true
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    #[test]
+    fn reports_that_no_thread_receives_are_bounded_and_further_ones_are_dropped() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sys::report_icmp_errors(&socket, false).unwrap();
+        // Nobody receives at this port, so the system reports each datagram.
+        let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let hints = Hints::default();
+        for _ in 0..MAX_WAITING_HINTS + 100 {
+            // A report that has come already is returned by the send, which then sends nothing.
+            while socket.send_to(b"datagram", closed).is_err() {}
+            hints.drain(&socket);
+        }
+        assert_eq!(lock(&hints.list).len(), MAX_WAITING_HINTS);
+        let first = hints.take(&socket).unwrap();
+        assert_eq!((first.about, first.quoted()), (closed, &b"datagram"[..]));
+    }
+}
