@@ -11,8 +11,8 @@ use crate::remote::Deadline;
 /// Returns a binding to the server at an address, `tcp://HOST:PORT` or `unix:PATH`, for the program that a
 /// `.cr` file describes.
 pub fn bind(address: &str, version: &Version, deadline: &Deadline) -> Outcome<Dynamic> {
-    let builder = match deadline.within {
-        Some(time) => Builder::default().connect_within(time),
+    let builder = match deadline.left() {
+        Some(left) => Builder::default().connect_within(left),
         None => Builder::default(),
     };
     let bound = builder.bind(&version.interface, version.program, version.version, address);

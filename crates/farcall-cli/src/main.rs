@@ -27,6 +27,7 @@ use arguments::Arguments;
 use output::Output;
 
 fn main() -> ExitCode {
+    remote::begin();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(answer) => return arguments::answer(&answer),

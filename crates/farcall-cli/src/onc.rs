@@ -112,8 +112,8 @@ fn some(versions: Vec<Version>, definition: &str) -> Outcome<Vec<Version>> {
 
 /// Returns a client whose timeout also covers finding and connecting to the server.
 pub fn settings(deadline: &Deadline) -> Builder {
-    match deadline.within {
-        Some(time) => Client::builder().patience(Some(time)).connect_within(time),
+    match deadline.left() {
+        Some(left) => Client::builder().patience(Some(left)).connect_within(left),
         None => Client::builder(),
     }
 }

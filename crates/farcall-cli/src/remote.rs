@@ -2,9 +2,11 @@
 //! to read a file of the server part by part.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use clap::Args;
+use farcall::dynamic::{Dynamic, Pinger};
 use farcall::{Bytes, Error, Pending, Runtime};
 use farcall_file_access::{Contents, FileAccess, FileAccessClient, FileError};
 
@@ -22,6 +24,30 @@ impl Deadline {
     /// Returns the runtime of a command whose calls have this deadline.
     pub fn runtime(&self) -> Outcome<Runtime> {
         runtime_within(self.within)
+    }
+
+    /// Returns how much time is left for finding a server and for the first call. The time runs from the
+    /// beginning of the command, so it covers names, registries, connections and the call together.
+    pub fn left(&self) -> Option<Duration> {
+        self.within.map(left_of)
+    }
+
+    /// Binds to the exporter of a name, by its own description.
+    pub fn import(&self, name: &str) -> Outcome<farcall::Result<Dynamic>> {
+        let runtime = self.runtime()?;
+        Ok(match self.left() {
+            Some(left) => Dynamic::import_within(&runtime, name, left),
+            None => Dynamic::import(&runtime, name),
+        })
+    }
+
+    /// Binds to the exporter of a name, whatever its interface.
+    pub fn pinger(&self, name: &str) -> Outcome<farcall::Result<Pinger>> {
+        let runtime = self.runtime()?;
+        Ok(match self.left() {
+            Some(left) => Pinger::import_within(&runtime, name, left),
+            None => Pinger::import(&runtime, name),
+        })
     }
 }
 
@@ -75,7 +101,11 @@ pub struct Files {
 }
 
 fn bind(name: &str, deadline: &Deadline) -> Outcome<Files> {
-    let bound = deadline.runtime()?.import::<dyn FileAccess>(name);
+    let runtime = deadline.runtime()?;
+    let bound = match deadline.left() {
+        Some(left) => runtime.import_within::<dyn FileAccess>(name, left),
+        None => runtime.import::<dyn FileAccess>(name),
+    };
     let long = bound.map_err(|why| Failure::from(why).hint("`farcall serve DIR` serves a directory"))?;
     let brief = match deadline.within {
         Some(deadline) => long.within(deadline),
@@ -99,6 +129,19 @@ pub fn runtime_within(within: Option<Duration>) -> Outcome<Runtime> {
         }
         None => runtime(),
     }
+}
+
+/// Notes that the command begins now.
+pub fn begin() {
+    BEGAN.get_or_init(Instant::now);
+}
+
+/// When the command began.
+static BEGAN: OnceLock<Instant> = OnceLock::new();
+
+/// Returns what is left of a time that runs from the beginning of the command.
+pub fn left_of(within: Duration) -> Duration {
+    within.saturating_sub(BEGAN.get_or_init(Instant::now).elapsed())
 }
 
 /// Parses a duration in seconds, as an argument of the command line.

@@ -6,11 +6,16 @@ use farcall_idl::x::Version;
 use farcall_rpc2::Builder;
 
 use crate::failure::{Failure, Outcome};
+use crate::remote::Deadline;
 
 /// Returns a binding to the server at an address, `rpc2://HOST:PORT/SUBSYSTEM`, for the subsystem that a
 /// `.rpc2` file describes.
-pub fn bind(address: &str, version: &Version) -> Outcome<Dynamic> {
-    let bound = Builder::default().bind(&version.interface, address);
+pub fn bind(address: &str, version: &Version, deadline: &Deadline) -> Outcome<Dynamic> {
+    let mut builder = Builder::default();
+    if let Some(left) = deadline.left() {
+        builder = builder.resolve_within(left);
+    }
+    let bound = builder.bind(&version.interface, address);
     Ok(Dynamic::described(bound.map_err(failed)?, version.spelled.clone()))
 }
 

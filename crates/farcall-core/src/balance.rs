@@ -242,6 +242,7 @@ impl Shared {
         };
         let subset = (most, random());
         let members = roster.at_most(subset.0, subset.1);
+        members.join(Members::JOIN_TIME);
         let now = env.now();
         let shared = Arc::new(Shared {
             subset,

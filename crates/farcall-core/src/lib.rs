@@ -49,7 +49,11 @@ pub mod messages;
 pub mod multi;
 #[doc(hidden)]
 pub mod notice;
+#[doc(hidden)]
+pub mod question;
 pub mod requests;
+#[doc(hidden)]
+pub mod resolve;
 #[doc(hidden)]
 pub mod retry;
 #[doc(hidden)]

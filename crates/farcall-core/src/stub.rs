@@ -66,6 +66,8 @@ pub use handlers::{Answer, Handled, Handler, Handlers, NO_HANDLERS, Unwinding};
 pub use handling::Handling;
 pub use interface::{AsyncServer, Client, Interface, Program};
 pub use local::{local, local_async};
+#[doc(hidden)]
+pub use members::Joining;
 pub use members::{Member, Members, Roster};
 pub use pending::Pending;
 #[doc(hidden)]

@@ -73,7 +73,7 @@ use farcall::{ArgumentBudget, CallFailed, Kind, Ran};
 
 use crate::link::Patience;
 use crate::wire::message::Versions;
-use address::addresses;
+use address::{addresses, connected_by, share};
 use bound::bind;
 use connection::explain;
 use settings::Settings;
@@ -115,7 +115,9 @@ impl Builder {
         self
     }
 
-    /// Sets how long making a connection may take; 10 seconds by default.
+    /// Sets how long making a connection may take, 10 seconds by default: resolving the host's name, and
+    /// trying its addresses, each of which gets a share of the time. If a procedure makes the connection, the
+    /// deadline of its own call holds too.
     #[must_use]
     pub fn connect_within(mut self, time: Duration) -> Builder {
         self.settings.connecting = time;
@@ -179,12 +181,12 @@ impl Builder {
     ) -> Result<Binding, CallFailed> {
         let refused = |kind, why: String| CallFailed::new(kind, Ran::No).because(why);
         let program = Program::numbered(interface, program, version)?;
-        let addresses = addresses(&*self.settings.env, address)
-            .map_err(|why| refused(Kind::NoSuchName, format!("{address}: {why}")))?;
-        let until = self.settings.env.now() + self.settings.connecting;
+        let env = &self.settings.env;
+        let until = connected_by(&**env, self.settings.connecting);
+        let addresses = addresses(env, address, until)?;
         let mut failed = refused(Kind::NoSuchName, address.to_owned());
-        for address in addresses {
-            match self.settings.open(&address, Patience::until(until)) {
+        for (untried, address) in (1..=addresses.len()).rev().zip(addresses) {
+            match self.settings.open(&address, Patience::until(share(&**env, until, untried))) {
                 Ok(connection) => {
                     let server = Server { settings: self.settings.clone(), address };
                     return Ok(bind(server, program, connection));

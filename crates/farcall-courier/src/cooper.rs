@@ -99,7 +99,7 @@ use farcall::idl::Interface as Description;
 use farcall::stub::{Binding, Interface};
 use farcall::{CallFailed, Kind, Ran, System};
 
-use crate::client::address::addresses;
+use crate::client::address::{addresses, connected_by, share};
 use crate::client::bound::bind;
 use crate::client::target::Carrier as _;
 use crate::dialect::program::Program;
@@ -193,14 +193,14 @@ impl Builder {
             .into_target();
         let name = self.program.clone().unwrap_or_else(|| interface.name.clone());
         activation::check(&name).map_err(|why| refused(Kind::Local, why))?;
-        let found = addresses(&*self.env, address)
-            .map_err(|why| refused(Kind::NoSuchName, format!("{address}: {why}")))?;
+        let until = connected_by(&*self.env, self.connecting);
+        let found = addresses(&self.env, address, until)?;
         let mut failed = refused(Kind::NoSuchName, address.to_owned());
-        for address in found {
+        for (untried, address) in (1..=found.len()).rev().zip(found) {
             let (env, name, replies) = (self.env.clone(), name.clone(), replies.clone());
             let (connecting, options, patience) = (self.connecting, self.socket, self.patience);
             let dialler = Dialler { env, address, name, connecting, options, patience, replies };
-            match dialler.open(Patience::until(None)) {
+            match dialler.open(Patience::until(share(&*self.env, until, untried))) {
                 Ok(first) => return Ok(bind(dialler, program, first)),
                 Err(fault) => failed = refused(fault.kind, format!("{}: {}", dialler.address, fault.why)),
             }

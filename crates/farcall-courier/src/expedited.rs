@@ -169,7 +169,7 @@ impl Builder {
         address: &str,
     ) -> Result<Binding, CallFailed> {
         let program = target::Program::numbered(interface, program, version)?;
-        let to = udp_address(&*self.env, address)?;
+        let to = udp_address(&self.env, address)?;
         // The first identifier is random, because a server remembers those of an earlier client at the same
         // port.
         let mut first = [0; 4];

@@ -162,7 +162,7 @@ impl Builder {
         let (program, replies) = Program::new(interface)
             .map_err(|why| CallFailed::new(Kind::Local, Ran::No).caused_by(why))?
             .into_target();
-        let to = udp_address(&*self.env, address)?;
+        let to = udp_address(&self.env, address)?;
         let dialler = Dialler {
             env: self.env.clone(),
             to,

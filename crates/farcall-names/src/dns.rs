@@ -10,6 +10,7 @@ mod resolver;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::{Entry, Error, Host, Label, Listing, PlaceError, Registration, Registry, Result};
 use cache::Cache;
@@ -68,8 +69,8 @@ impl Dns {
         let place: Place = place.parse()?;
         let resolver = Resolver::new(place.servers.clone());
         let (domain, accepts_local) = (place.domain.clone(), place.accepts_local);
-        let look_up = move |type_name: &Label| match Service::of_type(type_name, &domain) {
-            Some(service) => lookup::look_up(&resolver, &service, accepts_local),
+        let look_up = move |type_name: &Label, within| match Service::of_type(type_name, &domain) {
+            Some(service) => lookup::look_up(&resolver, &service, lookup::Terms { within, accepts_local }),
             None => Ok(lookup::Found::nothing()),
         };
         Ok(Dns(Arc::new(Shared { place, cache: Arc::new(Cache::new(look_up)) })))
@@ -81,13 +82,14 @@ impl Dns {
     }
 }
 
-/// Returns the addresses of the targets of a service. Blocks for up to 5 s. `accepts_local` lets every host have
-/// loopback and link-local addresses.
+/// Returns the addresses of the targets of a service. Blocks for `within` at most, and for 5 s at most.
+/// `accepts_local` lets every host have loopback and link-local addresses.
 ///
 /// # Errors
 /// A text that says why there are none.
 pub(crate) fn resolve(
     service: &Host,
+    within: Duration,
     servers: Option<&str>,
     accepts_local: bool,
 ) -> std::result::Result<Vec<SocketAddr>, String> {
@@ -96,7 +98,7 @@ pub(crate) fn resolve(
         None => Servers::OfSystem,
     };
     let service = Service::named(service).ok_or("it is no service")?;
-    let found = lookup::look_up(&Resolver::new(servers), &service, accepts_local)?;
+    let found = lookup::look_up(&Resolver::new(servers), &service, lookup::Terms { within, accepts_local })?;
     match found.unresolved.into_values().next() {
         Some(why) if found.entries.is_empty() => Err(why),
         _ => Ok(found.entries.iter().flat_map(Entry::sockets).collect()),
@@ -117,12 +119,25 @@ impl Registry for Dns {
     }
 
     fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {
+        self.instances_within(type_name, Duration::MAX)
+    }
+
+    fn instances_within(&self, type_name: &Label, within: Duration) -> Result<Vec<Entry>> {
         let unavailable = |why| Error::Unavailable { registry: self.0.place.to_string(), why };
-        self.0.cache.instances(type_name).map_err(unavailable)
+        self.0.cache.instances(type_name, within).map_err(unavailable)
     }
 
     fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>> {
-        Ok(self.instances(type_name)?.into_iter().find(|entry| entry.instance == *instance))
+        self.lookup_within(type_name, instance, Duration::MAX)
+    }
+
+    fn lookup_within(&self, type_name: &Label, instance: &Label, within: Duration) -> Result<Option<Entry>> {
+        let instances = self.instances_within(type_name, within)?;
+        Ok(instances.into_iter().find(|entry| entry.instance == *instance))
+    }
+
+    fn keeps_deadlines(&self) -> bool {
+        true
     }
 
     /// Returns the entries of the types that have been asked for, as far as they are known.

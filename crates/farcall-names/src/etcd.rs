@@ -182,12 +182,21 @@ impl Registry for Etcd {
     }
 
     fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {
-        self.0.mirror.instances(type_name)
+        self.instances_within(type_name, Duration::MAX)
+    }
+
+    fn instances_within(&self, type_name: &Label, within: Duration) -> Result<Vec<Entry>> {
+        self.0.mirror.instances(type_name, within)
     }
 
     fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>> {
+        self.lookup_within(type_name, instance, Duration::MAX)
+    }
+
+    fn lookup_within(&self, type_name: &Label, instance: &Label, within: Duration) -> Result<Option<Entry>> {
         let key = self.0.keys.of(type_name, instance);
-        let answer = self.0.gateway.call("kv/range", &json!({"key": encoded(&key)}))?;
+        let request = json!({"key": encoded(&key)});
+        let answer = self.0.gateway.call_until(mirror::after(within), "kv/range", &request)?;
         answer["kvs"].get(0).map(|kv| parsed(type_name, instance, &key, kv)).transpose()
     }
 
@@ -197,7 +206,15 @@ impl Registry for Etcd {
     }
 
     fn version(&self) -> Result<u64> {
-        self.0.mirror.version()
+        self.version_within(Duration::MAX)
+    }
+
+    fn version_within(&self, within: Duration) -> Result<u64> {
+        self.0.mirror.version(within)
+    }
+
+    fn keeps_deadlines(&self) -> bool {
+        true
     }
 
     /// Returns those of etcd's hosts that are written as addresses.

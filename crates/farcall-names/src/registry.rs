@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use crate::{Entry, Error, Label, Ownership, Result};
 
@@ -11,6 +12,11 @@ use crate::{Entry, Error, Label, Ownership, Result};
 /// The rest of farcall holds it as an `Arc<dyn Registry>`. Every method except [`Registry::routes`] can block
 /// for as long as the registry's medium does (a lock on a file, a round trip to a server). So farcall asks a
 /// registry when it binds, and never during a call.
+///
+/// A caller's deadline holds for the registry, too. A registry that waits for a network implements
+/// [`Registry::instances_within`], [`Registry::lookup_within`] and [`Registry::version_within`], and says so
+/// by [`Registry::keeps_deadlines`]. Any other is asked in a thread of its own by callers with a deadline, and
+/// left alone when the deadline has passed.
 ///
 /// An answer is only a hint: the instance can be gone when it is called. The call notices that, because each
 /// call checks the export's identifier.
@@ -106,6 +112,49 @@ pub trait Registry: Send + Sync {
     ///
     /// An error of the registry's medium.
     fn version(&self) -> Result<u64>;
+
+    /// Returns what [`Registry::instances`] does, within this time. A registry of several servers gives each of
+    /// them a share of the time.
+    ///
+    /// The default is [`Registry::instances`], which may take longer.
+    ///
+    /// # Errors
+    /// Those of [`Registry::instances`]. [`Error::Unavailable`](crate::Error::Unavailable) if the time has
+    /// passed.
+    fn instances_within(&self, type_name: &Label, within: Duration) -> Result<Vec<Entry>> {
+        let _ = within;
+        self.instances(type_name)
+    }
+
+    /// Returns what [`Registry::lookup`] does, within this time.
+    ///
+    /// The default is [`Registry::lookup`], which may take longer.
+    ///
+    /// # Errors
+    /// Those of [`Registry::lookup`]. [`Error::Unavailable`](crate::Error::Unavailable) if the time has passed.
+    fn lookup_within(&self, type_name: &Label, instance: &Label, within: Duration) -> Result<Option<Entry>> {
+        let _ = within;
+        self.lookup(type_name, instance)
+    }
+
+    /// Returns what [`Registry::version`] does, within this time.
+    ///
+    /// The default is [`Registry::version`], which may take longer.
+    ///
+    /// # Errors
+    /// Those of [`Registry::version`]. [`Error::Unavailable`](crate::Error::Unavailable) if the time has passed.
+    fn version_within(&self, within: Duration) -> Result<u64> {
+        let _ = within;
+        self.version()
+    }
+
+    /// Returns whether the three methods above end in time. They also do if this registry waits for nothing
+    /// but a file or memory.
+    ///
+    /// The default is false.
+    fn keeps_deadlines(&self) -> bool {
+        false
+    }
 
     /// Returns addresses of the registry. A server that is bound to all addresses of its host (`0.0.0.0`)
     /// must choose which to publish. It publishes the addresses from which its host sends to these, because
@@ -295,6 +344,22 @@ impl<R: Registry + ?Sized> Registry for Arc<R> {
 
     fn version(&self) -> Result<u64> {
         (**self).version()
+    }
+
+    fn instances_within(&self, type_name: &Label, within: Duration) -> Result<Vec<Entry>> {
+        (**self).instances_within(type_name, within)
+    }
+
+    fn lookup_within(&self, type_name: &Label, instance: &Label, within: Duration) -> Result<Option<Entry>> {
+        (**self).lookup_within(type_name, instance, within)
+    }
+
+    fn version_within(&self, within: Duration) -> Result<u64> {
+        (**self).version_within(within)
+    }
+
+    fn keeps_deadlines(&self) -> bool {
+        (**self).keeps_deadlines()
     }
 
     fn routes(&self) -> Vec<IpAddr> {

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::Host;
 
 /// Returns the addresses of the targets of a service's SRV records, as [`Name::AtService`](crate::Name) names
-/// them: those of the lowest priority that has addresses. Blocks for up to 5 s. `setting` looks up settings by
+/// them: those of the lowest priority that has addresses. Blocks for `within` at most, and for 5 s at most.
+/// Each server of DNS gets a share of that time. `setting` looks up settings by
 /// their names: `FARCALL_DNS_SERVER` names the servers of DNS, as in `10.0.0.53,[::1]:5353`, and without it
 /// the system's are asked; `FARCALL_DNS_LOCAL_ADDRESSES=1` lets every host have loopback and link-local
 /// addresses, which else count for `localhost` alone.
@@ -17,11 +19,12 @@ use crate::Host;
 #[cfg(feature = "dns")]
 pub fn resolve_service(
     service: &Host,
+    within: Duration,
     setting: impl Fn(&'static str) -> Option<String>,
 ) -> io::Result<Vec<SocketAddr>> {
     let accepts_local = crate::place::accepts_local(&setting).map_err(io::Error::other)?;
     let servers = setting("FARCALL_DNS_SERVER");
-    crate::dns::resolve(service, servers.as_deref(), accepts_local).map_err(io::Error::other)
+    crate::dns::resolve(service, within, servers.as_deref(), accepts_local).map_err(io::Error::other)
 }
 
 /// Fails with [`io::ErrorKind::Unsupported`], because this build has no DNS (the feature `dns`).
@@ -29,7 +32,11 @@ pub fn resolve_service(
 /// # Errors
 /// Always.
 #[cfg(not(feature = "dns"))]
-pub fn resolve_service(_: &Host, _: impl Fn(&'static str) -> Option<String>) -> io::Result<Vec<SocketAddr>> {
+pub fn resolve_service(
+    _: &Host,
+    _: Duration,
+    _: impl Fn(&'static str) -> Option<String>,
+) -> io::Result<Vec<SocketAddr>> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "this build has no DNS (the feature `dns`)"))
 }
 
@@ -40,7 +47,7 @@ mod tests {
     #[test]
     fn a_build_without_dns_says_so() {
         let service = Host::parse("_store._udp.example.org").unwrap();
-        let refused = resolve_service(&service, |_| None).unwrap_err();
+        let refused = resolve_service(&service, Duration::ZERO, |_| None).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
         let place = crate::open("dns://example.org", |_| None).err().unwrap();
         for said in [refused.to_string(), place.to_string()] {

@@ -169,4 +169,9 @@ impl Registry for StaticFile {
     fn version(&self) -> Result<u64> {
         Ok(self.content()?.version)
     }
+
+    /// Returns true: nothing here waits for a network.
+    fn keeps_deadlines(&self) -> bool {
+        true
+    }
 }

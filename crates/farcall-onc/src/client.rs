@@ -174,6 +174,13 @@ impl Client {
         self.connection.dial.server()
     }
 
+    /// Returns a client on the same connection whose calls wait until `until` at most.
+    fn patient_until(&self, until: Time) -> Client {
+        let left = until.since(self.connection.builder.env.now());
+        let patience = Some(self.settings.patience.map_or(left, |patience| patience.min(left)));
+        Client { settings: Settings { patience, ..self.settings.clone() }, ..self.clone() }
+    }
+
     fn channel(&self, name: &'static str, program: u32, version: u32) -> Binding {
         Binding::new(Arc::new(Bound::new(self.clone(), name, program, version)))
     }
@@ -289,7 +296,9 @@ impl Builder {
         self
     }
 
-    /// Sets how long making a connection may take; 10 seconds by default.
+    /// Sets how long making a connection may take, 10 seconds by default: resolving the host's name, asking
+    /// its port mapper, and trying its addresses, each of which gets a share of the time. If a procedure makes
+    /// the connection, the deadline of its own call holds too.
     #[must_use]
     pub fn connect_within(mut self, time: Duration) -> Builder {
         self.connecting = time;
@@ -320,16 +329,29 @@ impl Builder {
     /// # Errors
     /// If there is no such address, or no server accepts connections there.
     pub fn connect(&self, address: &str) -> Result<Client, CallFailed> {
-        let addresses = addresses(address)
-            .map_err(|why| CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("{address}: {why}")))?;
-        let mut failed = None;
-        for address in addresses {
-            match self.connect_to(address) {
+        let until = self.connected_by();
+        let addresses = addresses(&self.env, address, until)?;
+        let mut failed = CallFailed::new(Kind::NoSuchName, Ran::No).because(address.to_string());
+        for (untried, address) in (1..=addresses.len()).rev().zip(addresses) {
+            match self.lasting(until, untried).connect_to(address) {
                 Ok(client) => return Ok(client),
-                Err(why) => failed = Some(why),
+                Err(why) => failed = why,
             }
         }
-        Err(failed.unwrap_or_else(|| CallFailed::new(Kind::NoSuchName, Ran::No).because(address.to_string())))
+        Err(failed)
+    }
+
+    /// Returns when a connection must have been made that is begun now.
+    fn connected_by(&self) -> Time {
+        let left = farcall::context().remaining();
+        self.env.now() + left.map_or(self.connecting, |left| left.min(self.connecting))
+    }
+
+    /// Returns the settings for the next of so many attempts, which share the time until `until`.
+    fn lasting(&self, until: Time, attempts: usize) -> Builder {
+        let left = until.since(self.env.now());
+        let connecting = left / u32::try_from(attempts).unwrap_or(u32::MAX).max(1);
+        Builder { connecting, ..self.clone() }
     }
 
     /// Connects to a server at an address that was parsed already.
@@ -349,10 +371,15 @@ impl Builder {
         let refused = |why: io::Error| {
             CallFailed::new(Kind::Unreachable, Ran::No).because(format!("{address}: {why}")).caused_by(why)
         };
-        let carrier = dial.dial(Some(self.connecting)).map_err(refused)?;
+        let until = self.connected_by();
+        let left = || until.since(self.env.now());
         let datagrams = dial.is_datagrams();
+        if left().is_zero() {
+            return Err(refused(io::ErrorKind::TimedOut.into()));
+        }
+        let carrier = dial.dial(Some(left())).map_err(refused)?;
         if !datagrams {
-            carrier::settle(&*self.env, &*carrier, self.connecting).map_err(refused)?;
+            carrier::settle(&*self.env, &*carrier, left()).map_err(refused)?;
         }
         let arguments = ServerArguments::new(self.arguments.clone());
         let link = self.link(carrier, datagrams, &arguments);

@@ -38,6 +38,7 @@ use std::time::Duration;
 
 use farcall::env::Env;
 use farcall::idl::Interface as Description;
+use farcall::resolve::resolve;
 use farcall::stub::{Binding, Interface};
 use farcall::{ArgumentBudget, CallFailed, Kind, Ran, System};
 
@@ -59,6 +60,7 @@ pub fn import<T: ?Sized + Interface>(address: &str) -> Result<T::Client, CallFai
 pub struct Builder {
     env: Arc<dyn Env>,
     patience: Duration,
+    resolving: Duration,
     identity: Vec<u8>,
     arguments: Arc<ArgumentBudget>,
 }
@@ -68,6 +70,7 @@ impl Default for Builder {
         Builder {
             env: System::current(),
             patience: Duration::from_secs(30),
+            resolving: Duration::from_secs(10),
             identity: Vec::new(),
             arguments: ArgumentBudget::of_process(),
         }
@@ -90,6 +93,13 @@ impl Builder {
     #[must_use]
     pub fn argument_bytes(mut self, bytes: usize) -> Builder {
         self.arguments = Arc::new(ArgumentBudget::new(bytes));
+        self
+    }
+
+    /// Sets how long the name of the server's host may take to resolve; 10 seconds by default.
+    #[must_use]
+    pub fn resolve_within(mut self, time: Duration) -> Builder {
+        self.resolving = time;
         self
     }
 
@@ -123,9 +133,12 @@ impl Builder {
         let (place, subsystem) = place.ok_or_else(|| refused(form))?;
         let subsystem = subsystem.parse().map_err(|_| refused(form))?;
         let (host, port) = place.rsplit_once(':').ok_or_else(|| refused(form))?;
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let port = port.parse().map_err(|_| refused(form))?;
-        let found = self.env.resolve(host, port).map_err(|why| refused(&why.to_string()))?;
+        let until = self.env.now() + self.resolving;
+        let found = resolve(&self.env, host, port, until).map_err(|why| {
+            let detail = format!("{address}: {}", why.detail());
+            why.because(detail)
+        })?;
         let to = *found.first().ok_or_else(|| refused("the host has no address"))?;
         let layout =
             Layout::new(interface).map_err(|why| CallFailed::new(Kind::Local, Ran::No).caused_by(why))?;

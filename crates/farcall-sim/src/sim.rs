@@ -8,6 +8,7 @@ mod faults;
 mod inside;
 mod names;
 mod panics;
+mod services;
 mod state;
 mod world;
 
@@ -140,6 +141,28 @@ impl Sim {
         let mut state = self.world.lock();
         state.thread_failures = per_million(chance);
         state.note(&[14], || format!("of farcall's threads {chance} cannot be started"));
+    }
+
+    /// Gives a host a name. The resolver of this network knows the addresses of these processes for it, in this
+    /// order. Hosts have no names otherwise; the registry knows the names of exports.
+    pub fn host(&self, name: &str, processes: &[&Process]) {
+        let address = |process: &&Process| crate::net::address(process.index, 0).ip();
+        self.world.services.name_host(name, processes.iter().map(address).collect());
+    }
+
+    /// Makes the registry answer nothing from now on, or answer again, with `silent` false. Questions that were
+    /// put meanwhile are answered then. With an odd seed the silent registry does not keep deadlines, as one of a
+    /// user's: then farcall asks it in threads of its own.
+    pub fn silence_registry(&self, silent: bool) {
+        self.world.lock().note(&[15, silent.into()], || format!("the registry is silent: {silent}"));
+        self.world.services.silence_registry(silent, silent && self.seed % 2 == 1);
+    }
+
+    /// Makes the resolver of hosts' names answer nothing from now on, or answer again, as
+    /// [`silence_registry`](Sim::silence_registry) does with the registry.
+    pub fn silence_resolver(&self, silent: bool) {
+        self.world.lock().note(&[16, silent.into()], || format!("the resolver is silent: {silent}"));
+        self.world.services.silence_resolver(silent);
     }
 
     /// Sets how much virtual time the run may take before it fails. The default is an hour.

@@ -11,6 +11,7 @@ use farcall_memory::TYPE;
 use farcall_memory::clerk::COUNTERS;
 
 use crate::builtin::{BALANCERS, CONVERSATIONS, DESCRIBE, HEALTH};
+use crate::env::Time;
 
 use crate::idl::{self, Interface};
 use crate::multi::{Group, Members, Multi, Prepared, Roster};
@@ -99,8 +100,20 @@ impl Dynamic {
     /// # Errors
     /// When no server exports the name, none answers, or the exporter does not describe itself.
     pub fn import(runtime: &Runtime, name: &str) -> crate::Result<Dynamic> {
-        let description = describe(runtime, name)?;
-        let binding = runtime.binding(name, Cow::Owned(description.interface.clone()))?;
+        Dynamic::import_by(runtime, name, None)
+    }
+
+    /// Imports a name, as [`Dynamic::import`] does, within this time.
+    ///
+    /// # Errors
+    /// Those of [`Dynamic::import`]; [`Kind::Deadline`] if the time has passed.
+    pub fn import_within(runtime: &Runtime, name: &str, time: Duration) -> crate::Result<Dynamic> {
+        Dynamic::import_by(runtime, name, Some(runtime.after(time)))
+    }
+
+    fn import_by(runtime: &Runtime, name: &str, deadline: Option<Time>) -> crate::Result<Dynamic> {
+        let description = describe_by(runtime, name, deadline)?;
+        let binding = runtime.binding(name, Cow::Owned(description.interface.clone()), deadline)?;
         Ok(Dynamic { binding, description })
     }
 
@@ -320,8 +333,20 @@ impl Instances {
     /// # Errors
     /// When no server exports the name, none answers, or the exporter does not describe itself.
     pub fn import(runtime: &Runtime, name: &str) -> crate::Result<Instances> {
-        let description = describe(runtime, name)?;
-        let roster = runtime.roster(name, Cow::Owned(description.interface.clone()))?;
+        Instances::import_by(runtime, name, None)
+    }
+
+    /// Imports all instances of a name, as [`Instances::import`] does, within this time.
+    ///
+    /// # Errors
+    /// Those of [`Instances::import`]; [`Kind::Deadline`] if the time has passed.
+    pub fn import_within(runtime: &Runtime, name: &str, time: Duration) -> crate::Result<Instances> {
+        Instances::import_by(runtime, name, Some(runtime.after(time)))
+    }
+
+    fn import_by(runtime: &Runtime, name: &str, deadline: Option<Time>) -> crate::Result<Instances> {
+        let description = describe_by(runtime, name, deadline)?;
+        let roster = runtime.roster(name, Cow::Owned(description.interface.clone()), deadline)?;
         Ok(Instances { roster, description })
     }
 
@@ -338,8 +363,7 @@ impl Instances {
     /// Returns a binding whose calls each go to one instance, which is chosen when the call is made.
     /// [`Balancer`](crate::balance::Balancer) says how. A call that did not run goes to another instance.
     ///
-    /// Starting a call asks the registry now and then which instances there are. If new ones do not answer,
-    /// this takes at most a second.
+    /// Starting a call asks the registry now and then which instances there are. It waits for none of them.
     pub fn balanced(&self) -> Dynamic {
         let group = Group::<Plain>::living(self.roster.clone());
         Dynamic { binding: group.balanced().0, description: self.description.clone() }
@@ -400,7 +424,16 @@ fn stub_procedure(interface: &Interface, procedure: &idl::Procedure) -> Procedur
 /// When no server exports the name, none answers, or the exporter does not describe itself. The error is
 /// [`Kind::NoSuchProcedure`] if the exporter does not describe itself.
 pub fn describe(runtime: &Runtime, name: &str) -> crate::Result<Description> {
-    runtime.binding(name, Cow::Owned(Interface::new("")))?.call(&DESCRIBE, &|_| Ok(()))
+    describe_by(runtime, name, None)
+}
+
+/// Asks an exporter what it exports, until the deadline at most.
+fn describe_by(runtime: &Runtime, name: &str, deadline: Option<Time>) -> crate::Result<Description> {
+    let mut binding = runtime.binding(name, Cow::Owned(Interface::new("")), deadline)?;
+    if let Some(deadline) = deadline {
+        binding = binding.within(deadline.since(runtime.after(Duration::ZERO)));
+    }
+    binding.call(&DESCRIBE, &|_| Ok(()))
 }
 
 /// Asks the server at an address for the balancers of its process: those of the groups that the server's
@@ -448,7 +481,9 @@ pub fn conversations(
 /// Returns a binding to the export of a server's counters.
 fn beside_counters(runtime: &Runtime, address: SocketAddr, within: Duration) -> crate::Result<Binding> {
     let name = format!("udp://{address}/{TYPE}/{COUNTERS}");
-    Ok(runtime.binding(&name, Cow::Owned(Interface::new("")))?.within(within))
+    let deadline = runtime.after(within);
+    let binding = runtime.binding(&name, Cow::Owned(Interface::new("")), Some(deadline))?;
+    Ok(binding.within(deadline.since(runtime.after(Duration::ZERO))))
 }
 
 /// A binding for asking an exporter repeatedly whether it is alive.
@@ -461,7 +496,16 @@ impl Pinger {
     /// # Errors
     /// When no server exports the name, or none answers.
     pub fn import(runtime: &Runtime, name: &str) -> crate::Result<Pinger> {
-        Ok(Pinger(runtime.binding(name, Cow::Owned(Interface::new("")))?))
+        Ok(Pinger(runtime.binding(name, Cow::Owned(Interface::new("")), None)?))
+    }
+
+    /// Binds to the export of a name, as [`Pinger::import`] does, within this time.
+    ///
+    /// # Errors
+    /// Those of [`Pinger::import`]; [`Kind::Deadline`] if the time has passed.
+    pub fn import_within(runtime: &Runtime, name: &str, time: Duration) -> crate::Result<Pinger> {
+        let deadline = Some(runtime.after(time));
+        Ok(Pinger(runtime.binding(name, Cow::Owned(Interface::new("")), deadline)?))
     }
 
     /// Returns this binding with a deadline on each ping.

@@ -15,7 +15,7 @@
 //! started     started calls of an imported interface;  sent: a call that was sent to its server;
 //!             retry_task: a call that must be bound first, or made again
 //! exchanging  a started call whose signals are answered
-//! question    an answer that several callers wait for, such as a binding;  tasks: runs tasks that wait
+//! lookup      asks the registry, within a deadline;  tasks: runs tasks that wait
 //! woken       an executor without threads, for exports whose calls are taken from a queue
 //! watched     interceptors around the channel of an imported interface
 //! ```
@@ -30,9 +30,9 @@ mod export;
 mod group;
 mod import;
 mod kernel;
+mod lookup;
 mod memory;
 mod place;
-mod question;
 mod resolve;
 mod restarts;
 mod retry_task;
@@ -65,7 +65,7 @@ use crate::balancers::Balancers;
 use crate::builtin::Shown;
 use crate::client::{Endpoint, bind_address};
 use crate::conversations::Conversations;
-use crate::env::{Env, SocketOptions};
+use crate::env::{Env, SocketOptions, Time};
 use crate::idl::Interface;
 use crate::intercept::Interceptors;
 #[cfg(feature = "secure")]
@@ -81,6 +81,7 @@ use crate::stub::{self, AsyncServer, Binding};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran, lock};
 use farcall_memory::clerk::Locator;
+use lookup::Lookups;
 use resolve::Resolver;
 use settings::Settings;
 use tasks::Tasks;
@@ -127,6 +128,7 @@ pub(crate) struct Inner {
     balancers: Arc<Balancers>,
     /// Names of hosts that are being resolved.
     resolver: Arc<Resolver>,
+    lookups: Arc<Lookups>,
     /// The address of this machine's clerk.
     locator: Mutex<Locator>,
     /// Decides which servers are accepted, and knows those that were.
@@ -283,6 +285,7 @@ impl Runtime {
             offers: Arc::default(),
             balancers: Arc::default(),
             resolver: Arc::default(),
+            lookups: Arc::default(),
             locator: Mutex::default(),
             state: Mutex::default(),
         }))
@@ -501,17 +504,30 @@ impl Runtime {
     }
 
     /// Binds to a server that exports a name. `interface` describes the interface, perhaps only in part.
-    pub(crate) fn binding(&self, name: &str, interface: Cow<'static, Interface>) -> crate::Result<Binding> {
-        Ok(import::binding(self, bind::parse(name)?, interface, None)?)
+    /// Waits until the deadline at most.
+    pub(crate) fn binding(
+        &self,
+        name: &str,
+        interface: Cow<'static, Interface>,
+        deadline: Option<Time>,
+    ) -> crate::Result<Binding> {
+        Ok(import::binding(self, bind::parse(name)?, interface, deadline)?)
     }
 
-    /// Returns the exporters of a name. `interface` describes their interface, perhaps only in part.
+    /// Returns the time after `within`.
+    pub(crate) fn after(&self, within: Duration) -> Time {
+        self.0.env.now() + within
+    }
+
+    /// Returns the exporters of a name. `interface` describes their interface, perhaps only in part. Waits until
+    /// the deadline at most.
     pub(crate) fn roster(
         &self,
         name: &str,
         interface: Cow<'static, Interface>,
+        deadline: Option<Time>,
     ) -> crate::Result<Arc<dyn Roster>> {
-        Ok(group::roster(self, name, interface)?)
+        Ok(group::roster(self, name, interface, deadline)?)
     }
 
     /// Returns the registry in which this runtime publishes and looks up names.

@@ -4,6 +4,7 @@ mod signals;
 mod streams;
 
 use std::io::{BufRead, BufWriter, Read, Write};
+use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use farcall::dynamic::{Dynamic, Encoded};
@@ -93,8 +94,8 @@ impl Call {
         if x_file::is_any_definition(&self.procedure) {
             return self.run_by_file(output);
         }
-        let exporter = Dynamic::import(&self.deadline.runtime()?, &self.name)
-            .map_err(|why| onc::unnamed(why, onc::AFTER_ADDRESS))?;
+        let found = self.deadline.import(&self.name)?;
+        let exporter = found.map_err(|why| onc::unnamed(why, onc::AFTER_ADDRESS))?;
         let procedure = procedure(exporter.interface(), &self.procedure)?;
         let arguments = match self.arguments.as_slice() {
             [] => "{}",
@@ -141,7 +142,7 @@ impl Call {
         let server = if x_file::is_courier(&self.procedure) {
             courier::bind(&self.name, &version, &self.deadline)?
         } else if x_file::is_rpc2(&self.procedure) {
-            rpc2::bind(&self.name, &version)?
+            rpc2::bind(&self.name, &version, &self.deadline)?
         } else {
             self.manner.bind(&self.name, &version, &self.deadline)?
         };
@@ -190,13 +191,14 @@ impl Called<'_> {
 
     /// Calls once with these arguments. If there are none, calls once for each line of standard input.
     fn run(&self, exporter: &Dynamic, arguments: Option<Prepared>, output: &Output) -> Outcome {
-        let exporter = match self.command.deadline.within {
-            Some(deadline) => &exporter.within(deadline),
-            None => exporter,
-        };
+        let deadline = &self.command.deadline;
+        let within = |time: Option<Duration>| time.map(|time| exporter.within(time));
         if let Some(arguments) = arguments {
-            return self.call(exporter, arguments, output);
+            // Finding the server has taken a part of the time.
+            let first = within(deadline.left());
+            return self.call(first.as_ref().unwrap_or(exporter), arguments, output);
         }
+        let exporter = &within(deadline.within).unwrap_or_else(|| exporter.clone());
         let mut input = std::io::stdin().lock();
         let mut worst: Option<Failure> = None;
         loop {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::commands::call::{decoded, encoded, procedure};
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, say, say_json};
-use crate::remote::{runtime_within, seconds};
+use crate::remote::{left_of, runtime_within, seconds};
 use crate::text::{duration, printable, rounded};
 
 /// Call a procedure of every instance of a type at once, with JSON
@@ -50,7 +50,11 @@ pub struct Multi {
 
 impl Multi {
     pub fn run(&self, output: &Output) -> Outcome {
-        let instances = Instances::import(&runtime_within(self.within)?, &self.name)?;
+        let runtime = runtime_within(self.within)?;
+        let instances = match self.within {
+            Some(within) => Instances::import_within(&runtime, &self.name, left_of(within))?,
+            None => Instances::import(&runtime, &self.name)?,
+        };
         let interface = instances.interface();
         let procedure = procedure(interface, &self.procedure)?;
         if procedure.has_streams() {
@@ -61,7 +65,7 @@ impl Multi {
         let arguments = encoded(interface, None, procedure, &self.arguments)?;
         let mut calls = instances.multi(procedure, &arguments);
         if let Some(within) = self.within {
-            calls = calls.within(within);
+            calls = calls.within(left_of(within));
         }
         if self.quorum.is_some() {
             calls = calls.rest(Rest::Finish);

@@ -57,12 +57,12 @@ impl Ping {
         if self.answers {
             return self.hear(output);
         }
-        let mut pinger = Pinger::import(&self.deadline.runtime()?, &self.name)
-            .map_err(|why| onc::unnamed(why, onc::AFTER_ADDRESS))?;
+        let found = self.deadline.pinger(&self.name)?;
+        let mut pinger = found.map_err(|why| onc::unnamed(why, onc::AFTER_ADDRESS))?;
+        let mut health = self.first(&pinger).ping()?;
         if let Some(deadline) = self.deadline.within {
             pinger = pinger.within(deadline);
         }
-        let mut health = pinger.ping()?;
         let [least, median, most] = self.timed(|| {
             health = pinger.ping()?;
             Ok(())
@@ -87,15 +87,15 @@ impl Ping {
         )
     }
 
+    /// Returns the binding for the first call, which has the time that finding the exporter has left.
+    fn first(&self, pinger: &Pinger) -> Pinger {
+        self.deadline.left().map_or_else(|| pinger.clone(), |left| pinger.within(left))
+    }
+
     /// Succeeds if the exporter answers, whatever it lets this end do.
     fn hear(&self, output: &Output) -> Outcome {
-        let asked = Pinger::import(&self.deadline.runtime()?, &self.name).and_then(|pinger| {
-            let pinger = match self.deadline.within {
-                Some(deadline) => pinger.within(deadline),
-                None => pinger,
-            };
-            pinger.ping().map(drop)
-        });
+        let found = self.deadline.pinger(&self.name)?;
+        let asked = found.and_then(|pinger| self.first(&pinger).ping().map(drop));
         let refused = match asked {
             Ok(()) => false,
             // Only an exporter that answers says that it refuses a peer.
@@ -113,11 +113,12 @@ impl Ping {
         let (number, version) = self.numbers(program, output)?;
         let client = self.manner.connect(&self.name, number, version, &self.deadline)?;
         let binding = client.program(number, version);
-        let binding =
-            self.deadline.within.map_or_else(|| binding.clone(), |deadline| binding.within(deadline));
-        let ping = || binding.call::<(), Never>(&NULL, &|_| Ok(())).map_err(onc::failed);
-        ping()?;
-        let [least, median, most] = self.timed(ping)?;
+        let ping = |within: Option<Duration>| {
+            let binding = within.map_or_else(|| binding.clone(), |within| binding.within(within));
+            binding.call::<(), Never>(&NULL, &|_| Ok(())).map_err(onc::failed)
+        };
+        ping(self.deadline.left())?;
+        let [least, median, most] = self.timed(|| ping(self.deadline.within))?;
         output.line(
             || {
                 json!({

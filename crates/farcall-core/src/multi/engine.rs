@@ -79,9 +79,13 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         prepared: InlineVec<Prepared<T, E>>,
         settings: &Settings<T, E>,
     ) -> Self {
+        // The time that it takes to bind members counts, too.
+        let begun = settings.within.and_then(|_| Some(members.first()?.binding().channel().env().now()));
+        let until = begun.zip(settings.within).map(|(begun, within)| begun + within);
+        members.join(settings.within.map_or(Members::JOIN_TIME, |within| Members::JOIN_TIME.min(within / 4)));
         let wait_point =
             members.first().map_or_else(parking, |member| member.binding().channel().wait_point());
-        let now = (settings.within.is_some() || settings.hedge.is_some()).then(|| wait_point.now());
+        let now = settings.hedge.map(|_| wait_point.now());
         Engine {
             calls: (0..members.len()).map(|_| None).collect(),
             ready: ReadyList::default(),
@@ -90,7 +94,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             outstanding: 0,
             ended_before: 0,
             window: Window { largest_reply: MIN_REPLY_BYTES, buffer: wait_point.room() },
-            until: now.zip(settings.within).map(|(now, within)| now + within),
+            until,
             rest: settings.rest.unwrap_or(Rest::Cancel),
             hedge: settings.hedge.zip(now),
             wait_point,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use super::binding::Binding;
 use super::channel::{CarriedBy, Channel};
@@ -14,7 +15,19 @@ use crate::member_state::ShowMembers;
 
 /// The members of a group at one time, in order.
 #[derive(Clone)]
-pub struct Members(Arc<[Member]>);
+pub struct Members {
+    all: Arc<[Member]>,
+    /// Binds those of the members that have joined and have not been bound yet.
+    joining: Option<Arc<dyn Joining>>,
+}
+
+/// Binds members of a group that have joined.
+#[doc(hidden)]
+pub trait Joining: Send + Sync {
+    /// Binds the members that are not bound, all at once. Waits for `most` at most. A member that does not
+    /// answer in time is bound by its first call, which delays no other member.
+    fn join(&self, most: Duration);
+}
 
 /// One member of a group.
 #[derive(Clone, Debug)]
@@ -26,7 +39,7 @@ pub struct Member {
 
 /// Knows the members of a group.
 pub trait Roster: Send + Sync {
-    /// Returns the present members.
+    /// Returns the present members. Does not wait for any of them.
     fn members(&self) -> Members;
 
     /// Returns at most `most` of the present members, for a balancer. Which ones depends on their names and
@@ -101,9 +114,30 @@ impl Member {
 }
 
 impl Members {
+    /// How long a group call waits at most for members that have joined, so that they are bound all at once.
+    /// It takes no more than a quarter of its time for that: a member that joined and is silent must cost the
+    /// others little.
+    pub(crate) const JOIN_TIME: Duration = Duration::from_millis(50);
+
     /// Returns a group's members, in this order.
     pub fn new(members: Vec<Member>) -> Members {
-        Members(members.into())
+        Members { all: members.into(), joining: None }
+    }
+
+    /// Returns the same members, of which `joining` binds those that have joined.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn joining(self, joining: Arc<dyn Joining>) -> Members {
+        Members { joining: Some(joining), ..self }
+    }
+
+    /// Binds the members that have joined, all at once. Waits for `most` at most.
+    #[doc(hidden)]
+    #[inline]
+    pub fn join(&self, most: Duration) {
+        if let Some(joining) = &self.joining {
+            joining.join(most);
+        }
     }
 
     /// Returns the same members, each with a handler of its own for the signals of its calls. `handler` makes
@@ -116,7 +150,7 @@ impl Members {
             binding: member.binding.catching(handler(&member.name)),
             on_this_machine: member.on_this_machine,
         };
-        Members(self.iter().map(catching).collect())
+        Members { all: self.iter().map(catching).collect(), joining: self.joining.clone() }
     }
 
     /// Returns the least number of members that is more than half of them.
@@ -130,7 +164,7 @@ impl Deref for Members {
 
     #[inline]
     fn deref(&self) -> &[Member] {
-        &self.0
+        &self.all
     }
 }
 

@@ -15,14 +15,18 @@ const MAX_TYPES: usize = 256;
 /// How long the last answer serves when DNS is away, until it is asked for again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
+/// How long the lookups of one refresh may take that fail. One type that fails does not keep the others from
+/// being asked for, and a silent DNS does not take its whole time for each of them.
+const FAILURES_TAKE: Duration = Duration::from_secs(5);
+
 /// The answers for the types that have been asked for.
 pub(super) struct Cache {
     look_up: Box<LookUp>,
     state: Mutex<State>,
 }
 
-/// Asks DNS for a type. Blocks.
-type LookUp = dyn Fn(&Label) -> Result<Found, String> + Send + Sync;
+/// Asks DNS for a type. Blocks for the given time at most.
+type LookUp = dyn Fn(&Label, Duration) -> Result<Found, String> + Send + Sync;
 
 #[derive(Default)]
 struct State {
@@ -41,15 +45,18 @@ struct Known {
 }
 
 impl Cache {
-    pub(super) fn new(look_up: impl Fn(&Label) -> Result<Found, String> + Send + Sync + 'static) -> Cache {
+    pub(super) fn new(
+        look_up: impl Fn(&Label, Duration) -> Result<Found, String> + Send + Sync + 'static,
+    ) -> Cache {
         Cache { look_up: Box::new(look_up), state: Mutex::default() }
     }
 
-    /// Returns the entries of a type. Asks DNS if no answer is good any more.
+    /// Returns the entries of a type. Asks DNS if no answer is good any more, and waits for it for `within` at
+    /// most.
     ///
     /// # Errors
     /// A text that says why DNS has not answered, if nothing is known of the type.
-    pub(super) fn instances(&self, type_name: &Label) -> Result<Vec<Entry>, String> {
+    pub(super) fn instances(&self, type_name: &Label, within: Duration) -> Result<Vec<Entry>, String> {
         {
             let state = lock(&self.state);
             if let Some(known) = state.types.get(type_name)
@@ -58,7 +65,7 @@ impl Cache {
                 return Ok(known.entries.clone());
             }
         }
-        let found = (self.look_up)(type_name);
+        let found = (self.look_up)(type_name, within);
         lock(&self.state).keep(type_name, found)
     }
 
@@ -140,16 +147,23 @@ struct Refresh(Arc<Cache>);
 
 impl Refresh {
     fn run(self) {
-        let due: Vec<Label> = {
-            let state = lock(&self.0.state);
-            let due = state.types.iter().filter(|(_, known)| !known.is_good_at(Instant::now()));
-            due.map(|(type_name, _)| type_name.clone()).collect()
+        let mut due: Vec<(Instant, Label)> = {
+            let (state, now) = (lock(&self.0.state), Instant::now());
+            let due = state.types.iter().filter(|(_, known)| !known.is_good_at(now));
+            due.map(|(type_name, known)| (known.until, type_name.clone())).collect()
         };
-        let mut is_away = false;
-        for type_name in due {
-            // If DNS is away, it is not asked for each type, which would take 5 s each.
-            let found = if is_away { Err("DNS is away".to_owned()) } else { (self.0.look_up)(&type_name) };
-            is_away |= found.is_err();
+        due.sort();
+        let mut left = FAILURES_TAKE;
+        for (_, type_name) in due {
+            // What is not asked for now is the first in the next refresh.
+            if left.is_zero() {
+                break;
+            }
+            let began = Instant::now();
+            let found = (self.0.look_up)(&type_name, left);
+            if found.is_err() {
+                left = left.saturating_sub(began.elapsed());
+            }
             // An error leaves what was known before.
             let _ = lock(&self.0.state).keep(&type_name, found);
         }
@@ -185,7 +199,7 @@ mod tests {
     fn cache() -> (Arc<Cache>, mpsc::Sender<Result<Found, String>>) {
         let (answer, answers) = mpsc::channel();
         let answers = Mutex::new(answers);
-        (Arc::new(Cache::new(move |_| lock(&answers).recv().unwrap())), answer)
+        (Arc::new(Cache::new(move |_, _| lock(&answers).recv().unwrap())), answer)
     }
 
     const LONG: Duration = Duration::from_secs(3600);
@@ -195,10 +209,10 @@ mod tests {
         let (cache, answers) = cache();
         assert_eq!(cache.version(), 0);
         answers.send(Ok(found(&["a"], Duration::ZERO))).unwrap();
-        assert_eq!(cache.instances(&label("Store")).unwrap(), [entry("a")]);
+        assert_eq!(cache.instances(&label("Store"), LONG).unwrap(), [entry("a")]);
         // This starts a thread, which waits for the answer.
         assert_eq!(cache.version(), 1);
-        assert_eq!(cache.instances(&label("Store")).unwrap(), [entry("a")]);
+        assert_eq!(cache.instances(&label("Store"), LONG).unwrap(), [entry("a")]);
         answers.send(Ok(found(&["a", "b"], LONG))).unwrap();
         while cache.version() == 1 {
             std::thread::yield_now();
@@ -211,14 +225,14 @@ mod tests {
     fn the_last_answer_stays_while_dns_is_away() {
         let (cache, answers) = cache();
         answers.send(Err("away".into())).unwrap();
-        assert_eq!(cache.instances(&label("Store")), Err("away".into()));
+        assert_eq!(cache.instances(&label("Store"), LONG), Err("away".into()));
         answers.send(Ok(found(&["a"], Duration::ZERO))).unwrap();
-        cache.instances(&label("Store")).unwrap();
+        cache.instances(&label("Store"), LONG).unwrap();
         answers.send(Err("away".into())).unwrap();
-        assert_eq!(cache.instances(&label("Store")).unwrap(), [entry("a")]);
+        assert_eq!(cache.instances(&label("Store"), LONG).unwrap(), [entry("a")]);
         // No lookup is made within the next seconds: there is no answer for one.
         drop(answers);
-        assert_eq!(cache.instances(&label("Store")).unwrap(), [entry("a")]);
+        assert_eq!(cache.instances(&label("Store"), LONG).unwrap(), [entry("a")]);
         assert_eq!(cache.version(), 1);
     }
 
@@ -230,11 +244,11 @@ mod tests {
             ..found(instances, Duration::ZERO)
         };
         answers.send(Ok(unresolved(&[]))).unwrap();
-        assert_eq!(cache.instances(&label("Store")), Err("why".into()));
+        assert_eq!(cache.instances(&label("Store"), LONG), Err("why".into()));
         answers.send(Ok(found(&["a", "b", "d"], Duration::ZERO))).unwrap();
-        cache.instances(&label("Store")).unwrap();
+        cache.instances(&label("Store"), LONG).unwrap();
         answers.send(Ok(unresolved(&["d", "e"]))).unwrap();
-        assert_eq!(cache.instances(&label("Store")).unwrap(), [entry("b"), entry("d"), entry("e")]);
+        assert_eq!(cache.instances(&label("Store"), LONG).unwrap(), [entry("b"), entry("d"), entry("e")]);
     }
 
     #[test]
@@ -242,18 +256,45 @@ mod tests {
         let (cache, answers) = cache();
         for which in 0..=MAX_TYPES {
             answers.send(Ok(found(&["a"], LONG))).unwrap();
-            cache.instances(&label(&format!("T{which}"))).unwrap();
+            cache.instances(&label(&format!("T{which}")), LONG).unwrap();
         }
         assert_eq!(lock(&cache.state).types.len(), MAX_TYPES);
+    }
+
+    #[test]
+    fn a_type_that_fails_does_not_keep_others_from_being_asked_for_anew() {
+        let versions = Arc::new(Mutex::new(BTreeMap::<Label, u32>::new()));
+        let asked = versions.clone();
+        let look_up = move |type_name: &Label, _| {
+            let mut asked = lock(&asked);
+            let times = asked.entry(type_name.clone()).or_default();
+            *times += 1;
+            match (type_name.as_str(), *times) {
+                ("A", 2..) => Err("the zone of A is broken".to_owned()),
+                (_, 1) => Ok(found(&["a"], Duration::ZERO)),
+                _ => Ok(found(&["a", "b"], LONG)),
+            }
+        };
+        let cache = Arc::new(Cache::new(look_up));
+        for type_name in ["A", "B", "C"] {
+            cache.instances(&label(type_name), LONG).unwrap();
+        }
+        cache.version();
+        while lock(&cache.state).is_refreshing() {
+            std::thread::yield_now();
+        }
+        assert_eq!(lock(&versions).values().copied().collect::<Vec<_>>(), [2, 2, 2]);
+        let known = |type_name: &str| cache.instances(&label(type_name), LONG).unwrap().len();
+        assert_eq!(["A", "B", "C"].map(known), [1, 2, 2]);
     }
 
     #[test]
     fn a_forked_child_has_no_thread_that_asks_anew() {
         let (cache, answers) = cache();
         answers.send(Ok(found(&["a"], Duration::ZERO))).unwrap();
-        cache.instances(&label("Store")).unwrap();
+        cache.instances(&label("Store"), LONG).unwrap();
         lock(&cache.state).refreshing = Some(0);
         answers.send(Ok(found(&["b"], LONG))).unwrap();
-        assert_eq!(cache.instances(&label("Store")).unwrap(), [entry("b")]);
+        assert_eq!(cache.instances(&label("Store"), LONG).unwrap(), [entry("b")]);
     }
 }

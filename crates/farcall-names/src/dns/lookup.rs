@@ -81,14 +81,31 @@ impl Found {
     }
 }
 
-/// Returns the instances of a service. Blocks until DNS has answered, up to 5 s. Unless `accepts_local`, a
-/// loopback or link-local address counts only for `localhost`.
+/// How a service is looked up.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    /// How long the lookup may take at most. It never takes longer than [`PATIENCE`].
+    pub(super) within: Duration,
+    /// Whether every host may have a loopback or link-local address. Otherwise only `localhost` may.
+    pub(super) accepts_local: bool,
+}
+
+/// The questions of one lookup: who is asked, and until when.
+#[derive(Clone, Copy)]
+struct Lookup<'a> {
+    resolver: &'a Resolver,
+    deadline: Instant,
+    accepts_local: bool,
+}
+
+/// Returns the instances of a service. Blocks until DNS has answered, or the time is over.
 ///
 /// # Errors
 /// A text that says why a question has got no answer.
-pub(super) fn look_up(resolver: &Resolver, service: &Service, accepts_local: bool) -> Result<Found, String> {
-    let deadline = Instant::now() + PATIENCE;
-    let (answer, name, mut ttl) = follow(resolver, &service.name, deadline)?;
+pub(super) fn look_up(resolver: &Resolver, service: &Service, terms: Terms) -> Result<Found, String> {
+    let Terms { within, accepts_local } = terms;
+    let lookup = Lookup { resolver, deadline: Instant::now() + within.min(PATIENCE), accepts_local };
+    let Followed { answer, name, mut ttl } = lookup.follow(&service.name)?;
     let mut targets = BTreeSet::new();
     for record in of(&answer.records, &name, Kind::Service) {
         let Data::Target { priority, port, host } = &record.data else { continue };
@@ -100,27 +117,82 @@ pub(super) fn look_up(resolver: &Resolver, service: &Service, accepts_local: boo
     if targets.is_empty() {
         ttl = ttl.min(answer.negative_ttl.unwrap_or(NEGATIVE_TTL));
     }
-    let hosts = Hosts::of(resolver, &targets, &answer, (deadline, accepts_local));
+    let hosts = lookup.hosts(&targets, &answer);
     let ttl = Duration::from_secs(ttl.min(hosts.ttl).into()).clamp(MIN_TTL, MAX_TTL);
     Ok(found(&service.type_name, &targets, &hosts, ttl))
 }
 
-/// Asks for the SRV records of a name, and follows its aliases. Returns the last answer, the name of the
-/// records in it, and the shortest time for which an alias is good.
-fn follow(resolver: &Resolver, name: &Domain, deadline: Instant) -> Result<(Answer, Domain, u32), String> {
-    let (mut name, mut ttl) = (name.clone(), u32::MAX);
-    // Each answer brings the name at least one alias further, or is the last.
-    for _ in 0..=MAX_ALIASES {
-        let question = Question { name: name.clone(), kind: Kind::Service };
-        let answer = resolver.ask(&[question], deadline).pop().unwrap_or_else(|| Err(String::new()))?;
-        let (last, alias_ttl) = resolve_aliases(&answer, &name)?;
-        ttl = ttl.min(alias_ttl);
-        if last == name || of(&answer.records, &last, Kind::Service).next().is_some() {
-            return Ok((answer, last, ttl));
-        }
-        name = last;
+/// The SRV records of a name, behind its aliases.
+struct Followed {
+    /// The last answer.
+    answer: Answer,
+    /// The name of the records in it.
+    name: Domain,
+    /// The shortest time for which an alias is good, in seconds.
+    ttl: u32,
+}
+
+impl Lookup<'_> {
+    fn ask(&self, questions: &[Question]) -> Vec<Result<Answer, String>> {
+        self.resolver.ask(questions, self.deadline)
     }
-    Err(too_many_aliases(&name))
+
+    /// Asks for the SRV records of a name, and follows its aliases.
+    fn follow(&self, name: &Domain) -> Result<Followed, String> {
+        let (mut name, mut ttl) = (name.clone(), u32::MAX);
+        // Each answer brings the name at least one alias further, or is the last.
+        for _ in 0..=MAX_ALIASES {
+            let question = Question { name: name.clone(), kind: Kind::Service };
+            let answer = self.ask(&[question]).pop().unwrap_or_else(|| Err(String::new()))?;
+            let (last, alias_ttl) = resolve_aliases(&answer, &name)?;
+            ttl = ttl.min(alias_ttl);
+            if last == name || of(&answer.records, &last, Kind::Service).next().is_some() {
+                return Ok(Followed { answer, name: last, ttl });
+            }
+            name = last;
+        }
+        Err(too_many_aliases(&name))
+    }
+
+    /// Returns the addresses of the hosts of all targets: those that came with the answer, or else those that
+    /// DNS knows.
+    fn hosts(&self, targets: &BTreeSet<Target>, answer: &Answer) -> Hosts {
+        let names = targets.iter().map(|target| (target.host.clone(), BTreeSet::new()));
+        let (failed, refused, accepts_local) = (BTreeMap::new(), BTreeMap::new(), self.accepts_local);
+        let mut hosts = Hosts { addresses: names.collect(), failed, refused, accepts_local, ttl: u32::MAX };
+        for record in &answer.additional {
+            hosts.add(&record.name, record);
+        }
+        let unknown = hosts.addresses.iter().filter(|(_, addresses)| addresses.is_empty());
+        let questions: Vec<Question> = unknown
+            .flat_map(|(name, _)| [Kind::Ipv4, Kind::Ipv6].map(|kind| Question { name: name.clone(), kind }))
+            .collect();
+        let mut negative_ttl = u32::MAX;
+        for (question, answer) in questions.iter().zip(self.ask(&questions)) {
+            let resolved = answer.and_then(|answer| {
+                let (name, alias_ttl) = resolve_aliases(&answer, &question.name)?;
+                Ok((answer, name, alias_ttl))
+            });
+            match resolved {
+                Ok((answer, name, alias_ttl)) => {
+                    let records = of(&answer.records, &name, question.kind);
+                    records.for_each(|record| hosts.add(&question.name, record));
+                    hosts.ttl = hosts.ttl.min(alias_ttl);
+                    negative_ttl = negative_ttl.min(answer.negative_ttl.unwrap_or(NEGATIVE_TTL));
+                }
+                Err(why) => {
+                    hosts.failed.insert(question.name.clone(), why);
+                }
+            }
+        }
+        // A host may have addresses of one family only.
+        let Hosts { addresses, failed, ttl, .. } = &mut hosts;
+        failed.retain(|host, _| addresses.get(host).is_none_or(BTreeSet::is_empty));
+        if addresses.values().any(BTreeSet::is_empty) {
+            *ttl = (*ttl).min(negative_ttl);
+        }
+        hosts
+    }
 }
 
 /// Returns the last of the aliases that an answer has for a name, which can be the name itself, and the
@@ -148,51 +220,6 @@ fn of<'a>(records: &'a [Record], name: &'a Domain, kind: Kind) -> impl Iterator<
 }
 
 impl Hosts {
-    /// Returns the addresses of the hosts of all targets: those that came with the answer, or else those that
-    /// DNS knows.
-    fn of(
-        resolver: &Resolver,
-        targets: &BTreeSet<Target>,
-        answer: &Answer,
-        (deadline, accepts_local): (Instant, bool),
-    ) -> Hosts {
-        let names = targets.iter().map(|target| (target.host.clone(), BTreeSet::new()));
-        let (failed, refused) = (BTreeMap::new(), BTreeMap::new());
-        let mut hosts = Hosts { addresses: names.collect(), failed, refused, accepts_local, ttl: u32::MAX };
-        for record in &answer.additional {
-            hosts.add(&record.name, record);
-        }
-        let unknown = hosts.addresses.iter().filter(|(_, addresses)| addresses.is_empty());
-        let questions: Vec<Question> = unknown
-            .flat_map(|(name, _)| [Kind::Ipv4, Kind::Ipv6].map(|kind| Question { name: name.clone(), kind }))
-            .collect();
-        let mut negative_ttl = u32::MAX;
-        for (question, answer) in questions.iter().zip(resolver.ask(&questions, deadline)) {
-            let resolved = answer.and_then(|answer| {
-                let (name, alias_ttl) = resolve_aliases(&answer, &question.name)?;
-                Ok((answer, name, alias_ttl))
-            });
-            match resolved {
-                Ok((answer, name, alias_ttl)) => {
-                    let records = of(&answer.records, &name, question.kind);
-                    records.for_each(|record| hosts.add(&question.name, record));
-                    hosts.ttl = hosts.ttl.min(alias_ttl);
-                    negative_ttl = negative_ttl.min(answer.negative_ttl.unwrap_or(NEGATIVE_TTL));
-                }
-                Err(why) => {
-                    hosts.failed.insert(question.name.clone(), why);
-                }
-            }
-        }
-        // A host may have addresses of one family only.
-        let Hosts { addresses, failed, ttl, .. } = &mut hosts;
-        failed.retain(|host, _| addresses.get(host).is_none_or(BTreeSet::is_empty));
-        if addresses.values().any(BTreeSet::is_empty) {
-            *ttl = (*ttl).min(negative_ttl);
-        }
-        hosts
-    }
-
     /// Adds the address of a record to a host, if it is one that was asked for.
     fn add(&mut self, host: &Domain, record: &Record) {
         let (Some(addresses), Data::Address(ip)) = (self.addresses.get_mut(host), &record.data) else {

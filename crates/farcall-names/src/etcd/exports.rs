@@ -12,7 +12,7 @@ use farcall_base::lock;
 use serde_json::{Value, json};
 
 use super::document::{self, Keys};
-use super::gateway::{Gateway, decoded, encoded, jittered, number};
+use super::gateway::{ENDPOINT_PATIENCE, Gateway, decoded, encoded, jittered, number};
 use crate::clock::Clock;
 use crate::{Entry, Error, Liveness, Owner, Ownership, Registration, Result};
 
@@ -48,7 +48,7 @@ impl Cluster for Gateway {
     }
 
     fn call_once(&self, path: &str, request: &Value) -> Result<Value> {
-        Gateway::call_once(self, path, request)
+        Gateway::call_once(self, ENDPOINT_PATIENCE, path, request)
     }
 
     fn is_away(&self) -> bool {

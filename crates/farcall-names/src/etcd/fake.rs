@@ -1,7 +1,7 @@
 //! A server that answers the requests of a test as the test says.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -11,9 +11,15 @@ use super::settings::Access;
 
 /// Returns a gateway to a server that answers with what `answer` returns for a path and a request: a status
 /// and a body. It answers one request after the other, and then closes the connection.
-pub(super) fn gateway(mut answer: impl FnMut(&str, &Value) -> (u16, Value) + Send + 'static) -> Arc<Gateway> {
+pub(super) fn gateway(answer: impl FnMut(&str, &Value) -> (u16, Value) + Send + 'static) -> Arc<Gateway> {
+    let place = format!("etcd://{}/test", server(answer));
+    Arc::new(Gateway::new(place.parse().unwrap(), &Access::default()))
+}
+
+/// Returns the address of a server that answers as the server of [`gateway`] does.
+pub(super) fn server(mut answer: impl FnMut(&str, &Value) -> (u16, Value) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let place = format!("etcd://{}/test", listener.local_addr().unwrap());
+    let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         for connection in listener.incoming() {
             let mut connection = BufReader::new(connection.unwrap());
@@ -38,5 +44,24 @@ pub(super) fn gateway(mut answer: impl FnMut(&str, &Value) -> (u16, Value) + Sen
             let _ = connection.get_mut().write_all(format!("{head}{body}").as_bytes());
         }
     });
-    Arc::new(Gateway::new(place.parse().unwrap(), &Access::default()))
+    address
+}
+
+/// A server of which the system accepts connections, and that answers nothing.
+pub(super) struct Silent(TcpListener);
+
+impl Silent {
+    pub(super) fn new() -> Silent {
+        Silent(TcpListener::bind(("127.0.0.1", 0)).unwrap())
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
+    }
+
+    /// Returns how many connections were made.
+    pub(super) fn asked(&self) -> usize {
+        self.0.set_nonblocking(true).unwrap();
+        std::iter::from_fn(|| self.0.accept().ok()).count()
+    }
 }

@@ -19,8 +19,11 @@ use crate::{Error, Result};
 /// How long a request may take, from its first try at the first endpoint to its last at the last one.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long one endpoint may take for a request.
-const ENDPOINT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long one endpoint may take for a request at most.
+pub(super) const ENDPOINT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The shortest time that a request may take.
+const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// How long to wait for the connection to an endpoint.
 const CONNECT_PATIENCE: Duration = Duration::from_millis(500);
@@ -66,6 +69,34 @@ pub(super) struct Gateway {
     process: u32,
 }
 
+/// How often, and for how long, a request is sent.
+#[derive(Clone, Copy)]
+enum Tries {
+    /// Once, for this time at most.
+    One(Duration),
+    /// To one endpoint after another, until this time.
+    Until(Instant),
+}
+
+impl Tries {
+    /// Returns how long the next of `untried` endpoints may take.
+    fn share(self, untried: usize) -> Duration {
+        let share = match self {
+            Tries::One(within) => within,
+            Tries::Until(_) => self.left() / u32::try_from(untried).unwrap_or(u32::MAX),
+        };
+        share.min(ENDPOINT_PATIENCE)
+    }
+
+    /// Returns how much time is left for further tries.
+    fn left(self) -> Duration {
+        match self {
+            Tries::One(_) => Duration::ZERO,
+            Tries::Until(deadline) => deadline.saturating_duration_since(Instant::now()),
+        }
+    }
+}
+
 /// Why an endpoint has not done what was asked.
 enum Failed {
     /// Another try, at this endpoint or another, may succeed.
@@ -90,7 +121,7 @@ impl Gateway {
             let builder = builder.tls_config(super::tls::config(access.tls.as_ref()));
             builder
         };
-        let agent = builder().timeout_global(Some(ENDPOINT_PATIENCE)).build().into();
+        let agent = builder().build().into();
         let watcher = builder()
             .timeout_recv_response(Some(ENDPOINT_PATIENCE))
             .timeout_per_read(Some(WATCH_PATIENCE))
@@ -131,29 +162,37 @@ impl Gateway {
         self.call_until(Instant::now() + PATIENCE, path, request)
     }
 
-    /// Does what [`Gateway::call`] does, but repeats the request only until `deadline`, if that is earlier.
+    /// Does what [`Gateway::call`] does, but only until `deadline`, if that is earlier. Each endpoint that has
+    /// not been tried gets a share of the time.
     pub(super) fn call_until(&self, deadline: Instant, path: &str, request: &Value) -> Result<Value> {
-        let patience = deadline.saturating_duration_since(Instant::now()).min(PATIENCE);
-        let answer = self.repeat(patience, path, request);
-        self.away.store(matches!(answer, Err(Error::Unavailable { .. })), Ordering::Relaxed);
+        let now = Instant::now();
+        let answer = self.repeat(Tries::Until(deadline.min(now + PATIENCE)), path, request);
+        let is_away = matches!(answer, Err(Error::Unavailable { .. }));
+        // Whoever has little time does not learn that etcd is away.
+        if !is_away || deadline > now + PATIENCE / 2 {
+            self.away.store(is_away, Ordering::Relaxed);
+        }
         answer
     }
 
-    /// Sends a request to one endpoint, once. If that fails, the next request goes to another endpoint.
-    /// Errors are those of [`Gateway::call`].
-    pub(super) fn call_once(&self, path: &str, request: &Value) -> Result<Value> {
-        self.repeat(Duration::ZERO, path, request)
+    /// Sends a request to one endpoint, once, and waits for `within` at most. If that fails, the next request
+    /// goes to another endpoint. Errors are those of [`Gateway::call`].
+    pub(super) fn call_once(&self, within: Duration, path: &str, request: &Value) -> Result<Value> {
+        self.repeat(Tries::One(within), path, request)
     }
 
-    /// Sends a request until an endpoint answers, or for as long as the patience lasts.
-    fn repeat(&self, patience: Duration, path: &str, request: &Value) -> Result<Value> {
-        let deadline = Instant::now() + patience;
+    /// Sends a request until an endpoint answers, or there are no more tries.
+    fn repeat(&self, tries: Tries, path: &str, request: &Value) -> Result<Value> {
         let mut pause = FIRST_PAUSE;
         let mut may_authenticate = true;
         loop {
-            let mut last = String::new();
-            for _ in 0..self.location.endpoints.len() {
-                let failed = match self.try_call(path, request) {
+            let mut last = "no time is left".to_owned();
+            for untried in (1..=self.location.endpoints.len()).rev() {
+                let within = tries.share(untried);
+                if within.is_zero() {
+                    break;
+                }
+                let failed = match self.try_call(within, path, request) {
                     Ok(answer) => return Ok(answer),
                     Err(failed) => failed,
                 };
@@ -172,11 +211,11 @@ impl Gateway {
                     Failed::Again(why) => last = why,
                 }
                 self.current.fetch_add(1, Ordering::Relaxed);
-                if deadline <= Instant::now() {
+                if tries.left().is_zero() {
                     break;
                 }
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = tries.left();
             if left <= pause {
                 return Err(Error::Unavailable { registry: self.location.to_string(), why: last });
             }
@@ -190,7 +229,7 @@ impl Gateway {
     /// # Errors
     /// [`Error::Unavailable`] and [`Error::NotPermitted`], as [`Gateway::call`].
     pub(super) fn watch(&self, request: &Value) -> Result<Lines> {
-        let opened = self.send(&self.watcher, "watch", request);
+        let opened = self.send(&self.watcher, None, "watch", request);
         match opened {
             Ok(response) => {
                 let body = response.into_body().into_with_config().limit(u64::MAX).reader();
@@ -225,8 +264,9 @@ impl Gateway {
         Error::NotPermitted { registry: self.location.to_string(), why }
     }
 
-    fn try_call(&self, path: &str, request: &Value) -> std::result::Result<Value, Failed> {
-        let mut response = self.send(&self.agent, path, request)?;
+    /// Sends a request to the present endpoint, and waits for `within` at most.
+    fn try_call(&self, within: Duration, path: &str, request: &Value) -> std::result::Result<Value, Failed> {
+        let mut response = self.send(&self.agent, Some(Instant::now() + within), path, request)?;
         let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let body = body.map_err(|why| self.failed(&why))?;
         if !has_few_values(&body) {
@@ -235,20 +275,23 @@ impl Gateway {
         serde_json::from_slice(&body).map_err(|why| self.again(&why))
     }
 
-    /// Sends a request to the present endpoint. Returns the response if it is a success.
+    /// Sends a request to the present endpoint. Returns the response if it is a success. Both the password and
+    /// the request, with its answer, take until `end` at most, or for as long as the agent lets them.
     fn send(
         &self,
         agent: &Agent,
+        end: Option<Instant>,
         path: &str,
         request: &Value,
     ) -> std::result::Result<Response<Body>, Failed> {
-        let token = self.token(agent)?;
-        self.send_with(agent, path, request, token.as_deref())
+        let token = self.token(agent, end)?;
+        self.send_with(agent, end, path, request, token.as_deref())
     }
 
     fn send_with(
         &self,
         agent: &Agent,
+        end: Option<Instant>,
         path: &str,
         request: &Value,
         token: Option<&str>,
@@ -260,6 +303,11 @@ impl Gateway {
         if let Some(token) = token {
             post = post.header("Authorization", token);
         }
+        if let Some(end) = end {
+            // A timeout of zero would be none.
+            let left = end.saturating_duration_since(Instant::now()).max(MIN_TIMEOUT);
+            post = post.config().timeout_global(Some(left)).build();
+        }
         let response = post.send(request.to_string()).map_err(|why| self.failed(&why))?;
         let status = response.status();
         if status.is_success() {
@@ -270,13 +318,13 @@ impl Gateway {
     }
 
     /// Returns the token of the user's session, if a user and a password were given.
-    fn token(&self, agent: &Agent) -> std::result::Result<Option<Arc<str>>, Failed> {
+    fn token(&self, agent: &Agent, end: Option<Instant>) -> std::result::Result<Option<Arc<str>>, Failed> {
         let Some(Credentials { user, password }) = &self.credentials else { return Ok(None) };
         if let Some(token) = lock(&self.token).clone() {
             return Ok(Some(token));
         }
         let request = json!({"name": user, "password": password});
-        let mut response = match self.send_with(agent, "auth/authenticate", &request, None) {
+        let mut response = match self.send_with(agent, end, "auth/authenticate", &request, None) {
             Ok(response) => response,
             // This cluster has no users. It does not ask for the password, so none is needed.
             Err(Failed::Refused { code: FAILED_PRECONDITION, .. }) => return Ok(None),
@@ -387,4 +435,55 @@ fn too_large() -> Error {
 fn shortened(text: &str) -> String {
     const MAX_CHARS: usize = 300;
     text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{Silent, server};
+    use super::*;
+    use crate::{Etcd, Label, Registry};
+
+    /// A deadline between the time that a silent endpoint takes at most and the time that all take.
+    const SHORT: Duration = Duration::from_millis(1_500);
+
+    fn label() -> Label {
+        "Store".parse().unwrap()
+    }
+
+    #[test]
+    fn an_endpoint_that_is_silent_gets_a_share_of_the_time_alone() {
+        let silent = Silent::new();
+        let good = server(|_, _| (200, json!({"header": {"revision": "7"}})));
+        let place = format!("etcd://{},{good}/test", silent.address());
+        // Which endpoint is asked first is a matter of chance.
+        while silent.asked() == 0 {
+            let gateway = Gateway::new(place.parse().unwrap(), &Access::default());
+            let answer = gateway.call_until(Instant::now() + SHORT, "kv/range", &json!({}));
+            assert_eq!(number(&answer.unwrap()["header"]["revision"]), 7);
+        }
+    }
+
+    #[test]
+    fn a_silent_etcd_is_asked_no_longer_than_its_caller_waits() {
+        let silent = Silent::new();
+        let etcd = Etcd::at(&format!("etcd://{}/test", silent.address())).unwrap();
+        let begun = Instant::now();
+        let within = Duration::from_millis(100);
+        let unavailable = |why: Error| assert!(matches!(why, Error::Unavailable { .. }), "{why}");
+        unavailable(etcd.instances_within(&label(), within).unwrap_err());
+        unavailable(etcd.lookup_within(&label(), &label(), within).unwrap_err());
+        unavailable(etcd.version_within(within).unwrap_err());
+        // All of this took 19 s when no caller could say how long it waits: 7, 5 and 7.
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(silent.asked() < 10, "few requests fit into that time");
+    }
+
+    #[test]
+    fn nothing_is_asked_when_no_time_is_left() {
+        let silent = Silent::new();
+        let etcd = Etcd::at(&format!("etcd://{}/test", silent.address())).unwrap();
+        assert!(etcd.instances_within(&label(), Duration::ZERO).is_err());
+        assert!(etcd.lookup_within(&label(), &label(), Duration::ZERO).is_err());
+        assert_eq!(silent.asked(), 0);
+    }
 }

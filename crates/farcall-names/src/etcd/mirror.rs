@@ -82,8 +82,9 @@ impl Mirror {
         }
     }
 
-    /// Returns the latest revision that is known. Opens the watch if there is none.
-    pub(super) fn version(self: &Arc<Self>) -> Result<u64> {
+    /// Returns the latest revision that is known. Opens the watch if there is none. Waits for etcd for `within`
+    /// at most.
+    pub(super) fn version(self: &Arc<Self>, within: Duration) -> Result<u64> {
         {
             let state = lock(&self.state);
             if state.runs && self.process == std::process::id() {
@@ -92,7 +93,8 @@ impl Mirror {
         }
         let mut request = self.keys.all();
         request.insert("count_only".into(), true.into());
-        let revision = number(&self.gateway.call("kv/range", &request.into())?["header"]["revision"]);
+        let answer = self.gateway.call_until(after(within), "kv/range", &request.into())?;
+        let revision = number(&answer["header"]["revision"]);
         let mut state = lock(&self.state);
         if !state.runs && !state.stopped && self.process == std::process::id() {
             state.revision = revision;
@@ -105,13 +107,15 @@ impl Mirror {
     }
 
     /// Returns the entries of a type, from the copy if that is up to date. If etcd is out of reach, an older
-    /// copy serves: an entry is a hint in any case.
-    pub(super) fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {
+    /// copy serves: an entry is a hint in any case. Waits for etcd for `within` at most.
+    pub(super) fn instances(&self, type_name: &Label, within: Duration) -> Result<Vec<Entry>> {
+        let deadline = after(within.min(READ_PATIENCE));
+        let read = || read_until(&self.gateway, &self.keys, self.keys.of_type(type_name), deadline);
         for _ in 0..MAX_READS {
             if let Some(copied) = self.copied(type_name, true) {
                 return Ok(copied);
             }
-            let read = match read(&self.gateway, &self.keys, self.keys.of_type(type_name)) {
+            let read = match read() {
                 Ok(read) => read,
                 Err(why) => return self.copied(type_name, false).ok_or(why),
             };
@@ -119,7 +123,7 @@ impl Mirror {
                 return Ok(read.entries);
             }
         }
-        Ok(read(&self.gateway, &self.keys, self.keys.of_type(type_name))?.entries)
+        Ok(read()?.entries)
     }
 
     /// Ends the watch and its thread.
@@ -262,6 +266,11 @@ impl State {
     }
 }
 
+/// Returns when that much time has passed: in a year at the latest.
+pub(super) fn after(within: Duration) -> Instant {
+    Instant::now() + within.min(Duration::from_secs(365 * 24 * 3600))
+}
+
 /// Reads the entries of a range, by ascending name. Keys and documents that are not those of entries are
 /// passed over.
 ///
@@ -272,6 +281,7 @@ pub(super) fn read(gateway: &Gateway, keys: &Keys, request: Map<String, Value>) 
     read_until(gateway, keys, request, Instant::now() + READ_PATIENCE)
 }
 
+/// Reads the entries of a range, as [`read`] does, until `deadline` at most.
 fn read_until(
     gateway: &Gateway,
     keys: &Keys,
@@ -309,7 +319,9 @@ fn read_pages(
         request.insert("limit".into(), page.to_string().into());
         let asked = Value::Object(request.clone());
         let answer = if page > SMALL_PAGE {
-            gateway.call_once("kv/range", &asked)
+            // If it takes too long, there is time left for a smaller page.
+            let half = deadline.saturating_duration_since(Instant::now()) / 2;
+            gateway.call_once(half, "kv/range", &asked)
         } else {
             gateway.call_until(deadline, "kv/range", &asked)
         };
@@ -409,9 +421,9 @@ mod tests {
             asked += 1;
             (200, json!({"header": at(if asked == 1 { 1000 } else { 500 })}))
         });
-        assert_eq!(mirror.version().unwrap(), 1000);
+        assert_eq!(mirror.version(READ_PATIENCE).unwrap(), 1000);
         assert_eq!([opened.recv().unwrap(), opened.recv().unwrap()], ["1001", "501"]);
-        assert_eq!(mirror.version().unwrap(), 500);
+        assert_eq!(mirror.version(READ_PATIENCE).unwrap(), 500);
         mirror.stop();
     }
 
@@ -497,7 +509,7 @@ mod tests {
     #[test]
     fn an_answer_of_many_small_values_is_not_parsed() {
         let mirror = mirror(|_, _| (200, json!({"header": at(9), "kvs": vec![0; 1 << 20]})));
-        let why = mirror.gateway.call_once("kv/range", &json!({})).unwrap_err();
+        let why = mirror.gateway.call_once(Duration::from_secs(10), "kv/range", &json!({})).unwrap_err();
         assert!(matches!(why, Error::TooLarge { .. }), "{why}");
     }
 
@@ -533,6 +545,6 @@ mod tests {
         child.process = 0;
         lock(&child.state).runs = true;
         let child = Arc::new(child);
-        assert_eq!([child.version().unwrap(), child.version().unwrap()], [1, 2]);
+        assert_eq!([child.version(READ_PATIENCE).unwrap(), child.version(READ_PATIENCE).unwrap()], [1, 2]);
     }
 }

@@ -1,6 +1,7 @@
 //! Servers that are silent, late, broken or lie.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
 
 use farcall_names::{Error, Registry};
 use simple_dns::{PacketFlag, RCODE};
@@ -214,6 +215,27 @@ fn aliases_without_end_are_refused() {
     let before = server.asked();
     assert!(failure(&server).contains("aliases"));
     assert!(server.asked() - before <= 10);
+}
+
+#[test]
+fn a_silent_dns_is_asked_no_longer_than_its_caller_waits() {
+    let (silent, good) = (Server::new(|_| Vec::new()), Server::of(good()));
+    let (store, begun) = (label("Store"), Instant::now());
+    for _ in 0..10 {
+        let within = Duration::from_millis(50);
+        let failed = registry(&[silent.address]).instances_within(&store, within).unwrap_err();
+        assert!(matches!(failed, Error::Unavailable { .. }), "{failed:?}");
+    }
+    // Each of these took 5 s when no caller could say how long it waits.
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    // A server that is silent gets a share of the time alone.
+    let both = registry(&[silent.address, good.address]);
+    let found = both.instances_within(&store, Duration::from_secs(4)).unwrap();
+    assert_eq!(shown(&found), GOOD);
+    let lookup = |within| registry(&[silent.address]).lookup_within(&store, &store, within);
+    let asked = silent.asked();
+    assert!(lookup(Duration::ZERO).is_err());
+    assert_eq!(silent.asked(), asked, "nothing is asked when no time is left");
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Parses the text that names a server: an address, or a host with or without a port.
 
-use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
+use std::sync::Arc;
+
+use farcall::env::{Env, Time};
+use farcall::resolve::resolve;
+use farcall::{CallFailed, Kind, Ran};
 
 use super::carrier::Address;
 
@@ -36,32 +39,43 @@ pub(super) fn at_port(text: &str, port: u16) -> String {
     }
 }
 
-/// Returns the addresses that a text with a network and a port, or a Unix path, names.
-pub(super) fn addresses(address: &str) -> io::Result<Vec<Address>> {
+/// Returns the addresses that a text with a network and a port, or a Unix path, names. Waits for the resolver
+/// until `until` at most.
+///
+/// # Errors
+/// The text is no such address, or the host is unknown or not known in time.
+pub(super) fn addresses(env: &Arc<dyn Env>, address: &str, until: Time) -> Result<Vec<Address>, CallFailed> {
+    let refused = |why: &str| CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("{address}: {why}"));
     if let Some(path) = address.strip_prefix("unix:") {
         return Ok(vec![Address::Unix(Path::new(path.strip_prefix("//").unwrap_or(path)).into())]);
     }
     match address.split_once("://") {
-        Some(("tcp", place)) => Ok(resolve(place)?.map(Address::Tcp).collect()),
-        Some(("udp", place)) => Ok(resolve(place)?.map(Address::Udp).collect()),
-        _ => Err(invalid("an address is tcp://HOST:PORT, udp://HOST:PORT or unix:PATH")),
+        Some((network @ ("tcp" | "udp"), place)) => {
+            let (host, port) = host_and_port(place).map_err(refused)?;
+            // The host may name the interface of a link-local address: `fe80::1%eth0`.
+            let found = resolve(env, host, port, until).map_err(|why| {
+                let why_not = format!("{address}: {}", why.detail());
+                why.because(why_not)
+            })?;
+            let whole = if network == "tcp" { Address::Tcp } else { Address::Udp };
+            Ok(found.into_iter().map(whole).collect())
+        }
+        _ => Err(refused("an address is tcp://HOST:PORT, udp://HOST:PORT or unix:PATH")),
     }
 }
 
-/// Resolves `HOST:PORT`. The host may name the interface of a link-local address: `fe80::1%eth0`.
-fn resolve(place: &str) -> io::Result<impl Iterator<Item = SocketAddr>> {
-    let Place { host, port: Some(port) } = Place::of(place) else { return Err(invalid("it names no port")) };
-    let port: u16 = port.parse().map_err(|_| invalid("its port is no number up to 65535"))?;
-    (host, port).to_socket_addrs()
-}
-
-fn invalid(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, why)
+fn host_and_port(place: &str) -> Result<(&str, u16), &'static str> {
+    let Place { host, port: Some(port) } = Place::of(place) else { return Err("it names no port") };
+    Ok((host, port.parse().map_err(|_| "its port is no number up to 65535")?))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
     use super::*;
+    use farcall::System;
 
     #[test]
     fn a_port_follows_a_host_of_any_family() {
@@ -88,6 +102,8 @@ mod tests {
 
     #[test]
     fn an_address_keeps_the_interface_that_it_names() {
+        let env: Arc<dyn Env> = Arc::new(System);
+        let addresses = |text| addresses(&env, text, env.now() + Duration::from_secs(60));
         let found = addresses("udp://[fe80::7%1]:111").unwrap();
         let [Address::Udp(SocketAddr::V6(found))] = found[..] else { panic!("{found:?}") };
         assert_eq!((found.scope_id(), found.port()), (1, 111));

@@ -53,9 +53,9 @@ impl Builder {
                 self.connect(address)
             };
         };
-        let mut failed = None;
-        for stream in networks {
-            match self.find_over(host, *stream, program, version) {
+        let (mut failed, until) = (None, self.connected_by());
+        for (untried, stream) in (1..=networks.len()).rev().zip(networks) {
+            match self.lasting(until, untried).find_over(host, *stream, program, version) {
                 Ok(Some(client)) => return Ok(client),
                 Ok(None) => {}
                 Err(why) => failed = Some(why),
@@ -77,13 +77,15 @@ impl Builder {
         let network = if stream { "tcp" } else { "udp" };
         let mapper = at_port(host, self.mapper_port.unwrap_or(PORT));
         let socket = ConnectOptions { reserved_port: false, ..self.socket };
-        let (env, connecting) = (self.env.clone(), self.connecting);
+        let (env, connecting, until) = (self.env.clone(), self.connecting, self.connected_by());
         let plain = Builder { env, socket, connecting, ..Builder::default() };
         let plain = plain.patience(self.settings.patience);
-        let rpcbind = Rpcbind::at(&plain, &format!("{network}://{mapper}"))?;
-        match rpcbind.find(program, version, stream)? {
-            Some(found) if stream => self.connect_to(Address::Tcp(found)).map(Some),
-            Some(found) => self.connect_to(Address::Udp(found)).map(Some),
+        let rpcbind = Rpcbind::at(&plain, &format!("{network}://{mapper}"))?.until(until);
+        // Only the port mapper was asked, whatever became of that.
+        let found = rpcbind.find(program, version, stream).map_err(|why| why.but_ran(Ran::No))?;
+        match found {
+            Some(found) if stream => self.lasting(until, 1).connect_to(Address::Tcp(found)).map(Some),
+            Some(found) => self.lasting(until, 1).connect_to(Address::Udp(found)).map(Some),
             None => Ok(None),
         }
     }

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use farcall::env::Time;
 use farcall::{CallFailed, Kind, Ran};
 
 use super::address::at_port;
@@ -39,6 +40,8 @@ pub struct Rpcbind {
     stream: bool,
     /// The newest version to try: the port mapper has reported that it lacks the newer ones.
     newest: Arc<AtomicU32>,
+    /// Until when all answers must have come, if they must.
+    until: Option<Time>,
 }
 
 /// A version of the port mapper's protocol.
@@ -63,8 +66,16 @@ impl Rpcbind {
     /// # Errors
     /// If there is no such host.
     pub fn with(settings: &Builder, host: &str) -> Result<Rpcbind, CallFailed> {
-        let at = |network| Rpcbind::at(settings, &format!("{network}://{}", at_port(host, PORT)));
-        at("tcp").or_else(|_| at("udp"))
+        let (until, place) = (settings.connected_by(), at_port(host, PORT));
+        let at = |network, untried| {
+            Rpcbind::at(&settings.lasting(until, untried), &format!("{network}://{place}"))
+        };
+        at("tcp", 2).or_else(|_| at("udp", 1))
+    }
+
+    /// Waits for answers until this time at most.
+    pub(super) fn until(self, until: Time) -> Rpcbind {
+        Rpcbind { until: Some(until), ..self }
     }
 
     /// Connects to this host's port mapper, by its Unix socket or, if that fails, at port 111. Programs can
@@ -87,7 +98,7 @@ impl Rpcbind {
             Some(Address::Unix(_)) | None => None,
         };
         let stream = !matches!(client.server(), Some(Address::Udp(_)));
-        Ok(Rpcbind { client, place, stream, newest: Arc::new(AtomicU32::new(4)) })
+        Ok(Rpcbind { client, place, stream, newest: Arc::new(AtomicU32::new(4)), until: None })
     }
 
     /// Makes the client use no newer version of the protocol than this: 4, 3 or 2.
@@ -230,9 +241,13 @@ impl Rpcbind {
     fn ask<T>(&self, ask: impl Fn(&Version) -> farcall::Result<T>) -> Result<T, CallFailed> {
         loop {
             let newest = self.newest.load(Ordering::Relaxed);
+            let client = match self.until {
+                Some(until) => self.client.patient_until(until),
+                None => self.client.clone(),
+            };
             let version = match newest {
-                3 | 4 => Version::Rpcbind(self.client.channel("Rpcbind", PROGRAM, newest).into(), newest),
-                _ => Version::Two(self.client.bind::<dyn Portmap>()),
+                3 | 4 => Version::Rpcbind(client.channel("Rpcbind", PROGRAM, newest).into(), newest),
+                _ => Version::Two(client.bind::<dyn Portmap>()),
             };
             let why = match ask(&version) {
                 Ok(answer) => return Ok(answer),

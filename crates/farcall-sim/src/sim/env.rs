@@ -144,9 +144,10 @@ impl Env for Outside {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Returns an error, because the machines have no host names. The registry knows the names of processes.
-    fn resolve(&self, _: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
-        Err(io::Error::new(io::ErrorKind::NotFound, "no host has a name in the simulation"))
+    /// Returns the addresses of a host that the test has given a name ([`Sim::host`](super::Sim::host)).
+    fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        let unknown = || io::Error::new(io::ErrorKind::NotFound, "no host has this name in the simulation");
+        self.world.services.resolve(host, port).ok_or_else(unknown)
     }
 
     fn has_dns(&self) -> bool {

@@ -1,12 +1,13 @@
 //! The registry of a simulation, as one life of a process sees it.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use farcall::names::{Entry, Error, Label, Listing, Registration, Registry, Result};
 
 use super::world::World;
 
-/// The one registry that all processes share. It can always be reached.
+/// The one registry that all processes share. It can always be reached, unless the test has silenced it.
 ///
 /// The entries of a crashed process stay, as they would between machines. A process that binds to such an
 /// entry gets no answer. An entry is replaced when its name is published again.
@@ -73,18 +74,41 @@ impl Registry for Names {
     }
 
     fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {
+        self.world.services.ask_registry(None)?;
         self.world.names.instances(type_name)
     }
 
     fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>> {
+        self.world.services.ask_registry(None)?;
         self.world.names.lookup(type_name, instance)
     }
 
     fn list(&self) -> Result<Listing> {
+        self.world.services.ask_registry(None)?;
         self.world.names.list()
     }
 
+    fn instances_within(&self, type_name: &Label, within: Duration) -> Result<Vec<Entry>> {
+        self.world.services.ask_registry(Some(within))?;
+        self.world.names.instances(type_name)
+    }
+
+    fn lookup_within(&self, type_name: &Label, instance: &Label, within: Duration) -> Result<Option<Entry>> {
+        self.world.services.ask_registry(Some(within))?;
+        self.world.names.lookup(type_name, instance)
+    }
+
+    fn version_within(&self, within: Duration) -> Result<u64> {
+        self.world.services.ask_registry(Some(within))?;
+        self.world.names.version()
+    }
+
+    fn keeps_deadlines(&self) -> bool {
+        self.world.services.keeps_deadlines()
+    }
+
     fn version(&self) -> Result<u64> {
+        self.world.services.ask_registry(None)?;
         self.world.names.version()
     }
 }

@@ -16,6 +16,7 @@ use farcall::env::{Env as _, Event};
 use farcall::guard::ProcessGone;
 use farcall::names::Memory;
 
+use super::services::Services;
 use super::state::{Due, Main, State, Status, ThreadId, Ticket, Waits};
 use crate::net::Nanos;
 
@@ -27,6 +28,7 @@ pub(super) struct World {
     /// The life of the process that last published each name. It is kept here because entries may be signed
     /// and must not be changed.
     pub(super) publishers: Mutex<BTreeMap<String, u32>>,
+    pub(super) services: Services,
     /// Threads of the operating system, one for each of `State::threads`.
     handles: Mutex<Vec<(ThreadId, JoinHandle<()>)>>,
     /// Receives the token when the run is over.
@@ -68,6 +70,7 @@ impl World {
             state: Mutex::new(State::new(seed, verbose)),
             names: Memory::new(),
             publishers: Mutex::default(),
+            services: Services::default(),
             handles: Mutex::default(),
             supervisor: System.event(),
             handed: AtomicU64::new(0),

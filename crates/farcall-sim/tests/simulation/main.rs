@@ -9,6 +9,7 @@ mod courier;
 mod courier_cooper;
 #[cfg(unix)]
 mod courier_expedited;
+mod deadlines;
 mod driver;
 mod first_calls;
 #[cfg(feature = "soak")]

@@ -169,6 +169,24 @@ impl SignedNames {
         checked.insert(digest, verified);
     }
 
+    /// Returns the instances of a type among these entries that count for this end.
+    fn genuine_instances(&self, type_name: &Label, mut entries: Vec<Entry>) -> Result<Vec<Entry>> {
+        entries.retain(|entry| entry.type_name == *type_name);
+        match self.genuine(entries) {
+            (genuine, Some(why)) if genuine.is_empty() => Err(why),
+            (genuine, _) => Ok(genuine),
+        }
+    }
+
+    /// Returns the entry of a name, if it counts for this end.
+    fn genuine_instance(&self, name: (&Label, &Label), found: Option<Entry>) -> Result<Option<Entry>> {
+        let found = found.filter(|entry| (&entry.type_name, &entry.instance) == name);
+        match self.genuine(found.into_iter().collect()) {
+            (_, Some(why)) => Err(why),
+            (genuine, None) => Ok(genuine.into_iter().next()),
+        }
+    }
+
     /// Returns the version of the registry for this end: another one also when the keys have changed, and
     /// now and then for what has expired.
     fn version_here(&self, version: u64) -> u64 {
@@ -203,12 +221,11 @@ impl Registry for SignedNames {
     /// # Errors
     /// [`Error::NotGenuine`] if there are some, and none of them counts.
     fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {
-        let mut entries = self.registry.instances(type_name)?;
-        entries.retain(|entry| entry.type_name == *type_name);
-        match self.genuine(entries) {
-            (genuine, Some(why)) if genuine.is_empty() => Err(why),
-            (genuine, _) => Ok(genuine),
-        }
+        self.genuine_instances(type_name, self.registry.instances(type_name)?)
+    }
+
+    fn instances_within(&self, type_name: &Label, within: Duration) -> Result<Vec<Entry>> {
+        self.genuine_instances(type_name, self.registry.instances_within(type_name, within)?)
     }
 
     /// Returns the entry of one instance, if it counts for this end.
@@ -216,12 +233,12 @@ impl Registry for SignedNames {
     /// # Errors
     /// [`Error::NotGenuine`] if it does not.
     fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>> {
-        let found = self.registry.lookup(type_name, instance)?;
-        let found = found.filter(|entry| (&entry.type_name, &entry.instance) == (type_name, instance));
-        match self.genuine(found.into_iter().collect()) {
-            (_, Some(why)) => Err(why),
-            (genuine, None) => Ok(genuine.into_iter().next()),
-        }
+        self.genuine_instance((type_name, instance), self.registry.lookup(type_name, instance)?)
+    }
+
+    fn lookup_within(&self, type_name: &Label, instance: &Label, within: Duration) -> Result<Option<Entry>> {
+        let found = self.registry.lookup_within(type_name, instance, within)?;
+        self.genuine_instance((type_name, instance), found)
     }
 
     /// Returns the entries that count for this end.
@@ -232,6 +249,14 @@ impl Registry for SignedNames {
 
     fn version(&self) -> Result<u64> {
         Ok(self.version_here(self.registry.version()?))
+    }
+
+    fn version_within(&self, within: Duration) -> Result<u64> {
+        Ok(self.version_here(self.registry.version_within(within)?))
+    }
+
+    fn keeps_deadlines(&self) -> bool {
+        self.registry.keeps_deadlines()
     }
 
     fn routes(&self) -> Vec<IpAddr> {

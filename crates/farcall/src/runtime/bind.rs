@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::task::{self, Context};
 use std::time::Duration;
 
-use farcall_names::{Address, Label, Name, NameError};
+use farcall_names::{Address, Entry, Label, Name, NameError};
 use farcall_proto::Failure;
 use farcall_proto::client::Bound;
 
+use super::Inner;
 use super::place::Place;
 use super::tasks::Tasks;
-use super::{Inner, registry_failed};
 use crate::client::{Answered, Asking, Endpoint, Peer, Questions};
 use crate::env::Time;
 use crate::idl::{self, Refusal};
@@ -25,6 +25,10 @@ use crate::{CallFailed, Kind, Ran};
 /// How long the servers at one kind of address can answer before those at the next kind are asked too (RFC
 /// 8305, section 5, says 250 ms for hosts far away).
 const HEAD_START: Duration = Duration::from_millis(50);
+
+/// The longest time that a meeting in shared memory may take. It is short, because the server has just
+/// answered by UDP.
+const MEETING_TIME: Duration = Duration::from_secs(1);
 
 /// An export that calls can be made to.
 pub(super) struct Target {
@@ -88,6 +92,18 @@ impl Candidate {
     fn at_each(addresses: &[SocketAddr], type_name: &Label, instance: Option<&Label>) -> Vec<Candidate> {
         addresses.iter().map(|&address| Candidate { address, name: full_name(type_name, instance) }).collect()
     }
+
+    fn of_entries(entries: &[Entry]) -> Vec<Candidate> {
+        let sockets = |entry| {
+            let with = move |socket| (entry, socket);
+            Entry::sockets_from_here(entry).into_iter().map(with)
+        };
+        let mut sockets: Vec<(&Entry, SocketAddr)> = entries.iter().flat_map(sockets).collect();
+        // The candidates that the first one's socket reaches are asked first, so it must be a near one.
+        sockets.sort_by_key(|(entry, socket)| !socket.ip().is_loopback() || entry.owner.is_elsewhere());
+        let candidate = |(entry, address): (&Entry, _)| Candidate { address, name: entry.asked_name() };
+        sockets.into_iter().map(candidate).collect()
+    }
 }
 
 pub(super) fn parse(name: &str) -> Result<Name, CallFailed> {
@@ -97,7 +113,8 @@ pub(super) fn parse(name: &str) -> Result<Name, CallFailed> {
 impl Inner {
     /// Binds a name: asks all candidates of one kind of address at once, and takes the first good answer.
     /// While none has come after [`HEAD_START`], asks those of the next kind too. Candidates at `avoid` are
-    /// asked only if there are no others. The wait ends at the deadline.
+    /// asked only if there are no others. The deadline holds for the registry, the resolver, the servers'
+    /// answers and the meeting in shared memory together.
     pub(super) fn bind(
         &self,
         name: &Name,
@@ -105,6 +122,9 @@ impl Inner {
         avoid: &[SocketAddr],
         deadline: Option<Time>,
     ) -> Result<Target, CallFailed> {
+        if deadline.is_some_and(|deadline| deadline <= self.env.now()) {
+            return Err(too_late(name));
+        }
         let candidates = self.candidates_but(name, avoid, deadline)?;
         let (mut questions, mut polls) = (Questions::new(&self.env)?, Vec::new());
         let mut failed = Failures::default();
@@ -124,7 +144,7 @@ impl Inner {
                 let kind = answered.endpoint;
                 if polls[kind].take_answer(answered) {
                     drop(questions);
-                    return self.connect_memory(name, polls.swap_remove(kind).outcome(false)?);
+                    return self.connect_memory(name, polls.swap_remove(kind).outcome(false)?, deadline);
                 }
             }
         }
@@ -132,7 +152,7 @@ impl Inner {
         let late = deadline.is_some_and(|deadline| deadline <= self.env.now());
         for poll in polls {
             match poll.outcome(late) {
-                Ok(target) => return self.connect_memory(name, target),
+                Ok(target) => return self.connect_memory(name, target, deadline),
                 Err(why) => failed.add(why),
             }
         }
@@ -170,9 +190,9 @@ impl Inner {
         for poll in polls {
             match poll.outcome(false) {
                 Ok(target) if self.env.shares_memory() => {
-                    return Tasks::run_blocking(self, || self.connect_memory(name, target));
+                    return Tasks::run_blocking(self, || self.connect_memory(name, target, None));
                 }
-                Ok(target) => return self.connect_memory(name, target),
+                Ok(target) => return self.connect_memory(name, target, None),
                 Err(why) => failed.add(why),
             }
         }
@@ -185,16 +205,19 @@ impl Inner {
         self: &Arc<Self>,
         name: &Name,
         avoid: &[SocketAddr],
+        deadline: Option<Time>,
         over: &impl Fn() -> Result<(), CallFailed>,
     ) -> Result<Vec<Candidate>, CallFailed> {
         self.check_process()?;
         let candidates = match (Place::in_name(name), name) {
             (Some((place, type_name, instance)), _) => {
-                let addresses = self.resolve_later(&place, over).await?;
+                let addresses = self.resolve_later(&place, deadline, over).await?;
                 Candidate::at_each(&addresses, type_name, instance)
             }
-            (None, Name::At { .. }) => self.candidates(name)?,
-            _ => Tasks::run_blocking(self, || self.candidates(name))?,
+            (None, Name::At { address, type_name, instance }) => {
+                Candidate::at_each(address.socket().as_slice(), type_name, instance.as_ref())
+            }
+            _ => Candidate::of_entries(&self.entries_later(name, deadline, over).await?),
         };
         without_avoided(name, candidates, avoid)
     }
@@ -212,7 +235,7 @@ impl Inner {
                 let addresses = self.resolve(name, &place, deadline)?;
                 Candidate::at_each(&addresses, type_name, instance)
             }
-            None => self.candidates(name)?,
+            None => self.candidates(name, deadline)?,
         };
         without_avoided(name, candidates, avoid)
     }
@@ -279,13 +302,23 @@ impl Inner {
     /// Connects the target through shared memory where that is possible.
     ///
     /// # Errors
-    /// When the name asks for shared memory alone, and there is none.
-    fn connect_memory(&self, name: &Name, mut target: Target) -> Result<Target, CallFailed> {
+    /// When the name asks for shared memory alone, and there is none; [`Kind::Deadline`] if the deadline has
+    /// passed before the server was met.
+    fn connect_memory(
+        &self,
+        name: &Name,
+        mut target: Target,
+        deadline: Option<Time>,
+    ) -> Result<Target, CallFailed> {
         let wanted = matches!(name, Name::At { address: Address::Shm(_), .. });
         let mut unproven = None;
         if self.env.shares_memory() && (wanted || self.settings.shared_memory) {
-            match self.link(&target) {
+            match self.link(&target, deadline) {
                 Ok(link) => target.link = Some(link),
+                // Without the deadline it might have been met, so the next call tries again.
+                Err(_) if deadline.is_some_and(|deadline| deadline <= self.env.now()) => {
+                    return Err(too_late(name));
+                }
                 Err(NoLink::Unproven) => unproven = Some(self.tell_unproven(target.address)),
                 Err(NoLink::NotOffered) => {}
             }
@@ -298,7 +331,7 @@ impl Inner {
     }
 
     /// Returns the connection through shared memory with a server. Makes one if there is no sound one.
-    fn link(&self, target: &Target) -> Result<Arc<Link>, NoLink> {
+    fn link(&self, target: &Target, deadline: Option<Time>) -> Result<Arc<Link>, NoLink> {
         let former: Vec<Arc<Link>> = {
             let mut state = self.lock();
             state.links.retain(|(_, link)| link.strong_count() > 0);
@@ -312,7 +345,10 @@ impl Inner {
             return Ok(link);
         }
         let config = self.client_config();
-        let link = Link::connect(&self.env, &target.peer, target.export, &config, self.settings.spin)?;
+        let within =
+            deadline.map_or(MEETING_TIME, |deadline| deadline.since(self.env.now()).min(MEETING_TIME));
+        let link =
+            Link::connect(&self.env, &target.peer, target.export, &config, self.settings.spin, within)?;
         let mut state = self.lock();
         state.links.retain(|(_, known)| !unsound.iter().any(|link| Arc::downgrade(link).ptr_eq(known)));
         state.links.push((target.address, Arc::downgrade(&link)));
@@ -336,31 +372,13 @@ impl Inner {
     }
 
     /// Returns the candidates for a name that contains no name of a host or a service.
-    fn candidates(&self, name: &Name) -> Result<Vec<Candidate>, CallFailed> {
-        let entries = match name {
+    fn candidates(&self, name: &Name, deadline: Option<Time>) -> Result<Vec<Candidate>, CallFailed> {
+        match name {
             Name::At { address, type_name, instance } => {
-                return Ok(Candidate::at_each(address.socket().as_slice(), type_name, instance.as_ref()));
+                Ok(Candidate::at_each(address.socket().as_slice(), type_name, instance.as_ref()))
             }
-            Name::Type(type_name) => self.names()?.instances(type_name).map_err(registry_failed)?,
-            Name::Instance { type_name, instance } => {
-                Vec::from_iter(self.names()?.lookup(type_name, instance).map_err(registry_failed)?)
-            }
-            other => {
-                let why = format!("this version cannot bind {other}");
-                return Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why));
-            }
-        };
-        let sockets = |entry| {
-            let with = move |socket| (entry, socket);
-            farcall_names::Entry::sockets_from_here(entry).into_iter().map(with)
-        };
-        let mut sockets: Vec<(&farcall_names::Entry, SocketAddr)> =
-            entries.iter().flat_map(sockets).collect();
-        // The candidates that the first one's socket reaches are asked first, so it must be a near one.
-        sockets.sort_by_key(|(entry, socket)| !socket.ip().is_loopback() || entry.owner.is_elsewhere());
-        let candidate =
-            |(entry, address): (&farcall_names::Entry, _)| Candidate { address, name: entry.asked_name() };
-        Ok(sockets.into_iter().map(candidate).collect())
+            name => Ok(Candidate::of_entries(&self.entries(name, deadline)?)),
+        }
     }
 
     /// Turns a server's answer into a target.
@@ -617,7 +635,7 @@ mod tests {
         };
         let _published = instances.map(publish);
         let runtime = super::super::Runtime::builder().registry(registry.clone()).build().unwrap();
-        let candidates = runtime.0.candidates(&parse("Store").unwrap()).unwrap();
+        let candidates = runtime.0.candidates(&parse("Store").unwrap(), None).unwrap();
         assert_eq!(candidates.iter().map(|one| one.address.port()).collect::<Vec<_>>(), [2, 3, 1]);
     }
 }

@@ -3,18 +3,20 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use farcall_names::{Address, Entry, Label, Name, Owner};
 
 use super::bind::{Target, parse};
-use super::import::{binding, binding_to};
-use super::{Inner, Runtime, registry_failed};
+use super::import::{Importer, binding, binding_to, channel_of, importer_to};
+use super::lookup::{Found, Wanted};
+use super::{Inner, Runtime};
 use crate::balance::ShowMembers;
 use crate::env::{Env, Time};
 use crate::multi::{Fixed, Group, Member, Members, Roster};
-use crate::stub::{Interface, subset};
+use crate::stub::{Interface, Joining, subset};
 use crate::{CallFailed, Kind, Ran, context, idl, lock};
 
 /// How long to wait for members that do not answer while the members of a group are bound. A member that has
@@ -30,30 +32,33 @@ pub(super) fn import_all<T: ?Sized + Interface>(
     runtime: &Runtime,
     name: &str,
 ) -> Result<Group<T::Client>, CallFailed> {
-    Ok(Group::living(roster(runtime, name, Cow::Borrowed(T::interface()))?))
+    Ok(Group::living(roster(runtime, name, Cow::Borrowed(T::interface()), None)?))
 }
 
-/// Returns the present and future exporters of an interface under a name.
+/// Returns the present and future exporters of an interface under a name. Waits until the deadline at most.
 pub(super) fn roster(
     runtime: &Runtime,
     name: &str,
     interface: Cow<'static, idl::Interface>,
+    deadline: Option<Time>,
 ) -> Result<Arc<dyn Roster>, CallFailed> {
     let name = parse(name)?;
     let Name::Type(type_name) = &name else {
-        let only = Member::new(name.to_string(), binding(runtime, name, interface, None)?);
+        let only = Member::new(name.to_string(), binding(runtime, name, interface, deadline)?);
         return Ok(Arc::new(Members::new(vec![only])));
     };
     let (inner, type_name) = (runtime.0.clone(), type_name.clone());
     inner.names()?;
     let follower = Follower { inner, type_name, interface, known: Mutex::default() };
-    let entries = follower.follow()?;
+    let deadline = [deadline, context::inherited().0].into_iter().flatten().min();
+    let entries = follower.follow(deadline)?;
     if entries.is_empty() {
         return Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("nobody exports {name}")));
     }
     // The members of a large group are bound by the first group call, or as a balancer chooses them.
     if entries.len() <= MAX_BOUND_AT_IMPORT {
-        follower.members();
+        let now = follower.inner.env.now();
+        follower.members().join(deadline.map_or(BIND_PATIENCE, |by| by.since(now).min(BIND_PATIENCE)));
     }
     Ok(Arc::new(follower))
 }
@@ -66,15 +71,16 @@ pub(super) fn import_each<T: ?Sized + Interface>(
 ) -> Result<Group<T::Client, Fixed>, CallFailed> {
     let inner = &runtime.0;
     let parsed = names.iter().map(|name| parse(name)).collect::<Result<Vec<_>, _>>()?;
+    let deadline = inner.bound_by();
     let known: Vec<(usize, (Vec<SocketAddr>, String))> = parsed
         .iter()
         .enumerate()
-        .filter_map(|(which, name)| Some((which, inner.whereabouts(name)?)))
+        .filter_map(|(which, name)| Some((which, inner.whereabouts(name, deadline)?)))
         .collect();
     let (places, instances): (Vec<usize>, Vec<_>) = known.into_iter().unzip();
     let mut targets: Vec<Option<Target>> = names.iter().map(|_| None).collect();
     if !instances.is_empty() {
-        let bound = inner.bind_each(&instances, T::interface(), inner.bound_by())?;
+        let bound = inner.bind_each(&instances, T::interface(), deadline)?;
         places.into_iter().zip(bound).for_each(|(place, target)| targets[place] = target);
     }
     let member = |((name, parsed), target): ((&&str, Name), Option<Target>)| {
@@ -89,10 +95,10 @@ pub(super) fn import_each<T: ?Sized + Interface>(
 impl Inner {
     /// Returns the addresses of an instance and its name there, if both are known without asking the
     /// instance.
-    fn whereabouts(&self, name: &Name) -> Option<(Vec<SocketAddr>, String)> {
+    fn whereabouts(&self, name: &Name, deadline: Time) -> Option<(Vec<SocketAddr>, String)> {
         match name {
-            Name::Instance { type_name, instance } => {
-                let entry = self.names().ok()?.lookup(type_name, instance).ok().flatten()?;
+            Name::Instance { .. } => {
+                let entry = self.entries(name, Some(deadline)).ok()?.into_iter().next()?;
                 Some((entry.sockets_from_here(), entry.asked_name()))
             }
             // A name that asks for shared memory is bound by its first call.
@@ -172,24 +178,26 @@ impl Roster for Follower {
 impl Follower {
     /// Returns the entries that the registry has now. If it fails, returns those that it had last.
     fn present(&self) -> Arc<[Entry]> {
-        self.follow().unwrap_or_else(|_| lock(&self.known).entries.clone())
+        let deadline = Some(self.inner.bound_by());
+        self.follow(deadline).unwrap_or_else(|_| lock(&self.known).entries.clone())
     }
 
-    fn follow(&self) -> Result<Arc<[Entry]>, CallFailed> {
-        let registry = &self.inner.registry;
-        let version = registry.version().map_err(registry_failed)?;
+    fn follow(&self, deadline: Option<Time>) -> Result<Arc<[Entry]>, CallFailed> {
+        let Found::Version(version) = self.inner.ask_registry(&Wanted::Version, deadline)? else {
+            return Ok(Arc::default());
+        };
         {
             let known = lock(&self.known);
             if known.version == Some(version) {
                 return Ok(known.entries.clone());
             }
         }
-        let entries = registry.instances(&self.type_name);
+        let entries = self.inner.ask_registry(&Wanted::Instances(self.type_name.clone()), deadline);
         let mut known = lock(&self.known);
         let entries: Arc<[Entry]> = match entries {
             // None of the entries counts any more, so the group has no members.
-            Err(farcall_names::Error::NotGenuine { .. }) if known.version.is_some() => Arc::default(),
-            entries => entries.map_err(registry_failed)?.into(),
+            Err(why) if known.version.is_some() && is_not_genuine(&why) => Arc::default(),
+            entries => entries?.into_entries().into(),
         };
         let names: HashSet<String> = entries.iter().map(Entry::name).collect();
         known.bound.retain(|name, _| names.contains(name));
@@ -212,7 +220,7 @@ impl Follower {
     }
 
     /// Returns the members for these entries. Known members stay as they are. The others are bound, all at
-    /// once. One that cannot be bound now is bound by its first call.
+    /// once, when somebody is about to call them. One that cannot be bound then is bound by its first call.
     fn bind<'a>(&self, entries: impl Iterator<Item = &'a Entry>) -> Members {
         let here = Owner::current();
         let (mut members, mut joining) = (Vec::new(), Vec::new());
@@ -220,30 +228,70 @@ impl Follower {
             let known = lock(&self.known);
             for entry in entries {
                 let name = entry.name();
-                let member = known.bound.get(&name).cloned();
-                if member.is_none() {
-                    joining.push((name.clone(), (entry.sockets_from_here(), entry.asked_name())));
-                }
-                members.push((entry, name, member));
+                let member = known.bound.get(&name).cloned().unwrap_or_else(|| {
+                    let (type_name, instance) = (entry.type_name.clone(), entry.instance.clone());
+                    let named = Name::Instance { type_name, instance };
+                    let importer = importer_to(&self.inner, named, self.interface.clone());
+                    let asked = (entry.sockets_from_here(), entry.asked_name());
+                    joining.push(Joiner { importer: importer.clone(), asked });
+                    Member::new(name, channel_of(&importer))
+                });
+                members.push(member.on_this_machine(is_near(entry, &here)));
             }
         }
-        let mut targets = HashMap::new();
-        if !joining.is_empty() {
-            let (joining, asked): (Vec<String>, Vec<_>) = joining.into_iter().unzip();
-            let bound = self.inner.bind_each(&asked, &self.interface, self.inner.bound_by());
-            targets.extend(joining.into_iter().zip(bound.unwrap_or_default()));
+        let members = Members::new(members);
+        if joining.is_empty() {
+            return members;
         }
-        let member = |(entry, name, member): (&Entry, String, Option<Member>)| {
-            let member = member.unwrap_or_else(|| {
-                let target = targets.remove(&name).flatten();
-                let instance =
-                    Name::Instance { type_name: entry.type_name.clone(), instance: entry.instance.clone() };
-                Member::new(name, binding_to(&self.inner, instance, self.interface.clone(), target))
-            });
-            member.on_this_machine(is_near(entry, &here))
-        };
-        Members::new(members.into_iter().map(member).collect())
+        let (inner, interface) = (self.inner.clone(), self.interface.clone());
+        members.joining(Arc::new(Joiners {
+            inner,
+            interface,
+            joiners: Mutex::new(joining),
+            taken: AtomicBool::default(),
+        }))
     }
+}
+
+/// A member that has joined, and has not been bound.
+struct Joiner {
+    importer: Arc<Importer>,
+    /// Its addresses, and its name there.
+    asked: (Vec<SocketAddr>, String),
+}
+
+/// The members that have joined, until somebody is about to call them.
+struct Joiners {
+    inner: Arc<Inner>,
+    interface: Cow<'static, idl::Interface>,
+    joiners: Mutex<Vec<Joiner>>,
+    /// Whether somebody has taken the joiners. Every group call reads this.
+    taken: AtomicBool,
+}
+
+impl Joining for Joiners {
+    fn join(&self, most: Duration) {
+        if self.taken.load(Relaxed) || self.taken.swap(true, Relaxed) {
+            return;
+        }
+        let mut joiners = std::mem::take(&mut *lock(&self.joiners));
+        joiners.retain(|joiner| joiner.importer.bound.first().is_none());
+        if joiners.is_empty() {
+            return;
+        }
+        let by = self.inner.bound_by().min(self.inner.env.now() + most);
+        let (importers, asked): (Vec<_>, Vec<_>) =
+            joiners.into_iter().map(|joiner| (joiner.importer, joiner.asked)).unzip();
+        let bound = self.inner.bind_each(&asked, &self.interface, by).unwrap_or_default();
+        for (importer, target) in importers.iter().zip(bound) {
+            target.map(|target| importer.bound.set(Arc::new(target)));
+        }
+    }
+}
+
+fn is_not_genuine(why: &CallFailed) -> bool {
+    let source = std::error::Error::source(why).and_then(|source| source.downcast_ref());
+    matches!(source, Some(farcall_names::Error::NotGenuine { .. }))
 }
 
 /// Returns whether an entry's process is known to run on this machine.

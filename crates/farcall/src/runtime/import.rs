@@ -15,7 +15,6 @@ use farcall_proto::{Failure, Spares, Time};
 
 use super::bind::{Candidate, Target, parse};
 use super::exchanging::{ExchangingCall, OpenImported};
-use super::question::{Answering, Question};
 use super::restarts::Restarts;
 use super::tasks::{TaskLoad, Tasks};
 use super::watched::watched;
@@ -23,6 +22,7 @@ use super::{Inner, Runtime, bind, bound, started};
 use crate::client::{self, CallRequest, Started};
 use crate::context;
 use crate::env::Env;
+use crate::question::{Answering, Question};
 use crate::retry::{Retry, Step};
 use crate::stub::{
     Arrivals, Binding, Call, CallKey, Channel, EncodedArguments, Interface, NO_HANDLERS, PendingCall,
@@ -56,17 +56,18 @@ pub(super) fn import<T: ?Sized + Interface>(
     name: &str,
     within: Option<Duration>,
 ) -> Result<T::Client, CallFailed> {
-    Ok(binding(runtime, parse(name)?, Cow::Borrowed(T::interface()), within)?.into())
+    let deadline = within.map(|within| runtime.0.env.now() + within);
+    Ok(binding(runtime, parse(name)?, Cow::Borrowed(T::interface()), deadline)?.into())
 }
 
-/// Binds to a server that exports the interface under a name. Waits at most `within` for an answer.
+/// Binds to a server that exports the interface under a name. Waits until the deadline at most.
 pub(super) fn binding(
     runtime: &Runtime,
     name: Name,
     interface: Cow<'static, idl::Interface>,
-    within: Option<Duration>,
+    deadline: Option<Time>,
 ) -> Result<Binding, CallFailed> {
-    let deadline = sooner(&runtime.0, within, context::inherited().0);
+    let deadline = [deadline, context::inherited().0].into_iter().flatten().min();
     let target = runtime.0.bind(&name, &interface, &[], deadline)?;
     Ok(binding_to(&runtime.0, name, interface, Some(target)))
 }
@@ -78,14 +79,26 @@ pub(super) fn binding_to(
     interface: Cow<'static, idl::Interface>,
     target: Option<Target>,
 ) -> Binding {
-    let bound = bound::Binding::default();
+    let importer = importer_to(inner, name, interface);
     if let Some(target) = target {
-        bound.set(Arc::new(target));
+        importer.bound.set(Arc::new(target));
     }
-    let (restarts, attempt, silent_at) = (Restarts::default(), Mutex::default(), AtomicU64::new(0));
-    let (inner, load) = (inner.clone(), OnceLock::new());
-    let importer = Importer { inner, name, interface, bound, restarts, load, attempt, silent_at };
-    let importer = Arc::new(importer);
+    channel_of(&importer)
+}
+
+/// Returns what keeps the binding of a name. There is none yet.
+pub(super) fn importer_to(
+    inner: &Arc<Inner>,
+    name: Name,
+    interface: Cow<'static, idl::Interface>,
+) -> Arc<Importer> {
+    let (bound, restarts, attempt) = (bound::Binding::default(), Restarts::default(), Mutex::default());
+    let (inner, load, silent_at) = (inner.clone(), OnceLock::new(), AtomicU64::new(0));
+    Arc::new(Importer { inner, name, interface, bound, restarts, load, attempt, silent_at })
+}
+
+/// Returns the binding that stubs call by.
+pub(super) fn channel_of(importer: &Arc<Importer>) -> Binding {
     let channel = watched(&importer.inner, &importer.interface.name, Arc::new(Shared(importer.clone())));
     Binding::new(channel)
 }
@@ -284,7 +297,9 @@ impl Importer {
     ) {
         let mut retry = Retry::default();
         let why = loop {
-            if let Err(why) = self.try_again(&mut retry, &target, failure, request.call.procedure) {
+            if let Err(why) =
+                self.try_again(&mut retry, &target, failure, (request.call.procedure, request.deadline))
+            {
                 break why;
             }
             target = match self.target(retry.avoid(), request.deadline) {
@@ -377,6 +392,7 @@ impl Importer {
     pub(super) async fn target_later(
         self: &Arc<Self>,
         avoid: &[SocketAddr],
+        deadline: Option<Time>,
         over: impl Fn() -> Result<(), CallFailed>,
     ) -> Result<Arc<Target>, CallFailed> {
         over()?;
@@ -384,7 +400,7 @@ impl Importer {
             return Ok(target);
         }
         self.restarts.check()?;
-        let candidates = self.inner.candidates_later(&self.name, avoid, &over).await?;
+        let candidates = self.inner.candidates_later(&self.name, avoid, deadline, &over).await?;
         self.ask(candidates)?.wait(over).await
     }
 
@@ -446,12 +462,12 @@ impl Importer {
         retry: &mut Retry,
         target: &Arc<Target>,
         failure: Failure,
-        procedure: &Procedure,
+        (procedure, deadline): (&Procedure, Option<Time>),
     ) -> Result<(), CallFailed> {
         if failure.kind == Kind::Deadline {
             self.unbind_if_silent(target);
         }
-        let has_other = || self.has_other(target.address);
+        let has_other = || self.has_other(target.address, deadline);
         let step = retry.next((failure.kind, failure.ran), procedure.idempotent, target.address, has_other);
         if step != Step::Fail {
             self.bound.break_off(target);
@@ -465,9 +481,9 @@ impl Importer {
     }
 
     /// Returns whether the registry knows an instance of the type at another address.
-    fn has_other(&self, address: SocketAddr) -> bool {
-        let Name::Type(type_name) = &self.name else { return false };
-        let entries = self.inner.registry.instances(type_name).unwrap_or_default();
+    fn has_other(&self, address: SocketAddr, deadline: Option<Time>) -> bool {
+        let Name::Type(_) = &self.name else { return false };
+        let entries = self.inner.entries(&self.name, deadline).unwrap_or_default();
         entries.iter().any(|entry| entry.sockets().all(|other| other != address))
     }
 }

@@ -1,56 +1,39 @@
 //! Resolves names of hosts and services, each in a thread of its own, because the system's resolver takes no
 //! deadline and cannot be interrupted.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 
 use farcall_names::{Name, canonical, resolve_service};
 
 use super::advertise::names_one_host;
 use super::place::Place;
-use super::question::{Answering, Question};
 use super::{Inner, bind};
-use crate::context::Set;
 use crate::env::Time;
-use crate::{CallFailed, Kind, Ran, guard, lock};
-
-/// The most hosts that are resolved at the same time. Each takes a thread.
-const MAX_QUESTIONS: usize = 64;
+use crate::question::{Answer, Asides, Question};
+use crate::{CallFailed, Kind, Ran};
 
 /// The most addresses of one host that are tried.
 const MAX_ADDRESSES: usize = 16;
 
-/// The names of hosts that are being resolved.
-#[derive(Default)]
-pub(super) struct Resolver(Mutex<HashMap<Place, Resolution>>);
-
-type Resolution = Arc<Question<Vec<SocketAddr>>>;
-type Answer = super::question::Answer<Vec<SocketAddr>>;
+/// The names of hosts and services that are being resolved.
+pub(super) type Resolver = Asides<Place, Vec<SocketAddr>>;
 
 impl Inner {
     /// Returns the addresses of a host or a service, in the order in which to try them. Waits until the
     /// deadline, or for the whole patience if there is none.
-    pub(super) fn resolve(&self, name: &Name, place: &Place, deadline: Option<Time>) -> Answer {
+    pub(super) fn resolve(
+        &self,
+        name: &Name,
+        place: &Place,
+        deadline: Option<Time>,
+    ) -> Answer<Vec<SocketAddr>> {
         crate::client::may_wait(&self.env)?;
-        let _waiting = crate::serving::wait_guard();
-        let question = self.question(place)?;
-        let asker = question.ask();
-        let event = self.env.event();
-        let waker = Waker::from(Arc::new(Set(event.clone())));
         let until = deadline.unwrap_or_else(|| self.env.now() + self.settings.patience);
-        loop {
-            if let Poll::Ready(answer) = asker.poll(&mut Context::from_waker(&waker)) {
-                return answer;
-            }
-            let left = until.since(self.env.now());
-            if left.is_zero() {
-                return Err(if deadline.is_some() { bind::too_late(name) } else { unresolved(place) });
-            }
-            event.wait(Some(left));
-        }
+        let answer = self.resolution(place, until)?.wait_until(&*self.env, until);
+        let late = || if deadline.is_some() { bind::too_late(name) } else { unresolved(place) };
+        answer.unwrap_or_else(|| Err(late()))
     }
 
     /// Returns the addresses of a host or a service, on behalf of a task, which waits without blocking a
@@ -58,54 +41,39 @@ impl Inner {
     pub(super) async fn resolve_later(
         &self,
         place: &Place,
+        deadline: Option<Time>,
         over: &impl Fn() -> Result<(), CallFailed>,
-    ) -> Answer {
-        self.question(place)?.wait(over).await
+    ) -> Answer<Vec<SocketAddr>> {
+        let until = deadline.unwrap_or_else(|| self.env.now() + self.settings.patience);
+        self.resolution(place, until)?.wait(over).await
     }
 
     /// Returns the question for a host or a service that is under way, or starts one.
-    fn question(&self, place: &Place) -> Result<Resolution, CallFailed> {
-        let question = Resolution::default();
-        {
-            let mut questions = lock(&self.resolver.0);
-            if let Some(question) = questions.get(place) {
-                return Ok(question.clone());
-            }
-            if questions.len() >= MAX_QUESTIONS {
-                let why = format!(
-                    "{MAX_QUESTIONS} other names of hosts are being resolved: try {place} again later"
-                );
-                return Err(CallFailed::new(Kind::Overloaded, Ran::No).because(why));
-            }
-            questions.insert(place.clone(), question.clone());
-        }
-        let (resolver, asked) = (self.resolver.clone(), place.clone());
-        let forget = move || drop(lock(&resolver.0).remove(&asked));
-        let mut answering = Answering::new(&question, unresolved(place), forget);
-        let (env, place) = (self.env.clone(), place.clone());
-        // If no thread can be started, `answering` is dropped, which answers the question.
-        let spawned = self.env.spawn(
-            "farcall-resolve",
-            Box::new(move || {
-                let found = guard::run(|| match &place {
-                    Place::Host(host, port) => env.resolve(host.as_str(), *port),
-                    Place::Service(_) if !env.has_dns() => {
-                        Err(io::Error::new(io::ErrorKind::NotFound, "there is no DNS in the simulation"))
-                    }
-                    Place::Service(service) => resolve_service(service, |name| env.variable(name)),
-                });
-                if let Ok(found) = found {
-                    answering.find(usable(&place, found));
+    fn resolution(&self, place: &Place, until: Time) -> Answer<Arc<Question<Vec<SocketAddr>>>> {
+        let stops = match place {
+            // The system's resolver does not say when it gives up.
+            Place::Host(..) => None,
+            Place::Service(_) => Some(until),
+        };
+        let (env, asked) = (self.env.clone(), place.clone());
+        let look_up = move || {
+            let found = match &asked {
+                Place::Host(host, port) => env.resolve(host.as_str(), *port),
+                Place::Service(_) if !env.has_dns() => {
+                    Err(io::Error::new(io::ErrorKind::NotFound, "there is no DNS in the simulation"))
                 }
-            }),
-        );
-        spawned.map_err(|why| CallFailed::local("starting a thread", why))?;
-        Ok(question)
+                Place::Service(service) => {
+                    resolve_service(service, until.since(env.now()), |name| env.variable(name))
+                }
+            };
+            usable(&asked, found)
+        };
+        self.resolver.ask(&self.env, place, stops, look_up)
     }
 }
 
 /// Returns the resolved addresses, except addresses that no server can have.
-fn usable(place: &Place, found: std::io::Result<Vec<SocketAddr>>) -> Answer {
+fn usable(place: &Place, found: std::io::Result<Vec<SocketAddr>>) -> Answer<Vec<SocketAddr>> {
     let unknown = |why: &str| CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("{place}: {why}"));
     let found = found.map_err(|why| unknown(&why.to_string()).caused_by(why))?;
     let mut addresses: Vec<SocketAddr> = Vec::new();

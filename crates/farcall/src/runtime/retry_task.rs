@@ -153,12 +153,12 @@ impl RetryTask {
                 // After an overload `try_again` asks the registry for other servers, which may block.
                 match failure.kind == Kind::Overloaded {
                     true => Tasks::run_blocking(&importer.inner, || {
-                        importer.try_again(retry, &target, failure, procedure)
+                        importer.try_again(retry, &target, failure, (procedure, call.deadline))
                     })?,
-                    false => importer.try_again(retry, &target, failure, procedure)?,
+                    false => importer.try_again(retry, &target, failure, (procedure, call.deadline))?,
                 }
             }
-            let target = importer.target_later(retry.avoid(), || self.is_wanted(call)).await;
+            let target = importer.target_later(retry.avoid(), call.deadline, || self.is_wanted(call)).await;
             let target = target.map_err(|why| retry.no_server_found(why))?;
             failed = match self.attempt(call, &target).await? {
                 Came::Outcome(Outcome::Failed(failure)) => Some((target, failure)),

@@ -214,8 +214,12 @@ impl PendingCall for ImportedCall {
         }
         // After an overload the task asks the registry for other servers, because that may block.
         if failure.kind != Kind::Overloaded
-            && let Err(why) =
-                self.importer.try_again(&mut Retry::default(), &target, failure.clone(), &procedure)
+            && let Err(why) = self.importer.try_again(
+                &mut Retry::default(),
+                &target,
+                failure.clone(),
+                (&procedure, self.deadline),
+            )
         {
             sink(Reply::Failed(why));
             return Poll::Ready(());

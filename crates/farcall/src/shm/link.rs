@@ -90,15 +90,13 @@ impl Link {
         export: u64,
         config: &ClientConfig,
         spin: Duration,
+        within: Duration,
     ) -> Result<Arc<Link>, NoLink> {
-        /// The longest time that the meeting may take. It is short, because the server has just answered by
-        /// UDP.
-        const MEETING_TIME: Duration = Duration::from_secs(1);
         let address = peer.address();
         let (wants, env_of_thread) = (Wants::Calls, env.clone());
         let inquirer = Inquirer { env: env_of_thread, peer: peer.clone(), export, wants };
-        let ask = move |channel: &UnixChannel| inquirer.question(channel, || channel.wait(MEETING_TIME));
-        let met = elsewhere(env, MEETING_TIME, move || meet(address, ask, MEETING_TIME));
+        let ask = move |channel: &UnixChannel| inquirer.question(channel, || channel.wait(within));
+        let met = elsewhere(env, within, move || meet(address, ask, within));
         let (channel, page, server) = met.unwrap_or(Err(NoLink::NotOffered))?;
         Ok(Arc::new(Link {
             env: env.clone(),

@@ -81,6 +81,7 @@ impl Nothing {
         _: u64,
         _: &ClientConfig,
         _: Duration,
+        _: Duration,
     ) -> Result<Arc<Link>, NoLink> {
         Err(NoLink::NotOffered)
     }

@@ -161,6 +161,30 @@ impl Registry for Slow {
 }
 
 #[test]
+fn a_registry_that_never_answers_holds_no_caller_beyond_its_deadline() {
+    let registry = Slow::default();
+    let runtime = Runtime::builder().registry(registry.clone()).build().unwrap();
+    let _export = runtime.export::<dyn Member>("Member", Arc::new(Server)).unwrap();
+    let late = (Kind::Deadline, Ran::No);
+    let within = Duration::from_millis(10);
+    // Each of these waited for ever. They share one lookup, which a thread goes on waiting for.
+    assert_eq!(failure(runtime.import_within::<dyn Member>("Member", within)), late);
+    let member = unbound(&runtime, "Member").within(within);
+    assert_eq!(failure(member.add(1)), late);
+    assert_eq!(failure(member.start().add(1).wait()), late);
+    assert_eq!(failure(block_on(member.start().add(1))), late);
+    let group = runtime.import_each::<dyn Member>(&["Member"]).unwrap();
+    let all = group.multi().add(1).within(within).all();
+    assert_eq!((all.len(), all.results().count()), (1, 0));
+    assert_eq!(registry.asked.0.lock().unwrap().0, 1);
+    let patient = unbound(&runtime, "Member");
+    let waiting = patient.start().add(1);
+    registry.answer();
+    assert_eq!(waiting.wait().unwrap(), 2);
+    assert_eq!(patient.within(Duration::from_secs(60)).add(1).unwrap(), 2);
+}
+
+#[test]
 fn a_registry_that_does_not_answer_delays_only_calls_that_ask_it() {
     let registry = Slow::default();
     let runtime = Runtime::builder().registry(registry.clone()).build().unwrap();
@@ -168,7 +192,8 @@ fn a_registry_that_does_not_answer_delays_only_calls_that_ask_it() {
     let (by_name, by_address) =
         (unbound(&runtime, "Member"), unbound(&runtime, &format!("udp://{}/Member", export.address())));
     let asking: Vec<_> = (0..3).map(|n| by_name.start().add(n)).collect();
-    registry.wait_for_lookups(3);
+    // Calls to one name share its lookup.
+    registry.wait_for_lookups(1);
     assert_eq!(by_address.start().add(1).wait().unwrap(), 2);
     // The deadline of a call that waits to be bound passes too.
     let (_socket, dead) = silent();

@@ -1,0 +1,241 @@
+//! Tests that one deadline covers everything that a call waits for: the registry, the resolver, the port
+//! mapper, each address, the bind and the result. Time is virtual, so it is compared exactly.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use farcall::{CallFailed, Kind, Ran};
+use farcall_sim::{Process, Sim, check, sim};
+
+#[farcall::interface]
+trait Member {
+    fn add(&self, n: u64) -> farcall::Result<u64>;
+}
+
+struct Server;
+
+impl Member for Server {
+    fn add(&self, n: u64) -> farcall::Result<u64> {
+        Ok(n + 1)
+    }
+}
+
+/// By how much a caller may notice a deadline late. Nothing of what is simulated takes time, except the
+/// network, which takes at most this long.
+const SLACK: Duration = Duration::from_millis(20);
+
+/// Starts a server that exports `Member/NAME`.
+fn member(sim: &Sim, name: &str) -> Process {
+    let export = format!("Member/{name}");
+    sim.server(name, move || farcall::export::<dyn Member>(&export, Arc::new(Server))?.wait())
+}
+
+/// Checks that `call` fails by this deadline, which it gets, because the deadline has passed, and that it did
+/// not run.
+#[track_caller]
+fn ends_unrun<T>(within: Duration, call: impl FnOnce(Duration) -> farcall::Result<T>) {
+    let begun = sim::now();
+    let failed = CallFailed::from(call(within).err().expect("nothing answers"));
+    let took = sim::now() - begun;
+    assert!(took <= within + SLACK, "{took:?} of {within:?}: {failed}");
+    assert_eq!((failed.kind(), failed.ran()), (Kind::Deadline, Ran::No), "{failed}");
+}
+
+/// Draws a deadline.
+fn drawn(sim: &Sim) -> Duration {
+    Duration::from_millis(1 + sim.below(4_000))
+}
+
+#[test]
+fn a_deadline_covers_a_silent_registry() {
+    check(40, |sim| {
+        let (a, _b) = (member(sim, "a"), member(sim, "b"));
+        let import = |within| farcall::import_within::<dyn Member>("Member", within);
+        let bound = farcall::import::<dyn Member>("Member/a")?;
+        // These are bound by their first calls: by name, and at an address where nobody answers.
+        let unbound = farcall::import_each::<dyn Member>(&["Member", "udp://10.0.9.9:1/Member"])?;
+        sim.silence_registry(true);
+        ends_unrun(drawn(sim), import);
+        for (_, member) in unbound.stubs() {
+            ends_unrun(drawn(sim), |within| member.clone().within(within).add(1));
+            ends_unrun(drawn(sim), |within| member.clone().within(within).start().add(1).wait());
+            ends_unrun(drawn(sim), |within| {
+                let member = member.clone().within(within);
+                sim::block_on(member.start().add(1))
+            });
+        }
+        // The binding breaks, so the next call asks the registry.
+        a.crash();
+        a.restart();
+        let (within, begun) = (drawn(sim), sim::now());
+        assert!(bound.clone().within(within).add(1).is_err());
+        assert!(sim::now() - begun <= within + SLACK, "{:?} of {within:?}", sim::now() - begun);
+        // Whoever waits longer than the registry is silent is answered.
+        let by_name = unbound.stubs().next().expect("a member").1.within(Duration::from_secs(60));
+        let waiting = sim::spawn(move || by_name.add(1));
+        sim.sleep(drawn(sim));
+        sim.silence_registry(false);
+        assert_eq!(waiting.join()?, 2);
+        Ok::<(), farcall::Error>(())
+    });
+}
+
+#[test]
+fn a_deadline_covers_members_that_join_and_are_silent() {
+    check(40, |sim| {
+        let _a = member(sim, "a");
+        let group = farcall::import_all::<dyn Member>("Member")?;
+        assert_eq!(group.multi().add(1).all().results().count(), 1);
+        for joins in 0..3 {
+            let silent = member(sim, &format!("b{joins}"));
+            silent.pause();
+            let (within, begun) = (drawn(sim), sim::now());
+            let results = match sim.below(2) {
+                0 => group.multi().add(1).within(within).all().results().count(),
+                _ => {
+                    let mut results = 0;
+                    group.multi_each(|_, _, member| member.add(1)).within(within).each(|reply| {
+                        results += usize::from(reply.result.is_ok());
+                        farcall::multi::Next::Continue
+                    });
+                    results
+                }
+            };
+            let took = sim::now() - begun;
+            assert!(took <= within + SLACK, "{took:?} of {within:?}");
+            // A member that is silent takes a quarter of the time at most.
+            assert!(results == 1 || within < 4 * SLACK, "{results} results within {within:?}");
+        }
+        Ok::<(), farcall::Error>(())
+    });
+}
+
+#[test]
+fn a_call_whose_time_is_over_is_not_sent() {
+    check(20, |sim| {
+        let _a = member(sim, "a");
+        let member = farcall::import::<dyn Member>("Member")?;
+        let group = farcall::import_all::<dyn Member>("Member")?;
+        let balanced = group.balanced();
+        assert_eq!((member.add(1)?, balanced.add(1)?), (2, 2));
+        let sent = || -> u64 {
+            let stats = farcall::Runtime::current().expect("a runtime").stats();
+            stats.peers.iter().map(|peer| peer.conversation.sent).sum()
+        };
+        sim.sleep(Duration::from_secs(5));
+        let before = sent();
+        let none = Duration::ZERO;
+        ends_unrun(none, |within| member.clone().within(within).add(1));
+        ends_unrun(none, |within| member.clone().within(within).start().add(1).wait());
+        ends_unrun(none, |within| sim::block_on(member.clone().within(within).start().add(1)));
+        ends_unrun(none, |within| balanced.clone().within(within).add(1));
+        ends_unrun(none, |within| balanced.clone().within(within).start().add(1).wait());
+        let all = group.multi().add(1).within(none).all();
+        assert_eq!(all.results().count(), 0);
+        assert_eq!(sent(), before, "nothing is sent");
+        // Nobody takes the server for a silent one.
+        assert_eq!((member.add(1)?, balanced.add(1)?), (2, 2));
+        assert_eq!(group.balancer().members()[0].failures, 0);
+        Ok::<(), farcall::Error>(())
+    });
+}
+
+#[test]
+fn a_call_by_another_protocol_whose_time_is_over_is_not_sent() {
+    check(5, |sim| {
+        let counts = Arc::new(AtomicU64::new(0));
+        let counted = counts.clone();
+        let server = sim.server("server", move || {
+            let count = || Arc::new(Counts(counted.clone()));
+            let at = |port| std::net::SocketAddr::from(([0, 0, 0, 0], port));
+            let onc = farcall_onc::Server::builder().program::<dyn Lookup>(count()).address(at(1)).start();
+            let courier = farcall_courier::Server::builder().program::<dyn Lookup>(count());
+            let courier = courier.tcp(at(2)).start();
+            let _both = (onc.expect("a free port"), courier.expect("a free port"));
+            sim::sleep(HOUR);
+        });
+        sim.host("server.example", &[&server]);
+        let onc = farcall_onc::Client::connect("tcp://server.example:1")?.bind::<dyn Lookup>();
+        let udp = farcall_onc::Client::connect("udp://server.example:1")?.bind::<dyn Lookup>();
+        let courier = farcall_courier::import::<dyn Lookup>("tcp://server.example:2")?;
+        let rpc2 = farcall_rpc2::import::<dyn Lookup>("rpc2://server.example:3/7")?;
+        for stub in [&onc, &udp, &courier] {
+            stub.count()?;
+        }
+        let before = counts.load(Relaxed);
+        for stub in [onc, udp, courier, rpc2] {
+            ends_unrun(Duration::ZERO, |within| stub.clone().within(within).count());
+            ends_unrun(Duration::ZERO, |within| stub.clone().within(within).start().count().wait());
+            ends_unrun(Duration::ZERO, |within| sim::block_on(stub.clone().within(within).start().count()));
+        }
+        sim.sleep(Duration::from_secs(60));
+        assert_eq!(counts.load(Relaxed), before);
+        Ok::<(), farcall::Error>(())
+    });
+}
+
+/// Counts calls.
+struct Counts(Arc<AtomicU64>);
+
+impl Lookup for Counts {
+    fn count(&self) -> farcall::Result<u32> {
+        self.0.fetch_add(1, Relaxed);
+        Ok(7)
+    }
+}
+
+/// Connects within a time. Returns why that failed.
+type Connect<'a> = &'a dyn Fn(Duration) -> Option<CallFailed>;
+
+#[test]
+fn the_time_to_connect_covers_the_resolver_and_each_address_gets_a_share() {
+    check(20, |sim| {
+        let processes: Vec<Process> =
+            (0..4).map(|at| sim.server(&format!("s{at}"), || sim::sleep(HOUR))).collect();
+        let all: Vec<&Process> = processes.iter().collect();
+        sim.host("silent.example", &all);
+        for process in &processes {
+            sim.partition(&sim.test(), process);
+        }
+        let ends = |what: &str, connect: Connect<'_>| {
+            let (within, begun) = (drawn(sim), sim::now());
+            let failed = connect(within).unwrap_or_else(|| panic!("{what}: nothing answers"));
+            let took = sim::now() - begun;
+            assert!(took <= within + SLACK, "{what}: {took:?} of {within:?}: {failed}");
+            assert_eq!(failed.ran(), Ran::No, "{what}");
+        };
+        let onc = |within| farcall_onc::Client::builder().connect_within(within);
+        let courier = |within| farcall_courier::Builder::default().connect_within(within);
+        let connects: [(&str, Connect<'_>); 5] = [
+            ("four addresses by ONC", &|within| onc(within).connect("tcp://silent.example:1").err()),
+            ("a port mapper", &|within| onc(within).find("silent.example", 1, 1).err()),
+            ("a port mapper over UDP", &|within| onc(within).find("udp://silent.example", 1, 1).err()),
+            ("four addresses by Courier", &|within| {
+                courier(within).import::<dyn Lookup>("tcp://silent.example:1").err()
+            }),
+            ("RPC2", &|within| {
+                let rpc2 = farcall_rpc2::Builder::default().resolve_within(within);
+                let lookup = rpc2.import::<dyn Lookup>("rpc2://silent.example:1/7");
+                lookup.and_then(|lookup| lookup.count().map_err(CallFailed::from)).err()
+            }),
+        ];
+        for (what, connect) in connects.iter().take(4) {
+            ends(what, connect);
+        }
+        sim.silence_resolver(true);
+        for (what, connect) in connects {
+            ends(what, connect);
+        }
+        sim.silence_resolver(false);
+        Ok::<(), farcall::Error>(())
+    });
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[farcall::interface(program = 900, version = 1)]
+trait Lookup {
+    #[procedure(1)]
+    fn count(&self) -> farcall::Result<u32>;
+}

@@ -1,0 +1,149 @@
+//! Asks the registry, within the deadline of whoever binds.
+//!
+//! A registry that [keeps deadlines](Registry::keeps_deadlines) is told how much time is left. Any other is
+//! the user's, and may block for as long as it likes. It is asked in a thread of its own, which is left alone
+//! when the deadline has passed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use farcall_names::{Entry, Label, Name, Registry};
+
+use super::tasks::Tasks;
+use super::{Inner, registry_failed};
+use crate::env::Time;
+use crate::question::{Answer, Asides, Question};
+use crate::{CallFailed, Kind, Ran};
+
+/// What a registry is asked for.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) enum Wanted {
+    Instances(Label),
+    Instance(Label, Label),
+    Version,
+}
+
+/// What a registry has answered.
+#[derive(Clone)]
+pub(super) enum Found {
+    Entries(Vec<Entry>),
+    Version(u64),
+}
+
+/// The questions to a registry that does not keep deadlines.
+pub(super) type Lookups = Asides<Wanted, Found>;
+
+impl Inner {
+    /// Returns the entries of a type or of an instance. Blocks until the deadline at most.
+    pub(super) fn entries(&self, name: &Name, deadline: Option<Time>) -> Answer<Vec<Entry>> {
+        self.names()?;
+        Ok(self.ask_registry(&Wanted::of(name)?, deadline)?.into_entries())
+    }
+
+    /// Returns the entries of a type or of an instance, on behalf of a task. Gives up when `over` returns an
+    /// error.
+    pub(super) async fn entries_later(
+        self: &Arc<Self>,
+        name: &Name,
+        deadline: Option<Time>,
+        over: &impl Fn() -> Result<(), CallFailed>,
+    ) -> Answer<Vec<Entry>> {
+        let wanted = Wanted::of(name)?;
+        if self.registry.keeps_deadlines() {
+            return Tasks::run_blocking(self, || self.entries(name, deadline));
+        }
+        Tasks::run_blocking(self, || self.names().map(drop))?;
+        Ok(self.lookup(&wanted)?.wait(over).await?.into_entries())
+    }
+
+    /// Asks the registry. Blocks until the deadline at most.
+    ///
+    /// # Errors
+    /// The registry's, or [`Kind::Deadline`] if it has not answered in time.
+    pub(super) fn ask_registry(&self, wanted: &Wanted, deadline: Option<Time>) -> Answer<Found> {
+        let Some(deadline) = deadline else {
+            return wanted.ask(&*self.registry, None).map_err(registry_failed);
+        };
+        let left = deadline.since(self.env.now());
+        if left.is_zero() {
+            return Err(late(wanted));
+        }
+        if self.registry.keeps_deadlines() {
+            let found = wanted.ask(&*self.registry, Some(left));
+            return found.map_err(|why| match deadline <= self.env.now() {
+                true => late(wanted).caused_by(why),
+                false => registry_failed(why),
+            });
+        }
+        crate::client::may_wait(&self.env)?;
+        self.lookup(wanted)?.wait_until(&*self.env, deadline).unwrap_or_else(|| Err(late(wanted)))
+    }
+
+    /// Returns the question to the registry that is under way, or starts one.
+    fn lookup(&self, wanted: &Wanted) -> Answer<Arc<Question<Found>>> {
+        let (registry, asked) = (self.registry.clone(), wanted.clone());
+        self.lookups
+            .ask(&self.env, wanted, None, move || asked.ask(&*registry, None).map_err(registry_failed))
+    }
+}
+
+impl Wanted {
+    /// Returns what to ask a registry for so that a name can be bound.
+    ///
+    /// # Errors
+    /// When it is a name that no registry knows.
+    fn of(name: &Name) -> Result<Wanted, CallFailed> {
+        match name {
+            Name::Type(type_name) => Ok(Wanted::Instances(type_name.clone())),
+            Name::Instance { type_name, instance } => {
+                Ok(Wanted::Instance(type_name.clone(), instance.clone()))
+            }
+            other => {
+                let why = format!("this version cannot bind {other}");
+                Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why))
+            }
+        }
+    }
+
+    fn ask(&self, registry: &dyn Registry, within: Option<Duration>) -> farcall_names::Result<Found> {
+        let entries = match (self, within) {
+            (Wanted::Version, None) => return registry.version().map(Found::Version),
+            (Wanted::Version, Some(within)) => return registry.version_within(within).map(Found::Version),
+            (Wanted::Instances(type_name), None) => registry.instances(type_name)?,
+            (Wanted::Instances(type_name), Some(within)) => registry.instances_within(type_name, within)?,
+            (Wanted::Instance(type_name, instance), within) => {
+                let found = match within {
+                    None => registry.lookup(type_name, instance)?,
+                    Some(within) => registry.lookup_within(type_name, instance, within)?,
+                };
+                found.into_iter().collect()
+            }
+        };
+        Ok(Found::Entries(entries))
+    }
+}
+
+impl Found {
+    pub(super) fn into_entries(self) -> Vec<Entry> {
+        match self {
+            Found::Entries(entries) => entries,
+            Found::Version(_) => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wanted::Instances(type_name) => write!(f, "{type_name} in the registry"),
+            Wanted::Instance(type_name, instance) => write!(f, "{type_name}/{instance} in the registry"),
+            Wanted::Version => f.write_str("the version of the registry"),
+        }
+    }
+}
+
+#[cold]
+fn late(wanted: &Wanted) -> CallFailed {
+    CallFailed::new(Kind::Deadline, Ran::No).because(format!("{wanted} is not known so far"))
+}
