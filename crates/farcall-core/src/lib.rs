@@ -18,6 +18,7 @@
 //! retry        what to do after a failed attempt of a call
 //! intercept    the interceptors of calls, which may refuse them
 //! fair         a bounded queue that is fair between hosts;  host: the identity of a host, and its share
+//! question     asks what blocks in threads of their own, until a deadline;  resolve: names of hosts
 //! eviction     which connection a server ends to make room for another
 //! workers      the threads that serve calls;  stopper: the handle that ends a server's wait
 //! ```
