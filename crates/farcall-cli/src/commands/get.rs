@@ -144,7 +144,9 @@ impl Part {
         if let Ok(found) = fs::symlink_metadata(&path) {
             check_kind(&path, &found)?;
         }
-        let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
+        let made = File::options().read(true).write(true).create_new(true).open(&path);
+        let is_found = matches!(&made, Err(why) if why.kind() == io::ErrorKind::AlreadyExists);
+        let mut file = if is_found { File::options().read(true).write(true).open(&path)? } else { made? };
         file.try_lock().map_err(|why| match why {
             TryLockError::WouldBlock => busy(&path),
             TryLockError::Error(why) => why,
@@ -153,6 +155,10 @@ impl Part {
         check_kind(&path, &found)?;
         #[cfg(unix)]
         check_name(&path, &found)?;
+        #[cfg(unix)]
+        if is_found {
+            check_owner(&path, &found)?;
+        }
         let mut digesting = Digesting::default();
         digesting.add_all(&mut file, || false)?;
         Ok(Part { path, file, digesting, resumed_at: None })
@@ -212,6 +218,19 @@ fn check_name(path: &Path, opened: &Metadata) -> io::Result<()> {
     }
 }
 
+/// Fails if another user may have made a file that was found. That user could change the copy later.
+#[cfg(unix)]
+fn check_owner(path: &Path, found: &Metadata) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    const OTHERS_WRITE: u32 = 0o022;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let is_shared = fs::metadata(folder.unwrap_or(Path::new(".")))?.mode() & OTHERS_WRITE != 0;
+    match is_shared && found.uid() != rustix::process::geteuid().as_raw() {
+        false => Ok(()),
+        true => Err(io::Error::other(format!("{} is another user's; name another file", path.display()))),
+    }
+}
+
 /// Gives a file a name that no file has.
 fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
@@ -244,6 +263,26 @@ impl Write for Part {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn a_part_that_another_user_has_planted_is_not_continued() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let place = tempfile::tempdir().unwrap();
+        let [to, part] = ["copy", "copy.part"].map(|name| place.path().join(name));
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        drop(Part::open(&to).unwrap());
+        drop(Part::open(&to).expect("it is this user's"));
+        if chown(&part, Some(65_534), None).is_err() {
+            let _ = writeln!(io::stderr(), "skipped: only root can give a file to another user");
+            return;
+        }
+        let why = Part::open(&to).map(drop).unwrap_err().to_string();
+        assert!(why.contains("copy.part is another user's"), "{why}");
+        // In a folder where nobody else writes, nobody else has made it.
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        drop(Part::open(&to).unwrap());
+    }
 
     #[test]
     fn a_file_is_renamed_only_to_a_new_name() {
