@@ -217,6 +217,10 @@ impl Registry for Etcd {
         true
     }
 
+    fn is_shared(&self) -> bool {
+        !self.0.gateway.location().is_local()
+    }
+
     /// Returns those of etcd's hosts that are written as addresses.
     fn routes(&self) -> Vec<IpAddr> {
         self.0.gateway.location().addresses().collect()

@@ -165,6 +165,14 @@ pub trait Registry: Send + Sync {
     fn routes(&self) -> Vec<IpAddr> {
         Vec::new()
     }
+
+    /// Returns whether clients on other machines read this registry, as far as it can tell. A server that only
+    /// its own machine can call is not published in such a registry unless it is told to. Does not block.
+    ///
+    /// The default is whether one of the [routes](Registry::routes) is no loopback address.
+    fn is_shared(&self) -> bool {
+        self.routes().iter().any(|route| !route.to_canonical().is_loopback())
+    }
 }
 
 /// The content of a registry at one version.

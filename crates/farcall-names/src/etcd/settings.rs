@@ -84,6 +84,13 @@ impl Location {
         })
     }
 
+    /// Returns whether all hosts are this machine, as they are written.
+    pub(super) fn is_local(&self) -> bool {
+        let named = |endpoint: &String| endpoint.contains("://localhost:");
+        let local = self.addresses().filter(|address| address.to_canonical().is_loopback()).count();
+        local + self.endpoints.iter().filter(|endpoint| named(endpoint)).count() == self.endpoints.len()
+    }
+
     /// Returns whether the place asks for TLS.
     pub(super) fn is_secure(&self) -> bool {
         self.text.starts_with("etcds:")

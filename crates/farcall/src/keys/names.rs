@@ -262,6 +262,10 @@ impl Registry for SignedNames {
     fn routes(&self) -> Vec<IpAddr> {
         self.registry.routes()
     }
+
+    fn is_shared(&self) -> bool {
+        self.registry.is_shared()
+    }
 }
 
 impl Signer {

@@ -13,7 +13,8 @@ impl Inner {
     /// [`MAX_ADDRESSES`].
     ///
     /// # Errors
-    /// When the server is bound to all addresses of its host, no setting names the addresses to publish, and
+    /// When the server is bound to a loopback address, and other machines read the registry; or when it is bound to
+    /// all addresses of its host, no setting names the addresses to publish, and
     /// none can be guessed.
     pub(super) fn advertised(&self, bound: SocketAddr) -> Result<Vec<SocketAddr>, CallFailed> {
         if !self.settings.advertise.is_empty() {
@@ -22,6 +23,12 @@ impl Inner {
                 _ => *address,
             };
             return Ok(self.settings.advertise.iter().map(at_port).collect());
+        }
+        if bound.ip().is_loopback() && self.registry.is_shared() {
+            let why = format!(
+                "the server listens at {bound}, where only its own machine can call it, but other machines read the                  registry: name an address by the builder's `address()`, or FARCALL_ADDRESS (or publish this one by                  `advertise()`, or FARCALL_ADVERTISE)"
+            );
+            return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
         }
         if !bound.ip().is_unspecified() {
             return Ok(vec![bound]);

@@ -53,6 +53,22 @@ fn at_all(wildcard: &str, registry: impl Registry + 'static) -> Runtime {
     builder().address(wildcard.parse().unwrap()).open().registry(registry).build().unwrap()
 }
 
+/// Somebody has forgotten FARCALL_ADDRESS, and every caller on another machine would call its own machine.
+#[test]
+fn a_loopback_address_is_not_published_for_other_machines_unless_the_program_says_so() {
+    let shared = || Shared(Memory::new(), vec!["10.0.0.1".parse().unwrap()]);
+    let runtime = builder().registry(shared()).build().unwrap();
+    let refused = runtime.export::<dyn Echo>("Echo/here", Arc::new(Server)).unwrap_err();
+    let refused = refused.call_failed().unwrap();
+    assert_eq!((refused.kind(), refused.ran()), (Kind::Local, Ran::No));
+    assert!(refused.to_string().contains("FARCALL_ADDRESS"), "{refused}");
+    let told = builder().registry(shared()).advertise("127.0.0.1:0".parse().unwrap()).build().unwrap();
+    told.export::<dyn Echo>("Echo/here", Arc::new(Server)).unwrap();
+    let local = Shared(Memory::new(), vec!["127.0.0.1".parse().unwrap()]);
+    let local = builder().registry(local).build().unwrap();
+    local.export::<dyn Echo>("Echo/here", Arc::new(Server)).unwrap();
+}
+
 #[test]
 fn a_server_at_all_addresses_publishes_an_address_at_which_it_can_be_called() {
     let directory = tempfile::tempdir().unwrap();
