@@ -125,3 +125,61 @@ pub(crate) fn no_reply(why: &LinkError) -> Fault {
     };
     Fault { kind, ran: Ran::Maybe, why }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Shutdown, UdpSocket};
+    use std::os::fd::AsFd as _;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use farcall::System;
+    use farcall::env::{PeerState, Source, Wait};
+
+    use super::*;
+
+    /// A socket that is broken in a way that nobody knows: whoever reads gets an error at once.
+    struct Broken {
+        socket: UdpSocket,
+        reads: AtomicU32,
+    }
+
+    impl Stream for Broken {
+        fn read(&self, _: &mut [u8], _: Wait) -> io::Result<usize> {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            Err(io::Error::other("broken"))
+        }
+
+        fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+            Ok(parts.iter().map(|part| part.len()).sum())
+        }
+
+        fn shutdown(&self, _: Shutdown) {}
+
+        fn take_error(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn peer_state(&self) -> PeerState {
+            PeerState::Open
+        }
+
+        fn source(&self) -> Source<'_> {
+            Source::Descriptor(self.socket.as_fd())
+        }
+    }
+
+    #[test]
+    fn who_waits_at_a_socket_that_only_gives_errors_rests_until_the_deadline() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let broken = Arc::new(Broken { socket, reads: AtomicU32::new(0) });
+        let wire = Wire { env: System::current(), stream: broken.clone() };
+        let began = wire.env.now();
+        let patience = Patience::until(began + Duration::from_millis(20));
+        assert!(matches!(wire.receive_datagram(&mut [0; 64], b"sent", patience), Err(LinkError::Late)));
+        // The thread rests for a millisecond after each 64 errors.
+        let millis = wire.env.now().since(began).as_millis() as u32 + 1;
+        let reads = broken.reads.load(Ordering::Relaxed);
+        assert!(reads <= 70 * (millis + 2), "{reads} in {millis} ms");
+    }
+}
