@@ -27,7 +27,6 @@ use arguments::Arguments;
 use output::Output;
 
 fn main() -> ExitCode {
-    remote::begin();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(answer) => return arguments::answer(&answer),

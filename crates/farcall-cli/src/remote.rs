@@ -26,8 +26,8 @@ impl Deadline {
         runtime_within(self.within)
     }
 
-    /// Returns how much time is left for finding a server and for the first call. The time runs from the
-    /// beginning of the command, so it covers names, registries, connections and the call together.
+    /// Returns how much time is left for finding a server and for the first call. The time runs from when this
+    /// is first asked for, so it covers names, registries, connections and the call together.
     pub fn left(&self) -> Option<Duration> {
         self.within.map(left_of)
     }
@@ -131,15 +131,10 @@ pub fn runtime_within(within: Option<Duration>) -> Outcome<Runtime> {
     }
 }
 
-/// Notes that the command begins now.
-pub fn begin() {
-    BEGAN.get_or_init(Instant::now);
-}
-
-/// When the command began.
+/// When the command first looked for a server.
 static BEGAN: OnceLock<Instant> = OnceLock::new();
 
-/// Returns what is left of a time that runs from the beginning of the command.
+/// Returns what is left of a time that runs from when the command first looks for a server.
 pub fn left_of(within: Duration) -> Duration {
     within.saturating_sub(BEGAN.get_or_init(Instant::now).elapsed())
 }

@@ -37,5 +37,7 @@ mod other_users;
 #[cfg(target_os = "linux")]
 mod printing;
 mod rpc2_files;
+#[cfg(all(feature = "dns", feature = "etcd"))]
+mod silent_registries;
 mod transfers;
 mod x_files;

@@ -304,6 +304,10 @@ impl Target {
                 xid = connection.xid();
             }
             let options = CallOptions { now: connection.builder.env.now(), ..*options };
+            // The first failure says more than that no time is left.
+            if options.deadline.is_some_and(|deadline| deadline <= options.now) {
+                break;
+            }
             match self.attempt(message, call, &options, xid, false, sink) {
                 Ok(Attempt::Done) => return Ok(()),
                 Ok(Attempt::IdInUse) => break,
