@@ -36,7 +36,7 @@ struct Server {
 
 impl Files for Server {
     fn fetch(&self, offset: u64, quota: u64) -> Result<Bulk> {
-        let file = self.file.reopen().expect("it is there");
+        let file = self.file.as_file().try_clone().expect("it is there");
         Ok(Bulk::from_file(file, offset, quota).expect("a file has positions"))
     }
 
@@ -122,6 +122,25 @@ fn a_file_arrives_from_an_offset_on() {
             files.fetch(0, u64::MAX).unwrap().copy_with(&mut sink, u64::MAX, |bytes| told.push(bytes));
         assert_eq!((copied.bytes, sink.len(), told.last()), (3_000_001, 3_000_001, Some(&3_000_001)));
         assert!(told.is_sorted() && told.len() > 10 && copied.failed.is_none());
+    });
+}
+
+/// Clones of a `File` share its cursor.
+#[test]
+fn transfers_of_one_file_at_once_each_have_their_own_bytes() {
+    let all = content();
+    everywhere(|files, _| {
+        let mut under_way: Vec<_> = (0..8).map(|n| files.fetch(n * 1_000, u64::MAX).unwrap()).collect();
+        let mut arrived = vec![Vec::new(); under_way.len()];
+        // They are read in turn, a piece of each at a time.
+        for piece in [1_000, 500_000, u64::MAX] {
+            for (bulk, bytes) in under_way.iter_mut().zip(&mut arrived) {
+                Read::take(bulk, piece).read_to_end(bytes).unwrap();
+            }
+        }
+        for (n, bytes) in arrived.iter().enumerate() {
+            assert!(*bytes == all[n * 1_000..], "transfer {n}: {} bytes", bytes.len());
+        }
     });
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -86,19 +86,38 @@ impl<E> Copied<E> {
     }
 }
 
+/// Reads a file from a position on, whatever is read of it elsewhere: clones of a `File` share its cursor.
+struct FileFrom {
+    file: File,
+    offset: u64,
+}
+
+impl Read for FileFrom {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        #[cfg(unix)]
+        let count = std::os::unix::fs::FileExt::read_at(&self.file, into, self.offset)?;
+        #[cfg(windows)]
+        let count = std::os::windows::fs::FileExt::seek_read(&self.file, into, self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+}
+
 impl<E: 'static> Stream<Bytes, E> {
     /// Returns what a reader gives, until its end. If the reader fails, the transfer fails.
     pub fn from_reader(reader: impl Read + Send + 'static) -> Bulk<E> {
         Stream::made(Items::Read(Box::new(chunks(reader, 1, ITEM_BYTES))))
     }
 
-    /// Returns the bytes of a file from `offset` on, at most `quota` of them.
+    /// Returns the bytes of a file from `offset` on, at most `quota` of them. They are read by their positions, so
+    /// a file may be [cloned](File::try_clone) for several transfers at once.
     ///
     /// # Errors
-    /// When the file cannot be positioned.
+    /// When the file has no positions.
     pub fn from_file(mut file: File, offset: u64, quota: u64) -> io::Result<Bulk<E>> {
-        file.seek(SeekFrom::Start(offset))?;
-        let chunks = chunks(file.take(quota), MAX_BUFFERS, LONG_ITEM_BYTES);
+        // (This moves nothing. It fails for a pipe.)
+        file.stream_position()?;
+        let chunks = chunks(FileFrom { file, offset }.take(quota), MAX_BUFFERS, LONG_ITEM_BYTES);
         Ok(Stream::made(Items::AtHand(Box::new(chunks))))
     }
 

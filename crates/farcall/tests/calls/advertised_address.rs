@@ -63,10 +63,10 @@ fn a_loopback_address_is_not_published_for_other_machines_unless_the_program_say
     assert_eq!((refused.kind(), refused.ran()), (Kind::Local, Ran::No));
     assert!(refused.to_string().contains("FARCALL_ADDRESS"), "{refused}");
     let told = builder().registry(shared()).advertise("127.0.0.1:0".parse().unwrap()).build().unwrap();
-    told.export::<dyn Echo>("Echo/here", Arc::new(Server)).unwrap();
+    let _told = told.export::<dyn Echo>("Echo/here", Arc::new(Server)).unwrap();
     let local = Shared(Memory::new(), vec!["127.0.0.1".parse().unwrap()]);
     let local = builder().registry(local).build().unwrap();
-    local.export::<dyn Echo>("Echo/here", Arc::new(Server)).unwrap();
+    let _local = local.export::<dyn Echo>("Echo/here", Arc::new(Server)).unwrap();
 }
 
 #[test]
