@@ -1,5 +1,6 @@
 //! The failures of calls: the kind of failure, whether the call ran, and the numbers of both on the wire.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// Whether a failed call was executed.
@@ -151,6 +152,41 @@ impl Failure {
         self.detail = detail.into();
         self
     }
+
+    /// Returns the detail as it is sent, in at most [`Failure::MAX_DETAIL`] bytes. Of a longer one the middle is
+    /// left out: where calls are nested, the end is their cause. It says how many nested calls that leaves out.
+    pub fn sent_detail(&self) -> Cow<'_, str> {
+        const HEAD: usize = 160;
+        const TAIL: usize = 300;
+        let detail = &*self.detail;
+        if detail.len() <= Failure::MAX_DETAIL {
+            return Cow::Borrowed(detail);
+        }
+        let (mut head, mut tail) = (HEAD, detail.len() - TAIL);
+        while !detail.is_char_boundary(head) {
+            head -= 1;
+        }
+        while !detail.is_char_boundary(tail) {
+            tail += 1;
+        }
+        // (A cut may go through the words that are counted.)
+        let shown = nested_calls(&detail[..head]).saturating_add(nested_calls(&detail[tail..]));
+        let hidden = nested_calls(detail).saturating_sub(shown);
+        let what = if hidden > 0 { format!("{HIDDEN}{hidden}{NESTED_CALLS}") } else { " … ".to_owned() };
+        Cow::Owned(format!("{}{what}{}", &detail[..head], &detail[tail..]))
+    }
+}
+
+/// What stands for nested calls that are left out, around their number.
+const HIDDEN: &str = " … (";
+const NESTED_CALLS: &str = " nested calls) … ";
+
+/// Returns how many nested calls a part of a detail tells of, with those that were left out of it before.
+fn nested_calls(part: &str) -> u64 {
+    let named = part.matches(&Kind::Nested.to_string()).count() as u64;
+    let hidden =
+        part.split(HIDDEN).skip(1).filter_map(|rest| rest.split_once(NESTED_CALLS)?.0.parse::<u64>().ok());
+    hidden.fold(named, u64::saturating_add)
 }
 
 impl fmt::Display for Failure {
@@ -166,6 +202,30 @@ impl fmt::Display for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each server passes on what its own call met, as `CallFailed::nested` does, and each caller says where.
+    #[test]
+    fn however_deep_calls_are_nested_the_failure_tells_its_cause_and_how_deep() {
+        let cause = "the server does not answer: get at 10.0.0.9:7000; it may have run";
+        let mut detail = cause.to_owned();
+        for depth in 0..100 {
+            let failure = Failure::new(Kind::Nested, Ran::Yes).with_detail(detail);
+            let sent = failure.sent_detail();
+            assert!(sent.len() <= Failure::MAX_DETAIL && sent.ends_with(cause), "{depth}: {sent}");
+            assert_eq!(nested_calls(&sent), depth, "{sent}");
+            detail = format!("{}: relay at 127.0.0.1:{}: {sent}", Kind::Nested, 40_000 + depth);
+        }
+        assert!(detail.contains("nested calls) … "), "{detail}");
+    }
+
+    #[test]
+    fn a_detail_is_shortened_between_characters() {
+        for before in 0..8 {
+            let detail = "-".repeat(before) + &"\u{1d11e}".repeat(300);
+            let sent = Failure::new(Kind::Other, Ran::Yes).with_detail(detail);
+            assert!(sent.sent_detail().contains(" … ") && sent.sent_detail().len() <= Failure::MAX_DETAIL);
+        }
+    }
 
     #[test]
     fn codes_are_distinct_and_come_back() {

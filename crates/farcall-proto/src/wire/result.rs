@@ -78,13 +78,10 @@ impl ResultHead {
 /// Encodes the failure's text into `payload`, and returns the status to send with it.
 #[cold]
 pub(crate) fn write_failure(failure: &Failure, payload: &mut Vec<u8>) -> Status {
-    let mut len = failure.detail.len().min(Failure::MAX_DETAIL);
-    while !failure.detail.is_char_boundary(len) {
-        len -= 1;
-    }
+    let detail = failure.sent_detail();
     payload.clear();
-    payload.resize(fields::opaque_len(len), 0);
-    Body::new(payload).opaque(&failure.detail.as_bytes()[..len]);
+    payload.resize(fields::opaque_len(detail.len()), 0);
+    Body::new(payload).opaque(detail.as_bytes());
     Status::Failed { ran: failure.ran.code(), kind: failure.kind.code() }
 }
 

@@ -15,8 +15,7 @@ use std::time::Duration;
 use farcall_proto::server::{CallKey, Finish, Incoming};
 use farcall_proto::{Ended, Failure, Kind, Ran, ServerConfig, Time, Trace};
 use farcall_shm::{
-    Call, CallMemory, MAX_DETAIL_BYTES, Request, RequestCursor, SLOT_BODY_BYTES, SLOT_COUNT, SeenWork,
-    Status, UnixChannel,
+    Call, CallMemory, Request, RequestCursor, SLOT_BODY_BYTES, SLOT_COUNT, SeenWork, Status, UnixChannel,
 };
 
 use super::brisk;
@@ -169,7 +168,7 @@ impl Session {
         reply: &mut Vec<u8>,
         mut outflow: Outflow<'_>,
     ) {
-        let cancelled;
+        let (cancelled, detail);
         let finish = match self.server.any_cancelled() {
             true => {
                 cancelled = self.unless_cancelled(slot, number, finish);
@@ -181,8 +180,8 @@ impl Session {
             Finish::Result => (Status::Result, &reply[..]),
             Finish::Exception => (Status::Exception, &reply[..]),
             Finish::Failed(why) => {
-                let detail = why.detail.as_bytes();
-                (failed(why), detail.get(..MAX_DETAIL_BYTES).unwrap_or(detail))
+                detail = why.sent_detail();
+                (failed(why), detail.as_bytes())
             }
         };
         // The store comes before the answer, because after the answer the caller can use the slot for another
