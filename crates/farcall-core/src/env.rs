@@ -61,6 +61,12 @@ pub trait Env: Send + Sync + 'static {
         now.map_or(0, |since| since.as_secs())
     }
 
+    /// Tells the user something that concerns no call in particular: on standard error, in a line that begins
+    /// with `farcall: `. Does not fail if standard error is closed.
+    fn say(&self, line: &str) {
+        crate::messages::say(line);
+    }
+
     /// Returns the identifier of this process, which no other running process of the machine has.
     fn process_id(&self) -> u32 {
         std::process::id()

@@ -7,7 +7,10 @@
 //! wait, streams, calls that call back, and accesses to memory. What must be true: something is executed only
 //! if the grant of its own conversation allows it, or did a moment ago; and nothing is refused that this grant
 //! has allowed all the time.
+//!
+//! Every third seed runs servers that have several grants (`servers`).
 
+mod servers;
 mod truth;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -129,11 +132,21 @@ impl Bell for Ringer {
 
 /// Runs about `calls` calls under the faults that `seed` decides.
 pub fn run(seed: u64, calls: u64, broken: Option<Rule>) -> Report {
+    let mutant = broken.and_then(Rule::of_keys).map(Mutant::of).unwrap_or_default();
+    if seed % 3 == 2 {
+        let shared = servers::Shared::default();
+        let of_run = shared.clone();
+        let ended =
+            sim::run(seed, false, &Arc::new(move |sim: &Sim| servers::play(sim, &of_run, calls, mutant)));
+        return report(ended, shared.found());
+    }
     let shared = Shared(Arc::new(Mutex::new(Truth::new())));
     let of_run = shared.clone();
-    let mutant = broken.and_then(Rule::of_keys).map(Mutant::of).unwrap_or_default();
     let ended = sim::run(seed, false, &Arc::new(move |sim: &Sim| play(sim, &of_run, calls, mutant)));
-    let (tally, violation) = shared.with(|truth| truth.found());
+    report(ended, shared.with(|truth| truth.found()))
+}
+
+fn report(ended: sim::Ended, (tally, violation): (Tally, Option<Violation>)) -> Report {
     let failed = ended.failure.map(|what| Violation { rule: "no-failure", at: ended.time, what });
     Report { tally, violation: violation.or(failed), trace_hash: ended.trace_hash, ..Report::default() }
 }

@@ -63,10 +63,14 @@ pub enum Rule {
     ConversationNotRechecked,
     /// A decision counts on when the keys have changed, or a grant has expired.
     DecisionNotRemade,
+    /// A client judges a server by what its key has shown last, to whomever.
+    ServerByKey,
+    /// A client goes on with a server when the grant for its name is revoked or has expired.
+    ServerNotRechecked,
 }
 
 /// Each rule, and its name for `--break`, which begins with the name of the rule's model.
-const RULES: [(Rule, &str); 15] = [
+const RULES: [(Rule, &str); 17] = [
     (Rule::TakenIgnored, "shm-taken-ignored"),
     (Rule::SlotUsedAgain, "shm-slot-used-again"),
     (Rule::LateResult, "shm-late-result"),
@@ -82,6 +86,8 @@ const RULES: [(Rule, &str); 15] = [
     (Rule::UpdateBeforeProof, "keys-update-before-proof"),
     (Rule::ConversationNotRechecked, "keys-conversation-not-rechecked"),
     (Rule::DecisionNotRemade, "keys-decision-not-remade"),
+    (Rule::ServerByKey, "keys-server-by-key"),
+    (Rule::ServerNotRechecked, "keys-server-not-rechecked"),
 ];
 
 impl Rule {
@@ -98,6 +104,8 @@ impl Rule {
             Rule::UpdateBeforeProof => Some(farcall::key_mutants::Rule::NothingBeforeProof),
             Rule::ConversationNotRechecked => Some(farcall::key_mutants::Rule::ConversationRechecked),
             Rule::DecisionNotRemade => Some(farcall::key_mutants::Rule::DecisionRemade),
+            Rule::ServerByKey => Some(farcall::key_mutants::Rule::ServerOfConversation),
+            Rule::ServerNotRechecked => Some(farcall::key_mutants::Rule::ServerRechecked),
             _ => None,
         }
     }

@@ -1,13 +1,15 @@
-//! What a runtime says on standard error.
+//! What a runtime says to its user ([`Env::say`]).
 
 use std::io;
 use std::net::SocketAddr;
 
-/// Says on standard error why this server offers no calls through shared memory, and returns the message. If
-/// another process has taken the name, the message says so: callers then reach that process, which cannot
-/// prove that it is this server.
+use crate::env::Env;
+
+/// Says why this server offers no calls through shared memory, and returns the message. If another process has
+/// taken the name, the message says so: callers then reach that process, which cannot prove that it is this
+/// server.
 #[cold]
-pub(crate) fn say_no_host(address: SocketAddr, why: &io::Error) -> String {
+pub(crate) fn say_no_host(env: &dyn Env, address: SocketAddr, why: &io::Error) -> String {
     let why = match why.kind() {
         io::ErrorKind::AddrInUse => {
             "another socket of this user has taken the name that it needs for them".to_owned()
@@ -15,12 +17,6 @@ pub(crate) fn say_no_host(address: SocketAddr, why: &io::Error) -> String {
         _ => why.to_string(),
     };
     let line = format!("{address} offers no calls through shared memory: {why}");
-    say(&line);
+    env.say(&line);
     line
-}
-
-/// Writes a line to standard error.
-#[cold]
-pub(crate) fn say(line: &str) {
-    farcall_core::messages::say(line);
 }

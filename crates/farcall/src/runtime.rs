@@ -265,7 +265,7 @@ impl Runtime {
         let plain_registry = registry.clone();
         #[cfg(feature = "secure")]
         let registry: Arc<dyn Registry> = match &settings.keys {
-            Some(keys) => Arc::new(keys::SignedNames::new(registry, keys, &env, crate::messages::say)),
+            Some(keys) => Arc::new(keys::SignedNames::new(registry, keys, &env, |env, line| env.say(line))),
             None => registry,
         };
         Runtime(Arc::new_cyclic(|me| Inner {
@@ -654,7 +654,7 @@ impl Inner {
             // If this fails, callers on this machine call by UDP.
             match Host::new(&server, &self.offers, self.settings.spin) {
                 Ok(host) => state.host = Some(host),
-                Err(why) => state.no_memory_reason = Some(say_no_host(server.address(), &why)),
+                Err(why) => state.no_memory_reason = Some(say_no_host(&*self.env, server.address(), &why)),
             }
         }
         self.start_kernel(&mut state, &server);

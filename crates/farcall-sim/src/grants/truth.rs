@@ -13,7 +13,7 @@ use crate::sim;
 /// The bytes from which the keys follow.
 pub(super) const SERVER: u8 = 1;
 pub(super) const CLIENT: u8 = 2;
-const AUTHORITY: u8 = 3;
+pub(super) const AUTHORITY: u8 = 3;
 
 /// What a client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -75,6 +75,9 @@ impl Env for Outside {
         unix_seconds(self.world.lock().net.now())
     }
 
+    /// Drops the line: nobody reads the standard error of a simulated machine.
+    fn say(&self, _: &str) {}
+
     /// Returns false, because every datagram crosses the simulated network.
     fn is_loopback(&self, _: SocketAddr) -> bool {
         false

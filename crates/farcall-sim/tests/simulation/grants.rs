@@ -35,5 +35,14 @@ fn every_broken_rule_of_keys_is_noticed() {
         assert!(noticed.is_some(), "{name} was not noticed");
         broken += 1;
     }
-    assert_eq!(broken, 4);
+    assert_eq!(broken, 6);
+}
+
+#[test]
+fn a_seed_leads_to_the_same_run_each_time() {
+    for seed in 0..seeds(10) {
+        let [first, second] = [0; 2].map(|_| grants::run(seed, CALLS, None));
+        assert_eq!(first.trace_hash, second.trace_hash, "seed {seed}");
+        assert_eq!(format!("{:?}", first.tally), format!("{:?}", second.tally), "seed {seed}");
+    }
 }

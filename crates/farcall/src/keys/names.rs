@@ -49,7 +49,7 @@ struct Signer {
     /// Wakes the thread when the runtime is gone.
     ended: Arc<dyn Event>,
     state: Mutex<Signed>,
-    say: fn(&str),
+    say: fn(&dyn Env, &str),
 }
 
 #[derive(Default)]
@@ -78,7 +78,7 @@ impl SignedNames {
         registry: Arc<dyn Registry>,
         keys: &Keys,
         env: &Arc<dyn Env>,
-        say: fn(&str),
+        say: fn(&dyn Env, &str),
     ) -> SignedNames {
         let (keys, env) = (keys.clone(), env.clone());
         let (ended, state) = (env.event(), Mutex::default());
@@ -312,14 +312,14 @@ impl Signer {
                 drop(state);
                 // Whoever has withdrawn the name knows it.
                 if !lost.renewal.is_over() {
-                    (self.say)(&lost_name(&lost));
+                    (self.say)(&*self.env, &lost_name(&lost));
                 }
             }
             Err(why) => {
                 let is_told = std::mem::replace(&mut state.entries[place].told, true);
                 drop(state);
                 if !is_told {
-                    (self.say)(&not_renewed(of, &why));
+                    (self.say)(&*self.env, &not_renewed(of, &why));
                 }
             }
         }
@@ -393,7 +393,7 @@ mod tests {
         let (registry, env): (Memory, Arc<dyn Env>) = (Memory::new(), Arc::new(System));
         let keyring = |byte| Keyring::new(Identity::from_entropy([byte; 32]));
         let keys = Keys::new(keyring(1));
-        let say = |line: &str| lock(&SAID).push(line.to_owned());
+        let say = |_: &dyn Env, line: &str| lock(&SAID).push(line.to_owned());
         let names = SignedNames::new(Arc::new(registry.clone()), &keys, &env, say);
         let entry = |instance: &str| {
             let [type_name, instance] = ["Store", instance].map(|label| label.parse::<Label>().unwrap());

@@ -17,7 +17,6 @@ use super::tasks::Tasks;
 use crate::client::{Answered, Asking, Endpoint, Peer, Questions};
 use crate::env::Time;
 use crate::idl::{self, Refusal};
-use crate::messages::say;
 use crate::shm::{Link, NoLink};
 use crate::stub::Procedure;
 use crate::{CallFailed, Kind, Ran};
@@ -366,7 +365,7 @@ impl Inner {
         );
         let former = self.lock().no_memory_reason.replace(line.clone());
         if former.as_ref() != Some(&line) {
-            say(&line);
+            self.env.say(&line);
         }
         line
     }

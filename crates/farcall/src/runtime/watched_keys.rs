@@ -6,13 +6,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_keys::Terms;
+use farcall_keys::{Grant, Right, Scope, Terms};
 
 use super::{Inner, State};
 use crate::client::Endpoint;
 use crate::env::Env;
 use crate::keys::Trusting;
-use crate::messages::say;
 use crate::server::Server;
 use crate::shm::{Host, Link, Offers, Watcher};
 use crate::{CallFailed, Keys};
@@ -47,7 +46,8 @@ impl Users {
         if let Some(host) = &self.host {
             host.end_forgotten();
         }
-        self.offers.take_from(|export, principal, writes| server.may_map(export, Some(principal), writes));
+        let may = |export, principal: &_, writes| server.may_map(export, Some(principal), writes);
+        self.offers.take_from(&**server.env(), may);
     }
 
     /// Ends what this runtime has of servers that are no longer accepted for it. Their names end first, because
@@ -103,13 +103,12 @@ fn watch(
         let (event, mut generation) = (of_thread.event(), keys.generation());
         let (mut checked, mut expired) = (of_thread.now(), HashSet::new());
         while let Some(of_keys) = users() {
-            keys.reload().iter().for_each(|what| say(what));
-            for grant in keys.keyring().grants() {
-                let terms = grant.terms();
-                let has_ended = of_thread.unix_seconds() >= terms.expires;
-                if has_ended && expired.insert((grant.authority(), terms.serial)) {
-                    let Terms { principal, rights, scope, serial, .. } = terms;
-                    say(&format!(
+            keys.reload().iter().for_each(|what| of_thread.say(what));
+            let keyring = keys.keyring();
+            for grant in expired_grants(keyring.grants(), of_thread.unix_seconds()) {
+                if expired.insert((grant.authority(), grant.terms().serial)) {
+                    let Terms { principal, rights, scope, serial, .. } = grant.terms();
+                    of_thread.say(&format!(
                         "this end's own grant {serial}, by which {principal} may {rights} {scope}, has expired: \
                          others refuse it now; ask the authority for a new one (`farcall keys grant`)"
                     ));
@@ -132,4 +131,50 @@ fn watch(
         }
     };
     env.spawn("farcall-keys", Box::new(look))
+}
+
+/// Returns the grants that have expired, unless another one that counts still gives the same principal what they
+/// gave.
+fn expired_grants(grants: &[Grant], now: u64) -> impl Iterator<Item = &Grant> {
+    let has_rights = |by: &Terms, of: &Terms| {
+        [Right::Export, Right::Import].iter().all(|right| by.rights.has(*right) || !of.rights.has(*right))
+    };
+    let has_scope = |by: &Terms, of: &Terms| by.scope == of.scope || by.scope == Scope::any();
+    let succeeds = move |by: &Terms, of: &Terms| {
+        by.expires > now && by.principal == of.principal && has_rights(by, of) && has_scope(by, of)
+    };
+    let has_successor = move |of: &Grant| grants.iter().any(|by| succeeds(by.terms(), of.terms()));
+    grants.iter().filter(move |grant| grant.terms().expires <= now && !has_successor(grant))
+}
+
+#[cfg(test)]
+mod tests {
+    use farcall_keys::{Identity, Rights};
+
+    use super::*;
+
+    #[test]
+    fn a_grant_that_has_expired_is_told_of_unless_another_one_gives_the_same() {
+        let told = |others: &[(&str, Rights, &str, u64)]| {
+            let first = ("store", Rights::EXPORT, "Store/a", 10);
+            let all = [first].into_iter().chain(others.iter().copied()).enumerate();
+            let grants: Vec<Grant> = all
+                .map(|(serial, (principal, rights, scope, expires))| {
+                    let (principal, scope) = (principal.parse().unwrap(), scope.parse().unwrap());
+                    let key = Identity::from_entropy([1; 32]).public();
+                    let serial = serial as u64;
+                    let terms = Terms { key, principal, rights, scope, serial, expires };
+                    Identity::from_entropy([2; 32]).grant(terms).unwrap()
+                })
+                .collect();
+            expired_grants(&grants, 10).map(|grant| grant.terms().serial).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&[]), [0]);
+        assert_eq!(told(&[("store", Rights::EXPORT, "Store/a", 11)]), []);
+        assert_eq!(told(&[("store", Rights::BOTH, "*", 11)]), []);
+        assert_eq!(told(&[("store", Rights::EXPORT, "Store/a", 10)]), [0, 1]);
+        assert_eq!(told(&[("store", Rights::IMPORT, "Store/a", 11)]), [0]);
+        assert_eq!(told(&[("store", Rights::EXPORT, "Store/b", 11)]), [0]);
+        assert_eq!(told(&[("other", Rights::EXPORT, "Store/a", 11)]), [0]);
+    }
 }

@@ -19,7 +19,7 @@ use crate::builtin;
 use crate::context;
 use crate::env::place;
 use crate::guard;
-use crate::messages::say;
+use farcall_core::messages::say;
 use crate::receive_buffers::SharedBuffer;
 use crate::stub::{BATCH, Dispatched, catch, panicked};
 use crate::workers::Pace;
@@ -332,7 +332,7 @@ impl Work {
     fn log_if_slow(&self, slow: Duration, known: &Known, ran: Duration, queued: Duration) {
         if ran + queued >= slow {
             let (name, from) = (known.facts.name, self.call.from);
-            say(&format!("slow call of {name} from {from}: waited {queued:?} for a worker, ran {ran:?}"));
+            say(format_args!("slow call of {name} from {from}: waited {queued:?} for a worker, ran {ran:?}"));
         }
     }
 }

@@ -41,7 +41,12 @@ impl Offers {
     }
 
     #[cfg(feature = "secure")]
-    pub(crate) fn take_from(&self, _: impl Fn(u64, &std::sync::Arc<crate::Principal>, bool) -> bool) {}
+    pub(crate) fn take_from(
+        &self,
+        _: &dyn Env,
+        _: impl Fn(u64, &std::sync::Arc<crate::Principal>, bool) -> bool,
+    ) {
+    }
 }
 
 /// Refuses to export memory of the program's.

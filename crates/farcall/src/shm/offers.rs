@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, Weak};
 use farcall_shm::UnixChannel;
 
 use super::mapped::{self, SharedMapping};
+#[cfg(feature = "secure")]
+use crate::env::Env;
 use crate::{Principal, lock};
 use farcall_memory::{SharedMemory, SharingTerms, words};
 
@@ -79,7 +81,7 @@ impl Offers {
     /// `may` says of an export, a principal, and whether the memory can be written. Everybody goes on by
     /// calls. Until the segment is exported again, its memory is not passed to anybody.
     #[cfg(feature = "secure")]
-    pub(crate) fn take_from(&self, may: impl Fn(u64, &Arc<Principal>, bool) -> bool) {
+    pub(crate) fn take_from(&self, env: &dyn Env, may: impl Fn(u64, &Arc<Principal>, bool) -> bool) {
         let mut taken = Vec::new();
         for (export, Offer { mapping, mapped_by, .. }) in lock(&self.0).iter_mut() {
             let Some(mapping) = mapping.upgrade() else { continue };
@@ -92,7 +94,7 @@ impl Offers {
         // This may copy the memory.
         for mapping in &taken {
             if let Err(why) = mapping.take_away(None) {
-                crate::messages::say(&format!(
+                env.say(&format!(
                     "memory of a segment is not taken away from an importer that ignores that: {why}"
                 ));
             }
