@@ -2,7 +2,7 @@
 
 /// Names a call that a server executes. The program that drives the server gives the outcome back with this
 /// key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallKey {
     /// The conversation, by the server's identifier.
     pub conversation: u64,

@@ -115,13 +115,14 @@ impl Notices {
         }
     }
 
-    /// Takes the notices whose deadlines have passed, and returns their wakers.
+    /// Takes the notices whose deadlines have passed, and returns their wakers, in the order of the calls' keys:
+    /// that of a map of random hashes would let no simulation be repeated.
     pub fn take_late(&self, now: Time) -> Vec<Waker> {
         let late = |notice: &mut Arc<Notice>| notice.deadline.is_some_and(|deadline| deadline <= now);
         let mut told = Vec::new();
         let mut calls = lock(&self.calls);
-        calls.retain(|_, of_call| {
-            told.extend(of_call.extract_if(.., late));
+        calls.retain(|key, of_call| {
+            told.extend(of_call.extract_if(.., late).map(|notice| (*key, notice)));
             !of_call.is_empty()
         });
         let earliest = calls.values().flatten().filter_map(|notice| notice.deadline).min();
@@ -129,6 +130,7 @@ impl Notices {
         self.earliest.store(next, Ordering::Release);
         self.count.fetch_sub(told.len(), Ordering::AcqRel);
         drop(calls);
-        told.iter().filter_map(|notice| notice.tell()).collect()
+        told.sort_by_key(|(key, _)| *key);
+        told.iter().filter_map(|(_, notice)| notice.tell()).collect()
     }
 }

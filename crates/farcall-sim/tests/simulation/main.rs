@@ -27,6 +27,7 @@ mod olympus;
 #[cfg(target_os = "linux")]
 mod onc;
 mod oneway;
+mod orders;
 mod segments;
 #[cfg(feature = "soak")]
 mod soak;

@@ -264,7 +264,8 @@ impl Core {
 impl Server {
     /// Wakes all threads and tasks that wait in exchanges, because the server has been stopped.
     pub(super) fn tell_all(&self) {
-        let keys: Vec<CallKey> = self.lock().exchanging.iter().map(|news| news.0.key).collect();
+        let mut keys: Vec<CallKey> = self.lock().exchanging.iter().map(|news| news.0.key).collect();
+        keys.sort_unstable();
         keys.into_iter().for_each(|key| self.tell_now(key));
     }
 
@@ -304,7 +305,8 @@ impl Server {
         };
         let streams = exchanging.iter().map(|ByKey(news)| &**news);
         let quiet = streams.filter(|news| is_meant(news) && is_quiet(news)).map(|news| news.key);
-        let quiet: Vec<CallKey> = quiet.collect();
+        let mut quiet: Vec<CallKey> = quiet.collect();
+        quiet.sort_unstable();
         let any = !quiet.is_empty();
         for key in quiet {
             let why = "the server drains, and the stream had no items to send";

@@ -44,9 +44,10 @@ impl Waits for Work {
 }
 
 /// Removes and returns the call that has waited longest for a worker, if it has waited for at least `time`.
-/// Ignores held calls, because they wait for their own clients.
+/// Ignores held calls, because they wait for their own clients. Of calls that came at one moment, the smallest
+/// key decides, not the order of a map.
 pub(super) fn pop_late(queue: &mut Queue, now: Time, time: Duration) -> Option<Work> {
-    let oldest = queue.firsts().min_by_key(|work| work.arrived)?;
+    let oldest = queue.firsts().min_by_key(|work| (work.arrived, work.call.key))?;
     let late = Some(oldest).filter(|work| now.since(work.arrived) >= time)?;
     let (caller, key) = (late.caller(), late.call.key);
     queue.remove(caller, key)
