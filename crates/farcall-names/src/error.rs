@@ -122,8 +122,10 @@ pub enum Distrust {
     NotAFile,
     /// The user with this number owns it, but this process runs as another user.
     Owner(u32),
-    /// It has this mode, which lets other users in. The mode must be 0700.
+    /// It is a directory with this mode, which lets other users in. The mode must be 0700.
     Mode(u32),
+    /// It is a private file with this mode, which lets other users read it. The mode must be 0600.
+    FileMode(u32),
 }
 
 impl fmt::Display for Error {
@@ -187,6 +189,9 @@ impl fmt::Display for Distrust {
             Self::NotAFile => f.write_str("it is not a regular file"),
             Self::Owner(uid) => write!(f, "it belongs to another user, with id {uid}"),
             Self::Mode(mode) => write!(f, "its mode {mode:04o} lets other users in; it must be 0700"),
+            Self::FileMode(mode) => {
+                write!(f, "its mode {mode:04o} lets other users read it; it must be 0600")
+            }
         }
     }
 }

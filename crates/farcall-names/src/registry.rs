@@ -298,11 +298,6 @@ impl Renewal {
     pub fn is_over(&self) -> bool {
         self.0.strong_count() == 0
     }
-
-    /// Returns whether the two are handles of the same registration.
-    pub fn is(&self, other: &Renewal) -> bool {
-        Weak::ptr_eq(&self.0, &other.0)
-    }
 }
 
 impl fmt::Debug for Renewal {

@@ -113,6 +113,8 @@ mod tests {
         assert!(why.contains("shared") && why.contains("cannot be trusted"), "{why}");
 
         fs::set_permissions(folders[3].join(NAME), fs::Permissions::from_mode(0o644)).unwrap();
+        let why = Directory::open(&folders[3]).unwrap().unwrap().secret().unwrap_err().to_string();
+        assert!(why.ends_with("its mode 0644 lets other users read it; it must be 0600"), "{why}");
         let why = secrets_in(&folders[3..], filled(1)).unwrap_err().to_string();
         assert!(why.contains(NAME) && why.contains("cannot be trusted"), "{why}");
         fs::set_permissions(folders[3].join(NAME), fs::Permissions::from_mode(0o600)).unwrap();

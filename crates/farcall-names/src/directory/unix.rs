@@ -104,6 +104,7 @@ impl Directory {
         let failed = |source| io_error("reading", &self.path, name, source);
         let found = file.metadata().map_err(failed)?;
         if let Some(why) = distrust(found.uid(), found.mode()) {
+            let why = if let Distrust::Mode(mode) = why { Distrust::FileMode(mode) } else { why };
             return Err(Error::Untrusted { path: self.path.join(name), why });
         }
         read_bounded(file, limit).map(Some).map_err(failed)

@@ -3,7 +3,7 @@
 //! The owner of the registry can withhold entries. It cannot add one, change one, or put an old one back for
 //! longer than signatures count. For that an exporter signs its entries anew from time to time.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, Weak};
@@ -54,7 +54,10 @@ struct Signer {
 
 #[derive(Default)]
 struct Signed {
-    entries: Vec<Kept>,
+    /// The entries that are published, by numbers in their order.
+    entries: BTreeMap<u64, Kept>,
+    /// The number of the next entry.
+    next: u64,
     /// Whether the thread runs.
     runs: bool,
 }
@@ -104,7 +107,10 @@ impl SignedNames {
         self.signer.start().map_err(|why| not_permitted(format!("no thread can be started: {why}")))?;
         let keyring = Arc::downgrade(&keyring);
         let kept = Kept { entry: entry.clone(), renewal, signed: now, keyring, told: false };
-        lock(&self.signer.state).entries.push(kept);
+        let mut state = lock(&self.signer.state);
+        let number = state.next;
+        state.next += 1;
+        state.entries.insert(number, kept);
         Ok(registration)
     }
 
@@ -284,39 +290,39 @@ impl Signer {
     /// Signs entries anew that were signed some time ago, or with other keys than the present ones.
     fn sign_anew(&self) {
         let (keyring, now) = (self.keys.keyring(), self.env.unix_seconds());
-        let due: Vec<Kept> = {
+        let due: Vec<(u64, Kept)> = {
             let mut state = lock(&self.state);
-            state.entries.retain(|kept| !kept.renewal.is_over());
-            state.entries.iter().filter(|kept| kept.is_due(&keyring, now)).cloned().collect()
+            state.entries.retain(|_, kept| !kept.renewal.is_over());
+            let due = state.entries.iter().filter(|(_, kept)| kept.is_due(&keyring, now));
+            due.map(|(number, kept)| (*number, kept.clone())).collect()
         };
-        for kept in due {
+        for (number, kept) in due {
             // The registry may be the user's, and may take its time, so nothing is locked meanwhile.
             guard::run_alone("the renewal of a registry entry", || {
                 let renewed = kept.renewal.renew(&signed(&kept.entry, &keyring, now));
-                self.note(&kept, &keyring, now, renewed);
+                self.note((number, &kept), &keyring, now, renewed);
             });
         }
     }
 
     /// Notes what has become of an entry that was to be signed anew.
-    fn note(&self, of: &Kept, keyring: &Arc<Keyring>, now: u64, renewed: Result<bool>) {
+    fn note(&self, (number, of): (u64, &Kept), keyring: &Arc<Keyring>, now: u64, renewed: Result<bool>) {
         let mut state = lock(&self.state);
-        let Some(place) = state.entries.iter().position(|kept| kept.renewal.is(&of.renewal)) else { return };
+        let Some(kept) = state.entries.get_mut(&number) else { return };
         match renewed {
             Ok(true) => {
-                let kept = &mut state.entries[place];
                 (kept.signed, kept.keyring, kept.told) = (now, Arc::downgrade(keyring), false);
             }
             Ok(false) => {
-                let lost = state.entries.swap_remove(place);
+                state.entries.remove(&number);
                 drop(state);
                 // Whoever has withdrawn the name knows it.
-                if !lost.renewal.is_over() {
-                    (self.say)(&*self.env, &lost_name(&lost));
+                if !of.renewal.is_over() {
+                    (self.say)(&*self.env, &lost_name(of));
                 }
             }
             Err(why) => {
-                let is_told = std::mem::replace(&mut state.entries[place].told, true);
+                let is_told = std::mem::replace(&mut kept.told, true);
                 drop(state);
                 if !is_told {
                     (self.say)(&*self.env, &not_renewed(of, &why));
