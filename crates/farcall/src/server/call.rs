@@ -19,11 +19,11 @@ use crate::builtin;
 use crate::context;
 use crate::env::place;
 use crate::guard;
-use farcall_core::messages::say;
 use crate::receive_buffers::SharedBuffer;
 use crate::stub::{BATCH, Dispatched, catch, panicked};
 use crate::workers::Pace;
 use crate::xdr::{Decoder, Encoder};
+use farcall_core::messages::say;
 
 /// A call that a server must execute.
 pub(crate) struct Work {
