@@ -170,8 +170,8 @@ mod tests {
             expired_grants(&grants, 10).map(|grant| grant.terms().serial).collect::<Vec<_>>()
         };
         assert_eq!(told(&[]), [0]);
-        assert_eq!(told(&[("store", Rights::EXPORT, "Store/a", 11)]), []);
-        assert_eq!(told(&[("store", Rights::BOTH, "*", 11)]), []);
+        assert!(told(&[("store", Rights::EXPORT, "Store/a", 11)]).is_empty());
+        assert!(told(&[("store", Rights::BOTH, "*", 11)]).is_empty());
         assert_eq!(told(&[("store", Rights::EXPORT, "Store/a", 10)]), [0, 1]);
         assert_eq!(told(&[("store", Rights::IMPORT, "Store/a", 11)]), [0]);
         assert_eq!(told(&[("store", Rights::EXPORT, "Store/b", 11)]), [0]);
