@@ -17,11 +17,6 @@ pub(super) struct Drained {
 }
 
 impl Drained {
-    #[inline(always)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.conversation == 0
-    }
-
     fn note(&mut self, drain: &Drain) {
         if self.conversation != drain.conversation {
             *self = Drained { conversation: drain.conversation, ..Drained::default() };
@@ -52,7 +47,7 @@ impl Conversation {
             self.stats.dropped += 1;
             return;
         }
-        self.drained.note(drain);
+        self.drained.get_or_insert_default().note(drain);
         let mut next = self.slots.first();
         while let Some(activity) = next {
             next = self.slots.after(activity);
@@ -69,9 +64,8 @@ impl Conversation {
     /// Returns why a call of an export cannot be started, if the server has said that it takes none.
     #[cold]
     pub(super) fn drained(&self, export: u64) -> Option<Failure> {
-        let granted = self.session.granted.as_ref()?;
-        let kind =
-            self.drained.refusal(export).filter(|_| granted.conversation == self.drained.conversation)?;
+        let (granted, drained) = (self.session.granted.as_ref()?, self.drained.as_deref()?);
+        let kind = drained.refusal(export).filter(|_| granted.conversation == drained.conversation)?;
         Some(Failure::new(kind, Ran::No))
     }
 }

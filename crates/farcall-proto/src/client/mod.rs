@@ -221,8 +221,9 @@ pub struct Conversation {
     is_distrusted: bool,
     timers: Timers,
     spread: Spread,
-    refusals: Refusals,
-    drained: Drained,
+    /// (These two are seldom there.)
+    refusals: Option<Box<Refusals>>,
+    drained: Option<Box<Drained>>,
     path: Path,
     mtu: Mtu,
     usual: Usual,
@@ -334,8 +335,8 @@ impl Conversation {
                 doubtful: None,
             },
             spread: Spread::new(id),
-            refusals: Refusals::default(),
-            drained: Drained::default(),
+            refusals: None,
+            drained: None,
             path: Path::default(),
             mtu: Mtu::new(config.max_datagram),
             usual,
@@ -407,7 +408,7 @@ impl Conversation {
             let why = "the server at the address may not answer for the name any more; bind it again";
             return Err(Failure::new(Kind::ServerRestarted, Ran::No).with_detail(why));
         }
-        if !self.drained.is_empty()
+        if self.drained.is_some()
             && let Some(why) = self.drained(call.export)
         {
             return Err(why);

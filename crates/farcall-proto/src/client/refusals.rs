@@ -23,7 +23,7 @@ const MAX_PROBE_DELAY: Duration = Duration::from_millis(250);
 const FAR_APART: Duration = Duration::from_secs(2);
 
 /// Consecutive refusals, each of a datagram that was sent after the refusal before it had come.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Refusals {
     count: u32,
     since: Time,
@@ -43,10 +43,10 @@ impl Conversation {
         let forged = self.config.mutant.breaks(Rule::RefusalUnquoted);
         let number = if forged { Some(self.numbers.next()) } else { self.quoted_number(quoted) };
         let Some(number) = number else { return };
-        let refusals = &mut self.refusals;
+        let refusals = self.refusals.get_or_insert_default();
         let in_a_row = self.stats.received == refusals.received && now.since(refusals.latest) <= FAR_APART;
         if refusals.count == 0 || !in_a_row {
-            *refusals = Refusals { since: now, received: self.stats.received, ..Refusals::default() };
+            **refusals = Refusals { since: now, received: self.stats.received, ..Refusals::default() };
         }
         if number < refusals.next {
             return;
@@ -63,7 +63,9 @@ impl Conversation {
 
     /// Returns whether the server is to be given up.
     pub(super) fn is_refused(&self) -> bool {
-        let Refusals { count, since, latest, received, .. } = self.refusals;
+        let Some(Refusals { count, since, latest, received, .. }) = self.refusals.as_deref().copied() else {
+            return false;
+        };
         if !self.config.heeds_refusals || count == 0 || received != self.stats.received {
             return false;
         }
@@ -73,7 +75,7 @@ impl Conversation {
 
     /// Gives the server up: ends all calls that were sent.
     pub(super) fn give_up(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
-        self.refusals = Refusals::default();
+        self.refusals = None;
         let ran = if self.config.mutant.breaks(Rule::RefusedSaysNo) { Ran::No } else { Ran::Maybe };
         self.end_calls(Kind::Unreachable, sink, |slot| slot.timing.first_sent.map(|_| ran));
     }
