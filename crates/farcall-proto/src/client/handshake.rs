@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_base::Principal;
-use farcall_crypto::{End, Initiator, Level, Place, Resumption, Secrets, Suite, Suites};
+use farcall_crypto::{End, Initiator, Level, Place, Resumption, Secrets, Suite};
 use zeroize::Zeroizing;
 
+use super::agreement::{Agreement, Stage};
 use super::names::BoundNames;
 use super::session::Request;
 use super::{Conversation, Event, slots};
@@ -16,7 +17,7 @@ use crate::key_log::line_of;
 use crate::phases::Phases;
 use crate::scheme::Scheme;
 use crate::secure::{self, Cipher, MAX_WAIT, Opened, Trust};
-use crate::wire::{self, Frame, Frames, Header, Prologue, Step, Ticket, VERSION, Welcome};
+use crate::wire::{self, Frame, Frames, Header, Prologue, Step, VERSION, Welcome};
 use crate::{Failure, Kind, Mutant, Ran, Route, Rule, Time, route};
 
 /// The keys of the conversation, and who its server is.
@@ -63,28 +64,6 @@ impl Kept {
     }
 }
 
-/// How far the handshake of one question has come.
-#[derive(Debug, Default)]
-pub(super) struct Agreement {
-    stage: Stage,
-    /// The ticket that proves the client's address to the server, and the ticket's conversation.
-    pub proof: Option<(u64, Ticket<'static>)>,
-    /// The body of the last BIND, which a WELCOME has to answer.
-    question: Vec<u8>,
-    /// The key of the server that has sent the last authentic WELCOME, and who it is for the question's name.
-    /// `None` if it has shown nothing, because it refuses.
-    answerer: Option<([u8; 32], Arc<Principal>)>,
-}
-
-#[derive(Debug, Default)]
-enum Stage {
-    /// The server is asked who it is, or for its answer if both ends have secrets already.
-    #[default]
-    Asking,
-    /// The first message is under way to a server that was accepted.
-    Handshaking { initiator: Initiator, step: Vec<u8>, server: ([u8; 32], Arc<Principal>) },
-}
-
 /// The maximum number of times that a client begins the handshake of one question.
 const MAX_HELLOS: u32 = 64;
 
@@ -97,23 +76,6 @@ enum Authentic {
     Good(Option<Outcome>),
     /// The server of the conversation may not answer for the name, for this reason.
     Forbidden(String),
-}
-
-impl Agreement {
-    /// Notes the frames that are being sent. The first is the BIND.
-    pub fn ask(&mut self, frames: &[u8]) {
-        let bind = Frames::new(frames).next().ok().flatten();
-        self.question = bind.map_or(&[][..], |bind| bind.body()).to_vec();
-    }
-
-    /// Returns the bytes of the client's next step. `random` are the bytes by which a conversation is resumed.
-    pub fn step(&self, suites: Suites, random: Option<&[u8; 32]>) -> Vec<u8> {
-        match (&self.stage, random) {
-            (Stage::Handshaking { step, .. }, _) => step.clone(),
-            (Stage::Asking, Some(random)) => Step::Resume(suites.0, random, &[]).to_bytes(),
-            (Stage::Asking, None) => Step::Hello(suites.0, &[]).to_bytes(),
-        }
-    }
 }
 
 impl Conversation {

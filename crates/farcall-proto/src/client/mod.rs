@@ -6,18 +6,22 @@
 //! | `slots.rs` | the pool of activities, the order in which their calls began |
 //! | `session.rs` | tickets and binding |
 //! | `handshake.rs` | how both ends agree on a conversation's secrets |
+//! | `agreement.rs` | how far such a handshake has come |
 //! | `names.rs` | for which names the server was accepted, and why |
 //! | `meeting.rs` | proves those secrets outside UDP |
 //! | `evidence.rs` | what a refusal of the ticket proves about calls |
 //! | `receive.rs` | acting on each frame from the server |
 //! | `send.rs` | what goes into the next datagram |
 //! | `timers.rs` | retransmission, probes, deadlines, giving up |
+//! | `drain.rs` | what the server takes no more calls of |
 //! | `refusals.rs` | ICMP errors of a port at which nobody listens |
 //! | `usual.rs` | how long slow procedures usually take |
 //! | `exchanges.rs` | calls with exchanges (signals, streams); `inside.rs` holds their state |
 //! | `lone.rs` | the fast path of a call that has its conversation to itself |
 
 mod admission;
+#[cfg(feature = "secure")]
+mod agreement;
 mod drain;
 mod evidence;
 mod exchanges;

@@ -91,7 +91,7 @@ pub(super) struct Request {
     #[cfg(feature = "secure")]
     pub hellos: u32,
     #[cfg(feature = "secure")]
-    pub agreement: super::handshake::Agreement,
+    pub agreement: super::agreement::Agreement,
 }
 
 /// A client's answer to a server's challenge to prove that it is a process of the server's user.

@@ -150,7 +150,7 @@ impl Env for Outside {
     /// Returns the addresses of a host that the test has given a name ([`Sim::host`](super::Sim::host)).
     fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         let unknown = || io::Error::new(io::ErrorKind::NotFound, "no host has this name in the simulation");
-        self.world.services.resolve(host, port).ok_or_else(unknown)
+        self.world.services.resolve(host, port, |time| self.world.sleep(time)).ok_or_else(unknown)
     }
 
     fn has_dns(&self) -> bool {

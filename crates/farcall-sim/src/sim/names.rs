@@ -36,6 +36,11 @@ impl Names {
         let state = self.world.lock();
         state.processes.get(process).is_some_and(|machine| machine.alive && machine.life % LIVES == life)
     }
+
+    /// Waits until the registry answers, for `within` at most.
+    fn ask(&self, within: Option<Duration>) -> Result<()> {
+        self.world.services.ask_registry(within, |time| self.world.sleep(time))
+    }
 }
 
 impl Registry for Names {
@@ -74,32 +79,32 @@ impl Registry for Names {
     }
 
     fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {
-        self.world.services.ask_registry(None)?;
+        self.ask(None)?;
         self.world.names.instances(type_name)
     }
 
     fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>> {
-        self.world.services.ask_registry(None)?;
+        self.ask(None)?;
         self.world.names.lookup(type_name, instance)
     }
 
     fn list(&self) -> Result<Listing> {
-        self.world.services.ask_registry(None)?;
+        self.ask(None)?;
         self.world.names.list()
     }
 
     fn instances_within(&self, type_name: &Label, within: Duration) -> Result<Vec<Entry>> {
-        self.world.services.ask_registry(Some(within))?;
+        self.ask(Some(within))?;
         self.world.names.instances(type_name)
     }
 
     fn lookup_within(&self, type_name: &Label, instance: &Label, within: Duration) -> Result<Option<Entry>> {
-        self.world.services.ask_registry(Some(within))?;
+        self.ask(Some(within))?;
         self.world.names.lookup(type_name, instance)
     }
 
     fn version_within(&self, within: Duration) -> Result<u64> {
-        self.world.services.ask_registry(Some(within))?;
+        self.ask(Some(within))?;
         self.world.names.version()
     }
 
@@ -108,7 +113,7 @@ impl Registry for Names {
     }
 
     fn version(&self) -> Result<u64> {
-        self.world.services.ask_registry(None)?;
+        self.ask(None)?;
         self.world.names.version()
     }
 }

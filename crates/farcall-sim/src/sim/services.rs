@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use farcall::names::{Error, Result};
 
-use super::inside::{now, sleep};
-
 /// How often a question looks whether it is answered now.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -44,25 +42,26 @@ impl Services {
         self.lock().resolver_is_silent = silent;
     }
 
-    /// Waits until the registry answers, for `within` at most.
+    /// Waits by `sleep` until the registry answers, for `within` at most.
     ///
     /// # Errors
     /// The time is over.
-    pub(super) fn ask_registry(&self, within: Option<Duration>) -> Result<()> {
-        let until = within.filter(|_| self.keeps_deadlines()).map(|within| now() + within);
+    pub(super) fn ask_registry(&self, within: Option<Duration>, sleep: impl Fn(Duration)) -> Result<()> {
+        let mut left = within.filter(|_| self.keeps_deadlines());
         while self.lock().registry_is_silent {
-            let left = until.map_or(LOOK_EVERY, |until| until.saturating_sub(now()));
-            if left.is_zero() {
+            let pause = left.map_or(LOOK_EVERY, |left| left.min(LOOK_EVERY));
+            if pause.is_zero() {
                 let (registry, why) = ("the simulated one".to_owned(), "it is silent".to_owned());
                 return Err(Error::Unavailable { registry, why });
             }
-            sleep(left.min(LOOK_EVERY));
+            sleep(pause);
+            left = left.map(|left| left - pause);
         }
         Ok(())
     }
 
-    /// Waits until the resolver answers. Returns the addresses of a host.
-    pub(super) fn resolve(&self, host: &str, port: u16) -> Option<Vec<SocketAddr>> {
+    /// Waits by `sleep` until the resolver answers. Returns the addresses of a host.
+    pub(super) fn resolve(&self, host: &str, port: u16, sleep: impl Fn(Duration)) -> Option<Vec<SocketAddr>> {
         while self.lock().resolver_is_silent {
             sleep(LOOK_EVERY);
         }

@@ -16,6 +16,7 @@ use farcall::env::{Env as _, Event};
 use farcall::guard::ProcessGone;
 use farcall::names::Memory;
 
+use super::faults::nanos;
 use super::services::Services;
 use super::state::{Due, Main, State, Status, ThreadId, Ticket, Waits};
 use crate::net::Nanos;
@@ -243,6 +244,12 @@ impl World {
         }
         HERE.set(None);
         self.leave(thread, Status::Ended);
+    }
+
+    /// Lets virtual time pass for the simulated thread that is running.
+    pub(super) fn sleep(&self, time: Duration) {
+        let Here { thread, .. } = here().expect("only simulated threads ask the services of the network");
+        self.wait_for(thread, Waits::Sleep, Some(nanos(time)), |_| None::<()>, |_, _| {});
     }
 
     /// Waits until `look` returns something, and returns that. Returns `None` once `most` nanoseconds have
