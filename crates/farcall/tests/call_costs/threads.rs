@@ -63,7 +63,7 @@ pub fn count_over_udp() {
 
     let by_host = urls[0].replace("127.0.0.1", "localhost");
     runtime.import::<dyn Probe>(&by_host).unwrap().null().unwrap();
-    let resolved = [&imported[..], &["farcall-service", "farcall-resolve"]].concat();
+    let resolved = [&imported[..], &["farcall-service", "farcall-aside"]].concat();
     assert_eq!(env.started(), resolved, "an import by the name of a host");
 }
 
