@@ -193,6 +193,11 @@ fn stat_of(pid: impl fmt::Display) -> Option<Stat> {
     Some(Stat { shift: shift(), ..stat })
 }
 
+/// The kernel's USER_HZ, which is 100 on every architecture that Rust has (`asm-generic/param.h`). It is not asked
+/// for, because that reads the auxiliary vector by a way that valgrind does not emulate.
+#[cfg(target_os = "linux")]
+const TICKS_PER_SECOND: u64 = 100;
+
 /// Returns by how many clock ticks the kernel shifts the start times that this process reads: the offset of
 /// CLOCK_BOOTTIME in its time namespace (time_namespaces(7)). Returns `None` if it is not known.
 #[cfg(target_os = "linux")]
@@ -205,7 +210,7 @@ fn shift() -> Option<i64> {
     if fs::read_link("/proc/self/ns/time_for_children").ok()? != own {
         return None;
     }
-    parse_offset(&proc_file("self/timens_offsets").ok()?, rustix::param::clock_ticks_per_second())
+    parse_offset(&proc_file("self/timens_offsets").ok()?, TICKS_PER_SECOND)
 }
 
 #[cfg(not(target_os = "linux"))]
