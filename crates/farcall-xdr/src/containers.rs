@@ -51,7 +51,10 @@ crossing! {
         |d| {
             let string = d.string()?;
             d.charge(string.len())?;
-            Ok(string.to_owned())
+            let mut copy = String::new();
+            copy.try_reserve_exact(string.len()).map_err(|_| d.error(ErrorKind::NoMemory(string.len())))?;
+            copy.push_str(string);
+            Ok(copy)
         };
 
     Bytes, 4, |types| <[u8]>::schema(types), |value, e| e.shared(value), |d| d.shared();

@@ -199,7 +199,9 @@ crossing! {
             let bytes = d.bytes()?;
             if bytes.len() > INLINE_BYTES {
                 d.charge(bytes.len())?;
-                return Ok(ByteString(Repr::Long(bytes.to_vec())));
+                let mut copy = d.room(bytes.len())?;
+                copy.extend_from_slice(bytes);
+                return Ok(ByteString(Repr::Long(copy)));
             }
             // Copying a constant number of bytes is faster than copying exactly `length` bytes.
             Ok(match (ahead.get(4..).and_then(<[u8]>::first_chunk), bytes.len() as u8) {
