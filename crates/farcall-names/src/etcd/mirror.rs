@@ -503,7 +503,9 @@ mod tests {
         assert!(matches!(late, Error::Unavailable { .. }), "{late}");
         assert!(asked.try_recv().is_err(), "nothing is asked after the deadline");
         let reading = until(Instant::now() + Duration::from_millis(50)).err().unwrap();
-        assert!(reading.to_string().contains("have no end"), "{reading}");
+        // (A page may be under way when the time is over.)
+        assert!(matches!(reading, Error::Unavailable { .. }), "{reading}");
+        assert!(asked.try_recv().is_ok());
     }
 
     #[test]

@@ -126,7 +126,9 @@ fn another_file_in_its_place_is_noticed() {
     let former = file.clone();
     log.put(entry("x"));
     write(&mut file, &mut log);
-    let spoilt = [&former[from..former.len() - 2], b"0\n", &file[former.len()..]].concat();
+    let mut spoilt = file[from..].to_vec();
+    let last = former.len() - 2 - from;
+    spoilt[last] = if spoilt[last] == b'0' { b'1' } else { b'0' };
     assert!(!parsed(&former).read_on(&spoilt, BOOT));
 }
 

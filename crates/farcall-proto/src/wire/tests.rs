@@ -391,7 +391,9 @@ fn a_frame_that_breaks_the_specification_is_malformed() {
         (0x7f, 0, vec![], Err(Malformed)),
         (USER_PROOF, 0, vec![0, 1, 2, 3, 4, 5], said),
         (USER_PROOF, 0, vec![0, 1, 2, 3, 4], Err(Malformed)),
-        (0x82, 0, vec![], skipped),
+        (DRAIN, 0, vec![0, 1, 0, 2, 0, 3], said),
+        (DRAIN, 0, vec![0, 1, 0, 2, 0], Err(Malformed)),
+        (0x83, 0, vec![], skipped),
         (0xff, 0, vec![], skipped),
         (ACK, 0, vec![0, 1, 1200], said),
     ];
