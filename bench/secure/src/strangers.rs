@@ -1,9 +1,9 @@
 //! Honest clients that join beside strangers who ask a server with keys for handshakes without end.
 //!
 //! The server is a process of its own with default settings, keys and an authority. The strangers are another
-//! process with sockets at many addresses, the clients a third one. Clients join at fixed times, whatever became
-//! of those before (an open loop): newcomers, and clients that keep the ticket of a conversation and come from
-//! another port.
+//! process with sockets at many addresses, the clients a third one. Clients join at fixed times, whatever
+//! became of those before (an open loop): newcomers, and clients that keep the ticket of a conversation and
+//! come from another port.
 use std::io::BufRead;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;

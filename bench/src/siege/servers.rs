@@ -1,4 +1,5 @@
-//! The server under siege: one process with every kind of server that farcall has, each with default settings.
+//! The server under siege: one process with every kind of server that farcall has, each with default
+//! settings.
 use std::net::SocketAddr;
 use std::sync::Arc;
 

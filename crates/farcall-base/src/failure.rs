@@ -153,8 +153,9 @@ impl Failure {
         self
     }
 
-    /// Returns the detail as it is sent, in at most [`Failure::MAX_DETAIL`] bytes. Of a longer one the middle is
-    /// left out: where calls are nested, the end is their cause. It says how many nested calls that leaves out.
+    /// Returns the detail as it is sent, in at most [`Failure::MAX_DETAIL`] bytes. Of a longer one the middle
+    /// is left out: where calls are nested, the end is their cause. It says how many nested calls that leaves
+    /// out.
     pub fn sent_detail(&self) -> Cow<'_, str> {
         const HEAD: usize = 160;
         const TAIL: usize = 300;

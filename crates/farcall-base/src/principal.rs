@@ -18,8 +18,8 @@ pub struct Principal {
     evidence: Option<Evidence>,
 }
 
-/// What the other end has shown of itself, as this end has judged it. Only the part of a program that has made
-/// the evidence can read it. Clones are the same evidence.
+/// What the other end has shown of itself, as this end has judged it. Only the part of a program that has
+/// made the evidence can read it. Clones are the same evidence.
 #[derive(Clone)]
 pub struct Evidence {
     judged: Arc<dyn Any + Send + Sync>,

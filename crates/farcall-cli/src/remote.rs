@@ -26,8 +26,8 @@ impl Deadline {
         runtime_within(self.within)
     }
 
-    /// Returns how much time is left for finding a server and for the first call. The time runs from when this
-    /// is first asked for, so it covers names, registries, connections and the call together.
+    /// Returns how much time is left for finding a server and for the first call. The time runs from when
+    /// this is first asked for, so it covers names, registries, connections and the call together.
     pub fn left(&self) -> Option<Duration> {
         self.within.map(left_of)
     }

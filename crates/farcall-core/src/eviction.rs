@@ -34,11 +34,11 @@ pub struct Candidate {
 }
 
 /// Returns the position of the connection that is ended for a new one. `connections` are all that the server
-/// has. `newcomer` is the host of the new one; it is `None` if the system has no room for the new one, whoever
-/// it comes from. Returns `None` if no connection is ended: the new one must wait, or is refused.
+/// has. `newcomer` is the host of the new one; it is `None` if the system has no room for the new one,
+/// whoever it comes from. Returns `None` if no connection is ended: the new one must wait, or is refused.
 ///
-/// The network with most connections pays, and in it the host with most. One machine can have all addresses of
-/// an IPv6 network, so to count hosts alone would let it keep all others out.
+/// The network with most connections pays, and in it the host with most. One machine can have all addresses
+/// of an IPv6 network, so to count hosts alone would let it keep all others out.
 ///
 /// 1. If the network has more than the newcomer's will have, it loses a connection that executes no call.
 /// 2. If the host has more than the newcomer's host will have, it loses a connection whatever that is used

@@ -16,8 +16,8 @@ pub enum Host {
 }
 
 /// A network of hosts: an IPv4 /16, the first 48 bits of an IPv6 address, this machine by its loopback
-/// addresses, or its users. One machine can have all addresses of an IPv6 network, and any local process those
-/// of 127.0.0.0/8.
+/// addresses, or its users. One machine can have all addresses of an IPv6 network, and any local process
+/// those of 127.0.0.0/8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Network {
     /// The network that has the IPv4 addresses with these first 16 bits.

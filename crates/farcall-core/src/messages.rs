@@ -5,8 +5,8 @@ use std::io::{self, Write as _};
 
 use farcall_idl::is_order;
 
-/// Writes a line to standard error. Unlike `eprintln`, it does not panic if standard error is closed. The line
-/// may have text of others, such as the error of a registry's server: it cannot control a terminal.
+/// Writes a line to standard error. Unlike `eprintln`, it does not panic if standard error is closed. The
+/// line may have text of others, such as the error of a registry's server: it cannot control a terminal.
 #[cold]
 pub fn say(line: impl Display) {
     let _ = writeln!(io::stderr(), "farcall: {}", shown(&line.to_string()));

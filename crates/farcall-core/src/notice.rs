@@ -115,8 +115,8 @@ impl Notices {
         }
     }
 
-    /// Takes the notices whose deadlines have passed, and returns their wakers, in the order of the calls' keys:
-    /// that of a map of random hashes would let no simulation be repeated.
+    /// Takes the notices whose deadlines have passed, and returns their wakers, in the order of the calls'
+    /// keys: that of a map of random hashes would let no simulation be repeated.
     pub fn take_late(&self, now: Time) -> Vec<Waker> {
         let late = |notice: &mut Arc<Notice>| notice.deadline.is_some_and(|deadline| deadline <= now);
         let mut told = Vec::new();

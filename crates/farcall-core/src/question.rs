@@ -126,8 +126,8 @@ impl<T, F: FnMut()> Drop for Answering<T, F> {
 }
 
 /// Questions that block, asked by threads of their own. A thread whose answer is late is left alone, and its
-/// answer serves whoever asks the same meanwhile. The number of threads is bounded; further questions wait for
-/// one.
+/// answer serves whoever asks the same meanwhile. The number of threads is bounded; further questions wait
+/// for one.
 pub struct Asides<K, T>(Mutex<AsideState<K, T>>);
 
 struct AsideState<K, T> {
@@ -259,8 +259,8 @@ impl<K, T> Drop for AsideThread<K, T> {
         if self.has_left {
             return;
         }
-        // The thread could not be started, or was unwound, as in a simulated process that was killed. Then the
-        // questions that nobody would answer are dropped.
+        // The thread could not be started, or was unwound, as in a simulated process that was killed. Then
+        // the questions that nobody would answer are dropped.
         let left = {
             let mut state = lock(&self.asides.0);
             state.threads -= 1;

@@ -5,10 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use farcall::Time;
 use farcall::eviction::Usage;
 
-/// Since when a connection waits for a call, receives one, or waits until its client takes a reply or sends or
-/// takes bulk data. Nothing is known while a call is executed: its thread would go on if the connection ended.
+/// Since when a connection waits for a call, receives one, or waits until its client takes a reply or sends
+/// or takes bulk data. Nothing is known while a call is executed: its thread would go on if the connection
+/// ended.
 ///
-/// The last bit says whether a part of a message is on its way; the others are the time in steps of two nanoseconds.
+/// The last bit says whether a part of a message is on its way; the others are the time in steps of two
+/// nanoseconds.
 #[derive(Debug, Default)]
 pub(crate) struct Silence(AtomicU64);
 

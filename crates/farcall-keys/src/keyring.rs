@@ -233,8 +233,8 @@ impl Keyring {
     /// Returns what this end shows to one that knows it by a name, in at most
     /// [`MAX_PRESENTATION_BYTES`](crate::MAX_PRESENTATION_BYTES): its key, and the grants with this right
     /// that fit the name. Of several grants it takes those that expire last, of two authorities if it can. An
-    /// empty instance stands for any instance, and an empty type for any name. A grant for a segment also fits
-    /// the name under which a registry lists it.
+    /// empty instance stands for any instance, and an empty type for any name. A grant for a segment also
+    /// fits the name under which a registry lists it.
     pub fn presentation(&self, type_name: &str, instance: &str, right: Right) -> Vec<u8> {
         let listed = segment::without_machine(type_name, instance);
         let names = [Some(instance), listed].into_iter().flatten();

@@ -219,8 +219,8 @@ impl Decision {
         self.actions & action.bit() != 0 && self.also.as_ref().is_none_or(|also| also.allows(action))
     }
 
-    /// Returns whether the client may learn a segment's facts: its size, its generation, and who may do what with
-    /// it. Whoever may read or write it may.
+    /// Returns whether the client may learn a segment's facts: its size, its generation, and who may do what
+    /// with it. Whoever may read or write it may.
     pub fn allows_facts(&self) -> bool {
         self.learns_facts || self.allows(Action::MemoryRead) || self.allows(Action::MemoryWrite)
     }

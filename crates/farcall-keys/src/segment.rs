@@ -28,8 +28,8 @@ pub(crate) fn is_of_clerk(type_name: &str, instance: &str) -> bool {
     })
 }
 
-/// Returns the name of a segment that a registry lists with the address of its machine, as in `Load.127.0.0.1`
-/// or `Load.--1`. Returns `None` for every other name.
+/// Returns the name of a segment that a registry lists with the address of its machine, as in
+/// `Load.127.0.0.1` or `Load.--1`. Returns `None` for every other name.
 pub(crate) fn without_machine<'a>(type_name: &str, instance: &'a str) -> Option<&'a str> {
     if !is_segment(type_name) {
         return None;

@@ -60,8 +60,9 @@ struct Shared {
 
 impl Dns {
     /// Returns the registry at `dns://DOMAIN[?server=IP[:PORT][,IP[:PORT]…]][&local-addresses]` (if servers
-    /// are not written, `?local-addresses`). If no servers are written, those of `/etc/resolv.conf` are asked; of more than three, the first three. The port is 53 if none is
-    /// written, and an IPv6 address with a port is written `[::1]:53`. Nothing is asked before the first use.
+    /// are not written, `?local-addresses`). If no servers are written, those of `/etc/resolv.conf` are
+    /// asked; of more than three, the first three. The port is 53 if none is written, and an IPv6 address
+    /// with a port is written `[::1]:53`. Nothing is asked before the first use.
     ///
     /// # Errors
     /// If the place is not written like that.

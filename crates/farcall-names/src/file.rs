@@ -40,8 +40,8 @@ const JUDGED_OWNERS: usize = 64;
 /// replaces it once most of its lines are of the past. Readers take no lock: they see a line as a whole or
 /// not at all. A process remembers what it has read, and reads only what was added since. Writers take turns
 /// by locks on the files `lock` and `next` in the same directory. A writer that gets no turn within 10 s
-/// fails with [`Error::Busy`]. Readers skip an entry whose owner has died, and one of the next writers removes
-/// it.
+/// fails with [`Error::Busy`]. Readers skip an entry whose owner has died, and one of the next writers
+/// removes it.
 ///
 /// A file that cannot be parsed is never changed: the error names the file and the line, and the file stays
 /// as it is. When the disk is full, its entries stay as they are.

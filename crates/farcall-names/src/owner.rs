@@ -193,8 +193,8 @@ fn stat_of(pid: impl fmt::Display) -> Option<Stat> {
     Some(Stat { shift: shift(), ..stat })
 }
 
-/// The kernel's USER_HZ, which is 100 on every architecture that Rust has (`asm-generic/param.h`). It is not asked
-/// for, because that reads the auxiliary vector by a way that valgrind does not emulate.
+/// The kernel's USER_HZ, which is 100 on every architecture that Rust has (`asm-generic/param.h`). It is not
+/// asked for, because that reads the auxiliary vector by a way that valgrind does not emulate.
 #[cfg(target_os = "linux")]
 const TICKS_PER_SECOND: u64 = 100;
 

@@ -15,8 +15,8 @@ use crate::{Entry, Error, Label, Ownership, Result};
 ///
 /// A caller's deadline holds for the registry, too. A registry that waits for a network implements
 /// [`Registry::instances_within`], [`Registry::lookup_within`] and [`Registry::version_within`], and says so
-/// by [`Registry::keeps_deadlines`]. Any other is asked in a thread of its own by callers with a deadline, and
-/// left alone when the deadline has passed.
+/// by [`Registry::keeps_deadlines`]. Any other is asked in a thread of its own by callers with a deadline,
+/// and left alone when the deadline has passed.
 ///
 /// An answer is only a hint: the instance can be gone when it is called. The call notices that, because each
 /// call checks the export's identifier.
@@ -113,8 +113,8 @@ pub trait Registry: Send + Sync {
     /// An error of the registry's medium.
     fn version(&self) -> Result<u64>;
 
-    /// Returns what [`Registry::instances`] does, within this time. A registry of several servers gives each of
-    /// them a share of the time.
+    /// Returns what [`Registry::instances`] does, within this time. A registry of several servers gives each
+    /// of them a share of the time.
     ///
     /// The default is [`Registry::instances`], which may take longer.
     ///
@@ -131,7 +131,8 @@ pub trait Registry: Send + Sync {
     /// The default is [`Registry::lookup`], which may take longer.
     ///
     /// # Errors
-    /// Those of [`Registry::lookup`]. [`Error::Unavailable`](crate::Error::Unavailable) if the time has passed.
+    /// Those of [`Registry::lookup`]. [`Error::Unavailable`](crate::Error::Unavailable) if the time has
+    /// passed.
     fn lookup_within(&self, type_name: &Label, instance: &Label, within: Duration) -> Result<Option<Entry>> {
         let _ = within;
         self.lookup(type_name, instance)
@@ -142,7 +143,8 @@ pub trait Registry: Send + Sync {
     /// The default is [`Registry::version`], which may take longer.
     ///
     /// # Errors
-    /// Those of [`Registry::version`]. [`Error::Unavailable`](crate::Error::Unavailable) if the time has passed.
+    /// Those of [`Registry::version`]. [`Error::Unavailable`](crate::Error::Unavailable) if the time has
+    /// passed.
     fn version_within(&self, within: Duration) -> Result<u64> {
         let _ = within;
         self.version()
@@ -166,8 +168,9 @@ pub trait Registry: Send + Sync {
         Vec::new()
     }
 
-    /// Returns whether clients on other machines read this registry, as far as it can tell. A server that only
-    /// its own machine can call is not published in such a registry unless it is told to. Does not block.
+    /// Returns whether clients on other machines read this registry, as far as it can tell. A server that
+    /// only its own machine can call is not published in such a registry unless it is told to. Does not
+    /// block.
     ///
     /// The default is whether one of the [routes](Registry::routes) is no loopback address.
     fn is_shared(&self) -> bool {

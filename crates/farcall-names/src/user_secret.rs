@@ -20,9 +20,9 @@ const TURN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Returns the secrets of the user that this process runs as, at least one. There may be several, because
 /// processes of one user can have different environments: the folders are `$XDG_RUNTIME_DIR/farcall` if that
-/// variable holds an absolute path, `/run/user/UID/farcall` and `/tmp/farcall-UID`; on systems other than Unix
-/// the folder `farcall` of the user's local application data. If no folder has a secret, one is made in the
-/// first of them that can be used; `random` fills it.
+/// variable holds an absolute path, `/run/user/UID/farcall` and `/tmp/farcall-UID`; on systems other than
+/// Unix the folder `farcall` of the user's local application data. If no folder has a secret, one is made in
+/// the first of them that can be used; `random` fills it.
 ///
 /// # Errors
 /// There is no secret, and none can be made: why not in the first folder.

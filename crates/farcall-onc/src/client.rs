@@ -297,8 +297,8 @@ impl Builder {
     }
 
     /// Sets how long making a connection may take, 10 seconds by default: resolving the host's name, asking
-    /// its port mapper, and trying its addresses, each of which gets a share of the time. If a procedure makes
-    /// the connection, the deadline of its own call holds too.
+    /// its port mapper, and trying its addresses, each of which gets a share of the time. If a procedure
+    /// makes the connection, the deadline of its own call holds too.
     #[must_use]
     pub fn connect_within(mut self, time: Duration) -> Builder {
         self.connecting = time;

@@ -328,16 +328,16 @@ impl ServerBuilder {
     /// the descriptors that the process can have.
     ///
     /// At the limit, the server closes a connection for each new one. It chooses the network with most
-    /// connections, in it the host with most, and of that host the connection that has been silent longest, or
-    /// else the one that has waited longest for its client. For another network it closes no connection that
-    /// has a call under way, for another host of the same network it may. If the new connection's own network
-    /// and host would have as many as any other, the server closes only a connection that has been silent for
-    /// five seconds. If there is none, the new connection waits until another ends. At most 64 connections wait.
-    /// When there are more, the server closes the newest of those of the host that has most of them, in the
-    /// network that has most.
+    /// connections, in it the host with most, and of that host the connection that has been silent longest,
+    /// or else the one that has waited longest for its client. For another network it closes no connection
+    /// that has a call under way, for another host of the same network it may. If the new connection's own
+    /// network and host would have as many as any other, the server closes only a connection that has been
+    /// silent for five seconds. If there is none, the new connection waits until another ends. At most 64
+    /// connections wait. When there are more, the server closes the newest of those of the host that has most
+    /// of them, in the network that has most.
     ///
-    /// A host is an IPv4 address, the first 64 bits of an IPv6 address, or a user of this machine. A network is
-    /// an IPv4 /16, an IPv6 /48, this machine's loopback addresses, or its users.
+    /// A host is an IPv4 address, the first 64 bits of an IPv6 address, or a user of this machine. A network
+    /// is an IPv4 /16, an IPv6 /48, this machine's loopback addresses, or its users.
     pub fn connections(mut self, most: usize) -> Self {
         self.limits.connections = most.max(1);
         self

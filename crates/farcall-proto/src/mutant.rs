@@ -320,8 +320,8 @@ impl Rule {
         Rule::PhaseUnlimited,
     ];
 
-    /// The rules by which a server shares its time between handshakes. `tests/handshake_shares.rs` notices, and
-    /// so do floods in the simulator.
+    /// The rules by which a server shares its time between handshakes. `tests/handshake_shares.rs` notices,
+    /// and so do floods in the simulator.
     pub const OF_SHARES: &'static [Rule] = &[
         Rule::HandshakesUnbounded,
         Rule::ComputedAgain,

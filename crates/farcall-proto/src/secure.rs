@@ -1,5 +1,5 @@
-//! The seals of schemes with secrets (docs/protocol.md, section 11): which datagrams a program that drives this
-//! crate has to open, and how.
+//! The seals of schemes with secrets (docs/protocol.md, section 11): which datagrams a program that drives
+//! this crate has to open, and how.
 //!
 //! A program opens each sealed datagram before it hands the datagram in, and seals each datagram that has a
 //! [`Cipher`] before it sends it. So both can happen outside the lock under which the protocol works.
@@ -99,19 +99,19 @@ mod trust {
         fn presentation(&self, name: &[u8]) -> Vec<u8>;
 
         /// Decides whether the server that shows this presentation may answer for `name`. Returns its public
-        /// key (X25519), which the handshake then proves, and who it is. The principal has what the server has
-        /// shown as its evidence: a key can show several grants, and each name of each conversation stands on
-        /// what was shown for it there.
+        /// key (X25519), which the handshake then proves, and who it is. The principal has what the server
+        /// has shown as its evidence: a key can show several grants, and each name of each conversation
+        /// stands on what was shown for it there.
         ///
-        /// Anybody on the path can show something in a server's name, so this must not change what is known of
-        /// any server.
+        /// Anybody on the path can show something in a server's name, so this must not change what is known
+        /// of any server.
         ///
         /// # Errors
         /// Why the server is not accepted: what was expected, what came, and what to do.
         fn accept_server(&self, name: &[u8], presentation: &[u8]) -> Result<Accepted, String>;
 
-        /// Returns whether a server that was accepted, and has proven its key, still is, by its own evidence. A
-        /// client asks this when the server's proof has come, because keys may change meanwhile, and in
+        /// Returns whether a server that was accepted, and has proven its key, still is, by its own evidence.
+        /// A client asks this when the server's proof has come, because keys may change meanwhile, and in
         /// [`recheck_server`](crate::client::Conversation::recheck_server), both under the lock of the
         /// conversation. By default it is.
         fn stands(&self, server: &Principal) -> bool {

@@ -17,8 +17,8 @@ use farcall_proto::{ClientConfig, Mutant, ServerConfig, Time};
 const HELLO: u8 = 1;
 const MESSAGE: u8 = 2;
 const WAIT: u8 = 4;
-/// Where the bytes of the ticket begin that only the server reads, in a datagram with a WELCOME, and where its
-/// nonce is in a BIND.
+/// Where the bytes of the ticket begin that only the server reads, in a datagram with a WELCOME, and where
+/// its nonce is in a BIND.
 const REST: usize = 24 + 16 + 40;
 const NONCE: usize = 24 + 8;
 /// What one handshake takes.
@@ -130,7 +130,8 @@ impl Field {
         assert_eq!(asker.conversation.stats().outstanding, 0);
     }
 
-    /// Computes one handshake, if one may be computed now, and returns to whom the answer goes, and the answer.
+    /// Computes one handshake, if one may be computed now, and returns to whom the answer goes, and the
+    /// answer.
     fn compute(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         let handshake = self.server.next_handshake(self.now)?;
         self.now = self.now + self.cost;

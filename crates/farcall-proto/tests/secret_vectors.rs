@@ -1,8 +1,8 @@
-//! Tests of the vectors of docs/protocol.md, section 11: whole exchanges in schemes with secrets, and the values
-//! from which their seals follow.
+//! Tests of the vectors of docs/protocol.md, section 11: whole exchanges in schemes with secrets, and the
+//! values from which their seals follow.
 //!
-//! `FARCALL_WRITE_VECTORS=1 cargo test -p farcall-proto --features secure --test secret_vectors` makes the file
-//! anew. If the file then differs, the wire version has to change.
+//! `FARCALL_WRITE_VECTORS=1 cargo test -p farcall-proto --features secure --test secret_vectors` makes the
+//! file anew. If the file then differs, the wire version has to change.
 #![cfg(feature = "secure")]
 
 mod common;
@@ -320,7 +320,8 @@ fn exchanges_with_secrets_equal_the_vectors_of_the_document() {
     assert_eq!(made.lines().count(), written.lines().count());
 }
 
-/// Test case 1 of RFC 5869. (That the handshake is the standard's, the other end of it shows, which is `snow`.)
+/// Test case 1 of RFC 5869. (That the handshake is the standard's, the other end of it shows, which is
+/// `snow`.)
 #[test]
 fn the_key_derivation_that_checks_the_vectors_is_hkdf() {
     let hex = |text: &str| farcall_proto::dump::from_hex(text).unwrap();

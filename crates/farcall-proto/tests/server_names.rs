@@ -16,7 +16,8 @@ use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig};
 const SECOND: u64 = EXPORT + 1;
 const NAMES: [(&str, u64); 2] = [("Store", EXPORT), ("Other", SECOND)];
 
-/// A pair whose client has bound both names, by the grants 1 and 2. `grants` is what the client knows of them.
+/// A pair whose client has bound both names, by the grants 1 and 2. `grants` is what the client knows of
+/// them.
 struct Bound {
     pair: Pair,
     grants: Arc<TestTrust>,

@@ -1,12 +1,12 @@
 //! A client that has several grants for one key, in the simulated network: programs with real runtimes and
 //! their real keys.
 //!
-//! Some programs have the same key, and each opens its conversations with a grant of its own. Meanwhile grants
-//! are revoked and expire, the policy changes, and the network repeats datagrams up to hours later, also the
-//! first messages of handshakes. The programs make single calls, one-way calls, calls of groups, calls that
-//! wait, streams, calls that call back, and accesses to memory. What must be true: something is executed only
-//! if the grant of its own conversation allows it, or did a moment ago; and nothing is refused that this grant
-//! has allowed all the time.
+//! Some programs have the same key, and each opens its conversations with a grant of its own. Meanwhile
+//! grants are revoked and expire, the policy changes, and the network repeats datagrams up to hours later,
+//! also the first messages of handshakes. The programs make single calls, one-way calls, calls of groups,
+//! calls that wait, streams, calls that call back, and accesses to memory. What must be true: something is
+//! executed only if the grant of its own conversation allows it, or did a moment ago; and nothing is refused
+//! that this grant has allowed all the time.
 //!
 //! Every third seed runs servers that have several grants (`servers`).
 
@@ -27,8 +27,8 @@ use crate::oracle::Violation;
 use crate::sim::{self, Faults, Sim};
 use truth::{CLIENT, SERVER, Truth, What};
 
-/// An interface of which the policy lets some principals call some procedures. Each caller says by which grant
-/// its conversation was opened.
+/// An interface of which the policy lets some principals call some procedures. Each caller says by which
+/// grant its conversation was opened.
 #[farcall::interface]
 trait Vault {
     fn look(&self, serial: u64) -> farcall::Result<u64>;

@@ -1,5 +1,5 @@
-//! The common part of the models of ONC RPC, of shared memory and of several grants: how calls end, what a run
-//! reports, the promises that the first two check, and the rules that a run can break on purpose.
+//! The common part of the models of ONC RPC, of shared memory and of several grants: how calls end, what a
+//! run reports, the promises that the first two check, and the rules that a run can break on purpose.
 
 use farcall_proto::Ran;
 
@@ -57,7 +57,8 @@ pub enum Rule {
     RepeatedSaysNo,
     /// A server's decision about a client counts for the client's key, whatever other grant it shows.
     DecisionByKey,
-    /// What a first message shows counts for all conversations of its key, before its client has proven itself.
+    /// What a first message shows counts for all conversations of its key, before its client has proven
+    /// itself.
     UpdateBeforeProof,
     /// A conversation goes on when its grant is revoked or has expired.
     ConversationNotRechecked,

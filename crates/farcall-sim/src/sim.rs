@@ -143,16 +143,16 @@ impl Sim {
         state.note(&[14], || format!("of farcall's threads {chance} cannot be started"));
     }
 
-    /// Gives a host a name. The resolver of this network knows the addresses of these processes for it, in this
-    /// order. Hosts have no names otherwise; the registry knows the names of exports.
+    /// Gives a host a name. The resolver of this network knows the addresses of these processes for it, in
+    /// this order. Hosts have no names otherwise; the registry knows the names of exports.
     pub fn host(&self, name: &str, processes: &[&Process]) {
         let address = |process: &&Process| crate::net::address(process.index, 0).ip();
         self.world.services.name_host(name, processes.iter().map(address).collect());
     }
 
-    /// Makes the registry answer nothing from now on, or answer again, with `silent` false. Questions that were
-    /// put meanwhile are answered then. With an odd seed the silent registry does not keep deadlines, as one of a
-    /// user's: then farcall asks it in threads of its own.
+    /// Makes the registry answer nothing from now on, or answer again, with `silent` false. Questions that
+    /// were put meanwhile are answered then. With an odd seed the silent registry does not keep deadlines, as
+    /// one of a user's: then farcall asks it in threads of its own.
     pub fn silence_registry(&self, silent: bool) {
         self.world.lock().note(&[15, silent.into()], || format!("the registry is silent: {silent}"));
         self.world.services.silence_registry(silent, silent && self.seed % 2 == 1);

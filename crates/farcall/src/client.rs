@@ -163,8 +163,8 @@ impl Endpoint {
         peer
     }
 
-    /// Judges again what each server has shown in its conversation. Ends the calls of names for which a server
-    /// is no longer accepted.
+    /// Judges again what each server has shown in its conversation. Ends the calls of names for which a
+    /// server is no longer accepted.
     #[cfg(feature = "secure")]
     pub(crate) fn recheck_servers(&self) {
         let peers: Vec<_> = {

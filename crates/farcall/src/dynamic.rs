@@ -452,8 +452,8 @@ pub fn balancers(runtime: &Runtime, address: SocketAddr, within: Duration) -> cr
 /// calls, then those whose clients were heard last. The call takes at most `within`.
 ///
 /// A policy decides about this as about the server's counters (`@counters`). A server without a policy shows
-/// each client its own conversations only. A server without keys has nothing to show. A server with more than about 100,000 conversations looks at as many of them for each
-/// answer, the next ones each time.
+/// each client its own conversations only. A server without keys has nothing to show. A server with more than
+/// about 100,000 conversations looks at as many of them for each answer, the next ones each time.
 ///
 /// # Errors
 /// When no server answers there, it does not let this runtime read its counters, or it does not describe

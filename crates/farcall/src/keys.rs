@@ -60,9 +60,9 @@ struct Files {
 const MAX_PRINCIPALS: usize = 16;
 
 impl Keys {
-    /// Reads the keys of a directory. While a runtime uses them, a changed file is read again within a quarter
-    /// of a second. If it has a fault, it gives nothing new, and what is gone from it or revoked ends all the
-    /// same ([`farcall_keys::KeyFiles::reload`]). The fault is written to standard error, and
+    /// Reads the keys of a directory. While a runtime uses them, a changed file is read again within a
+    /// quarter of a second. If it has a fault, it gives nothing new, and what is gone from it or revoked ends
+    /// all the same ([`farcall_keys::KeyFiles::reload`]). The fault is written to standard error, and
     /// [`Keys::faults`] has it.
     ///
     /// # Errors
@@ -146,8 +146,8 @@ impl Keys {
         self.0.keyring.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns who a server with these keys is, with the faults of its key files if these are to be told. Of the
-    /// names in its grants it has the first 16.
+    /// Returns who a server with these keys is, with the faults of its key files if these are to be told. Of
+    /// the names in its grants it has the first 16.
     pub(crate) fn server_identity(&self, with_faults: bool) -> ServerIdentity {
         let keyring = self.keyring();
         let mut principals: Vec<String> = Vec::new();
@@ -180,8 +180,8 @@ impl Keys {
         self.0.generation.load(Ordering::Acquire)
     }
 
-    /// Reads the files again if they have changed. Returns what has to be told: faults that were not told of yet,
-    /// or that there are none any more.
+    /// Reads the files again if they have changed. Returns what has to be told: faults that were not told of
+    /// yet, or that there are none any more.
     pub(crate) fn reload(&self) -> Vec<String> {
         let mut files = lock(&self.0.files);
         let Some(files) = files.as_mut() else { return Vec::new() };

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 
 use crate::env::Env;
 
-/// Says why this server offers no calls through shared memory, and returns the message. If another process has
-/// taken the name, the message says so: callers then reach that process, which cannot prove that it is this
-/// server.
+/// Says why this server offers no calls through shared memory, and returns the message. If another process
+/// has taken the name, the message says so: callers then reach that process, which cannot prove that it is
+/// this server.
 #[cold]
 pub(crate) fn say_no_host(env: &dyn Env, address: SocketAddr, why: &io::Error) -> String {
     let why = match why.kind() {

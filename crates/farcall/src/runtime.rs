@@ -519,8 +519,8 @@ impl Runtime {
         self.0.env.now() + within
     }
 
-    /// Returns the exporters of a name. `interface` describes their interface, perhaps only in part. Waits until
-    /// the deadline at most.
+    /// Returns the exporters of a name. `interface` describes their interface, perhaps only in part. Waits
+    /// until the deadline at most.
     pub(crate) fn roster(
         &self,
         name: &str,

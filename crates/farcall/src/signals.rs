@@ -1,8 +1,8 @@
 //! Tells servers that the system asks this process to end: by SIGTERM or SIGINT.
 //!
-//! Nothing here happens unless the program asks for it. Then a thread takes these signals, of which the first one
-//! tells everybody who waits. The second one ends the process as it would have done by default: somebody does not
-//! want to wait for the drain.
+//! Nothing here happens unless the program asks for it. Then a thread takes these signals, of which the first
+//! one tells everybody who waits. The second one ends the process as it would have done by default: somebody
+//! does not want to wait for the drain.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -26,7 +26,8 @@ enum Watch {
 
 static WATCH: Mutex<Watch> = Mutex::new(Watch::None);
 
-/// Sets `event` when the first SIGTERM or SIGINT comes, or at once if one has come since the first such request.
+/// Sets `event` when the first SIGTERM or SIGINT comes, or at once if one has come since the first such
+/// request.
 ///
 /// # Errors
 /// When the signals cannot be taken over.

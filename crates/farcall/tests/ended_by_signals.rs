@@ -1,4 +1,5 @@
-//! Tests that a server which is told to end by a signal drains first, also as the first process of a container.
+//! Tests that a server which is told to end by a signal drains first, also as the first process of a
+//! container.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 

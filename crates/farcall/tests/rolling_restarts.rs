@@ -1,5 +1,5 @@
-//! Tests that replicas are restarted one after the other without a failed call: a drain tells the clients, and
-//! ends when no more calls come. `FARCALL_RESTARTS` sets how many restarts each test makes.
+//! Tests that replicas are restarted one after the other without a failed call: a drain tells the clients,
+//! and ends when no more calls come. `FARCALL_RESTARTS` sets how many restarts each test makes.
 #![allow(missing_docs)]
 
 use std::net::{SocketAddr, UdpSocket};

@@ -12,8 +12,8 @@ use crate::{CallFailed, Ran};
 /// The most members that a call meets, besides those that are leaving.
 const MAX_MEMBERS_PER_CALL: usize = 3;
 
-/// The most attempts of a call at members that are leaving, for example because they are restarted one after the
-/// other.
+/// The most attempts of a call at members that are leaving, for example because they are restarted one after
+/// the other.
 const MAX_LEAVING_PER_CALL: usize = 8;
 
 /// Bounds the calls that are made again at another member. Without it, members that are all overloaded would
@@ -64,8 +64,8 @@ pub(super) struct Attempts {
 
 impl Attempts {
     /// Notes that an attempt that began at `begun` has failed at a member. Returns whether the call may go to
-    /// another one: it did not run, the reason lies with the member, and there are time and budget left. A member
-    /// that is leaving takes nothing from the budget, and the group is asked for its members again.
+    /// another one: it did not run, the reason lies with the member, and there are time and budget left. A
+    /// member that is leaving takes nothing from the budget, and the group is asked for its members again.
     #[cold]
     pub fn may_go_on(
         &mut self,

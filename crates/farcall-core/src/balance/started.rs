@@ -203,8 +203,8 @@ impl Started {
         if !kept.attempts.may_go_on(shared, (choices, *which), why, (begun, kept.within)) {
             return None;
         }
-        // Only after a member has left is the group asked for its members, as at the start of a call. Otherwise
-        // it is not, because that may block.
+        // Only after a member has left is the group asked for its members, as at the start of a call.
+        // Otherwise it is not, because that may block.
         let now = shared.env.now();
         let choices = if Verdict::of(why) == Verdict::Leaves { shared.list.get() } else { choices.clone() };
         let pick = |met: &[_]| shared.picker.pick(&choices, kept.policy, now, met);

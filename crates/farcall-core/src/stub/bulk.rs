@@ -109,8 +109,8 @@ impl<E: 'static> Stream<Bytes, E> {
         Stream::made(Items::Read(Box::new(chunks(reader, 1, ITEM_BYTES))))
     }
 
-    /// Returns the bytes of a file from `offset` on, at most `quota` of them. They are read by their positions, so
-    /// a file may be [cloned](File::try_clone) for several transfers at once.
+    /// Returns the bytes of a file from `offset` on, at most `quota` of them. They are read by their
+    /// positions, so a file may be [cloned](File::try_clone) for several transfers at once.
     ///
     /// # Errors
     /// When the file has no positions.

@@ -5,8 +5,8 @@
 //! call in which something may pass besides arguments and result has a thread of its own.
 //!
 //! A call whose deadline has passed before it is made does not run. Later deadlines are not enforced here: no
-//! message can be lost, and a caller cannot leave a procedure that runs on its own thread. A started call that is cancelled ends at once, as through a network, and its procedure
-//! is told.
+//! message can be lost, and a caller cannot leave a procedure that runs on its own thread. A started call
+//! that is cancelled ends at once, as through a network, and its procedure is told.
 
 mod asynchronous;
 mod driven;

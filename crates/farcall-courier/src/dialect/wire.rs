@@ -79,9 +79,9 @@ impl Wire {
         }
     }
 
-    /// Waits for a datagram after `sent` was sent. What the network reports is passed over, because anybody can
-    /// forge it, unless it says that nothing receives at the server's port, and quotes `sent` if it quotes
-    /// anything.
+    /// Waits for a datagram after `sent` was sent. What the network reports is passed over, because anybody
+    /// can forge it, unless it says that nothing receives at the server's port, and quotes `sent` if it
+    /// quotes anything.
     pub(crate) fn receive_datagram(
         &self,
         buffer: &mut [u8],

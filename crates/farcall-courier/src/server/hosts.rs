@@ -43,8 +43,8 @@ impl Connections {
     }
 
     /// Adds a connection, and returns its number. If the server has too many, ends another for it, as
-    /// [`eviction::victim`] decides; one of the same host if that has its share. Returns `None` if none can be
-    /// ended.
+    /// [`eviction::victim`] decides; one of the same host if that has its share. Returns `None` if none can
+    /// be ended.
     pub(super) fn add(
         &self,
         host: Host,

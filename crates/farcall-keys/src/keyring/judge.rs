@@ -32,7 +32,8 @@ impl Keyring {
     }
 
     /// Judges a key and its grants. A line of a key file makes it the principal that the line names;
-    /// otherwise the first good grant does, and the own key is believed for clerks. Of the grants, those that name this principal are kept.
+    /// otherwise the first good grant does, and the own key is believed for clerks. Of the grants, those that
+    /// name this principal are kept.
     pub(super) fn judge(
         &self,
         key: PublicKey,
@@ -250,8 +251,8 @@ impl Keyring {
     }
 }
 
-/// Returns whether an end believes its own key in this role, although no line and no grant says so. As a client
-/// it may use the names of clerks.
+/// Returns whether an end believes its own key in this role, although no line and no grant says so. As a
+/// client it may use the names of clerks.
 fn is_for_own_key(asked: &Asked) -> bool {
     match asked {
         Asked::Client => true,

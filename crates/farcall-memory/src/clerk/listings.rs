@@ -2,10 +2,11 @@
 //! services for segments) learn of them.
 //!
 //! The registry lists each segment, and each clerk's table, as an instance of the type `Memory`. The
-//! instance's name ends with the address of the segment's machine. A clerk without keys is called `clerk`; one
-//! with keys also has the beginning of its key in its name, so that clerks of several identities stand side by
-//! side, and nobody can take the name of all. A runtime with keys believes the clerks that its registry calls
-//! genuine. One without keys does not call what has keys, because nobody there would answer it.
+//! instance's name ends with the address of the segment's machine. A clerk without keys is called `clerk`;
+//! one with keys also has the beginning of its key in its name, so that clerks of several identities stand
+//! side by side, and nobody can take the name of all. A runtime with keys believes the clerks that its
+//! registry calls genuine. One without keys does not call what has keys, because nobody there would answer
+//! it.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -146,8 +147,8 @@ pub(super) fn own_clerk(runtime: &dyn ClerkRuntime, machine: IpAddr) -> Option<S
     runtime.plain_registry().lookup(&kind, &instance).ok()??.address.socket()
 }
 
-/// Returns which clerks of a machine, and which exporters of a name, the registry lists and this runtime passes
-/// over, and why.
+/// Returns which clerks of a machine, and which exporters of a name, the registry lists and this runtime
+/// passes over, and why.
 #[cold]
 pub(super) fn passed_over(runtime: &dyn ClerkRuntime, name: &str, machine: IpAddr) -> Vec<String> {
     /// The most that a message names.

@@ -51,8 +51,8 @@ impl Cache {
         Cache { look_up: Box::new(look_up), state: Mutex::default() }
     }
 
-    /// Returns the entries of a type. Asks DNS if no answer is good any more, and waits for it for `within` at
-    /// most.
+    /// Returns the entries of a type. Asks DNS if no answer is good any more, and waits for it for `within`
+    /// at most.
     ///
     /// # Errors
     /// A text that says why DNS has not answered, if nothing is known of the type.

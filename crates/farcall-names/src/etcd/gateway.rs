@@ -44,8 +44,8 @@ const MAX_ANSWER: u64 = 16 << 20;
 /// The most bytes of a line of a watch.
 const MAX_LINE: u64 = 64 << 20;
 
-/// The most values of JSON in an answer or in a line of a watch. A value takes up to a hundred bytes of memory,
-/// whatever it takes in the answer. A page of 16,000 entries has 160,000 values.
+/// The most values of JSON in an answer or in a line of a watch. A value takes up to a hundred bytes of
+/// memory, whatever it takes in the answer. A page of 16,000 entries has 160,000 values.
 const MAX_VALUES: usize = 1 << 20;
 
 /// The codes of gRPC errors that the gateway passes on.
@@ -162,8 +162,8 @@ impl Gateway {
         self.call_until(Instant::now() + PATIENCE, path, request)
     }
 
-    /// Does what [`Gateway::call`] does, but only until `deadline`, if that is earlier. Each endpoint that has
-    /// not been tried gets a share of the time.
+    /// Does what [`Gateway::call`] does, but only until `deadline`, if that is earlier. Each endpoint that
+    /// has not been tried gets a share of the time.
     pub(super) fn call_until(&self, deadline: Instant, path: &str, request: &Value) -> Result<Value> {
         let now = Instant::now();
         let answer = self.repeat(Tries::Until(deadline.min(now + PATIENCE)), path, request);
@@ -275,8 +275,8 @@ impl Gateway {
         serde_json::from_slice(&body).map_err(|why| self.again(&why))
     }
 
-    /// Sends a request to the present endpoint. Returns the response if it is a success. Both the password and
-    /// the request, with its answer, take until `end` at most, or for as long as the agent lets them.
+    /// Sends a request to the present endpoint. Returns the response if it is a success. Both the password
+    /// and the request, with its answer, take until `end` at most, or for as long as the agent lets them.
     fn send(
         &self,
         agent: &Agent,
@@ -395,8 +395,9 @@ impl Lines {
     }
 }
 
-/// Returns whether a text of JSON has at most [`MAX_VALUES`] values. Each value but the first of a list stands
-/// behind a comma, and each first one behind a bracket. (Texts of etcd's JSON are base64, which has neither.)
+/// Returns whether a text of JSON has at most [`MAX_VALUES`] values. Each value but the first of a list
+/// stands behind a comma, and each first one behind a bracket. (Texts of etcd's JSON are base64, which has
+/// neither.)
 fn has_few_values(text: &[u8]) -> bool {
     work::steps(text.len() / 16);
     text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count() < MAX_VALUES

@@ -82,8 +82,8 @@ impl Mirror {
         }
     }
 
-    /// Returns the latest revision that is known. Opens the watch if there is none. Waits for etcd for `within`
-    /// at most.
+    /// Returns the latest revision that is known. Opens the watch if there is none. Waits for etcd for
+    /// `within` at most.
     pub(super) fn version(self: &Arc<Self>, within: Duration) -> Result<u64> {
         {
             let state = lock(&self.state);

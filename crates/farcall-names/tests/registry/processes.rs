@@ -183,7 +183,8 @@ fn an_owner_in_another_time_namespace_is_alive_and_keeps_its_name() {
     drop(registry.publish(&entry("killed")).unwrap());
 }
 
-/// Returns the command that runs this program in a role, in a process namespace of its own, as a container is.
+/// Returns the command that runs this program in a role, in a process namespace of its own, as a container
+/// is.
 fn in_a_container(role: &str) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "--"]).arg(env::current_exe().unwrap());

@@ -303,8 +303,8 @@ impl Streams {
         }
     }
 
-    /// Begins a deferred connection if there is room. Chooses the network with the fewest connections, in it the
-    /// host with the fewest, and its connection that has waited longest.
+    /// Begins a deferred connection if there is room. Chooses the network with the fewest connections, in it
+    /// the host with the fewest, and its connection that has waited longest.
     fn admit_deferred(&self) {
         if self.len() >= self.limits.connections {
             return;

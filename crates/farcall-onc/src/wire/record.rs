@@ -223,8 +223,8 @@ impl Records {
         Ok(())
     }
 
-    /// Returns since when there has been an unfinished record: since the first [`Records::check`] that found it
-    /// so.
+    /// Returns since when there has been an unfinished record: since the first [`Records::check`] that found
+    /// it so.
     pub(crate) fn unfinished_since(&self) -> Option<Time> {
         self.since.filter(|_| self.is_partial())
     }

@@ -36,7 +36,8 @@ impl Agreement {
         self.question = bind.map_or(&[][..], |bind| bind.body()).to_vec();
     }
 
-    /// Returns the bytes of the client's next step. `random` are the bytes by which a conversation is resumed.
+    /// Returns the bytes of the client's next step. `random` are the bytes by which a conversation is
+    /// resumed.
     pub fn step(&self, suites: Suites, random: Option<&[u8; 32]>) -> Vec<u8> {
         match (&self.stage, random) {
             (Stage::Handshaking { step, .. }, _) => step.clone(),

@@ -248,8 +248,8 @@ impl Conversation {
         let (Some(trust), offered) = (self.config.trust.clone(), self.offered()) else { return };
         let id = self.id;
         let Some(request) = self.session.asked(w.nonce) else { return };
-        // If a handshake was under way, the server refuses the proof, as after a restart, or could not read the
-        // message. The handshake begins again, but not for ever.
+        // If a handshake was under way, the server refuses the proof, as after a restart, or could not read
+        // the message. The handshake begins again, but not for ever.
         request.agreement.stage = Stage::Asking;
         request.hellos += 1;
         if request.hellos > MAX_HELLOS {
@@ -390,9 +390,9 @@ impl Conversation {
 
     /// Judges again what the server has shown, because keys have changed or a grant has expired. Names for
     /// which the server is no longer accepted have to be bound again, and their outstanding calls end as
-    /// [`Kind::NotPermitted`] at the next [`Conversation::handle_timeout`], which is due at once. Other names,
-    /// for which something else was shown, and their calls go on. If no name is left, forgets the conversation
-    /// and its secrets. Returns whether a name has to be bound again.
+    /// [`Kind::NotPermitted`] at the next [`Conversation::handle_timeout`], which is due at once. Other
+    /// names, for which something else was shown, and their calls go on. If no name is left, forgets the
+    /// conversation and its secrets. Returns whether a name has to be bound again.
     pub fn recheck_server(&mut self, now: Time) -> bool {
         let (Some(trust), Some(kept)) = (self.config.trust.clone(), &mut self.kept) else { return false };
         let mutant = self.config.mutant;
@@ -415,8 +415,8 @@ impl Conversation {
         has_fallen
     }
 
-    /// Forgets the conversation with a server that is no longer accepted for any name, and its secrets. No call
-    /// that was meant for it is sent any more.
+    /// Forgets the conversation with a server that is no longer accepted for any name, and its secrets. No
+    /// call that was meant for it is sent any more.
     fn forget_server(&mut self, now: Time) {
         self.kept = None;
         self.session.granted = None;
@@ -427,8 +427,8 @@ impl Conversation {
         self.timers.check = now;
     }
 
-    /// Notes that a question was answered with this export. Returns false if the answer does not come from the
-    /// server of the conversation, so that the name is not bound in it.
+    /// Notes that a question was answered with this export. Returns false if the answer does not come from
+    /// the server of the conversation, so that the name is not bound in it.
     pub(super) fn note_bound(&mut self, request: &Request, export: u64) -> bool {
         if let Some((key, shown)) = &request.agreement.answerer {
             let Some(kept) = self.kept.as_mut().filter(|kept| kept.server.0 == *key) else { return false };
@@ -465,8 +465,8 @@ impl Conversation {
         self.permitted = Some(permitted);
     }
 
-    /// Takes the secrets of the conversation that a WELCOME grants, if they are new. The names that were bound
-    /// at the server with this key stay bound.
+    /// Takes the secrets of the conversation that a WELCOME grants, if they are new. The names that were
+    /// bound at the server with this key stay bound.
     pub(super) fn take_secrets(&mut self) {
         let is_same = self.is_same_server();
         if !is_same && !self.config.mutant.breaks(Rule::CallsFollow) {

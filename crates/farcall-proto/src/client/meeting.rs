@@ -6,11 +6,11 @@ use super::Conversation;
 use crate::{Holder, Meeting, Proven, Rule};
 
 impl Conversation {
-    /// Proves that this client has the secrets of its conversation, to a server that is met outside UDP because
-    /// of an export. `body` makes what the client will say there after its proof, given the holder of the
-    /// conversation's ticket, and the ticket as on the wire, which must be part of it. Returns `None` without a
-    /// conversation that has secrets, if the server is no longer accepted for the export's name, or if the body
-    /// has 64 KiB or more.
+    /// Proves that this client has the secrets of its conversation, to a server that is met outside UDP
+    /// because of an export. `body` makes what the client will say there after its proof, given the holder of
+    /// the conversation's ticket, and the ticket as on the wire, which must be part of it. Returns `None`
+    /// without a conversation that has secrets, if the server is no longer accepted for the export's name, or
+    /// if the body has 64 KiB or more.
     pub fn prove_meeting(
         &self,
         export: u64,

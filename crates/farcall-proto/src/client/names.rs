@@ -23,8 +23,8 @@ struct BoundName {
 }
 
 impl BoundNames {
-    /// Notes that a name was bound to an export, for which the server has shown this. Returns the former export
-    /// of the name, if that was another one.
+    /// Notes that a name was bound to an export, for which the server has shown this. Returns the former
+    /// export of the name, if that was another one.
     pub fn note(&mut self, name: &str, export: u64, shown: &Arc<Principal>) -> Option<u64> {
         let at = self.0.binary_search_by(|bound| (*bound.name).cmp(name)).unwrap_or_else(|at| {
             if self.0.is_empty() {

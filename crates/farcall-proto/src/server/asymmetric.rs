@@ -25,15 +25,15 @@ use crate::secure::{MAX_WAIT, Trust};
 use crate::wire::{Bind, OwnedBind, Prologue, Step};
 use crate::{Mutant, Rule, Time};
 
-/// The share of a processor that handshakes take, as one part in so many. With the datagrams that ask for them,
-/// clients that have not proven themselves take less than two thirds.
+/// The share of a processor that handshakes take, as one part in so many. With the datagrams that ask for
+/// them, clients that have not proven themselves take less than two thirds.
 const SHARE: u32 = 2;
 
 /// How long handshakes may be computed without a rest when none was computed lately.
 const BURST: Duration = Duration::from_millis(40);
 
-/// What a handshake counts for, at the least and at the most. It takes longer than the most if the thread that
-/// computes it is interrupted.
+/// What a handshake counts for, at the least and at the most. It takes longer than the most if the thread
+/// that computes it is interrupted.
 const LEAST_COST: Duration = Duration::from_micros(100);
 const MOST_COST: Duration = Duration::from_millis(10);
 
@@ -306,8 +306,8 @@ impl Waiting {
     }
 }
 
-/// The turns of clients that were told to wait. They are spaced as far as handshakes are, and a client that comes
-/// in its turn has a place among those of its host.
+/// The turns of clients that were told to wait. They are spaced as far as handshakes are, and a client that
+/// comes in its turn has a place among those of its host.
 #[derive(Debug)]
 struct Reserved {
     key: [u8; 16],
@@ -331,8 +331,8 @@ impl Reserved {
         is_its
     }
 
-    /// Returns after which time the client with this proof comes again. Reserves it a turn then, unless others
-    /// of its host or of its network have many.
+    /// Returns after which time the client with this proof comes again. Reserves it a turn then, unless
+    /// others of its host or of its network have many.
     fn reserve(&mut self, now: Time, from: &SocketAddr, proof: ProofName, each: Duration) -> Duration {
         while let Some((turn, proof)) = self.order.front().copied()
             && now > turn + LATE

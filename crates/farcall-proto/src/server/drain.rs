@@ -1,8 +1,8 @@
 //! Tells clients that the server takes no more calls (docs/protocol.md, section 5.8).
 //!
-//! A client that is told in time sends nothing that the end of the process could leave in doubt: its calls go to
-//! another server at once. Nobody confirms a DRAIN, because an idle client reads no datagrams. So it is sent in
-//! several rounds.
+//! A client that is told in time sends nothing that the end of the process could leave in doubt: its calls go
+//! to another server at once. Nobody confirms a DRAIN, because an idle client reads no datagrams. So it is
+//! sent in several rounds.
 
 use std::net::SocketAddr;
 
@@ -21,7 +21,8 @@ pub(super) struct Draining {
     pub(super) all: bool,
     /// The exports that were withdrawn by a drain.
     exports: Vec<u64>,
-    /// Rounds that have not ended yet: what drains (zero stands for everything), and the next place of the table.
+    /// Rounds that have not ended yet: what drains (zero stands for everything), and the next place of the
+    /// table.
     rounds: Vec<Round>,
     /// When a new call was refused last.
     refused: Time,
@@ -43,8 +44,8 @@ impl Draining {
 }
 
 impl Server {
-    /// Refuses every new call from now on: of an export, which is withdrawn, or of all. Calls that have begun are
-    /// finished. [`Server::tell_drain`] tells the clients.
+    /// Refuses every new call from now on: of an export, which is withdrawn, or of all. Calls that have begun
+    /// are finished. [`Server::tell_drain`] tells the clients.
     pub fn drain(&mut self, now: Time, export: Option<u64>) {
         self.draining.refused = now;
         match export {
@@ -56,7 +57,8 @@ impl Server {
         }
     }
 
-    /// Begins another round in which [`Server::transmit`] tells every client what is drained: an export, or all.
+    /// Begins another round in which [`Server::transmit`] tells every client what is drained: an export, or
+    /// all.
     pub fn tell_drain(&mut self, export: Option<u64>) {
         let export = export.unwrap_or(0);
         self.draining.rounds.retain(|round| round.export != export);

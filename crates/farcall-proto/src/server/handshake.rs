@@ -533,8 +533,8 @@ impl Server {
     }
 }
 
-/// Returns the class of a client. It is known if it shows a ticket that was given to it in a handshake with this
-/// server, good or not: a ticket that only proves an address has no rest.
+/// Returns the class of a client. It is known if it shows a ticket that was given to it in a handshake with
+/// this server, good or not: a ticket that only proves an address has no rest.
 fn class_of(bind: &Bind<'_>, asked: &Option<Result<(u64, &Ticket<'_>), Ended>>) -> Class {
     let had_secrets = bind.renew.as_ref().is_some_and(|(_, ticket, _)| !ticket.rest.is_empty());
     let is_genuine = match asked {

@@ -1,6 +1,7 @@
-//! A queue that is fair between hosts, and between the prefixes of their addresses. Networks take turns, in each
-//! network its subnetworks, in each of these its hosts. So many hosts of one network get as many turns as one
-//! host of another network (a hierarchy of round robins; Nagle 1987, "On packet switches with infinite storage").
+//! A queue that is fair between hosts, and between the prefixes of their addresses. Networks take turns, in
+//! each network its subnetworks, in each of these its hosts. So many hosts of one network get as many turns
+//! as one host of another network (a hierarchy of round robins; Nagle 1987, "On packet switches with infinite
+//! storage").
 //!
 //! The queue is for a few hundred entries: every operation may look at all of them.
 
@@ -9,8 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::hosts::HostName;
 
-/// The lengths of the prefixes that take turns, the shortest first, above the host. IPv4 addresses are mapped to
-/// IPv6.
+/// The lengths of the prefixes that take turns, the shortest first, above the host. IPv4 addresses are mapped
+/// to IPv6.
 const PREFIXES_V4: [u32; 4] = [96 + 16, 96 + 16, 96 + 24, 96 + 24];
 const PREFIXES_V6: [u32; 4] = [32, 48, 56, 63];
 
@@ -102,8 +103,9 @@ impl<T> Turns<T> {
         entry
     }
 
-    /// Takes out the entry that makes way for others: of the networks, then of its hosts, the one that has most
-    /// entries, and of this host the newest entry. Those that have a place make way if there are no others.
+    /// Takes out the entry that makes way for others: of the networks, then of its hosts, the one that has
+    /// most entries, and of this host the newest entry. Those that have a place make way if there are no
+    /// others.
     pub fn evict(&mut self) -> Option<T> {
         self.evict_of(self.unplaced > 0)
     }

@@ -39,8 +39,8 @@ struct Hosts {
 /// An idle connection: since when, and the server's handle.
 pub(super) type Idle = (Time, u32);
 
-/// A host's or a network's rank: how many connections it has, then how long the idle one has been idle that it
-/// loses first.
+/// A host's or a network's rank: how many connections it has, then how long the idle one has been idle that
+/// it loses first.
 type Rank<Of> = (usize, Reverse<Idle>, Of);
 
 impl Places {
@@ -53,9 +53,9 @@ impl Places {
         self.taken >= self.most
     }
 
-    /// Returns the handle of the connection that makes way for another: of the networks with idle connections,
-    /// the one that has most, in it the host that has most, and of this the longest idle one. Returns `None` if
-    /// no connection is idle.
+    /// Returns the handle of the connection that makes way for another: of the networks with idle
+    /// connections, the one that has most, in it the host that has most, and of this the longest idle one.
+    /// Returns `None` if no connection is idle.
     pub(super) fn victim(&self) -> Option<u32> {
         self.ranking.last().map(|(_, Reverse((_, handle)), _)| *handle)
     }

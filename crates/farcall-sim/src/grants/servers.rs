@@ -1,10 +1,11 @@
-//! Servers that have a grant for each of their names, and one key, in the simulated network: programs with real
-//! runtimes and their real keys.
+//! Servers that have a grant for each of their names, and one key, in the simulated network: programs with
+//! real runtimes and their real keys.
 //!
 //! Two servers export three names by one key. Their grants are revoked, expire and are renewed, some in time.
-//! Clients bind the names, in one conversation with each server, and make calls, calls that wait, and streams.
-//! What must be true: a client takes something from a server only if a grant for the very name counts, or did a
-//! moment ago; and no name is lost while the grants for it count, whatever becomes of the others.
+//! Clients bind the names, in one conversation with each server, and make calls, calls that wait, and
+//! streams. What must be true: a client takes something from a server only if a grant for the very name
+//! counts, or did a moment ago; and no name is lost while the grants for it count, whatever becomes of the
+//! others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,8 +52,8 @@ struct Facts {
 /// What is true of the grants of all servers.
 #[derive(Default)]
 struct Truth {
-    /// Where the names are exported. Clients do not look in the registry, in which the entry of an exporter is
-    /// up to five seconds older than its grants.
+    /// Where the names are exported. Clients do not look in the registry, in which the entry of an exporter
+    /// is up to five seconds older than its grants.
     urls: BTreeMap<&'static str, String>,
     /// By the names, the oldest first.
     grants: BTreeMap<&'static str, Vec<Facts>>,

@@ -33,8 +33,8 @@ impl Store for Server {
     }
 }
 
-/// For how long the grant counts, how long after that a server has noticed its end at the latest, and how long
-/// after that its client, which asks now and then.
+/// For how long the grant counts, how long after that a server has noticed its end at the latest, and how
+/// long after that its client, which asks now and then.
 const COUNTS: Duration = Duration::from_secs(150);
 const NOTICED: Duration = Duration::from_secs(1);
 const HEARD: Duration = Duration::from_secs(61);
@@ -100,8 +100,8 @@ fn a_grant_that_expires_ends_the_running_call_and_the_next_one_is_refused() {
     check(4, |sim| run(sim, &Ends::default()));
 }
 
-/// Opens a conversation with a grant that expires, and then another one of the same key with a grant that does
-/// not.
+/// Opens a conversation with a grant that expires, and then another one of the same key with a grant that
+/// does not.
 fn outlast(sim: &Sim, ends: &Ends) {
     let server = serve(sim, ends);
     let open = |serial, time| {
@@ -201,7 +201,8 @@ fn a_key_that_is_taken_away_is_noticed_within_a_quarter_of_a_second_at_either_en
     check(4, |sim| take_away(sim, false));
 }
 
-/// Imports two names of one server, which has a grant for each. One grant expires, and the other one does not.
+/// Imports two names of one server, which has a grant for each. One grant expires, and the other one does
+/// not.
 fn lose_a_name(sim: &Sim, expiring: &'static str) {
     let export = |serial, scope: &str, time: Duration| {
         let terms = Terms {

@@ -1,5 +1,5 @@
-//! Tests that what happens at one moment happens in an order that the seed decides: a run can be repeated only
-//! then.
+//! Tests that what happens at one moment happens in an order that the seed decides: a run can be repeated
+//! only then.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

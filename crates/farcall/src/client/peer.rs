@@ -18,8 +18,8 @@ pub(crate) struct Peer {
     state: Mutex<PeerState>,
 }
 
-/// Who answers for an export, and what it has shown: its key, and the digest of its evidence. What does not go
-/// by UDP is made for one of these.
+/// Who answers for an export, and what it has shown: its key, and the digest of its evidence. What does not
+/// go by UDP is made for one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
     key: [u8; 32],
@@ -88,8 +88,8 @@ impl Peer {
         self.lock().conversation.prove_meeting(export, meeting, body)
     }
 
-    /// Returns who answers for an export, if this end has keys. Returns `None` also if the server is no longer
-    /// accepted for the name of the export.
+    /// Returns who answers for an export, if this end has keys. Returns `None` also if the server is no
+    /// longer accepted for the name of the export.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     #[cfg(feature = "secure")]
     pub(crate) fn standing(&self, export: u64) -> Option<Standing> {
@@ -102,8 +102,8 @@ impl Peer {
         None
     }
 
-    /// Returns whether the server that was met outside UDP, and has shown that it is this one, is still the one
-    /// that answers for an export. It may have shown something newer meanwhile.
+    /// Returns whether the server that was met outside UDP, and has shown that it is this one, is still the
+    /// one that answers for an export. It may have shown something newer meanwhile.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(crate) fn is_served_by(&self, server: Option<Standing>, export: u64) -> bool {
         !self.has_keys || self.standing(export).map(|server| server.key) == server.map(|server| server.key)

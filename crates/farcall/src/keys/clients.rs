@@ -1,11 +1,11 @@
 //! The clients of a server with keys: what each has shown, from which its conversations' rights follow.
 //!
-//! A key can have several grants, and show others in each conversation. So nothing here is looked up by a key:
-//! a conversation's principal holds what that conversation has shown, and a ticket names it by a digest.
+//! A key can have several grants, and show others in each conversation. So nothing here is looked up by a
+//! key: a conversation's principal holds what that conversation has shown, and a ticket names it by a digest.
 //!
-//! A client's first message proves nothing, because anybody on the path can repeat it. What it shows is judged
-//! and waits until the client proves itself by the first datagram of the conversation. Meanwhile no other
-//! conversation depends on it.
+//! A client's first message proves nothing, because anybody on the path can repeat it. What it shows is
+//! judged and waits until the client proves itself by the first datagram of the conversation. Meanwhile no
+//! other conversation depends on it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -18,8 +18,8 @@ use crate::{Principal, lock};
 /// The digest of what a client has shown, which a ticket holds.
 type Facts = [u8; 32];
 
-/// The maximum number of clients that have proven themselves and are remembered, each once for everything that
-/// it has shown. A client that was forgotten makes a handshake again.
+/// The maximum number of clients that have proven themselves and are remembered, each once for everything
+/// that it has shown. A client that was forgotten makes a handshake again.
 const MAX_PROVEN: usize = 1 << 17;
 
 /// The maximum number of clients that have not proven themselves yet and are remembered. A server computes at

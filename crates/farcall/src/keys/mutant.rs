@@ -12,8 +12,8 @@ pub enum Rule {
     ConversationRechecked,
     /// A decision is made again when the keys have changed, or a grant has expired.
     DecisionRemade,
-    /// A server is judged by what it has shown in its conversation for the name, not by what its key has shown
-    /// last, to whomever.
+    /// A server is judged by what it has shown in its conversation for the name, not by what its key has
+    /// shown last, to whomever.
     ServerOfConversation,
     /// What a server has shown is judged again when the keys have changed, or a grant has expired.
     ServerRechecked,

@@ -62,8 +62,8 @@ impl Trusting {
         Ok(())
     }
 
-    /// Returns whether a grant may have expired by which a conversation is open. If so, the caller looks at all
-    /// conversations.
+    /// Returns whether a grant may have expired by which a conversation is open. If so, the caller looks at
+    /// all conversations.
     pub(crate) fn look_for_expired(&self) -> bool {
         self.expiries.are_due(self.env.unix_seconds())
     }

@@ -13,8 +13,8 @@ impl Inner {
     /// [`MAX_ADDRESSES`].
     ///
     /// # Errors
-    /// When the server is bound to a loopback address, and other machines read the registry; or when it is bound to
-    /// all addresses of its host, no setting names the addresses to publish, and
+    /// When the server is bound to a loopback address, and other machines read the registry; or when it is
+    /// bound to all addresses of its host, no setting names the addresses to publish, and
     /// none can be guessed.
     pub(super) fn advertised(&self, bound: SocketAddr) -> Result<Vec<SocketAddr>, CallFailed> {
         if !self.settings.advertise.is_empty() {

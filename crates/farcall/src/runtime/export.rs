@@ -165,13 +165,13 @@ impl Export {
         Ok(())
     }
 
-    /// Serves until the process is asked to end, by SIGTERM or SIGINT, or until [`Stopper::stop`] is called. Then
-    /// [drains](Export::drain) the export, at most 25 s, and returns: less than the 30 s after which Kubernetes
-    /// kills a container. This is the line with which the `main` of a server ends.
+    /// Serves until the process is asked to end, by SIGTERM or SIGINT, or until [`Stopper::stop`] is called.
+    /// Then [drains](Export::drain) the export, at most 25 s, and returns: less than the 30 s after which
+    /// Kubernetes kills a container. This is the line with which the `main` of a server ends.
     ///
-    /// From the first call of this on, the two signals do nothing but this, also if the process is the first one
-    /// of a container, where they have no effect by default. A second signal ends the process at once. (Other
-    /// systems than Unix have no such signals: there only [`Stopper::stop`] ends this.)
+    /// From the first call of this on, the two signals do nothing but this, also if the process is the first
+    /// one of a container, where they have no effect by default. A second signal ends the process at once.
+    /// (Other systems than Unix have no such signals: there only [`Stopper::stop`] ends this.)
     ///
     /// ```no_run
     /// # #[farcall::interface]

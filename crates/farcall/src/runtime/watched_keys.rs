@@ -50,8 +50,9 @@ impl Users {
         self.offers.take_from(&**server.env(), may);
     }
 
-    /// Ends what this runtime has of servers that are no longer accepted for it. Their names end first, because
-    /// a connection through shared memory that is being made looks whether its conversation still has them.
+    /// Ends what this runtime has of servers that are no longer accepted for it. Their names end first,
+    /// because a connection through shared memory that is being made looks whether its conversation still has
+    /// them.
     fn forget_servers(&self) {
         self.endpoints.iter().for_each(|endpoint| endpoint.recheck_servers());
         self.links.iter().for_each(|link| link.distrust_if_rejected());
@@ -133,8 +134,8 @@ fn watch(
     env.spawn("farcall-keys", Box::new(look))
 }
 
-/// Returns the grants that have expired, unless another one that counts still gives the same principal what they
-/// gave.
+/// Returns the grants that have expired, unless another one that counts still gives the same principal what
+/// they gave.
 fn expired_grants(grants: &[Grant], now: u64) -> impl Iterator<Item = &Grant> {
     let has_rights = |by: &Terms, of: &Terms| {
         [Right::Export, Right::Import].iter().all(|right| by.rights.has(*right) || !of.rights.has(*right))

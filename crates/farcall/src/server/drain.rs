@@ -13,16 +13,16 @@ use super::exported::Exported;
 /// A server that drains ends a stream of which nothing has passed for this long.
 const QUIET_STREAM: Duration = Duration::from_millis(100);
 
-/// A drain ends when no new call has come for this long. A client whose call was lost sends it again sooner on a
-/// local network.
+/// A drain ends when no new call has come for this long. A client whose call was lost sends it again sooner
+/// on a local network.
 const QUIET: Duration = Duration::from_millis(100);
 
 /// How often all clients are told meanwhile: a word may be lost.
 const ROUNDS: u32 = 3;
 
 impl Server {
-    /// Refuses every new call, of one export or of all, and waits at most `time` until all calls that have begun
-    /// are finished and no more come. Returns whether those that have begun are finished.
+    /// Refuses every new call, of one export or of all, and waits at most `time` until all calls that have
+    /// begun are finished and no more come. Returns whether those that have begun are finished.
     pub(crate) fn drain(&self, export: Option<&Arc<Exported>>, time: Duration) -> bool {
         let end = self.now() + time;
         let exports = self.stop_taking(export);
@@ -70,8 +70,8 @@ impl Server {
         self.flush(&mut vec![0; MAX_DATAGRAM]);
     }
 
-    /// Waits by `is_idle` until `end` for the calls that have begun. Meanwhile ends the calls of an export, or of
-    /// all, whose results are streams that have no items to send.
+    /// Waits by `is_idle` until `end` for the calls that have begun. Meanwhile ends the calls of an export,
+    /// or of all, whose results are streams that have no items to send.
     fn finish_begun(&self, export: Option<u64>, end: Time, is_idle: impl Fn(Duration) -> bool) -> bool {
         let mut seen = HashMap::new();
         loop {
@@ -86,7 +86,8 @@ impl Server {
         }
     }
 
-    /// Waits until no new call has come for a while, at most until `end`, and repeats the word to the clients.
+    /// Waits until no new call has come for a while, at most until `end`, and repeats the word to the
+    /// clients.
     fn wait_quiet(&self, export: Option<u64>, end: Time) {
         let pause = self.env.event();
         let mut rounds = 1;

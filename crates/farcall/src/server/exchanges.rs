@@ -202,8 +202,8 @@ impl Core {
         }
     }
 
-    /// Sends what waits in the outbox of an exchange, then `bytes`, and then `long`. Returns how many bytes of
-    /// these two were sent: none while anything waits. `None` if the receiver takes no more; nothing waits
+    /// Sends what waits in the outbox of an exchange, then `bytes`, and then `long`. Returns how many bytes
+    /// of these two were sent: none while anything waits. `None` if the receiver takes no more; nothing waits
     /// then.
     fn send_in(
         &mut self,

@@ -44,8 +44,8 @@ impl Waits for Work {
 }
 
 /// Removes and returns the call that has waited longest for a worker, if it has waited for at least `time`.
-/// Ignores held calls, because they wait for their own clients. Of calls that came at one moment, the smallest
-/// key decides, not the order of a map.
+/// Ignores held calls, because they wait for their own clients. Of calls that came at one moment, the
+/// smallest key decides, not the order of a map.
 pub(super) fn pop_late(queue: &mut Queue, now: Time, time: Duration) -> Option<Work> {
     let oldest = queue.firsts().min_by_key(|work| (work.arrived, work.call.key))?;
     let late = Some(oldest).filter(|work| now.since(work.arrived) >= time)?;

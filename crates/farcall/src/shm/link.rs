@@ -125,9 +125,9 @@ impl Link {
         self.watch.broken().is_none()
     }
 
-    /// Returns whether the server at the other end is the one that answers for an export of `peer`, by what it
-    /// has shown. Exports of one server that stand on different grants have different connections, because a
-    /// connection ends with what it stands on.
+    /// Returns whether the server at the other end is the one that answers for an export of `peer`, by what
+    /// it has shown. Exports of one server that stand on different grants have different connections, because
+    /// a connection ends with what it stands on.
     pub(crate) fn is_for(&self, peer: &Peer, export: u64) -> bool {
         peer.standing(export) == self.server
     }
@@ -139,8 +139,8 @@ impl Link {
         self.distrust_if_rejected();
     }
 
-    /// Ends the connection if the server is no longer accepted for an export that is called by it. Later calls
-    /// go by UDP.
+    /// Ends the connection if the server is no longer accepted for an export that is called by it. Later
+    /// calls go by UDP.
     pub(crate) fn distrust_if_rejected(&self) {
         if !lock(&self.exports).iter().all(|export| self.peer.is_served_by(self.server, *export)) {
             self.watch.distrust();
