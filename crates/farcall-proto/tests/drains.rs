@@ -43,7 +43,7 @@ fn after_the_word_calls_fail_at_once_and_nothing_is_sent() {
     let call = farcall_proto::client::Call { export: EXPORT, procedure: 1, ..Default::default() };
     let now = pair.now;
     let refused = pair.client.start(|| now, &call, &mut Vec::new()).unwrap_err();
-    assert_eq!((refused.kind, refused.ran), (Kind::Draining, Ran::No));
+    assert_eq!((refused.kind, refused.ran), (Kind::NotExported, Ran::No), "the caller binds again");
     assert!(pair.sent().is_empty());
     // What comes twice changes nothing.
     let again = {

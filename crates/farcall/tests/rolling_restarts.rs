@@ -2,7 +2,6 @@
 //! and ends when no more calls come. `FARCALL_RESTARTS` sets how many restarts each test makes.
 #![allow(missing_docs)]
 
-use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,13 +33,11 @@ struct Replica {
 struct World {
     names: Arc<dyn Registry>,
     shared_memory: bool,
-    /// Where the replicas listen, if clients have a list of addresses and no names.
-    addresses: Vec<SocketAddr>,
 }
 
 impl World {
     fn new(names: Arc<dyn Registry>, shared_memory: bool) -> World {
-        World { names, shared_memory, addresses: Vec::new() }
+        World { names, shared_memory }
     }
 
     fn builder(&self) -> Builder {
@@ -48,22 +45,9 @@ impl World {
     }
 
     fn start(&self, instance: usize) -> Replica {
-        let builder = match self.addresses.get(instance) {
-            Some(address) => self.builder().address(*address),
-            None => self.builder(),
-        };
-        let runtime = builder.build().unwrap();
+        let runtime = self.builder().build().unwrap();
         let export = runtime.export::<dyn Store>(&format!("Store/{instance}"), Arc::new(Server)).unwrap();
         Replica { export, runtime }
-    }
-
-    fn balanced(&self, clients: &Runtime) -> StoreClient {
-        if self.addresses.is_empty() {
-            return clients.import_all::<dyn Store>("Store").unwrap().balanced();
-        }
-        let names: Vec<_> = self.addresses.iter().map(|address| format!("udp://{address}/Store")).collect();
-        let names: Vec<_> = names.iter().map(String::as_str).collect();
-        clients.import_each::<dyn Store>(&names).unwrap().balanced()
     }
 }
 
@@ -81,7 +65,7 @@ fn restarts() -> usize {
 fn roll(world: &World, drains: Drains, replicas: usize, restarts: usize) -> u64 {
     let mut running: Vec<_> = (0..replicas).map(|instance| Some(world.start(instance))).collect();
     let clients = world.builder().build().unwrap();
-    let balanced = world.balanced(&clients);
+    let balanced = clients.import_all::<dyn Store>("Store").unwrap().balanced();
     let single = clients.import::<dyn Store>("Store").unwrap();
     // This one is idle for most of the time.
     let idle = clients.import::<dyn Store>("Store").unwrap();
@@ -157,13 +141,4 @@ fn no_call_fails_while_replicas_drain_whose_names_are_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::new(Arc::new(File::at(folder.path().join("names"))), true);
     assert!(roll(&world, Drains::Export, 2, restarts()) > 0);
-}
-
-#[test]
-fn no_call_fails_while_replicas_of_a_static_list_drain_and_come_back_at_their_addresses() {
-    let sockets = [0; 2].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
-    let mut world = World::new(Arc::new(Memory::new()), false);
-    world.addresses = sockets.iter().map(|socket| socket.local_addr().unwrap()).collect();
-    drop(sockets);
-    assert!(roll(&world, Drains::Runtime, 2, restarts()) > 0);
 }

@@ -29,12 +29,9 @@ impl Drained {
         }
     }
 
-    /// Returns why calls of an export are refused, if they are.
-    fn refusal(&self, export: u64) -> Option<Kind> {
-        match self.all {
-            true => Some(Kind::Draining),
-            false => self.exports.contains(&export).then_some(Kind::NotExported),
-        }
+    /// Returns whether calls of an export are refused.
+    fn refuses(&self, export: u64) -> bool {
+        self.all || self.exports.contains(&export)
     }
 }
 
@@ -65,7 +62,8 @@ impl Conversation {
     #[cold]
     pub(super) fn drained(&self, export: u64) -> Option<Failure> {
         let (granted, drained) = (self.session.granted.as_ref()?, self.drained.as_deref()?);
-        let kind = drained.refusal(export).filter(|_| granted.conversation == drained.conversation)?;
-        Some(Failure::new(kind, Ran::No))
+        let refused = drained.refuses(export) && granted.conversation == drained.conversation;
+        // Not as draining: by now another server may be at the address, so the caller binds again.
+        refused.then(|| Failure::new(Kind::NotExported, Ran::No))
     }
 }
