@@ -3,21 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use farcall_idl::is_order;
+pub use farcall_idl::printable;
 use indicatif::HumanCount;
-
-/// Returns text of another process as a part of a line: characters that could end the line or control a
-/// terminal are made visible.
-pub fn printable(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' | '\t' => clean.extend(c.escape_default()),
-            c if is_order(c) => clean.extend(c.escape_unicode()),
-            c => clean.push(c),
-        }
-    }
-    clean
-}
 
 /// Escapes characters in JSON that control a terminal. They can occur only in strings, so the JSON keeps its
 /// meaning.

@@ -3,26 +3,13 @@
 use std::fmt::Display;
 use std::io::{self, Write as _};
 
-use farcall_idl::is_order;
+use farcall_idl::printable;
 
 /// Writes a line to standard error. Unlike `eprintln`, it does not panic if standard error is closed. The
 /// line may have text of others, such as the error of a registry's server: it cannot control a terminal.
 #[cold]
 pub fn say(line: impl Display) {
-    let _ = writeln!(io::stderr(), "farcall: {}", shown(&line.to_string()));
-}
-
-/// Returns text with the characters escaped that could end a line or control a terminal.
-fn shown(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' | '\t' => clean.extend(c.escape_default()),
-            c if is_order(c) => clean.extend(c.escape_unicode()),
-            c => clean.push(c),
-        }
-    }
-    clean
+    let _ = writeln!(io::stderr(), "farcall: {}", printable(&line.to_string()));
 }
 
 #[cfg(test)]
@@ -33,6 +20,6 @@ mod tests {
     fn text_of_others_does_not_control_a_terminal() {
         let why = "etcd: \u{1b}]0;gone\u{7}\u{9b}2J\r\nfarcall: all is well\u{202e}é";
         let said = "etcd: \\u{1b}]0;gone\\u{7}\\u{9b}2J\\u{d}\\nfarcall: all is well\\u{202e}é";
-        assert_eq!(shown(why), said);
+        assert_eq!(printable(why), said);
     }
 }

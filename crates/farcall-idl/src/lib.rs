@@ -37,7 +37,7 @@ pub use binding::{Refusal, refusals};
 pub use check::{Change, check};
 pub use model::{Argument, Builder, Fingerprint, Interface, Procedure};
 pub use spell::{spell, spell_program};
-pub use terminal::is_order;
+pub use terminal::{is_order, printable};
 #[cfg(feature = "x")]
 pub use {
     build::{Build, build},

@@ -10,6 +10,20 @@ pub fn is_order(c: char) -> bool {
     c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
+/// Returns text of another process as a part of a line: characters that could end the line or control a
+/// terminal are made visible.
+pub fn printable(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => clean.extend(c.escape_default()),
+            c if is_order(c) => clean.extend(c.escape_unicode()),
+            c => clean.push(c),
+        }
+    }
+    clean
+}
+
 /// Returns the text with all such characters escaped, except those in `kept`.
 #[cfg_attr(not(any(test, feature = "x")), expect(dead_code, reason = "readers of files use it"))]
 pub(crate) fn visible<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {

@@ -5,7 +5,7 @@
 //! does not want to wait for the drain.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -53,8 +53,7 @@ pub(crate) fn tell(event: &Arc<dyn Event>) -> io::Result<()> {
 fn take(mut signals: Signals) {
     for signal in signals.forever() {
         // The process ends here unless this is the first signal.
-        let former =
-            std::mem::replace(&mut *WATCH.lock().unwrap_or_else(PoisonError::into_inner), Watch::Told);
+        let former = std::mem::replace(&mut *lock(&WATCH), Watch::Told);
         match former {
             Watch::Waits(waiting) => waiting.iter().filter_map(Weak::upgrade).for_each(|event| event.set()),
             Watch::None | Watch::Told => {

@@ -220,8 +220,9 @@ impl Export {
         Stopper(self.ended.clone())
     }
 
-    /// Withdraws the export, and waits until the calls that have begun are finished, but no longer than
-    /// `time`. Returns whether they are finished. If the result of a call is a stream, and the stream has no
+    /// Withdraws the export, tells its clients, and waits until the calls that have begun are finished and no
+    /// new one has come for 100 ms, but no longer than `time`. Returns whether those that have begun are
+    /// finished. If the result of a call is a stream, and the stream has no
     /// items to send, it ends as [`Kind::Draining`](crate::Kind::Draining), so that a client that watches
     /// something does not hold up the drain.
     pub fn drain(self, time: Duration) -> bool {
