@@ -67,7 +67,9 @@ pub type Result<T> = farcall_core::Result<T, Refused>;
 ///
 /// # Errors
 /// An access is [`Refused`] if it leaves the segment, if the right to it was not given, or if the segment was
-/// revoked or exported again. An access to an imported segment may also fail as a call does.
+/// revoked or exported again. An access to an imported segment may also fail as a call does. A write of more
+/// than 1 MiB may be made in parts; if a later part cannot be written, the write fails with
+/// [`Ran::Maybe`](farcall_core::Ran::Maybe).
 pub trait Memory: Send + Sync {
     /// Returns the size in bytes.
     fn size(&self) -> u64;
@@ -97,7 +99,8 @@ pub trait Memory: Send + Sync {
     }
 
     /// Writes bytes, and asks that the exporter be notified. Every exporter is that did not choose
-    /// [`Notify::Never`].
+    /// [`Notify::Never`]. It gets one notice, of all bytes, when all are written. (One that chose
+    /// [`Notify::Always`] also gets a notice of each mebibyte of a write that has more than one.)
     fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
     /// Writes several ranges, one after the other. They go in one packet if they fit. `notify` asks that the

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
-use crate::access::{AccessClient, Refused, Rights, TYPE, check_alignment, check_range};
+use crate::access::{
+    AccessClient, MAX_ACCESS_BYTES, Refused, Rights, TYPE, check_alignment, check_range, too_long,
+};
 use crate::carrier::Carrier;
 use crate::deposit::Deposit;
 use crate::runtime::{ImportedMemory, MemoryRuntime};
@@ -61,9 +63,12 @@ impl Remote {
     }
 
     /// Starts a read of at most 1 MiB. Many reads may be under way at the same time.
+    ///
+    /// # Errors
+    /// Those of [`Memory::read`]; [`Kind::TooLarge`] for more than 1 MiB, however the segment is accessed.
     pub fn start_read(&self, offset: u64, len: usize) -> Pending<Bytes, Refused> {
-        let start = || self.carrier.start_read(offset, u32::try_from(len).unwrap_or(u32::MAX));
-        start_if(self.check(offset, len, Rights::READ), start)
+        let start = || self.carrier.start_read(offset, len as u32);
+        start_if(self.check_started(offset, len, Rights::READ), start)
     }
 
     /// Starts a read of at most 1 MiB, whose bytes are deposited in `into`, a segment of this process, at its
@@ -90,21 +95,24 @@ impl Remote {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Memory::read`]. [`Kind::Local`](farcall_core::Kind::Local) with `Ran::No`, before anything is
+    /// Those of [`Remote::start_read`]. [`Kind::Local`](farcall_core::Kind::Local) with `Ran::No`, before anything is
     /// sent, if `into` is revoked, too short, or of another process (the parent, after a fork); with
     /// `Ran::Yes` if it was revoked or exported again before the bytes arrived, which were dropped then.
     pub fn start_read_into(&self, offset: u64, len: usize, into: &Segment, at: u64, notify: bool) -> Deposit {
         let start = || {
-            self.check(offset, len, Rights::READ)?;
+            self.check_started(offset, len, Rights::READ)?;
             let target = into.deposit_target(at, len, notify)?;
-            Ok(self.carrier.start_read_into(offset, u32::try_from(len).unwrap_or(u32::MAX), target))
+            Ok(self.carrier.start_read_into(offset, len as u32, target))
         };
         start().unwrap_or_else(|why| Deposit::ended(Err(why)))
     }
 
     /// Starts a write of at most 1 MiB. Writes that are under way together are executed in any order.
+    ///
+    /// # Errors
+    /// Those of [`Memory::write`]; [`Kind::TooLarge`] for more than 1 MiB, however the segment is accessed.
     pub fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {
-        let allowed = self.check(offset, bytes.len(), Rights::WRITE);
+        let allowed = self.check_started(offset, bytes.len(), Rights::WRITE);
         start_if(allowed, || self.carrier.start_write(offset, bytes))
     }
 
@@ -194,6 +202,13 @@ impl Remote {
             return Err(Refused::NotPermitted.into());
         }
         check_range(self.size, offset, len as u64)
+    }
+
+    /// Refuses a started access that is longer than one access may be. Every carrier has this bound, so a
+    /// program that works with a mapped segment also works over a network.
+    fn check_started(&self, offset: u64, len: usize, right: Rights) -> Result<()> {
+        self.check(offset, len, right)?;
+        if len > MAX_ACCESS_BYTES { Err(too_long(len).into()) } else { Ok(()) }
     }
 
     fn check_word(&self, offset: u64) -> Result<()> {

@@ -77,9 +77,9 @@ impl Ring {
         Ring { offset, slots: u64::from(slots.max(1)), most: most as usize }
     }
 
-    /// Returns how many bytes of memory the ring takes.
+    /// Returns how many bytes of memory the ring takes, or `u64::MAX` if it takes more than that.
     pub fn size(&self) -> u64 {
-        2 * CACHE_LINE_BYTES + self.slots * self.slot_size()
+        self.slots.saturating_mul(self.slot_size()).saturating_add(2 * CACHE_LINE_BYTES)
     }
 
     /// Returns the side that puts messages in. There must be only one at a time. It continues where the

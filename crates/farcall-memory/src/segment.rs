@@ -35,7 +35,7 @@ use area::Area;
 use farcall_core::env::Env;
 use farcall_core::messages::say;
 use farcall_core::sys::fork;
-use farcall_core::{CallFailed, Error, Kind, Ran, lock};
+use farcall_core::{CallFailed, Error, Kind, Ran, guard, lock};
 use farcall_names::Registration;
 
 #[doc(hidden)]
@@ -466,7 +466,8 @@ impl Segment {
         std::future::poll_fn(|context| self.core.notices.poll(context))
     }
 
-    /// Starts a thread that calls `f` with each notice from now on, until the segment is dropped.
+    /// Starts a thread that calls `f` with each notice from now on, until the segment is dropped. A panic in
+    /// `f` is written to standard error, and `f` is called with the next notice.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -474,8 +475,10 @@ impl Segment {
         let core = self.core.clone();
         let run = move || {
             while let Some(notice) = core.notices.wait() {
-                f(notice);
+                guard::run_alone("a callback of notices", || f(notice));
             }
+            // The drop of the callback is the user's code, too.
+            guard::run_alone("the drop of a callback of notices", || drop(f));
         };
         let spawned = self.export.spawn("farcall-notices", Box::new(run));
         Ok(spawned.map_err(|why| CallFailed::local("starting a thread", why))?)

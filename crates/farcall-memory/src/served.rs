@@ -18,7 +18,7 @@ use bytes::Bytes;
 use crate::Result;
 use crate::access::{
     COMPARE_AND_SWAP, MAX_ACCESS_BYTES, MAX_ARGUMENT_BYTES, RANGE_NAME_BYTES, READ, Refused, WRITE,
-    WRITE_EACH, too_long,
+    WRITE_EACH,
 };
 use crate::carrier::Carrier;
 use crate::deposit::{Deposit, DepositTarget};
@@ -131,6 +131,21 @@ impl Served {
         }
     }
 
+    /// Writes more bytes than one access may have, in parts. The last part asks for one notice of all bytes.
+    #[cold]
+    fn write_parts(&self, begin: u64, bytes: &[u8], notify: bool) -> Result<()> {
+        let last = (bytes.len() - 1) / MAX_ACCESS_BYTES;
+        let offsets = (begin..).step_by(MAX_ACCESS_BYTES);
+        let mut parts = bytes.chunks(MAX_ACCESS_BYTES).zip(offsets).enumerate();
+        parts.try_for_each(|(which, (part, offset))| match which {
+            0 => self.call(&WRITE, (offset, false, part)),
+            which if which == last && notify => {
+                self.call(&WRITE, (offset, true, part, begin)).map_err(half_way)
+            }
+            _ => self.call(&WRITE, (offset, false, part)).map_err(half_way),
+        })
+    }
+
     fn call<T: for<'a> Decode<'a>>(&self, procedure: &Procedure, arguments: impl Encode) -> Result<T> {
         self.binding.call(procedure, &|e| encode(self.generation, &arguments, e))
     }
@@ -173,9 +188,10 @@ impl Carrier for Served {
         if bytes.len() <= MAX_FAST_WRITE_BYTES {
             return self.write_short(offset, bytes, notify);
         }
-        let offsets = (offset..).step_by(MAX_ACCESS_BYTES);
-        let mut parts = bytes.chunks(MAX_ACCESS_BYTES).zip(offsets);
-        parts.try_for_each(|(part, offset)| self.call(&WRITE, (offset, notify, part)))
+        if bytes.len() <= MAX_ACCESS_BYTES {
+            return self.call(&WRITE, (offset, notify, bytes));
+        }
+        self.write_parts(offset, bytes, notify)
     }
 
     fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
@@ -183,7 +199,8 @@ impl Carrier for Served {
             let last = ranges.len() - 1;
             let mut each = ranges.iter().enumerate();
             return each.try_for_each(|(which, (offset, bytes))| {
-                self.write(*offset, bytes, notify && which == last)
+                let written = self.write(*offset, bytes, notify && which == last);
+                written.map_err(|why| if which == 0 { why } else { half_way(why) })
             });
         }
         self.posts.settle()?;
@@ -231,17 +248,11 @@ impl Carrier for Served {
     }
 
     fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused> {
-        match len as usize {
-            len if len > MAX_ACCESS_BYTES => Pending::ended(Err(too_long(len).into())),
-            _ => self.reads.start(offset, len),
-        }
+        self.reads.start(offset, len)
     }
 
     fn start_read_into(&self, offset: u64, len: u32, target: DepositTarget) -> Deposit {
-        match len as usize {
-            len if len > MAX_ACCESS_BYTES => Deposit::ended(Err(too_long(len).into())),
-            len => self.deposits.start_read(offset, len, target),
-        }
+        self.deposits.start_read(offset, len as usize, target)
     }
 
     fn start_compare_and_swap_into(&self, offset: u64, old: u64, new: u64, target: DepositTarget) -> Deposit {
@@ -249,15 +260,27 @@ impl Carrier for Served {
     }
 
     fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {
-        if bytes.len() > MAX_ACCESS_BYTES {
-            return Pending::ended(Err(too_long(bytes.len()).into()));
-        }
         self.start(&WRITE, (offset, false, bytes))
     }
 
     fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused> {
         self.start(&COMPARE_AND_SWAP, (offset, old, new))
     }
+}
+
+/// Returns the failure of a write of which earlier parts were executed. A refusal would say that nothing was
+/// written.
+#[cold]
+fn half_way(why: Error<Refused>) -> Error<Refused> {
+    let failed = match why {
+        Error::CallFailed(why) if why.ran() == Ran::No => why.but_ran(Ran::Maybe),
+        Error::CallFailed(why) => why,
+        Error::Declared(refused) => {
+            let kind = if refused == Refused::Stale { Kind::NotExported } else { Kind::NotPermitted };
+            CallFailed::new(kind, Ran::Maybe).caused_by(refused)
+        }
+    };
+    failed.into()
 }
 
 /// Returns whether ranges of these lengths are too long for one access.

@@ -172,16 +172,26 @@ impl Core {
         self.check_range(offset, 8)
     }
 
-    /// Notifies the exporter that an importer wrote `bytes`, if the terms or the writer ask for it.
-    pub(super) fn wrote(&self, terms: &Terms, offset: u64, bytes: &[u8], asked: bool, by: &mut Accessor) {
+    /// Notifies the exporter that an importer wrote `bytes`, if the terms or the writer ask for it. `asked` is
+    /// the offset where the notice that the writer asks for begins: an importer that writes in parts asks with
+    /// the last part for a notice of all of them.
+    pub(super) fn wrote(
+        &self,
+        terms: &Terms,
+        offset: u64,
+        bytes: &[u8],
+        asked: Option<u64>,
+        by: &mut Accessor,
+    ) {
         let len = bytes.len() as u64;
         let load = |word: u64| {
             // Another importer may have written the word again already, but this one's value has reached it.
             let within = word.checked_sub(offset).and_then(|at| bytes.get(at as usize..)?.first_chunk());
             within.copied().map_or_else(|| self.area.load(word), u64::from_le_bytes)
         };
-        if terms.notify.hears_write(asked, (offset, len), load) {
-            self.notices.add(Kind::Write, offset, len, by);
+        if terms.notify.hears_write(asked.is_some(), (offset, len), load) {
+            let begin = asked.unwrap_or(offset);
+            self.notices.add(Kind::Write, begin, offset + len - begin, by);
         }
     }
 

@@ -209,7 +209,8 @@ impl Core {
     fn write(&self, by: &mut Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let (generation, offset) = (arguments.u64()?, arguments.u64()?);
         let (notify, bytes) = (arguments.bool()?, arguments.bytes()?);
-        Ok(answer(reply, self.write_ranges(by, generation, notify, &[(offset, bytes)])))
+        let begin = arguments.u64().unwrap_or(offset).min(offset);
+        Ok(answer(reply, self.write_ranges(by, generation, notify.then_some(begin), &[(offset, bytes)])))
     }
 
     fn write_each(&self, by: &mut Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
@@ -218,16 +219,17 @@ impl Core {
         while arguments.remaining() > 0 {
             ranges.push((arguments.u64()?, arguments.bytes()?));
         }
+        let notify = ranges.last().filter(|_| notify).map(|(offset, _)| *offset);
         Ok(answer(reply, self.write_ranges(by, generation, notify, &ranges)))
     }
 
-    /// Writes all ranges, in their order, if all may be written, and notifies the exporter. `notify` says
-    /// whether the writer asked for notice of the last range.
+    /// Writes all ranges, in their order, if all may be written, and notifies the exporter. `notify` is the
+    /// offset where the notice of the last range begins, if the writer asked for one.
     fn write_ranges(
         &self,
         by: &mut Accessor,
         generation: u64,
-        notify: bool,
+        notify: Option<u64>,
         ranges: &[(u64, &[u8])],
     ) -> Result<(), Refused> {
         let total = ranges.iter().map(|(_, bytes)| bytes.len()).fold(0, usize::saturating_add);
@@ -238,7 +240,7 @@ impl Core {
         ranges.iter().try_for_each(|(offset, bytes)| self.check_range(*offset, bytes.len()))?;
         ranges.iter().for_each(|(offset, bytes)| self.area.write(*offset, bytes));
         for (which, (offset, bytes)) in ranges.iter().enumerate() {
-            self.wrote(&terms, *offset, bytes, notify && which + 1 == ranges.len(), by);
+            self.wrote(&terms, *offset, bytes, notify.filter(|_| which + 1 == ranges.len()), by);
         }
         Ok(())
     }
@@ -267,7 +269,7 @@ impl Core {
         let (stream, number) = (d.u64()?, d.u64()?);
         let (generation, offset, notify, bytes) = (d.u64()?, d.u64()?, d.bool()?, d.bytes()?);
         lock(&self.streams).post(stream, number, || {
-            match self.write_ranges(by, generation, notify, &[(offset, bytes)]) {
+            match self.write_ranges(by, generation, notify.then_some(offset), &[(offset, bytes)]) {
                 Ok(()) => Write::Done,
                 Err(Error::Declared(why)) => Write::Refused(why),
                 Err(Error::CallFailed(_)) => Write::Nothing,
@@ -293,7 +295,7 @@ impl Core {
         self.check_word(offset)?;
         let found = self.area.compare_and_swap(offset, old, new);
         match found == old {
-            true => self.wrote(&terms, offset, &new.to_le_bytes(), false, by),
+            true => self.wrote(&terms, offset, &new.to_le_bytes(), None, by),
             false => self.was_read(&terms, offset, 8, by),
         }
         Ok(found)

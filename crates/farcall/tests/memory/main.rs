@@ -8,6 +8,8 @@ mod changed_terms;
 mod common;
 mod deposits;
 #[cfg(target_os = "linux")]
+mod long_accesses;
+#[cfg(target_os = "linux")]
 mod mapped_segments;
 mod name_clerk;
 #[cfg(unix)]
