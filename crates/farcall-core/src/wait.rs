@@ -36,7 +36,7 @@ mod sync {
 
 pub use flush_signal::{Duty, FlushSignal};
 pub use lead::{Lead, Parker};
-pub use point::{Parking, WaitPoint};
+pub use point::{Parking, SteppedAway, WaitPoint};
 pub use ready::{Interrupt, ReadyList, ReadyToken};
 pub use timers::{NEVER, Timers};
 

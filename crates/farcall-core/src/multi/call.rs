@@ -145,7 +145,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
     }
 
     /// Calls all members, and passes each reply to `handler` in the calling thread, until `handler` returns
-    /// [`Next::Stop`]. The handler runs without a lock, and replies to other threads are received meanwhile.
+    /// [`Next::Stop`]. The handler runs without a lock, and may take as long as it likes: a thread of the
+    /// runtime looks after the other members' calls meanwhile.
     /// Returns the outcome of each member without its value, which went to the handler.
     pub fn each(self, mut handler: impl FnMut(Reply<'_, T, E>) -> Next) -> Gathered<(), ()> {
         let mut outcomes: InlineVec<Outcome<(), ()>> = not_called(self.members.len());
@@ -167,6 +168,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
         };
         let mut engine = Engine::new(members.clone(), prepared, &settings);
         while let Some((index, result)) = engine.next(1) {
+            let _away = engine.step_away();
             if take(&members, &mut outcomes, index, result) == Next::Stop {
                 break;
             }
@@ -228,6 +230,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
         let mut engine = Engine::new(members, prepared, &settings);
         while progress.is_open() {
             let Some((index, result)) = engine.next(progress.awaits()) else { break };
+            let _away = progress.asks_the_user().then(|| engine.step_away());
             progress.take(index, result);
         }
         engine.stop(&mut progress.outcomes);

@@ -12,7 +12,7 @@ use super::outcomes::Outcome;
 use super::prepared::{Hedge, Prepared, Rest, Settings};
 use crate::env::Time;
 use crate::stub::{Members, PendingCall, Reply, bad_arguments, decode_reply, no_reply, parking};
-use crate::wait::{ReadyList, WaitPoint};
+use crate::wait::{ReadyList, SteppedAway, WaitPoint};
 use crate::xdr::Decode;
 use crate::{CallFailed, Ran, Result, self_wait};
 
@@ -181,6 +181,12 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         let Some((hedge, next)) = &mut self.hedge else { return false };
         *next = self.wait_point.now();
         self.called + 1 < hedge.at_most.min(self.members.len())
+    }
+
+    /// Returns a guard that exists while the user's code runs, which may take long. Meanwhile the runtime looks
+    /// after the calls that have not ended, as it does for started calls. A task has only such calls.
+    pub(super) fn step_away(&self) -> Option<SteppedAway> {
+        (self.outstanding > 0).then(|| SteppedAway::from_point(&self.wait_point))
     }
 
     /// Returns how many of the calls have not ended.

@@ -58,6 +58,11 @@ impl<T, E> Progress<T, E> {
         }
     }
 
+    /// Returns whether the user's code decides which replies count.
+    pub(super) fn asks_the_user(&self) -> bool {
+        self.counts.is_some()
+    }
+
     /// Records the reply of the member at `index`.
     pub(super) fn take(&mut self, index: usize, result: Result<T, E>) {
         let counts = match &self.counts {

@@ -27,6 +27,31 @@ pub trait WaitPoint: Send + Sync {
 
     /// Returns how many bytes of replies can arrive before a thread must receive them.
     fn room(&self) -> usize;
+
+    /// Notes that a thread runs the user's code, which may take long, while calls that it waits for here are
+    /// outstanding. Until the thread comes back, something else looks after these calls, if their servers
+    /// would otherwise give the thread up.
+    fn step_away(self: Arc<Self>) {}
+
+    /// Notes that a thread has come back that had stepped away.
+    fn come_back(&self) {}
+}
+
+/// Guard: a thread runs the user's code, while calls that it waits for at a wait point are outstanding.
+pub struct SteppedAway(Arc<dyn WaitPoint>);
+
+impl SteppedAway {
+    /// Notes that the calling thread [steps away](WaitPoint::step_away).
+    pub fn from_point(point: &Arc<dyn WaitPoint>) -> SteppedAway {
+        point.clone().step_away();
+        SteppedAway(point.clone())
+    }
+}
+
+impl Drop for SteppedAway {
+    fn drop(&mut self) {
+        self.0.come_back();
+    }
 }
 
 /// A wait point that serves nothing: its thread sleeps until a call becomes ready.

@@ -29,6 +29,7 @@ mod onc;
 mod oneway;
 mod orders;
 mod segments;
+mod slow_handlers;
 #[cfg(feature = "soak")]
 mod soak;
 mod started_calls;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::caller::Caller;
+use super::service::Service;
 use super::waiter::{Waiter, Watcher};
 use super::{Endpoint, Peer, Started};
 use crate::CallFailed;
@@ -65,6 +66,22 @@ impl WaitPoint for Endpoint {
 
     fn room(&self) -> usize {
         self.socket.receive_buffer()
+    }
+
+    fn step_away(self: Arc<Self>) {
+        if self.check_process().is_ok() {
+            let service = self.service.get_or_init(|| Service::new(&*self.env));
+            service.note_away();
+            // If no thread can be started, the calls wait until their own thread comes back.
+            let _ = service.run(&self);
+        }
+    }
+
+    fn come_back(&self) {
+        // A child that the user's code has forked has not stepped away.
+        if let Some(service) = self.service.get().filter(|_| self.check_process().is_ok()) {
+            service.note_back();
+        }
     }
 }
 

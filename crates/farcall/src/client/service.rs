@@ -5,10 +5,13 @@
 //! service thread naps while calls are being started. It leads only if no other thread has led since its last
 //! look, and passes the lead to the next thread that waits. Tasks cannot lead, so for them it leads at once,
 //! and sends queued calls after each arriving datagram.
+//!
+//! A thread that waits for a group call runs the user's code between two replies. If that takes long, the
+//! service thread receives meanwhile, or the servers would take the client for dead.
 
 use std::cell::Cell;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -24,6 +27,13 @@ use crate::wait::{Duty, Parker};
 const NAP: Duration = Duration::from_micros(100);
 /// The longest nap, while other threads send the queued calls.
 const MAX_NAP: Duration = Duration::from_micros(300);
+/// While threads run the user's code that wait for calls, the service thread looks this often whether another
+/// thread receives, or this many times within the patience of the endpoint's servers, if that is more often.
+const AWAY_LOOK: Duration = Duration::from_millis(100);
+const AWAY_LOOKS_PER_PATIENCE: u32 = 20;
+/// The service thread looks no more after this many looks in a row at which no thread was away.
+const IDLE_AWAY_LOOKS: u32 = 10;
+
 /// The service thread naps no more after this many looks in a row at which no call had been queued.
 const QUIET_LOOKS: u32 = 8;
 
@@ -41,12 +51,20 @@ pub(super) struct Service {
     /// the other wrote.
     polled: AtomicBool,
     stopped: AtomicBool,
+    /// How many threads run the user's code while calls that they wait for are outstanding.
+    ///
+    /// SeqCst, here and in `looks`: a thread that steps away writes `away` and then reads `looks`. The service
+    /// thread writes that it looks no more and then reads `away`. At least one sees what the other wrote.
+    away: AtomicUsize,
+    /// Whether the service thread looks now and then whether it must receive for threads that are away.
+    looks: AtomicBool,
 }
 
 impl Service {
     pub(super) fn new(env: &dyn Env) -> Arc<Service> {
-        let [running, polled, stopped] = [const { AtomicBool::new(false) }; 3];
-        Arc::new(Service { waiter: Waiter::new(env), running, starting: Mutex::default(), polled, stopped })
+        let [running, polled, stopped, looks] = [const { AtomicBool::new(false) }; 4];
+        let (waiter, starting, away) = (Waiter::new(env), Mutex::default(), AtomicUsize::new(0));
+        Arc::new(Service { waiter, running, starting, polled, stopped, away, looks })
     }
 
     /// Starts the thread, unless it was started. If no thread can be started now, the next call tries again.
@@ -71,14 +89,63 @@ impl Service {
     fn live(&self, endpoint: &Weak<Endpoint>) {
         Caller::never_waits();
         let (mut tools, mut trend) = (Tools::new(), Trend { left: 0, quiet: QUIET_LOOKS });
+        let mut idle_looks = 0;
         while !self.is_stopped() {
             // An idle service thread keeps no reference, so that the endpoint can be dropped.
-            match endpoint.upgrade() {
-                Some(endpoint) => self.serve(&endpoint, &mut tools, &mut trend),
+            let most = match endpoint.upgrade() {
+                Some(endpoint) => {
+                    if endpoint.flush_signal.is_watched() || self.must_stand_in(&endpoint) {
+                        self.serve(&endpoint, &mut tools, &mut trend);
+                    }
+                    self.next_look(&endpoint, &mut idle_looks)
+                }
                 None => return,
-            }
-            self.waiter.wait(None);
+            };
+            self.waiter.wait(most);
         }
+    }
+
+    /// Returns whether nobody has received since the last look, although a thread that waits for calls is
+    /// away.
+    fn must_stand_in(&self, endpoint: &Endpoint) -> bool {
+        self.away.load(Ordering::SeqCst) > 0
+            && !endpoint.led.swap(false, Ordering::Relaxed)
+            && endpoint.lead.is_free()
+            && endpoint.is_busy()
+    }
+
+    /// Returns how long the idle service thread may sleep before it looks whether a thread that is away has
+    /// calls after which nobody looks; `None` if no thread was away for long.
+    fn next_look(&self, endpoint: &Endpoint, idle_looks: &mut u32) -> Option<Duration> {
+        if !self.looks.load(Ordering::SeqCst) {
+            *idle_looks = 0;
+            return None;
+        }
+        let is_away = || self.away.load(Ordering::SeqCst) > 0;
+        *idle_looks = if is_away() { 0 } else { *idle_looks + 1 };
+        if *idle_looks > IDLE_AWAY_LOOKS {
+            self.looks.store(false, Ordering::SeqCst);
+            if !is_away() {
+                return None;
+            }
+            self.looks.store(true, Ordering::SeqCst);
+        }
+        let often = endpoint.config.patience / AWAY_LOOKS_PER_PATIENCE;
+        Some(often.clamp(NAP, AWAY_LOOK))
+    }
+
+    /// Notes that a thread runs the user's code while calls that it waits for are outstanding. If that takes
+    /// long, the service thread receives for them.
+    pub(super) fn note_away(&self) {
+        self.away.fetch_add(1, Ordering::SeqCst);
+        if !self.looks.load(Ordering::SeqCst) && !self.looks.swap(true, Ordering::SeqCst) {
+            self.waiter.wake();
+        }
+    }
+
+    /// Notes that such a thread waits again.
+    pub(super) fn note_back(&self) {
+        self.away.fetch_sub(1, Ordering::SeqCst);
     }
 
     pub(super) fn wake(&self) {
