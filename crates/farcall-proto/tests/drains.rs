@@ -44,6 +44,8 @@ fn after_the_word_calls_fail_at_once_and_nothing_is_sent() {
     let now = pair.now;
     let refused = pair.client.start(|| now, &call, &mut Vec::new()).unwrap_err();
     assert_eq!((refused.kind, refused.ran), (Kind::NotExported, Ran::No), "the caller binds again");
+    let lone = pair.client.start_lone((EXPORT, 1), &[], &mut [0; farcall_proto::BASE_DATAGRAM]);
+    assert!(lone.is_none(), "on the fast path, too");
     assert!(pair.sent().is_empty());
     // What comes twice changes nothing.
     let again = {

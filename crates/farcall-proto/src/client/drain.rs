@@ -58,12 +58,15 @@ impl Conversation {
         }
     }
 
-    /// Returns why a call of an export cannot be started, if the server has said that it takes none.
+    /// Returns whether the server has said that it takes no more calls of an export.
+    #[inline(always)]
+    pub(super) fn is_drained(&self, export: u64) -> bool {
+        self.drained.is_some() && self.has_drained(export)
+    }
+
     #[cold]
-    pub(super) fn drained(&self, export: u64) -> Option<Failure> {
-        let (granted, drained) = (self.session.granted.as_ref()?, self.drained.as_deref()?);
-        let refused = drained.refuses(export) && granted.conversation == drained.conversation;
-        // Not as draining: by now another server may be at the address, so the caller binds again.
-        refused.then(|| Failure::new(Kind::NotExported, Ran::No))
+    fn has_drained(&self, export: u64) -> bool {
+        let (Some(granted), Some(drained)) = (&self.session.granted, &self.drained) else { return false };
+        drained.refuses(export) && granted.conversation == drained.conversation
     }
 }

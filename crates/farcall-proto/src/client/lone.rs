@@ -48,7 +48,7 @@ impl Conversation {
         let short = wire::call_overhead(self.scheme) + args.len() <= BASE_DATAGRAM.min(out.len())
             && args.len().is_multiple_of(4);
         let sequence = self.slots.next_sequence;
-        if !short || !self.permits(callee.0) || !self.slots.open_only(sequence) {
+        if !short || !self.permits(callee.0) || self.is_drained(callee.0) || !self.slots.open_only(sequence) {
             return None;
         }
         (self.timers.check, self.transfers.fragments) = (NEVER, false);

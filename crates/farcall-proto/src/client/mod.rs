@@ -412,10 +412,9 @@ impl Conversation {
             let why = "the server at the address may not answer for the name any more; bind it again";
             return Err(Failure::new(Kind::ServerRestarted, Ran::No).with_detail(why));
         }
-        if self.drained.is_some()
-            && let Some(why) = self.drained(call.export)
-        {
-            return Err(why);
+        if self.is_drained(call.export) {
+            // Not as draining: by now another server may be at the address, so the caller binds again.
+            return Err(Failure::new(Kind::NotExported, Ran::No));
         }
         if self.slots.outstanding == 0 {
             self.timers.check = clock().plus(self.timers.least_interval);
