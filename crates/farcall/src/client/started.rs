@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-use farcall_proto::ArgumentBudget;
-use farcall_proto::client::{CallId, CallProgress, Conversation};
+use farcall_proto::client::{CallId, CallProgress, Conversation, Outcome};
+use farcall_proto::{ArgumentBudget, Failure};
 
 use super::caller::{Caller, Tools};
 use super::news::CallNews;
 use super::own_call::decline_all;
-use super::owners::Owner;
+use super::owners::{Owner, Owners};
 use super::request::CallRequest;
 use super::result_slot::{ResultSlot, Taker};
 use super::service::Service;
@@ -68,6 +68,21 @@ impl Started {
         let begun = endpoint.begin_started(None, peer, call, Watcher::Nobody, &mut caller.tools);
         caller.keep();
         begun
+    }
+
+    /// Returns a call that has failed before it was sent, because its binding is broken. Its failure is that
+    /// of any attempt, so that whoever waits for the call binds again. Its arguments are in `tools`.
+    #[cold]
+    fn ended(
+        slot: Arc<ResultSlot>,
+        why: &CallFailed,
+        request: &CallRequest<'_>,
+        tools: &mut Tools,
+    ) -> Started {
+        let failure = Failure::new(why.kind(), why.ran()).with_detail(why.detail());
+        slot.end(Outcome::Failed(failure), (&mut tools.arguments, request.call.shared.cloned()), None);
+        // No call has this number.
+        Started { id: CallId { activity: 0, sequence: 0 }, token: Owners::NOBODY, slot }
     }
 
     /// Returns whether the call has been sent.
@@ -201,13 +216,18 @@ impl Endpoint {
         {
             slot.expect_news();
         }
-        let (id, token) =
-            self.begin_owned(service, peer, call, Owner::Started(slot.clone(), watcher), tools)?;
-        Ok(Started { id, token, slot })
+        match self.begin_owned(service, peer, call, Owner::Started(slot.clone(), watcher), tools) {
+            Ok((id, token)) => Ok(Started { id, token, slot }),
+            Err(why) if breaks_binding(&why) => Ok(Started::ended(slot, &why, call.1, tools)),
+            Err(why) => Err(why),
+        }
     }
 
     /// Starts a call of which `owner` gets the outcome, as [`Endpoint::begin_started`] does. Returns the
     /// call's identifier, and the token of its owner.
+    ///
+    /// # Errors
+    /// When the call cannot be started. Then the encoded arguments are still in `tools`.
     #[inline(always)]
     pub(super) fn begin_owned(
         &self,
@@ -337,6 +357,13 @@ pub(crate) fn over_budget(budget: &ArgumentBudget, held: usize) -> CallFailed {
         budget.limit()
     );
     CallFailed::new(Kind::Overloaded, Ran::No).because(why)
+}
+
+/// Returns whether a call could not be started because its binding is broken: the server takes no more calls
+/// of the export, or may not answer for its name any more. Another binding helps.
+#[cold]
+fn breaks_binding(why: &CallFailed) -> bool {
+    matches!(why.kind(), Kind::NotExported | Kind::ServerRestarted) && why.ran() == Ran::No
 }
 
 /// Sends the beginning of an argument that is a stream together with its call.

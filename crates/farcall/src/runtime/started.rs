@@ -86,6 +86,10 @@ pub(super) fn start_at(
     let start = || client::Started::start(&target.endpoint, &target.peer, call, token);
     match may_call.and_then(|()| start()) {
         Ok(started) => {
+            // A call whose binding is broken has ended before it was sent, so nobody else marks it.
+            if started.is_over() {
+                ready.token(member).mark_ready();
+            }
             let stage = Stage::Sent(SentCall::Datagrams(started), target.clone());
             Box::new(ImportedCall::new(importer, request, stage))
         }

@@ -5,6 +5,7 @@
 #[path = "../common/system.rs"]
 mod system;
 mod advertised_address;
+mod after_drains;
 mod async_servers;
 mod auto_traits;
 mod by_description;

@@ -1,0 +1,144 @@
+//! Tests that a client which was told of its server's drain calls the next server, however it calls.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use farcall::names::Memory;
+use farcall::{Export, Ran, Result, Runtime, Stream};
+
+use crate::common::block_on;
+
+#[farcall::interface]
+pub trait Replica {
+    fn number(&self) -> Result<u32>;
+    /// Returns when the test says so.
+    fn hold(&self) -> Result<()>;
+    fn numbers(&self) -> Result<Stream<u32>>;
+    fn sum(&self, numbers: Stream<u32>) -> Result<u32>;
+}
+
+struct Server {
+    number: u32,
+    began: Sender<()>,
+    release: Mutex<Receiver<()>>,
+}
+
+impl Replica for Server {
+    fn number(&self) -> Result<u32> {
+        Ok(self.number)
+    }
+
+    fn hold(&self) -> Result<()> {
+        let _ = self.began.send(());
+        let _ = self.release.lock().unwrap().recv();
+        Ok(())
+    }
+
+    fn numbers(&self) -> Result<Stream<u32>> {
+        Ok(Stream::new([Ok(self.number)]))
+    }
+
+    fn sum(&self, numbers: Stream<u32>) -> Result<u32> {
+        let numbers = numbers.collect::<Result<Vec<u32>>>()?;
+        Ok(self.number + numbers.iter().sum::<u32>())
+    }
+}
+
+/// A server, what it tells when it holds a call, and what ends that call.
+struct Serving {
+    _export: Export,
+    runtime: Runtime,
+    began: Receiver<()>,
+    release: Sender<()>,
+}
+
+fn runtime(names: &Memory) -> Runtime {
+    Runtime::builder().registry(names.clone()).shared_memory(false).build().unwrap()
+}
+
+fn serve(names: &Memory, number: u32) -> Serving {
+    let ((begins, began), (release, released)) = (channel(), channel());
+    let server = Server { number, began: begins, release: Mutex::new(released) };
+    let runtime = runtime(names);
+    let export = runtime.export::<dyn Replica>("Replica/a", Arc::new(server)).unwrap();
+    Serving { _export: export, runtime, began, release }
+}
+
+/// Binds by `bind`, has the server drain and tell the client so, and calls `then` with the binding. By then
+/// another server, with number 2, has taken the name over.
+fn after_a_drain<B>(bind: impl FnOnce(&Runtime) -> B, then: impl FnOnce(B)) {
+    let names = Memory::new();
+    let (first, clients) = (serve(&names, 1), runtime(&names));
+    let (bound, holder) = (bind(&clients), replica(&clients));
+    std::thread::scope(|scope| {
+        // The thread that waits for this call receives the server's word.
+        let held = scope.spawn(|| holder.hold());
+        first.began.recv().unwrap();
+        // The word is sent before the result of the held call, for which this does not wait.
+        assert!(!first.runtime.drain(Duration::from_millis(1)), "a call has not ended");
+        first.release.send(()).unwrap();
+        assert_eq!(held.join().unwrap(), Ok(()));
+    });
+    drop(first);
+    let _second = serve(&names, 2);
+    then(bound);
+}
+
+fn replica(clients: &Runtime) -> ReplicaClient {
+    clients.import::<dyn Replica>("Replica/a").unwrap()
+}
+
+#[test]
+fn a_call_goes_to_the_next_server() {
+    after_a_drain(replica, |replica| assert_eq!(replica.number(), Ok(2)));
+}
+
+#[test]
+fn a_started_call_goes_to_the_next_server() {
+    after_a_drain(replica, |replica| assert_eq!(replica.start().number().wait(), Ok(2)));
+}
+
+#[test]
+fn an_awaited_call_goes_to_the_next_server() {
+    after_a_drain(replica, |replica| assert_eq!(block_on(replica.start().number()), Ok(2)));
+}
+
+#[test]
+fn a_call_of_a_group_goes_to_the_next_server() {
+    let group = |clients: &Runtime| clients.import_each::<dyn Replica>(&["Replica/a"]).unwrap();
+    after_a_drain(group, |group| {
+        let all = group.multi().number().all();
+        assert_eq!(all.results().map(|(_, number)| *number).collect::<Vec<_>>(), [2], "{all:?}");
+    });
+}
+
+#[test]
+fn a_started_call_of_a_balanced_stub_goes_to_the_next_server() {
+    let group = |clients: &Runtime| clients.import_each::<dyn Replica>(&["Replica/a"]).unwrap();
+    after_a_drain(group, |group| assert_eq!(group.balanced().start().number().wait(), Ok(2)));
+}
+
+#[test]
+fn a_call_with_streams_goes_to_the_next_server() {
+    after_a_drain(replica, |replica| {
+        let numbers = replica.numbers().unwrap().collect::<Result<Vec<_>>>();
+        assert_eq!(numbers, Ok(vec![2]));
+    });
+    after_a_drain(replica, |replica| {
+        let numbers = replica.start().numbers().wait().unwrap().collect::<Result<Vec<_>>>();
+        assert_eq!(numbers, Ok(vec![2]));
+    });
+}
+
+#[test]
+fn a_call_that_sends_a_stream_goes_to_the_next_server_or_says_that_it_did_not_run() {
+    after_a_drain(replica, |replica| match replica.sum(Stream::new([Ok(3), Ok(4)])) {
+        Ok(sum) => assert_eq!(sum, 9),
+        Err(why) => assert_eq!(why.ran(), Ran::No, "{why}"),
+    });
+    after_a_drain(replica, |replica| match replica.start().sum(Stream::new([Ok(3), Ok(4)])).wait() {
+        Ok(sum) => assert_eq!(sum, 9),
+        Err(why) => assert_eq!(why.ran(), Ran::No, "{why}"),
+    });
+}
