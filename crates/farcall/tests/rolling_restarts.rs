@@ -2,8 +2,9 @@
 //! and ends when no more calls come. `FARCALL_RESTARTS` sets how many restarts each test makes.
 #![allow(missing_docs)]
 
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use farcall::names::{File, Memory, Registry};
@@ -33,11 +34,31 @@ struct Replica {
 struct World {
     names: Arc<dyn Registry>,
     shared_memory: bool,
+    /// Where the replicas listen, if clients have a list of addresses and no names.
+    addresses: Vec<SocketAddr>,
+}
+
+/// Ends the calling threads when the thread that restarts replicas ends, also by a panic.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 impl World {
     fn new(names: Arc<dyn Registry>, shared_memory: bool) -> World {
-        World { names, shared_memory }
+        World { names, shared_memory, addresses: Vec::new() }
+    }
+
+    fn balanced(&self, clients: &Runtime) -> StoreClient {
+        if self.addresses.is_empty() {
+            return clients.import_all::<dyn Store>("Store").unwrap().balanced();
+        }
+        let names: Vec<_> = self.addresses.iter().map(|address| format!("udp://{address}/Store")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        clients.import_each::<dyn Store>(&names).unwrap().balanced()
     }
 
     fn builder(&self) -> Builder {
@@ -45,7 +66,17 @@ impl World {
     }
 
     fn start(&self, instance: usize) -> Replica {
-        let runtime = self.builder().build().unwrap();
+        let builder = match self.addresses.get(instance) {
+            Some(address) => {
+                // The threads of the former replica close its socket when they end.
+                while UdpSocket::bind(address).is_err() {
+                    std::thread::yield_now();
+                }
+                self.builder().address(*address)
+            }
+            None => self.builder(),
+        };
+        let runtime = builder.build().unwrap();
         let export = runtime.export::<dyn Store>(&format!("Store/{instance}"), Arc::new(Server)).unwrap();
         Replica { export, runtime }
     }
@@ -65,20 +96,20 @@ fn restarts() -> usize {
 fn roll(world: &World, drains: Drains, replicas: usize, restarts: usize) -> u64 {
     let mut running: Vec<_> = (0..replicas).map(|instance| Some(world.start(instance))).collect();
     let clients = world.builder().build().unwrap();
-    let balanced = clients.import_all::<dyn Store>("Store").unwrap().balanced();
+    let balanced = world.balanced(&clients);
     let single = clients.import::<dyn Store>("Store").unwrap();
     // This one is idle for most of the time.
     let idle = clients.import::<dyn Store>("Store").unwrap();
     let (over, calls) = (AtomicBool::new(false), AtomicU64::new(0));
-    let stop = || over.store(true, Ordering::SeqCst);
     let call = |what: &str, number: u64, made: farcall::Result<u64>| {
         if made != Ok(number + 1) {
-            stop();
+            drop(Stop(&over));
             panic!("call {number} of the {what} stub: {made:?}");
         }
         calls.fetch_add(1, Ordering::Relaxed);
     };
     std::thread::scope(|scope| {
+        let _stop = Stop(&over);
         for _ in 0..2 {
             scope.spawn(|| {
                 (0..).take_while(|_| !over.load(Ordering::SeqCst)).for_each(|number| {
@@ -112,7 +143,6 @@ fn roll(world: &World, drains: Drains, replicas: usize, restarts: usize) -> u64 
             call("idle", 7, idle.next(7));
             running[place] = Some(world.start(place));
         }
-        stop();
     });
     calls.into_inner()
 }
@@ -141,4 +171,26 @@ fn no_call_fails_while_replicas_drain_whose_names_are_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let world = World::new(Arc::new(File::at(folder.path().join("names"))), true);
     assert!(roll(&world, Drains::Export, 2, restarts()) > 0);
+}
+
+/// Returns addresses at which nobody listens, not even between a replica's end and its return: outside of the
+/// range from which the system gives ports to sockets that ask for any.
+fn fixed_addresses<const COUNT: usize>() -> [SocketAddr; COUNT] {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Processes that run at the same time have numbers near each other.
+    let first = 10_000 + (std::process::id() % 1_000) as u16 * 20;
+    [(); COUNT].map(|()| {
+        let free = || {
+            let port = first + NEXT.fetch_add(1, Ordering::Relaxed) % 2_000;
+            UdpSocket::bind(("127.0.0.1", port)).ok()?.local_addr().ok()
+        };
+        std::iter::repeat_with(free).flatten().next().expect("a port is free")
+    })
+}
+
+#[test]
+fn no_call_fails_while_replicas_of_a_static_list_drain_and_come_back_at_their_addresses() {
+    let mut world = World::new(Arc::new(Memory::new()), false);
+    world.addresses = fixed_addresses::<2>().to_vec();
+    assert!(roll(&world, Drains::Runtime, 2, restarts()) > 0);
 }
