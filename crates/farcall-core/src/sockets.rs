@@ -316,6 +316,12 @@ impl Stream for Socket {
         }
     }
 
+    fn acknowledge(&self) {
+        // A socket that is not TCP's has no such option, and needs none.
+        #[cfg(target_os = "linux")]
+        let _ = sockopt::set_tcp_quickack(&self.socket, true);
+    }
+
     #[inline]
     fn source(&self) -> Source<'_> {
         Source::Descriptor(self.socket.as_fd())

@@ -63,5 +63,5 @@
 pub(crate) mod caller;
 pub(crate) mod served;
 
-pub use caller::{receive, send};
+pub use caller::{NotAttached, receive, send};
 pub use served::{Incoming, Outgoing, incoming, outgoing};

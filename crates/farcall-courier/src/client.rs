@@ -80,7 +80,7 @@ use settings::Settings;
 use streams::Server;
 use target::Program;
 
-pub use target::OtherVersions;
+pub use target::{OtherVersions, UndeclaredError};
 
 /// Connects to the server at `tcp://HOST:PORT` or `unix:PATH`, and returns a user-stub for the program there,
 /// with the default settings.

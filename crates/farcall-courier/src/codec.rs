@@ -25,6 +25,7 @@
 //! layout    makes shapes of an interface's description, and refuses what Courier cannot say
 //! to_words  XDR bytes to words          to_xdr  words to XDR bytes
 //! stream_of items in segments, as bulk data carries them
+//! transfer  what the arguments of a call say of its bulk data
 //! error     what is wrong with a value, and in which of its parts
 //! ```
 
@@ -34,10 +35,12 @@ mod shape;
 mod stream_of;
 mod to_words;
 mod to_xdr;
+mod transfer;
 
 pub use error::{Error, ErrorKind};
 pub use layout::{Layout, Procedure, Refusal, Values};
 pub use stream_of::StreamOf;
+pub(crate) use transfer::Transfer;
 
 /// How the words of a BOOLEAN stand on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -161,6 +161,9 @@ impl Link {
             if is_over {
                 return Err(LinkError::Late);
             }
+            if !is_first && self.reader.is_partial() {
+                self.stream.acknowledge();
+            }
             // What has arrived when the time is over still counts, but a peer that sends all the time does
             // not extend it. Most messages come with the first read, which needs no look at the clock.
             is_over = !is_first && self.check(until).is_err();

@@ -83,6 +83,11 @@ pub trait Stream: Send + Sync + 'static {
     /// Returns the state of the peer, as far as it is known without reading.
     fn peer_state(&self) -> PeerState;
 
+    /// Acknowledges at once what a TCP connection has received, where the system can. A peer that writes a
+    /// message in small pieces may send the next piece only then (Nagle's algorithm, RFC 896), and the system
+    /// would wait for up to 40 ms before it acknowledges. This holds for what has arrived until now.
+    fn acknowledge(&self) {}
+
     /// Returns the source by which a thread can wait for this stream together with others.
     fn source(&self) -> Source<'_>;
 }

@@ -4,6 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, Read, Write};
 use std::rc::Rc;
 
+use farcall::{CallFailed, Kind, Ran};
+
+use crate::codec;
+
 /// Bulk data that is attached to the next call of this thread.
 pub(crate) struct Attached {
     pub(crate) transfer: Transfer,
@@ -44,6 +48,11 @@ impl Attached {
         false
     }
 
+    /// Returns whether the caller sends the data.
+    pub(crate) fn sends(&self) -> bool {
+        matches!(self.transfer, Transfer::Send(_))
+    }
+
     /// Returns whether the transfer has ended.
     pub(crate) fn has_ended(&self) -> bool {
         let outcome = self.outcome.take();
@@ -57,10 +66,50 @@ thread_local! {
     static ATTACHED: RefCell<Option<Attached>> = const { RefCell::new(None) };
 }
 
-/// Takes what is attached to this thread's next call.
-pub(crate) fn take() -> Option<Attached> {
-    ATTACHED.try_with(|place| place.borrow_mut().take()).ok().flatten()
+/// Takes what is attached to this thread's next call, whose arguments say this of bulk data. If they say that
+/// none passes, what is attached stays where it is.
+///
+/// # Errors
+/// They say that data passes, and none is attached. The server would wait for it.
+pub(crate) fn take_for(said: codec::Transfer) -> Result<Option<Attached>, CallFailed> {
+    let attached = ATTACHED.try_with(|place| place.borrow_mut().take()).ok().flatten();
+    match (attached, said) {
+        (Some(attached), codec::Transfer::None) => {
+            let why = "the descriptor says that no bulk data passes with the call";
+            attached.end(Err(io::Error::new(ErrorKind::NotConnected, why)));
+            Ok(None)
+        }
+        (None, said) => check_none(said).map(|()| None),
+        (attached, _) => Ok(attached),
+    }
 }
+
+/// Checks that a call to which nothing is attached needs nothing.
+///
+/// # Errors
+/// Its arguments say that data passes.
+pub(crate) fn check_none(said: codec::Transfer) -> Result<(), CallFailed> {
+    if said != codec::Transfer::Immediate {
+        return Ok(());
+    }
+    Err(CallFailed::new(Kind::Local, Ran::No).caused_by(NotAttached))
+}
+
+/// A call's descriptor says that bulk data passes with it, and none is attached. This is the source of the
+/// call's [`CallFailed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAttached;
+
+impl std::fmt::Display for NotAttached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(
+            "its descriptor is immediate, and no bulk data is attached: make a call that blocks within \
+             bulk::send or bulk::receive",
+        )
+    }
+}
+
+impl std::error::Error for NotAttached {}
 
 /// Runs `call`, and sends everything that `source` has in the first call that `call` makes by Courier in this
 /// thread. It must be a call that blocks, of a procedure that takes an immediate source. Returns what `call`
@@ -68,7 +117,11 @@ pub(crate) fn take() -> Option<Attached> {
 ///
 /// # Errors
 /// The second value is an error if the server did not take everything, or `source` returned an error. The
-/// call itself may have succeeded nevertheless.
+/// call itself may have succeeded nevertheless. A server takes everything if its procedure reads until the end
+/// of the data: one that stops before has aborted, even if it has read all bytes. It is
+/// [`ConnectionAborted`](ErrorKind::ConnectionAborted) if the server aborted or rejected the call, and
+/// [`NotConnected`](ErrorKind::NotConnected) if the call failed before the server had taken everything, or no
+/// data passed.
 pub fn send<S: Read + 'static, R>(source: S, call: impl FnOnce() -> R) -> (R, io::Result<u64>) {
     with(Transfer::Send(Box::new(source)), call)
 }

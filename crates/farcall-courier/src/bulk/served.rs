@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::codec::Transfer;
 use crate::link::{Arrival, Link, LinkError};
 use crate::silence::Silence;
 use crate::wire::packet::{Datastream, Received};
@@ -33,10 +34,19 @@ impl Served {
         Rc::new(Served { link, time, silence, is_broken, call })
     }
 
-    /// Makes this thread serve a call of the connection, until the guard is dropped.
-    pub(crate) fn enter(self: &Rc<Self>) -> Entered {
+    /// Makes this thread serve a call of the connection, until the guard is dropped. `said` is what its
+    /// arguments say of bulk data: a procedure gets none that does not come.
+    pub(crate) fn enter(self: &Rc<Self>, said: Transfer) -> Entered {
         self.next_call();
+        if said == Transfer::None {
+            self.call.set(self.call.get() | 1);
+        }
         Entered(SERVED.replace(Some(self.clone())))
+    }
+
+    /// Returns whether nobody has taken the bulk data of the call that is served.
+    pub(crate) fn is_untaken(&self) -> bool {
+        self.call.get().is_multiple_of(2)
     }
 
     /// Returns whether the connection is of no more use, because its bulk data was not what it should be.
@@ -99,7 +109,8 @@ impl Drop for Entered {
 }
 
 /// Returns the bulk data that the caller sends in the call that this thread serves. Returns `None` outside of
-/// a call by Courier, and if the bulk data of the call was taken already.
+/// a call by Courier, if the call's descriptor says that no data passes, and if its data was taken already.
+/// Data that nobody takes is aborted when the procedure returns.
 pub fn incoming() -> Option<Incoming> {
     let served = SERVED.with_borrow(Clone::clone)?;
     let call = served.take()?;
@@ -107,7 +118,8 @@ pub fn incoming() -> Option<Incoming> {
 }
 
 /// Returns the receiver of the bulk data that goes to the caller in the call that this thread serves. Returns
-/// `None` outside of a call by Courier, and if the bulk data of the call was taken already.
+/// `None` outside of a call by Courier, if the call's descriptor says that no data passes, and if its data was
+/// taken already.
 pub fn outgoing() -> Option<Outgoing> {
     let served = SERVED.with_borrow(Clone::clone)?;
     let call = served.take()?;

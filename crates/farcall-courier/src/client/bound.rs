@@ -29,8 +29,8 @@ impl<C: Carrier> Bound<C> {
     /// Makes a call in this thread, when it has its turn at the connection.
     fn call_in_turn(&self, call: &Call<'_>, buffers: &mut Buffers) -> Result<Outcome, CallFailed> {
         let target = &self.0;
-        target.encode(call, buffers)?;
-        let mut bulk = bulk::caller::take();
+        let transfer = target.encode(call, buffers)?;
+        let mut bulk = bulk::caller::take_for(transfer)?;
         let deadline = target.deadline(call);
         let _waiting = serving::try_wait_guard()?;
         let Some(mut turn) = target.line.take(deadline.until) else {
@@ -58,7 +58,8 @@ impl<C: Carrier> Channel for Bound<C> {
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
         let target = &self.0;
         let started = buffers::with(|buffers| {
-            target.encode(&call, buffers).map_err(|why| target.about(why, call.procedure))?;
+            let transfer = target.encode(&call, buffers).and_then(bulk::caller::check_none);
+            transfer.map_err(|why| target.about(why, call.procedure))?;
             let deadline = target.deadline(&call);
             StartedCall::start(target, *call.procedure, &buffers.words, deadline)
         });

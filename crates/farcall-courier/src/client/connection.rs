@@ -2,14 +2,13 @@
 
 use std::io::{self, ErrorKind, Read as _};
 use std::sync::Arc;
-use std::time::Duration;
 
 use farcall::env::{Address, ConnectOptions, Env, PeerState};
-use farcall::{CallFailed, Kind, Ran, Time};
+use farcall::{CallFailed, Kind, Ran};
 
 use crate::bulk::caller::{Attached, Transfer};
 use crate::link::{self, Arrival, Link, LinkError, Patience};
-use crate::wire::message::{Call, Courier, Message, Versions};
+use crate::wire::message::{Call, Courier, Message, Rejection, Versions};
 use crate::wire::packet::{Datastream, MAX_DATA_BYTES, Received};
 use crate::wire::reply::{FIRST_ID, Reply};
 
@@ -25,9 +24,6 @@ pub(super) struct Connection {
     /// The identifiers of the next call and of the one before it.
     next: u16,
     former: Option<u16>,
-    used: Time,
-    /// Whether the present call sends bulk data.
-    sends_bulk: bool,
     message: Vec<u8>,
 }
 
@@ -56,8 +52,6 @@ pub(crate) struct Called {
     pub(crate) is_idempotent: bool,
 }
 
-/// The idle time after which a connection is checked before use, because the server may have ended it.
-const IDLE: Duration = Duration::from_secs(1);
 /// The memory for a message that is kept for the next one.
 const KEPT_BYTES: usize = 64 << 10;
 
@@ -75,15 +69,16 @@ impl Connection {
     ) -> Result<Connection, LinkError> {
         let stream = link::connect(&**env, to, options, until, attendant)?;
         let link = Link::new(env.clone(), stream, max_message_bytes);
-        let (used, courier, former, message) = (env.now(), None, None, Vec::new());
-        let (has_offered, sends_bulk, next) = (false, false, FIRST_ID);
-        Ok(Connection { link, offered, has_offered, courier, next, former, used, sends_bulk, message })
+        let (courier, former, message) = (None, None, Vec::new());
+        let (has_offered, next) = (false, FIRST_ID);
+        Ok(Connection { link, offered, has_offered, courier, next, former, message })
     }
 
-    /// Returns whether the server has not ended the connection, as far as it is known.
+    /// Returns whether the server has not ended the connection, as far as it is known. This costs a system
+    /// call before each call, without which nobody could say that a call did not run because the connection
+    /// had ended before.
     pub(super) fn is_usable(&self) -> bool {
-        let is_fresh = self.link.env.now().since(self.used) < IDLE;
-        is_fresh || self.link.stream.peer_state() == PeerState::Open
+        self.link.stream.peer_state() == PeerState::Open
     }
 
     /// Makes a call, and passes the reply to `take`. After an error the connection is of no more use.
@@ -106,16 +101,14 @@ impl Connection {
         self.link
             .send(patience.until, patience.attendant)
             .map_err(|why| fault(Problem::Link(why), Ran::No))?;
-        self.sends_bulk = false;
-        if let Some(Attached { transfer: Transfer::Send(_), .. }) = &bulk
-            && let Some(bulk) = bulk.take()
-        {
-            self.sends_bulk = true;
-            self.send_bulk(bulk, patience).map_err(|why| fault(why, Ran::Maybe))?;
-        }
-        let replied = self.reply(id, patience, bulk, take).map_err(|why| fault(why, Ran::Maybe))?;
+        let replied = self.transfer_and_reply(id, patience, bulk.as_deref_mut(), take).map_err(|why| {
+            if let Some(bulk) = bulk {
+                let why = "the call failed before all of its bulk data was taken";
+                bulk.end(Err(io::Error::new(ErrorKind::NotConnected, why)));
+            }
+            fault(why, Ran::Maybe)
+        })?;
         self.former = Some(id);
-        self.used = self.link.env.now();
         Ok(replied)
     }
 
@@ -152,7 +145,21 @@ impl Connection {
         Ok(id)
     }
 
-    /// Sends the bulk data of a call. It ends early if the server aborts it, or replies before it has ended.
+    /// Sends bulk data, if there is some to send, and waits for the reply.
+    fn transfer_and_reply<R>(
+        &mut self,
+        id: u16,
+        patience: Patience<'_>,
+        mut bulk: Option<&mut Attached>,
+        take: impl FnOnce(Reply<'_>) -> R,
+    ) -> Result<R, Problem> {
+        if let Some(bulk) = bulk.as_deref_mut().filter(|bulk| bulk.sends()) {
+            self.send_bulk(bulk, patience)?;
+        }
+        self.reply(id, patience, bulk, take)
+    }
+
+    /// Sends the bulk data of a call. Whether the server takes all of it is known when the reply comes. It ends early if the server aborts it, or replies before it has ended.
     fn send_bulk(&mut self, bulk: &mut Attached, patience: Patience<'_>) -> Result<(), Problem> {
         let mut buffer = [0; 8 * MAX_DATA_BYTES];
         loop {
@@ -170,7 +177,7 @@ impl Connection {
             match part {
                 Ok(0) => {
                     self.link.put(Datastream::Bulk, &[], true);
-                    bulk.end(Ok(()));
+                    return Ok(self.link.send(patience.until, patience.attendant)?);
                 }
                 Ok(count) => {
                     self.link.put(Datastream::Bulk, &buffer[..count.min(buffer.len())], false);
@@ -209,9 +216,15 @@ impl Connection {
                 (Received::Message(message), _) => {
                     let courier = self.courier.unwrap_or(Courier::Three);
                     let reply = Reply::parse(message, courier, id, self.former);
-                    return Ok(take(reply.map_err(|why| Problem::Peer(why.to_string()))?));
+                    let reply = reply.map_err(|why| Problem::Peer(why.to_string()))?;
+                    if let Some(bulk) = bulk.filter(|bulk| bulk.sends()) {
+                        // A server that rejects a call has not begun it. Otherwise it would have aborted
+                        // before this, if it had not taken everything.
+                        bulk.end(if has_begun(&reply) { Ok(()) } else { Err(aborted()) });
+                    }
+                    return Ok(take(reply));
                 }
-                (Received::Bulk(data, ends), Some(bulk)) => {
+                (Received::Bulk(data, ends), Some(bulk)) if !bulk.sends() => {
                     let is_refused = bulk.take_part(data, ends);
                     self.link.check(patience.until)?;
                     is_refused
@@ -220,8 +233,6 @@ impl Connection {
                     bulk.end(Err(aborted()));
                     false
                 }
-                // The server aborts data that was sent whole meanwhile.
-                (Received::Attention(_), None) if self.sends_bulk => false,
                 (other, _) => return Err(unexpected(&other)),
             };
             if is_refused {
@@ -231,6 +242,11 @@ impl Connection {
             }
         }
     }
+}
+
+/// Returns whether the server may have begun a call with this reply.
+fn has_begun(reply: &Reply<'_>) -> bool {
+    !matches!(reply, Reply::Reject(rejection) if !matches!(rejection, Rejection::Unspecified(_)))
 }
 
 fn aborted() -> io::Error {

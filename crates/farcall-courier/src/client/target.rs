@@ -17,7 +17,7 @@ use super::connection::{Called, Fault};
 use super::line::Line;
 use super::outcome::{Deadline, Outcome};
 use crate::bulk::caller::Attached;
-use crate::codec::{self, Layout, Limits};
+use crate::codec::{self, Layout, Limits, Transfer};
 use crate::link::{Attendant, Patience, is_stopped};
 use crate::wire::message::{Rejection, Versions};
 use crate::wire::reply::Reply;
@@ -132,11 +132,11 @@ impl<C: Carrier> Target<C> {
         Deadline { until: within.or(patience).map(|time| self.env().now() + time), patience }
     }
 
-    /// Encodes the arguments of a call as words, in `buffers.words`.
+    /// Encodes the arguments of a call as words, in `buffers.words`. Returns what they say of bulk data.
     ///
     /// # Errors
     /// Courier cannot carry the call.
-    pub(super) fn encode(&self, call: &Call<'_>, buffers: &mut Buffers) -> Result<(), CallFailed> {
+    pub(super) fn encode(&self, call: &Call<'_>, buffers: &mut Buffers) -> Result<Transfer, CallFailed> {
         if call.procedure.exchanges || !call.carries.is_empty() {
             let why = "Courier carries no signals, no streams, and no one-way calls in order";
             return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
@@ -153,7 +153,8 @@ impl<C: Carrier> Target<C> {
         self.program
             .layout
             .to_words(procedure.arguments(), &buffers.xdr, &mut buffers.words, limits)
-            .map_err(|why| CallFailed::new(kind(&why, Kind::BadArguments), Ran::No).caused_by(why))
+            .map_err(|why| CallFailed::new(kind(&why, Kind::BadArguments), Ran::No).caused_by(why))?;
+        Ok(self.program.layout.transfer(procedure, &buffers.words))
     }
 
     /// Makes a call on a connection, or on a new one, and once more where that may help and does no harm.
@@ -237,8 +238,7 @@ impl<C: Carrier> Target<C> {
                     self.program.layout.to_xdr(errors, words, xdr, limits).map(|()| Outcome::Exception)
                 }
                 Err(number) => Ok(Outcome::Failed(self.carrier.undeclared(words).unwrap_or_else(|| {
-                    let why = format!("it reports error {number}, which it does not declare");
-                    CallFailed::new(Kind::BadResult, Ran::Yes).because(why)
+                    CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(UndeclaredError(number))
                 }))),
             },
             Reply::Reject(rejection) => Ok(Outcome::Failed(rejected(rejection))),
@@ -356,3 +356,16 @@ impl fmt::Display for OtherVersions {
 }
 
 impl std::error::Error for OtherVersions {}
+
+/// The number of an error that a procedure reported, and that its interface does not declare. This is the
+/// source of the call's [`CallFailed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UndeclaredError(pub u16);
+
+impl fmt::Display for UndeclaredError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it reports error {}, which it does not declare", self.0)
+    }
+}
+
+impl std::error::Error for UndeclaredError {}

@@ -8,6 +8,7 @@ use farcall::xdr::schema::{self, Body, Type, Types};
 
 use super::Booleans;
 use super::shape::{Arm, Choice, Field, Node, Place, Shape};
+use super::transfer::is_descriptor;
 
 /// The most bytes of a STRING and the most elements of a SEQUENCE.
 pub(super) const MAX_COUNT: u32 = 65_535;
@@ -29,6 +30,8 @@ pub struct Procedure {
     arguments: Values,
     result: Values,
     errors: Option<Values>,
+    /// The indices of the arguments that describe bulk data.
+    pub(super) descriptors: Vec<usize>,
 }
 
 /// The arguments, the result or the errors of a procedure. To be used with the [`Layout`] that it came from.
@@ -236,6 +239,10 @@ impl Compiler<'_> {
         if procedure.has_streams() {
             return Err("it has a stream, and Courier has none".into());
         }
+        let describes = |argument: &idl::Argument| is_descriptor(self.types, &argument.ty);
+        let descriptors = procedure.arguments.iter().enumerate();
+        let descriptors = descriptors.filter(|(_, argument)| describes(argument)).map(|(index, _)| index);
+        let descriptors = descriptors.collect();
         let mut arguments = Vec::new();
         for argument in &procedure.arguments {
             let at = self.at(format!(", argument {}", argument.name), &argument.ty, None)?;
@@ -257,6 +264,7 @@ impl Compiler<'_> {
             arguments: Values { at: arguments, name: "arguments" },
             result: Values { at: result, name: "result" },
             errors: errors.map(|at| Values { at, name: "error" }),
+            descriptors,
         })
     }
 

@@ -144,6 +144,7 @@ impl Connection {
                 0 => return Err(LinkError::Ended),
                 count => filled += count,
             }
+            self.wire.stream.acknowledge();
             self.check(until)?;
         }
         Ok(())
@@ -200,6 +201,8 @@ impl Connection {
                     return Ok(header);
                 }
             }
+            // Cooper's own client writes a message in pieces, and the next one may wait for this.
+            self.wire.stream.acknowledge();
             self.receive_some(until)?;
             self.check(until)?;
         }
@@ -217,5 +220,123 @@ impl Connection {
     /// Ends a message whose time is over, although bytes of it still come.
     fn check(&self, until: Time) -> Result<(), LinkError> {
         if self.wire.env.now() >= until { Err(LinkError::Late) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::io;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd as _;
+    use std::sync::Mutex;
+
+    use farcall::System;
+    use farcall::env::{PeerState, Source, Wait};
+
+    use super::*;
+    use crate::link::Link;
+    use crate::wire::packet::{Datastream, PacketWriter, Received};
+
+    /// A connection whose peer sends the next piece only when the last one was acknowledged.
+    struct Pieces {
+        unsent: Mutex<VecDeque<Vec<u8>>>,
+        /// How many pieces were read, and how often they were acknowledged.
+        counts: Mutex<(usize, usize)>,
+        socket: UdpSocket,
+    }
+
+    impl Pieces {
+        fn new(pieces: &[&[u8]]) -> Arc<Pieces> {
+            let unsent = Mutex::new(pieces.iter().map(|piece| piece.to_vec()).collect());
+            Arc::new(Pieces {
+                unsent,
+                counts: Mutex::default(),
+                socket: UdpSocket::bind("127.0.0.1:0").unwrap(),
+            })
+        }
+
+        fn counts(&self) -> (usize, usize) {
+            *self.counts.lock().unwrap()
+        }
+    }
+
+    impl Stream for Pieces {
+        fn read(&self, buffer: &mut [u8], _: Wait) -> io::Result<usize> {
+            let mut unsent = self.unsent.lock().unwrap();
+            let piece = unsent.front_mut().unwrap();
+            let (read, acknowledged) = &mut *self.counts.lock().unwrap();
+            assert_eq!(read, acknowledged, "the peer waits for an acknowledgement");
+            let count = piece.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&piece[..count]);
+            piece.drain(..count);
+            if piece.is_empty() {
+                unsent.pop_front();
+                *read += 1;
+            }
+            Ok(count)
+        }
+
+        fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+            Ok(parts.iter().map(|part| part.len()).sum())
+        }
+
+        fn shutdown(&self, _: Shutdown) {}
+
+        fn take_error(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn peer_state(&self) -> PeerState {
+            PeerState::Open
+        }
+
+        fn acknowledge(&self) {
+            let (read, acknowledged) = &mut *self.counts.lock().unwrap();
+            *acknowledged = *read;
+        }
+
+        fn source(&self) -> Source<'_> {
+            Source::Descriptor(self.socket.as_fd())
+        }
+    }
+
+    fn connection(stream: Arc<Pieces>) -> Connection {
+        let env = System::current();
+        let programs = Programs { programs: HashMap::new(), reporter: Reporter::default() };
+        let minute = Duration::from_secs(60);
+        Connection {
+            wire: Wire { env, stream },
+            programs: Arc::new(programs),
+            limits: Limits { idle: minute, message_time: minute },
+            from: None,
+            silence: Arc::default(),
+            received: Vec::new(),
+            buffers: Buffers::default(),
+        }
+    }
+
+    #[test]
+    fn each_piece_of_a_message_is_acknowledged_and_a_whole_one_costs_nothing() {
+        let pieces = Pieces::new(&[&[0], &[4], b"ro", b"ot", &[0], &[3, 0], &[1], &[9, 9]]);
+        let mut whole = connection(pieces.clone());
+        let until = whole.wire.env.now() + Duration::from_secs(60);
+        assert_eq!(whole.receive_name(until).unwrap(), b"root");
+        let call = whole.receive_call(0).unwrap();
+        assert_eq!((call.procedure, call.bytes), (3, 2));
+        assert_eq!(pieces.counts(), (8, 7), "the last piece is acknowledged by the reply");
+        let pieces = Pieces::new(&[&[0, 3, 0, 1, 9, 9]]);
+        assert!(connection(pieces.clone()).receive_call(0).is_ok());
+        assert_eq!(pieces.counts(), (1, 0));
+    }
+
+    #[test]
+    fn each_piece_of_a_packet_is_acknowledged() {
+        let (mut writer, mut packet) = (PacketWriter::default(), Vec::new());
+        writer.write(Datastream::Messages, b"message!", true, &mut packet);
+        let pieces = Pieces::new(&[&packet[..1], &packet[1..9], &packet[9..]]);
+        let mut link = Link::new(System::current(), pieces.clone(), 100);
+        assert!(matches!(link.receive(None, None), Ok(Received::Message(message)) if message == b"message!"));
+        assert_eq!(pieces.counts(), (3, 2));
     }
 }

@@ -154,6 +154,10 @@ impl Connected {
             if self.receive(patience)? == 0 {
                 return Err(LinkError::Ended);
             }
+            if self.missing() {
+                // Cooper's own server writes a reply in pieces, and the next one may wait for this.
+                self.wire.stream.acknowledge();
+            }
         }
         Ok(())
     }

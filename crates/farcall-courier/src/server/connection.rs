@@ -10,6 +10,7 @@ use farcall::env::{Env, Stream};
 
 use super::programs::{Buffers, Programs, Verdict};
 use crate::bulk::served::Served;
+use crate::codec::Transfer;
 use crate::link::{Link, LinkError};
 use crate::silence::Silence;
 use crate::wire::message::{Courier, Versions};
@@ -122,9 +123,15 @@ impl Session {
             Verdict::Reply => true,
             Verdict::ReplyAndEnd => false,
             Verdict::Run(admitted) => {
-                let _entered = self.served.enter();
+                let transfer = admitted.transfer;
+                let _entered = self.served.enter(transfer);
                 programs.run(admitted, self.from, &mut self.buffers);
-                !self.served.is_broken()
+                let goes_on = !self.served.is_broken();
+                if goes_on && transfer == Transfer::Immediate && self.served.is_untaken() {
+                    // The caller may have sent everything, and would believe that it was taken.
+                    self.served.link.borrow_mut().attention(Datastream::Bulk);
+                }
+                goes_on
             }
         };
         let reply = std::mem::take(&mut self.buffers.reply);
@@ -150,6 +157,8 @@ impl Session {
         while !link.advance()? {
             let until = match link.reader.is_partial() {
                 true => {
+                    // The client may write its messages in pieces.
+                    link.stream.acknowledge();
                     let begun = *self.begun.get_or_insert_with(|| link.env.now());
                     self.silence.receive(begun);
                     begun + self.limits.message_time

@@ -7,7 +7,7 @@ use farcall::stub::{self, Dispatched, Interface, Program};
 use farcall::xdr::{Decoder, Encoder};
 use farcall::{context, guard};
 
-use crate::codec::{self, Layout, Limits, Procedure, Refusal};
+use crate::codec::{self, Layout, Limits, Procedure, Refusal, Transfer};
 use crate::wire::message::{
     Call, Courier, Malformed, Message, Rejection, UNSPECIFIED, USE_A_STREAM, Versions,
 };
@@ -128,6 +128,8 @@ pub(crate) struct Admitted<'a> {
     courier: Courier,
     offer: &'a Offer,
     procedure: &'a Procedure,
+    /// What the arguments say of bulk data.
+    pub(super) transfer: Transfer,
 }
 
 /// How a call was answered.
@@ -182,7 +184,8 @@ impl Programs {
         let arguments = procedure.arguments();
         let decoded = offer.layout.to_xdr(arguments, call.arguments, &mut buffers.arguments, self.xdr);
         decoded.map_err(|_| Rejection::InvalidArguments)?;
-        Ok(Admitted { id: call.id, courier, offer, procedure })
+        let transfer = offer.layout.transfer(procedure, call.arguments);
+        Ok(Admitted { id: call.id, courier, offer, procedure, transfer })
     }
 
     /// Finds the offer and the procedure that a call names.
@@ -206,7 +209,7 @@ impl Programs {
 
     /// Runs the procedure of a call, and writes the reply.
     pub(crate) fn run(&self, admitted: Admitted<'_>, from: Option<SocketAddr>, buffers: &mut Buffers) {
-        let Admitted { id, courier, offer, procedure } = admitted;
+        let Admitted { id, courier, offer, procedure, .. } = admitted;
         let answer = self.dispatch(offer, procedure, from, buffers);
         reply(id, courier, answer, buffers);
     }

@@ -109,13 +109,102 @@ fn a_procedure_that_does_not_read_to_the_end_aborts_and_the_connection_stays() {
     assert_eq!(server.connections(), 1);
 }
 
+/// The data fits the buffers of the sockets, so the caller has sent all of it before the procedure aborts.
 #[test]
-fn a_procedure_that_does_not_take_the_data_ends_the_transfer_by_its_reply() {
+fn a_sender_learns_of_an_abort_after_it_has_sent_everything() {
+    let (server, files, _, ends) = files();
+    for length in [1001, 2000, 5000, 50_000] {
+        let (stored, sent) = bulk::send(source(length), || files.store(Descriptor::Immediate, 1000));
+        assert_eq!(stored, Ok(1000));
+        assert_eq!(sent.unwrap_err().kind(), ErrorKind::ConnectionAborted, "{length} bytes");
+        assert_eq!(ends.recv().unwrap().unwrap(), 1000);
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+/// What a caller of `program` learns of data that the procedure leaves alone.
+#[test]
+fn a_procedure_that_does_not_take_the_data_aborts_it() {
+    struct Leaves;
+    impl Files for Leaves {
+        fn store(&self, _: Descriptor, _: u32) -> farcall::Result<u32> {
+            Ok(7)
+        }
+        fn retrieve(&self, _: Descriptor, _: u32, _: bool) -> farcall::Result<()> {
+            Ok(())
+        }
+    }
+    let server = Server::builder().program::<dyn Files>(Arc::new(Leaves)).tcp(ANY.parse().unwrap());
+    let server = server.start().unwrap();
+    let files = farcall_courier::import::<dyn Files>(&format!("tcp://{}", server.addresses()[0])).unwrap();
+    for length in [0, 10, 3 << 20] {
+        let (stored, sent) = bulk::send(source(length), || files.store(Descriptor::Immediate, 0));
+        assert_eq!(stored, Ok(7));
+        assert_eq!(sent.unwrap_err().kind(), ErrorKind::ConnectionAborted, "{length} bytes");
+        let (done, data, received) =
+            bulk::receive(Vec::new(), || files.retrieve(Descriptor::Immediate, 0, true));
+        assert_eq!((done, data), (Ok(()), Vec::new()));
+        assert_eq!(received.unwrap_err().kind(), ErrorKind::ConnectionAborted);
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+/// The procedures are those of the example in the documentation: they look at no descriptor.
+#[test]
+fn a_null_descriptor_gives_a_procedure_no_data_and_passes_none() {
+    #[farcall::interface(program = 771, version = 1)]
+    trait Named {
+        #[procedure(1)]
+        fn store(&self, name: &str, kinds: Vec<u16>, source: Descriptor) -> farcall::Result<u32>;
+        #[procedure(2)]
+        fn retrieve(&self, name: (bool, u32), sink: Descriptor) -> farcall::Result<u32>;
+    }
+    struct Here;
+    impl Named for Here {
+        fn store(&self, _: &str, _: Vec<u16>, _: Descriptor) -> farcall::Result<u32> {
+            let mut data = Vec::new();
+            let source = bulk::incoming().map(|mut source| source.read_to_end(&mut data));
+            Ok(source.map_or(0, |_| data.len() as u32))
+        }
+        fn retrieve(&self, _: (bool, u32), _: Descriptor) -> farcall::Result<u32> {
+            let Some(mut sink) = bulk::outgoing() else { return Ok(0) };
+            let _ = sink.write_all(b"some bytes").and_then(|()| sink.finish());
+            Ok(1)
+        }
+    }
+    let server = Server::builder().program::<dyn Named>(Arc::new(Here)).tcp(ANY.parse().unwrap());
+    let server = server.start().unwrap();
+    let address = format!("tcp://{}", server.addresses()[0]);
+    let named = farcall_courier::import::<dyn Named>(&address).unwrap();
+    let soon = named.within(std::time::Duration::from_secs(5));
+    let kinds = || vec![1, 2, 3];
+    assert_eq!(soon.store("odd", kinds(), Descriptor::Null), Ok(0));
+    assert_eq!(soon.retrieve((true, 1), Descriptor::Null), Ok(0));
+    assert_eq!(soon.start().store("odd", kinds(), Descriptor::Null).wait(), Ok(0));
+    // What is attached to a call without data stays, and the caller learns it.
+    let (stored, sent) = bulk::send(source(10), || soon.store("x", kinds(), Descriptor::Null));
+    assert_eq!((stored, sent.unwrap_err().kind()), (Ok(0), ErrorKind::NotConnected));
+    let (stored, sent) = bulk::send(source(10), || soon.store("four", kinds(), Descriptor::Immediate));
+    assert_eq!((stored, sent.unwrap()), (Ok(10), 10));
+    let (done, data, received) =
+        bulk::receive(Vec::new(), || soon.retrieve((false, 2), Descriptor::Immediate));
+    assert_eq!((done, &data[..], received.unwrap()), (Ok(1), &b"some bytes"[..], 10));
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn immediate_data_that_nobody_attached_is_refused_at_once() {
     let (server, files, ..) = files();
-    let (stored, sent) = bulk::send(source(3 << 20), || files.store(Descriptor::Null, 0));
-    assert_eq!(stored, Ok(0));
-    // All of it may have been sent before the reply came.
-    assert!(sent.is_ok_and(|sent| sent == 3 << 20) || server.connections() == 1);
+    let refused = |outcome: farcall::Result<u32>| {
+        let why = outcome.unwrap_err();
+        let why = why.call_failed().unwrap();
+        assert_eq!((why.kind(), why.ran()), (Kind::Local, Ran::No));
+        assert!(why.to_string().contains("bulk::send"), "{why}");
+    };
+    let soon = files.within(std::time::Duration::from_secs(5));
+    refused(soon.store(Descriptor::Immediate, ALL));
+    refused(soon.start().store(Descriptor::Immediate, ALL).wait());
+    refused(soon.retrieve(Descriptor::Immediate, 1, true).map(|()| 0));
     assert_eq!(files.store(Descriptor::Null, 0), Ok(0));
     assert_eq!(server.connections(), 1);
 }
@@ -243,6 +332,19 @@ fn a_connection_that_breaks_during_the_data_leaves_open_whether_the_call_ran() {
 }
 
 #[test]
+fn data_of_a_call_that_failed_was_not_taken() {
+    let address = scripted(|_, mut peer| {
+        peer.receive_call().unwrap();
+        while peer.receive_bulk().1 != Ended::Whole {}
+        // Then the connection ends, without a reply.
+    });
+    let files = farcall_courier::import::<dyn Files>(&address).unwrap();
+    let (stored, sent) = bulk::send(source(600), || files.store(Descriptor::Immediate, ALL));
+    assert_eq!(stored.unwrap_err().call_failed().unwrap().kind(), Kind::Unreachable);
+    assert_eq!(sent.unwrap_err().kind(), ErrorKind::NotConnected);
+}
+
+#[test]
 fn a_procedure_whose_client_goes_away_during_the_data_ends() {
     let (server, _, address, ends) = files();
     let mut peer = Peer::connect(&address, Versions::THREE);
@@ -270,9 +372,10 @@ fn a_server_that_rejects_while_data_is_sent_is_understood() {
     });
     let files = farcall_courier::import::<dyn Files>(&address).unwrap();
     for length in [0, 100, 3 << 20] {
-        let (stored, _) = bulk::send(source(length), || files.store(Descriptor::Immediate, ALL));
+        let (stored, sent) = bulk::send(source(length), || files.store(Descriptor::Immediate, ALL));
         let why = stored.unwrap_err();
         assert_eq!(why.call_failed().unwrap().kind(), Kind::NoSuchProcedure);
+        assert_eq!(sent.unwrap_err().kind(), ErrorKind::ConnectionAborted, "{length} bytes");
     }
 }
 

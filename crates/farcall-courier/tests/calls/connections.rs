@@ -177,3 +177,23 @@ fn a_peer_that_ends_the_connection_as_spp_does_gets_its_answer() {
     assert_eq!(peer.receive(), None);
     assert_eq!(bytes("0002 0003"), peer.versions.unwrap().to_bytes());
 }
+
+/// A restart that the client could have seen leaves nothing open.
+#[test]
+fn a_call_after_the_connection_has_ended_goes_to_the_server_that_came_back() {
+    let (told, ended) = channel();
+    let address = scripted(move |number, mut peer| {
+        peer.answer_next().unwrap();
+        if number == 0 {
+            drop(peer);
+            told.send(()).unwrap();
+        } else {
+            while peer.answer_next().is_some() {}
+        }
+    });
+    let work = work(&address);
+    assert_eq!(work.next(1), Ok(2));
+    // The server has ended the connection, and its end is here: this is one machine.
+    ended.recv().unwrap();
+    assert_eq!(work.next(2), Ok(3), "the procedure may not run twice, and did not run");
+}
