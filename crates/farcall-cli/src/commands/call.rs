@@ -10,7 +10,7 @@ use clap::{Args, ValueHint};
 use farcall::dynamic::{Dynamic, Encoded};
 use farcall::xdr::schema::{Type, Types};
 use farcall::xdr::{Decoder, Encoder};
-use farcall::{Error, Stream};
+use farcall::{CallFailed, Error, Stream};
 use farcall_idl::values::{Question, Subject};
 use farcall_idl::x::Version;
 use farcall_idl::{Interface, Procedure, values};
@@ -281,14 +281,19 @@ impl Called<'_> {
                 self.print(&procedure.exception, &exception, Some("exception"), None, output)?;
                 Err(Failure::exception())
             }
-            Error::CallFailed(why) if x_file::is_courier(&self.command.procedure) => {
-                Err(courier::failed(why).about(&procedure.name))
+            Error::CallFailed(why) => Err(self.explained(why, &procedure.name)),
+        }
+    }
+
+    /// Returns the failure of a call, with a hint of the protocol that carried it.
+    fn explained(&self, why: CallFailed, procedure: &str) -> Failure {
+        match self.version {
+            None => why.into(),
+            Some(version) if x_file::is_courier(&self.command.procedure) => {
+                courier::failed(why, version).about(procedure)
             }
-            Error::CallFailed(why) if x_file::is_rpc2(&self.command.procedure) => {
-                Err(rpc2::failed(why).about(&procedure.name))
-            }
-            Error::CallFailed(why) if self.version.is_some() => Err(onc::failed(why).about(&procedure.name)),
-            Error::CallFailed(why) => Err(why.into()),
+            Some(_) if x_file::is_rpc2(&self.command.procedure) => rpc2::failed(why).about(procedure),
+            Some(_) => onc::failed(why).about(procedure),
         }
     }
 
