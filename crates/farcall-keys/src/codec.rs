@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use farcall_base::work;
+
 use crate::PublicKey;
 
 /// Why bytes are not a grant, a presentation or a revocation list.
@@ -58,6 +60,7 @@ impl<'a> Reader<'a> {
             return Err(self.wrong(format!("expected {count} bytes, found {}: it is truncated", rest.len())));
         };
         self.at += count;
+        work::steps(1 + count / 16);
         Ok(taken)
     }
 

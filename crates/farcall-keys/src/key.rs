@@ -6,6 +6,7 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signature, VerifyingKey};
+use farcall_base::work;
 use sha2::{Digest as _, Sha256};
 
 use crate::text::{self, PRIVATE};
@@ -77,6 +78,7 @@ impl PublicKey {
 
     /// Returns whether the signature is this key's over these bytes in this context.
     pub fn verify(&self, context: Context, bytes: &[u8], signature: &[u8; SIGNATURE_BYTES]) -> bool {
+        work::steps(1 + bytes.len() / 16);
         let signature = Signature::from_bytes(signature);
         self.point().verify_strict(&context.message(bytes), &signature).is_ok()
     }

@@ -5,6 +5,7 @@ mod domain;
 mod lookup;
 mod message;
 mod place;
+mod reader;
 mod resolver;
 
 use std::fmt;
@@ -104,6 +105,11 @@ pub(crate) fn resolve(
         Some(why) if found.entries.is_empty() => Err(why),
         _ => Ok(found.entries.iter().flat_map(Entry::sockets).collect()),
     }
+}
+
+/// Finds the instances of a type by messages of any bytes. For the fuzz target.
+pub(crate) fn fuzz(messages: &[u8]) {
+    lookup::fuzz(messages);
 }
 
 impl Registry for Dns {

@@ -140,6 +140,11 @@ impl EtcdBuilder {
     }
 }
 
+/// Reads lines as answers of etcd. For the fuzz target.
+pub(crate) fn fuzz(lines: &[u8]) {
+    mirror::fuzz(lines);
+}
+
 impl Registry for Etcd {
     fn publish(&self, entry: &Entry) -> Result<Registration> {
         entry.check()?;

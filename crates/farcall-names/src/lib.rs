@@ -88,6 +88,28 @@ pub use service::resolve_service;
 pub use static_file::StaticFile;
 pub use user_secret::user_secrets;
 
+/// Reads a text as a registry file of format 2 whose lines have the right checks. For the fuzz target.
+#[doc(hidden)]
+pub fn fuzz_log(text: &[u8]) {
+    log::fuzz(text);
+}
+
+/// Finds the instances of a type by messages of DNS, each with its length in two bytes in front. For the fuzz
+/// target.
+#[doc(hidden)]
+#[cfg(feature = "dns")]
+pub fn fuzz_dns(messages: &[u8]) {
+    dns::fuzz(messages);
+}
+
+/// Reads each line as an answer of etcd to a question for entries, and as a line of a watch. For the fuzz
+/// target.
+#[doc(hidden)]
+#[cfg(feature = "etcd")]
+pub fn fuzz_etcd(lines: &[u8]) {
+    etcd::fuzz(lines);
+}
+
 /// Parses the text as that of a registry file and as rules for one, and checks that a parsed file survives
 /// rendering. For the fuzz target.
 #[doc(hidden)]

@@ -21,6 +21,8 @@ use std::collections::hash_map::RandomState;
 use std::fmt::Write as _;
 use std::hash::{BuildHasher, Hasher};
 
+use farcall_base::work;
+
 use crate::format::{self, Fault, MAGIC};
 use crate::table::{Held, MAX_VERSION, Table};
 use crate::{Entry, Label, Owner};
@@ -229,6 +231,7 @@ impl Log {
     }
 
     fn read_line(&mut self, line: &[u8], is_entry: bool) -> Result<(), String> {
+        work::steps(1 + line.len() / 16);
         let text = str::from_utf8(line).map_err(|_| "it is not UTF-8 text")?;
         let (text, claimed) = text.rsplit_once(CHECK).ok_or("the field \"check\" is missing")?;
         let check = check_of(text, self.check);
@@ -295,7 +298,9 @@ fn render(table: &Table, boot: u64, number: u64) -> (String, u64) {
 
 /// Returns the number of bytes of an entry's line.
 fn line_bytes(held: &Held) -> usize {
-    format::line(held).len() + CHECK.len() + CHECK_BYTES
+    let bytes = format::line(held).len() + CHECK.len() + CHECK_BYTES;
+    work::steps(1 + bytes / 16);
+    bytes
 }
 
 /// Ends a line with its check. Returns the check.
@@ -313,6 +318,35 @@ fn check_of(text: &str, before: u64) -> u64 {
     digits.bytes().chain(text.bytes()).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
+}
+
+/// Gives each line of a text its check, which no mutation of bytes would, and reads the text as a file: at once,
+/// and its lines one by one, as a process does that has read the file before. For the fuzz target.
+pub(crate) fn fuzz(text: &[u8]) {
+    let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
+    let Some((first, rest)) = lines.split_first() else { return };
+    let Ok((head, entries)) = parse_first(first) else { return };
+    let (mut file, mut check) = (first.to_vec(), head.check);
+    for line in rest {
+        let Ok(line) = str::from_utf8(line) else { return };
+        let Some(line) = line.strip_suffix('\n') else { break };
+        let mut line = line.to_owned();
+        check = seal(&mut line, check);
+        file.extend_from_slice(line.as_bytes());
+    }
+    let boot = head.boot;
+    let Ok(whole) = Log::parse(&file, boot) else { return };
+    // The lines of the first entries are read together.
+    let split = usize::try_from(entries).unwrap_or(usize::MAX).saturating_add(1);
+    let mut ends = file.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+    let Some(mut end) = ends.nth(split - 1) else { unreachable!("the file has its entries") };
+    let mut log = Log::parse(&file[..end], boot).expect("the beginning of a file");
+    for next in ends {
+        let from = log.continues_at().expect("it was read to its end");
+        assert!(from + CHECK_BYTES == end && log.read_on(&file[from..next], boot), "it does not go on");
+        end = next;
+    }
+    assert_eq!(log, whole);
 }
 
 #[cfg(test)]

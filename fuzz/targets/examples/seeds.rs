@@ -17,6 +17,7 @@ use farcall_courier::wire::packet::{Datastream, PacketWriter};
 use farcall_courier::wire::reply::FIRST_ID;
 use farcall_fuzz_targets::acquaintance::{Acquaintance, ROOM, address, call};
 use farcall_fuzz_targets::script::Writer;
+use farcall_fuzz_targets::shapes::{self, Shape};
 use farcall_fuzz_targets::specimen;
 use farcall_idl::{Interface, values};
 use farcall_keys::{EnrolmentToken, Identity, Keyring, Presentation, Revoked, Rights, Template, Terms};
@@ -664,6 +665,12 @@ fn registry() {
     seed("names_file", "two", format!("farcall-names 1 2\n{}\n{}\nend 2\n", lines[0], lines[1]).as_bytes());
     seed("names_file", "changes", changes(&lines).as_bytes());
     seed("clerk", "entry", &record());
+    // Small ones of the shapes that grow.
+    for Shape { target, name, make } in shapes::all() {
+        if ["names_log", "etcd_answer", "dns_answer"].contains(&target) {
+            seed(target, name, &make(4));
+        }
+    }
 }
 
 /// The text of a registry's file with these changes (docs/names.md).

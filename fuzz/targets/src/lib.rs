@@ -39,7 +39,7 @@ pub use dump::dump;
 pub use idl::{interface, json, values};
 pub use keys::{entry_proof, grant, key_file, policy, presentation, revocation_list};
 pub use memory::{memory_caller, memory_server, shm_hello};
-pub use names::{access, clerk, counters, name, names_file};
+pub use names::{access, clerk, counters, dns_answer, etcd_answer, name, names_file, names_log};
 pub use nfs::nfs_handle;
 pub use olympus::{olympus_journal, olympus_pnml, olympus_text};
 pub use onc::onc_stream;
@@ -88,6 +88,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "values", run: values, memory_per_byte: 256, memory: 40 * MIB },
     Target { name: "json", run: json, memory_per_byte: 256, memory: 40 * MIB },
     Target { name: "names_file", run: names_file, memory_per_byte: 32, memory: 8 * KIB },
+    Target { name: "names_log", run: names_log, memory_per_byte: 128, memory: 8 * KIB },
+    // A value of JSON takes a hundred bytes of memory, and may have one byte.
+    Target { name: "etcd_answer", run: etcd_answer, memory_per_byte: 256, memory: 16 * KIB },
+    // The name of a record has up to 255 bytes, which another name may have told.
+    Target { name: "dns_answer", run: dns_answer, memory_per_byte: 256, memory: 16 * KIB },
     Target { name: "name", run: name, memory_per_byte: 8, memory: 4 * KIB },
     // A few bytes say how many tokens a place has: up to a million of 32 bytes, which are printed and read
     // again.

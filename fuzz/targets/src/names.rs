@@ -8,6 +8,22 @@ pub fn names_file(data: &[u8]) {
     farcall_names::fuzz_file(data);
 }
 
+/// Reads lines as those of a registry's file of format 2, at once and one by one. Each line gets its check.
+pub fn names_log(data: &[u8]) {
+    farcall_names::fuzz_log(data);
+}
+
+/// Reads each line as an answer of etcd to a question for entries, and as a line of a watch.
+pub fn etcd_answer(data: &[u8]) {
+    farcall_names::fuzz_etcd(data);
+}
+
+/// Finds the instances of a type by messages of DNS. Each has its length in two bytes in front, and consists of
+/// the flags, three counts of records, and what follows the question.
+pub fn dns_answer(data: &[u8]) {
+    farcall_names::fuzz_dns(data);
+}
+
 /// Reads a record from a clerk's memory, writes what was read, and reads it again.
 pub fn clerk(data: &[u8]) {
     farcall::memory::clerk::fuzz_record(data);

@@ -6,7 +6,10 @@
 mod courier_files;
 mod descriptions;
 mod graphs;
-mod lists;
+mod keys;
+mod names_files;
+mod protocols;
+mod registries;
 mod rpc2_files;
 mod x_files;
 
@@ -24,7 +27,8 @@ pub struct Shape {
 /// Returns all shapes.
 pub fn all() -> Vec<Shape> {
     let languages = [x_files::SHAPES, courier_files::SHAPES, rpc2_files::SHAPES].concat();
-    [descriptions::SHAPES, &languages, graphs::SHAPES, lists::SHAPES].concat()
+    let registries = [names_files::SHAPES, registries::SHAPES].concat();
+    [descriptions::SHAPES, &languages, graphs::SHAPES, &registries, keys::SHAPES, protocols::SHAPES].concat()
 }
 
 /// Returns the text of `each` for the numbers from 0 to `n`, with something before and after.

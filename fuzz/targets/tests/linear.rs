@@ -42,6 +42,10 @@ fn twice_the_input_takes_twice_the_work() {
         let steps = (whole.steps.max(FEW_STEPS)) as f64 / half.steps.max(FEW_STEPS) as f64 / longer.max(1.0);
         let bytes = (whole.bytes.max(FEW_BYTES)) as f64 / half.bytes.max(FEW_BYTES) as f64 / longer.max(1.0);
         let Shape { target, name, .. } = shape;
+        println!(
+            "{target}, {name}: {} bytes, {} steps, {} bytes allocated",
+            whole.length, whole.steps, whole.bytes
+        );
         if whole.steps * 64 < whole.length as u64 {
             wrong.push(format!("{target}, {name}: {} steps for {} bytes", whole.steps, whole.length));
         }
@@ -66,11 +70,20 @@ fn every_reader_of_files_and_descriptions_has_shapes() {
         "cr_file",
         "rpc2_file",
         "names_file",
+        "names_log",
+        "etcd_answer",
+        "dns_answer",
         "olympus_text",
         "olympus_pnml",
         "olympus_journal",
         "policy",
         "key_file",
+        "revocation_list",
+        "certificates",
+        "courier_stream",
+        "courier_words",
+        "rpc2_packed",
+        "rpc2_packets",
     ];
     for reader in readers {
         assert!(shapes::all().iter().any(|shape| shape.target == reader), "{reader} has no shape");

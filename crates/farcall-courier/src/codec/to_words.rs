@@ -5,6 +5,7 @@ use super::layout::{Layout, Values};
 use super::shape::{Place, Shape};
 use super::to_xdr::check_booleans;
 use super::{Booleans, Limits};
+use farcall::work;
 
 impl Layout {
     /// Appends the words of a value to `out`, given the value's XDR bytes. After an error, `out` is as it was
@@ -21,8 +22,9 @@ impl Layout {
         limits: Limits,
     ) -> Result<(), Error> {
         let start = out.len();
-        let mut transcoder = ToWords { layout: self, xdr, out, limits, depth: limits.depth };
+        let mut transcoder = ToWords { layout: self, xdr, out, limits, depth: limits.depth, steps: 0 };
         let transcoded = transcoder.value(values.at).and_then(|()| transcoder.finish(start));
+        work::steps(transcoder.steps);
         if let Err(why) = transcoded {
             out.truncate(start);
             return Err(why.of(values.name));
@@ -39,6 +41,8 @@ struct ToWords<'a> {
     limits: Limits,
     /// How many levels deeper the value may still nest.
     depth: u32,
+    /// How many values were looked at, and parts of bytes taken.
+    steps: usize,
 }
 
 impl ToWords<'_> {
@@ -54,6 +58,7 @@ impl ToWords<'_> {
     }
 
     fn value(&mut self, at: Place) -> Result<(), Error> {
+        self.steps += 1;
         let layout = self.layout;
         match &layout.node(at).shape {
             Shape::Boolean | Shape::Cardinal | Shape::Integer | Shape::Long => self.run(at, 1),
@@ -182,6 +187,7 @@ impl<'a> ToWords<'a> {
             return Err(Error::new(ErrorKind::Truncated { needed, left: self.xdr.len() }));
         };
         self.xdr = rest;
+        self.steps += needed / 16;
         Ok(head)
     }
 }

@@ -4,6 +4,7 @@ use super::error::{Error, ErrorKind};
 use super::layout::{Layout, Values};
 use super::shape::{Field, Place, Shape};
 use super::{Booleans, Limits};
+use farcall::work;
 
 impl Layout {
     /// Appends the XDR bytes of a value to `out`, given the value's words. After an error, `out` is as it was
@@ -40,8 +41,9 @@ impl Layout {
         limits: Limits,
     ) -> Result<usize, Error> {
         let start = out.len();
-        let mut transcoder = ToXdr { layout: self, words, out, limits, depth: limits.depth };
+        let mut transcoder = ToXdr { layout: self, words, out, limits, depth: limits.depth, steps: 0 };
         let transcoded = transcoder.value(values.at).and_then(|()| transcoder.check_length(start));
+        work::steps(transcoder.steps);
         let left = transcoder.words.len();
         if let Err(why) = transcoded {
             out.truncate(start);
@@ -59,6 +61,8 @@ struct ToXdr<'a> {
     limits: Limits,
     /// How many levels deeper the value may still nest.
     depth: u32,
+    /// How many values were looked at, and parts of words taken.
+    steps: usize,
 }
 
 impl ToXdr<'_> {
@@ -71,6 +75,7 @@ impl ToXdr<'_> {
     }
 
     fn value(&mut self, at: Place) -> Result<(), Error> {
+        self.steps += 1;
         let layout = self.layout;
         match &layout.node(at).shape {
             Shape::Boolean | Shape::Cardinal | Shape::Integer | Shape::Long => self.run(at, 1),
@@ -194,6 +199,7 @@ impl<'a> ToXdr<'a> {
             return Err(Error::new(ErrorKind::Truncated { needed, left: self.words.len() }));
         };
         self.words = rest;
+        self.steps += needed / 16;
         Ok(head)
     }
 }

@@ -19,6 +19,8 @@ use std::fmt;
 use std::mem;
 use std::ops::Range;
 
+use farcall::work;
+
 use super::message::Versions;
 
 /// The length of an SPP header in bytes.
@@ -285,6 +287,7 @@ impl PacketReader {
         let data = self.start + 2 + HEADER_BYTES..self.start + 2 + length;
         let datastream = Datastream::of(datastream).ok_or(BadPacket::Datastream(datastream))?;
         self.start = data.end;
+        work::steps(1 + data.len() / 16);
         Ok(Some(Packet { control, datastream, data }))
     }
 }

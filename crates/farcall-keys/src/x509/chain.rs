@@ -1,5 +1,6 @@
 //! The certificates that a host shows: its own one first, then those of its issuers.
 
+use farcall_base::work;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
@@ -82,6 +83,7 @@ pub(super) fn read_pem(pem: &[u8], max: usize) -> Result<Vec<CertificateDer<'sta
     const EXPECTED: &str =
         "certificates in PEM, each between a BEGIN CERTIFICATE and an END CERTIFICATE line";
     const ADVICE: &str = "write the file again, as `openssl x509` does";
+    work::steps(pem.len() / 16);
     let mut certificates = Vec::new();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|why| LineFault::new(EXPECTED, why.to_string(), ADVICE))?;

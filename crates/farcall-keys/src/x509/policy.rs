@@ -24,6 +24,8 @@
 
 use std::collections::BTreeMap;
 
+use farcall_base::work;
+
 use super::bundle::Bundle;
 use super::chain::CertificateChain;
 use super::spiffe::{self, SpiffeId};
@@ -223,6 +225,7 @@ impl CertificatePolicy {
         let name = shown(&subject.to_string());
         let rules = self.rules.iter();
         let (rule, rest) = rules
+            .inspect(|_| work::step())
             .filter_map(|rule| Some((rule, rule.identity.rest(subject)?)))
             .next()
             .ok_or_else(|| refused("a certificate that a rule is about", format!("none for {name}")))?;

@@ -1,5 +1,6 @@
 //! Whom a host's certificate names: a SPIFFE identifier or DNS names, and whether it may do so.
 
+use farcall_base::work;
 use rustls_pki_types::CertificateDer;
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
@@ -78,6 +79,7 @@ impl Leaf {
 impl Facts {
     /// Reads a certificate. Its length is bounded by the caller.
     pub(super) fn read(certificate: &CertificateDer<'_>) -> Result<Facts, x509_cert::der::Error> {
+        work::steps(1 + certificate.len() / 16);
         let certificate = Certificate::from_der(certificate)?;
         let certificate = certificate.tbs_certificate();
         let seconds = |time: Time| time.to_unix_duration().as_secs();

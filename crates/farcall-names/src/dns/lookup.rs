@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use farcall_base::work;
 
 use super::domain::Domain;
-use super::message::{Answer, Data, Kind, Question, Record};
+use super::message::{Answer, Data, Kind, Message, Question, Record};
 use super::resolver::Resolver;
 use crate::{Address, Entry, Host, Label, MAX_ADDRESSES, Owner};
 
@@ -90,11 +90,13 @@ pub(super) struct Terms {
     pub(super) accepts_local: bool,
 }
 
-/// The questions of one lookup: who is asked, and until when.
+/// Asks questions. Returns an answer to each, or a text that says why there is none.
+type Ask<'a> = dyn Fn(&[Question]) -> Vec<Result<Answer, String>> + 'a;
+
+/// The questions of one lookup, and who answers them.
 #[derive(Clone, Copy)]
 struct Lookup<'a> {
-    resolver: &'a Resolver,
-    deadline: Instant,
+    ask: &'a Ask<'a>,
     accepts_local: bool,
 }
 
@@ -103,8 +105,13 @@ struct Lookup<'a> {
 /// # Errors
 /// A text that says why a question has got no answer.
 pub(super) fn look_up(resolver: &Resolver, service: &Service, terms: Terms) -> Result<Found, String> {
-    let Terms { within, accepts_local } = terms;
-    let lookup = Lookup { resolver, deadline: Instant::now() + within.min(PATIENCE), accepts_local };
+    let deadline = Instant::now() + terms.within.min(PATIENCE);
+    find(&|questions| resolver.ask(questions, deadline), service, terms.accepts_local)
+}
+
+/// Returns the instances of a service, as the answers to the lookup's questions say.
+fn find(ask: &Ask<'_>, service: &Service, accepts_local: bool) -> Result<Found, String> {
+    let lookup = Lookup { ask, accepts_local };
     let Followed { answer, name, mut ttl } = lookup.follow(&service.name)?;
     let mut targets = BTreeSet::new();
     for record in of(&answer.records, &name, Kind::Service) {
@@ -133,17 +140,13 @@ struct Followed {
 }
 
 impl Lookup<'_> {
-    fn ask(&self, questions: &[Question]) -> Vec<Result<Answer, String>> {
-        self.resolver.ask(questions, self.deadline)
-    }
-
     /// Asks for the SRV records of a name, and follows its aliases.
     fn follow(&self, name: &Domain) -> Result<Followed, String> {
         let (mut name, mut ttl) = (name.clone(), u32::MAX);
         // Each answer brings the name at least one alias further, or is the last.
         for _ in 0..=MAX_ALIASES {
             let question = Question { name: name.clone(), kind: Kind::Service };
-            let answer = self.ask(&[question]).pop().unwrap_or_else(|| Err(String::new()))?;
+            let answer = (self.ask)(&[question]).pop().unwrap_or_else(|| Err(String::new()))?;
             let (last, alias_ttl) = resolve_aliases(&answer, &name)?;
             ttl = ttl.min(alias_ttl);
             if last == name || of(&answer.records, &last, Kind::Service).next().is_some() {
@@ -168,7 +171,7 @@ impl Lookup<'_> {
             .flat_map(|(name, _)| [Kind::Ipv4, Kind::Ipv6].map(|kind| Question { name: name.clone(), kind }))
             .collect();
         let mut negative_ttl = u32::MAX;
-        for (question, answer) in questions.iter().zip(self.ask(&questions)) {
+        for (question, answer) in questions.iter().zip((self.ask)(&questions)) {
             let resolved = answer.and_then(|answer| {
                 let (name, alias_ttl) = resolve_aliases(&answer, &question.name)?;
                 Ok((answer, name, alias_ttl))
@@ -201,7 +204,7 @@ fn resolve_aliases(answer: &Answer, name: &Domain) -> Result<(Domain, u32), Stri
     let (mut last, mut ttl) = (name, u32::MAX);
     for _ in 0..=MAX_ALIASES {
         let alias = answer.records.iter().find_map(|record| match &record.data {
-            Data::Alias(alias) if record.name == *last => Some((alias, record.ttl)),
+            Data::Alias(alias) if is_of(record, last) => Some((alias, record.ttl)),
             _ => None,
         });
         let Some((alias, alias_ttl)) = alias else { return Ok((last.clone(), ttl)) };
@@ -216,12 +219,18 @@ fn too_many_aliases(name: &Domain) -> String {
 
 /// Returns the records of a name and a type. Other records are not used, whatever they say.
 fn of<'a>(records: &'a [Record], name: &'a Domain, kind: Kind) -> impl Iterator<Item = &'a Record> {
-    records.iter().filter(move |record| record.name == *name && record.data.is(kind))
+    records.iter().filter(move |record| is_of(record, name) && record.data.is(kind))
+}
+
+fn is_of(record: &Record, name: &Domain) -> bool {
+    work::step();
+    record.name == *name
 }
 
 impl Hosts {
     /// Adds the address of a record to a host, if it is one that was asked for.
     fn add(&mut self, host: &Domain, record: &Record) {
+        work::step();
         let (Some(addresses), Data::Address(ip)) = (self.addresses.get_mut(host), &record.data) else {
             return;
         };
@@ -325,5 +334,31 @@ impl<'a> Names<'a> {
         let has_other_ports = self.ports.get(target.host.as_str()).is_some_and(Option::is_none);
         let name = if has_other_ports { format!("{host}-{}", target.port) } else { host.to_owned() };
         name.parse().ok()
+    }
+}
+
+/// Finds the instances of a service by messages of any bytes, each with its length in two bytes in front. They
+/// answer the questions in turn.
+pub(super) fn fuzz(messages: &[u8]) {
+    let rest = std::cell::Cell::new(messages);
+    let next = |question: &Question| {
+        let (length, behind) = rest.get().split_first_chunk::<2>().ok_or("no server answers in time")?;
+        let length = usize::from(u16::from_be_bytes(*length)).min(behind.len());
+        let (message, behind) = behind.split_at(length);
+        rest.set(behind);
+        match question.parse_answer(0, &question.answered(message)) {
+            Message::Answer(answer) => Ok(answer),
+            Message::Truncated => Err("its answer by TCP is truncated".to_owned()),
+            Message::Failed(why) => Err(why),
+            Message::Foreign => unreachable!("it repeats the question"),
+        }
+    };
+    let ask = |questions: &[Question]| questions.iter().map(next).collect();
+    let domain = Domain::parse("example.org").expect("a domain");
+    let service = Service::of_type(&"Store".parse().expect("a type"), &domain).expect("a service");
+    if let Ok(found) = find(&ask, &service, false) {
+        assert!(found.entries.iter().all(|entry| entry.check().is_ok()));
+        assert!(found.entries.is_sorted_by(|a, b| a.instance < b.instance));
+        assert!((MIN_TTL..=MAX_TTL).contains(&found.ttl));
     }
 }

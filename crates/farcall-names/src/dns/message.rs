@@ -1,12 +1,11 @@
-//! The messages of DNS: a question, and what is used of an answer.
+//! The messages of DNS (RFC 1035, section 4): a question, and what is used of an answer.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 use farcall_base::work;
-use simple_dns::rdata::{OPT, RData, SRV};
-use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, RCODE, ResourceRecord, TYPE};
 
 use super::domain::Domain;
+use super::reader::{CLASS_IN, HEADER_BYTES, Reader, Record as RawRecord, kind};
 
 /// The longest answer that a server may send by UDP. Larger datagrams can be lost on the way.
 const MAX_UDP_ANSWER: u16 = 1232;
@@ -14,10 +13,13 @@ const MAX_UDP_ANSWER: u16 = 1232;
 /// The most records of a section that are used. Further ones are passed over.
 pub(super) const MAX_RECORDS: usize = 1000;
 
-/// The length of a message's header, and of the shortest question and record.
-const HEADER: usize = 12;
-const MIN_QUESTION: usize = 5;
-const MIN_RECORD: usize = 11;
+/// The flags of a header: that the server shall ask others, and that an answer is too long for a datagram.
+const RECURSION_DESIRED: u16 = 0x0100;
+const TRUNCATED: u16 = 0x0200;
+
+/// The codes of answers that say which records there are, or that there are none.
+const NO_ERROR: u16 = 0;
+const NAME_ERROR: u16 = 3;
 
 /// What is asked of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,21 +77,34 @@ impl Question {
     /// Returns the message of this question. With `extended`, it permits answers beyond 512 bytes (RFC 6891),
     /// which old servers do not understand.
     pub(super) fn encode(&self, id: u16, extended: bool) -> Vec<u8> {
-        let mut packet = Packet::new_query(id);
-        packet.set_flags(PacketFlag::RECURSION_DESIRED);
-        let name = Name::new_unchecked(self.name.as_str());
-        let question = simple_dns::Question::new(name, self.kind.into(), QCLASS::CLASS(CLASS::IN), false);
-        packet.questions.push(question);
+        let mut message = Vec::new();
+        let additional = u16::from(extended);
+        [id, RECURSION_DESIRED, 1, 0, 0, additional].iter().for_each(|word| put(*word, &mut message));
+        self.put(&mut message);
         if extended {
-            *packet.opt_mut() =
-                Some(OPT { opt_codes: Vec::new(), udp_packet_size: MAX_UDP_ANSWER, version: 0 });
+            // The root's name, and no options.
+            message.push(0);
+            [kind::OPTIONS, MAX_UDP_ANSWER, 0, 0, 0].iter().for_each(|word| put(*word, &mut message));
         }
-        packet.build_bytes_vec().unwrap_or_default()
+        message
+    }
+
+    /// Appends the question as both messages have it.
+    fn put(&self, message: &mut Vec<u8>) {
+        for part in self.name.as_str().split('.') {
+            // No part of a name has more than 63 bytes.
+            message.push(part.len() as u8);
+            message.extend_from_slice(part.as_bytes());
+        }
+        message.push(0);
+        put(self.kind.number(), message);
+        put(CLASS_IN, message);
     }
 
     /// Parses what may be the answer to this question.
     pub(super) fn parse_answer(&self, id: u16, bytes: &[u8]) -> Message {
-        if bytes.len() < HEADER || bytes[..2] != id.to_be_bytes() || bytes[2] & 0x80 == 0 {
+        work::steps(1 + bytes.len() / 16);
+        if bytes.len() < HEADER_BYTES || bytes[..2] != id.to_be_bytes() || bytes[2] & 0x80 == 0 {
             return Message::Foreign;
         }
         // Only what repeats the question ends the wait for an answer, so that a forger has to know the question,
@@ -97,28 +112,37 @@ impl Question {
         if !self.is_repeated_in(bytes) && !is_bare_refusal(bytes) {
             return Message::Foreign;
         }
-        let malformed = || Message::Failed("its answer is malformed".to_owned());
-        if !has_room(bytes) {
-            return malformed();
-        }
-        let Ok(packet) = Packet::parse(bytes) else { return malformed() };
-        let rcode = packet.rcode();
-        if !matches!(rcode, RCODE::NoError | RCODE::NameError) {
-            return Message::Failed(format!("it answers {rcode:?}"));
-        }
-        if packet.has_flags(PacketFlag::TRUNCATION) {
+        let flags = u16::from_be_bytes([bytes[2], bytes[3]]);
+        if flags & TRUNCATED != 0 && flags & 0x0f == NO_ERROR {
             return Message::Truncated;
         }
-        Message::Answer(Answer::of(&packet))
+        let Some((answer, code)) = Answer::read(bytes) else {
+            return Message::Failed("its answer is malformed".to_owned());
+        };
+        match code {
+            NO_ERROR | NAME_ERROR => Message::Answer(answer),
+            code => Message::Failed(format!("it answers {}", code_text(code))),
+        }
+    }
+
+    /// Returns a message that answers this question with these flags, counts of records and records. For the
+    /// fuzz target: no mutation of bytes would repeat the question.
+    pub(super) fn answered(&self, rest: &[u8]) -> Vec<u8> {
+        let (head, records) = rest.split_at_checked(8).unwrap_or((&[], rest));
+        let word = |at: usize| head.get(at..at + 2).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]));
+        let mut message = Vec::new();
+        [0, word(0) | 0x8000, 1, word(2), word(4), word(6)].iter().for_each(|word| put(*word, &mut message));
+        self.put(&mut message);
+        message.extend_from_slice(records);
+        message
     }
 
     /// Returns whether a message of at least a header's length has this question, and no other one. Looks at
     /// nothing else of the message, which may be malformed.
     fn is_repeated_in(&self, message: &[u8]) -> bool {
-        let (header, rest) = message.split_at(HEADER);
+        let (header, rest) = message.split_at(HEADER_BYTES);
         let Some(rest) = self.without_name(rest).filter(|_| header[4..6] == [0, 1]) else { return false };
-        let kind = u16::from(QTYPE::from(self.kind)).to_be_bytes();
-        rest.starts_with(&[kind, u16::from(QCLASS::CLASS(CLASS::IN)).to_be_bytes()].concat())
+        rest.starts_with(&[self.kind.number().to_be_bytes(), CLASS_IN.to_be_bytes()].concat())
     }
 
     /// Returns what follows the name of this question. No other name stands before a question's, so a server
@@ -141,60 +165,92 @@ impl Question {
 fn is_bare_refusal(message: &[u8]) -> bool {
     const FORMAT_ERROR: u8 = 1;
     const NOT_IMPLEMENTED: u8 = 4;
-    message.len() == HEADER
+    message.len() == HEADER_BYTES
         && message[4..] == [0; 8]
         && matches!(message[3] & 0x0f, FORMAT_ERROR | NOT_IMPLEMENTED)
 }
 
-/// Returns whether a message is as long as the counts in its header demand. The parser allocates by the
-/// counts.
-fn has_room(bytes: &[u8]) -> bool {
-    let count = |at: usize| usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
-    let records = count(6) + count(8) + count(10);
-    count(4) <= 1 && HEADER + count(4) * MIN_QUESTION + records * MIN_RECORD <= bytes.len()
-}
-
-impl From<Kind> for QTYPE {
-    fn from(kind: Kind) -> QTYPE {
-        QTYPE::TYPE(match kind {
-            Kind::Service => TYPE::SRV,
-            Kind::Ipv4 => TYPE::A,
-            Kind::Ipv6 => TYPE::AAAA,
-        })
+/// Says what the code of a failure means.
+fn code_text(code: u16) -> String {
+    match code {
+        1 => "FormatError".to_owned(),
+        2 => "ServerFailure".to_owned(),
+        4 => "NotImplemented".to_owned(),
+        5 => "Refused".to_owned(),
+        other => format!("with the code {other}"),
     }
 }
 
-impl Answer {
-    fn of(packet: &Packet<'_>) -> Answer {
-        let records = |section: &[ResourceRecord<'_>]| -> Vec<Record> {
-            work::steps(section.len());
-            section.iter().take(MAX_RECORDS).filter_map(Record::of).collect()
-        };
-        let negative_ttl = packet.name_servers.iter().find_map(|record| match &record.rdata {
-            RData::SOA(soa) => Some(record.ttl.min(soa.minimum)),
-            _ => None,
-        });
-        Answer {
-            records: records(&packet.answers),
-            additional: records(&packet.additional_records),
-            negative_ttl,
+impl Kind {
+    /// Returns the number of the type in messages.
+    fn number(self) -> u16 {
+        match self {
+            Kind::Service => kind::SERVICE,
+            Kind::Ipv4 => kind::IPV4,
+            Kind::Ipv6 => kind::IPV6,
         }
     }
 }
 
-impl Record {
-    fn of(record: &ResourceRecord<'_>) -> Option<Record> {
-        let data = match &record.rdata {
-            RData::A(a) => Data::Address(Ipv4Addr::from(a.address).into()),
-            RData::AAAA(aaaa) => Data::Address(IpAddr::from(Ipv6Addr::from(aaaa.address)).to_canonical()),
-            RData::CNAME(alias) => Data::Alias(domain(&alias.0)?),
-            // The target `.` says that there is no such service.
-            RData::SRV(SRV { priority, port, target, .. }) => {
-                Data::Target { priority: *priority, port: *port, host: domain(target)? }
+impl Answer {
+    /// Reads the records of a message of at least a header's length, and the code that says whether there are
+    /// some. Returns `None` if the message is malformed.
+    fn read(message: &[u8]) -> Option<(Answer, u16)> {
+        let mut reader = Reader::new(message);
+        let [_, flags, questions, answers, authorities, additional] = reader.words()?;
+        // The question of this answer was compared.
+        for _ in 0..questions {
+            reader.question()?;
+        }
+        let (mut answer, mut code) = (Answer::default(), flags & 0x0f);
+        for number in 0..answers {
+            let record = reader.record()?;
+            answer.records.extend(used(number, record)?);
+        }
+        for _ in 0..authorities {
+            let record = reader.record()?;
+            if answer.negative_ttl.is_none() && record.kind == kind::AUTHORITY {
+                answer.negative_ttl = Some(record.ttl.min(record.least_ttl()?));
             }
-            _ => return None,
+        }
+        for number in 0..additional {
+            let record = reader.record()?;
+            if record.kind == kind::OPTIONS {
+                // The upper bits of the code (RFC 6891, 6.1.3).
+                code |= (record.ttl >> 20) as u16 & 0x0ff0;
+            }
+            answer.additional.extend(used(number, record)?);
+        }
+        Some((answer, code))
+    }
+}
+
+/// Reads a record of a section. Returns no record if it is of no use, or one of too many, and `None` if it is
+/// malformed.
+fn used(number: u16, record: RawRecord<'_>) -> Option<Option<Record>> {
+    if usize::from(number) < MAX_RECORDS { Record::read(record) } else { Some(None) }
+}
+
+impl Record {
+    /// Reads a record. Returns no record if it is of no use, and `None` if it is malformed.
+    fn read(record: RawRecord<'_>) -> Option<Option<Record>> {
+        let data = match record.kind {
+            kind::IPV4 => Some(Data::Address(IpAddr::from(*record.bytes().first_chunk::<4>()?))),
+            kind::IPV6 => {
+                let ip = Ipv6Addr::from(*record.bytes().first_chunk::<16>()?);
+                Some(Data::Address(IpAddr::from(ip).to_canonical()))
+            }
+            kind::ALIAS => record.name_after::<0>()?.1.map(Data::Alias),
+            kind::SERVICE => {
+                // The target `.` says that there is no such service.
+                let ([priority, _, port], host) = record.name_after::<3>()?;
+                host.map(|host| Data::Target { priority, port, host })
+            }
+            _ => None,
         };
-        (record.class == CLASS::IN).then_some(Record { name: domain(&record.name)?, ttl: record.ttl, data })
+        let (Some(data), CLASS_IN) = (data, record.class) else { return Some(None) };
+        let RawRecord { name, ttl, .. } = record;
+        Some(name.map(|name| Record { name, ttl, data }))
     }
 }
 
@@ -210,8 +266,8 @@ impl Data {
     }
 }
 
-fn domain(name: &Name<'_>) -> Option<Domain> {
-    Domain::of_parts(name.as_bytes())
+fn put(word: u16, message: &mut Vec<u8>) {
+    message.extend_from_slice(&word.to_be_bytes());
 }
 
 #[cfg(test)]

@@ -391,8 +391,13 @@ impl Lines {
     pub(super) fn next(&mut self) -> Option<Value> {
         let mut line = Vec::new();
         let len = (&mut self.0).take(MAX_LINE).read_until(b'\n', &mut line).ok()?;
-        if len == 0 || !has_few_values(&line) { None } else { serde_json::from_slice(&line).ok() }
+        if len == 0 { None } else { parsed(&line) }
     }
+}
+
+/// Parses a text of JSON, unless it has too many values.
+pub(super) fn parsed(text: &[u8]) -> Option<Value> {
+    if has_few_values(text) { serde_json::from_slice(text).ok() } else { None }
 }
 
 /// Returns whether a text of JSON has at most [`MAX_VALUES`] values. Each value but the first of a list

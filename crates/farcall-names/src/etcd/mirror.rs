@@ -11,7 +11,7 @@ use farcall_base::{lock, work};
 use serde_json::{Map, Value, json};
 
 use super::document::{self, Keys, MAX_DOCUMENT};
-use super::gateway::{Gateway, Lines, decoded, jittered, number};
+use super::gateway::{Gateway, Lines, decoded, jittered, number, parsed};
 use crate::{Entry, Error, Label, Result};
 
 /// How many entries the first answer brings at most. The number doubles up to the second one: etcd 3.4 looks
@@ -63,9 +63,12 @@ struct State {
     /// The latest revision that is known.
     revision: u64,
     types: HashMap<Label, BTreeMap<Label, Entry>>,
+    /// How many entries all types have together.
+    copied: usize,
 }
 
 /// Entries as of one revision.
+#[derive(Default)]
 pub(super) struct Read {
     pub(super) revision: u64,
     pub(super) entries: Vec<Entry>,
@@ -151,9 +154,8 @@ impl Mirror {
         if state.revision > read.revision {
             return false;
         }
-        if state.copied() + read.entries.len() <= MAX_COPIED {
-            let entries = read.entries.iter().map(|entry| (entry.instance.clone(), entry.clone()));
-            state.types.insert(type_name.clone(), entries.collect());
+        if state.copied + read.entries.len() <= MAX_COPIED {
+            state.copy_type(type_name, &read.entries);
         }
         true
     }
@@ -214,33 +216,9 @@ impl Mirror {
             if state.stopped {
                 return true;
             }
-            // The rest of a revision may be in the next line.
-            let is_whole = result["fragment"].as_bool() != Some(true);
-            for event in result["events"].as_array().into_iter().flatten() {
-                self.apply(&mut state, event, is_whole);
-            }
+            state.apply_line(&self.keys, result);
         }
         true
-    }
-
-    /// Applies a change of a key to the copy. If the line is not the whole, its last revision is not known
-    /// yet.
-    fn apply(&self, state: &mut State, event: &Value, is_whole: bool) {
-        let kv = &event["kv"];
-        let revision = number(&kv["mod_revision"]).saturating_sub(u64::from(!is_whole));
-        state.revision = state.revision.max(revision);
-        let Some((type_name, instance)) = decoded(&kv["key"]).and_then(|key| self.keys.parse(&key)) else {
-            return;
-        };
-        let Some(entries) = state.types.get_mut(&type_name) else { return };
-        let is_gone = event["type"].as_str() == Some("DELETE");
-        match entry_of(&self.keys, kv).filter(|_| !is_gone) {
-            Some(entry) => entries.insert(instance, entry),
-            None => entries.remove(&instance),
-        };
-        if state.copied() > MAX_COPIED {
-            state.types.remove(&type_name);
-        }
     }
 
     /// Reads all copied types anew. Returns false if etcd is out of reach.
@@ -249,9 +227,12 @@ impl Mirror {
         let mut state = lock(&self.state);
         // Also the types that were copied meanwhile: their copies may be older than this.
         state.types.values_mut().for_each(BTreeMap::clear);
+        state.copied = 0;
         for entry in all.entries {
-            if let Some(entries) = state.types.get_mut(&entry.type_name) {
-                entries.insert(entry.instance.clone(), entry);
+            let State { types, copied, .. } = &mut *state;
+            if let Some(entries) = types.get_mut(&entry.type_name) {
+                let former = entries.insert(entry.instance.clone(), entry);
+                *copied += usize::from(former.is_none());
             }
         }
         state.revision = all.revision;
@@ -260,9 +241,44 @@ impl Mirror {
 }
 
 impl State {
-    /// Returns how many entries are copied.
-    fn copied(&self) -> usize {
-        self.types.values().map(BTreeMap::len).sum()
+    /// Copies the entries of a type, in the place of those that were copied before.
+    fn copy_type(&mut self, type_name: &Label, entries: &[Entry]) {
+        let entries = entries.iter().map(|entry| (entry.instance.clone(), entry.clone()));
+        let entries: BTreeMap<Label, Entry> = entries.collect();
+        self.copied += entries.len();
+        let former = self.types.insert(type_name.clone(), entries);
+        self.copied -= former.map_or(0, |former| former.len());
+    }
+
+    /// Applies the changes of a line of a watch to the copies.
+    fn apply_line(&mut self, keys: &Keys, result: &Value) {
+        // The rest of a revision may be in the next line.
+        let is_whole = result["fragment"].as_bool() != Some(true);
+        for event in result["events"].as_array().into_iter().flatten() {
+            self.apply(keys, event, is_whole);
+        }
+    }
+
+    /// Applies a change of a key to the copy. If the line is not the whole, its last revision is not known
+    /// yet.
+    fn apply(&mut self, keys: &Keys, event: &Value, is_whole: bool) {
+        work::step();
+        let kv = &event["kv"];
+        let revision = number(&kv["mod_revision"]).saturating_sub(u64::from(!is_whole));
+        self.revision = self.revision.max(revision);
+        let Some((type_name, instance)) = decoded(&kv["key"]).and_then(|key| keys.parse(&key)) else {
+            return;
+        };
+        let Some(entries) = self.types.get_mut(&type_name) else { return };
+        let is_gone = event["type"].as_str() == Some("DELETE");
+        match entry_of(keys, kv).filter(|_| !is_gone) {
+            Some(entry) => self.copied += usize::from(entries.insert(instance, entry).is_none()),
+            None => self.copied -= usize::from(entries.remove(&instance).is_some()),
+        };
+        if self.copied > MAX_COPIED {
+            self.copied -= entries.len();
+            self.types.remove(&type_name);
+        }
     }
 }
 
@@ -309,8 +325,7 @@ fn read_pages(
     mut request: Map<String, Value>,
     deadline: Instant,
 ) -> Result<Read> {
-    let mut all = Read { revision: 0, entries: Vec::new() };
-    let (mut read_keys, mut read_bytes, mut page) = (0, 0, PAGE);
+    let (mut pages, mut page) = (Pages::default(), PAGE);
     loop {
         if deadline <= Instant::now() {
             let why = format!("the pages of entries have no end within {READ_PATIENCE:?}");
@@ -339,29 +354,79 @@ fn read_pages(
             answer => answer?,
         };
         page = (2 * page).min(MAX_PAGE);
-        if all.revision == 0 {
-            all.revision = number(&answer["header"]["revision"]);
-            request.insert("revision".into(), all.revision.to_string().into());
+        let next = pages.add(keys, &answer)?;
+        request.insert("revision".into(), pages.read.revision.to_string().into());
+        let Some(next) = next else { return Ok(pages.read) };
+        request.insert("key".into(), super::gateway::encoded(next).into());
+    }
+}
+
+/// The pages that were read of a range.
+#[derive(Default)]
+struct Pages {
+    read: Read,
+    /// How many keys they have, those that are not of entries included, and how many bytes of keys and
+    /// documents.
+    keys: usize,
+    bytes: usize,
+}
+
+impl Pages {
+    /// Adds the entries of a page. Returns the key with which the next page begins, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if there are too many keys or bytes.
+    fn add(&mut self, keys: &Keys, answer: &Value) -> Result<Option<Vec<u8>>> {
+        if self.read.revision == 0 {
+            self.read.revision = number(&answer["header"]["revision"]);
         }
         let kvs = answer["kvs"].as_array().map_or(&[][..], |kvs| kvs);
-        read_keys += kvs.len();
+        self.keys += kvs.len();
         work::steps(1 + kvs.len());
-        if read_keys > MAX_KEYS {
-            return Err(Error::TooLarge { what: "keys in the registry", size: read_keys, limit: MAX_KEYS });
+        if self.keys > MAX_KEYS {
+            return Err(Error::TooLarge { what: "keys in the registry", size: self.keys, limit: MAX_KEYS });
         }
         let text = |value: &Value| value.as_str().map_or(0, str::len);
-        read_bytes += kvs.iter().map(|kv| text(&kv["key"]) + text(&kv["value"])).sum::<usize>();
-        if read_bytes > MAX_BYTES {
+        self.bytes += kvs.iter().map(|kv| text(&kv["key"]) + text(&kv["value"])).sum::<usize>();
+        if self.bytes > MAX_BYTES {
             let what = "bytes of keys and documents in the registry";
-            return Err(Error::TooLarge { what, size: read_bytes, limit: MAX_BYTES });
+            return Err(Error::TooLarge { what, size: self.bytes, limit: MAX_BYTES });
         }
-        all.entries.extend(kvs.iter().filter_map(|kv| entry_of(keys, kv)));
-        let last = kvs.last().and_then(|kv| decoded(&kv["key"]));
-        let (Some(mut last), true) = (last, answer["more"].as_bool() == Some(true)) else { return Ok(all) };
-        // The next page begins with the key that is next after the last one.
-        last.push(0);
-        request.insert("key".into(), super::gateway::encoded(last).into());
+        self.read.entries.extend(kvs.iter().filter_map(|kv| entry_of(keys, kv)));
+        if answer["more"].as_bool() != Some(true) {
+            return Ok(None);
+        }
+        // The key that is next after the last one.
+        let next = kvs.last().and_then(|kv| decoded(&kv["key"]));
+        Ok(next.map(|mut next| {
+            next.push(0);
+            next
+        }))
     }
+}
+
+/// Reads each line as a page of entries, and as a line of a watch for the types of these entries.
+pub(super) fn fuzz(lines: &[u8]) {
+    let (keys, mut pages, mut state) = (Keys::new("test"), Pages::default(), State::default());
+    for line in lines.split(|byte| *byte == b'\n') {
+        let Some(answer) = parsed(line) else { continue };
+        let former = pages.read.entries.len();
+        if pages.add(&keys, &answer).is_err() {
+            return;
+        }
+        for entry in &pages.read.entries[former..] {
+            if !state.types.contains_key(&entry.type_name) {
+                state.copy_type(&entry.type_name, std::slice::from_ref(entry));
+            }
+        }
+        state.apply_line(&keys, &answer["result"]);
+        for entry in &pages.read.entries[former..] {
+            let (type_name, instance) = (entry.type_name.clone(), entry.instance.clone());
+            let again = document::parse(type_name, instance, document::render(entry).as_bytes());
+            assert_eq!(again.as_ref(), Ok(entry));
+        }
+    }
+    assert_eq!(state.copied, state.types.values().map(BTreeMap::len).sum::<usize>());
 }
 
 /// Reads the key that a request would read, without its value.
@@ -438,10 +503,10 @@ mod tests {
     fn a_revision_counts_as_known_once_all_of_it_has_come() {
         let mirror = mirror(|_, _| (200, json!({})));
         let mut state = lock(&mirror.state);
-        mirror.apply(&mut state, &event("a", 7), true);
-        mirror.apply(&mut state, &event("b", 9), false);
+        state.apply(&mirror.keys, &event("a", 7), true);
+        state.apply(&mirror.keys, &event("b", 9), false);
         assert_eq!(state.revision, 8);
-        mirror.apply(&mut state, &event("c", 9), true);
+        state.apply(&mirror.keys, &event("c", 9), true);
         assert_eq!(state.revision, 9);
     }
 
@@ -451,11 +516,13 @@ mod tests {
         let mut state = lock(&mirror.state);
         let (type_name, entry) =
             ("Store".parse::<Label>().unwrap(), entry_of(&mirror.keys, &event("a", 1)["kv"]).unwrap());
-        let entries = (0..MAX_COPIED).map(|which| (format!("i{which}").parse().unwrap(), entry.clone()));
-        state.types.insert(type_name.clone(), entries.collect());
-        mirror.apply(&mut state, &event("i0", 2), true);
+        let instance = |which: usize| format!("i{which}").parse().unwrap();
+        let entries: Vec<Entry> =
+            (0..MAX_COPIED).map(|which| Entry { instance: instance(which), ..entry.clone() }).collect();
+        state.copy_type(&type_name, &entries);
+        state.apply(&mirror.keys, &event("i0", 2), true);
         assert!(state.types.contains_key(&type_name), "an entry that changes takes no more");
-        mirror.apply(&mut state, &event("another", 3), true);
+        state.apply(&mirror.keys, &event("another", 3), true);
         assert!(!state.types.contains_key(&type_name));
     }
 

@@ -1,5 +1,6 @@
 //! Follows a type through bytes: XDR bytes to packed ones or back. The bytes can come from a peer.
 
+use farcall::work;
 use farcall::xdr::schema::{Body, Type, Types};
 
 use super::error::{Error, ErrorKind};
@@ -24,9 +25,10 @@ pub(super) fn value(
     from: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
-    let mut walk = Walk { types, direction, from, out, depth: 0 };
-    walk.value(ty)?;
-    walk.finish()
+    let mut walk = Walk { types, direction, from, out, depth: 0, steps: 0 };
+    let walked = walk.value(ty).and_then(|()| walk.finish());
+    work::steps(walk.steps);
+    walked
 }
 
 /// Transcodes all of `from`, which are values of these types.
@@ -37,11 +39,11 @@ pub(super) fn fields(
     from: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
-    let mut walk = Walk { types, direction, from, out, depth: 0 };
-    for (name, ty) in fields {
-        walk.value(ty).map_err(|why| why.within(name))?;
-    }
-    walk.finish()
+    let mut walk = Walk { types, direction, from, out, depth: 0, steps: 0 };
+    let walked = fields.iter().try_for_each(|(name, ty)| walk.value(ty).map_err(|why| why.within(name)));
+    let walked = walked.and_then(|()| walk.finish());
+    work::steps(walk.steps);
+    walked
 }
 
 /// Appends the packed bytes of a value whose numbers are 0 and whose parts are empty.
@@ -69,6 +71,8 @@ struct Walk<'a, 'b> {
     out: &'a mut Vec<u8>,
     /// How deep the present struct nests.
     depth: u32,
+    /// How many values were looked at, and parts of bytes taken.
+    steps: usize,
 }
 
 impl<'b> Walk<'_, 'b> {
@@ -81,6 +85,7 @@ impl<'b> Walk<'_, 'b> {
 
     /// Transcodes a value.
     fn value(&mut self, ty: &Type) -> Result<(), Error> {
+        self.steps += 1;
         match ty {
             Type::Void => Ok(()),
             Type::U8 => self.byte(),
@@ -205,6 +210,7 @@ impl<'b> Walk<'_, 'b> {
             return Err(Error::new(ErrorKind::Truncated { needed, left: self.from.len() }));
         };
         self.from = rest;
+        self.steps += needed / 16;
         Ok(head)
     }
 
@@ -215,6 +221,7 @@ impl<'b> Walk<'_, 'b> {
             return Err(Error::new(ErrorKind::Truncated { needed, left: self.from.len() }));
         };
         self.from = self.from.get(padded(needed)..).unwrap_or_default();
+        self.steps += needed / 16;
         Ok(taken)
     }
 

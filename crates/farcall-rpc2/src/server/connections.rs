@@ -8,6 +8,7 @@ use std::sync::Arc;
 use farcall::Time;
 use farcall::env::Env;
 use farcall::host::Host;
+use farcall::work;
 
 use super::places::{Idle, Places};
 use super::request::Request;
@@ -64,6 +65,7 @@ impl Connections {
 
     /// Decides on a packet.
     pub fn receive(&mut self, packet: &[u8], from: SocketAddr, subsystems: &Subsystems) -> Action {
+        work::steps(1 + packet.len() / 16);
         let Some((header, body)) = Header::parse(packet) else { return Action::Nothing };
         if header.remote == 0 {
             return self.bind(&header, body, from, subsystems);

@@ -50,7 +50,7 @@ macro_rules! each {
     };
 }
 
-each! { server_bytes server client trains_to_server trains_to_caller memory_server memory_caller dump capture xdr schema interface values json names_file name clerk cr_file rpc2_file x_file onc_stream onc_server onc_client courier_stream courier_words courier_cooper courier_packets courier_expedited rpc2_packed rpc2_packets universal nfs_handle access counters grant presentation entry_proof revocation_list key_file policy certificates certificate_request certificate_answer shm_hello olympus_text olympus_pnml olympus_journal }
+each! { server_bytes server client trains_to_server trains_to_caller memory_server memory_caller dump capture xdr schema interface values json names_file names_log etcd_answer dns_answer name clerk cr_file rpc2_file x_file onc_stream onc_server onc_client courier_stream courier_words courier_cooper courier_packets courier_expedited rpc2_packed rpc2_packets universal nfs_handle access counters grant presentation entry_proof revocation_list key_file policy certificates certificate_request certificate_answer shm_hello olympus_text olympus_pnml olympus_journal }
 
 /// After a change of a format they are made again: `cargo run -p farcall-fuzz-targets --example seeds`.
 #[test]

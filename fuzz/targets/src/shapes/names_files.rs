@@ -1,4 +1,4 @@
-//! Shapes of files with an entry in each line: registries, keys, policies.
+//! Shapes of registries' files of format 1.
 
 use super::{Shape, many};
 
@@ -43,16 +43,4 @@ pub(super) const SHAPES: &[Shape] = &[
             )
         },
     },
-    Shape {
-        target: "policy",
-        name: "rules",
-        make: |n| many("", n, |at| format!("allow alice{at} Store/main get,list_*\n"), ""),
-    },
-    Shape {
-        target: "policy",
-        name: "patterns of one rule",
-        make: |n| many("allow alice Store/main get", n, |at| format!(",list{at}_*"), "\n"),
-    },
-    Shape { target: "policy", name: "comments", make: |n| many("", n, |_| "# text\n".into(), "") },
-    Shape { target: "key_file", name: "comments", make: |n| many("\0", n, |_| "# text\n".into(), "") },
 ];
