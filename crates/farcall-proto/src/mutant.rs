@@ -112,6 +112,8 @@ mutants! {
     DrainClaimsAll = "drain-claims-all",
     /// A client takes a late DRAIN of an earlier server for a word of the present one.
     LateDrainBelieved = "late-drain-believed",
+    /// A server that drains tells only the clients that have called.
+    UncalledUntold = "uncalled-untold",
     /// A posted write is executed although an earlier one was not.
     PostEarly = "post-early",
     /// A posted write is executed each time it arrives.

@@ -128,3 +128,19 @@ fn every_client_is_told_once_in_a_round() {
     assert!(words.len() > 100 && words.iter().all(|word| frames_of(word) == [DRAIN]));
     assert!(pair.server.is_quiet());
 }
+
+#[test]
+fn a_client_that_has_not_called_is_told_too_and_only_once_in_a_round() {
+    let mut pair = Pair::new();
+    pair.export();
+    pair.client.bind(pair.now, "Store", 7);
+    pair.settle();
+    assert_eq!(pair.server.conversations(), 0, "the server knows no conversation");
+    let words = drain(&mut pair, None);
+    assert_eq!(words.iter().map(|word| frames_of(word)).collect::<Vec<_>>(), [[DRAIN]]);
+    pair.hear(&words);
+    let call = farcall_proto::client::Call { export: EXPORT, procedure: 1, ..Default::default() };
+    let now = pair.now;
+    let refused = pair.client.start(|| now, &call, &mut Vec::new()).unwrap_err();
+    assert_eq!((refused.kind, refused.ran), (Kind::NotExported, Ran::No));
+}

@@ -33,7 +33,8 @@ use crate::{BASE_DATAGRAM, Fingerprint, Kind, Rule, Time};
 const CHALLENGE_LIFE: Duration = Duration::from_secs(60);
 
 impl Server {
-    /// Answers a BIND that came from `from` in a datagram of `len` bytes, and keeps no state of it.
+    /// Answers a BIND that came from `from` in a datagram of `len` bytes. Keeps no state of it, except that
+    /// some clients are remembered [until they call](super::uncalled).
     /// `computed` is its handshake, if that was computed; a BIND whose handshake is to be computed first
     /// waits for that. `proofs` are the USER-PROOFs of the datagram.
     pub(super) fn answer_bind(
@@ -96,6 +97,9 @@ impl Server {
         };
         let procedures = procedures.get(bind.from as usize..).unwrap_or_default();
         let frames = frames_of(&welcome, procedures, len, Scheme::Open)?;
+        if refused == 0 && self.table.find(conversation).is_none() {
+            self.uncalled.add(from, conversation, scheme, &welcome.ticket);
+        }
         Some(Reply { to: from, target, answer: Answer::Alone(frames) })
     }
 
@@ -157,6 +161,9 @@ impl Server {
             }
             None => return self.reject(),
         };
+        if agreed.sealed.is_some() && agreed.refused.is_none() && refused == 0 {
+            self.uncalled.add(from, agreed.conversation, scheme, &agreed.ticket);
+        }
         let ended = asked.and_then(Result::err);
         self.answer_agreed((from, len), bind, (scheme, export, refused), ended, agreed)
     }
@@ -301,6 +308,7 @@ impl Server {
             self.note_proven(&admitted.1);
             self.seals.secrets.insert((conversation, Some(header.number)), admitted, coarse, mutant);
         }
+        self.uncalled.remove(conversation);
         let entry = Entry::new(conversation, ticket.client, ticket.issued, from);
         Some(self.enter(now, entry, header.scheme))
     }

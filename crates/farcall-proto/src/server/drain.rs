@@ -48,6 +48,7 @@ impl Server {
     /// are finished. [`Server::tell_drain`] tells the clients.
     pub fn drain(&mut self, now: Time, export: Option<u64>) {
         self.draining.refused = now;
+        self.begin_uncalled(now);
         match export {
             None => self.draining.all = true,
             Some(export) => {

@@ -61,6 +61,7 @@ mod silence;
 mod table;
 #[cfg(feature = "secure")]
 mod turns;
+mod uncalled;
 #[cfg(not(feature = "secure"))]
 mod unkeyed;
 mod users;
@@ -251,6 +252,7 @@ pub struct Server {
     all_inside: AllInside,
     spare: Spare,
     draining: drain::Draining,
+    uncalled: uncalled::Uncalled,
     /// The number of calls given to the user and not finished.
     unfinished: usize,
     seals: Seals,
@@ -399,6 +401,7 @@ impl Server {
                 answer_bytes: 0,
                 resend_bytes: 0,
             },
+            uncalled: uncalled::Uncalled::new(issuer.key_for(b"uncalled")),
             #[cfg(feature = "secure")]
             handshakes: handshake::Handshakes::new(now, issuer.key_for(b"handshakes")),
             admission: Admission {

@@ -142,3 +142,14 @@ fn a_call_that_sends_a_stream_goes_to_the_next_server_or_says_that_it_did_not_ru
         Err(why) => assert_eq!(why.ran(), Ran::No, "{why}"),
     });
 }
+
+#[test]
+fn a_client_that_has_never_called_is_told_too() {
+    let names = Memory::new();
+    let (first, clients) = (serve(&names, 1), runtime(&names));
+    let replica = clients.import::<dyn Replica>("Replica/a").unwrap();
+    assert!(first.runtime.drain(Duration::from_secs(60)), "there are no calls");
+    drop(first);
+    let _second = serve(&names, 2);
+    assert_eq!(replica.number(), Ok(2));
+}
