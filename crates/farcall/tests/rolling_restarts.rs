@@ -2,9 +2,10 @@
 //! and ends when no more calls come. `FARCALL_RESTARTS` sets how many restarts each test makes.
 #![allow(missing_docs)]
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farcall::names::{File, Memory, Registry};
@@ -31,12 +32,18 @@ struct Replica {
     runtime: Runtime,
 }
 
+/// Where replicas and their clients find one another.
 struct World {
-    names: Arc<dyn Registry>,
-    shared_memory: bool,
+    /// Makes the settings of a replica, and of a client.
+    replica: Settings,
+    client: Settings,
+    /// Is told of each replica that has started.
+    started: Box<dyn Fn(usize, &Export) + Sync>,
     /// Where the replicas listen, if clients have a list of addresses and no names.
     addresses: Vec<SocketAddr>,
 }
+
+type Settings = Box<dyn Fn() -> Builder + Sync>;
 
 /// Ends the calling threads when the thread that restarts replicas ends, also by a panic.
 struct Stop<'a>(&'a AtomicBool);
@@ -48,8 +55,16 @@ impl Drop for Stop<'_> {
 }
 
 impl World {
-    fn new(names: Arc<dyn Registry>, shared_memory: bool) -> World {
-        World { names, shared_memory, addresses: Vec::new() }
+    fn new(settings: impl Fn() -> Builder + Clone + Sync + 'static) -> World {
+        World::of(settings.clone(), settings)
+    }
+
+    fn of(
+        replica: impl Fn() -> Builder + Sync + 'static,
+        client: impl Fn() -> Builder + Sync + 'static,
+    ) -> World {
+        let (replica, client) = (Box::new(replica), Box::new(client));
+        World { replica, client, started: Box::new(|_, _| ()), addresses: Vec::new() }
     }
 
     fn balanced(&self, clients: &Runtime) -> StoreClient {
@@ -61,10 +76,6 @@ impl World {
         clients.import_each::<dyn Store>(&names).unwrap().balanced()
     }
 
-    fn builder(&self) -> Builder {
-        Runtime::builder().registry(self.names.clone()).shared_memory(self.shared_memory)
-    }
-
     fn start(&self, instance: usize) -> Replica {
         let builder = match self.addresses.get(instance) {
             Some(address) => {
@@ -72,14 +83,19 @@ impl World {
                 while UdpSocket::bind(address).is_err() {
                     std::thread::yield_now();
                 }
-                self.builder().address(*address)
+                (self.replica)().address(*address)
             }
-            None => self.builder(),
+            None => (self.replica)(),
         };
         let runtime = builder.build().unwrap();
         let export = runtime.export::<dyn Store>(&format!("Store/{instance}"), Arc::new(Server)).unwrap();
+        (self.started)(instance, &export);
         Replica { export, runtime }
     }
+}
+
+fn settings(names: &(impl Registry + Clone + 'static)) -> Builder {
+    Runtime::builder().registry(names.clone())
 }
 
 #[derive(Clone, Copy)]
@@ -95,7 +111,7 @@ fn restarts() -> usize {
 /// Restarts replicas, one after the other, while clients call. Returns how many calls were made.
 fn roll(world: &World, drains: Drains, replicas: usize, restarts: usize) -> u64 {
     let mut running: Vec<_> = (0..replicas).map(|instance| Some(world.start(instance))).collect();
-    let clients = world.builder().build().unwrap();
+    let clients = (world.client)().build().unwrap();
     let balanced = world.balanced(&clients);
     let single = clients.import::<dyn Store>("Store").unwrap();
     // This one is idle for most of the time.
@@ -147,21 +163,30 @@ fn roll(world: &World, drains: Drains, replicas: usize, restarts: usize) -> u64 
     calls.into_inner()
 }
 
+/// Returns a world whose names are in memory.
+fn in_memory(shared_memory: bool) -> World {
+    let names = Memory::new();
+    World::new(move || settings(&names).shared_memory(shared_memory))
+}
+
 #[test]
 fn no_call_fails_by_udp_while_exports_drain() {
-    let world = World::new(Arc::new(Memory::new()), false);
-    assert!(roll(&world, Drains::Export, 2, restarts()) > 0);
+    assert!(roll(&in_memory(false), Drains::Export, 2, restarts()) > 0);
 }
 
 #[test]
 fn no_call_fails_by_udp_while_runtimes_drain() {
-    let world = World::new(Arc::new(Memory::new()), false);
-    assert!(roll(&world, Drains::Runtime, 2, restarts()) > 0);
+    assert!(roll(&in_memory(false), Drains::Runtime, 2, restarts()) > 0);
+}
+
+#[test]
+fn no_call_fails_while_three_replicas_drain() {
+    assert!(roll(&in_memory(false), Drains::Runtime, 3, restarts()) > 0);
 }
 
 #[test]
 fn no_call_fails_through_shared_memory_while_replicas_drain() {
-    let world = World::new(Arc::new(Memory::new()), true);
+    let world = in_memory(true);
     assert!(roll(&world, Drains::Export, 3, restarts()) > 0);
     assert!(roll(&world, Drains::Runtime, 2, restarts()) > 0);
 }
@@ -169,8 +194,80 @@ fn no_call_fails_through_shared_memory_while_replicas_drain() {
 #[test]
 fn no_call_fails_while_replicas_drain_whose_names_are_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
-    let world = World::new(Arc::new(File::at(folder.path().join("names"))), true);
+    let path = folder.path().join("names");
+    let world = World::new(move || Runtime::builder().registry(File::at(&path)));
     assert!(roll(&world, Drains::Export, 2, restarts()) > 0);
+}
+
+#[cfg(all(target_os = "linux", feature = "etcd"))]
+#[path = "../../farcall-names/tests/etcd/cluster.rs"]
+mod cluster;
+
+#[test]
+#[cfg(all(target_os = "linux", feature = "etcd"))]
+fn no_call_fails_while_replicas_drain_whose_names_are_in_etcd() {
+    let Some(cluster) = cluster::cluster(1) else { return };
+    // Each replica has a connection of its own, as processes have.
+    let place = cluster.place();
+    let connect = move || farcall::names::Etcd::at(&place).unwrap();
+    let client = connect();
+    let world = World::of(move || Runtime::builder().registry(connect()), move || settings(&client));
+    assert!(roll(&world, Drains::Export, 2, restarts()) > 0);
+}
+
+#[cfg(all(target_os = "linux", feature = "dns"))]
+#[path = "../../farcall-names/tests/dns/server.rs"]
+mod server;
+
+/// A replica is named in DNS until another one is named at its host. Answers are kept for a second, and the next
+/// replica drains when the present ones are known.
+#[test]
+#[cfg(all(target_os = "linux", feature = "dns"))]
+fn no_call_fails_while_replicas_drain_whose_names_are_in_dns() {
+    use server::{address, local_registry, srv, until};
+    let dns = server::Server::of(Vec::new());
+    let client = local_registry(&dns);
+    let known = client.clone();
+    let mut world = World::of(|| settings(&Memory::new()), move || settings(&client));
+    let records = Mutex::new(BTreeMap::new());
+    world.started = Box::new(move |instance, export| {
+        let (host, socket) = (format!("{instance}.example.org"), export.address());
+        let named = [
+            srv("_store._udp.example.org", 0, 0, &host, socket.port()),
+            address(&host, &socket.ip().to_string()),
+        ];
+        let mut records = records.lock().unwrap();
+        records.insert(instance, named);
+        dns.know(records.values().flatten().cloned().collect());
+        until("the replica in DNS", || {
+            let entries = known.instances(&"Store".parse().unwrap()).ok()?;
+            entries.iter().any(|entry| entry.sockets().any(|known| known == socket)).then_some(())
+        });
+    });
+    assert!(roll(&world, Drains::Runtime, 2, restarts()) > 0);
+}
+
+#[test]
+#[cfg(feature = "secure")]
+fn no_call_fails_while_replicas_with_keys_drain() {
+    use farcall::Keys;
+    use farcall::key_files::{Identity, Keyring};
+    let identity = |byte: u8| Identity::from_entropy([byte; 32]);
+    let servers = move || {
+        let known = format!("{} client", identity(2).public());
+        Keys::new(Keyring::new(identity(1)).with_authorized_key(known.parse().unwrap()).unwrap())
+    };
+    let clients = move || {
+        let known = format!("Store {}", identity(1).public());
+        Keys::new(Keyring::new(identity(2)).with_known_server(known.parse().unwrap()))
+    };
+    for shared_memory in [false, true] {
+        let names = Memory::new();
+        let settings = move || settings(&names).shared_memory(shared_memory);
+        let replica = settings.clone();
+        let world = World::of(move || replica().keys(servers()), move || settings().keys(clients()));
+        assert!(roll(&world, Drains::Runtime, 2, restarts()) > 0);
+    }
 }
 
 /// Returns addresses at which nobody listens, not even between a replica's end and its return: outside of the
@@ -190,7 +287,7 @@ fn fixed_addresses<const COUNT: usize>() -> [SocketAddr; COUNT] {
 
 #[test]
 fn no_call_fails_while_replicas_of_a_static_list_drain_and_come_back_at_their_addresses() {
-    let mut world = World::new(Arc::new(Memory::new()), false);
+    let mut world = in_memory(false);
     world.addresses = fixed_addresses::<2>().to_vec();
     assert!(roll(&world, Drains::Runtime, 2, restarts()) > 0);
 }

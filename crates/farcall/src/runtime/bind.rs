@@ -29,6 +29,9 @@ const HEAD_START: Duration = Duration::from_millis(50);
 /// answered by UDP.
 const MEETING_TIME: Duration = Duration::from_secs(1);
 
+/// How often a bind follows its name, which has moved while the former servers were asked.
+pub(super) const MAX_MOVES: usize = 2;
+
 /// An export that calls can be made to.
 pub(super) struct Target {
     pub(super) endpoint: Arc<Endpoint>,
@@ -113,7 +116,8 @@ impl Inner {
     /// Binds a name: asks all candidates of one kind of address at once, and takes the first good answer.
     /// While none has come after [`HEAD_START`], asks those of the next kind too. Candidates at `avoid` are
     /// asked only if there are no others. The deadline holds for the registry, the resolver, the servers'
-    /// answers and the meeting in shared memory together.
+    /// answers and the meeting in shared memory together. If nobody could be bound, and the name has moved
+    /// meanwhile, asks where it is now.
     pub(super) fn bind(
         &self,
         name: &Name,
@@ -124,7 +128,30 @@ impl Inner {
         if deadline.is_some_and(|deadline| deadline <= self.env.now()) {
             return Err(too_late(name));
         }
-        let candidates = self.candidates_but(name, avoid, deadline)?;
+        let mut candidates = self.candidates_but(name, avoid, deadline)?;
+        let mut moves = 0;
+        loop {
+            let failed = match self.bind_to(name, interface, candidates.clone(), deadline) {
+                Err(why) if may_have_moved(&why) && moves < MAX_MOVES => why,
+                ended => return ended,
+            };
+            moves += 1;
+            let former = candidates;
+            candidates = match self.candidates_but(name, avoid, deadline) {
+                Ok(now) if has_moved(&former, &now) => now,
+                _ => return Err(failed),
+            };
+        }
+    }
+
+    /// Binds a name to one of the candidates, as [`Inner::bind`] does.
+    fn bind_to(
+        &self,
+        name: &Name,
+        interface: &idl::Interface,
+        candidates: Vec<Candidate>,
+        deadline: Option<Time>,
+    ) -> Result<Target, CallFailed> {
         let (mut questions, mut polls) = (Questions::new(&self.env)?, Vec::new());
         let mut failed = Failures::default();
         let mut kinds = by_kind(candidates, |candidate| candidate.address).into_iter().peekable();
@@ -526,6 +553,16 @@ fn without_avoided(
         candidates.retain(|candidate| !is_avoided(candidate));
     }
     Ok(candidates)
+}
+
+/// Returns whether nobody could be bound for a reason that a move of the name explains.
+pub(super) fn may_have_moved(why: &CallFailed) -> bool {
+    matches!(why.kind(), Kind::Unreachable | Kind::Draining | Kind::NotExported)
+}
+
+/// Returns whether there is a server that was not there before.
+pub(super) fn has_moved(former: &[Candidate], now: &[Candidate]) -> bool {
+    now.iter().any(|candidate| !former.contains(candidate))
 }
 
 /// The reasons why no candidate could be bound.

@@ -400,8 +400,21 @@ impl Importer {
             return Ok(target);
         }
         self.restarts.check()?;
-        let candidates = self.inner.candidates_later(&self.name, avoid, deadline, &over).await?;
-        self.ask(candidates)?.wait(over).await
+        let mut candidates = self.inner.candidates_later(&self.name, avoid, deadline, &over).await?;
+        let mut moves = 0;
+        loop {
+            let failed = match self.ask(candidates.clone())?.wait(&over).await {
+                Err(why) if bind::may_have_moved(&why) && moves < bind::MAX_MOVES => why,
+                ended => return ended,
+            };
+            moves += 1;
+            // The name may have moved while its former servers were asked.
+            let former = candidates;
+            candidates = match self.inner.candidates_later(&self.name, avoid, deadline, &over).await {
+                Ok(now) if bind::has_moved(&former, &now) => now,
+                _ => return Err(failed),
+            };
+        }
     }
 
     /// Starts an attempt to bind to one of the candidates, or returns the attempt that is under way if it

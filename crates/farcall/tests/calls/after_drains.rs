@@ -1,10 +1,11 @@
 //! Tests that a client which was told of its server's drain calls the next server, however it calls.
 
+use std::net::UdpSocket;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use farcall::names::Memory;
+use farcall::names::{Entry, Memory, Registry as _};
 use farcall::{Export, Ran, Result, Runtime, Stream};
 
 use crate::common::block_on;
@@ -69,7 +70,14 @@ fn serve(names: &Memory, number: u32) -> Serving {
 /// another server, with number 2, has taken the name over.
 fn after_a_drain<B>(bind: impl FnOnce(&Runtime) -> B, then: impl FnOnce(B)) {
     let names = Memory::new();
-    let (first, clients) = (serve(&names, 1), runtime(&names));
+    let (bound, _clients) = drained(&names, bind);
+    let _second = serve(&names, 2);
+    then(bound);
+}
+
+/// Binds by `bind`, and has the server drain, tell the client so, and end.
+fn drained<B>(names: &Memory, bind: impl FnOnce(&Runtime) -> B) -> (B, Runtime) {
+    let (first, clients) = (serve(names, 1), runtime(names));
     let (bound, holder) = (bind(&clients), replica(&clients));
     std::thread::scope(|scope| {
         // The thread that waits for this call receives the server's word.
@@ -80,9 +88,32 @@ fn after_a_drain<B>(bind: impl FnOnce(&Runtime) -> B, then: impl FnOnce(B)) {
         first.release.send(()).unwrap();
         assert_eq!(held.join().unwrap(), Ok(()));
     });
-    drop(first);
-    let _second = serve(&names, 2);
-    then(bound);
+    (bound, clients)
+}
+
+/// Calls while the name is that of a server which does not answer. It moves when that server is asked.
+fn while_the_name_moves(call: impl FnOnce(&ReplicaClient) -> Result<u32>) {
+    let names = Memory::new();
+    let (replica, _clients) = drained(&names, replica);
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = format!("udp://{}", silent.local_addr().unwrap()).parse().unwrap();
+    let entry = Entry::new("Replica".parse().unwrap(), "a".parse().unwrap(), address, 1);
+    let published = names.publish(&entry).unwrap();
+    let (stop, stopped) = channel::<()>();
+    let names = &names;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            silent.recv(&mut [0; 2_000]).unwrap();
+            drop(published);
+            let _second = serve(names, 2);
+            drop(silent);
+            // It serves until the call has ended.
+            let _ = stopped.recv();
+        });
+        let called = call(&replica);
+        drop(stop);
+        assert_eq!(called, Ok(2));
+    });
 }
 
 fn replica(clients: &Runtime) -> ReplicaClient {
@@ -152,4 +183,10 @@ fn a_client_that_has_never_called_is_told_too() {
     drop(first);
     let _second = serve(&names, 2);
     assert_eq!(replica.number(), Ok(2));
+}
+
+#[test]
+fn a_call_follows_a_name_that_moves_while_the_former_server_is_asked() {
+    while_the_name_moves(|replica| replica.number());
+    while_the_name_moves(|replica| replica.start().number().wait());
 }
