@@ -1,6 +1,6 @@
 //! The procedures that every export has in addition to those of its interface. They return its health and its
-//! description. The export of a server's counters also returns the state of the process's balancers, and the
-//! server's conversations.
+//! description. The export of a server's counters also returns the state of the process's balancers, the
+//! server's conversations, and where its settings come from.
 //!
 //! Their numbers are ones that no interface can have. They do not slow the interface's procedures down,
 //! because a number is looked up here only if the interface does not have it.
@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::balancers::Balancers;
 use crate::conversations::Conversations;
 use crate::idl::Interface;
+use crate::runtime::Origins;
 use crate::stub::{BATCH, Dispatched, Procedure};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
 use crate::{CallFailed, Ran, self_wait};
@@ -59,8 +60,21 @@ pub(crate) static CONVERSATIONS: Procedure = Procedure {
     deadline: None,
 };
 
+/// Takes no arguments and returns [`Origins`].
+pub(crate) static ORIGINS: Procedure = Procedure {
+    number: 0xffff_0004,
+    name: "origins",
+    idempotent: true,
+    blocking: false,
+    uncancelled: false,
+    exchanges: false,
+    deadline: None,
+};
+
 /// What the export of a server's counters shows besides them.
 pub(crate) struct Shown {
+    /// Where the settings of the server's runtime come from.
+    pub(crate) origins: Origins,
     pub(crate) balancers: Arc<Balancers>,
     /// Returns the server's conversations, as they are now.
     pub(crate) conversations: Box<ShowConversations>,
@@ -126,12 +140,14 @@ pub(crate) fn dispatch(
         Description(&'static Interface),
         Balancers(&'a Shown),
         Conversations(&'a Shown, Option<[u8; 32]>),
+        Origins(&'a Origins),
     }
     let asked = match (number, described, shown) {
         (number, ..) if number == HEALTH.number => Asked::Health,
         (number, Some(interface), _) if number == DESCRIBE.number => Asked::Description(interface),
         (number, _, Some((shown, _))) if number == BALANCERS.number => Asked::Balancers(shown),
         (number, _, Some((shown, of))) if number == CONVERSATIONS.number => Asked::Conversations(shown, of),
+        (number, _, Some((shown, _))) if number == ORIGINS.number => Asked::Origins(&shown.origins),
         _ => return Dispatched::NoSuchProcedure,
     };
     if let Err(why) = crate::stub::arguments(arguments, |_| Ok(())) {
@@ -142,6 +158,7 @@ pub(crate) fn dispatch(
         Asked::Description(interface) => describe(interface, reply),
         Asked::Balancers(shown) => shown.balancers.show().encode(reply),
         Asked::Conversations(shown, of) => (shown.conversations)(of).encode(reply),
+        Asked::Origins(origins) => origins.encode(reply),
     };
     encoded.map_or_else(Dispatched::BadResult, |()| Dispatched::Result)
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 use farcall_memory::TYPE;
 use farcall_memory::clerk::COUNTERS;
 
-use crate::builtin::{BALANCERS, CONVERSATIONS, DESCRIBE, HEALTH};
+use crate::builtin::{BALANCERS, CONVERSATIONS, DESCRIBE, HEALTH, ORIGINS};
 use crate::env::Time;
 
 use crate::idl::{self, Interface};
 use crate::multi::{Group, Members, Multi, Prepared, Roster};
-use crate::runtime::Runtime;
+use crate::runtime::{Origins, Runtime};
 use crate::stub::{self, Binding, Client, Handled, Handler, Procedure, SignalId, bad_arguments};
 use crate::xdr::schema::TypeHashes;
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
@@ -445,6 +445,16 @@ fn describe_by(runtime: &Runtime, name: &str, deadline: Option<Time>) -> crate::
 /// [`Kind::NoSuchProcedure`] if the server is of an older version.
 pub fn balancers(runtime: &Runtime, address: SocketAddr, within: Duration) -> crate::Result<Vec<Balancing>> {
     beside_counters(runtime, address, within)?.call(&BALANCERS, &|_| Ok(()))
+}
+
+/// Asks the server at an address where the settings of its runtime come from: which ones its program has made,
+/// and which ones variables of its environment have filled in. The call takes at most `within`.
+///
+/// # Errors
+/// When no server answers there, it does not let this runtime read its counters, or it does not describe
+/// itself. The error is [`Kind::NoSuchProcedure`] if the server is of an older version.
+pub fn origins(runtime: &Runtime, address: SocketAddr, within: Duration) -> crate::Result<Origins> {
+    beside_counters(runtime, address, within)?.call(&ORIGINS, &|_| Ok(()))
 }
 
 /// Asks the server at an address for its own identity and its conversations: the level of each, who the

@@ -33,8 +33,8 @@
 //! procedure is `#[idempotent]`.
 //!
 //! A program can make a [`Runtime`] with its own settings (address, workers, bounds, interceptors). The
-//! functions of this module use a default runtime. The `FARCALL_*` environment variables override the
-//! settings ([`Builder`] names them). [`stub::local`] binds a stub to a server without a network, [`dynamic`]
+//! functions of this module use a default runtime. The `FARCALL_*` environment variables fill in the settings
+//! that the program leaves unset ([`Builder`] names them). [`stub::local`] binds a stub to a server without a network, [`dynamic`]
 //! calls without an interface's source, [`stats`] has the counters, and [`env`](mod@env) is the seam for
 //! simulators.
 
@@ -98,6 +98,6 @@ pub use runtime::Answerer;
 #[cfg(feature = "tokio")]
 pub use runtime::export_async;
 pub use runtime::{
-    Builder, Export, Runtime, Stopper, export, import, import_all, import_each, import_within,
+    Builder, Export, Origins, Runtime, Stopper, export, import, import_all, import_each, import_within,
 };
 pub use server::Task;

@@ -41,6 +41,7 @@ mod sent;
 mod settings;
 mod started;
 mod tasks;
+mod variables;
 mod watched;
 #[cfg(feature = "secure")]
 mod watched_keys;
@@ -60,6 +61,7 @@ pub use answerer::Answerer;
 use export::Terms;
 pub use export::{Export, Stopper};
 pub use settings::Builder;
+pub use variables::Origins;
 
 use crate::balancers::Balancers;
 use crate::builtin::Shown;
@@ -109,6 +111,7 @@ pub(crate) struct Inner {
     me: Weak<Inner>,
     env: Arc<dyn Env>,
     settings: Settings,
+    origins: Origins,
     /// The registry. If this runtime has keys, what it publishes there is signed, and what it finds is
     /// checked.
     registry: Arc<dyn Registry>,
@@ -258,6 +261,7 @@ impl Runtime {
     fn new(
         env: Arc<dyn Env>,
         settings: Settings,
+        origins: Origins,
         registry: Arc<dyn Registry>,
         calls: Interceptors,
         serving: Interceptors,
@@ -277,6 +281,7 @@ impl Runtime {
             accepted_clients: settings.keys.as_ref().map(|keys| keys::Trusting::of_server(keys, &env)),
             env,
             settings,
+            origins,
             registry,
             plain_registry,
             calls,
@@ -291,7 +296,7 @@ impl Runtime {
         }))
     }
 
-    /// Returns a builder with the default settings.
+    /// Returns a builder with the default settings, which `FARCALL_*` variables fill in.
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -317,6 +322,11 @@ impl Runtime {
         let runtime = Runtime::builder().build()?;
         *default = Some(runtime.clone());
         Ok(runtime)
+    }
+
+    /// Returns which settings the program has made, and which ones variables have filled in.
+    pub fn origins(&self) -> &Origins {
+        &self.0.origins
     }
 
     /// Runs `f` with this runtime as the thread's current one. The threads that serve the runtime's exports
@@ -710,14 +720,14 @@ impl Inner {
 
     /// Returns what the server shows besides its counters.
     fn shown(&self, server: &Arc<Server>) -> Shown {
-        let balancers = self.balancers.clone();
+        let (balancers, origins) = (self.balancers.clone(), self.origins.clone());
         #[cfg(feature = "secure")]
         if let Some(keys) = &self.settings.keys {
             let conversations = server.show_conversations(keys.clone(), self.settings.level);
-            return Shown { balancers, conversations };
+            return Shown { origins, balancers, conversations };
         }
         let _ = server;
-        Shown { balancers, conversations: Box::new(|_| Conversations::without_keys()) }
+        Shown { origins, balancers, conversations: Box::new(|_| Conversations::without_keys()) }
     }
 
     /// Returns what decides who may do what with an export, if this runtime has keys.

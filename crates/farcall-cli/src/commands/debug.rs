@@ -1,14 +1,15 @@
-//! `farcall debug`: shows what a process exports, who converses with it, and to which members its balancers
-//! send calls.
+//! `farcall debug`: shows what a process exports, where its settings come from, who converses with it, and to
+//! which members its balancers send calls.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use clap::Args;
-use farcall::Runtime;
-use farcall::dynamic::{Balancing, Conversations};
+use farcall::dynamic::{Balancing, Conversations, origins};
 use farcall::memory::Counters;
 use farcall::stats::Serving;
+use farcall::{Kind, Origins, Runtime};
 use serde_json::{Value, json};
 
 use super::top::{addresses, ended, nobody};
@@ -19,6 +20,9 @@ use crate::output::Output;
 use crate::text::{count, counted, duration, printable, rounded, total};
 
 /// Show what a process exports, who converses with it, and how its balancers see the servers that it calls
+///
+/// It names the variables (FARCALL_*) that have an effect there, and those of settings that the program itself
+/// has made, which have none.
 ///
 /// Of a server with keys it shows who the server is, and the 64 busiest conversations: the level, who the
 /// client is, the suite, and how old the keys are. A policy decides who may see them (`@counters`).
@@ -43,20 +47,33 @@ impl Debug {
         let runtime = Runtime::builder().shared_memory(false).build()?;
         for address in addresses {
             let serving = Counters::import(&runtime, address)?.read()?;
+            let origins = origins_of(&runtime, address)?;
             let balancers = balancers_of(&runtime, address)?;
             let conversations = conversations_of(&runtime, address)?;
             output.page(
-                || to_json(address, &serving, &balancers, conversations.as_ref()),
-                || table(address, &serving, &balancers, conversations.as_ref()),
+                || to_json(address, &serving, &origins, &balancers, conversations.as_ref()),
+                || table(address, &serving, &origins, &balancers, conversations.as_ref()),
             )?;
         }
         Ok(())
     }
 }
 
+/// How long to wait for where settings come from.
+const WITHIN: Duration = Duration::from_secs(1);
+
+/// Returns where the settings of a process come from; nothing if it is of a version that does not say.
+fn origins_of(runtime: &Runtime, address: SocketAddr) -> farcall::Result<Origins> {
+    match origins(runtime, address, WITHIN) {
+        Err(farcall::Error::CallFailed(why)) if why.kind() == Kind::NoSuchProcedure => Ok(Origins::default()),
+        asked => asked,
+    }
+}
+
 fn table(
     address: SocketAddr,
     serving: &Serving,
+    origins: &Origins,
     balancers: &[Balancing],
     conversations: Option<&Conversations>,
 ) -> String {
@@ -66,6 +83,12 @@ fn table(
         let running = count(export.running as u64);
         let _ =
             writeln!(page, "{}", printable(&format!("exports {}  {calls}, {running} running", export.name)));
+    }
+    for (whose, names) in [("variables in use", &origins.variables), ("set by the program", &origins.program)]
+    {
+        if !names.is_empty() {
+            let _ = writeln!(page, "{}", printable(&format!("{whose}: {}", names.join(", "))));
+        }
     }
     page += &conversations_table(conversations, usize::MAX);
     if balancers.is_empty() {
@@ -77,6 +100,7 @@ fn table(
 fn to_json(
     address: SocketAddr,
     serving: &Serving,
+    origins: &Origins,
     balancers: &[Balancing],
     conversations: Option<&Conversations>,
 ) -> Value {
@@ -89,6 +113,7 @@ fn to_json(
     json!({
         "address": address.to_string(), "process": serving.process,
         "up_s": rounded(serving.up.as_secs_f64(), 3), "exports": exports.collect::<Vec<_>>(),
+        "settings": { "variables": origins.variables, "program": origins.program },
         "security": conversations_json(conversations), "balancers": balancers_json(balancers),
     })
 }

@@ -331,6 +331,7 @@ fn debug_and_top_show_the_members_of_a_process_s_balancers() {
     assert_eq!((&process["address"], &process["exports"][0]["calls"]), (&address.clone().into(), &0.into()));
     let group = &process["balancers"][0];
     assert_eq!((&group["group"], &group["untold"]), (&"Store".into(), &0.into()));
+    assert_eq!(process["settings"], serde_json::json!({ "program": ["FARCALL_REGISTRY"], "variables": [] }));
     let security = &process["security"];
     assert_eq!((&security["level"], &security["identity"]), (&"open".into(), &serde_json::Value::Null));
     assert_eq!(security["conversations"], serde_json::Value::Array(Vec::new()));
@@ -343,6 +344,7 @@ fn debug_and_top_show_the_members_of_a_process_s_balancers() {
     let shown = place.run(&["debug", "Other"]).ok();
     assert!(shown.contains("balances Store  2 members") && shown.contains("Store/second"), "{shown}");
     assert!(shown.contains("level open, no keys: clients are not known\n"), "{shown}");
+    assert!(shown.contains("set by the program: FARCALL_REGISTRY\n"), "{shown}");
     let shown = place.run(&["top", "--once", "Other"]).ok();
     assert!(shown.contains("balances Store  2 members"), "{shown}");
     let shown = place.run(&["--json", "top", "--once", &address]).json();

@@ -120,7 +120,9 @@ impl ClerkRuntime for Runtime {
         settings.kernel_served.clear();
         settings.advertise.iter_mut().for_each(|address| address.set_port(0));
         let (env, registry) = (self.0.env.clone(), self.0.plain_registry.clone());
-        Arc::new(Runtime::new(env, settings, registry, Interceptors::default(), Interceptors::default()))
+        let origins = self.origins().clone();
+        let (calls, serving) = (Interceptors::default(), Interceptors::default());
+        Arc::new(Runtime::new(env, settings, origins, registry, calls, serving))
     }
 }
 

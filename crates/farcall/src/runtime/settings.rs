@@ -1,8 +1,7 @@
-//! The settings of a runtime, and the `FARCALL_*` variables that override them.
+//! The settings of a runtime.
 
 use std::fmt;
-use std::net::{AddrParseError, IpAddr, Ipv4Addr, SocketAddr};
-use std::str::FromStr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use farcall_names::{File, MAX_ADDRESSES, Registry, canonical};
 use farcall_proto::ArgumentBudget;
 
 use super::advertise::names_one_host;
+use super::variables::{Origins, Variables};
 use super::{CURRENT, Runtime};
 use crate::System;
 use crate::env::Env;
@@ -54,10 +54,13 @@ pub(super) struct Settings {
     pub(super) padding: crate::Padding,
 }
 
-/// The settings of a [`Runtime`] that is to be made. Environment variables override the program's settings,
-/// so that an operator can change them. The documentation of each setting gives the name of its variable.
+/// The settings of a [`Runtime`] that is to be made. An environment variable fills in a setting that the
+/// program leaves unset, so that an operator can choose it. The documentation of each setting gives the name
+/// of its variable. [`Runtime::origins`] and `farcall debug` show which settings came from where.
 pub struct Builder {
     settings: Settings,
+    origins: Origins,
+    reads_variables: bool,
     registry: Option<Arc<dyn Registry>>,
     env: Option<Arc<dyn Env>>,
     calls: Interceptors,
@@ -95,7 +98,16 @@ impl Builder {
             padding: crate::Padding::None,
         };
         let (calls, serving) = (Interceptors::default(), Interceptors::default());
-        Builder { settings, registry: None, env: None, calls, serving }
+        let origins = Origins::default();
+        Builder { settings, origins, reads_variables: true, registry: None, env: None, calls, serving }
+    }
+
+    /// Makes the runtime as the program says, and by defaults where it says nothing: no `FARCALL_*` variable
+    /// has an effect.
+    #[must_use]
+    pub fn ignore_variables(mut self) -> Builder {
+        self.reads_variables = false;
+        self
     }
 
     /// Sets the address at which exports listen. The default is a free port of 127.0.0.1, at which processes of
@@ -103,6 +115,7 @@ impl Builder {
     /// or keys as well. `FARCALL_ADDRESS`.
     #[must_use]
     pub fn address(mut self, address: SocketAddr) -> Builder {
+        self.origins.set_by_program("FARCALL_ADDRESS");
         self.settings.address = address;
         self
     }
@@ -116,7 +129,17 @@ impl Builder {
     /// several with commas between them.
     #[must_use]
     pub fn advertise(mut self, address: SocketAddr) -> Builder {
+        self.origins.set_by_program("FARCALL_ADVERTISE");
         self.settings.advertise.push(address);
+        self
+    }
+
+    /// Lets only processes of this process's user call, or those that keys let, as is the default; FARCALL_OPEN
+    /// has no effect then.
+    #[must_use]
+    pub fn closed(mut self) -> Builder {
+        self.origins.set_by_program("FARCALL_OPEN");
+        self.settings.open = false;
         self
     }
 
@@ -125,6 +148,7 @@ impl Builder {
     /// call (`docs/security.md`, "Servers without keys"). `FARCALL_OPEN=1`.
     #[must_use]
     pub fn open(mut self) -> Builder {
+        self.origins.set_by_program("FARCALL_OPEN");
         self.settings.open = true;
         self
     }
@@ -135,6 +159,7 @@ impl Builder {
     #[cfg(feature = "secure")]
     #[must_use]
     pub fn keys(mut self, keys: crate::Keys) -> Builder {
+        self.origins.set_by_program("FARCALL_KEYS");
         self.settings.keys = Some(keys);
         self
     }
@@ -145,6 +170,7 @@ impl Builder {
     #[cfg(feature = "secure")]
     #[must_use]
     pub fn level(mut self, level: crate::Level) -> Builder {
+        self.origins.set_by_program("FARCALL_LEVEL");
         self.settings.level = level;
         self
     }
@@ -156,6 +182,7 @@ impl Builder {
     #[cfg(feature = "secure")]
     #[must_use]
     pub fn padding(mut self, padding: crate::Padding) -> Builder {
+        self.origins.set_by_program("FARCALL_PADDING");
         self.settings.padding = padding;
         self
     }
@@ -169,6 +196,7 @@ impl Builder {
     /// `FARCALL_DNS_SERVER`, `FARCALL_DNS_LOCAL_ADDRESSES`).
     #[must_use]
     pub fn registry(mut self, registry: impl Registry + 'static) -> Builder {
+        self.origins.set_by_program("FARCALL_REGISTRY");
         self.registry = Some(Arc::new(registry));
         self
     }
@@ -178,6 +206,7 @@ impl Builder {
     /// microseconds.
     #[must_use]
     pub fn spin(mut self, spin: Duration) -> Builder {
+        self.origins.set_by_program("FARCALL_SPIN_US");
         self.settings.spin = spin;
         self
     }
@@ -195,6 +224,7 @@ impl Builder {
     /// procedures share by a [`Mutex`](std::sync::Mutex), whatever the number of workers.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Builder {
+        self.origins.set_by_program("FARCALL_WORKERS");
         self.settings.limits.workers = workers.max(1);
         self
     }
@@ -207,6 +237,7 @@ impl Builder {
     /// for one another. Idle threads end after 10 s. The default is 1024. There is always at least one more
     /// thread than [workers](Builder::workers). `FARCALL_THREADS`.
     pub fn threads(mut self, threads: usize) -> Builder {
+        self.origins.set_by_program("FARCALL_THREADS");
         self.settings.limits.threads = threads;
         self
     }
@@ -215,6 +246,7 @@ impl Builder {
     /// default is 1024. `FARCALL_QUEUE`.
     #[must_use]
     pub fn queue(mut self, calls: usize) -> Builder {
+        self.origins.set_by_program("FARCALL_QUEUE");
         self.settings.limits.queue = calls;
         self
     }
@@ -223,6 +255,7 @@ impl Builder {
     /// default is 10 s. `FARCALL_QUEUE_MS`, milliseconds.
     #[must_use]
     pub fn queue_time(mut self, time: Duration) -> Builder {
+        self.origins.set_by_program("FARCALL_QUEUE_MS");
         self.settings.limits.queue_time = time;
         self
     }
@@ -231,6 +264,7 @@ impl Builder {
     /// MiB. `FARCALL_QUEUE_BYTES`.
     #[must_use]
     pub fn queue_bytes(mut self, bytes: usize) -> Builder {
+        self.origins.set_by_program("FARCALL_QUEUE_BYTES");
         self.settings.limits.queue_bytes = bytes;
         self
     }
@@ -241,6 +275,7 @@ impl Builder {
     /// `FARCALL_PATIENCE_MS`, milliseconds.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Builder {
+        self.origins.set_by_program("FARCALL_PATIENCE_MS");
         self.settings.patience = patience;
         self
     }
@@ -251,6 +286,7 @@ impl Builder {
     /// silence of at least half a second. `FARCALL_FULL_PATIENCE`: `on` or `off`.
     #[must_use]
     pub fn full_patience(mut self) -> Builder {
+        self.origins.set_by_program("FARCALL_FULL_PATIENCE");
         self.settings.full_patience = true;
         self
     }
@@ -259,6 +295,7 @@ impl Builder {
     /// grant less. The default is 4 MiB. `FARCALL_SOCKET_BUFFER`.
     #[must_use]
     pub fn socket_buffer(mut self, bytes: usize) -> Builder {
+        self.origins.set_by_program("FARCALL_SOCKET_BUFFER");
         self.settings.socket_buffer = bytes;
         self
     }
@@ -270,6 +307,7 @@ impl Builder {
     /// and arguments of at most 2 KiB are not counted. The default is 512 MiB. `FARCALL_ARGUMENT_BYTES`.
     #[must_use]
     pub fn argument_bytes(mut self, bytes: usize) -> Builder {
+        self.origins.set_by_program("FARCALL_ARGUMENT_BYTES");
         self.settings.arguments = Arc::new(ArgumentBudget::new(bytes));
         self
     }
@@ -278,6 +316,7 @@ impl Builder {
     /// `FARCALL_DESCRIBE=0`.
     #[must_use]
     pub fn describe(mut self, describe: bool) -> Builder {
+        self.origins.set_by_program("FARCALL_DESCRIBE");
         self.settings.describe = describe;
         self
     }
@@ -286,6 +325,7 @@ impl Builder {
     /// of datagrams, if both ends allow it (Linux only). By default they do. `FARCALL_SHM`: `on` or `off`.
     #[must_use]
     pub fn shared_memory(mut self, allowed: bool) -> Builder {
+        self.origins.set_by_program("FARCALL_SHM");
         self.settings.shared_memory = allowed;
         self
     }
@@ -299,6 +339,7 @@ impl Builder {
     /// `eth0:generic`).
     #[must_use]
     pub fn kernel_served(mut self, interface: impl Into<String>) -> Builder {
+        self.origins.set_by_program("FARCALL_XDP");
         self.settings.kernel_served.push(interface.into());
         self
     }
@@ -308,6 +349,7 @@ impl Builder {
     /// is logged. `FARCALL_SLOW_MS`, milliseconds.
     #[must_use]
     pub fn slow(mut self, slow: Duration) -> Builder {
+        self.origins.set_by_program("FARCALL_SLOW_MS");
         self.settings.limits.slow = Some(slow);
         self
     }
@@ -349,29 +391,16 @@ impl Builder {
             None => (self.env, self.registry),
         };
         let env = env.unwrap_or_else(|| Arc::new(System));
-        self.settings.override_from(&|name| env.variable(name))?;
-        self.settings.address = canonical(self.settings.address);
-        self.settings.check_advertised()?;
-        if self.settings.limits.workers == 0 {
-            self.settings.limits.workers = (2 * env.processors()).max(4);
-        }
-        let setting = |name| env.variable(name).filter(|value| !value.is_empty());
-        #[cfg(feature = "secure")]
-        if let Some(directory) = setting("FARCALL_KEYS") {
-            self.settings.keys = Some(crate::Keys::open(directory)?);
-        }
-        #[cfg(not(feature = "secure"))]
-        if setting("FARCALL_KEYS").is_some() {
-            let why = "FARCALL_KEYS is set, but this program was built without the feature `secure`";
-            return Err(CallFailed::new(Kind::Local, Ran::No).because(why).into());
-        }
-        let registry: Arc<dyn Registry> = match setting("FARCALL_REGISTRY") {
-            Some(place) => farcall_names::open(&place, setting).map_err(|why| {
-                CallFailed::new(Kind::Local, Ran::No).because(format!("FARCALL_REGISTRY: {why}"))
-            })?,
-            None => registry.unwrap_or_else(|| Arc::new(File::of_user())),
+        let variables = self.reads_variables.then_some(&*env);
+        let variables = Variables::new(variables, &self.origins.program);
+        variables.fill_in(&mut self.settings)?;
+        let registry = match registry {
+            Some(registry) => registry,
+            None => registry_of(&variables)?,
         };
-        Ok(Runtime::new(env, self.settings, registry, self.calls, self.serving))
+        self.origins.variables = variables.used();
+        self.settings.finish(&*env)?;
+        Ok(Runtime::new(env, self.settings, self.origins, registry, self.calls, self.serving))
     }
 }
 
@@ -407,58 +436,14 @@ impl Settings {
         None
     }
 
-    /// Overrides the settings by the environment variables that are set.
-    fn override_from(&mut self, variable: &dyn Fn(&'static str) -> Option<String>) -> Result<(), CallFailed> {
-        let read = |name| Variable { name, value: variable(name).filter(|value| !value.is_empty()) };
-        read("FARCALL_ADDRESS").set(&mut self.address)?;
-        let mut advertise = None;
-        read("FARCALL_ADVERTISE").set_some(&mut advertise)?;
-        if let Some(Advertised(addresses)) = advertise {
-            self.advertise = addresses;
+    /// Derives what is unset from the machine, and checks what is set.
+    fn finish(&mut self, env: &dyn Env) -> Result<(), CallFailed> {
+        if self.limits.workers == 0 {
+            self.limits.workers = (2 * env.processors()).max(4);
         }
-        read("FARCALL_THREADS").set(&mut self.limits.threads)?;
-        read("FARCALL_QUEUE").set(&mut self.limits.queue)?;
-        read("FARCALL_QUEUE_BYTES").set(&mut self.limits.queue_bytes)?;
-        read("FARCALL_SOCKET_BUFFER").set(&mut self.socket_buffer)?;
-        let mut arguments = None;
-        read("FARCALL_ARGUMENT_BYTES").set_some(&mut arguments)?;
-        if let Some(bytes) = arguments {
-            self.arguments = Arc::new(ArgumentBudget::new(bytes));
-        }
-        let (mut open, mut describe) = (u8::from(self.open), u8::from(self.describe));
-        let (mut spin, mut patience, mut slow, mut workers, mut queue_time) = (None, None, None, None, None);
-        if let Some(interfaces) = read("FARCALL_XDP").value {
-            self.kernel_served = interfaces.split(',').map(str::to_owned).collect();
-        }
-        read("FARCALL_SHM").set_switch(&mut self.shared_memory)?;
-        read("FARCALL_FULL_PATIENCE").set_switch(&mut self.full_patience)?;
-        #[cfg(feature = "secure")]
-        match read("FARCALL_LEVEL") {
-            Variable { value: None, .. } => {}
-            Variable { value: Some(level), .. } if level == "secure" => self.level = crate::Level::Secure,
-            Variable { value: Some(level), .. } if level == "authenticated" => {
-                self.level = crate::Level::Authenticated;
-            }
-            variable => return Err(variable.invalid(variable.value.as_deref().unwrap_or_default())),
-        }
-        #[cfg(feature = "secure")]
-        read("FARCALL_PADDING").set(&mut self.padding)?;
-        read("FARCALL_OPEN").set(&mut open)?;
-        read("FARCALL_DESCRIBE").set(&mut describe)?;
-        read("FARCALL_WORKERS").set_some(&mut workers)?;
-        read("FARCALL_SPIN_US").set_some(&mut spin)?;
-        read("FARCALL_PATIENCE_MS").set_some(&mut patience)?;
-        read("FARCALL_QUEUE_MS").set_some(&mut queue_time)?;
-        read("FARCALL_SLOW_MS").set_some(&mut slow)?;
-        self.limits.slow = slow.map(Duration::from_millis).or(self.limits.slow);
-        self.open = open != 0;
-        self.describe = describe != 0;
-        self.spin = spin.map_or(self.spin, Duration::from_micros);
         self.limits.spins = !self.spin.is_zero();
-        self.limits.queue_time = queue_time.map_or(self.limits.queue_time, Duration::from_millis);
-        self.patience = patience.map_or(self.patience, Duration::from_millis);
-        self.limits.workers = workers.map_or(self.limits.workers, |workers: usize| workers.max(1));
-        Ok(())
+        self.address = canonical(self.address);
+        self.check_advertised()
     }
 
     /// Checks that the addresses to publish name one host each, and that there are not too many.
@@ -482,63 +467,21 @@ impl Settings {
     }
 }
 
-/// Addresses to publish, written with or without a port, with commas between them.
-struct Advertised(Vec<SocketAddr>);
-
-impl FromStr for Advertised {
-    type Err = AddrParseError;
-
-    fn from_str(text: &str) -> Result<Advertised, AddrParseError> {
-        let of_any_port = |ip: IpAddr| SocketAddr::new(ip, 0);
-        let address = |text: &str| text.parse().or_else(|_| text.parse().map(of_any_port));
-        text.split(',').map(address).collect::<Result<_, _>>().map(Advertised)
-    }
-}
-
-/// An environment variable.
-struct Variable {
-    name: &'static str,
-    value: Option<String>,
-}
-
-impl Variable {
-    fn set<T: FromStr>(self, setting: &mut T) -> Result<(), CallFailed> {
-        let mut value = None;
-        self.set_some(&mut value)?;
-        if let Some(value) = value {
-            *setting = value;
-        }
-        Ok(())
-    }
-
-    /// Sets a setting that is either on or off.
-    fn set_switch(self, setting: &mut bool) -> Result<(), CallFailed> {
-        match self.value.as_deref() {
-            None => {}
-            Some("on" | "1") => *setting = true,
-            Some("off" | "0") => *setting = false,
-            Some(value) => return Err(self.invalid(value)),
-        }
-        Ok(())
-    }
-
-    /// Returns the error for a value that the setting cannot have.
-    fn invalid(&self, value: &str) -> CallFailed {
-        let why = format!("the variable {} cannot be {value:?}", self.name);
-        CallFailed::new(Kind::Local, Ran::No).because(why)
-    }
-
-    fn set_some<T: FromStr>(self, setting: &mut Option<T>) -> Result<(), CallFailed> {
-        let Some(value) = &self.value else { return Ok(()) };
-        *setting = Some(value.parse().map_err(|_| self.invalid(value))?);
-        Ok(())
-    }
+/// Opens the registry that FARCALL_REGISTRY names, or else the user's file.
+fn registry_of(variables: &Variables<'_>) -> Result<Arc<dyn Registry>, CallFailed> {
+    let Some(place) = variables.value("FARCALL_REGISTRY") else { return Ok(Arc::new(File::of_user())) };
+    farcall_names::open(&place, |name| variables.value(name))
+        .map_err(|why| CallFailed::new(Kind::Local, Ran::No).because(format!("FARCALL_REGISTRY: {why}")))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::io;
+
     use farcall_names::Memory;
+
+    use super::*;
+    use crate::env::{Event, Socket, SocketOptions};
 
     #[test]
     fn a_runtime_made_inside_another_has_its_environment_and_registry() {
@@ -550,26 +493,74 @@ mod tests {
         assert!(inner.0.settings.limits.workers >= 4);
     }
 
-    fn overridden(name: &'static str, value: &str) -> Result<Settings, CallFailed> {
-        let mut settings = Builder::new().settings;
-        settings.override_from(&|asked| (asked == name).then(|| value.to_owned()))?;
-        Ok(settings)
+    /// An operating system in which one variable is set.
+    struct Variable(&'static str, String);
+
+    impl Env for Variable {
+        fn now(&self) -> crate::env::Time {
+            System.now()
+        }
+
+        fn bind(&self, _: SocketAddr, _: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn spawn(&self, _: &str, _: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+
+        fn event(&self) -> Arc<dyn Event> {
+            System.event()
+        }
+
+        fn entropy(&self, _: &mut [u8]) {}
+
+        fn variable(&self, name: &str) -> Option<String> {
+            (name == self.0).then(|| self.1.clone())
+        }
+    }
+
+    fn with(name: &'static str, value: &str, builder: Builder) -> crate::Result<Runtime> {
+        builder.env(Arc::new(Variable(name, value.into()))).build()
+    }
+
+    fn filled_in(name: &'static str, value: &str) -> Result<Settings, CallFailed> {
+        let builder = Builder::new().registry(Memory::new());
+        with(name, value, builder).map(|runtime| runtime.0.settings.clone()).map_err(CallFailed::from)
     }
 
     #[test]
-    fn environment_variables_override_settings() {
-        assert_eq!(overridden("FARCALL_SPIN_US", "50").unwrap().spin, Duration::from_micros(50));
-        assert_eq!(overridden("FARCALL_WORKERS", "0").unwrap().limits.workers, 1);
-        assert_eq!(overridden("FARCALL_ADDRESS", "[::1]:7").unwrap().address, "[::1]:7".parse().unwrap());
-        assert!(overridden("FARCALL_OPEN", "1").unwrap().open);
-        assert!(!overridden("FARCALL_OPEN", "").unwrap().open);
-        assert!(overridden("FARCALL_FULL_PATIENCE", "on").unwrap().full_patience);
+    fn variables_fill_in_settings() {
+        assert_eq!(filled_in("FARCALL_SPIN_US", "50").unwrap().spin, Duration::from_micros(50));
+        assert_eq!(filled_in("FARCALL_WORKERS", "0").unwrap().limits.workers, 1);
+        assert_eq!(filled_in("FARCALL_ADDRESS", "[::1]:7").unwrap().address, "[::1]:7".parse().unwrap());
+        assert!(filled_in("FARCALL_OPEN", "1").unwrap().open);
+        assert!(!filled_in("FARCALL_OPEN", "").unwrap().open);
+        assert!(filled_in("FARCALL_FULL_PATIENCE", "on").unwrap().full_patience);
+    }
+
+    #[test]
+    fn what_the_program_sets_wins_over_the_variable() {
+        let program = || Builder::new().registry(Memory::new());
+        let address = "127.0.0.1:7".parse().unwrap();
+        let runtime = with("FARCALL_ADDRESS", "[::1]:9", program().address(address)).unwrap();
+        assert_eq!(runtime.0.settings.address, address);
+        assert_eq!(runtime.origins().program, ["FARCALL_REGISTRY", "FARCALL_ADDRESS"]);
+        assert!(runtime.origins().variables.is_empty());
+        assert!(!with("FARCALL_OPEN", "1", program().closed()).unwrap().0.settings.open);
+        let runtime = with("FARCALL_REGISTRY", "/nowhere", program()).unwrap();
+        assert!(!runtime.registry().is_shared());
+        let plain = with("FARCALL_WORKERS", "7", program().ignore_variables()).unwrap();
+        assert_ne!(plain.0.settings.limits.workers, 7);
+        let filled_in = with("FARCALL_WORKERS", "7", program()).unwrap();
+        assert_eq!(filled_in.origins().variables, ["FARCALL_WORKERS"]);
+        assert_eq!(filled_in.0.settings.limits.workers, 7);
     }
 
     #[test]
     fn an_advertised_address_must_name_one_host() {
         let advertised = |value| {
-            let addresses = overridden("FARCALL_ADVERTISE", value).unwrap().advertise;
+            let addresses = filled_in("FARCALL_ADVERTISE", value).unwrap().advertise;
             addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(
@@ -577,8 +568,8 @@ mod tests {
             ["10.0.0.7:0", "10.0.0.7:7000 10.1.0.7:0", "[fd00::7]:0"]
         );
         let many = ["10.0.0.7"; MAX_ADDRESSES + 1].join(",");
-        assert!(overridden("FARCALL_ADVERTISE", &many).unwrap().check_advertised().is_err());
-        assert!(overridden("FARCALL_ADVERTISE", "ebbets").is_err());
+        assert!(filled_in("FARCALL_ADVERTISE", &many).is_err());
+        assert!(filled_in("FARCALL_ADVERTISE", "ebbets").is_err());
         for wrong in [
             "0.0.0.0:7000",
             "[::]:0",
@@ -595,7 +586,7 @@ mod tests {
 
     #[test]
     fn an_invalid_value_is_reported_with_its_variable() {
-        let why = overridden("FARCALL_QUEUE", "many").unwrap_err();
+        let why = filled_in("FARCALL_QUEUE", "many").unwrap_err();
         assert_eq!(why.detail(), "the variable FARCALL_QUEUE cannot be \"many\"");
     }
 }
