@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use farcall::Time;
 use farcall::env::{Address, Alarm, ConnectOptions, Env, Interest, Stream, Wait, Wanted};
+use farcall::room::{self, NoMemory};
 
 use crate::wire::message::Versions;
 use crate::wire::packet::{BadPacket, Datastream, PacketReader, PacketWriter, Received};
@@ -19,6 +20,8 @@ pub(crate) struct Link {
     writer: PacketWriter,
     /// The packets that are to be sent.
     out: Vec<u8>,
+    /// Why some of them are not there.
+    lacks: Option<NoMemory>,
     /// Whether the message that was received last is to be received again.
     is_held: bool,
 }
@@ -84,12 +87,16 @@ pub(crate) fn is_stopped(attendant: Option<&dyn Attendant>) -> bool {
 impl Link {
     pub(crate) fn new(env: Arc<dyn Env>, stream: Arc<dyn Stream>, max_message_bytes: usize) -> Link {
         let (reader, writer) = (PacketReader::new(max_message_bytes), PacketWriter::default());
-        Link { env, stream, reader, writer, out: Vec::new(), is_held: false }
+        Link { env, stream, reader, writer, out: Vec::new(), lacks: None, is_held: false }
     }
 
     /// Adds the packets of some data to those that are to be sent. `ends` says that a message ends here.
+    /// If this process has no memory for them, sending them fails.
     pub(crate) fn put(&mut self, datastream: Datastream, data: &[u8], ends: bool) {
-        self.writer.write(datastream, data, ends, &mut self.out);
+        match room::reserve(&mut self.out, PacketWriter::packet_bytes(data.len())) {
+            Ok(()) => self.writer.write(datastream, data, ends, &mut self.out),
+            Err(why) => self.lacks = Some(why),
+        }
     }
 
     /// Adds a packet that aborts the peer's data, or this end's.
@@ -144,6 +151,9 @@ impl Link {
         until: Option<Time>,
         attendant: Option<&dyn Attendant>,
     ) -> Result<(), LinkError> {
+        if let Some(why) = self.lacks.take() {
+            return Err(LinkError::System(why.into()));
+        }
         send(&*self.env, &*self.stream, &self.out, until, attendant)?;
         self.out.clear();
         self.out.shrink_to(KEPT_BYTES);

@@ -1,7 +1,7 @@
 //! Implements the wire forms of strings, opaque data, arrays, lists, maps, optional data, boxes and tuples.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, TryReserveError};
 use std::hash::{BuildHasher, Hash};
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -178,16 +178,18 @@ fn encode_each<T: Encode>(items: impl ExactSizeIterator<Item = T>, e: &mut Encod
     })
 }
 
-/// Decodes a list by passing each element to `insert`, which returns whether the element is new.
+/// Decodes a list by passing each element to `insert`, which returns whether the element is new, or that this
+/// process has no memory for it.
 fn decode_each<'a, T: Decode<'a>>(
     d: &mut Decoder<'a>,
-    mut insert: impl FnMut(T) -> bool,
+    mut insert: impl FnMut(T) -> Result<bool, TryReserveError>,
 ) -> Result<(), Error> {
     let count = d.count()?;
     d.admit(count, T::MIN_SIZE, size_of::<T>())?;
     d.elements(count, |d| {
         let start = d.offset();
-        if !insert(T::decode(d)?) && !d.is_lenient() {
+        let no_memory = |_| Error::new(ErrorKind::NoMemory(count.saturating_mul(size_of::<T>())), start);
+        if !insert(T::decode(d)?).map_err(no_memory)? && !d.is_lenient() {
             return Err(Error::new(ErrorKind::Duplicate, start));
         }
         Ok(())
@@ -196,7 +198,7 @@ fn decode_each<'a, T: Decode<'a>>(
 
 /// Implements the traits for maps and sets. Each row of the macro's input has the collection, the bounds of
 /// its first parameter, the type of its elements, and the function that inserts an element and returns
-/// whether it is new.
+/// whether it is new. A table grows by more than one element, so it asks for memory first.
 macro_rules! collections {
     ($($collection:ident<$first:ident: $($bound:path),+ $(; $value:ident)?> $(with $hasher:ident)?
         of $element:ty, $insert:expr;)*) => {$(
@@ -216,7 +218,7 @@ macro_rules! collections {
 
             fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
                 let mut all = Self::default();
-                let insert: fn(&mut Self, $element) -> bool = $insert;
+                let insert: fn(&mut Self, $element) -> Result<bool, TryReserveError> = $insert;
                 decode_each(d, |element| insert(&mut all, element))?;
                 Ok(all)
             }
@@ -231,10 +233,16 @@ macro_rules! collections {
 }
 
 collections! {
-    BTreeMap<K: Ord; V> of (K, V), |map, (key, value)| map.insert(key, value).is_none();
-    HashMap<K: Eq, Hash; V> with S of (K, V), |map, (key, value)| map.insert(key, value).is_none();
-    BTreeSet<T: Ord> of T, Self::insert;
-    HashSet<T: Eq, Hash> with S of T, Self::insert;
+    BTreeMap<K: Ord; V> of (K, V), |map, (key, value)| Ok(map.insert(key, value).is_none());
+    HashMap<K: Eq, Hash; V> with S of (K, V), |map, (key, value)| {
+        map.try_reserve(1)?;
+        Ok(map.insert(key, value).is_none())
+    };
+    BTreeSet<T: Ord> of T, |set, element| Ok(set.insert(element));
+    HashSet<T: Eq, Hash> with S of T, |set, element| {
+        set.try_reserve(1)?;
+        Ok(set.insert(element))
+    };
 }
 
 // Optional data, references and boxes.

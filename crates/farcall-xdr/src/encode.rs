@@ -108,7 +108,19 @@ impl<'b> Encoder<'b> {
     #[inline]
     fn put<const N: usize>(&mut self, bytes: [u8; N]) -> Result<(), Error> {
         self.admit(N)?;
+        if N > self.out.capacity() - self.out.len() {
+            return self.put_into_more(&bytes);
+        }
         self.out.extend_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// Appends bytes for which the buffer has no room yet.
+    #[cold]
+    #[inline(never)]
+    fn put_into_more(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.reserve(bytes.len())?;
+        self.out.extend_from_slice(bytes);
         Ok(())
     }
 
@@ -185,8 +197,7 @@ impl<'b> Encoder<'b> {
         if bytes.len() < SPILL_THRESHOLD_BYTES || !self.keep(bytes) {
             return self.opaque(bytes);
         }
-        self.out.extend_from_slice(&[0; 3][..padding(bytes.len())]);
-        Ok(())
+        self.append(&[], padding(bytes.len()))
     }
 
     #[cold]

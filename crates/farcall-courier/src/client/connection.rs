@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read as _};
 use std::sync::Arc;
 
 use farcall::env::{Address, ConnectOptions, Env, PeerState};
-use farcall::{CallFailed, Kind, Ran};
+use farcall::{CallFailed, Kind, Ran, room};
 
 use crate::bulk::caller::{Attached, Transfer};
 use crate::link::{self, Arrival, Link, LinkError, Patience};
@@ -126,6 +126,8 @@ impl Connection {
 
     /// Puts the message of a call into the link, and returns its identifier.
     fn put(&mut self, called: Called, arguments: &[u8]) -> Result<u16, Fault> {
+        /// More than the bytes of a call in front of its arguments.
+        const HEAD_BYTES: usize = 64;
         let courier = self.courier.unwrap_or(Courier::Three);
         let Called { program, version, procedure, .. } = called;
         if courier == Courier::Two && program > u16::MAX.into() {
@@ -139,6 +141,9 @@ impl Connection {
         if !self.has_offered {
             self.message.extend(self.offered.to_bytes());
             self.has_offered = true;
+        }
+        if let Err(why) = room::reserve(&mut self.message, HEAD_BYTES + arguments.len()) {
+            return Err(Fault { kind: Kind::TooLarge, ran: Ran::No, why: format!("the arguments: {why}") });
         }
         Message::Call(Call { id, program, version, procedure, arguments }).write(courier, &mut self.message);
         self.link.put(Datastream::Messages, &self.message, true);

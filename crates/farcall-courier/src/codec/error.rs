@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use farcall::room::NoMemory;
+
 /// A fault in a value, with the part of the value that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(Box<Fault>);
@@ -66,12 +68,20 @@ pub enum ErrorKind {
         /// The limit.
         limit: usize,
     },
+    /// This process has no memory for so many more bytes.
+    NoMemory(usize),
 }
 
 impl Error {
     #[cold]
     pub(super) fn new(kind: ErrorKind) -> Error {
         Error(Box::new(Fault { kind, root: "", steps: Vec::new() }))
+    }
+
+    /// Returns the error of a buffer that cannot grow.
+    #[cold]
+    pub(super) fn no_memory(NoMemory { bytes }: NoMemory) -> Error {
+        Error::new(ErrorKind::NoMemory(bytes))
     }
 
     /// Says that the fault is in this field.
@@ -128,6 +138,7 @@ impl fmt::Display for ErrorKind {
                 write!(f, "the message ends here: {needed} bytes are needed, {left} are left")
             }
             ErrorKind::Trailing(bytes) => write!(f, "{bytes} bytes follow the value"),
+            ErrorKind::NoMemory(bytes) => write!(f, "{}", NoMemory { bytes: *bytes }),
             ErrorKind::NotBoolean(value) => write!(f, "{value} is not a BOOLEAN, which is 0 or 1"),
             ErrorKind::UnknownDesignator(value) => {
                 write!(f, "{value} is none of the numbers that the type has")

@@ -5,7 +5,7 @@ use super::layout::{Layout, Values};
 use super::shape::{Place, Shape};
 use super::to_xdr::check_booleans;
 use super::{Booleans, Limits};
-use farcall::work;
+use farcall::{room, work};
 
 impl Layout {
     /// Appends the words of a value to `out`, given the value's XDR bytes. After an error, `out` is as it was
@@ -79,7 +79,7 @@ impl ToWords<'_> {
                 let Some(arm) = arm else {
                     return Err(Error::new(ErrorKind::UnknownDesignator(number)));
                 };
-                self.put(arm.designator);
+                self.put(arm.designator)?;
                 if layout.node(arm.fields).least_words == 0 {
                     return Ok(());
                 }
@@ -108,6 +108,7 @@ impl ToWords<'_> {
     fn run(&mut self, at: Place, count: usize) -> Result<(), Error> {
         let from = self.take(count.saturating_mul(4))?;
         let shape = &self.layout.node(at).shape;
+        self.reserve(if let Shape::Long = shape { count * 4 } else { count * 2 })?;
         if let Shape::Long = shape {
             self.out.extend_from_slice(from);
             return Ok(());
@@ -142,6 +143,7 @@ impl ToWords<'_> {
         let length = self.count(max)?;
         let bytes = self.take(length)?;
         self.take(length.wrapping_neg() & 3)?;
+        self.reserve(length + 1)?;
         self.out.extend_from_slice(bytes);
         if length % 2 == 1 {
             self.out.push(0);
@@ -154,7 +156,7 @@ impl ToWords<'_> {
         let number = self.number()?;
         match u16::try_from(number) {
             Ok(count) if usize::from(count) <= max => {
-                self.put(count);
+                self.put(count)?;
                 Ok(count.into())
             }
             _ => Err(Error::new(ErrorKind::TooLong { length: number as usize, max })),
@@ -171,8 +173,15 @@ impl ToWords<'_> {
         result
     }
 
-    fn put(&mut self, word: u16) {
+    fn put(&mut self, word: u16) -> Result<(), Error> {
+        self.reserve(2)?;
         self.out.extend_from_slice(&word.to_be_bytes());
+        Ok(())
+    }
+
+    #[inline]
+    fn reserve(&mut self, more: usize) -> Result<(), Error> {
+        room::reserve(self.out, more).map_err(Error::no_memory)
     }
 
     fn number(&mut self) -> Result<u32, Error> {

@@ -4,7 +4,7 @@ use super::error::{Error, ErrorKind};
 use super::layout::{Layout, Values};
 use super::shape::{Field, Place, Shape};
 use super::{Booleans, Limits};
-use farcall::work;
+use farcall::{room, work};
 
 impl Layout {
     /// Appends the XDR bytes of a value to `out`, given the value's words. After an error, `out` is as it was
@@ -91,7 +91,7 @@ impl ToXdr<'_> {
                 let Some(arm) = choice.arm(designator) else {
                     return Err(Error::new(ErrorKind::UnknownDesignator(designator.into())));
                 };
-                self.put(designator.into());
+                self.put(designator.into())?;
                 if layout.node(arm.fields).least_words == 0 {
                     return Ok(());
                 }
@@ -125,6 +125,7 @@ impl ToXdr<'_> {
         let width = if matches!(shape, Shape::Long) { 4 } else { 2 };
         let from = self.take_bytes(count.saturating_mul(width))?;
         let start = self.out.len();
+        self.reserve(count * 4)?;
         if let Shape::Long = shape {
             self.out.extend_from_slice(from);
             return Ok(());
@@ -153,8 +154,10 @@ impl ToXdr<'_> {
         if length % 2 == 1 {
             self.take_bytes(1)?;
         }
+        let padding = length.wrapping_neg() & 3;
+        self.reserve(length + padding)?;
         self.out.extend_from_slice(bytes);
-        self.out.extend_from_slice(&[0; 3][..length.wrapping_neg() & 3]);
+        self.out.extend_from_slice(&[0; 3][..padding]);
         Ok(())
     }
 
@@ -165,7 +168,7 @@ impl ToXdr<'_> {
         if length > max {
             return Err(Error::new(ErrorKind::TooLong { length, max }));
         }
-        self.put(count.into());
+        self.put(count.into())?;
         Ok(length)
     }
 
@@ -179,8 +182,15 @@ impl ToXdr<'_> {
         result
     }
 
-    fn put(&mut self, number: u32) {
+    fn put(&mut self, number: u32) -> Result<(), Error> {
+        self.reserve(4)?;
         self.out.extend_from_slice(&number.to_be_bytes());
+        Ok(())
+    }
+
+    #[inline]
+    fn reserve(&mut self, more: usize) -> Result<(), Error> {
+        room::reserve(self.out, more).map_err(Error::no_memory)
     }
 
     fn take<const N: usize>(&mut self) -> Result<[u16; N], Error> {

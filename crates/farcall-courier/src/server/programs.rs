@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use farcall::stub::{self, Dispatched, Interface, Program};
 use farcall::xdr::{Decoder, Encoder};
-use farcall::{context, guard};
+use farcall::{context, guard, room};
 
 use crate::codec::{self, Layout, Limits, Procedure, Refusal, Transfer};
 use crate::wire::message::{
@@ -183,7 +183,10 @@ impl Programs {
         let (offer, procedure) = self.find(call)?;
         let arguments = procedure.arguments();
         let decoded = offer.layout.to_xdr(arguments, call.arguments, &mut buffers.arguments, self.xdr);
-        decoded.map_err(|_| Rejection::InvalidArguments)?;
+        decoded.map_err(|why| match why.kind() {
+            codec::ErrorKind::NoMemory(_) => Rejection::Unspecified(UNSPECIFIED),
+            _ => Rejection::InvalidArguments,
+        })?;
         let transfer = offer.layout.transfer(procedure, call.arguments);
         Ok(Admitted { id: call.id, courier, offer, procedure, transfer })
     }
@@ -273,7 +276,13 @@ fn rejection(dispatched: &Dispatched) -> Rejection {
 
 /// Writes the message of a reply.
 fn reply(id: u16, courier: Courier, answer: Answer, buffers: &mut Buffers) {
+    /// More than the bytes of a reply in front of its words.
+    const HEAD_BYTES: usize = 64;
     let Buffers { arguments: words, reply, .. } = buffers;
+    let answer = match room::reserve(reply, HEAD_BYTES + words.len()) {
+        Ok(()) => answer,
+        Err(_) => Answer::Reject(Rejection::Unspecified(UNSPECIFIED)),
+    };
     let message = match answer {
         Answer::Return => Message::Return(id, words),
         Answer::Abort => Message::Abort(id, words),

@@ -19,6 +19,7 @@ use std::fmt;
 use std::mem;
 use std::ops::Range;
 
+use farcall::room::{self, NoMemory};
 use farcall::work;
 
 use super::message::Versions;
@@ -73,10 +74,15 @@ pub struct PacketWriter {
 }
 
 impl PacketWriter {
+    /// Returns how many bytes the packets of so many bytes of data have.
+    pub fn packet_bytes(data: usize) -> usize {
+        data.saturating_add(packets_of(data).saturating_mul(2 + HEADER_BYTES))
+    }
+
     /// Appends the packets of some data. `ends` says that a message ends with the data.
     pub fn write(&mut self, datastream: Datastream, data: &[u8], ends: bool, out: &mut Vec<u8>) {
-        let packets = data.len().div_ceil(MAX_DATA_BYTES).max(1);
-        out.reserve(data.len() + packets * (2 + HEADER_BYTES));
+        let packets = packets_of(data.len());
+        out.reserve(PacketWriter::packet_bytes(data.len()));
         for index in 0..packets {
             let start = index * MAX_DATA_BYTES;
             let part = &data[start..data.len().min(start + MAX_DATA_BYTES)];
@@ -100,6 +106,10 @@ impl PacketWriter {
         out.extend(data);
         self.next = self.next.wrapping_add(1);
     }
+}
+
+fn packets_of(data: usize) -> usize {
+    data.div_ceil(MAX_DATA_BYTES).max(1)
 }
 
 /// What a [`PacketReader`] has received.
@@ -126,6 +136,8 @@ pub enum BadPacket {
     Datastream(u8),
     /// A message has more bytes than the limit.
     TooLong(usize),
+    /// This process has no memory for so many more bytes of a message.
+    NoMemory(usize),
     /// Bulk data came before the versions of Courier.
     NoVersions,
 }
@@ -259,6 +271,8 @@ impl PacketReader {
         if self.message.len() + data.len() > self.max_message_bytes {
             return Err(BadPacket::TooLong(self.max_message_bytes));
         }
+        let reserved = room::reserve(&mut self.message, data.len());
+        reserved.map_err(|why| BadPacket::NoMemory(why.bytes))?;
         self.message.extend_from_slice(&self.buffer[data]);
         let is_whole = ends && self.message.len() > if self.has_versions { 0 } else { Versions::BYTES };
         if !self.has_versions
@@ -301,6 +315,7 @@ impl fmt::Display for BadPacket {
             }
             BadPacket::Datastream(number) => write!(f, "no datastream has the number {number}"),
             BadPacket::TooLong(most) => write!(f, "a message of more than {most} bytes"),
+            BadPacket::NoMemory(bytes) => write!(f, "{}", NoMemory { bytes: *bytes }),
             BadPacket::NoVersions => f.write_str("bulk data before the versions of Courier"),
         }
     }

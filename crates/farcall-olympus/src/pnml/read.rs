@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::str::FromStr;
 use std::time::Duration;
 
+use farcall_base::room;
 use serde_json::Value;
 
 use super::tree::{Id, Tree};
@@ -172,6 +173,8 @@ fn place(tree: &Tree, element: Id, tokens_left: &mut usize) -> Result<Place, Err
         tokens.push(serde_json::from_str(tree.text(child)).map_err(wrong)?);
     }
     // Another tool may have changed the marking. Then the values of the first tokens hold.
+    let more = count.saturating_sub(tokens.len());
+    room::reserve_exact(&mut tokens, more).map_err(|why| tree.error(element, why.to_string()))?;
     tokens.resize(count, Value::Null);
     let capacity = match own_value(tree, own, "capacity")? {
         Some(capacity) => Some(capacity),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use farcall_base::work;
+use farcall_base::{room, work};
 use serde_json::Value;
 
 use super::line::{Fault, Line, word_length};
@@ -125,7 +125,9 @@ impl Parser {
                     line.accept("tokens");
                     let count: u32 = line.number("a number of tokens")?;
                     self.count_tokens(count as usize, line)?;
-                    place.tokens = vec![Value::Null; count as usize];
+                    let reserved = room::reserve_exact(&mut place.tokens, count as usize);
+                    reserved.map_err(|why| line.fault(why.to_string()))?;
+                    place.tokens.resize(count as usize, Value::Null);
                 }
                 "label" if place.label.is_empty() => {
                     line.accept("label");

@@ -27,6 +27,7 @@ use std::fmt;
 use std::time::Duration;
 
 use farcall::env::Time;
+use farcall::room::{self, NoMemory};
 
 /// The length of the mark in front of a fragment, in bytes.
 pub const MARK: usize = 4;
@@ -173,6 +174,8 @@ impl Records {
                 self.finish();
                 return Ok(Some(Cow::Borrowed(&self.buffer[taken])));
             }
+            let reserved = room::reserve(&mut self.record, take);
+            reserved.map_err(|why| RecordError::NoMemory(why.bytes))?;
             self.record.extend_from_slice(&self.buffer[taken]);
             if take < fragment.left {
                 self.fragment = Some(Fragment { left: fragment.left - take, ..fragment });
@@ -300,6 +303,8 @@ pub enum RecordError {
     TooManyFragments(u32),
     /// A record took longer than the limit to arrive.
     TooSlow(Duration),
+    /// This process has no memory for so many more bytes of a record.
+    NoMemory(usize),
 }
 
 impl fmt::Display for RecordError {
@@ -309,6 +314,7 @@ impl fmt::Display for RecordError {
                 write!(f, "a record has {length} bytes, more than the {limit} that are allowed")
             }
             RecordError::TooManyFragments(limit) => write!(f, "a record has more than {limit} fragments"),
+            RecordError::NoMemory(bytes) => write!(f, "{}", NoMemory { bytes: *bytes }),
             RecordError::TooSlow(limit) => write!(f, "a record took longer than {limit:?} to arrive"),
         }
     }

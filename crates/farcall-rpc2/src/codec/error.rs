@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use farcall::room::NoMemory;
+
 /// Why a value cannot be transcoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -38,6 +40,8 @@ pub enum ErrorKind {
     OutOfRange(u32),
     /// Structs nest deeper than this.
     TooDeep(u32),
+    /// This process has no memory for so many more bytes.
+    NoMemory(usize),
 }
 
 impl Error {
@@ -65,6 +69,7 @@ impl fmt::Display for ErrorKind {
             ErrorKind::ZeroByte => write!(f, "a string contains a zero byte, which RPC2 cannot send"),
             ErrorKind::NoZeroByte => write!(f, "no zero byte ends the string"),
             ErrorKind::TooDeep(most) => write!(f, "structs nest more than {most} deep"),
+            ErrorKind::NoMemory(bytes) => write!(f, "{}", NoMemory { bytes: *bytes }),
             ErrorKind::OutOfRange(number) => write!(f, "{number} does not fit into 8 bits"),
         }
     }

@@ -1,7 +1,7 @@
 //! Follows a type through bytes: XDR bytes to packed ones or back. The bytes can come from a peer.
 
-use farcall::work;
 use farcall::xdr::schema::{Body, Type, Types};
+use farcall::{room, work};
 
 use super::error::{Error, ErrorKind};
 
@@ -142,7 +142,7 @@ impl<'b> Walk<'_, 'b> {
     /// Transcodes a number of 32 bits, and returns it.
     fn number(&mut self) -> Result<u32, Error> {
         let bytes = self.take_array::<4>()?;
-        self.out.extend_from_slice(&bytes);
+        self.append(&bytes, 4)?;
         Ok(u32::from_be_bytes(bytes))
     }
 
@@ -155,18 +155,17 @@ impl<'b> Walk<'_, 'b> {
                 u8::try_from(number).map_err(|_| Error::new(ErrorKind::OutOfRange(number)))?
             }
         };
-        self.out.extend_from_slice(&match self.direction {
+        let bytes = match self.direction {
             Direction::ToXdr => [0, 0, 0, byte],
             Direction::ToPacked => [byte, 0, 0, 0],
-        });
-        Ok(())
+        };
+        self.append(&bytes, 4)
     }
 
     fn double(&mut self) -> Result<(), Error> {
         let mut bytes = self.take_array::<8>()?;
         bytes.reverse();
-        self.out.extend_from_slice(&bytes);
-        Ok(())
+        self.append(&bytes, 8)
     }
 
     fn string(&mut self) -> Result<(), Error> {
@@ -175,16 +174,14 @@ impl<'b> Walk<'_, 'b> {
         match self.direction {
             Direction::ToPacked => {
                 let text = self.take(padded(length))?;
-                self.out.extend_from_slice(&text[..length]);
-                self.out.resize(start + padded(length + 1), 0);
+                self.append(&text[..length], padded(length + 1))?;
             }
             Direction::ToXdr => {
                 let text = self.take_last(length.saturating_add(1))?;
                 if text[length] != 0 {
                     return Err(Error::new(ErrorKind::NoZeroByte));
                 }
-                self.out.extend_from_slice(&text[..length]);
-                self.out.resize(start + padded(length), 0);
+                self.append(&text[..length], padded(length))?;
             }
         }
         match self.out[start..start + length].contains(&0) {
@@ -199,9 +196,15 @@ impl<'b> Walk<'_, 'b> {
             Direction::ToPacked => self.take(padded(length))?,
             Direction::ToXdr => self.take_last(length)?,
         };
+        self.append(&bytes[..length], padded(length))
+    }
+
+    /// Appends bytes, and zeros up to this length.
+    fn append(&mut self, bytes: &[u8], length: usize) -> Result<(), Error> {
+        room::reserve(self.out, length).map_err(|why| Error::new(ErrorKind::NoMemory(why.bytes)))?;
         let start = self.out.len();
-        self.out.extend_from_slice(&bytes[..length]);
-        self.out.resize(start + padded(length), 0);
+        self.out.extend_from_slice(bytes);
+        self.out.resize(start + length, 0);
         Ok(())
     }
 
