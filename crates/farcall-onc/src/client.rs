@@ -42,6 +42,11 @@
 //! the second copy of one that ran. A refused port brings the next try forward. Three refused tries in a row,
 //! over at least half a second, end the calls.
 //!
+//! **Servers that move.** When the client needs a new connection, it resolves the host's name and asks the port
+//! mapper again. Over UDP it does so for the next call after one that got no answer, or whose port was refused,
+//! unless the address was given by numbers. If a name has several addresses, over UDP too, the first is taken
+//! where a server answers.
+//!
 //! If a connection breaks, the client makes a blocking call once more on a new connection, provided that the
 //! call did not run or that its procedure is `#[idempotent]`.
 //!
@@ -57,6 +62,7 @@
 //! find       finds the server of a program  rpcbind  the client of a host's port mapper
 //! resealer   calls whose copies differ      refusals UDP ports that refuse datagrams
 //! incoming   sorts received messages        timers   when a waiting thread must act
+//! moving     finds a server again that moved
 //! ```
 
 mod address;
@@ -67,6 +73,7 @@ mod find;
 mod incoming;
 pub(crate) mod link;
 pub(crate) mod model;
+mod moving;
 mod refusals;
 mod resealer;
 pub(crate) mod rpcbind;
@@ -87,14 +94,15 @@ use farcall::stub::{Binding, Interface, Program};
 use farcall::{ArgumentBudget, CallFailed, Kind, Ran, ServerArguments, System};
 
 use crate::wire::record::Limits;
-use address::addresses;
+use address::{addresses, names_host};
 use auth::{AuthNone, Authenticator};
 use bound::Bound;
 pub use bound::OtherVersions;
 pub(crate) use bound::{NO_VERSION, spelled};
 use carrier::{Address, Dial, Plain};
 pub use find::import;
-use link::{Back, Link};
+use link::{Back, Link, LinkKind};
+use moving::{Moving, Whereabouts};
 use table::TransportError;
 
 /// A client of one server, over one connection or one UDP socket. Clones share the connection.
@@ -330,15 +338,14 @@ impl Builder {
     /// If there is no such address, or no server accepts connections there.
     pub fn connect(&self, address: &str) -> Result<Client, CallFailed> {
         let until = self.connected_by();
-        let addresses = addresses(&self.env, address, until)?;
-        let mut failed = CallFailed::new(Kind::NoSuchName, Ran::No).because(address.to_string());
-        for (untried, address) in (1..=addresses.len()).rev().zip(addresses) {
-            match self.lasting(until, untried).connect_to(address) {
-                Ok(client) => return Ok(client),
-                Err(why) => failed = why,
-            }
+        let mut found = addresses(&self.env, address, until)?;
+        if !names_host(address) && found.len() == 1 {
+            return self.connect_to(found.remove(0));
         }
-        Err(failed)
+        let (first, carrier) = self.reach(found, until)?;
+        let stream = !matches!(first, Address::Udp(_));
+        let whereabouts = Whereabouts::Named { address: address.to_owned(), stream };
+        self.settle(Moving::new(self, whereabouts, first), carrier, until)
     }
 
     /// Returns when a connection must have been made that is begun now.
@@ -372,25 +379,41 @@ impl Builder {
             CallFailed::new(Kind::Unreachable, Ran::No).because(format!("{address}: {why}")).caused_by(why)
         };
         let until = self.connected_by();
-        let left = || until.since(self.env.now());
-        let datagrams = dial.is_datagrams();
-        if left().is_zero() {
+        let left = until.since(self.env.now());
+        if left.is_zero() {
             return Err(refused(io::ErrorKind::TimedOut.into()));
         }
-        let carrier = dial.dial(Some(left())).map_err(refused)?;
+        let carrier = dial.dial(Some(left)).map_err(refused)?;
+        self.settle(dial, carrier, until)
+    }
+
+    /// Waits until a carrier's connection is made, and returns the client that calls through it.
+    fn settle(
+        &self,
+        dial: impl Dial,
+        carrier: Box<dyn carrier::Carrier>,
+        until: Time,
+    ) -> Result<Client, CallFailed> {
+        let (address, datagrams): (Arc<str>, _) = (dial.address().into(), dial.is_datagrams());
         if !datagrams {
-            carrier::settle(&*self.env, &*carrier, left()).map_err(refused)?;
+            let left = until.since(self.env.now());
+            carrier::settle(&*self.env, &*carrier, left).map_err(|why| {
+                let text = format!("{address}: {why}");
+                CallFailed::new(Kind::Unreachable, Ran::No).because(text).caused_by(why)
+            })?;
         }
         let arguments = ServerArguments::new(self.arguments.clone());
-        let link = self.link(carrier, datagrams, &arguments);
+        let may_move = dial.may_move();
+        let link = self.link(carrier, datagrams, may_move, &arguments);
         let mut xid = [0; 4];
         self.env.entropy(&mut xid);
         let connection = Connection {
             builder: self.clone(),
             dial: Box::new(dial),
             datagrams,
+            may_move,
             arguments,
-            address: address.clone(),
+            address,
             link: Mutex::new(Current { link, stale: self.env.now() + IDLE, dialling: false }),
             dialled: Condition::default(),
             next: AtomicU32::new(u32::from_ne_bytes(xid)),
@@ -402,9 +425,11 @@ impl Builder {
         &self,
         carrier: Box<dyn carrier::Carrier>,
         datagrams: bool,
+        may_move: bool,
         arguments: &Arc<ServerArguments>,
     ) -> Arc<Link> {
-        Link::new(self.env.clone(), carrier, datagrams, self.limits, self.back.clone(), arguments.clone())
+        let kind = LinkKind { datagrams, is_replaceable: may_move || !datagrams };
+        Link::new(self.env.clone(), carrier, kind, self.limits, self.back.clone(), arguments.clone())
     }
 }
 
@@ -420,6 +445,8 @@ struct Connection {
     builder: Builder,
     dial: Box<dyn Dial>,
     datagrams: bool,
+    /// Whether a new link may lead to another address.
+    may_move: bool,
     /// The arguments that calls to the server keep, on whatever link.
     arguments: Arc<ServerArguments>,
     address: Arc<str>,
@@ -439,7 +466,7 @@ impl Connection {
 
     /// Returns whether a call that failed can be made again on a new link.
     fn may_renew(&self) -> bool {
-        self.builder.reconnect && !self.datagrams
+        self.builder.reconnect && (self.may_move || !self.datagrams)
     }
 
     /// Returns the current link, or a new one if it is not usable. Fails if none is made by `until`.
@@ -494,7 +521,7 @@ impl Connection {
             io::ErrorKind::TimedOut => late(),
             _ => unreachable_by(&why.to_string()),
         })?;
-        let link = self.builder.link(carrier, self.datagrams, &self.arguments);
+        let link = self.builder.link(carrier, self.datagrams, self.may_move, &self.arguments);
         self.lock().link = link.clone();
         drop(dialling);
         Ok(link)

@@ -64,6 +64,14 @@ pub(super) fn addresses(env: &Arc<dyn Env>, address: &str, until: Time) -> Resul
     }
 }
 
+/// Returns whether a text names its host, so that only a resolver knows the address.
+pub(super) fn names_host(address: &str) -> bool {
+    let Some((_, place)) = address.split_once("://") else { return false };
+    let Place { host, .. } = Place::of(place);
+    let scoped = || format!("[{host}]:0").parse::<std::net::SocketAddr>().is_ok();
+    !address.starts_with("unix:") && host.parse::<std::net::IpAddr>().is_err() && !scoped()
+}
+
 fn host_and_port(place: &str) -> Result<(&str, u16), &'static str> {
     let Place { host, port: Some(port) } = Place::of(place) else { return Err("it names no port") };
     Ok((host, port.parse().map_err(|_| "its port is no number up to 65535")?))

@@ -92,9 +92,15 @@ pub trait Dial: Send + Sync + 'static {
     /// Returns the server's address as text, such as `tcp://127.0.0.1:2049`.
     fn address(&self) -> String;
 
-    /// Returns the server's address, if an [`Address`] can express it.
+    /// Returns the server's address, if an [`Address`] can express it. One that moves was there first.
     fn server(&self) -> Option<&Address> {
         None
+    }
+
+    /// Returns whether a new carrier may lead to another address than the last. Then the client also makes a
+    /// new one for datagrams, when the last has led nowhere.
+    fn may_move(&self) -> bool {
+        false
     }
 }
 

@@ -1,14 +1,11 @@
 //! Finds the server of a program, at an address or by asking a host's port mapper.
 
-use farcall::env::ConnectOptions;
 use farcall::stub::Program;
 use farcall::{CallFailed, Kind, Ran};
 
-use super::address::{Place, at_port};
-use super::carrier::Address;
-use super::rpcbind::Rpcbind;
+use super::address::Place;
+use super::moving::{Mapped, Moving, Whereabouts};
 use super::{Builder, Client, spelled};
-use crate::portmap::PORT;
 
 /// Finds the program's server, and returns a user-stub for it. The stub calls through a [`Client`] with the
 /// default settings.
@@ -35,6 +32,9 @@ impl Builder {
     /// network, TCP is tried before UDP. `HOST:PORT` means TCP. A host is a name or an address: `::1`, and
     /// with a port `[::1]:2049`.
     ///
+    /// UDP is taken for an address that names no network only if the server answers there: a client of a dead
+    /// server could not say that its calls did not run.
+    ///
     /// # Errors
     /// If the host has no port mapper, or its port mapper does not know the program. Otherwise the errors of
     /// [`Builder::connect`].
@@ -55,10 +55,13 @@ impl Builder {
         };
         let (mut failed, until) = (None, self.connected_by());
         for (untried, stream) in (1..=networks.len()).rev().zip(networks) {
-            match self.lasting(until, untried).find_over(host, *stream, program, version) {
+            let mapped = Mapped { host: host.to_owned(), stream: *stream, program, version };
+            // A refused connection says that no call can run there. Datagrams must not make that uncertain.
+            let checks = networks.len() > 1 && !stream;
+            match self.lasting(until, untried).find_mapped(mapped, checks) {
                 Ok(Some(client)) => return Ok(client),
                 Ok(None) => {}
-                Err(why) => failed = Some(why),
+                Err(why) => failed = failed.or(Some(why)),
             }
         }
         Err(failed.unwrap_or_else(|| {
@@ -67,26 +70,16 @@ impl Builder {
         }))
     }
 
-    fn find_over(
-        &self,
-        host: &str,
-        stream: bool,
-        program: u32,
-        version: u32,
-    ) -> Result<Option<Client>, CallFailed> {
-        let network = if stream { "tcp" } else { "udp" };
-        let mapper = at_port(host, self.mapper_port.unwrap_or(PORT));
-        let socket = ConnectOptions { reserved_port: false, ..self.socket };
-        let (env, connecting, until) = (self.env.clone(), self.connecting, self.connected_by());
-        let plain = Builder { env, socket, connecting, ..Builder::default() };
-        let plain = plain.patience(self.settings.patience);
-        let rpcbind = Rpcbind::at(&plain, &format!("{network}://{mapper}"))?.until(until);
-        // Only the port mapper was asked, whatever became of that.
-        let found = rpcbind.find(program, version, stream).map_err(|why| why.but_ran(Ran::No))?;
-        match found {
-            Some(found) if stream => self.lasting(until, 1).connect_to(Address::Tcp(found)).map(Some),
-            Some(found) => self.lasting(until, 1).connect_to(Address::Udp(found)).map(Some),
-            None => Ok(None),
+    /// Returns a client of the server that a host's port mapper names; `None` if it knows none. `checks` says
+    /// that the server must answer.
+    fn find_mapped(&self, mapped: Mapped, checks: bool) -> Result<Option<Client>, CallFailed> {
+        let until = self.connected_by();
+        let Some((first, carrier)) = self.reach_mapped(&mapped, until)? else { return Ok(None) };
+        let (program, version) = (mapped.program, mapped.version);
+        if checks {
+            let asking = self.lasting(until, 1).plain().connect_to(first.clone())?;
+            asking.patient_until(until).check_null(program, version)?;
         }
+        self.settle(Moving::new(self, Whereabouts::Mapped(mapped), first), carrier, until).map(Some)
     }
 }

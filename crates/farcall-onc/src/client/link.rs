@@ -47,11 +47,21 @@ pub(crate) trait Back: Send + Sync {
     fn take(&self, link: &Arc<Link>, message: Vec<u8>);
 }
 
+/// What a link carries, and whether it can be replaced.
+#[derive(Clone, Copy)]
+pub(crate) struct LinkKind {
+    /// Whether messages are datagrams.
+    pub(crate) datagrams: bool,
+    /// Whether a link that leads nowhere is replaced by a new one.
+    pub(crate) is_replaceable: bool,
+}
+
 pub(crate) struct Link {
     env: Arc<dyn Env>,
     me: Weak<Link>,
     pub(super) carrier: Box<dyn Carrier>,
     datagrams: bool,
+    is_replaceable: bool,
     back: Option<Arc<dyn Back>>,
     table: Mutex<Table>,
     /// The arguments that calls to this server keep.
@@ -114,7 +124,7 @@ impl Link {
     pub(crate) fn new(
         env: Arc<dyn Env>,
         carrier: Box<dyn Carrier>,
-        datagrams: bool,
+        LinkKind { datagrams, is_replaceable }: LinkKind,
         limits: Limits,
         back: Option<Arc<dyn Back>>,
         arguments: Arc<ServerArguments>,
@@ -125,6 +135,7 @@ impl Link {
             me: me.clone(),
             carrier,
             datagrams,
+            is_replaceable,
             back,
             table: Mutex::new(Table::new(arguments.clone())),
             arguments,
@@ -162,15 +173,22 @@ impl Link {
     }
 
     /// Returns the error of a call whose deadline has passed. `then` is the value of [`Receiving::heard`]
-    /// when the call was sent. Marks a stream as [`SILENT`] if nothing has arrived since, or if a record is
-    /// partly received.
+    /// when the call was sent. Marks a link that can be replaced as [`SILENT`] if nothing has arrived since, or
+    /// if a record is partly received.
     #[cold]
     pub(crate) fn late(&self, then: u64) -> TransportError {
         let now = self.receiving.heard.load(Ordering::Relaxed);
-        if !self.datagrams && (now == then || now % 2 == 1) {
-            self.state.fetch_max(SILENT, Ordering::AcqRel);
+        if now == then || now % 2 == 1 {
+            self.fall_silent();
         }
         TransportError::late()
+    }
+
+    /// Has the next call made on another link, if there can be one.
+    fn fall_silent(&self) {
+        if self.is_replaceable {
+            self.state.fetch_max(SILENT, Ordering::AcqRel);
+        }
     }
 
     /// Checks whether the server has ended the connection.

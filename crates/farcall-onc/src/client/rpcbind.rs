@@ -56,7 +56,7 @@ impl Rpcbind {
     /// `HOST:PORT` names another.
     ///
     /// # Errors
-    /// If there is no such host.
+    /// If there is no such host, or it has no port mapper.
     pub fn of(host: &str) -> Result<Rpcbind, CallFailed> {
         Rpcbind::with(&Client::builder(), host)
     }
@@ -64,13 +64,18 @@ impl Rpcbind {
     /// Connects to the port mapper of a host with these settings of the client.
     ///
     /// # Errors
-    /// If there is no such host.
+    /// If there is no such host, or it has no port mapper.
     pub fn with(settings: &Builder, host: &str) -> Result<Rpcbind, CallFailed> {
         let (until, place) = (settings.connected_by(), at_port(host, PORT));
         let at = |network, untried| {
             Rpcbind::at(&settings.lasting(until, untried), &format!("{network}://{place}"))
         };
-        at("tcp", 2).or_else(|_| at("udp", 1))
+        at("tcp", 2).or_else(|_| {
+            let rpcbind = at("udp", 1)?;
+            // A socket of UDP is made although nobody receives at the other end.
+            rpcbind.client.patient_until(until).check_null(PROGRAM, 2)?;
+            Ok(rpcbind)
+        })
     }
 
     /// Waits for answers until this time at most.
@@ -79,12 +84,16 @@ impl Rpcbind {
     }
 
     /// Connects to this host's port mapper, by its Unix socket or, if that fails, at port 111. Programs can
-    /// register only at their own host's port mapper.
+    /// register only at their own host's port mapper, and at port 111 only from a port below 1024. A process
+    /// that may use none can only ask.
     ///
     /// # Errors
     /// If this host has no port mapper.
     pub fn local() -> Result<Rpcbind, CallFailed> {
-        Rpcbind::at(&Client::builder(), &format!("unix:{SOCKET}")).or_else(|_| Rpcbind::of("127.0.0.1"))
+        let settings = Client::builder();
+        Rpcbind::at(&settings, &format!("unix:{SOCKET}"))
+            .or_else(|_| Rpcbind::with(&settings.clone().reserved_port(), "127.0.0.1"))
+            .or_else(|_| Rpcbind::with(&settings, "127.0.0.1"))
     }
 
     /// Connects to the port mapper at an address, such as `udp://10.0.0.7:111`, with these settings.

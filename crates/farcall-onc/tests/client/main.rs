@@ -8,6 +8,7 @@ mod broadcast;
 mod calls;
 #[path = "../common/mod.rs"]
 mod common;
+mod finding;
 mod groups;
 mod numbered_credentials;
 #[cfg(target_os = "linux")]

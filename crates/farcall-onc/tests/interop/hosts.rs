@@ -278,3 +278,22 @@ fn ready(rpcbind: &Rpcbind, name: &str, program: u32) -> Option<Daemon> {
     until(|| rpcbind.entries().ok().filter(|all| all.iter().any(|entry| entry.program == program)));
     Some(daemon)
 }
+
+#[test]
+fn the_local_port_mapper_is_there_or_said_to_be_missing() {
+    if !is_inside("hosts::the_local_port_mapper_is_there_or_said_to_be_missing") {
+        return;
+    }
+    let why = Rpcbind::local().err().expect("no port mapper runs");
+    assert_eq!((why.kind(), why.ran()), (farcall::Kind::Unreachable, farcall::Ran::No), "{why}");
+    assert!(Rpcbind::of("127.0.0.1").is_err());
+    let mapper = Mapper::default();
+    let mapping = Server::builder().mapper(&mapper).address("127.0.0.1:111".parse().unwrap());
+    let _mapping = mapping.start().unwrap();
+    // A registration from a privileged port belongs to the superuser.
+    let server = Server::builder().program::<dyn RUsers>(Arc::new(Host));
+    let server = server.address("127.0.0.1:0".parse().unwrap()).register(&Rpcbind::local().unwrap());
+    let _server = server.start().unwrap();
+    let ours: Vec<_> = mapper.entries().into_iter().filter(|entry| entry.program == 100_002).collect();
+    assert!(!ours.is_empty() && ours.iter().all(|entry| entry.owner == "superuser"), "{ours:?}");
+}

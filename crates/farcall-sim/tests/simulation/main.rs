@@ -20,6 +20,8 @@ mod inside_calls;
 mod large_results;
 mod long_run;
 mod lost_rights;
+#[cfg(target_os = "linux")]
+mod moved_servers;
 mod name_clerk;
 mod nearest_server;
 #[cfg(target_os = "linux")]

@@ -62,6 +62,7 @@ impl Link {
             }
             Next::GiveUp => {
                 let error = TransportError::new(Kind::Unreachable, Ran::Maybe, why.to_string());
+                self.fall_silent();
                 let watchers = self.lock().end_all(&error);
                 watchers.into_iter().for_each(|watcher| watcher.wake(false));
                 Reception::GivenUp(error)
