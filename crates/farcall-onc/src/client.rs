@@ -119,7 +119,8 @@ struct Settings {
     /// Whether `auth` makes a new seal for each copy of a call that is sent.
     numbered: bool,
     patience: Option<Duration>,
-    retransmit: Duration,
+    /// The pause before the first copy of a call over UDP, if the user has set one.
+    retransmit: Option<Duration>,
     lenient: bool,
     one_way: bool,
 }
@@ -220,7 +221,7 @@ impl Default for Builder {
             auth: Arc::new(AuthNone),
             numbered: false,
             patience: Some(Duration::from_secs(25)),
-            retransmit: Duration::from_secs(1),
+            retransmit: None,
             lenient: false,
             one_way: false,
         };
@@ -266,11 +267,13 @@ impl Builder {
         self
     }
 
-    /// Sets how long a call over UDP waits for its reply before it is sent again; one second by default, an
-    /// hour at most. Each pause is twice the last, up to 16 seconds.
+    /// Sets how long a call over UDP waits for its reply before it is sent again; an hour at most. Each pause
+    /// is twice the last, up to 16 seconds. By default the first is one second for procedures that are
+    /// `#[idempotent]` and for the null procedure, and five seconds for all others, as in Sun's library: a
+    /// server that does not remember its calls executes each copy.
     #[must_use]
     pub fn retransmit(mut self, first: Duration) -> Builder {
-        self.settings.retransmit = first.clamp(Duration::from_millis(1), Duration::from_secs(3600));
+        self.settings.retransmit = Some(first.clamp(Duration::from_millis(1), Duration::from_secs(3600)));
         self
     }
 

@@ -8,13 +8,17 @@
 //! use farcall_onc::Server;
 //! use farcall_onc::rpcbind::Mapper;
 //!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # if false {
 //! let mapper = Mapper::default();
-//! # let address = "127.0.0.1:0"; /*
-//! let address = "0.0.0.0:111";
-//! # */
-//! let server = Server::builder().mapper(&mapper).address(address.parse()?).start()?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! let server = Server::builder().host_mapper(&mapper).start()?;
+//! # }
+//! # Ok(())
+//! # }
 //! ```
+//!
+//! Programs in C look for a mapper at port 111 of IPv4 and of IPv6, and register by the Unix socket
+//! [`SOCKET`]; `host_mapper` serves all three.
 
 #[cfg(unix)]
 mod broadcast;

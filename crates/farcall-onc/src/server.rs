@@ -65,6 +65,7 @@ pub use peer::Transport;
 pub use programs::Offer;
 
 use crate::client::rpcbind::{Registration, Rpcbind};
+use crate::portmap::{PORT, SOCKET};
 use crate::wire::auth::{AuthStat, Flavor};
 use crate::wire::record;
 use datagrams::Datagrams;
@@ -241,8 +242,18 @@ impl ServerBuilder {
         self
     }
 
-    /// Makes this server the host's port mapper (rpcbind versions 2 to 4), and registers the server there.
-    /// Clients expect a port mapper at [`rpcbind::PORT`](crate::rpcbind::PORT).
+    /// Makes this server the host's port mapper, as [`mapper`](ServerBuilder::mapper) does, at all places where
+    /// programs look for one: [`rpcbind::PORT`](crate::rpcbind::PORT) of IPv4 and IPv6, by UDP and TCP, and
+    /// [`rpcbind::SOCKET`](crate::rpcbind::SOCKET), the Unix socket by which programs in C register. Only
+    /// privileged processes may serve there.
+    pub fn host_mapper(self, mapper: &Mapper) -> Self {
+        let everywhere = [SocketAddr::from(([0; 4], PORT)), SocketAddr::from(([0_u16; 8], PORT))];
+        everywhere.into_iter().fold(self.mapper(mapper), ServerBuilder::address).unix(SOCKET)
+    }
+
+    /// Makes this server a port mapper (rpcbind versions 2 to 4), and registers the server there. Clients
+    /// expect a port mapper at [`rpcbind::PORT`](crate::rpcbind::PORT), and programs in C register by a Unix
+    /// socket: [`host_mapper`](ServerBuilder::host_mapper) serves all of these places.
     pub fn mapper(self, mapper: &Mapper) -> Self {
         let offers = Offered::new(mapper).offers();
         offers.into_iter().fold(self, ServerBuilder::offer).register_at(mapper)

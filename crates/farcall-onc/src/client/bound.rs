@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use farcall::idl::spell_program;
 use farcall::retry::{Retry, Step};
@@ -36,6 +37,11 @@ struct Target {
     resealer: Option<Arc<Resealer>>,
 }
 
+/// The pause before the first copy of a call that may run twice.
+const HARMLESS_PAUSE: Duration = Duration::from_secs(1);
+/// The pause before the first copy of any other call: that of Sun's `callrpc`.
+const HARMFUL_PAUSE: Duration = Duration::from_secs(5);
+
 impl Bound {
     pub(crate) fn new(client: Client, name: &'static str, program: u32, version: u32) -> Bound {
         Bound(Arc::new(Target { client, name, program, version, resealer: None }))
@@ -63,7 +69,17 @@ impl Target {
         };
         let patience = if within.is_none() { self.client.settings.patience } else { None };
         let deadline = within.or(patience).map(|time| now + time);
-        CallOptions { deadline, now, patience, pause: self.client.settings.retransmit }
+        CallOptions { deadline, now, patience, pause: self.pause(call.procedure) }
+    }
+
+    /// Returns how long a call over UDP waits for its reply before it is sent again.
+    #[inline]
+    fn pause(&self, procedure: &Procedure) -> Duration {
+        /// The null procedure does nothing (RFC 5531 section 12).
+        const NULL: u32 = 0;
+        let may_repeat = procedure.idempotent || procedure.number == NULL;
+        let usual = if may_repeat { HARMLESS_PAUSE } else { HARMFUL_PAUSE };
+        self.client.settings.retransmit.unwrap_or(usual)
     }
 
     /// Appends the message of a call.

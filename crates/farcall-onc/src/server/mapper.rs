@@ -30,8 +30,10 @@ impl Mapper {
     /// default, because the program sees the mapper as its caller, and because an attacker with a forged
     /// address can make the host send answers that are larger than the attacker's packets.
     ///
-    /// Only calls without credentials are forwarded, and never to the mapper itself. At most 16 are forwarded
-    /// at once, and at most 20 a second for other machines.
+    /// A call is forwarded without its caller's name: calls without credentials, and those with AUTH_SYS, as
+    /// `clnt_broadcast` of C makes them, reach the program without any. Calls with other credentials are not
+    /// forwarded, and none goes to the mapper itself. At most 16 are forwarded at once, and at most 20 a
+    /// second for other machines.
     #[must_use]
     pub fn forwarding(mut self) -> Mapper {
         self.forwards = true;

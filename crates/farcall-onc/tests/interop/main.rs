@@ -57,8 +57,7 @@ fn our_port_mapper_serves_programs_in_c() {
         return;
     }
     let mapper = Mapper::default();
-    let all = Server::builder().mapper(&mapper).address("0.0.0.0:111".parse().unwrap());
-    let _mapping = all.address("[::]:111".parse().unwrap()).unix(rpcbind::SOCKET).start().unwrap();
+    let _mapping = Server::builder().host_mapper(&mapper).start().unwrap();
     let check = |network, host| run(Command::new(programs.join("calc_check")).args([network, host, "0"]));
     // A program in C registers, and another program in C finds it.
     let theirs = Running::start(Command::new(programs.join("calc_serve")).arg("register"));
@@ -82,6 +81,30 @@ fn our_port_mapper_serves_programs_in_c() {
     nmap();
     drop(ours);
     assert!(check("tcp", "127.0.0.1").unwrap_err().contains("Program not registered"));
+}
+
+/// `clnt_broadcast` of C calls with AUTH_SYS credentials, to the broadcast addresses of all interfaces.
+#[test]
+fn a_broadcast_of_c_is_answered_through_our_port_mapper() {
+    let Some(programs) = programs::in_c("broadcasts of C") else { return };
+    if !is_inside("a_broadcast_of_c_is_answered_through_our_port_mapper") {
+        return;
+    }
+    let ip = |arguments: &str| run(Command::new("ip").args(arguments.split_whitespace()));
+    // An interface that broadcasts; nobody else is on its network.
+    let made = ip("link add lan type bridge")
+        .and_then(|_| ip("address add 10.99.0.1/24 broadcast 10.99.0.255 dev lan"))
+        .and_then(|_| ip("link set lan up"));
+    if let Err(why) = made {
+        return skip(&format!("broadcasts of C: no interface: {why}"));
+    }
+    let mapper = Mapper::default().forwarding();
+    let calc = calc::serve(|builder| builder.register_at(&mapper));
+    let _mapping = Server::builder().host_mapper(&mapper).start().unwrap();
+    let broadcast = || run(Command::new(programs.join("broadcast")).args(["0x20000088", "3"]));
+    assert_eq!(broadcast().as_deref(), Ok("10.99.0.1\n"));
+    shown("libtirpc, a broadcast through our port mapper", "udp", "serve");
+    drop(calc);
 }
 
 /// Checks that `rpcinfo` understands farcall's port mapper, in each version.

@@ -3,6 +3,8 @@
 use std::env;
 use std::process::Command;
 
+use crate::programs::skip;
+
 /// Set in the process that runs a test in a network namespace of its own.
 const INSIDE: &str = "FARCALL_ONC_NAMESPACE";
 
@@ -23,7 +25,8 @@ pub fn enter(test: &str) -> Result<bool, String> {
     let mut unshare = Command::new("unshare");
     unshare.args(["-n", "-m", "sh", "-c", script]).arg(itself).args(["--exact", test, "--nocapture"]);
     let output = unshare.env(INSIDE, "1").output().map_err(|why| why.to_string())?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let (said, skipped) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    skipped.lines().filter_map(|line| line.strip_prefix("skipped: ")).for_each(skip);
     said.lines().filter(|line| line.contains("interop: ")).for_each(|line| println!("{line}"));
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     Ok(false)

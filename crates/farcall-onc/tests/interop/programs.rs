@@ -69,6 +69,9 @@ fn make() -> Result<PathBuf, String> {
             run(gcc.args(["-ltirpc", "-lpthread"]).current_dir(&out))?;
         }
     }
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-w", "-I", "/usr/include/tirpc", "-o", "broadcast"]).arg(here.join("broadcast.c"));
+    run(gcc.arg("-ltirpc").current_dir(&out))?;
     Ok(out)
 }
 

@@ -363,8 +363,11 @@ fn a_port_mapper_passes_on_nothing_in_anothers_name() {
     Sys::new(1, b"ebbets", 0, 0, &[]).unwrap().write(&mut body);
     let root = OpaqueAuth::new(1, &body).unwrap();
     for version in [2, 3, 4] {
-        udp.is_ignored(&to_mapper(version, 5, root, &words(&[PROGRAM, 2, 0, 0])));
-        let _ = success(&udp.ask(&to_mapper(version, 5, OpaqueAuth::NONE, &words(&[PROGRAM, 2, 0, 0]))));
+        // The program sees no name (`who`), whatever the caller says: it is called from its own host.
+        let asked = |credential| udp.ask(&to_mapper(version, 5, credential, &words(&[PROGRAM, 2, 8, 0])));
+        let (named, nameless) = (asked(root), asked(OpaqueAuth::NONE));
+        assert_eq!(success(&named), success(&nameless), "version {version}");
+        assert!(named.windows(8).any(|text| text == b"Udp None"), "version {version}: {named:x?}");
     }
     udp.has_heard_all(server, calculator);
 }

@@ -32,6 +32,8 @@ mod oneway;
 mod orders;
 mod segments;
 mod slow_handlers;
+#[cfg(target_os = "linux")]
+mod slow_procedures;
 #[cfg(feature = "soak")]
 mod soak;
 mod started_calls;

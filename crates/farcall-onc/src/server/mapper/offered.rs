@@ -119,8 +119,10 @@ impl Offered {
     /// Forwards a call to its program, for broadcasts. If anything is wrong, sends no reply (RFC 1833 section
     /// 2.2.2).
     fn pass(&self, call: &Passed) -> farcall::Result<(SocketAddr, Vec<u8>)> {
-        let anonymous = caller().is_some_and(|caller| caller.flavor() == Flavor::NONE);
-        let allowed = self.mapper.forwards && anonymous && call.program != PROGRAM && self.is_fair();
+        // What AUTH_SYS says is dropped: the program would believe it of a caller on its own host.
+        let is_nameable = |flavor| matches!(flavor, Flavor::NONE | Flavor::SYS);
+        let known = caller().is_some_and(|caller| is_nameable(caller.flavor()));
+        let allowed = self.mapper.forwards && known && call.program != PROGRAM && self.is_fair();
         let wanted =
             Rpcb { program: call.program, version: call.version, netid: "udp".into(), ..Rpcb::default() };
         let found = if allowed { self.mapper.find(&wanted, false) } else { None };
@@ -133,6 +135,17 @@ impl Offered {
             say_nothing();
             CallFailed::new(Kind::NotPermitted, Ran::No).into()
         })
+    }
+
+    /// Returns the address of a program of this host for the caller. The caller of a broadcast takes it for the
+    /// host that has answered, so the host part is the address from which this host answers the caller.
+    fn for_caller(&self, mut address: SocketAddr) -> SocketAddr {
+        let from = caller().and_then(|caller| caller.address()).map(|from| from.ip().to_canonical());
+        let own = from.filter(|from| from.is_ipv4() == address.is_ipv4());
+        if let Some(own) = own.and_then(|from| self.env.source_address(from).ok()) {
+            address.set_ip(own);
+        }
+        address
     }
 
     /// Makes a call with encoded arguments. Returns its encoded result, or `None` if it fails.
@@ -219,7 +232,7 @@ impl Rpcbind3 for Offered {
 
     fn call_it(&self, call: RemoteCall) -> farcall::Result<RemoteResult> {
         let (address, result) = self.pass(&call)?;
-        Ok(RemoteResult { address: to_universal(address), result })
+        Ok(RemoteResult { address: to_universal(self.for_caller(address)), result })
     }
 
     fn get_time(&self) -> farcall::Result<u32> {
