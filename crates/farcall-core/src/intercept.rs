@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "tracing")]
+use crate::Kind;
 use crate::{CallFailed, Ran, Trace};
 
 /// Sees each call that is made or served, and may refuse it. `Builder::intercept_calls` and
@@ -144,7 +146,8 @@ impl fmt::Debug for Interceptors {
 }
 
 /// An interceptor that emits an event of the `tracing` crate for each call that ends: at level warn if the
-/// call failed, otherwise at level debug.
+/// call failed, at level info if its deadline passed, and otherwise at level debug, also if its caller gave it
+/// up, as the client of a watch does that leaves.
 #[cfg(feature = "tracing")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traced;
@@ -160,7 +163,13 @@ impl Interceptor for Traced {
             Outcome::Exception => tracing::debug!(interface, procedure, peer, trace, time, "raised"),
             Outcome::Failed(why) => {
                 let ran = tracing::field::display(why.ran());
-                tracing::warn!(interface, procedure, peer, trace, time, ran, "{why}");
+                match why.kind() {
+                    Kind::Cancelled => {
+                        tracing::debug!(interface, procedure, peer, trace, time, ran, "{why}");
+                    }
+                    Kind::Deadline => tracing::info!(interface, procedure, peer, trace, time, ran, "{why}"),
+                    _ => tracing::warn!(interface, procedure, peer, trace, time, ran, "{why}"),
+                }
             }
         }
     }

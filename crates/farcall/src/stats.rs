@@ -79,6 +79,8 @@ impl fmt::Debug for Histogram {
 pub(crate) struct Counters {
     pub(crate) results: AtomicU64,
     pub(crate) exceptions: AtomicU64,
+    pub(crate) cancelled: AtomicU64,
+    pub(crate) late: AtomicU64,
     pub(crate) failures: AtomicU64,
     pub(crate) queued: Recorder,
     pub(crate) ran: Recorder,
@@ -90,6 +92,8 @@ impl Counters {
             name: Cow::Borrowed(name),
             results: self.results.load(Ordering::Relaxed),
             exceptions: self.exceptions.load(Ordering::Relaxed),
+            cancelled: self.cancelled.load(Ordering::Relaxed),
+            late: self.late.load(Ordering::Relaxed),
             failures: self.failures.load(Ordering::Relaxed),
             queued: self.queued.snapshot(),
             ran: self.ran.snapshot(),
@@ -177,7 +181,12 @@ pub struct Procedure {
     pub results: u64,
     /// Calls that ended with a declared exception.
     pub exceptions: u64,
-    /// Calls that failed after they had begun to execute.
+    /// Calls that their callers gave up while they executed: a watch that its client left ends so.
+    pub cancelled: u64,
+    /// Calls that had begun to execute, and whose callers' deadlines passed before they ended.
+    pub late: u64,
+    /// Calls that failed for another reason after they had begun to execute. The success rate is that of
+    /// results and exceptions among these three.
     pub failures: u64,
     /// How long calls waited for a worker. Calls that did not wait are not counted.
     pub queued: Histogram,

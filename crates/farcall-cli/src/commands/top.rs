@@ -211,7 +211,8 @@ impl Since {
 
 /// Returns the number of ended calls of a procedure.
 pub fn ended(procedure: &Procedure) -> u64 {
-    total([procedure.results, procedure.exceptions, procedure.failures])
+    let Procedure { results, exceptions, failures, cancelled, late, .. } = *procedure;
+    total([results, exceptions, failures, cancelled, late])
 }
 
 /// Returns the number of ended calls of the procedure of that name at an earlier reading.
@@ -258,8 +259,8 @@ fn table(address: SocketAddr, serving: &Serving, since: Option<Since>) -> String
         count(total(did.refused)),
     ));
     line(format!(
-        "{:>8} {:>11} {:>10} {:>8} {:>8} {:>8} {:>8}  PROCEDURE",
-        "CALLS/S", "RESULTS", "EXCEPTIONS", "FAILURES", "RUN P50", "RUN P99", "WAIT P99"
+        "{:>8} {:>11} {:>10} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8}  PROCEDURE",
+        "CALLS/S", "RESULTS", "EXCEPTIONS", "FAILURES", "CANCELLED", "LATE", "RUN P50", "RUN P99", "WAIT P99"
     ));
     for export in &serving.exports {
         let (running, accesses) = (count(export.running as u64), count(export.accesses));
@@ -273,10 +274,12 @@ fn table(address: SocketAddr, serving: &Serving, since: Option<Since>) -> String
                 .as_ref()
                 .map_or(String::new(), |since| count(since.rate(ended(procedure), before).round() as u64));
             line(format!(
-                "{rate:>8} {:>11} {:>10} {:>8} {:>8} {:>8} {:>8}  {}",
+                "{rate:>8} {:>11} {:>10} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8}  {}",
                 count(procedure.results),
                 count(procedure.exceptions),
                 count(procedure.failures),
+                count(procedure.cancelled),
+                count(procedure.late),
                 duration(procedure.ran.quantile(0.5)),
                 duration(procedure.ran.quantile(0.99)),
                 duration(procedure.queued.quantile(0.99)),
@@ -297,7 +300,7 @@ fn to_json(address: SocketAddr, serving: &Serving, since: Option<Since>) -> Valu
             let before = |before: &Serving| ended_before(before, export, &procedure.name);
             json!({
                 "name": procedure.name, "results": procedure.results, "exceptions": procedure.exceptions,
-                "failures": procedure.failures, "run_p50_us": us(procedure.ran.quantile(0.5)),
+                "failures": procedure.failures, "cancelled": procedure.cancelled, "late": procedure.late, "run_p50_us": us(procedure.ran.quantile(0.5)),
                 "run_p99_us": us(procedure.ran.quantile(0.99)), "wait_p99_us": us(procedure.queued.quantile(0.99)),
                 "calls_per_s": since.as_ref().map(|since| rounded(since.rate(ended(procedure), before), 1)),
             })

@@ -262,8 +262,12 @@ impl Work {
             let exported = &*self.exported;
             catch(|| exported.dispatch(self.which, self.procedure, *now, &mut decoder, &mut encoder))
         };
+        let dispatched = match self.call.deadline {
+            Some(_) => unless_late(&self.call, server.now(), dispatched),
+            None => dispatched,
+        };
         if let Some(known) = known {
-            known.count(&dispatched);
+            known.count(&dispatched, || server.given_up(&self.call));
             known.gave(encoder.offset());
             if timed {
                 let end = server.now();
@@ -275,9 +279,6 @@ impl Work {
                 }
                 *now = end;
             }
-        }
-        if self.call.deadline.is_some() {
-            return Some(finish(unless_late(&self.call, server.now(), dispatched)));
         }
         Some(finish(dispatched))
     }

@@ -137,15 +137,31 @@ impl Known {
         self.usual_time.is_timed(self.counters.results.load(Ordering::Relaxed)) || self.facts.blocking
     }
 
-    /// Counts the end of a call of this procedure.
+    /// Counts the end of a call of this procedure. `given_up` says why its caller takes no result any more,
+    /// if it does not.
     #[inline]
-    pub(super) fn count(&self, dispatched: &Dispatched) {
+    pub(super) fn count(&self, dispatched: &Dispatched, given_up: impl FnOnce() -> Option<Kind>) {
         let counter = match dispatched {
             Dispatched::Result => &self.counters.results,
             Dispatched::Exception => &self.counters.exceptions,
-            _ => &self.counters.failures,
+            failed => self.failure_counter(failed, given_up),
         };
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A procedure that was told that its call is given up may fail by the word of whatever it was doing.
+    #[cold]
+    fn failure_counter(&self, failed: &Dispatched, given_up: impl FnOnce() -> Option<Kind>) -> &AtomicU64 {
+        let Dispatched::Failed(why) = failed else { return &self.counters.failures };
+        let why = match why.kind() {
+            Kind::Nested | Kind::Other => given_up(),
+            kind => Some(kind),
+        };
+        match why {
+            Some(Kind::Cancelled) => &self.counters.cancelled,
+            Some(Kind::Deadline) => &self.counters.late,
+            _ => &self.counters.failures,
+        }
     }
 
     /// Notes how long a run took.
@@ -405,7 +421,7 @@ impl Exported {
     /// Counts the end of a one-way call. Only this counter shows how such a call ended.
     fn count_oneway(&self, number: u32, dispatched: &Dispatched) {
         if let Some(which) = self.procedure(number) {
-            self.known(which).count(dispatched);
+            self.known(which).count(dispatched, || None);
         }
     }
 

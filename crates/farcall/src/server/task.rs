@@ -137,7 +137,7 @@ impl Serving {
 
     /// Ends a call that its caller has given up, and drops the procedure's future.
     fn give_up(&self, future: AsyncDispatched) {
-        let kind = if self.call.is_late(self.server.now()) { Kind::Deadline } else { Kind::Cancelled };
+        let kind = self.server.given_up(&self.call).unwrap_or(Kind::Cancelled);
         let why = CallFailed::new(kind, Ran::Maybe);
         self.end(Dispatched::Failed(why), Vec::new());
         self.drop_future(future);
@@ -150,7 +150,7 @@ impl Serving {
         let known = self.exported.known(self.which);
         let now = self.server.now();
         let dispatched = unless_late(&self.call, now, dispatched);
-        known.count(&dispatched);
+        known.count(&dispatched, || self.server.given_up(&self.call));
         known.ran(now.since(self.since));
         match &self.back {
             Some(back) => {
@@ -176,6 +176,15 @@ impl Drop for Serving {
 }
 
 impl Server {
+    /// Returns why the caller of a call takes no result any more, if it does not.
+    #[cold]
+    pub(super) fn given_up(&self, call: &Incoming) -> Option<Kind> {
+        if call.is_late(self.now()) {
+            return Some(Kind::Deadline);
+        }
+        self.is_cancelled(call.key).then_some(Kind::Cancelled)
+    }
+
     /// Sends the outcome of a call that no worker executes.
     pub(super) fn give_back(&self, now: Time, call: Incoming, finish: Finish, mut reply: Vec<u8>) {
         let mut out = OUT.take().unwrap_or_else(|| vec![0; depart::ROOM].into_boxed_slice());

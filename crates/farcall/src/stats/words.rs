@@ -13,7 +13,7 @@
 //! 46, 47      the number of exports that follow, and of exports for which there was no room;
 //!             then for each export: identifier, accesses, reads that the kernel answered and one more (or
 //!             zero if it does not serve), running calls, number of procedures, name;
-//!             and for each procedure: name, results, exceptions, failures, and two histograms,
+//!             and for each procedure: name, results, exceptions, failures, cancelled, late, two histograms,
 //!             of the times that calls waited and ran
 //! ```
 
@@ -25,7 +25,7 @@ use farcall_proto::server as proto;
 
 use super::{BUCKETS, Export, Histogram, Procedure, Serving};
 
-const MARK: u64 = u64::from_le_bytes(*b"tally  2");
+const MARK: u64 = u64::from_le_bytes(*b"tally  3");
 /// The number of words in a server's segment of counters. Exports that do not fit are left out.
 pub(crate) const WORDS: usize = 8 << 10;
 /// The most words that a reader accepts in a record.
@@ -134,7 +134,8 @@ impl Writer<'_> {
         self.text(&export.name)?;
         export.procedures.iter().try_for_each(|procedure| {
             self.text(&procedure.name)?;
-            self.all(&[procedure.results, procedure.exceptions, procedure.failures])?;
+            let Procedure { results, exceptions, failures, cancelled, late, .. } = *procedure;
+            self.all(&[results, exceptions, failures, cancelled, late])?;
             self.histogram(&procedure.queued)?;
             self.histogram(&procedure.ran)
         })
@@ -247,9 +248,9 @@ impl Reader<'_> {
 
     fn procedure(&mut self) -> Option<Procedure> {
         let name = self.text()?.into();
-        let [results, exceptions, failures] = self.some()?;
+        let [results, exceptions, failures, cancelled, late] = self.some()?;
         let (queued, ran) = (self.histogram()?, self.histogram()?);
-        Some(Procedure { name, results, exceptions, failures, queued, ran })
+        Some(Procedure { name, results, exceptions, cancelled, late, failures, queued, ran })
     }
 }
 

@@ -13,6 +13,7 @@ mod cancellation;
 mod clock_reads;
 #[path = "../common/mod.rs"]
 mod common;
+mod counted_outcomes;
 mod datagram_batches;
 #[path = "../common/explosives.rs"]
 mod explosives;
