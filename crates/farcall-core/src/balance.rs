@@ -64,6 +64,9 @@ pub(crate) const MAX_MEMBERS: usize = 100;
 ///   attracts nobody. A member that fails five times in a row, or much more often than the others, is taken
 ///   out for some seconds, and longer each time; then one call tries it. At most half of the members are out.
 /// - A call that did not run goes to another member, twice at most. About a tenth of all calls may do so.
+/// - A member that does not answer is asked in the background whether it does, before a call tries it. A call
+///   with a deadline that its member has not begun in half of its time goes to another one, if it was not sent
+///   or is idempotent.
 /// - A member that joins gets its share over ten seconds.
 /// - Of a group of more than 100 members, 100 get calls: those on this machine first, then the ones with the
 ///   highest hashes of their names and a random number. So the clients of a large group spread over it, and
@@ -404,6 +407,8 @@ impl Shared {
                 None => Arc::new(Health::new(now, begins)),
             };
             known.insert(member.shared_name(), health.clone());
+            // From now on the channel notes when its server is silent.
+            member.binding().channel().is_asked();
             Choice { member: member.clone(), health, hash: hash(member.name().as_bytes()) }
         };
         let choices: Arc<[Choice]> = members.iter().map(choice).collect();

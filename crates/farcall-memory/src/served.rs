@@ -68,6 +68,7 @@ impl Served {
                 sending: None,
                 shared: None,
                 carries: &[],
+                hurries: false,
             },
             &mut |reply| {
                 outcome = match reply {

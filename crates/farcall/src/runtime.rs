@@ -39,6 +39,7 @@ mod retry_task;
 mod same_user;
 mod sent;
 mod settings;
+mod silence;
 mod started;
 mod tasks;
 mod variables;

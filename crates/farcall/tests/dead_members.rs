@@ -32,8 +32,6 @@ fn call(group: &Group<MemberClient, Fixed>) {
     let all = group.multi().add(0).all();
     let failed: Vec<Kind> = all.failures().map(|(_, why)| why.kind()).collect();
     assert_eq!((all.results().count(), &failed[..]), (2, &[Kind::Unreachable][..]), "{all:?}");
-    // The thread that binds for started calls ends when it has told the last of them, and frees its buffers.
-    live_bytes::wait_for_end_of_thread("farcall-rebind");
 }
 
 /// Returns the bytes that the process has after each round of calls.

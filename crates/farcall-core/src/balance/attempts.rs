@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::health::{Health, Verdict};
 use super::{Choice, Shared};
 use crate::env::Time;
-use crate::{CallFailed, Ran};
+use crate::stub::Procedure;
+use crate::{CallFailed, Kind, Ran};
 
 /// The most members that a call meets, besides those that are leaving.
 const MAX_MEMBERS_PER_CALL: usize = 3;
@@ -64,7 +65,8 @@ pub(super) struct Attempts {
 
 impl Attempts {
     /// Notes that an attempt that began at `begun` has failed at a member. Returns whether the call may go to
-    /// another one: it did not run, the reason lies with the member, and there are time and budget left. A
+    /// another one: it did not run or may run again, the reason lies with the member, and there are time and
+    /// budget left. A
     /// member that is leaving takes nothing from the budget, and the group is asked for its members again.
     #[cold]
     pub fn may_go_on(
@@ -72,13 +74,18 @@ impl Attempts {
         shared: &Shared,
         (choices, which): (&[Choice], usize),
         why: &CallFailed,
-        (begun, within): (Time, Option<Duration>),
+        (begun, within, procedure): (Time, Option<Duration>, &Procedure),
     ) -> bool {
         if self.met.is_empty() && !self.is_second_round {
             self.until = within.map(|within| begun + within);
         }
         self.met.push(choices[which].health.clone());
-        if why.ran() != Ran::No || self.until.is_some_and(|until| shared.env.now() >= until) {
+        let may_run_again = match why.ran() {
+            Ran::No => true,
+            Ran::Maybe => procedure.idempotent,
+            Ran::Yes => false,
+        };
+        if !may_run_again || self.until.is_some_and(|until| shared.env.now() >= until) {
             return false;
         }
         match Verdict::of(why) {
@@ -86,6 +93,11 @@ impl Attempts {
                 self.leaving += 1;
                 shared.ask_now();
                 self.leaving <= MAX_LEAVING_PER_CALL
+            }
+            // The member has not begun the call, and half of the time is left. That adds no load to speak of.
+            Verdict::Fails if why.kind() == Kind::Deadline => {
+                self.failed += 1;
+                self.until.is_some() && self.failed < choices.len()
             }
             Verdict::Fails => {
                 self.failed += 1;

@@ -67,10 +67,15 @@ impl Balanced {
         health.begin_untimed();
         let under_way = health.under_way();
         let mut failed = None;
-        choices[which].channel().pass_on(call, &mut |reply| match reply {
+        let sink_but_failures = &mut |reply: Reply<'_>| match reply {
             Reply::Failed(why) => failed = Some(why),
             reply => sink(reply),
-        });
+        };
+        // There are two members at least.
+        match begun {
+            Some(_) => choices[which].channel().pass_on(&Call { hurries: true, ..*call }, sink_but_failures),
+            None => choices[which].channel().pass_on(call, sink_but_failures),
+        };
         let Some(why) = failed else { return health.end_untimed() };
         drop(under_way);
         self.go_on((choices.clone(), which, begun), why, call, sink);
@@ -114,7 +119,12 @@ impl Balanced {
     ) {
         // The items of a stream are sent once.
         while call.sending.is_none()
-            && attempts.may_go_on(&self.shared, (&choices, which), &failure, (begun, call.within))
+            && attempts.may_go_on(
+                &self.shared,
+                (&choices, which),
+                &failure,
+                (begun, call.within, call.procedure),
+            )
         {
             let mut next = self.attempt(self.shared.list.get(), attempts, call, sink);
             if next.is_err() && attempts.may_begin_again() {
@@ -144,7 +154,8 @@ impl Balanced {
         let begun = shared.env.now();
         let which = shared.choose(&mut choices, self.policy, begun, &attempts.met)?;
         let within = attempts.within(call.within, begun);
-        let failed = shared.call_at((&choices, which), begun, &Call { within, ..*call }, sink);
+        let hurries = within.is_some() && attempts.met.len() + 1 < choices.len();
+        let failed = shared.call_at((&choices, which), begun, &Call { within, hurries, ..*call }, sink);
         Ok(failed.map(|why| ((choices, which, begun), why)))
     }
 

@@ -53,6 +53,8 @@ pub(super) struct Health {
     heard: AtomicU64,
     /// When it last got a call.
     tried: AtomicU64,
+    /// The value of `tried` when the member was last asked before a call tries it again.
+    asked: AtomicU64,
     outstanding: AtomicU32,
     calls: AtomicU64,
     failures: AtomicU64,
@@ -300,6 +302,13 @@ impl Health {
         let tried = self.tried.load(Relaxed).saturating_sub(heard);
         self.is_silent(now)
             && now.as_nanos().saturating_sub(heard) >= SILENT_TRIAL_NANOS.max(tried.saturating_mul(2))
+    }
+
+    /// Returns whether the member must be asked whether it answers before a call tries it: it has calls and is
+    /// silent, and has not been asked since a call last tried it. Counts as asking it.
+    pub fn must_be_asked(&self) -> bool {
+        let tried = self.tried.load(Relaxed).max(1);
+        self.outstanding.load(Relaxed) > 0 && self.asked.swap(tried, Relaxed) != tried
     }
 
     /// Returns whether the member has failed so often in a row that it must be taken out. The calls that it

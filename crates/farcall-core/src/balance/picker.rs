@@ -85,7 +85,7 @@ impl Picker {
             }
             match choices[which].health.standing(now) {
                 Standing::In => {}
-                Standing::OnTrial if choices[which].health.may_be_tried(now) => return Some(which),
+                Standing::OnTrial if may_be_tried(&choices[which], now) => return Some(which),
                 Standing::OnTrial | Standing::Out => continue,
             }
             let Some(other) = first else {
@@ -131,7 +131,7 @@ impl Picker {
             let health = &choices[which].health;
             let standing = match health.standing(now) {
                 Standing::In => 0,
-                Standing::OnTrial if health.may_be_tried(now) => 1,
+                Standing::OnTrial if may_be_tried(&choices[which], now) => 1,
                 Standing::OnTrial | Standing::Out => 2,
             };
             // Members that are equally good come in another order for each call.
@@ -151,7 +151,10 @@ impl Picker {
         let from = self.next.fetch_add(1, Relaxed);
         let others = |which: &usize| !is_met(&choices[*which], met);
         let in_turn = || (0..count).map(|step| from.wrapping_add(step) % count).filter(others);
-        in_turn().find(|which| may_get(&choices[*which], now)).or_else(|| in_turn().next())
+        in_turn()
+            .find(|which| may_get(&choices[*which], now))
+            .or_else(|| in_turn().find(|which| !choices[*which].channel().is_asked()))
+            .or_else(|| in_turn().next())
     }
 
     #[inline]
@@ -197,13 +200,27 @@ fn of_key(choices: &[Choice], key: u64, now: Time, met: &[Arc<Health>]) -> Optio
     let others = || (0..choices.len()).filter(|which| !is_met(&choices[*which], met));
     let highest = |which: &usize| mix(choices[*which].hash ^ key);
     let present = others().filter(|which| may_get(&choices[*which], now)).max_by_key(highest);
-    present.or_else(|| others().max_by_key(highest))
+    present
+        .or_else(|| others().filter(|which| !choices[*which].channel().is_asked()).max_by_key(highest))
+        .or_else(|| others().max_by_key(highest))
 }
 
 fn may_get(choice: &Choice, now: Time) -> bool {
     match choice.health.standing(now) {
         Standing::In => true,
-        Standing::OnTrial => choice.health.may_be_tried(now),
+        Standing::OnTrial => may_be_tried(choice, now),
         Standing::Out => false,
     }
+}
+
+/// Returns whether a call may try a member that is on trial. If it is silent, its server is asked first. While
+/// it is asked, no call has to find out whether it answers.
+fn may_be_tried(choice: &Choice, now: Time) -> bool {
+    if !choice.health.may_be_tried(now) {
+        return false;
+    }
+    if choice.health.must_be_asked() {
+        choice.channel().suspect();
+    }
+    !choice.channel().is_asked()
 }

@@ -77,13 +77,17 @@ impl Kept {
     }
 
     /// Starts the call at a member.
-    fn start(&self, within: Option<Duration>, start: impl FnOnce(Call<'_>) -> Pending) -> Pending {
+    fn start(
+        &self,
+        (within, hurries): (Option<Duration>, bool),
+        start: impl FnOnce(Call<'_>) -> Pending,
+    ) -> Pending {
         // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
         let encode = |e: &mut Encoder<'_>| e.opaque(self.arguments.bytes());
         let Kept { procedure, handlers, carries, .. } = self;
         let is_long = self.arguments.bytes().len() > MAX_UNCOUNTED_ARGUMENT_BYTES;
         let shared = is_long.then_some(&self.arguments);
-        start(Call { procedure, within, encode: &encode, shared, handlers, sending: None, carries })
+        start(Call { procedure, within, encode: &encode, shared, handlers, sending: None, carries, hurries })
     }
 }
 
@@ -159,9 +163,10 @@ impl Started {
         shared.retries.add_call();
         let attempt = Attempt::begin((shared, policy), call)?;
         let kept = Kept::of(policy, call);
+        let hurries = call.within.is_some() && attempt.choices.len() > 1;
         let channel = &**attempt.channel();
         let pending = match &kept {
-            Some(kept) => kept.start(call.within, |call| start(channel, call)),
+            Some(kept) => kept.start((call.within, hurries), |call| start(channel, call)),
             None => start(channel, *call),
         };
         Ok(Started { pending: Some(pending), attempt, kept })
@@ -200,7 +205,7 @@ impl Started {
         let kept = self.kept.as_mut()?;
         let Attempt { shared, choices, which, begun, .. } = &self.attempt;
         let begun = begun.unwrap_or_else(|| shared.env.now());
-        if !kept.attempts.may_go_on(shared, (choices, *which), why, (begun, kept.within)) {
+        if !kept.attempts.may_go_on(shared, (choices, *which), why, (begun, kept.within, &kept.procedure)) {
             return None;
         }
         // Only after a member has left is the group asked for its members, as at the start of a call.
@@ -218,7 +223,8 @@ impl Started {
         let _outside = outside();
         let _inherits = kept.context.enter();
         let channel = &**self.attempt.channel();
-        self.pending = Some(kept.start(within, |call| start(channel, call)));
+        let hurries = within.is_some() && kept.attempts.met.len() + 1 < self.attempt.choices.len();
+        self.pending = Some(kept.start((within, hurries), |call| start(channel, call)));
         Some(())
     }
 }

@@ -100,6 +100,7 @@ fn with_call<R>(f: impl FnOnce(Call<'_>) -> R) -> R {
         sending: None,
         shared: None,
         carries: &[],
+        hurries: false,
     })
 }
 

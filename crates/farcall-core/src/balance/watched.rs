@@ -61,6 +61,18 @@ impl Channel for Watched {
         self.channel().post(bytes)
     }
 
+    fn silence(&self) -> Option<CallFailed> {
+        self.channel().silence()
+    }
+
+    fn is_asked(&self) -> bool {
+        self.channel().is_asked()
+    }
+
+    fn suspect(&self) {
+        self.channel().suspect();
+    }
+
     fn lacks(&self, procedure: u32) -> bool {
         self.channel().lacks(procedure)
     }

@@ -203,9 +203,13 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         if self.outstanding == 0 {
             return;
         }
-        for (call, outcome) in self.calls.iter_mut().zip(outcomes) {
+        let is_late = self.until.is_some_and(|until| self.wait_point.now() >= until);
+        for ((call, outcome), member) in self.calls.iter_mut().zip(outcomes).zip(self.members.iter()) {
             if let Some(call) = call.take() {
                 *outcome = Outcome::Abandoned(Ran::Maybe);
+                if is_late {
+                    member.binding().channel().suspect();
+                }
                 leave(call, self.rest);
             }
         }
@@ -269,6 +273,11 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         }
         let Some(prepared) = self.prepared.get(index).or(self.prepared.last()) else { return };
         let (binding, member) = (self.members[index].binding(), index as u32);
+        if let Some(why) = binding.channel().silence() {
+            self.ready.token(member).mark_ready();
+            self.calls[index] = Some(Box::new(why));
+            return;
+        }
         let sending = prepared.sending.as_ref();
         let call = match (&prepared.arguments, self.caller) {
             (Ok(arguments), Caller::Thread) => {

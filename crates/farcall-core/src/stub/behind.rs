@@ -144,7 +144,16 @@ impl Behind {
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
         let (procedure, handlers) = (&self.procedure, &self.handlers);
         let sending = self.sending.as_ref();
-        let call = Call { procedure, within, encode: &encode, shared: None, handlers, sending, carries: &[] };
+        let call = Call {
+            procedure,
+            within,
+            encode: &encode,
+            shared: None,
+            handlers,
+            sending,
+            carries: &[],
+            hurries: false,
+        };
         // Interceptors are the user's code.
         guard::run(|| start(call)).unwrap_or_else(|panic| Box::new(panicked(panic).but_ran(Ran::No)))
     }

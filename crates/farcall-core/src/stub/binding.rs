@@ -309,7 +309,16 @@ impl Binding {
     fn prepare<'a>(&'a self, procedure: &'a Procedure, encode: EncodeArguments<'a>) -> Call<'a> {
         let within = self.deadline(procedure);
         let handlers = &self.handlers;
-        Call { procedure, within, encode, shared: None, handlers, sending: None, carries: &[] }
+        Call {
+            procedure,
+            within,
+            encode,
+            shared: None,
+            handlers,
+            sending: None,
+            carries: &[],
+            hurries: false,
+        }
     }
 }
 

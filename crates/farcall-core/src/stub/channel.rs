@@ -56,6 +56,9 @@ pub struct Call<'a> {
     /// The numbers of the procedures of the one-way calls in the arguments, if the arguments are a batch of
     /// one-way calls. A batch runs on if its caller's process ends.
     pub carries: &'a [u32],
+    /// Whether the call fails at half of its time if it has not begun by then, so that it can be tried at another
+    /// server. A call that was sent may have begun, so of these only idempotent ones fail early.
+    pub hurries: bool,
 }
 
 impl Call<'_> {
@@ -127,6 +130,25 @@ pub trait Channel: Send + Sync + 'static {
     /// Carries the call, and blocks until it has ended, or the server begins to send the stream that is its
     /// result.
     fn call(&self, call: Call<'_>, sink: Sink<'_>);
+
+    /// Returns how calls would fail that are made now, if the server is known to be silent: then it is asked in
+    /// the background whether it answers again. Calls of groups ask this first, so that a silent member costs
+    /// them nothing. From the first time on, the channel notes when its server is silent.
+    #[doc(hidden)]
+    fn silence(&self) -> Option<CallFailed> {
+        None
+    }
+
+    /// Returns whether the server is being asked in the background whether it answers. A balancer then gives
+    /// it no call to try it.
+    #[doc(hidden)]
+    fn is_asked(&self) -> bool {
+        false
+    }
+
+    /// Notes that a caller has waited for a call in vain, and left. The server may be silent.
+    #[doc(hidden)]
+    fn suspect(&self) {}
 
     /// Carries the call as [`Channel::call`] does, for a channel that has been called itself. Saves the copy
     /// of the call. Returns whether all went well: false if the call failed, was made again, or was the

@@ -419,6 +419,7 @@ impl Batch {
             sending: None,
             shared: None,
             carries: &self.procedures,
+            hurries: false,
         })
     }
 

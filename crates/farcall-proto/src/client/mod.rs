@@ -97,6 +97,35 @@ impl Call {
     }
 }
 
+/// How long before its deadline a call must have begun at the server, so that its caller can try another server
+/// in the time that is left. A call that has not begun by then fails with [`Kind::Deadline`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Margin(u32);
+
+impl Margin {
+    /// The bit of a margin that also applies to calls that were sent.
+    const SENT: u32 = 1 << 31;
+
+    /// Returns a margin. Without `sent` it applies only to a call of which nothing was sent, because one that
+    /// was sent may run. With `sent` it also applies to a call of which the server has said nothing, although
+    /// it was reminded.
+    pub fn new(time: Duration, sent: bool) -> Margin {
+        let millis = u32::try_from(time.as_millis()).unwrap_or(u32::MAX).clamp(1, Margin::SENT - 1);
+        Margin(millis | if sent { Margin::SENT } else { 0 })
+    }
+
+    /// Returns when a call with this deadline must have begun; `None` if it may begin at any time.
+    fn begin_by(self, deadline: Option<Time>) -> Option<Time> {
+        let millis = self.0 & !Margin::SENT;
+        let margin = Duration::from_millis(millis.into()).as_nanos() as u64;
+        deadline.filter(|_| millis > 0).map(|by| Time::from_nanos(by.as_nanos().saturating_sub(margin)))
+    }
+
+    fn applies_to_sent(self) -> bool {
+        self.0 & Margin::SENT != 0
+    }
+}
+
 /// How a call ended. A body is XDR, borrowed from the datagram if it came in one.
 #[derive(Debug)]
 pub enum Outcome<'a> {
@@ -482,6 +511,16 @@ impl Conversation {
             return;
         }
         self.want(id.activity, Want::CANCEL);
+    }
+
+    /// Makes a call that was just started fail this long before its deadline, unless it has begun by then.
+    #[cold]
+    pub fn hurry(&mut self, id: CallId, margin: Margin) {
+        let Some(slot) = self.slots.find(id) else { return };
+        slot.margin = margin;
+        if let Some(by) = margin.begin_by(slot.call.deadline) {
+            self.timers.check = self.timers.check.min(by);
+        }
     }
 
     /// Lets the call go on although no caller waits for its end, and even if this client ends. Tells the

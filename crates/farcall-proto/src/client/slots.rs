@@ -12,7 +12,7 @@ use std::time::Duration;
 use farcall_base::SharedArguments;
 
 use super::inside::Inside;
-use super::{Call, CallId};
+use super::{Call, CallId, Margin};
 use crate::transfer::{Incoming, Outgoing};
 use crate::wire::{CallHead, Meta, Position, Status};
 use crate::{Ran, Time, address};
@@ -83,6 +83,8 @@ pub(super) struct Slot {
     queued: bool,
     /// The next activity in that queue.
     next_ready: u32,
+    /// How long before the deadline the call must have begun.
+    pub margin: Margin,
     /// Whether the call waits for room in the congestion window.
     pub waiting: bool,
     /// The arguments, if `shared` has none; otherwise an empty buffer.
@@ -191,6 +193,7 @@ impl Slots {
         slot.stage = Stage::Sending;
         slot.wants = Want::CALL;
         slot.detached = false;
+        slot.margin = Margin::default();
         std::mem::swap(&mut slot.args, args);
         slot.timing.first_sent = None;
         slot.prev = prev;

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::slots::{Stage, Want};
+use super::slots::{Slot, Stage, Want};
 use super::{Conversation, Event, Outcome};
 use crate::config::interval;
 use crate::wire::Position;
@@ -21,6 +21,9 @@ const CANCEL_REMINDERS: u32 = 5;
 
 /// After this many unanswered tries the client supposes that its datagrams are too large for the path.
 pub(super) const BLACK_HOLE: u32 = 3;
+
+/// A call that was sent has not begun if the server has said nothing of it after this many reminders.
+const UNHEARD_REMINDERS: u32 = 2;
 
 /// The least time between two looks at all calls.
 const MIN_PAUSE: Duration = Duration::from_millis(1);
@@ -92,11 +95,10 @@ impl Conversation {
                 self.end(activity, failed(Kind::Cancelled, Ran::No), sink);
                 return false;
             }
-            match slot.call.deadline {
-                Some(deadline) if deadline <= now => {
-                    self.end(activity, failed(Kind::Deadline, Ran::No), sink)
-                }
-                Some(deadline) => self.timers.check = self.timers.check.min(deadline),
+            let by = slot.margin.begin_by(slot.call.deadline).or(slot.call.deadline);
+            match by {
+                Some(by) if by <= now => self.end(activity, failed(Kind::Deadline, Ran::No), sink),
+                Some(by) => self.timers.check = self.timers.check.min(by),
                 None => {}
             }
             return false;
@@ -107,6 +109,10 @@ impl Conversation {
                 return false;
             }
             self.timers.check = self.timers.check.min(deadline);
+        }
+        if !cancelling && self.is_too_late_to_begin(now, activity) {
+            self.abandon(now, activity, Kind::Deadline, sink);
+            return false;
         }
         if self.slots.at(activity).inside.is_some() {
             self.look_inside(now, activity);
@@ -133,6 +139,22 @@ impl Conversation {
         let slot = self.slots.at(activity);
         self.timers.check = self.timers.check.min(slot.timing.due);
         asks && slot.reminder() == Want::PROBE
+    }
+
+    /// Returns whether a call that was sent fails before its deadline, because the server has said nothing of
+    /// it, and the caller wants to try another server in the rest of the time. Looks again when that may be so.
+    fn is_too_late_to_begin(&mut self, now: Time, activity: u32) -> bool {
+        let Slot { call, margin, timing, .. } = self.slots.at(activity);
+        let Some(by) = margin.begin_by(call.deadline).filter(|_| margin.applies_to_sent()) else {
+            return false;
+        };
+        if timing.mentioned {
+            return false;
+        }
+        if by > now {
+            self.timers.check = self.timers.check.min(by);
+        }
+        by <= now && timing.unanswered >= UNHEARD_REMINDERS
     }
 
     fn given_up(&self, now: Time, activity: u32) -> bool {

@@ -31,6 +31,7 @@ mod onc;
 mod oneway;
 mod orders;
 mod segments;
+mod silent_members;
 mod slow_handlers;
 #[cfg(target_os = "linux")]
 mod slow_procedures;

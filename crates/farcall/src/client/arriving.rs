@@ -30,9 +30,17 @@ impl Endpoint {
         // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
         let (handlers, encode) = (&NO_HANDLERS, &encode);
-        let call =
-            Call { procedure, within: None, encode, shared: None, handlers, sending: None, carries: &[] };
-        let request = CallRequest { call: &call, deadline: None, trace: None };
+        let call = Call {
+            procedure,
+            within: None,
+            encode,
+            shared: None,
+            handlers,
+            sending: None,
+            carries: &[],
+            hurries: false,
+        };
+        let request = CallRequest { call: &call, deadline: None, begin_by: None, trace: None };
         let owner = Owner::Recipient(recipient, Watcher::Nobody);
         let mut caller = Caller::take(&self.env);
         let begun = self.begin_owned(Some(service), peer, (export, &request), owner, &mut caller.tools);

@@ -77,7 +77,7 @@ impl Endpoint {
         (export, request): (u64, &CallRequest<'_>),
         tools: &mut Tools,
     ) -> Option<(Time, Time)> {
-        let CallRequest { call, deadline: None, trace: None } = *request else {
+        let CallRequest { call, deadline: None, trace: None, .. } = *request else {
             return None;
         };
         let Tools { arguments, out, .. } = tools;
@@ -119,7 +119,12 @@ impl Endpoint {
             let token =
                 owner.map_or(Owners::NOBODY, |waiter| state.owners.add(Owner::Thread(waiter.clone())));
             match state.conversation.start(|| now, &request.of(export, token), &mut tools.arguments) {
-                Ok(id) => mine.id = Some(id),
+                Ok(id) => {
+                    mine.id = Some(id);
+                    if let Some(margin) = request.margin() {
+                        state.conversation.hurry(id, margin);
+                    }
+                }
                 Err(failure) => {
                     state.owners.take(token);
                     if failure.kind == Kind::Deadline {

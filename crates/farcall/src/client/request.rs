@@ -1,6 +1,6 @@
 //! Describes a call before it is sent.
 
-use farcall_proto::client::Call;
+use farcall_proto::client::{Call, Margin};
 use farcall_proto::{Time, Trace};
 
 use crate::stub;
@@ -12,6 +12,8 @@ pub(crate) struct CallRequest<'a> {
     pub(crate) call: &'a stub::Call<'a>,
     /// The time at which the caller stops waiting.
     pub(crate) deadline: Option<Time>,
+    /// When the call must have begun if its caller wants to try another server in the rest of the time.
+    pub(crate) begin_by: Option<Time>,
     pub(crate) trace: Option<Trace>,
 }
 
@@ -19,7 +21,19 @@ impl CallRequest<'_> {
     /// Returns the protocol's form of this call, to this export.
     #[inline]
     pub(super) fn of(&self, export: u64, token: u64) -> Call {
-        let CallRequest { call, deadline, trace } = *self;
+        let CallRequest { call, deadline, trace, .. } = *self;
         Call { export, procedure: call.procedure.number, deadline, trace, token }
+    }
+
+    /// Returns how long before its deadline the call must have begun, if it is to.
+    #[inline]
+    pub(super) fn margin(&self) -> Option<Margin> {
+        let (deadline, begin_by) = self.deadline.zip(self.begin_by)?;
+        Some(Margin::new(deadline.since(begin_by), self.call.procedure.idempotent))
+    }
+
+    /// Returns until when to wait for a server that executes the call.
+    pub(crate) fn bind_by(&self) -> Option<Time> {
+        self.begin_by.or(self.deadline)
     }
 }

@@ -272,6 +272,9 @@ impl Endpoint {
             // One-way calls go on even if this process ends.
             state.conversation.detach(id, true);
         }
+        if let Some(margin) = request.margin() {
+            state.conversation.hurry(id, margin);
+        }
         self.count_busy(was_busy, &state.owners);
         if let Some(first) = first {
             send_first(&mut state.conversation, id, &**first);
@@ -282,7 +285,7 @@ impl Endpoint {
             if first {
                 self.leave(service, peer, tools);
             }
-            self.set_timer(request.deadline);
+            self.set_timer(request.begin_by.or(request.deadline));
         } else {
             if !std::mem::replace(&mut state.listed, true) {
                 drop(state);
@@ -415,8 +418,9 @@ mod tests {
                 handlers,
                 sending: None,
                 carries: &[],
+                hurries: false,
             };
-            let request = CallRequest { call: &call, deadline: None, trace: None };
+            let request = CallRequest { call: &call, deadline: None, begin_by: None, trace: None };
             Started::start(&endpoint, &peer, (1, &request), None)
         };
         let half = start(BYTES / 4).unwrap();

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use farcall_proto::{Failure, Spares, Time};
 use super::bind::{Candidate, Target, parse};
 use super::exchanging::{ExchangingCall, OpenImported};
 use super::restarts::Restarts;
+use super::silence::Silence;
 use super::tasks::{TaskLoad, Tasks};
 use super::watched::watched;
 use super::{Inner, Runtime, bind, bound, started};
@@ -38,7 +39,9 @@ type Attempt = Arc<Question<Arc<Target>>>;
 /// An imported interface.
 pub(super) struct Importer {
     pub(super) inner: Arc<Inner>,
-    name: Name,
+    /// The importer itself.
+    pub(super) me: Weak<Importer>,
+    pub(super) name: Name,
     interface: Cow<'static, idl::Interface>,
     pub(super) bound: bound::Binding,
     restarts: Restarts,
@@ -49,6 +52,7 @@ pub(super) struct Importer {
     /// One more than the number of messages that the server had sent when a call's deadline last passed; 0 if
     /// none has passed.
     silent_at: AtomicU64,
+    pub(super) silence: OnceLock<Box<Silence>>,
 }
 
 pub(super) fn import<T: ?Sized + Interface>(
@@ -94,7 +98,19 @@ pub(super) fn importer_to(
 ) -> Arc<Importer> {
     let (bound, restarts, attempt) = (bound::Binding::default(), Restarts::default(), Mutex::default());
     let (inner, load, silent_at) = (inner.clone(), OnceLock::new(), AtomicU64::new(0));
-    Arc::new(Importer { inner, name, interface, bound, restarts, load, attempt, silent_at })
+    let silence = OnceLock::new();
+    Arc::new_cyclic(|me| Importer {
+        inner,
+        me: me.clone(),
+        name,
+        interface,
+        bound,
+        restarts,
+        load,
+        attempt,
+        silent_at,
+        silence,
+    })
 }
 
 /// Returns the binding that stubs call by.
@@ -103,12 +119,13 @@ pub(super) fn channel_of(importer: &Arc<Importer>) -> Binding {
     Binding::new(channel)
 }
 
-/// Returns the earlier of two deadlines: `within` from now, and the one inherited from the call that this
-/// thread serves.
-fn sooner(inner: &Inner, within: Option<Duration>, inherited: Option<Time>) -> Option<Time> {
-    let Some(within) = within else { return inherited };
-    let own = inner.env.now() + within;
-    Some(inherited.map_or(own, |inherited| inherited.min(own)))
+/// Returns the earlier of two deadlines, the call's own and the one inherited from the call that this thread
+/// serves; and when the call must have begun, if it is to at half of its time.
+fn sooner(inner: &Inner, call: &Call<'_>, inherited: Option<Time>) -> (Option<Time>, Option<Time>) {
+    let Some(within) = call.within else { return (inherited, None) };
+    let now = inner.env.now();
+    let deadline = inherited.map_or(now + within, |inherited| inherited.min(now + within));
+    (Some(deadline), call.hurries.then(|| now + deadline.since(now) / 2))
 }
 
 /// The channel that all clones of a user-stub share. Started calls keep the importer alive too.
@@ -175,6 +192,18 @@ impl Channel for Shared {
         self.0.restarts.set(hook, self.0.bound.get())
     }
 
+    fn silence(&self) -> Option<CallFailed> {
+        self.0.known_silence()
+    }
+
+    fn is_asked(&self) -> bool {
+        self.0.is_asked()
+    }
+
+    fn suspect(&self) {
+        self.0.suspect(Kind::Deadline);
+    }
+
     fn lacks(&self, procedure: u32) -> bool {
         self.0.bound.get().is_some_and(|target| !target.has(procedure))
     }
@@ -226,8 +255,8 @@ impl Importer {
     #[inline(always)]
     fn request<'a>(&self, call: &'a Call<'a>) -> CallRequest<'a> {
         let (inherited, trace) = context::inherited();
-        let deadline = sooner(&self.inner, call.within, inherited);
-        CallRequest { call, deadline, trace }
+        let (deadline, begin_by) = sooner(&self.inner, call, inherited);
+        CallRequest { call, deadline, begin_by, trace }
     }
 
     /// Makes a call. If it fails and may be repeated, repeats it, perhaps at another server. Returns whether
@@ -250,7 +279,7 @@ impl Importer {
     /// Makes a call as [`Importer::call`] does, but binds first if there is no binding.
     #[cold]
     fn call_bound(&self, request: &CallRequest<'_>, sink: Sink<'_>) {
-        let target = match self.target(&[], request.deadline) {
+        let target = match self.target(&[], request.bind_by()) {
             Ok(target) => target,
             Err(why) => return sink(Reply::Failed(why)),
         };
@@ -281,8 +310,10 @@ impl Importer {
             handlers: &NO_HANDLERS,
             sending: None,
             carries: &[],
+            hurries: false,
         };
-        self.repeat(target, failure, &CallRequest { call: &call, deadline: None, trace: None }, sink);
+        let request = CallRequest { call: &call, deadline: None, begin_by: None, trace: None };
+        self.repeat(target, failure, &request, sink);
     }
 
     /// Makes a failed call again as long as that may help. If no attempt succeeds, the caller gets the last
@@ -302,7 +333,7 @@ impl Importer {
             {
                 break why;
             }
-            target = match self.target(retry.avoid(), request.deadline) {
+            target = match self.target(retry.avoid(), request.bind_by()) {
                 Ok(target) => target,
                 Err(why) => break retry.no_server_found(why),
             };
@@ -381,7 +412,8 @@ impl Importer {
             return Ok(target);
         }
         self.restarts.check()?;
-        let target = self.inner.bind(&self.name, &self.interface, avoid, deadline)?;
+        let target = self.inner.bind(&self.name, &self.interface, avoid, deadline);
+        let target = target.inspect_err(|why| self.suspect(why.kind()))?;
         self.restarts.admit(&target)?;
         // Several threads may bind at the same time. All of them use the first binding.
         Ok(self.bound.set(Arc::new(target)))
@@ -405,14 +437,17 @@ impl Importer {
         loop {
             let failed = match self.ask(candidates.clone())?.wait(&over).await {
                 Err(why) if bind::may_have_moved(&why) && moves < bind::MAX_MOVES => why,
-                ended => return ended,
+                ended => return ended.inspect_err(|why| self.suspect(why.kind())),
             };
             moves += 1;
             // The name may have moved while its former servers were asked.
             let former = candidates;
             candidates = match self.inner.candidates_later(&self.name, avoid, deadline, &over).await {
                 Ok(now) if bind::has_moved(&former, &now) => now,
-                _ => return Err(failed),
+                _ => {
+                    self.suspect(failed.kind());
+                    return Err(failed);
+                }
             };
         }
     }
@@ -480,6 +515,7 @@ impl Importer {
         if failure.kind == Kind::Deadline {
             self.unbind_if_silent(target);
         }
+        self.suspect(failure.kind);
         let has_other = || self.has_other(target.address, deadline);
         let step = retry.next((failure.kind, failure.ran), procedure.idempotent, target.address, has_other);
         if step != Step::Fail {

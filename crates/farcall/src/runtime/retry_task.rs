@@ -43,13 +43,16 @@ pub(super) struct Rare {
     sending: Option<Arc<dyn SendStream>>,
     /// The procedures of the one-way calls that are packed into this call's arguments.
     carries: Vec<u32>,
+    /// When the call must have begun, if its caller wants to try another server in the rest of the time.
+    begin_by: Option<Time>,
 }
 
 impl Rare {
     #[cold]
-    pub(super) fn new(trace: Option<Trace>, call: &Call<'_>) -> Rare {
+    pub(super) fn new(request: &CallRequest<'_>) -> Rare {
+        let CallRequest { call, begin_by, trace, .. } = *request;
         let (handlers, sending) = (call.handlers.clone(), call.sending.cloned());
-        Rare { trace, handlers, sending, carries: call.carries.to_vec() }
+        Rare { trace, handlers, sending, carries: call.carries.to_vec(), begin_by }
     }
 }
 
@@ -61,7 +64,7 @@ impl EncodedCall {
         importer: &Arc<Importer>,
         request: &CallRequest<'_>,
     ) -> Result<EncodedCall, CallFailed> {
-        let CallRequest { call, deadline, trace } = *request;
+        let CallRequest { call, deadline, .. } = *request;
         let arguments = match call.shared {
             Some(shared) => shared.clone(),
             None => {
@@ -71,7 +74,12 @@ impl EncodedCall {
             }
         };
         let (importer, procedure) = (importer.clone(), *call.procedure);
-        Ok(EncodedCall { importer, procedure, arguments, deadline, rare: Rare::new(trace, call) })
+        Ok(EncodedCall { importer, procedure, arguments, deadline, rare: Rare::new(request) })
+    }
+
+    /// Returns until when to wait for a server that executes the call.
+    fn bind_by(&self) -> Option<Time> {
+        self.rare.begin_by.or(self.deadline)
     }
 
     /// Calls `f` with the request of this call.
@@ -79,10 +87,11 @@ impl EncodedCall {
         // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
         let (encode, shared) =
             (|e: &mut Encoder<'_>| e.opaque(self.arguments.bytes()), Some(&self.arguments));
-        let Rare { trace, handlers, sending, carries } = &self.rare;
+        let Rare { trace, handlers, sending, carries, begin_by } = &self.rare;
         let (procedure, sending) = (&self.procedure, sending.as_ref());
-        let call = Call { procedure, within: None, encode: &encode, shared, handlers, sending, carries };
-        f(&CallRequest { call: &call, deadline: self.deadline, trace: *trace })
+        let (within, hurries) = (None, begin_by.is_some());
+        let call = Call { procedure, within, encode: &encode, shared, handlers, sending, carries, hurries };
+        f(&CallRequest { call: &call, deadline: self.deadline, begin_by: *begin_by, trace: *trace })
     }
 }
 
@@ -129,7 +138,7 @@ impl RetryTask {
         let reservation =
             Reservation::take(&inner, call.importer.load.get_or_init(Arc::default), &call.arguments)?;
         let call_task = Arc::new(RetryTask { state: Mutex::default(), ended: inner.env.event() });
-        let (ours, deadline) = (End(call_task.clone()), call.deadline);
+        let (ours, deadline) = (End(call_task.clone()), call.bind_by());
         let steps = async move {
             let _reservation = reservation;
             ours.0.run(&call, failed).await;
@@ -158,7 +167,7 @@ impl RetryTask {
                     false => importer.try_again(retry, &target, failure, (procedure, call.deadline))?,
                 }
             }
-            let target = importer.target_later(retry.avoid(), call.deadline, || self.is_wanted(call)).await;
+            let target = importer.target_later(retry.avoid(), call.bind_by(), || self.is_wanted(call)).await;
             let target = target.map_err(|why| retry.no_server_found(why))?;
             failed = match self.attempt(call, &target).await? {
                 Came::Outcome(Outcome::Failed(failure)) => Some((target, failure)),
@@ -173,7 +182,7 @@ impl RetryTask {
         if lock(&self.state).cancelled {
             return Err(CallFailed::new(Kind::Cancelled, Ran::No));
         }
-        match call.deadline {
+        match call.bind_by() {
             Some(deadline) if deadline <= call.importer.inner.env.now() => Err(call.importer.too_late()),
             _ => Ok(()),
         }

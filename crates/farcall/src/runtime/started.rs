@@ -135,9 +135,10 @@ impl ImportedCall {
 
     #[inline(always)]
     fn new(importer: &Arc<Importer>, request: &CallRequest<'_>, stage: Stage) -> ImportedCall {
-        let CallRequest { call, deadline, trace } = *request;
-        let is_rare = trace.is_some() || call.procedure.exchanges || !call.carries.is_empty();
-        let rare = if is_rare { Some(Box::new(Rare::new(trace, call))) } else { None };
+        let CallRequest { call, deadline, begin_by, trace } = *request;
+        let is_rare =
+            trace.is_some() || begin_by.is_some() || call.procedure.exchanges || !call.carries.is_empty();
+        let rare = if is_rare { Some(Box::new(Rare::new(request))) } else { None };
         let procedure = Called::new(call.procedure);
         ImportedCall { importer: importer.clone(), procedure, deadline, rare, stage }
     }

@@ -97,6 +97,18 @@ impl Channel for Watched {
         self.channel.on_restart(hook)
     }
 
+    fn silence(&self) -> Option<CallFailed> {
+        self.channel.silence()
+    }
+
+    fn is_asked(&self) -> bool {
+        self.channel.is_asked()
+    }
+
+    fn suspect(&self) {
+        self.channel.suspect();
+    }
+
     fn lacks(&self, procedure: u32) -> bool {
         self.channel.lacks(procedure)
     }
