@@ -7,6 +7,7 @@
 //! ```text
 //! clerk      the segment name service: finds a segment by its name
 //! segment    an exported segment;  notice: tells its exporter of importers' writes
+//! renewing   an import that outlives generations and exporters
 //! remote     an imported segment;  deposit: a started access whose result arrives in a segment
 //! served     the carrier that makes a call for each access
 //! posted     the state of posted writes, at both ends
@@ -33,6 +34,7 @@ pub mod posted;
 mod pulse;
 mod record;
 mod remote;
+mod renewing;
 mod ring;
 mod runtime;
 mod segment;
@@ -49,6 +51,7 @@ pub use notice::{Kind as NoticeKind, Notices};
 pub use pulse::{Beat, Pulse};
 pub use record::{Record, Unread, Writer};
 pub use remote::Remote;
+pub use renewing::Renewing;
 pub use ring::{Consumer, Producer, Ring, Stuck};
 pub use runtime::{AccessHandler, Accessor, ImportedMemory, Map, MemoryExport, MemoryRuntime, SharingTerms};
 #[doc(hidden)]

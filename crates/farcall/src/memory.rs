@@ -31,6 +31,9 @@
 //! [`Remote::post`] returns earlier. Only [`Memory::flush`] reports that all writes are done, or that one was
 //! refused.
 //!
+//! **An import is of one generation.** [`Renewing`] imports again when the segment was exported again, or its
+//! exporter was restarted.
+//!
 //! **A refusal** is a [`Refused`], the declared exception of every access. If an access *fails*,
 //! [`CallFailed::ran`](crate::CallFailed::ran) says whether it was done, as for a call.
 
@@ -48,7 +51,7 @@ pub use counters::fuzz_counters;
 pub use farcall_memory::fuzz_access;
 pub use farcall_memory::{
     Beat, Condition, Consumer, Deposit, HugePages, Importers, Memory, Notice, Notify, Producer, Pulse,
-    Record, Refused, Remote, Result, Rights, Ring, Segment, Settings, Stuck, Unread, Word, Writer,
+    Record, Refused, Remote, Renewing, Result, Rights, Ring, Segment, Settings, Stuck, Unread, Word, Writer,
 };
 
 pub mod clerk {

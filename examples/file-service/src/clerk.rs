@@ -11,13 +11,13 @@ use farcall::{CallFailed, Kind, Ran, Result, Runtime};
 use farcall_file_access::{FileAccess, FileError};
 
 use crate::areas::{self, Areas, IDENTITY};
+use crate::attaching::{Attaching, Attachment};
 use crate::calls::ByCalls;
 use crate::copies::Copies;
 use crate::direct::Direct;
 use crate::hybrid::{ANSWERS, Hybrid, Object, Post};
 use crate::imported::Imported;
 use crate::mirror::{Layout, Mirror};
-use crate::pushed::Pushed;
 use crate::table::Hints;
 use crate::tally::Counted;
 use crate::{Addresses, Files, MoreFiles, MoreFilesClient, Reads, Shape, Tally};
@@ -74,23 +74,39 @@ impl Clerk {
         let tally = Arc::new(Tally::default());
         let files: Arc<dyn Files> = match structure {
             Structure::Rpc => Arc::new(by_calls(runtime, server, &tally)?),
-            Structure::Hy => {
-                let attached = attach(runtime, server, &tally, Reads::Answers)?;
-                Arc::new(by_letters(&attached.post, Object::Files, Object::More, &tally)?)
-            }
-            Structure::Dx => {
-                let attached = attach(runtime, server, &tally, Reads::ServerMemory)?;
-                Arc::new(direct(attached, &tally, None)?)
-            }
-            Structure::DxCopies => {
-                let attached = attach(runtime, server, &tally, Reads::ServerMemory)?;
+            Structure::Hy => Arc::new(attaching(runtime, server, &tally, |runtime, server, tally| {
+                let attached = attach(runtime, server, tally, Reads::Answers)?;
+                by_letters(&attached.post, Object::Files, Object::More, tally)
+            })?),
+            Structure::Dx => Arc::new(attaching(runtime, server, &tally, |runtime, server, tally| {
+                direct(attach(runtime, server, tally, Reads::ServerMemory)?, tally, None)
+            })?),
+            Structure::DxCopies => Arc::new(attaching(runtime, server, &tally, |runtime, server, tally| {
+                let attached = attach(runtime, server, tally, Reads::ServerMemory)?;
                 let copies = Copies::new(runtime, &format!("{}-copies", attached.name), &attached.shape)?;
-                Arc::new(direct(attached, &tally, Some(copies))?)
-            }
-            Structure::Wr => Arc::new(pushed(runtime, server, &tally)?),
+                direct(attached, tally, Some(copies))
+            })?),
+            Structure::Wr => Arc::new(attaching(runtime, server, &tally, pushed)?),
         };
         Ok(Clerk { files, tally })
     }
+}
+
+/// Attaches a clerk to a server, and again whenever the server does not know it any more.
+fn attaching<A: Attachment + 'static>(
+    runtime: &Runtime,
+    server: &Addresses,
+    tally: &Arc<Tally>,
+    attach: fn(&Runtime, &Addresses, &Arc<Tally>) -> Result<A, FileError>,
+) -> Result<Attaching<A>, FileError> {
+    let (runtime, server, tally) = (runtime.clone(), server.clone(), tally.clone());
+    Attaching::new(Box::new(move |paths| {
+        let attached = attach(&runtime, &server, &tally)?;
+        Ok(match paths {
+            Some(paths) => attached.with_paths(paths),
+            None => attached,
+        })
+    }))
 }
 
 struct Attached {
@@ -111,22 +127,15 @@ fn direct(attached: Attached, tally: &Arc<Tally>, copies: Option<Copies>) -> Res
 }
 
 /// Returns a clerk into whose memory the server pushes entries.
-fn pushed(runtime: &Runtime, server: &Addresses, tally: &Arc<Tally>) -> Result<Pushed, FileError> {
-    let (runtime, server, tally) = (runtime.clone(), server.clone(), tally.clone());
-    Pushed::new(Box::new(move |paths| {
-        let attached = attach(&runtime, &server, &tally, Reads::PushedEntries)?;
-        let Attached { mailbox, lease, shape, .. } = attached;
-        let only_blocks = Shape { attributes: 1, names: 1, links: 1, pages: 1, ..shape };
-        let copies = Copies::new(&runtime, &format!("{}-copies", attached.name), &only_blocks)?;
-        let more: MoreFilesClient = runtime.import::<dyn MoreFiles>(&server.more)?;
-        let mirror = Mirror::new(attached.post.clone(), &shape, mailbox, lease, more);
-        let direct = direct(attached, &tally, Some(copies))?;
-        let missing = match paths {
-            Some(paths) => direct.missing.with_paths(paths),
-            None => direct.missing,
-        };
-        Ok(Direct { mirror: Some(mirror), missing, ..direct })
-    }))
+fn pushed(runtime: &Runtime, server: &Addresses, tally: &Arc<Tally>) -> Result<Direct, FileError> {
+    let attached = attach(runtime, server, tally, Reads::PushedEntries)?;
+    let Attached { mailbox, lease, shape, .. } = attached;
+    let only_blocks = Shape { attributes: 1, names: 1, links: 1, pages: 1, ..shape };
+    let copies = Copies::new(runtime, &format!("{}-copies", attached.name), &only_blocks)?;
+    let more: MoreFilesClient = runtime.import::<dyn MoreFiles>(&server.more)?;
+    let mirror = Mirror::new(attached.post.clone(), &shape, mailbox, lease, more);
+    let direct = direct(attached, tally, Some(copies))?;
+    Ok(Direct { mirror: Some(mirror), ..direct })
 }
 
 fn by_calls(runtime: &Runtime, server: &Addresses, tally: &Arc<Tally>) -> Result<ByCalls, FileError> {
@@ -177,10 +186,10 @@ fn attach(
         if memory.load(IDENTITY).ok() != Some(attached.identity) {
             return Err(CallFailed::new(Kind::ServerRestarted, Ran::Maybe).into());
         }
-        Ok(Box::new(Counted { memory, tally: tally.clone() }) as Box<dyn Memory>)
+        Ok(Counted { memory, tally: tally.clone() })
     };
     let post = Post {
-        server: Arc::new(Imported::new(Box::new(import))?),
+        server: Arc::new(Imported::new(import)?),
         requests: areas::mailbox(mailbox),
         answers,
         last: Mutex::new(lease),

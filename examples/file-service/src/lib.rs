@@ -35,6 +35,11 @@
 //! anew. The lease is of the clerk's own clock, which does not advance while its machine is suspended: then the
 //! clerk may believe its memory for up to 100 ms after its machine has resumed.
 //!
+//! **Recovery** is as in RPC (section 3.7). A clerk that finds its server restarted attaches to it anew, with the
+//! handles that its clients have (`attaching`). While no server is there, operations fail as unreachable. What
+//! a clerk of DX has written into the memory of a server that was killed may be lost; then the next commit of
+//! that file fails as [`ServerRestarted`](farcall::Kind::ServerRestarted), and the client writes it again.
+//!
 //! **Trust** is as in section 3.5 of the paper. Clerks and server are one service, and have all rights to one
 //! another's segments. Clients only call.
 //!
@@ -60,7 +65,7 @@
 //! ```text
 //! files      the interface for clients             more       the interface for clerks
 //! clerk      the four structures                   direct     DX, and what WR finds
-//! pushed     WR                                    mirror     a clerk's tables that the server fills
+//! attaching  recovery from a restarted server      mirror     a clerk's tables that the server fills
 //! calls      RPC, and HY over hybrid               hybrid     Hybrid-1 as a carrier of calls
 //! server     a directory and its memory            areas      the layout of the memory
 //! copies     a clerk's copies of entries           letter     requests and answers in memory
@@ -71,6 +76,7 @@
 #![forbid(unsafe_code)]
 
 mod areas;
+mod attaching;
 mod calls;
 mod clerk;
 mod copies;
@@ -83,7 +89,6 @@ mod mirror;
 pub mod mix;
 mod more;
 mod paths;
-mod pushed;
 mod server;
 mod table;
 mod tally;

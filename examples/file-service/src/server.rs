@@ -19,7 +19,7 @@ use farcall::{CallFailed, Export, Kind, Ran, Result, Runtime};
 use farcall_file_access::{Directory, FileAccess};
 
 use crate::areas::{Areas, COUNTER, IDENTITY};
-use crate::mirror::Layout;
+use crate::mirror::{LEASE_OVER, Layout};
 use crate::{Handle, MoreFiles, Shape};
 use push::Pushing;
 use serve::{Clerk, Procedures};
@@ -65,7 +65,8 @@ struct Core {
     clerks: Mutex<Vec<Arc<Clerk>>>,
     /// Whether there has been a clerk that reads the memory. Before that, a write changes only the file.
     is_read: AtomicBool,
-    /// The number of clerks that were admitted.
+    /// The number of clerks that were admitted, counted from a random number of 31 bits: a clerk of a former
+    /// server of this name that ends its lease must not end that of another clerk.
     admitted: AtomicU64,
     stopping: AtomicBool,
 }
@@ -84,16 +85,19 @@ struct State {
 
 impl Server {
     /// Serves a directory from a runtime. `instance` distinguishes the server from others of the same
-    /// registry.
+    /// registry. Takes 110 ms: clerks of a server that was killed may still believe their memory under their
+    /// leases, and nothing may change meanwhile.
     ///
     /// # Errors
     /// When the directory cannot be opened or exported.
     pub fn export(runtime: &Runtime, instance: &str, path: impl AsRef<Path>, shape: Shape) -> Result<Server> {
         let local = |why: io::Error| CallFailed::new(Kind::Local, Ran::No).caused_by(why);
         let directory = || Directory::open(path.as_ref()).map_err(local);
+        std::thread::sleep(LEASE_OVER);
         let areas = Areas::new(&shape);
         let settings = Settings::new(areas.size() as usize).anyone(Rights::ALL).notify(Notify::Asked);
         let segment = runtime.export_segment(instance, settings)?;
+        let identity = RandomState::new().build_hasher().finish();
         let core = Arc::new(Core {
             directory: directory()?,
             runtime: runtime.clone(),
@@ -105,10 +109,9 @@ impl Server {
             state: Mutex::default(),
             clerks: Mutex::default(),
             is_read: AtomicBool::new(false),
-            admitted: AtomicU64::new(0),
+            admitted: AtomicU64::new(identity >> 33),
             stopping: AtomicBool::new(false),
         });
-        let identity = RandomState::new().build_hasher().finish();
         core.segment
             .store(IDENTITY, identity)
             .map_err(|why| CallFailed::new(Kind::Local, Ran::No).because(why.to_string()))?;

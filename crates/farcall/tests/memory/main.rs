@@ -14,6 +14,8 @@ mod mapped_segments;
 mod name_clerk;
 #[cfg(unix)]
 mod notice_descriptors;
+#[cfg(target_os = "linux")]
+mod renewed_imports;
 mod served_segments;
 mod server_counters;
 mod stuck_workers;

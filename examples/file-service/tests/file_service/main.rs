@@ -3,5 +3,7 @@
 
 mod coherence;
 #[cfg(target_os = "linux")]
+mod restarted_servers;
+#[cfg(target_os = "linux")]
 mod stopped_clerks;
 mod structures;
