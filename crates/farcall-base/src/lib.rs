@@ -12,6 +12,8 @@ mod call_key;
 mod exchange;
 mod failure;
 mod locked;
+#[doc(hidden)]
+pub mod mutant;
 mod principal;
 pub mod room;
 mod time;

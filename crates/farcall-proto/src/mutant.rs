@@ -1,5 +1,5 @@
 //! Deliberate faults. Each breaks one rule of the protocol, so that the simulator can show that it would
-//! notice. Without the feature `mutants` a `Mutant` is empty and `breaks` always returns false.
+//! notice. Without the feature `mutants` a `Mutant` is empty and breaks nothing.
 
 macro_rules! mutants {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
@@ -363,34 +363,4 @@ impl Rule {
 }
 
 /// The fault that a configuration has, if any.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mutant {
-    #[cfg(feature = "mutants")]
-    rule: Option<Rule>,
-}
-
-impl Mutant {
-    /// No fault: the protocol as it is specified.
-    pub const NONE: Mutant = Mutant {
-        #[cfg(feature = "mutants")]
-        rule: None,
-    };
-
-    /// Returns the fault that breaks `rule`.
-    #[cfg(feature = "mutants")]
-    pub fn of(rule: Rule) -> Mutant {
-        Mutant { rule: Some(rule) }
-    }
-
-    /// Returns whether this fault breaks `rule`.
-    #[inline(always)]
-    pub fn breaks(self, rule: Rule) -> bool {
-        #[cfg(feature = "mutants")]
-        return self.rule == Some(rule);
-        #[cfg(not(feature = "mutants"))]
-        {
-            let _ = rule;
-            false
-        }
-    }
-}
+pub type Mutant = farcall_base::mutant::Mutant<Rule>;

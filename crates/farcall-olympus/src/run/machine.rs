@@ -135,7 +135,7 @@ impl Machine {
         open.sort_unstable();
         machine.stopped = stopped;
         for (firing, node, attempts) in open {
-            let again = called.get(&firing).filter(|_| machine.mutant.keeps(Rule::KilledIsMaybe));
+            let again = called.get(&firing).filter(|_| !machine.mutant.breaks(Rule::KilledIsMaybe));
             let Some(&again) = again else {
                 machine.call(firing, node, attempts, false);
                 continue;
@@ -190,7 +190,7 @@ impl Machine {
         self.repeat(now);
         self.take_turns();
         let more = self.begin_all(now);
-        let is_early = self.todo.start.is_empty() || self.mutant.keeps(Rule::WrittenBeforeSent);
+        let is_early = self.todo.start.is_empty() || !self.mutant.breaks(Rule::WrittenBeforeSent);
         if is_early && self.write().is_err() {
             return Next::End;
         }
@@ -245,7 +245,7 @@ impl Machine {
                     state.procedure = None;
                     self.todo.forget.push((node, bound.clone()));
                 }
-                if ran == Ran::Maybe && !self.mutant.keeps(Rule::MaybeStops) {
+                if ran == Ran::Maybe && self.mutant.breaks(Rule::MaybeStops) {
                     return self.put_back(key, why, now);
                 }
                 if helps_to_call_again(kind, ran) && self.is_idempotent(node, bound) {
@@ -279,7 +279,7 @@ impl Machine {
     fn is_idempotent(&self, node: NodeId, bound: &Bound) -> bool {
         let call = self.graph.nodes[node.0 as usize].call.as_ref();
         let is_idempotent = call.is_some_and(|call| call.idempotent) || bound.is_idempotent();
-        is_idempotent || !self.mutant.keeps(Rule::OnlyIdempotentAgain)
+        is_idempotent || self.mutant.breaks(Rule::OnlyIdempotentAgain)
     }
 
     fn not_found(&mut self, key: usize, why: &NotFound, now: Time) {
@@ -319,7 +319,7 @@ impl Machine {
         if !self.has_room(node) {
             return self.wait_for_room(key);
         }
-        if self.mutant.keeps(Rule::StartIsWritten) {
+        if !self.mutant.breaks(Rule::StartIsWritten) {
             let again = self.is_idempotent(node, &bound);
             self.record(|| Record::Call { firing: firing.0, again });
         }
@@ -392,7 +392,7 @@ impl Machine {
         let (calls, again) = (bound.is_some(), bound.is_some_and(|bound| self.is_idempotent(node, bound)));
         if let Some(journal) = &mut self.journal {
             let (firing, node, now) = (firing.0, node.0, nanos(clock));
-            let written = calls && self.mutant.keeps(Rule::StartIsWritten);
+            let written = calls && !self.mutant.breaks(Rule::StartIsWritten);
             journal.add(&Record::Begin { firing, node, now, calls: written, again: again && written });
         }
         if failure.is_some() {
@@ -418,7 +418,7 @@ impl Machine {
 
     /// Ends a firing for which so many calls were made.
     fn end(&mut self, firing: FiringId, node: NodeId, ended: Ended, attempts: u32) {
-        if let Some(journal) = self.journal.as_mut().filter(|_| self.mutant.keeps(Rule::EndIsWritten)) {
+        if let Some(journal) = self.journal.as_mut().filter(|_| !self.mutant.breaks(Rule::EndIsWritten)) {
             journal.add_end(firing, &ended);
         }
         match self.interpreter.end(firing, ended) {
@@ -457,12 +457,12 @@ impl Machine {
         self.held.retain(|(_, held)| *held != node);
         self.held.push((until, node));
         // Only the first time: otherwise the tokens would grow without end.
-        if self.board.counts.not_run == 1 && !self.mutant.keeps(Rule::PutBackOnce) {
+        if self.board.counts.not_run == 1 && self.mutant.breaks(Rule::PutBackOnce) {
             let taken = self.interpreter.firing(firing).map_or_else(Vec::new, |firing| firing.taken.clone());
             let from = self.graph.nodes[node.0 as usize].inputs[0].place;
             let _ = self.obey(Command::Put { place: from, tokens: taken }, now);
         }
-        if !self.mutant.keeps(Rule::PutBack) {
+        if self.mutant.breaks(Rule::PutBack) {
             self.end(firing, node, Ended::Failed { why, ran: Ran::No }, attempts);
             return drop(self.decide(firing, Decision::Discard));
         }
@@ -542,7 +542,7 @@ impl Machine {
     }
 
     fn rest(&self) -> Outcome {
-        if self.stopped.is_empty() || !self.mutant.keeps(Rule::StoppedIsShown) {
+        if self.stopped.is_empty() || self.mutant.breaks(Rule::StoppedIsShown) {
             Outcome::Quiet
         } else {
             Outcome::Stopped(self.stopped.keys().copied().collect())

@@ -40,28 +40,4 @@ impl Rule {
 }
 
 /// The fault that a run has, if any.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mutant {
-    #[cfg(feature = "mutants")]
-    rule: Option<Rule>,
-}
-
-impl Mutant {
-    /// Returns the fault that breaks this rule.
-    #[cfg(feature = "mutants")]
-    pub fn of(rule: Rule) -> Mutant {
-        Mutant { rule: Some(rule) }
-    }
-
-    /// Returns whether this fault keeps the rule.
-    #[inline(always)]
-    pub(super) fn keeps(self, rule: Rule) -> bool {
-        #[cfg(feature = "mutants")]
-        return self.rule != Some(rule);
-        #[cfg(not(feature = "mutants"))]
-        {
-            let _ = rule;
-            true
-        }
-    }
-}
+pub type Mutant = farcall_base::mutant::Mutant<Rule>;

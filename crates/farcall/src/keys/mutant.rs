@@ -20,28 +20,4 @@ pub enum Rule {
 }
 
 /// The fault that keys have, if any.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mutant {
-    #[cfg(feature = "mutants")]
-    rule: Option<Rule>,
-}
-
-impl Mutant {
-    /// Returns the fault that breaks this rule.
-    #[cfg(feature = "mutants")]
-    pub fn of(rule: Rule) -> Mutant {
-        Mutant { rule: Some(rule) }
-    }
-
-    /// Returns whether this fault breaks the rule.
-    #[inline(always)]
-    pub(super) fn breaks(self, rule: Rule) -> bool {
-        #[cfg(feature = "mutants")]
-        return self.rule == Some(rule);
-        #[cfg(not(feature = "mutants"))]
-        {
-            let _ = rule;
-            false
-        }
-    }
-}
+pub type Mutant = farcall_core::mutant::Mutant<Rule>;
