@@ -130,6 +130,7 @@
 //! prepared    the encoded arguments and the settings of a group call
 //! started     a started group call, whose replies a thread or a task takes one by one
 //! engine      makes the calls, no more than their replies have room for; receives; stops
+//! window      the room that the socket's buffer has for replies
 //! progress    counts replies until enough count, or enough are impossible
 //! outcomes    the outcome of each member, and the error that too few succeeded
 //! inline_vec  a vector that stores a single element in place
@@ -144,6 +145,7 @@ mod outcomes;
 mod prepared;
 mod progress;
 mod started;
+mod window;
 
 pub use call::{Multi, Next};
 pub use group::Group;

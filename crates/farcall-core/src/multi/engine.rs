@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::inline_vec::InlineVec;
 use super::outcomes::Outcome;
 use super::prepared::{Hedge, Prepared, Rest, Settings};
+use super::window::Window;
 use crate::env::Time;
 use crate::stub::{Members, PendingCall, Reply, bad_arguments, decode_reply, no_reply, parking};
 use crate::wait::{ReadyList, SteppedAway, WaitPoint};
@@ -22,9 +23,6 @@ const CALLS_PER_LOOK: usize = 8;
 
 /// How many replies a wait collects at most before it ends.
 const MAX_REPLIES_PER_WAIT: usize = 32;
-
-/// How many bytes of a socket's buffer the smallest reply takes, including the kernel's book-keeping.
-const MIN_REPLY_BYTES: usize = 1024;
 
 /// A group call under way.
 pub(super) struct Engine<T, E> {
@@ -58,20 +56,6 @@ enum Caller {
     Task { within: Option<Duration> },
 }
 
-/// Bounds the outstanding calls so that their replies fit into the socket's buffer.
-struct Window {
-    /// How many bytes of the buffer the largest reply so far takes.
-    largest_reply: usize,
-    /// The size of the buffer in bytes.
-    buffer: usize,
-}
-
-impl Window {
-    fn has_room(&self, outstanding: usize) -> bool {
-        outstanding == 0 || outstanding.saturating_mul(self.largest_reply) < self.buffer
-    }
-}
-
 impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
     /// Returns the engine of a call that a thread waits for. No member is called yet.
     pub(super) fn new(
@@ -93,7 +77,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             called: 0,
             outstanding: 0,
             ended_before: 0,
-            window: Window { largest_reply: MIN_REPLY_BYTES, buffer: wait_point.room() },
+            window: Window::new(wait_point.room()),
             until,
             rest: settings.rest.unwrap_or(Rest::Cancel),
             hedge: settings.hedge.zip(now),
@@ -239,7 +223,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             }
             self.calls[index] = None;
             self.outstanding -= 1;
-            self.window.largest_reply = self.window.largest_reply.max(size + MIN_REPLY_BYTES);
+            self.window.remove(index, size, || self.wait_point.now());
             if let Some((_, next)) = &mut self.hedge {
                 // The caller asks for another reply only if this one does not count, so the next member is
                 // called at once.
@@ -250,13 +234,13 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         None
     }
 
-    fn may_call(&self) -> bool {
+    fn may_call(&mut self) -> bool {
         if self.called == self.members.len() {
             return false;
         }
         match self.hedge {
             Some((hedge, next)) => self.called < hedge.at_most && next <= self.wait_point.now(),
-            None => self.window.has_room(self.outstanding),
+            None => self.window.has_room(self.called, || self.wait_point.now()),
         }
     }
 
@@ -268,6 +252,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             return;
         }
         self.outstanding += 1;
+        self.window.add();
         if let Some((hedge, next)) = &mut self.hedge {
             *next = self.wait_point.now() + hedge.after;
         }
@@ -299,7 +284,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
     /// Returns when the thread must wake even though no reply has come.
     fn wake_at(&self) -> Option<Time> {
         let next = self.hedge.filter(|(hedge, _)| self.called < hedge.at_most.min(self.members.len()));
-        [self.until, next.map(|(_, next)| next)].into_iter().flatten().min()
+        let room = self.window.look_at().filter(|_| self.called < self.members.len());
+        [self.until, next.map(|(_, next)| next), room].into_iter().flatten().min()
     }
 
     /// Returns whether the time is up. Replies that have arrived by then still count.
@@ -319,6 +305,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             leave(call, self.rest);
         }
         self.outstanding -= 1;
+        self.window.remove(index, 0, || self.wait_point.now());
         Some((index, Err(why.clone().but_ran(Ran::Maybe).into())))
     }
 }

@@ -16,6 +16,7 @@ mod first_calls;
 mod flood;
 #[cfg(all(feature = "soak", target_os = "linux"))]
 mod grants;
+mod hung_members;
 mod inside_calls;
 mod large_results;
 mod long_run;
