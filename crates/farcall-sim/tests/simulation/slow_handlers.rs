@@ -42,7 +42,7 @@ fn members(sim: &Sim, times: &[Duration]) -> farcall::Result<Group<MemberClient,
 fn no_server_cancels_while_a_handler_takes_an_hour() {
     check(10, |sim| {
         // One member replies at once, one while the handler runs, and one after that.
-        let group = members(&sim, &[Duration::ZERO, HOUR / 2, 2 * HOUR])?;
+        let group = members(sim, &[Duration::ZERO, HOUR / 2, 2 * HOUR])?;
         let mut handled = Vec::new();
         let outcomes = group.multi().work(100_000).each(|reply| {
             handled.push((reply.index, reply.result.map(|content| content.len())));
@@ -57,7 +57,7 @@ fn no_server_cancels_while_a_handler_takes_an_hour() {
 #[test]
 fn no_server_cancels_while_the_caller_decides_whether_a_reply_counts() {
     check(10, |sim| {
-        let group = members(&sim, &[Duration::ZERO, 2 * HOUR])?;
+        let group = members(sim, &[Duration::ZERO, 2 * HOUR])?;
         let counts = |reply: &farcall::Result<Vec<u8>>| {
             sim::sleep(HOUR);
             reply.is_ok()
@@ -71,7 +71,7 @@ fn no_server_cancels_while_the_caller_decides_whether_a_reply_counts() {
 #[test]
 fn a_handler_that_stops_the_call_late_leaves_the_others_cancelled() {
     check(10, |sim| {
-        let group = members(&sim, &[Duration::ZERO, 2 * HOUR])?;
+        let group = members(sim, &[Duration::ZERO, 2 * HOUR])?;
         let outcomes = group.multi().work(4).each(|_| {
             sim::sleep(HOUR);
             Next::Stop
