@@ -54,11 +54,11 @@ fn a_host_whose_server_has_gone_leaves_nothing_open() {
     for network in [&[true, false][..], &[true], &[false]] {
         let gone = nowhere();
         network.iter().for_each(|stream| assert!(mapper.register(0x2000_0077, 3, *stream, gone)));
-        let why = find(port).err().expect("nobody is there");
+        let Err(why) = find(port) else { panic!("nobody is there") };
         assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No), "{network:?}: {why}");
         network.iter().for_each(|stream| assert!(mapper.unregister(0x2000_0077, 3, *stream, gone)));
     }
-    let why = find(port).err().expect("nothing is registered");
+    let Err(why) = find(port) else { panic!("nothing is registered") };
     assert_eq!((why.kind(), why.ran()), (Kind::NotExported, Ran::No), "{why}");
 }
 

@@ -284,7 +284,7 @@ fn the_local_port_mapper_is_there_or_said_to_be_missing() {
     if !is_inside("hosts::the_local_port_mapper_is_there_or_said_to_be_missing") {
         return;
     }
-    let why = Rpcbind::local().err().expect("no port mapper runs");
+    let why = Rpcbind::local().expect_err("no port mapper runs");
     assert_eq!((why.kind(), why.ran()), (farcall::Kind::Unreachable, farcall::Ran::No), "{why}");
     assert!(Rpcbind::of("127.0.0.1").is_err());
     let mapper = Mapper::default();
