@@ -123,9 +123,13 @@ struct Shared {
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     /// Whether a thread asks the group.
     asking: bool,
+    /// How often the group was asked, and the number of the last such question that has ended.
+    asked: u64,
+    answered: u64,
     /// Threads that need its answer, because the member that they met is leaving.
     waiting: Vec<Arc<dyn Event>>,
     /// What is known of members by their names.
@@ -255,7 +259,7 @@ impl Shared {
             unlooked: AtomicU32::new(1),
             due: AtomicU64::default(),
             list: List::new(),
-            state: Mutex::new(State { asking: false, waiting: Vec::new(), known: HashMap::new() }),
+            state: Mutex::new(State::default()),
             roster,
             env,
         });
@@ -335,21 +339,32 @@ impl Shared {
     /// Asks the group for its members now, because one is leaving, or waits for the thread that asks.
     #[cold]
     fn ask_now(&self) -> Arc<[Choice]> {
-        self.due.store(0, Relaxed);
-        let answered = {
-            let mut state = lock(&self.state);
-            state.asking.then(|| {
-                let answered = self.env.event();
-                state.waiting.push(answered.clone());
-                answered
-            })
-        };
-        if let Some(answered) = answered {
-            answered.wait(Some(MAX_WAIT_FOR_MEMBERS));
-            // That answer may be older than the member's farewell.
-            self.due.store(0, Relaxed);
+        let until = self.env.now() + MAX_WAIT_FOR_MEMBERS;
+        // An answer to an earlier question may be older than the member's farewell.
+        let needed = lock(&self.state).asked + 1;
+        loop {
+            let answered = {
+                let mut state = lock(&self.state);
+                if state.answered >= needed {
+                    return self.list.get();
+                }
+                state.asking.then(|| {
+                    let answered = self.env.event();
+                    state.waiting.push(answered.clone());
+                    answered
+                })
+            };
+            let left = until.since(self.env.now());
+            match answered {
+                _ if left.is_zero() => return self.list.get(),
+                Some(answered) => drop(answered.wait(Some(left))),
+                None => {
+                    self.due.store(0, Relaxed);
+                    self.roster.ask_anew();
+                    self.choices(self.env.now());
+                }
+            }
         }
-        self.choices(self.env.now())
     }
 
     /// Returns whether it is time to ask the group for its members.
@@ -366,6 +381,7 @@ impl Shared {
                 return self.list.get();
             }
             state.asking = true;
+            state.asked += 1;
         }
         // Asking may take long and runs the user's registry, so no lock is held. Other calls go to the
         // members that are known.
@@ -382,6 +398,7 @@ impl Shared {
 
     fn end_asking(&self, state: &mut State) {
         state.asking = false;
+        state.answered = state.asked;
         state.waiting.drain(..).for_each(|waits| waits.set());
     }
 

@@ -194,6 +194,10 @@ impl Registry for Etcd {
         self.0.mirror.instances(type_name, within)
     }
 
+    fn instances_now(&self, type_name: &Label, within: Duration) -> Result<Vec<Entry>> {
+        self.0.mirror.instances_now(type_name, within)
+    }
+
     fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>> {
         self.lookup_within(type_name, instance, Duration::MAX)
     }

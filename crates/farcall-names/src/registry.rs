@@ -126,6 +126,17 @@ pub trait Registry: Send + Sync {
         self.instances(type_name)
     }
 
+    /// Returns what [`Registry::instances_within`] does, as of now: not from a copy that follows the registry
+    /// and may be behind it. Asked when a server from such a copy takes no calls any more.
+    ///
+    /// The default is [`Registry::instances_within`].
+    ///
+    /// # Errors
+    /// Those of [`Registry::instances_within`].
+    fn instances_now(&self, type_name: &Label, within: Duration) -> Result<Vec<Entry>> {
+        self.instances_within(type_name, within)
+    }
+
     /// Returns what [`Registry::lookup`] does, within this time.
     ///
     /// The default is [`Registry::lookup`], which may take longer.
@@ -354,6 +365,10 @@ impl<R: Registry + ?Sized> Registry for Arc<R> {
 
     fn instances_within(&self, type_name: &Label, within: Duration) -> Result<Vec<Entry>> {
         (**self).instances_within(type_name, within)
+    }
+
+    fn instances_now(&self, type_name: &Label, within: Duration) -> Result<Vec<Entry>> {
+        (**self).instances_now(type_name, within)
     }
 
     fn lookup_within(&self, type_name: &Label, instance: &Label, within: Duration) -> Result<Option<Entry>> {

@@ -38,12 +38,13 @@ struct World {
     replica: Settings,
     client: Settings,
     /// Is told of each replica that has started.
-    started: Box<dyn Fn(usize, &Export) + Sync>,
+    started: Box<Started>,
     /// Where the replicas listen, if clients have a list of addresses and no names.
     addresses: Vec<SocketAddr>,
 }
 
 type Settings = Box<dyn Fn() -> Builder + Sync>;
+type Started = dyn Fn(usize, &Export) + Sync;
 
 /// Ends the calling threads when the thread that restarts replicas ends, also by a panic.
 struct Stop<'a>(&'a AtomicBool);

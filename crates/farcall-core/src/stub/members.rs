@@ -54,6 +54,11 @@ pub trait Roster: Send + Sync {
         Members::new(subset(known, most, number).into_iter().map(|which| members[which].clone()).collect())
     }
 
+    /// Has the next question for members ask whoever knows them, and not what is remembered of an earlier answer:
+    /// a member has said that it leaves, and another one may have joined before.
+    #[doc(hidden)]
+    fn ask_anew(&self) {}
+
     /// Returns the environment in which the members are called.
     fn env(&self) -> Arc<dyn Env> {
         let first = |members: Members| members.first().map(|member| member.binding().channel().env());

@@ -129,6 +129,16 @@ impl Mirror {
         Ok(read()?.entries)
     }
 
+    /// Returns the entries of a type as etcd has them, whatever the copy says. If etcd is out of reach, the copy
+    /// serves.
+    pub(super) fn instances_now(&self, type_name: &Label, within: Duration) -> Result<Vec<Entry>> {
+        let deadline = after(within.min(READ_PATIENCE));
+        match read_until(&self.gateway, &self.keys, self.keys.of_type(type_name), deadline) {
+            Ok(read) => Ok(read.entries),
+            Err(why) => self.copied(type_name, false).ok_or(why),
+        }
+    }
+
     /// Ends the watch and its thread.
     pub(super) fn stop(&self) {
         lock(&self.state).stopped = true;

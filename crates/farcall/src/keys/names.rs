@@ -234,6 +234,10 @@ impl Registry for SignedNames {
         self.genuine_instances(type_name, self.registry.instances_within(type_name, within)?)
     }
 
+    fn instances_now(&self, type_name: &Label, within: Duration) -> Result<Vec<Entry>> {
+        self.genuine_instances(type_name, self.registry.instances_now(type_name, within)?)
+    }
+
     /// Returns the entry of one instance, if it counts for this end.
     ///
     /// # Errors

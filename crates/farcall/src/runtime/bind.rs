@@ -128,7 +128,7 @@ impl Inner {
         if deadline.is_some_and(|deadline| deadline <= self.env.now()) {
             return Err(too_late(name));
         }
-        let mut candidates = self.candidates_but(name, avoid, deadline)?;
+        let mut candidates = self.candidates_but(name, (avoid, false), deadline)?;
         let mut moves = 0;
         loop {
             let failed = match self.bind_to(name, interface, candidates.clone(), deadline) {
@@ -137,7 +137,7 @@ impl Inner {
             };
             moves += 1;
             let former = candidates;
-            candidates = match self.candidates_but(name, avoid, deadline) {
+            candidates = match self.candidates_but(name, (avoid, true), deadline) {
                 Ok(now) if has_moved(&former, &now) => now,
                 _ => return Err(failed),
             };
@@ -225,12 +225,12 @@ impl Inner {
         Err(failed.of(name))
     }
 
-    /// Returns the candidates that a task is to ask, without those at `avoid` if there are others. Gives up
-    /// when `over` returns an error.
+    /// Returns the candidates that a task is to ask, without those at `avoid` if there are others. With `anew`
+    /// they are not from a copy that may be behind the registry. Gives up when `over` returns an error.
     pub(super) async fn candidates_later(
         self: &Arc<Self>,
         name: &Name,
-        avoid: &[SocketAddr],
+        (avoid, anew): (&[SocketAddr], bool),
         deadline: Option<Time>,
         over: &impl Fn() -> Result<(), CallFailed>,
     ) -> Result<Vec<Candidate>, CallFailed> {
@@ -243,16 +243,17 @@ impl Inner {
             (None, Name::At { address, type_name, instance }) => {
                 Candidate::at_each(address.socket().as_slice(), type_name, instance.as_ref())
             }
-            _ => Candidate::of_entries(&self.entries_later(name, deadline, over).await?),
+            _ => Candidate::of_entries(&self.entries_later(name, anew, deadline, over).await?),
         };
         without_avoided(name, candidates, avoid)
     }
 
-    /// Returns the candidates for a name, without those at `avoid` if there are others.
+    /// Returns the candidates for a name, without those at `avoid` if there are others. With `anew` they are not
+    /// from a copy that may be behind the registry.
     fn candidates_but(
         &self,
         name: &Name,
-        avoid: &[SocketAddr],
+        (avoid, anew): (&[SocketAddr], bool),
         deadline: Option<Time>,
     ) -> Result<Vec<Candidate>, CallFailed> {
         self.check_process()?;
@@ -261,7 +262,7 @@ impl Inner {
                 let addresses = self.resolve(name, &place, deadline)?;
                 Candidate::at_each(&addresses, type_name, instance)
             }
-            None => self.candidates(name, deadline)?,
+            None => self.candidates(name, anew, deadline)?,
         };
         without_avoided(name, candidates, avoid)
     }
@@ -398,12 +399,17 @@ impl Inner {
     }
 
     /// Returns the candidates for a name that contains no name of a host or a service.
-    fn candidates(&self, name: &Name, deadline: Option<Time>) -> Result<Vec<Candidate>, CallFailed> {
+    fn candidates(
+        &self,
+        name: &Name,
+        anew: bool,
+        deadline: Option<Time>,
+    ) -> Result<Vec<Candidate>, CallFailed> {
         match name {
             Name::At { address, type_name, instance } => {
                 Ok(Candidate::at_each(address.socket().as_slice(), type_name, instance.as_ref()))
             }
-            name => Ok(Candidate::of_entries(&self.entries(name, deadline)?)),
+            name => Ok(Candidate::of_entries(&self.entries(name, anew, deadline)?)),
         }
     }
 
@@ -671,7 +677,7 @@ mod tests {
         };
         let _published = instances.map(publish);
         let runtime = super::super::Runtime::builder().registry(registry.clone()).build().unwrap();
-        let candidates = runtime.0.candidates(&parse("Store").unwrap(), None).unwrap();
+        let candidates = runtime.0.candidates(&parse("Store").unwrap(), false, None).unwrap();
         assert_eq!(candidates.iter().map(|one| one.address.port()).collect::<Vec<_>>(), [2, 3, 1]);
     }
 }

@@ -98,7 +98,7 @@ impl Inner {
     fn whereabouts(&self, name: &Name, deadline: Time) -> Option<(Vec<SocketAddr>, String)> {
         match name {
             Name::Instance { .. } => {
-                let entry = self.entries(name, Some(deadline)).ok()?.into_iter().next()?;
+                let entry = self.entries(name, false, Some(deadline)).ok()?.into_iter().next()?;
                 Some((entry.sockets_from_here(), entry.asked_name()))
             }
             // A name that asks for shared memory is bound by its first call.
@@ -128,6 +128,8 @@ struct Follower {
 #[derive(Default)]
 struct Known {
     version: Option<u64>,
+    /// Whether the entries are to be read again, although the version is the same.
+    is_doubtful: bool,
     entries: Arc<[Entry]>,
     /// The members that have been bound, by name.
     bound: HashMap<String, Member>,
@@ -166,6 +168,12 @@ impl Roster for Follower {
         members
     }
 
+    /// The registry says at once that it has changed, but not to everybody at the same time: another process
+    /// may know of the change, and act on it, before this one is told of it.
+    fn ask_anew(&self) {
+        lock(&self.known).is_doubtful = true;
+    }
+
     fn env(&self) -> Arc<dyn Env> {
         self.inner.env.clone()
     }
@@ -186,13 +194,15 @@ impl Follower {
         let Found::Version(version) = self.inner.ask_registry(&Wanted::Version, deadline)? else {
             return Ok(Arc::default());
         };
-        {
+        let is_doubtful = {
             let known = lock(&self.known);
-            if known.version == Some(version) {
+            if known.version == Some(version) && !known.is_doubtful {
                 return Ok(known.entries.clone());
             }
-        }
-        let entries = self.inner.ask_registry(&Wanted::Instances(self.type_name.clone()), deadline);
+            known.is_doubtful
+        };
+        let wanted = if is_doubtful { Wanted::InstancesNow } else { Wanted::Instances };
+        let entries = self.inner.ask_registry(&wanted(self.type_name.clone()), deadline);
         let mut known = lock(&self.known);
         let entries: Arc<[Entry]> = match entries {
             // None of the entries counts any more, so the group has no members.

@@ -432,7 +432,7 @@ impl Importer {
             return Ok(target);
         }
         self.restarts.check()?;
-        let mut candidates = self.inner.candidates_later(&self.name, avoid, deadline, &over).await?;
+        let mut candidates = self.inner.candidates_later(&self.name, (avoid, false), deadline, &over).await?;
         let mut moves = 0;
         loop {
             let failed = match self.ask(candidates.clone())?.wait(&over).await {
@@ -442,7 +442,7 @@ impl Importer {
             moves += 1;
             // The name may have moved while its former servers were asked.
             let former = candidates;
-            candidates = match self.inner.candidates_later(&self.name, avoid, deadline, &over).await {
+            candidates = match self.inner.candidates_later(&self.name, (avoid, true), deadline, &over).await {
                 Ok(now) if bind::has_moved(&former, &now) => now,
                 _ => {
                     self.suspect(failed.kind());
@@ -532,7 +532,7 @@ impl Importer {
     /// Returns whether the registry knows an instance of the type at another address.
     fn has_other(&self, address: SocketAddr, deadline: Option<Time>) -> bool {
         let Name::Type(_) = &self.name else { return false };
-        let entries = self.inner.entries(&self.name, deadline).unwrap_or_default();
+        let entries = self.inner.entries(&self.name, false, deadline).unwrap_or_default();
         entries.iter().any(|entry| entry.sockets().all(|other| other != address))
     }
 }

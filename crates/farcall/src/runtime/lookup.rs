@@ -20,6 +20,8 @@ use crate::{CallFailed, Kind, Ran};
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) enum Wanted {
     Instances(Label),
+    /// Not from a copy that may be behind the registry.
+    InstancesNow(Label),
     Instance(Label, Label),
     Version,
 }
@@ -35,10 +37,11 @@ pub(super) enum Found {
 pub(super) type Lookups = Asides<Wanted, Found>;
 
 impl Inner {
-    /// Returns the entries of a type or of an instance. Blocks until the deadline at most.
-    pub(super) fn entries(&self, name: &Name, deadline: Option<Time>) -> Answer<Vec<Entry>> {
+    /// Returns the entries of a type or of an instance, with `anew` not from a copy that may be behind the
+    /// registry. Blocks until the deadline at most.
+    pub(super) fn entries(&self, name: &Name, anew: bool, deadline: Option<Time>) -> Answer<Vec<Entry>> {
         self.names()?;
-        Ok(self.ask_registry(&Wanted::of(name)?, deadline)?.into_entries())
+        Ok(self.ask_registry(&Wanted::of(name, anew)?, deadline)?.into_entries())
     }
 
     /// Returns the entries of a type or of an instance, on behalf of a task. Gives up when `over` returns an
@@ -46,12 +49,13 @@ impl Inner {
     pub(super) async fn entries_later(
         self: &Arc<Self>,
         name: &Name,
+        anew: bool,
         deadline: Option<Time>,
         over: &impl Fn() -> Result<(), CallFailed>,
     ) -> Answer<Vec<Entry>> {
-        let wanted = Wanted::of(name)?;
+        let wanted = Wanted::of(name, anew)?;
         if self.registry.keeps_deadlines() {
-            return Tasks::run_blocking(self, || self.entries(name, deadline));
+            return Tasks::run_blocking(self, || self.entries(name, anew, deadline));
         }
         Tasks::run_blocking(self, || self.names().map(drop))?;
         Ok(self.lookup(&wanted)?.wait(over).await?.into_entries())
@@ -93,8 +97,9 @@ impl Wanted {
     ///
     /// # Errors
     /// When it is a name that no registry knows.
-    fn of(name: &Name) -> Result<Wanted, CallFailed> {
+    fn of(name: &Name, anew: bool) -> Result<Wanted, CallFailed> {
         match name {
+            Name::Type(type_name) if anew => Ok(Wanted::InstancesNow(type_name.clone())),
             Name::Type(type_name) => Ok(Wanted::Instances(type_name.clone())),
             Name::Instance { type_name, instance } => {
                 Ok(Wanted::Instance(type_name.clone(), instance.clone()))
@@ -112,6 +117,9 @@ impl Wanted {
             (Wanted::Version, Some(within)) => return registry.version_within(within).map(Found::Version),
             (Wanted::Instances(type_name), None) => registry.instances(type_name)?,
             (Wanted::Instances(type_name), Some(within)) => registry.instances_within(type_name, within)?,
+            (Wanted::InstancesNow(type_name), within) => {
+                registry.instances_now(type_name, within.unwrap_or(Duration::MAX))?
+            }
             (Wanted::Instance(type_name, instance), within) => {
                 let found = match within {
                     None => registry.lookup(type_name, instance)?,
@@ -136,7 +144,9 @@ impl Found {
 impl fmt::Display for Wanted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wanted::Instances(type_name) => write!(f, "{type_name} in the registry"),
+            Wanted::Instances(type_name) | Wanted::InstancesNow(type_name) => {
+                write!(f, "{type_name} in the registry")
+            }
             Wanted::Instance(type_name, instance) => write!(f, "{type_name}/{instance} in the registry"),
             Wanted::Version => f.write_str("the version of the registry"),
         }

@@ -4,9 +4,14 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use farcall_proto::client::Outcome;
+use farcall_proto::{Failure, SharedArguments};
+
 use super::bind::Target;
 use super::exchanging::ExchangingCall;
 use crate::client::{self, CallRequest, Taker};
+use crate::stub::{EncodedArguments, bad_arguments};
+use crate::xdr::Encoder;
 use crate::{CallFailed, Kind, Ran, shm};
 
 /// A started call that was sent.
@@ -16,6 +21,35 @@ pub(super) enum SentCall {
     /// By datagrams, with exchanges: the caller answers signals meanwhile.
     Exchanging(Arc<ExchangingCall>),
     Memory(Arc<shm::Started>),
+    /// Not at all: the connection through shared memory had ended.
+    Unsent(Arc<UnsentCall>),
+}
+
+/// A call that has failed before it was sent. Its failure is that of any attempt, so that whoever waits for the
+/// call binds again.
+pub(super) struct UnsentCall {
+    failure: Failure,
+    arguments: Arc<SharedArguments>,
+}
+
+impl UnsentCall {
+    #[cold]
+    fn new(why: &CallFailed, request: &CallRequest<'_>) -> Result<Arc<UnsentCall>, CallFailed> {
+        let failure = Failure::new(why.kind(), why.ran()).with_detail(why.detail());
+        let arguments = match request.call.shared {
+            Some(shared) => shared.clone(),
+            None => {
+                let mut arguments = Vec::new();
+                (request.call.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
+                SharedArguments::new(arguments)
+            }
+        };
+        Ok(Arc::new(UnsentCall { failure, arguments }))
+    }
+
+    fn give(&self, taker: Taker<'_>) {
+        taker(Outcome::Failed(self.failure.clone()), EncodedArguments::of(&self.arguments));
+    }
 }
 
 /// The state in which a wait for a started call left it.
@@ -44,10 +78,15 @@ impl SentCall {
         if request.call.procedure.exchanges {
             return ExchangingCall::start(target, request).map(Arc::new).map(SentCall::Exchanging);
         }
-        if let Some(link) = &target.link
-            && let Some(started) = shm::Started::start(link, call)?
-        {
-            return Ok(SentCall::Memory(started));
+        if let Some(link) = &target.link {
+            match shm::Started::start(link, call) {
+                Ok(Some(started)) => return Ok(SentCall::Memory(started)),
+                Ok(None) => {}
+                Err(why) if why.kind() == Kind::Unreachable => {
+                    return UnsentCall::new(&why, request).map(SentCall::Unsent);
+                }
+                Err(why) => return Err(why),
+            }
         }
         client::Started::start(&target.endpoint, &target.peer, call, None).map(SentCall::Datagrams)
     }
@@ -67,6 +106,7 @@ impl SentCall {
                 }
             }
             SentCall::Memory(started) => started.wait(taker)?,
+            SentCall::Unsent(call) => call.give(taker),
         }
         Ok(Reached::End)
     }
@@ -87,6 +127,10 @@ impl SentCall {
                     .map(|streams| Ok(if streams { Reached::Stream(call.clone()) } else { Reached::End }));
             }
             SentCall::Memory(started) => started.poll(context, taker),
+            SentCall::Unsent(call) => {
+                call.give(taker);
+                Poll::Ready(Ok(()))
+            }
         };
         ended.map(|ended| ended.map(|()| Reached::End))
     }
@@ -96,6 +140,7 @@ impl SentCall {
             SentCall::Datagrams(started) => started.detach(&target.endpoint, &target.peer, later),
             SentCall::Exchanging(call) => call.detach(target, later),
             SentCall::Memory(started) => started.detach(),
+            SentCall::Unsent(_) => {}
         }
     }
 
@@ -104,6 +149,7 @@ impl SentCall {
             SentCall::Datagrams(started) => started.cancel(&target.endpoint, &target.peer),
             SentCall::Exchanging(call) => call.started.cancel(&target.endpoint, &target.peer),
             SentCall::Memory(started) => started.cancel(),
+            SentCall::Unsent(_) => {}
         }
     }
 }
