@@ -20,6 +20,7 @@
 //!   reply unless `dispatch` returns [`Dispatched::Result`] or [`Dispatched::Exception`].
 
 mod arguments;
+mod awaiting;
 mod batch;
 mod behind;
 mod binding;
@@ -31,6 +32,7 @@ mod handlers;
 mod handling;
 mod interface;
 mod items;
+mod kept_call;
 mod local;
 mod members;
 mod oneway;
@@ -65,6 +67,7 @@ pub use handlers::{Answer, Handled, Handler, Handlers, NO_HANDLERS, Unwinding};
 #[doc(hidden)]
 pub use handling::Handling;
 pub use interface::{AsyncServer, Client, Interface, Program};
+pub(crate) use kept_call::KeptCall;
 pub use local::{local, local_async};
 #[doc(hidden)]
 pub use members::Joining;

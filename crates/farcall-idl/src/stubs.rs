@@ -22,6 +22,7 @@ use syn::{Attribute, Block, Expr, ExprLit, Lit, Meta, MetaNameValue, Path, PathA
 pub const RESERVED_NAMES: &[&str] = &[
     "start",
     "within",
+    "wait_for_server",
     "binding",
     "catching",
     "multi",

@@ -2,26 +2,14 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
-
-use farcall_base::MAX_UNCOUNTED_ARGUMENT_BYTES;
 
 use super::attempts::Attempts;
 use super::health::Verdict;
 use super::{Choice, Policy, Shared};
-use crate::context::{self, context, outside};
+use crate::CallFailed;
 use crate::env::Time;
-use crate::stub::{Call, Channel, Handlers, PendingCall, Procedure, Reply, Sink};
+use crate::stub::{Call, Channel, KeptCall, PendingCall, Reply, Sink};
 use crate::wait::{ReadyList, WaitPoint};
-use crate::xdr::Encoder;
-use crate::{CallFailed, SharedArguments};
-
-/// The longest arguments of which a started call keeps a copy, in bytes. A call with longer ones does not go
-/// to another member.
-const MAX_KEPT_BYTES: usize = 64 << 10;
-
-/// Room for the arguments of most calls, in bytes, so that encoding them seldom moves them.
-const USUAL_BYTES: usize = 128;
 
 /// A started call.
 pub(super) struct Started {
@@ -45,50 +33,8 @@ struct Attempt {
 /// What is kept of a call so that it can be started again.
 struct Kept {
     policy: Policy,
-    procedure: Procedure,
-    within: Option<Duration>,
-    arguments: Arc<SharedArguments>,
-    handlers: Handlers,
-    carries: Vec<u32>,
-    /// The call that the caller's thread serves, from which this one inherits.
-    context: context::Context,
+    call: KeptCall,
     attempts: Attempts,
-}
-
-impl Kept {
-    /// Returns a copy of a call; `None` if its arguments are too long or cannot be encoded, or if it sends a
-    /// stream, whose items are sent once.
-    fn of(policy: Policy, call: &Call<'_>) -> Option<Kept> {
-        if call.sending.is_some() {
-            return None;
-        }
-        let mut arguments = Vec::with_capacity(USUAL_BYTES);
-        (call.encode)(&mut Encoder::with_limit(&mut arguments, MAX_KEPT_BYTES)).ok()?;
-        Some(Kept {
-            policy,
-            procedure: *call.procedure,
-            within: call.within,
-            arguments: SharedArguments::new(arguments),
-            handlers: call.handlers.clone(),
-            carries: call.carries.to_vec(),
-            context: context(),
-            attempts: Attempts::default(),
-        })
-    }
-
-    /// Starts the call at a member.
-    fn start(
-        &self,
-        (within, hurries): (Option<Duration>, bool),
-        start: impl FnOnce(Call<'_>) -> Pending,
-    ) -> Pending {
-        // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
-        let encode = |e: &mut Encoder<'_>| e.opaque(self.arguments.bytes());
-        let Kept { procedure, handlers, carries, .. } = self;
-        let is_long = self.arguments.bytes().len() > MAX_UNCOUNTED_ARGUMENT_BYTES;
-        let shared = is_long.then_some(&self.arguments);
-        start(Call { procedure, within, encode: &encode, shared, handlers, sending: None, carries, hurries })
-    }
 }
 
 type Pending = Box<dyn PendingCall>;
@@ -162,11 +108,11 @@ impl Started {
     ) -> Result<Started, CallFailed> {
         shared.retries.add_call();
         let attempt = Attempt::begin((shared, policy), call)?;
-        let kept = Kept::of(policy, call);
+        let kept = KeptCall::of(call).map(|call| Kept { policy, call, attempts: Attempts::default() });
         let hurries = call.within.is_some() && attempt.choices.len() > 1;
         let channel = &**attempt.channel();
         let pending = match &kept {
-            Some(kept) => kept.start((call.within, hurries), |call| start(channel, call)),
+            Some(kept) => kept.call.start((call.within, hurries), |call| start(channel, call)),
             None => start(channel, *call),
         };
         Ok(Started { pending: Some(pending), attempt, kept })
@@ -205,7 +151,8 @@ impl Started {
         let kept = self.kept.as_mut()?;
         let Attempt { shared, choices, which, begun, .. } = &self.attempt;
         let begun = begun.unwrap_or_else(|| shared.env.now());
-        if !kept.attempts.may_go_on(shared, (choices, *which), why, (begun, kept.within, &kept.procedure)) {
+        let (within, procedure) = (kept.call.within, &kept.call.procedure);
+        if !kept.attempts.may_go_on(shared, (choices, *which), why, (begun, within, procedure)) {
             return None;
         }
         // Only after a member has left is the group asked for its members, as at the start of a call.
@@ -218,13 +165,10 @@ impl Started {
             picked => picked,
         }?;
         self.attempt = Attempt::at(shared, &choices, which, now);
-        let within = kept.attempts.within(kept.within, now);
-        // The thread that polls the call may serve another one, or none.
-        let _outside = outside();
-        let _inherits = kept.context.enter();
+        let within = kept.attempts.within(kept.call.within, now);
         let channel = &**self.attempt.channel();
         let hurries = within.is_some() && kept.attempts.met.len() + 1 < self.attempt.choices.len();
-        self.pending = Some(kept.start((within, hurries), |call| start(channel, call)));
+        self.pending = Some(kept.call.start_again((within, hurries), |call| start(channel, call)));
         Some(())
     }
 }

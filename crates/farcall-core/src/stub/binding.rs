@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::arguments::{EncodeArguments, EncodedArguments, bad_arguments};
+use super::awaiting::Awaiting;
 use super::behind::{Behind, BehindCall};
 use super::channel::{Call, Channel, PendingCall, Procedure, blocking_result};
 use super::handlers::{Handler, Handlers};
@@ -41,6 +42,16 @@ impl Binding {
     #[must_use]
     pub fn within(&self, deadline: Duration) -> Binding {
         Binding { within: Some(deadline), oneway: self.oneway.continued(), ..self.clone() }
+    }
+
+    /// Returns a binding whose calls wait for a server. A call that did not run because its server drains, is
+    /// gone, or is not listed, is made again until a server takes it, or until its deadline, however long that
+    /// is. So a single server can be restarted under its clients. Calls that send streams do not wait, and
+    /// started calls with more than 64 KiB of arguments do not.
+    #[must_use]
+    pub fn wait_for_server(&self) -> Binding {
+        let channel = Arc::new(Awaiting::new(self.channel.clone()));
+        Binding { channel, oneway: self.oneway.continued(), ..self.clone() }
     }
 
     /// Returns a binding over the same channel whose calls' signals are answered by this handler first.

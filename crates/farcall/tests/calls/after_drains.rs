@@ -1,12 +1,13 @@
 //! Tests that a client which was told of its server's drain calls the next server, however it calls.
 
 use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farcall::names::{Entry, Memory, Registry as _};
-use farcall::{Export, Ran, Result, Runtime, Stream};
+use farcall::{Export, Kind, Ran, Result, Runtime, Stream};
 
 use crate::common::block_on;
 
@@ -189,4 +190,75 @@ fn a_client_that_has_never_called_is_told_too() {
 fn a_call_follows_a_name_that_moves_while_the_former_server_is_asked() {
     while_the_name_moves(|replica| replica.number());
     while_the_name_moves(|replica| replica.start().number().wait());
+}
+
+/// The only server drains, ends, and comes back while calls are made.
+#[test]
+fn a_stub_that_waits_for_its_server_loses_no_call_while_the_only_one_restarts() {
+    let names = Memory::new();
+    let mut serving = Some(serve(&names, 0));
+    let clients = runtime(&names);
+    let waiting = replica(&clients).wait_for_server();
+    let (over, calls) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        let (_over, waiting, calls, over) = (Over(&over), &waiting, &calls, &over);
+        let goes_on = move || !over.load(SeqCst);
+        for way in 0..3 {
+            scope.spawn(move || {
+                while goes_on() {
+                    let called = match way {
+                        0 => waiting.number(),
+                        1 => waiting.start().number().wait(),
+                        _ => block_on(waiting.start().number()),
+                    };
+                    if called.is_err() {
+                        drop(Over(over));
+                    }
+                    assert!(called.is_ok(), "{called:?}");
+                    calls.fetch_add(1, SeqCst);
+                }
+            });
+        }
+        for number in 1..=5 {
+            let Serving { runtime, .. } = serving.take().unwrap();
+            assert!(runtime.drain(Duration::from_secs(60)));
+            drop(runtime);
+            serving = Some(serve(&names, number));
+            let before = calls.load(SeqCst);
+            while calls.load(SeqCst) < before + 10 && goes_on() {
+                std::thread::yield_now();
+            }
+        }
+    });
+}
+
+/// Ends the calling threads, also when the thread that restarts the server panics.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+#[test]
+fn a_call_that_waits_for_a_server_ends_at_its_deadline_and_when_it_is_cancelled() {
+    let names = Memory::new();
+    let (first, clients) = (serve(&names, 1), runtime(&names));
+    let replica = replica(&clients).wait_for_server();
+    assert_eq!(replica.number(), Ok(1));
+    assert!(first.runtime.drain(Duration::from_secs(60)));
+    drop(first);
+    let soon = replica.within(Duration::from_millis(50));
+    for late in [soon.number(), soon.start().number().wait(), block_on(soon.start().number())] {
+        let why = late.unwrap_err();
+        assert_eq!((why.call_failed().map(|why| why.kind()), why.ran()), (Some(Kind::Deadline), Ran::No));
+    }
+    let mut started = replica.start().number();
+    started.cancel();
+    let why = block_on(started).unwrap_err();
+    assert_eq!((why.call_failed().map(|why| why.kind()), why.ran()), (Some(Kind::Cancelled), Ran::No));
+    let waits = replica.start().number();
+    let _second = serve(&names, 2);
+    assert_eq!(block_on(waits), Ok(2));
 }

@@ -1,0 +1,384 @@
+//! Carries the calls of a stub that waits for a server: a call that no server takes is made again until one
+//! does, or until its deadline.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::channel::{Call, CarriedBy, Channel, PendingCall, Reply, Sink};
+use super::kept_call::KeptCall;
+use super::restart::RestartHook;
+use crate::env::{Env, Event, Time};
+use crate::wait::WaitPoint;
+use crate::{CallFailed, Kind, Ran, context, guard, lock};
+
+/// The first pause before a call is made again, and the longest. Each is twice as long as the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// A channel whose calls wait for a server.
+pub(super) struct Awaiting {
+    channel: Arc<dyn Channel>,
+    alarm: Arc<Alarm>,
+}
+
+/// Until when a call may wait, and how long it pauses next.
+struct Patience {
+    deadline: Option<Time>,
+    pause: Duration,
+}
+
+impl Awaiting {
+    pub(super) fn new(channel: Arc<dyn Channel>) -> Awaiting {
+        let alarm = Alarm::new(channel.env());
+        Awaiting { channel, alarm: Arc::new(alarm) }
+    }
+}
+
+impl Patience {
+    /// Returns the patience of a call that is made now.
+    fn of(call: &Call<'_>, env: &dyn Env) -> Patience {
+        let own = call.within.map(|within| env.now() + within);
+        let deadline = [own, context::inherited().0].into_iter().flatten().min();
+        Patience { deadline, pause: FIRST_PAUSE }
+    }
+
+    /// Returns how long an attempt that begins now may take.
+    fn within(&self, env: &dyn Env) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.since(env.now()))
+    }
+
+    /// Returns until when to pause after a failure.
+    ///
+    /// # Errors
+    /// The failure of the call, if it is not to be made again.
+    fn next(&mut self, why: CallFailed, env: &dyn Env) -> Result<Time, CallFailed> {
+        if !lacks_server(&why) {
+            return Err(why);
+        }
+        let until = env.now() + self.pause;
+        if self.deadline.is_some_and(|deadline| deadline <= until) {
+            let detail = format!("no server has taken the call: {why}");
+            return Err(CallFailed::new(Kind::Deadline, Ran::No).because(detail));
+        }
+        self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+        Ok(until)
+    }
+}
+
+/// Returns whether a call failed because there is no server now, and one may come.
+fn lacks_server(why: &CallFailed) -> bool {
+    let may_come =
+        matches!(why.kind(), Kind::Draining | Kind::NotExported | Kind::NoSuchName | Kind::Unreachable);
+    may_come && why.ran() == Ran::No
+}
+
+/// Passes replies on, except failures.
+fn but_failures<'a>(failed: &'a mut Option<CallFailed>, sink: Sink<'a>) -> impl FnMut(Reply<'_>) + 'a {
+    move |reply| match reply {
+        Reply::Failed(why) => *failed = Some(why),
+        reply => sink(reply),
+    }
+}
+
+impl Channel for Awaiting {
+    fn call(&self, call: Call<'_>, sink: Sink<'_>) {
+        let env = &*self.alarm.env;
+        let mut patience = Patience::of(&call, env);
+        loop {
+            let mut failed = None;
+            let within = patience.within(env);
+            self.channel.call(Call { within, ..call }, &mut but_failures(&mut failed, sink));
+            let Some(why) = failed else { return };
+            // The items of a stream are sent once.
+            if call.sending.is_some() {
+                return sink(Reply::Failed(why));
+            }
+            match patience.next(why, env) {
+                Ok(until) => pause(env, until),
+                Err(why) => return sink(Reply::Failed(why)),
+            }
+        }
+    }
+
+    fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
+        let Some(kept) = KeptCall::of(&call) else { return self.channel.start(call) };
+        let patience = Patience::of(&call, &*self.alarm.env);
+        let pending = kept.start((call.within, call.hurries), |call| self.channel.start(call));
+        let (channel, alarm) = (self.channel.clone(), self.alarm.clone());
+        let number = self.alarm.number();
+        let (stage, cancelled) = (Stage::Started(pending), false);
+        Box::new(AwaitingCall { channel, alarm, number, kept, patience, stage, cancelled })
+    }
+
+    fn on_restart(&self, hook: RestartHook) -> Result<(), CallFailed> {
+        self.channel.on_restart(hook)
+    }
+
+    fn post(&self, bytes: &[u8]) -> bool {
+        self.channel.post(bytes)
+    }
+
+    fn lacks(&self, procedure: u32) -> bool {
+        self.channel.lacks(procedure)
+    }
+
+    fn env(&self) -> Arc<dyn Env> {
+        self.alarm.env.clone()
+    }
+
+    fn may_wait(&self) -> Result<(), CallFailed> {
+        self.channel.may_wait()
+    }
+
+    fn carried_by(&self) -> CarriedBy {
+        self.channel.carried_by()
+    }
+
+    fn wait_point(&self) -> Arc<dyn WaitPoint> {
+        self.channel.wait_point()
+    }
+}
+
+/// Blocks until a time.
+fn pause(env: &dyn Env, until: Time) {
+    let _waiting = crate::serving::wait_guard();
+    let event = env.event();
+    loop {
+        let left = until.since(env.now());
+        if left.is_zero() {
+            return;
+        }
+        event.wait(Some(left));
+    }
+}
+
+/// A started call.
+struct AwaitingCall {
+    channel: Arc<dyn Channel>,
+    alarm: Arc<Alarm>,
+    /// Its number at the alarm.
+    number: u64,
+    kept: KeptCall,
+    patience: Patience,
+    stage: Stage,
+    /// An attempt may have failed before it was told, so that another one would follow.
+    cancelled: bool,
+}
+
+enum Stage {
+    Started(Box<dyn PendingCall>),
+    /// No server has taken the call. It is started again at this time.
+    Pausing(Time),
+    Over,
+}
+
+impl AwaitingCall {
+    fn start_again(&mut self) {
+        let within = self.patience.within(&*self.alarm.env);
+        let pending = self.kept.start_again((within, false), |call| self.channel.start(call));
+        self.stage = Stage::Started(pending);
+    }
+
+    /// Begins a pause after a failure, or passes the failure to the sink. Returns whether the call is over.
+    fn fail(&mut self, why: CallFailed, sink: Sink<'_>) -> bool {
+        match self.patience.next(why, &*self.alarm.env) {
+            Ok(_) if self.cancelled => {
+                sink(Reply::Failed(cancelled()));
+                true
+            }
+            Ok(until) => {
+                self.stage = Stage::Pausing(until);
+                false
+            }
+            Err(why) => {
+                sink(Reply::Failed(why));
+                true
+            }
+        }
+    }
+}
+
+fn cancelled() -> CallFailed {
+    CallFailed::new(Kind::Cancelled, Ran::No)
+}
+
+impl PendingCall for AwaitingCall {
+    fn wait(mut self: Box<Self>, sink: Sink<'_>) {
+        loop {
+            match mem::replace(&mut self.stage, Stage::Over) {
+                Stage::Started(pending) => {
+                    let mut failed = None;
+                    pending.wait(&mut but_failures(&mut failed, sink));
+                    let Some(why) = failed else { return };
+                    if self.fail(why, sink) {
+                        return;
+                    }
+                }
+                Stage::Pausing(_) if self.cancelled => return sink(Reply::Failed(cancelled())),
+                Stage::Pausing(until) => {
+                    pause(&*self.alarm.env, until);
+                    self.start_again();
+                }
+                Stage::Over => return,
+            }
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        loop {
+            match &mut self.stage {
+                Stage::Started(pending) => {
+                    let mut failed = None;
+                    if pending.poll(context, &mut but_failures(&mut failed, sink)).is_pending() {
+                        return Poll::Pending;
+                    }
+                    self.stage = Stage::Over;
+                    let Some(why) = failed else { return Poll::Ready(()) };
+                    if self.fail(why, sink) {
+                        return Poll::Ready(());
+                    }
+                }
+                Stage::Pausing(_) if self.cancelled => {
+                    self.stage = Stage::Over;
+                    sink(Reply::Failed(cancelled()));
+                    return Poll::Ready(());
+                }
+                Stage::Pausing(until) if *until > self.alarm.env.now() => {
+                    return match self.alarm.set(self.number, *until, context.waker()) {
+                        Ok(()) => Poll::Pending,
+                        Err(why) => {
+                            sink(Reply::Failed(why));
+                            Poll::Ready(())
+                        }
+                    };
+                }
+                Stage::Pausing(_) => self.start_again(),
+                Stage::Over => return Poll::Ready(()),
+            }
+        }
+    }
+
+    fn waits_for_itself(&self) -> bool {
+        matches!(&self.stage, Stage::Started(pending) if pending.waits_for_itself())
+    }
+
+    fn cancel(&mut self) {
+        self.cancelled = true;
+        match &mut self.stage {
+            Stage::Started(pending) => pending.cancel(),
+            Stage::Pausing(_) => self.alarm.end(self.number),
+            Stage::Over => {}
+        }
+    }
+
+    fn detach(mut self: Box<Self>) {
+        if let Stage::Pausing(_) = self.stage {
+            self.start_again();
+        }
+        if let Stage::Started(pending) = mem::replace(&mut self.stage, Stage::Over) {
+            pending.detach();
+        }
+    }
+}
+
+impl Drop for AwaitingCall {
+    fn drop(&mut self) {
+        self.alarm.forget(self.number);
+    }
+}
+
+/// Wakes the tasks of started calls that pause. One thread does so, while there are any.
+struct Alarm {
+    env: Arc<dyn Env>,
+    numbers: AtomicU64,
+    state: Mutex<Alarms>,
+    changed: Arc<dyn Event>,
+}
+
+#[derive(Default)]
+struct Alarms {
+    runs: bool,
+    /// The calls that pause, by their numbers.
+    calls: BTreeMap<u64, (Time, Waker)>,
+}
+
+impl Alarm {
+    fn new(env: Arc<dyn Env>) -> Alarm {
+        let changed = env.event();
+        Alarm { env, numbers: AtomicU64::new(0), state: Mutex::default(), changed }
+    }
+
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Has a task woken at a time.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    fn set(self: &Arc<Self>, number: u64, time: Time, waker: &Waker) -> Result<(), CallFailed> {
+        // Cloning and dropping a waker run the user's code, so both happen without the lock.
+        let waker = waker.clone();
+        let (former, starts) = {
+            let mut state = lock(&self.state);
+            let former = state.calls.insert(number, (time, waker));
+            (former, !mem::replace(&mut state.runs, true))
+        };
+        drop(former);
+        self.changed.set();
+        if !starts {
+            return Ok(());
+        }
+        let alarm = self.clone();
+        self.env.spawn("farcall-await", Box::new(move || alarm.run())).map_err(|why| {
+            lock(&self.state).runs = false;
+            CallFailed::local("starting a thread", why)
+        })
+    }
+
+    /// Wakes a task now.
+    fn end(&self, number: u64) {
+        let ended = lock(&self.state).calls.remove(&number);
+        if let Some((_, waker)) = ended {
+            guard::run_alone("a waker", || waker.wake());
+        }
+    }
+
+    fn forget(&self, number: u64) {
+        let former = lock(&self.state).calls.remove(&number);
+        drop(former);
+    }
+
+    fn run(&self) {
+        loop {
+            let now = self.env.now();
+            let (due, next) = {
+                let mut state = lock(&self.state);
+                let numbers: Vec<u64> = state
+                    .calls
+                    .iter()
+                    .filter(|(_, (time, _))| *time <= now)
+                    .map(|(number, _)| *number)
+                    .collect();
+                let due: Vec<_> = numbers.iter().filter_map(|number| state.calls.remove(number)).collect();
+                let next = state.calls.values().map(|(time, _)| *time).min();
+                state.runs = next.is_some() || !due.is_empty();
+                (due, next)
+            };
+            let is_idle = due.is_empty() && next.is_none();
+            for (_, waker) in due {
+                guard::run_alone("a waker", || waker.wake());
+            }
+            if is_idle {
+                return;
+            }
+            if let Some(next) = next {
+                self.changed.wait(Some(next.since(self.env.now())));
+            }
+        }
+    }
+}
