@@ -114,6 +114,18 @@ impl Channel for Awaiting {
         Box::new(AwaitingCall { channel, alarm, number, kept, patience, stage, cancelled })
     }
 
+    fn silence(&self) -> Option<CallFailed> {
+        self.channel.silence()
+    }
+
+    fn is_asked(&self) -> bool {
+        self.channel.is_asked()
+    }
+
+    fn suspect(&self) {
+        self.channel.suspect();
+    }
+
     fn on_restart(&self, hook: RestartHook) -> Result<(), CallFailed> {
         self.channel.on_restart(hook)
     }
