@@ -353,11 +353,20 @@ impl Rule {
     /// The rules of proofs that a client is a process of the server's user. `tests/same_user.rs` notices.
     pub const OF_USERS: &'static [Rule] = &[Rule::UserUnproven, Rule::UserProofMoves, Rule::ChallengeAdmits];
 
+    /// The rules that tests of drains notice: the simulator does not count a call as lost that may have run.
+    pub const OF_DRAINS: &'static [Rule] = &[Rule::UncalledUntold];
+
     /// Returns whether runs of the simulator notice when this rule is broken. Tests of `farcall-proto` notice
     /// the others.
     pub fn is_simulated(&self) -> bool {
-        let others =
-            [Rule::OF_ATTACKS, Rule::OF_HANDSHAKES, Rule::OF_SHARES, Rule::OF_MEETINGS, Rule::OF_USERS];
+        let others = [
+            Rule::OF_ATTACKS,
+            Rule::OF_HANDSHAKES,
+            Rule::OF_SHARES,
+            Rule::OF_MEETINGS,
+            Rule::OF_USERS,
+            Rule::OF_DRAINS,
+        ];
         !others.iter().any(|rules| rules.contains(self))
     }
 }

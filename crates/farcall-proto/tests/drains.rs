@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::{EXPORT, Pair, Told, fingerprint, frames_of};
 use farcall_proto::fuzzing::kinds::DRAIN;
 use farcall_proto::server::{Export, Finish};
-use farcall_proto::{Kind, Ran};
+use farcall_proto::{Kind, Mutant, Ran, Rule};
 
 fn failed(kind: Kind) -> Told {
     Told::Failed(kind, Ran::No)
@@ -131,16 +131,31 @@ fn every_client_is_told_once_in_a_round() {
 
 #[test]
 fn a_client_that_has_not_called_is_told_too_and_only_once_in_a_round() {
-    let mut pair = Pair::new();
-    pair.export();
-    pair.client.bind(pair.now, "Store", 7);
-    pair.settle();
-    assert_eq!(pair.server.conversations(), 0, "the server knows no conversation");
-    let words = drain(&mut pair, None);
+    let (mut pair, words) = bound_and_drained();
     assert_eq!(words.iter().map(|word| frames_of(word)).collect::<Vec<_>>(), [[DRAIN]]);
     pair.hear(&words);
     let call = farcall_proto::client::Call { export: EXPORT, procedure: 1, ..Default::default() };
     let now = pair.now;
     let refused = pair.client.start(|| now, &call, &mut Vec::new()).unwrap_err();
     assert_eq!((refused.kind, refused.ran), (Kind::NotExported, Ran::No));
+}
+
+/// Returns a pair whose client was bound and had not called when the server drained, and what the server sent.
+fn bound_and_drained() -> (Pair, Vec<Vec<u8>>) {
+    let mut pair = Pair::new();
+    pair.export();
+    pair.client.bind(pair.now, "Store", 7);
+    pair.settle();
+    assert_eq!(pair.server.conversations(), 0, "the server knows no conversation");
+    let words = drain(&mut pair, None);
+    (pair, words)
+}
+
+#[test]
+fn broken_rules_of_drains_are_noticed() {
+    for rule in Rule::OF_DRAINS {
+        common::MUTANT.set(Mutant::of(*rule));
+        assert!(bound_and_drained().1.is_empty(), "{}", rule.name());
+    }
+    common::MUTANT.set(Mutant::NONE);
 }
