@@ -8,7 +8,6 @@ use farcall::xdr::schema::{self, Body, Type, Types};
 
 use super::Booleans;
 use super::shape::{Arm, Choice, Field, Node, Place, Shape};
-use super::transfer::is_descriptor;
 
 /// The most bytes of a STRING and the most elements of a SEQUENCE.
 pub(super) const MAX_COUNT: u32 = 65_535;
@@ -373,6 +372,19 @@ impl Compiler<'_> {
         // A description has fewer than 2^32 types, because it has fewer bytes.
         (self.nodes.len() - 1) as Place
     }
+}
+
+/// Returns whether a type is `BulkData.Descriptor`: a CHOICE of null(0), immediate(1), and perhaps others.
+fn is_descriptor(types: &Types, ty: &Type) -> bool {
+    const DESIGNATORS: [(i32, &str); 2] = [(0, "null"), (1, "immediate")];
+    let Type::Named(place) = ty else { return false };
+    let Some(Body::Union { arms }) = types.get(*place).map(|definition| &definition.body) else {
+        return false;
+    };
+    DESIGNATORS.iter().all(|(tag, name)| {
+        let arm = arms.iter().find(|arm| arm.tag == Some(*tag));
+        arm.is_some_and(|arm| arm.name.eq_ignore_ascii_case(name) && arm.fields.is_empty())
+    })
 }
 
 /// Returns the greatest length of a string or sequence whose declared maximum is `max`; `u32::MAX` declares

@@ -1,7 +1,5 @@
 //! What the arguments of a call say of its bulk data: `BulkData.Descriptor`, as a procedure's argument.
 
-use farcall::xdr::schema::{Body, Type, Types};
-
 use super::layout::{Layout, Procedure};
 use super::shape::{Place, Shape};
 
@@ -16,21 +14,8 @@ pub(crate) enum Transfer {
     Immediate,
 }
 
-/// The designators of `BulkData.Descriptor` by which it is known: null(0) and immediate(1).
-const DESIGNATORS: [(i32, &str); 2] = [(0, "null"), (IMMEDIATE as i32, "immediate")];
+/// The designator of `immediate`.
 const IMMEDIATE: u16 = 1;
-
-/// Returns whether a type is a descriptor of bulk data: a CHOICE of null(0), immediate(1), and perhaps others.
-pub(super) fn is_descriptor(types: &Types, ty: &Type) -> bool {
-    let Type::Named(place) = ty else { return false };
-    let Some(Body::Union { arms }) = types.get(*place).map(|definition| &definition.body) else {
-        return false;
-    };
-    DESIGNATORS.iter().all(|(tag, name)| {
-        let arm = arms.iter().find(|arm| arm.tag == Some(*tag));
-        arm.is_some_and(|arm| arm.name.eq_ignore_ascii_case(name) && arm.fields.is_empty())
-    })
-}
 
 impl Layout {
     /// Returns what the arguments of a call say of bulk data. `words` are arguments that were transcoded to
