@@ -153,13 +153,13 @@ impl Known {
     #[cold]
     fn failure_counter(&self, failed: &Dispatched, given_up: impl FnOnce() -> Option<Kind>) -> &AtomicU64 {
         let Dispatched::Failed(why) = failed else { return &self.counters.failures };
-        let why = match why.kind() {
-            Kind::Nested | Kind::Other => given_up(),
-            kind => Some(kind),
+        let kind = match why.kind() {
+            kind @ (Kind::Nested | Kind::Other | Kind::Cancelled) => given_up().unwrap_or(kind),
+            kind => kind,
         };
-        match why {
-            Some(Kind::Cancelled) => &self.counters.cancelled,
-            Some(Kind::Deadline) => &self.counters.late,
+        match kind {
+            Kind::Cancelled => &self.counters.cancelled,
+            Kind::Deadline => &self.counters.late,
             _ => &self.counters.failures,
         }
     }

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use farcall_proto::secure;
 use farcall_proto::server::{Finish, Transmit};
@@ -179,7 +180,10 @@ impl Server {
     /// Returns why the caller of a call takes no result any more, if it does not.
     #[cold]
     pub(super) fn given_up(&self, call: &Incoming) -> Option<Kind> {
-        if call.is_late(self.now()) {
+        // A client cancels a call at its deadline. Its word may come a little before the server's own clock
+        // is there.
+        const EARLY: Duration = Duration::from_millis(20);
+        if call.is_late(self.now() + EARLY) && (call.is_late(self.now()) || self.is_cancelled(call.key)) {
             return Some(Kind::Deadline);
         }
         self.is_cancelled(call.key).then_some(Kind::Cancelled)

@@ -1,6 +1,7 @@
 //! Tests that a server counts calls that their callers gave up, and late ones, apart from failures.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use farcall::{CallFailed, Kind, Ran, Runtime, Stream, context};
@@ -15,7 +16,9 @@ trait Feed {
     fn fail(&self) -> farcall::Result<()>;
 }
 
-struct Server;
+/// Notes whether a call of `wait` has begun.
+#[derive(Default)]
+struct Server(AtomicBool);
 
 impl Feed for Server {
     fn watch(&self) -> farcall::Result<Stream<u64>> {
@@ -23,6 +26,7 @@ impl Feed for Server {
     }
 
     fn wait(&self) -> farcall::Result<()> {
+        self.0.store(true, Relaxed);
         context().cancelled().wait(Duration::MAX);
         Err(CallFailed::new(Kind::Other, Ran::Yes).because("it was interrupted").into())
     }
@@ -48,8 +52,8 @@ fn wait_for(server: &Runtime, procedure: usize, outcomes: [u64; 3]) {
 #[test]
 fn a_watch_that_its_client_leaves_and_a_passed_deadline_are_no_failures() {
     for shared_memory in [false, true] {
-        let server = builder().build().unwrap();
-        let export = server.export::<dyn Feed>("Feed", Arc::new(Server)).unwrap();
+        let (server, waits) = (builder().build().unwrap(), Arc::new(Server::default()));
+        let export = server.export::<dyn Feed>("Feed", waits.clone()).unwrap();
         let client = builder().shared_memory(shared_memory).build().unwrap();
         let feed = client.import::<dyn Feed>(&format!("udp://{}/Feed", export.address())).unwrap();
         let mut watch = feed.watch().unwrap();
@@ -57,7 +61,9 @@ fn a_watch_that_its_client_leaves_and_a_passed_deadline_are_no_failures() {
         drop(watch);
         wait_for(&server, 0, [1, 0, 0]);
         let mut left = feed.start().wait();
-        while server.stats().exports[0].running == 0 {}
+        while !waits.0.load(Relaxed) {
+            std::thread::yield_now();
+        }
         left.cancel();
         left.wait().unwrap_err();
         wait_for(&server, 1, [1, 0, 0]);
