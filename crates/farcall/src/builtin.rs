@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::balancers::Balancers;
 use crate::conversations::Conversations;
 use crate::idl::Interface;
-use crate::runtime::Origins;
+use crate::origins::Origins;
 use crate::stub::{BATCH, Dispatched, Procedure};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
 use crate::{CallFailed, Ran, self_wait};

@@ -15,7 +15,8 @@ use crate::env::Time;
 
 use crate::idl::{self, Interface};
 use crate::multi::{Group, Members, Multi, Prepared, Roster};
-use crate::runtime::{Origins, Runtime};
+use crate::origins::Origins;
+use crate::runtime::Runtime;
 use crate::stub::{self, Binding, Client, Handled, Handler, Procedure, SignalId, bad_arguments};
 use crate::xdr::schema::TypeHashes;
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};

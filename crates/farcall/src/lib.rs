@@ -55,6 +55,7 @@ mod kernel;
 mod keys;
 pub mod memory;
 mod messages;
+mod origins;
 mod receive_buffers;
 mod runtime;
 // Some items of the module are used only by shared memory.
@@ -93,11 +94,12 @@ pub use keys::Keys;
 #[cfg(all(feature = "secure", feature = "mutants"))]
 #[doc(hidden)]
 pub use keys::mutant as key_mutants;
+pub use origins::Origins;
 #[cfg(feature = "secure")]
 pub use runtime::Answerer;
 #[cfg(feature = "tokio")]
 pub use runtime::export_async;
 pub use runtime::{
-    Builder, Export, Origins, Runtime, Stopper, export, import, import_all, import_each, import_within,
+    Builder, Export, Runtime, Stopper, export, import, import_all, import_each, import_within,
 };
 pub use server::Task;

@@ -25,6 +25,7 @@ mod advertise;
 mod answerer;
 mod bind;
 mod bound;
+mod builder;
 mod exchanging;
 mod export;
 mod group;
@@ -59,10 +60,9 @@ use farcall_proto::{ClientConfig, ServerConfig};
 
 #[cfg(feature = "secure")]
 pub use answerer::Answerer;
+pub use builder::Builder;
 use export::Terms;
 pub use export::{Export, Stopper};
-pub use settings::Builder;
-pub use variables::Origins;
 
 use crate::balancers::Balancers;
 use crate::builtin::Shown;
@@ -76,6 +76,7 @@ use crate::keys;
 use crate::keys::Access;
 use crate::messages::say_no_host;
 use crate::multi::{Fixed, Group, Roster};
+use crate::origins::Origins;
 use crate::requests::Requests;
 use crate::server::{Server, Task};
 use crate::shm::{Host, Link, Offers, Watcher};
