@@ -167,8 +167,8 @@ impl Server {
         std::mem::replace(&mut cursor.seen.parts, parts) != parts
     }
 
-    /// Takes a request, and returns its slot and its number. From now on the caller must assume that the
-    /// request may have run.
+    /// Takes a request, and returns its slot and its number. The caller learns of it by
+    /// [`tell_taken`](Server::tell_taken) alone.
     #[inline]
     pub fn take(&self, cursor: &mut RequestCursor) -> Option<(usize, u64)> {
         if cursor.batch == [0; BITMAP_WORDS] {
@@ -182,12 +182,18 @@ impl Server {
         let (_, bit) = bit_of(slot);
         cursor.batch[word] &= !bit;
         cursor.seen.ready[word] ^= bit;
-        // This store is the moment at which the request counts as taken. If the server is killed before it,
-        // the request never runs.
-        self.shared().taken.bits[word].store(cursor.seen.ready[word], Ordering::Release);
         let number = cursor.numbers[slot] + 1;
         cursor.numbers[slot] = number;
         Some((slot, number))
+    }
+
+    /// Tells the caller that the request in a slot is taken. From now on the caller must assume that it may
+    /// have run. This comes before the request is executed; if the server is killed before it, the request
+    /// never runs. It comes after the answer to a request that is refused.
+    #[inline]
+    pub fn tell_taken(&self, cursor: &RequestCursor, slot: usize) {
+        let (word, _) = bit_of(slot);
+        self.shared().taken.bits[word].store(cursor.seen.ready[word], Ordering::Release);
     }
 
     /// Returns a slot whose caller has given its request up since the last look. A request that was given up

@@ -375,6 +375,7 @@ impl Model {
         let not_renewed = self.breaks(Rule::LaneNotRenewed);
         let Connection { server, cursor, consumers, emptied, kept, .. } = &mut self.connection;
         let Some((slot, number)) = server.take(cursor) else { return };
+        server.tell_taken(cursor, slot);
         match server.request(slot) {
             Request::Call { len, bulk, .. } => {
                 let mut arguments = Vec::new();

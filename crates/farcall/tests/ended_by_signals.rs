@@ -31,10 +31,8 @@ impl Slow for Server {
 /// The variable that makes this test a server, which registers in the file that it names.
 const NAMES: &str = "FARCALL_TEST_ENDED_BY_SIGNALS";
 
-/// Calls go by datagrams. Through shared memory no word tells of a drain, so a caller that the system holds up
-/// for longer than the drain waits may call a server that has ended.
 fn runtime(names: &str) -> Runtime {
-    Runtime::builder().registry(File::at(names)).shared_memory(false).build().unwrap()
+    Runtime::builder().registry(File::at(names)).build().unwrap()
 }
 
 /// Serves, if this process was started for that.

@@ -34,6 +34,8 @@ fn a_call_and_its_answer() {
         assert!(!caller.is_taken(id));
         let (taken, number) = server.take(&mut cursor).unwrap();
         assert_eq!((taken, number, cursor.number(slot)), (slot, u64::from(round), number));
+        assert!(!caller.is_taken(id), "the server may still refuse it");
+        server.tell_taken(&cursor, taken);
         assert!(caller.is_taken(id) && !caller.is_answered(id));
         assert_eq!(server.request(slot), Request::Call { call, len: 21, bulk: None });
         let mut arguments = vec![9];

@@ -331,8 +331,11 @@ impl<'p> Receiver<'p> {
             drop(state);
             let outflow = Outflow::new(&session.bulk, slot, number);
             session.answer(slot, number, &failure.into(), &mut self.reply, outflow);
+            // Only now: if this process ends in between, as one does that has drained, the call did not run.
+            session.bulk.memory.tell_taken(&lock(&session.state).cursor, slot);
             return Next::Again;
         }
+        session.bulk.memory.tell_taken(&state.cursor, slot);
         let Some(work) = &self.work else { return Next::Again };
         if !work.is_quick() {
             drop(state);
