@@ -314,7 +314,7 @@ fn top_follows_servers_that_come_and_go() {
 fn debug_and_top_show_the_members_of_a_process_s_balancers() {
     let place = Place::new();
     let runtime = || Runtime::builder().registry(farcall::names::File::at(place.registry())).build().unwrap();
-    let first = runtime().export::<dyn Store>("Store/first", Arc::new(Server)).unwrap();
+    let _first = runtime().export::<dyn Store>("Store/first", Arc::new(Server)).unwrap();
     let _second = runtime().export::<dyn Store>("Store/second", Arc::new(Server)).unwrap();
     let caller = runtime();
     let own = caller.export::<dyn Store>("Other", Arc::new(Server)).unwrap();
@@ -323,8 +323,6 @@ fn debug_and_top_show_the_members_of_a_process_s_balancers() {
     for _ in 0..4 {
         stub.get("answer").unwrap();
     }
-    drop(first);
-    drop(stub.get("answer"));
     let address = own.address().to_string();
     let shown = place.run(&["--json", "debug", &address]).json();
     let [process] = &shown[..] else { panic!("{shown:?}") };
