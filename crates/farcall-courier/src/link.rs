@@ -171,7 +171,7 @@ impl Link {
             if is_over {
                 return Err(LinkError::Late);
             }
-            if !is_first && self.reader.is_partial() {
+            if self.reader.is_partial() {
                 self.stream.acknowledge();
             }
             // What has arrived when the time is over still counts, but a peer that sends all the time does

@@ -236,6 +236,7 @@ mod tests {
 
     use super::*;
     use crate::link::Link;
+    use crate::wire::message::Versions;
     use crate::wire::packet::{Datastream, PacketWriter, Received};
 
     /// A connection whose peer sends the next piece only when the last one was acknowledged.
@@ -332,11 +333,16 @@ mod tests {
 
     #[test]
     fn each_piece_of_a_packet_is_acknowledged() {
-        let (mut writer, mut packet) = (PacketWriter::default(), Vec::new());
-        writer.write(Datastream::Messages, b"message!", true, &mut packet);
-        let pieces = Pieces::new(&[&packet[..1], &packet[1..9], &packet[9..]]);
+        let (mut writer, mut packets) = (PacketWriter::default(), Vec::new());
+        writer.write(Datastream::Messages, &Versions::THREE.to_bytes(), false, &mut packets);
+        let versions = packets.len();
+        writer.write(Datastream::Messages, b"message!", true, &mut packets);
+        let [first, second, third] = [1, versions + 1, versions + 9];
+        let pieces = [&packets[..first], &packets[first..second], &packets[second..third], &packets[third..]];
+        let pieces = Pieces::new(&pieces);
         let mut link = Link::new(System::current(), pieces.clone(), 100);
-        assert!(matches!(link.receive(None, None), Ok(Received::Message(message)) if message == b"message!"));
-        assert_eq!(pieces.counts(), (3, 2));
+        assert_eq!(link.receive(None, None).unwrap(), Received::Versions(Versions::THREE));
+        assert_eq!(link.receive(None, None).unwrap(), Received::Message(b"message!"));
+        assert_eq!(pieces.counts(), (4, 3));
     }
 }

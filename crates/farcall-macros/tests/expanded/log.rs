@@ -26,6 +26,14 @@ impl LogClient {
             binding: self.binding.within(deadline),
         }
     }
+    /// Returns a stub whose calls wait for a server: a call that did not run because its server drains,
+    /// is gone, or is not listed, is made again until a server takes it, or until its deadline.
+    #[must_use = "the stub that it is called on does not wait"]
+    pub fn wait_for_server(&self) -> Self {
+        Self {
+            binding: self.binding.wait_for_server(),
+        }
+    }
     /// Returns a stub with the same binding and a handler that answers the signals raised in its calls.
     /// Handlers that are added later are asked first.
     #[must_use = "the stub that it is called on keeps its own handlers"]

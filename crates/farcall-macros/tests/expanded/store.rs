@@ -27,6 +27,14 @@ impl StoreClient {
             binding: self.binding.within(deadline),
         }
     }
+    /// Returns a stub whose calls wait for a server: a call that did not run because its server drains,
+    /// is gone, or is not listed, is made again until a server takes it, or until its deadline.
+    #[must_use = "the stub that it is called on does not wait"]
+    pub fn wait_for_server(&self) -> Self {
+        Self {
+            binding: self.binding.wait_for_server(),
+        }
+    }
     /// The procedures of [`Store`] as calls that are started and not yet waited for: each gives a [`Pending`](farcall::Pending).
     pub fn start(&self) -> StoreStart<'_> {
         StoreStart {
