@@ -443,7 +443,8 @@ impl Conversation {
         }
         if self.is_drained(call.export) {
             // Not as draining: by now another server may be at the address, so the caller binds again.
-            return Err(Failure::new(Kind::NotExported, Ran::No));
+            let why = "the server has said that it takes no more calls";
+            return Err(Failure::new(Kind::NotExported, Ran::No).with_detail(why));
         }
         if self.slots.outstanding == 0 {
             self.timers.check = clock().plus(self.timers.least_interval);

@@ -348,7 +348,9 @@ fn a_draining_runtime_refuses_new_calls_and_finishes_running_ones() {
     let slow = s.gate.start().pass();
     s.until_waiting(1);
     assert!(!s.runtime.drain(Duration::ZERO), "one call is still running");
-    assert_eq!(told(s.gate.ping()), (Kind::Draining, Ran::No));
+    let (kind, ran) = told(s.gate.ping());
+    // A client that was told of the drain has asked for the name again, and found nobody.
+    assert!(matches!(kind, Kind::Draining | Kind::NotExported) && ran == Ran::No, "{kind:?}, {ran:?}");
     s.server.open().unwrap();
     assert!(s.runtime.drain(Duration::from_secs(600)));
     assert_eq!(slow.wait().unwrap(), 1);
