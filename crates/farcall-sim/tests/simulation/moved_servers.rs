@@ -110,7 +110,7 @@ fn a_server_that_registers_at_another_port_is_found_again() {
     });
 }
 
-/// A client that knows a server well does not need whoever told it the place.
+/// The client goes on with the place that it knows.
 #[test]
 fn a_connection_is_made_again_while_resolver_and_port_mapper_are_silent() {
     check(20, |sim| {

@@ -70,8 +70,9 @@ impl Started {
         begun
     }
 
-    /// Returns a call that has failed before it was sent, because its binding is broken. Its failure is that
-    /// of any attempt, so that whoever waits for the call binds again. Its arguments are in `tools`.
+    /// Returns a call that has failed before it was sent, because its binding is broken. It fails as
+    /// an attempt does that was sent, so the thread that waits for the call binds again. Its arguments are in
+    /// `tools`.
     #[cold]
     fn ended(
         slot: Arc<ResultSlot>,

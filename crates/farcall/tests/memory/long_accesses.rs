@@ -79,7 +79,7 @@ fn a_started_access_of_more_than_a_mebibyte_is_refused_whatever_carries_it() {
     }
 }
 
-/// Whoever reads "refused" may take it that nothing was written.
+/// "Refused" would say that nothing was written.
 #[test]
 fn a_long_write_that_ends_half_way_may_have_had_an_effect() {
     let (segment, [remote, _]) = exported(Settings::new(40 * MIB).anyone(Rights::ALL));
