@@ -54,8 +54,8 @@ pub trait Roster: Send + Sync {
         Members::new(subset(known, most, number).into_iter().map(|which| members[which].clone()).collect())
     }
 
-    /// Makes the next question for members go to the registry itself, not to a copy. A member has said that it
-    /// leaves, and another one may have joined before.
+    /// Makes the next question for members go to the registry itself, not to a copy. A member has said that
+    /// it leaves, and another one may have joined before.
     #[doc(hidden)]
     fn ask_anew(&self) {}
 

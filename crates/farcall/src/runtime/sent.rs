@@ -25,8 +25,8 @@ pub(super) enum SentCall {
     Unsent(Arc<UnsentCall>),
 }
 
-/// A call that has failed before it was sent. It fails as an attempt does that was sent, so the thread that waits
-/// for the call binds again.
+/// A call that has failed before it was sent. It fails as an attempt does that was sent, so the thread that
+/// waits for the call binds again.
 pub(super) struct UnsentCall {
     failure: Failure,
     arguments: Arc<SharedArguments>,
