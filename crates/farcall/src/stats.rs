@@ -183,8 +183,8 @@ pub struct Procedure {
     pub exceptions: u64,
     /// Calls that their callers gave up while they executed: a watch that its client left ends so.
     pub cancelled: u64,
-    /// Calls that had begun to execute, and whose callers' deadlines passed before they ended (or in the 20 ms
-    /// after a cancel).
+    /// Calls that had begun to execute, and whose callers' deadlines passed before they ended. A cancel in
+    /// the last 20 ms before the deadline counts as the deadline, at which clients cancel.
     pub late: u64,
     /// Calls that failed for another reason after they had begun to execute. The success rate is that of
     /// results and exceptions among these three.
