@@ -146,8 +146,8 @@ impl fmt::Debug for Interceptors {
 }
 
 /// An interceptor that emits an event of the `tracing` crate for each call that ends: at level warn if the
-/// call failed, at level info if its deadline passed, and otherwise at level debug, also if its caller gave it
-/// up, as the client of a watch does that leaves.
+/// call failed, at level info if its deadline passed, and otherwise at level debug, also if its caller gave
+/// it up, as the client of a watch does that leaves.
 #[cfg(feature = "tracing")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traced;

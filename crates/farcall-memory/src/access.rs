@@ -148,7 +148,8 @@ pub(super) static FACTS: Procedure = access("facts", READINGS + 1);
 pub(super) static READ: Procedure = access("read", READINGS);
 
 /// Takes a generation, an offset, whether to notify the exporter, and the bytes to write, as opaque data. The
-/// last part of a write that was made in parts also has the offset of the first part, where the notice begins.
+/// last part of a write that was made in parts also has the offset of the first part, where the notice
+/// begins.
 pub(super) static WRITE: Procedure = access("write", ACCESSES);
 
 /// Takes a generation, whether to notify the exporter of the last write, and any number of offsets with

@@ -18,9 +18,9 @@ use farcall_core::Pending;
 
 /// Carries accesses to one generation of one segment.
 ///
-/// The caller has checked that an access stays within the segment, that a started access is not too long, that
-/// the offset of a word is a multiple of eight, and that the importer has the right to the access. The carrier checks what may have changed since
-/// then.
+/// The caller has checked that an access stays within the segment, that a started access is not too long,
+/// that the offset of a word is a multiple of eight, and that the importer has the right to the access. The
+/// carrier checks what may have changed since then.
 pub trait Carrier: Send + Sync {
     /// Reads bytes, words in ascending order.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;

@@ -95,9 +95,9 @@ impl Remote {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Remote::start_read`]. [`Kind::Local`](farcall_core::Kind::Local) with `Ran::No`, before anything is
-    /// sent, if `into` is revoked, too short, or of another process (the parent, after a fork); with
-    /// `Ran::Yes` if it was revoked or exported again before the bytes arrived, which were dropped then.
+    /// Those of [`Remote::start_read`]. [`Kind::Local`](farcall_core::Kind::Local) with `Ran::No`, before
+    /// anything is sent, if `into` is revoked, too short, or of another process (the parent, after a fork);
+    /// with `Ran::Yes` if it was revoked or exported again before the bytes arrived, which were dropped then.
     pub fn start_read_into(&self, offset: u64, len: usize, into: &Segment, at: u64, notify: bool) -> Deposit {
         let start = || {
             self.check_started(offset, len, Rights::READ)?;

@@ -283,8 +283,8 @@ fn parse_first(line: &[u8]) -> Result<(Log, u64), Fault> {
     Ok((Log { table, boot, check, len: line.len(), lines: 1, ..Log::default() }, entries))
 }
 
-/// Parses a check, or the number in the place of the first one, as farcall writes it. A reader compares the digits
-/// themselves before it reads on.
+/// Parses a check, or the number in the place of the first one, as farcall writes it. A reader compares the
+/// digits themselves before it reads on.
 fn digits(text: &str) -> Option<u64> {
     format::hex(text).filter(|_| !text.bytes().any(|digit| digit.is_ascii_uppercase()))
 }
@@ -326,8 +326,8 @@ fn check_of(text: &str, before: u64) -> u64 {
     })
 }
 
-/// Gives each line of a text its check, which no mutation of bytes would, and reads the text as a file: at once,
-/// and its lines one by one, as a process does that has read the file before. For the fuzz target.
+/// Gives each line of a text its check, which no mutation of bytes would, and reads the text as a file: at
+/// once, and its lines one by one, as a process does that has read the file before. For the fuzz target.
 pub(crate) fn fuzz(text: &[u8]) {
     let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
     let Some((first, rest)) = lines.split_first() else { return };

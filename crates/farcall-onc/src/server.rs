@@ -242,9 +242,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Makes this server the host's port mapper, as [`mapper`](ServerBuilder::mapper) does, at all places where
-    /// programs look for one: [`rpcbind::PORT`](crate::rpcbind::PORT) of IPv4 and IPv6, by UDP and TCP, and
-    /// [`rpcbind::SOCKET`](crate::rpcbind::SOCKET), the Unix socket by which programs in C register. Only
+    /// Makes this server the host's port mapper, as [`mapper`](ServerBuilder::mapper) does, at all places
+    /// where programs look for one: [`rpcbind::PORT`](crate::rpcbind::PORT) of IPv4 and IPv6, by UDP and TCP,
+    /// and [`rpcbind::SOCKET`](crate::rpcbind::SOCKET), the Unix socket by which programs in C register. Only
     /// privileged processes may serve there.
     pub fn host_mapper(self, mapper: &Mapper) -> Self {
         let everywhere = [SocketAddr::from(([0; 4], PORT)), SocketAddr::from(([0_u16; 8], PORT))];

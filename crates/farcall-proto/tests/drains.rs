@@ -140,7 +140,8 @@ fn a_client_that_has_not_called_is_told_too_and_only_once_in_a_round() {
     assert_eq!((refused.kind, refused.ran), (Kind::NotExported, Ran::No));
 }
 
-/// Returns a pair whose client was bound and had not called when the server drained, and what the server sent.
+/// Returns a pair whose client was bound and had not called when the server drained, and what the server
+/// sent.
 fn bound_and_drained() -> (Pair, Vec<Vec<u8>>) {
     let mut pair = Pair::new();
     pair.export();

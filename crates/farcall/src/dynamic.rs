@@ -448,8 +448,8 @@ pub fn balancers(runtime: &Runtime, address: SocketAddr, within: Duration) -> cr
     beside_counters(runtime, address, within)?.call(&BALANCERS, &|_| Ok(()))
 }
 
-/// Asks the server at an address where the settings of its runtime come from: which ones its program has made,
-/// and which ones variables of its environment have filled in. The call takes at most `within`.
+/// Asks the server at an address where the settings of its runtime come from: which ones its program has
+/// made, and which ones variables of its environment have filled in. The call takes at most `within`.
 ///
 /// # Errors
 /// When no server answers there, it does not let this runtime read its counters, or it does not describe

@@ -34,9 +34,9 @@
 //!
 //! A program can make a [`Runtime`] with its own settings (address, workers, bounds, interceptors). The
 //! functions of this module use a default runtime. The `FARCALL_*` environment variables fill in the settings
-//! that the program leaves unset ([`Builder`] names them). [`stub::local`] binds a stub to a server without a network, [`dynamic`]
-//! calls without an interface's source, [`stats`] has the counters, and [`env`](mod@env) is the seam for
-//! simulators.
+//! that the program leaves unset ([`Builder`] names them). [`stub::local`] binds a stub to a server without a
+//! network, [`dynamic`] calls without an interface's source, [`stats`] has the counters, and [`env`](mod@env)
+//! is the seam for simulators.
 
 #![forbid(unsafe_code)]
 

@@ -220,8 +220,8 @@ fn no_call_fails_while_replicas_drain_whose_names_are_in_etcd() {
 #[path = "../../farcall-names/tests/dns/server.rs"]
 mod server;
 
-/// A replica is named in DNS until another one is named at its host. Answers are kept for a second, and the next
-/// replica drains when the present ones are known.
+/// A replica is named in DNS until another one is named at its host. Answers are kept for a second, and the
+/// next replica drains when the present ones are known.
 #[test]
 #[cfg(all(target_os = "linux", feature = "dns"))]
 fn no_call_fails_while_replicas_drain_whose_names_are_in_dns() {

@@ -1,6 +1,6 @@
-//! A clerk (a process that serves the programs of one machine) that attaches to the server anew when that does
-//! not know it any more: the server has given it up, or was restarted. So clerks that read memory recover as
-//! those that call do (Thekkath et al. 1994, section 3.7).
+//! A clerk (a process that serves the programs of one machine) that attaches to the server anew when that
+//! does not know it any more: the server has given it up, or was restarted. So clerks that read memory
+//! recover as those that call do (Thekkath et al. 1994, section 3.7).
 //!
 //! What a clerk wrote into the memory of a server that was killed may be lost, as NFS's unstable writes are.
 //! The next commit of such a file says so.

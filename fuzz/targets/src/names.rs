@@ -18,8 +18,8 @@ pub fn etcd_answer(data: &[u8]) {
     farcall_names::fuzz_etcd(data);
 }
 
-/// Finds the instances of a type by messages of DNS. Each has its length in two bytes in front, and consists of
-/// the flags, three counts of records, and what follows the question.
+/// Finds the instances of a type by messages of DNS. Each has its length in two bytes in front, and consists
+/// of the flags, three counts of records, and what follows the question.
 pub fn dns_answer(data: &[u8]) {
     farcall_names::fuzz_dns(data);
 }

@@ -21,8 +21,8 @@ use crate::text::{count, counted, duration, printable, rounded, total};
 
 /// Show what a process exports, who converses with it, and how its balancers see the servers that it calls
 ///
-/// It names the variables (FARCALL_*) that have an effect there, and those of settings that the program itself
-/// has made, which have none.
+/// It names the variables (FARCALL_*) that have an effect there, and those of settings that the program
+/// itself has made, which have none.
 ///
 /// Of a server with keys it shows who the server is, and the 64 busiest conversations: the level, who the
 /// client is, the suite, and how old the keys are. A policy decides who may see them (`@counters`).

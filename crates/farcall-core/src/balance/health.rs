@@ -304,8 +304,8 @@ impl Health {
             && now.as_nanos().saturating_sub(heard) >= SILENT_TRIAL_NANOS.max(tried.saturating_mul(2))
     }
 
-    /// Returns whether the member must be asked whether it answers before a call tries it: it has calls and is
-    /// silent, and has not been asked since a call last tried it. Counts as asking it.
+    /// Returns whether the member must be asked whether it answers before a call tries it: it has calls and
+    /// is silent, and has not been asked since a call last tried it. Counts as asking it.
     pub fn must_be_asked(&self) -> bool {
         let tried = self.tried.load(Relaxed).max(1);
         self.outstanding.load(Relaxed) > 0 && self.asked.swap(tried, Relaxed) != tried

@@ -213,8 +213,8 @@ fn may_get(choice: &Choice, now: Time) -> bool {
     }
 }
 
-/// Returns whether a call may try a member that is on trial. If it is silent, its server is asked first. While
-/// it is asked, no call has to find out whether it answers.
+/// Returns whether a call may try a member that is on trial. If it is silent, its server is asked first.
+/// While it is asked, no call has to find out whether it answers.
 fn may_be_tried(choice: &Choice, now: Time) -> bool {
     if !choice.health.may_be_tried(now) {
         return false;

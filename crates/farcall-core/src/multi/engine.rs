@@ -167,8 +167,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         self.called + 1 < hedge.at_most.min(self.members.len())
     }
 
-    /// Returns a guard that exists while the user's code runs, which may take long. Meanwhile the runtime looks
-    /// after the calls that have not ended, as it does for started calls. A task has only such calls.
+    /// Returns a guard that exists while the user's code runs, which may take long. Meanwhile the runtime
+    /// looks after the calls that have not ended, as it does for started calls. A task has only such calls.
     pub(super) fn step_away(&self) -> Option<SteppedAway> {
         (self.outstanding > 0).then(|| SteppedAway::from_point(&self.wait_point))
     }

@@ -19,8 +19,8 @@ pub(super) struct Window {
     largest_reply: usize,
     /// The size of the buffer in bytes.
     buffer: usize,
-    /// The first call that may hold room. Members are called in order, and all calls before this one have ended
-    /// or have held room for long enough.
+    /// The first call that may hold room. Members are called in order, and all calls before this one have
+    /// ended or have held room for long enough.
     held_from: usize,
     /// How many of the calls from there on have not ended.
     holding: usize,
@@ -43,8 +43,8 @@ impl Window {
         }
     }
 
-    /// Returns whether the replies of the calls that hold room, and of one more, fit into the buffer. `called`
-    /// is how many members were called.
+    /// Returns whether the replies of the calls that hold room, and of one more, fit into the buffer.
+    /// `called` is how many members were called.
     pub fn has_room(&mut self, called: usize, now: impl FnOnce() -> Time) -> bool {
         if self.fits() {
             self.full_since = None;
@@ -88,7 +88,8 @@ impl Window {
         self.holding == 0 || self.holding.saturating_mul(self.largest_reply) < self.buffer
     }
 
-    /// Returns how long calls hold room while no reply comes. Where replies are slow, they hold it for longer.
+    /// Returns how long calls hold room while no reply comes. Where replies are slow, they hold it for
+    /// longer.
     fn hold(&self) -> Duration {
         MIN_HOLD.max(2 * self.longest_pause)
     }

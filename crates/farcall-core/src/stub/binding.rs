@@ -45,9 +45,9 @@ impl Binding {
     }
 
     /// Returns a binding whose calls wait for a server. A call that did not run because its server drains, is
-    /// gone, or is not listed, is made again until a server takes it, or until its deadline, however long that
-    /// is. So a single server can be restarted under its clients. Calls that send streams do not wait, and
-    /// started calls with more than 64 KiB of arguments do not.
+    /// gone, or is not listed, is made again until a server takes it, or until its deadline, however long
+    /// that is. So a single server can be restarted under its clients. Calls that send streams do not wait,
+    /// and started calls with more than 64 KiB of arguments do not.
     #[must_use]
     pub fn wait_for_server(&self) -> Binding {
         let channel = Arc::new(Awaiting::new(self.channel.clone()));

@@ -56,8 +56,8 @@ pub struct Call<'a> {
     /// The numbers of the procedures of the one-way calls in the arguments, if the arguments are a batch of
     /// one-way calls. A batch runs on if its caller's process ends.
     pub carries: &'a [u32],
-    /// Whether the call fails at half of its time if it has not begun by then, so that it can be tried at another
-    /// server. A call that was sent may have begun, so of these only idempotent ones fail early.
+    /// Whether the call fails at half of its time if it has not begun by then, so that it can be tried at
+    /// another server. A call that was sent may have begun, so of these only idempotent ones fail early.
     pub hurries: bool,
 }
 
@@ -131,9 +131,9 @@ pub trait Channel: Send + Sync + 'static {
     /// result.
     fn call(&self, call: Call<'_>, sink: Sink<'_>);
 
-    /// Returns how calls would fail that are made now, if the server is known to be silent: then it is asked in
-    /// the background whether it answers again. Calls of groups ask this first, so that a silent member costs
-    /// them nothing. From the first time on, the channel notes when its server is silent.
+    /// Returns how calls would fail that are made now, if the server is known to be silent: then it is asked
+    /// in the background whether it answers again. Calls of groups ask this first, so that a silent member
+    /// costs them nothing. From the first time on, the channel notes when its server is silent.
     #[doc(hidden)]
     fn silence(&self) -> Option<CallFailed> {
         None

@@ -10,8 +10,8 @@ use super::handlers::Handlers;
 use crate::context::{self, context, outside};
 use crate::xdr::Encoder;
 
-/// The longest arguments of which a started call keeps a copy, in bytes. A call with longer ones is not started
-/// again.
+/// The longest arguments of which a started call keeps a copy, in bytes. A call with longer ones is not
+/// started again.
 const MAX_KEPT_BYTES: usize = 64 << 10;
 
 /// Room for the arguments of most calls, in bytes, so that encoding them seldom moves them.

@@ -117,8 +117,8 @@ impl std::error::Error for NotAttached {}
 ///
 /// # Errors
 /// The second value is an error if the server did not take everything, or `source` returned an error. The
-/// call itself may have succeeded nevertheless. A server takes everything if its procedure reads until the end
-/// of the data: one that stops before has aborted, even if it has read all bytes. It is
+/// call itself may have succeeded nevertheless. A server takes everything if its procedure reads until the
+/// end of the data: one that stops before has aborted, even if it has read all bytes. It is
 /// [`ConnectionAborted`](ErrorKind::ConnectionAborted) if the server aborted or rejected the call, and
 /// [`NotConnected`](ErrorKind::NotConnected) if the call failed before the server had taken everything, or no
 /// data passed.

@@ -118,8 +118,8 @@ pub fn incoming() -> Option<Incoming> {
 }
 
 /// Returns the receiver of the bulk data that goes to the caller in the call that this thread serves. Returns
-/// `None` outside of a call by Courier, if the call's descriptor says that no data passes, and if its data was
-/// taken already.
+/// `None` outside of a call by Courier, if the call's descriptor says that no data passes, and if its data
+/// was taken already.
 pub fn outgoing() -> Option<Outgoing> {
     let served = SERVED.with_borrow(Clone::clone)?;
     let call = served.take()?;

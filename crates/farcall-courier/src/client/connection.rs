@@ -164,7 +164,8 @@ impl Connection {
         self.reply(id, patience, bulk, take)
     }
 
-    /// Sends the bulk data of a call. Whether the server takes all of it is known when the reply comes. It ends early if the server aborts it, or replies before it has ended.
+    /// Sends the bulk data of a call. Whether the server takes all of it is known when the reply comes. It
+    /// ends early if the server aborts it, or replies before it has ended.
     fn send_bulk(&mut self, bulk: &mut Attached, patience: Patience<'_>) -> Result<(), Problem> {
         let mut buffer = [0; 8 * MAX_DATA_BYTES];
         loop {

@@ -172,9 +172,9 @@ impl Core {
         self.check_range(offset, 8)
     }
 
-    /// Notifies the exporter that an importer wrote `bytes`, if the terms or the writer ask for it. `asked` is
-    /// the offset where the notice that the writer asks for begins: an importer that writes in parts asks with
-    /// the last part for a notice of all of them.
+    /// Notifies the exporter that an importer wrote `bytes`, if the terms or the writer ask for it. `asked`
+    /// is the offset where the notice that the writer asks for begins: an importer that writes in parts asks
+    /// with the last part for a notice of all of them.
     pub(super) fn wrote(
         &self,
         terms: &Terms,

@@ -337,8 +337,8 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Finds the instances of a service by messages of any bytes, each with its length in two bytes in front. They
-/// answer the questions in turn.
+/// Finds the instances of a service by messages of any bytes, each with its length in two bytes in front.
+/// They answer the questions in turn.
 pub(super) fn fuzz(messages: &[u8]) {
     let rest = std::cell::Cell::new(messages);
     let next = |question: &Question| {

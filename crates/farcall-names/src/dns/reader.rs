@@ -15,8 +15,8 @@ pub(super) const CLASS_IN: u16 = 1;
 /// The longest name in bytes, with the length of each part and the zero at its end.
 const MAX_NAME_BYTES: usize = 255;
 
-/// The most pointers on the way to the end of a name. A server needs one for each name. Without this bound each
-/// of thousands of records could have the same long chain.
+/// The most pointers on the way to the end of a name. A server needs one for each name. Without this bound
+/// each of thousands of records could have the same long chain.
 const MAX_POINTERS: usize = 16;
 
 /// The numbers of the types of records.
@@ -88,8 +88,8 @@ impl<'a> Reader<'a> {
         self.take(1).and_then(<[u8]>::first).copied()
     }
 
-    /// Reads a name. Returns no name if it has letters other than those of hosts, or is that of the root. Each
-    /// pointer leads to a place before it.
+    /// Reads a name. Returns no name if it has letters other than those of hosts, or is that of the root.
+    /// Each pointer leads to a place before it.
     fn name(&mut self) -> Option<Option<Domain>> {
         let (mut parts, mut bytes, mut pointers) = (Vec::new(), 1, 0);
         let mut follower = self.clone();

@@ -129,8 +129,8 @@ impl Mirror {
         Ok(read()?.entries)
     }
 
-    /// Returns the entries of a type as etcd has them, whatever the copy says. If etcd is out of reach, the copy
-    /// serves.
+    /// Returns the entries of a type as etcd has them, whatever the copy says. If etcd is out of reach, the
+    /// copy serves.
     pub(super) fn instances_now(&self, type_name: &Label, within: Duration) -> Result<Vec<Entry>> {
         let deadline = after(within.min(READ_PATIENCE));
         match read_until(&self.gateway, &self.keys, self.keys.of_type(type_name), deadline) {

@@ -173,8 +173,8 @@ impl Link {
     }
 
     /// Returns the error of a call whose deadline has passed. `then` is the value of [`Receiving::heard`]
-    /// when the call was sent. Marks a link that can be replaced as [`SILENT`] if nothing has arrived since, or
-    /// if a record is partly received.
+    /// when the call was sent. Marks a link that can be replaced as [`SILENT`] if nothing has arrived since,
+    /// or if a record is partly received.
     #[cold]
     pub(crate) fn late(&self, then: u64) -> TransportError {
         let now = self.receiving.heard.load(Ordering::Relaxed);

@@ -97,8 +97,8 @@ impl Call {
     }
 }
 
-/// How long before its deadline a call must have begun at the server, so that its caller can try another server
-/// in the time that is left. A call that has not begun by then fails with [`Kind::Deadline`].
+/// How long before its deadline a call must have begun at the server, so that its caller can try another
+/// server in the time that is left. A call that has not begun by then fails with [`Kind::Deadline`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Margin(u32);
 

@@ -142,7 +142,8 @@ impl Conversation {
     }
 
     /// Returns whether a call that was sent fails before its deadline, because the server has said nothing of
-    /// it, and the caller wants to try another server in the rest of the time. Looks again when that may be so.
+    /// it, and the caller wants to try another server in the rest of the time. Looks again when that may be
+    /// so.
     fn is_too_late_to_begin(&mut self, now: Time, activity: u32) -> bool {
         let Slot { call, margin, timing, .. } = self.slots.at(activity);
         let Some(by) = margin.begin_by(call.deadline).filter(|_| margin.applies_to_sent()) else {

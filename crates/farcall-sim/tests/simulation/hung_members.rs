@@ -1,5 +1,5 @@
-//! Tests that members of a group that hang hold no room in the caller's socket buffer: the others are called and
-//! answer, however long their results are.
+//! Tests that members of a group that hang hold no room in the caller's socket buffer: the others are called
+//! and answer, however long their results are.
 
 use std::sync::Arc;
 use std::time::Duration;

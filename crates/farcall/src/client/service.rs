@@ -53,8 +53,9 @@ pub(super) struct Service {
     stopped: AtomicBool,
     /// How many threads run the user's code while calls that they wait for are outstanding.
     ///
-    /// SeqCst, here and in `looks`: a thread that steps away writes `away` and then reads `looks`. The service
-    /// thread writes that it looks no more and then reads `away`. At least one sees what the other wrote.
+    /// SeqCst, here and in `looks`: a thread that steps away writes `away` and then reads `looks`. The
+    /// service thread writes that it looks no more and then reads `away`. At least one sees what the other
+    /// wrote.
     away: AtomicUsize,
     /// Whether the service thread looks now and then whether it must receive for threads that are away.
     looks: AtomicBool,

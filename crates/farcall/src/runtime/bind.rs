@@ -225,8 +225,9 @@ impl Inner {
         Err(failed.of(name))
     }
 
-    /// Returns the candidates that a task is to ask, without those at `avoid` if there are others. With `anew`
-    /// they are not from a copy that may be behind the registry. Gives up when `over` returns an error.
+    /// Returns the candidates that a task is to ask, without those at `avoid` if there are others. With
+    /// `anew` they are not from a copy that may be behind the registry. Gives up when `over` returns an
+    /// error.
     pub(super) async fn candidates_later(
         self: &Arc<Self>,
         name: &Name,
@@ -248,8 +249,8 @@ impl Inner {
         without_avoided(name, candidates, avoid)
     }
 
-    /// Returns the candidates for a name, without those at `avoid` if there are others. With `anew` they are not
-    /// from a copy that may be behind the registry.
+    /// Returns the candidates for a name, without those at `avoid` if there are others. With `anew` they are
+    /// not from a copy that may be behind the registry.
     fn candidates_but(
         &self,
         name: &Name,

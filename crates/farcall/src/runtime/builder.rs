@@ -45,9 +45,9 @@ impl Builder {
         self
     }
 
-    /// Sets the address at which exports listen. The default is a free port of 127.0.0.1, at which processes of
-    /// this process's user may call. An address that other machines can reach needs [`open`](Builder::open)
-    /// or keys as well. `FARCALL_ADDRESS`.
+    /// Sets the address at which exports listen. The default is a free port of 127.0.0.1, at which processes
+    /// of this process's user may call. An address that other machines can reach needs
+    /// [`open`](Builder::open) or keys as well. `FARCALL_ADDRESS`.
     #[must_use]
     pub fn address(mut self, address: SocketAddr) -> Builder {
         self.origins.set_by_program("FARCALL_ADDRESS");
@@ -110,10 +110,10 @@ impl Builder {
         self
     }
 
-    /// Sets how the lengths of datagrams hide those of what this runtime sends in them, at the level *secure*.
-    /// By default they do not. Both ends choose for what they send. Padding to 64 bytes costs little; padding
-    /// to the datagram makes all short calls and results look the same. `FARCALL_PADDING`: `none`, `64` or
-    /// `datagram`.
+    /// Sets how the lengths of datagrams hide those of what this runtime sends in them, at the level
+    /// *secure*. By default they do not. Both ends choose for what they send. Padding to 64 bytes costs
+    /// little; padding to the datagram makes all short calls and results look the same. `FARCALL_PADDING`:
+    /// `none`, `64` or `datagram`.
     #[cfg(feature = "secure")]
     #[must_use]
     pub fn padding(mut self, padding: crate::Padding) -> Builder {

@@ -1,5 +1,6 @@
-//! Asks a silent server in the background whether it answers again, so that no call of a group or of a balancer
-//! has to find out. RPC2 marks such a connection as broken (Satyanarayanan & Siegel 1990, section IV).
+//! Asks a silent server in the background whether it answers again, so that no call of a group or of a
+//! balancer has to find out. RPC2 marks such a connection as broken (Satyanarayanan & Siegel 1990, section
+//! IV).
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,8 +23,8 @@ const SUSPICION: Duration = Duration::from_secs(1);
 /// The time between the failure of one question and the next question.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A silent server is not asked any more when no group and no balancer has looked for this long. The next call
-/// then finds out itself.
+/// A silent server is not asked any more when no group and no balancer has looked for this long. The next
+/// call then finds out itself.
 const INTEREST: Duration = Duration::from_secs(30);
 
 /// What an importer knows of the silence of its server, once a group or a balancer has looked.
@@ -87,8 +88,8 @@ impl Importer {
         self.silence.get()?.failure(self.inner.env.now(), &self.name)
     }
 
-    /// Returns whether the server is being asked in the background. From the first time on, the importer notes
-    /// when its server is silent.
+    /// Returns whether the server is being asked in the background. From the first time on, the importer
+    /// notes when its server is silent.
     #[inline]
     pub(super) fn is_asked(&self) -> bool {
         self.silence.get_or_init(Box::default).is_asked(|| self.inner.env.now())

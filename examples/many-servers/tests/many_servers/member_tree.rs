@@ -70,7 +70,8 @@ fn a_node_answers_for_those_below_it_and_says_who_is_missing() {
         assert_eq!(root.count()?, Counted { present: 75, missing: 15 });
         let before = sim::now();
         machines[1].restart();
-        // The nodes ask members that they know to be silent in the background, and call them when they answer.
+        // The nodes ask members that they know to be silent in the background, and call them when they
+        // answer.
         while root.count()? != (Counted { present: 80, missing: 10 }) {
             sim.sleep(Duration::from_millis(100));
             assert!(sim::now() - before < Duration::from_secs(60));

@@ -239,7 +239,8 @@ fn watch(numbers: std::ops::Range<usize>, is_gone: bool) -> Vec<u8> {
 const QUESTION: [u8; 2] = [0xc0, 12];
 const EXAMPLE: [u8; 2] = [0xc0, 24];
 
-/// Where the records of a message begin: behind the header, the name `_store._udp.example.org`, and four bytes.
+/// Where the records of a message begin: behind the header, the name `_store._udp.example.org`, and four
+/// bytes.
 const RECORDS: usize = 12 + 25 + 4;
 
 fn pointer(to: usize) -> [u8; 2] {

@@ -22,8 +22,8 @@ pub(super) trait Enrolment {
     fn kept(&self, request: &[u8]) -> farcall::Result<()>;
 }
 
-/// Returns the settings of a runtime without keys and without a registry. The user's `FARCALL_*` variables are
-/// those of other calls, and a new machine has no keys yet.
+/// Returns the settings of a runtime without keys and without a registry. The user's `FARCALL_*` variables
+/// are those of other calls, and a new machine has no keys yet.
 pub(super) fn plain() -> Builder {
     Runtime::builder().ignore_variables().registry(Memory::new()).shared_memory(false).describe(false)
 }

@@ -137,8 +137,8 @@ impl Offered {
         })
     }
 
-    /// Returns the address of a program of this host for the caller. The caller of a broadcast takes it for the
-    /// host that has answered, so the host part is the address from which this host answers the caller.
+    /// Returns the address of a program of this host for the caller. The caller of a broadcast takes it for
+    /// the host that has answered, so the host part is the address from which this host answers the caller.
     fn for_caller(&self, mut address: SocketAddr) -> SocketAddr {
         let from = caller().and_then(|caller| caller.address()).map(|from| from.ip().to_canonical());
         let own = from.filter(|from| from.is_ipv4() == address.is_ipv4());
