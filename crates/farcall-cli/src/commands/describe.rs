@@ -137,12 +137,55 @@ fn documented(docs: &str, indent: &str) -> String {
     docs.lines().map(|line| format!("{}\n", format!("{indent}/// {}", printable(line)).trim_end())).collect()
 }
 
-/// Returns the interface in the file `of`. If there is no such file and `of` is a valid name, returns the
-/// interface of the exporter `of`.
-pub fn interface(of: &str) -> Outcome<Interface> {
-    if Path::new(of).exists() || of.parse::<farcall::names::Name>().is_err() {
-        return read(Path::new(of));
+/// An interface as a file or an exporter describes it.
+pub struct Described {
+    pub interface: Interface,
+    /// The numbers by which callers find the interface, if it is part of a program.
+    pub numbers: Option<Numbers>,
+}
+
+/// The number of a program, and of one of its versions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Numbers {
+    pub program: u32,
+    pub version: u32,
+}
+
+/// Returns the interfaces that the file `of` describes: an `.x`, `.cr` or `.rpc2` file, or one that
+/// `farcall describe --json` wrote. If there is no such file and `of` is a valid name, returns the interface of
+/// the exporter `of`.
+pub fn interfaces(of: &str, reading: &Reading, output: &Output) -> Outcome<Vec<Described>> {
+    let all = match x_file::is_any_definition(of) {
+        true => file::interfaces(of, reading, output)?,
+        false if is_kept(of) => read(Path::new(of))?,
+        false => vec![Described { interface: exported(of)?, numbers: None }],
+    };
+    match all.is_empty() {
+        true => Err(Failure::new(format!("{of} has no program, so there is no interface to compare"))),
+        false => Ok(all),
     }
+}
+
+/// Returns the interface in the file `of`, which `farcall describe --json` wrote. If there is no such file and
+/// `of` is a valid name, returns the interface of the exporter `of`.
+pub fn interface(of: &str) -> Outcome<Interface> {
+    if !is_kept(of) {
+        return exported(of);
+    }
+    let mut all = read(Path::new(of))?;
+    match all.pop() {
+        Some(only) if all.is_empty() => Ok(only.interface),
+        _ => Err(Failure::new(format!("{of} has several interfaces, and one is wanted"))),
+    }
+}
+
+/// Returns whether the text names a file in which an interface is kept, and not an exporter.
+fn is_kept(of: &str) -> bool {
+    Path::new(of).exists() || of.parse::<farcall::names::Name>().is_err()
+}
+
+/// Returns the interface of an exporter.
+fn exported(of: &str) -> Outcome<Interface> {
     let described = dynamic::describe(&runtime()?, of);
     let described = described.map_err(|why| {
         Failure::from(why).about(format!("there is no file {of}, and asking the exporter {of} failed"))
@@ -150,15 +193,26 @@ pub fn interface(of: &str) -> Outcome<Interface> {
     Ok(described?.interface)
 }
 
-/// Returns the interface in a file that `farcall describe --json` wrote.
-fn read(path: &Path) -> Outcome<Interface> {
+/// Returns the interfaces, at least one, in a file that `farcall describe --json` wrote.
+fn read(path: &Path) -> Outcome<Vec<Described>> {
     let wrong = |why: String| {
         Failure::new(format!("{}: {why}", path.display()))
             .hint("`farcall describe NAME --json` prints such a file")
     };
     let text = std::fs::read(path).map_err(|why| wrong(why.to_string()))?;
-    let kept: Value = serde_json::from_slice(&text).map_err(|why| wrong(why.to_string()))?;
-    let model = kept["model"].as_str().ok_or_else(|| wrong("the file has no \"model\"".into()))?;
-    let model = BASE64_STANDARD.decode(model).map_err(|why| wrong(why.to_string()))?;
-    xdr::from_slice(&model).map_err(|why| wrong(why.to_string()))
+    let mut all = Vec::new();
+    for kept in serde_json::Deserializer::from_slice(&text).into_iter::<Value>() {
+        let kept = kept.map_err(|why| wrong(why.to_string()))?;
+        let model = kept["model"].as_str().ok_or_else(|| wrong("the file has no \"model\"".into()))?;
+        let model = BASE64_STANDARD.decode(model).map_err(|why| wrong(why.to_string()))?;
+        let interface = xdr::from_slice(&model).map_err(|why| wrong(why.to_string()))?;
+        let number = |of: &str| kept[of]["number"].as_u64().and_then(|number| number.try_into().ok());
+        let numbers =
+            number("program").zip(number("version")).map(|(program, version)| Numbers { program, version });
+        all.push(Described { interface, numbers });
+    }
+    if all.is_empty() {
+        return Err(wrong("the file is empty".into()));
+    }
+    Ok(all)
 }

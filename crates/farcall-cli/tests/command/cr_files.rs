@@ -108,6 +108,29 @@ fn a_cr_file_made_of_a_cr_file_means_the_same() {
     assert!(said.code == 1 && said.err.contains(why), "{}", said.err);
 }
 
+#[test]
+fn versions_of_files_are_compared_with_their_numbers() {
+    let place = with_clock();
+    let check = |new: &str| {
+        place.write("New.cr", new);
+        let said = place.run(&["check", "Clock.cr", "New.cr", "-I", "lib"]);
+        assert_eq!(said.err, "");
+        (said.code, said.out)
+    };
+    assert_eq!(
+        check(&CLOCK.replace("Clock:", "New:")),
+        (0, "fine: Clock: is named New now\nnothing breaks\n".into())
+    );
+    let (code, said) = check(&CLOCK.replace("Clock: PROGRAM 4000 VERSION 2", "New: PROGRAM 4001 VERSION 3"));
+    assert_eq!(code, 1);
+    assert!(said.contains("breaking: Clock: program 4000 became 4001: old callers ask for 4000\n"), "{said}");
+    assert!(said.contains("breaking: Clock: version 2 became 3: old callers ask for 2\n"), "{said}");
+    let (code, said) = check(&CLOCK.replace("Clock:", "New:").replace("zone: STRING", "zone: CARDINAL"));
+    assert!(code == 1 && said.contains("breaking: Clock.ask argument zone: "), "{said}");
+    let (code, said) = check(&CLOCK.replace("Clock:", "New:").replace("] = 3;", "] = 4;"));
+    assert!(code == 1 && said.contains("breaking: Clock.ask exception"), "{said}");
+}
+
 /// The Rust of every file below `$FARCALL_CR_CORPUS` compiles without warnings, except that of files that
 /// 4.4BSD's compiler refuses too. Files of one name in several directories are told apart by what comes before
 /// the last `__` or `-` of their names.

@@ -122,6 +122,56 @@ fn an_x_file_that_is_written_keeps_names_and_can_be_read_back() {
 }
 
 #[test]
+fn versions_of_files_are_compared_with_their_numbers() {
+    let place = Place::new();
+    let one = |program: u32, version: u32, name: &str| {
+        format!("program CALC {{ version {name} {{ int ADD(int) = 1; }} = {version}; }} = {program};")
+    };
+    place.write("old.x", one(7, 1, "V"));
+    place.write("old.json", place.run(&["describe", "old.x", "--json"]).ok());
+    place.write("same.x", one(7, 1, "V"));
+    place.write("program.x", one(8, 1, "V"));
+    place.write("version.x", one(7, 2, "V"));
+    place.write("both.x", one(9, 3, "W"));
+    place.write("renamed.x", one(7, 1, "W"));
+    place.write("types.x", "typedef int number;");
+    place.write(
+        "more.x",
+        "program CALC { version V { int ADD(int) = 1; } = 1; version W { int ADD(hyper) = 1; } = 2; } = 7;",
+    );
+    place.write("more.json", place.run(&["describe", "more.x", "--json"]).ok());
+    let program = "breaking: V: program 7 became 8: old callers ask for 7\n";
+    let version = "breaking: V: version 1 became 2: old callers ask for 1\n";
+    for old in ["old.x", "old.json"] {
+        for (new, code, expected) in [
+            ("same.x", 0, "no difference\n".to_owned()),
+            ("program.x", 1, format!("{program}1 change breaks old callers\n")),
+            ("version.x", 1, format!("{version}1 change breaks old callers\n")),
+            (
+                "both.x",
+                1,
+                "breaking: V: program 7 became 9: old callers ask for 7\n\
+                 breaking: V: version 1 became 3: old callers ask for 1\n\
+                 fine: V: is named W now\n2 changes break old callers\n"
+                    .to_owned(),
+            ),
+            ("renamed.x", 0, "fine: V: is named W now\nnothing breaks\n".to_owned()),
+            ("more.x", 0, "fine: W: is new\nnothing breaks\n".to_owned()),
+            ("more.json", 0, "fine: W: is new\nnothing breaks\n".to_owned()),
+        ] {
+            let said = place.run(&["check", old, new]);
+            assert_eq!((said.code, said.out, said.err), (code, expected, String::new()), "{old} {new}");
+        }
+    }
+    let said = place.run(&["check", "more.x", "old.x"]);
+    assert_eq!((said.code, &said.out[..]), (1, "breaking: W: is gone\n1 change breaks old callers\n"));
+    let said = place.run(&["check", "old.x", "types.x"]);
+    assert!(said.code == 1 && said.err.contains("types.x has no program"), "{said:?}");
+    let said = place.run(&["check", "nowhere.x", "old.x"]);
+    assert!(said.code == 1 && said.err.contains("nowhere.x"), "{said:?}");
+}
+
+#[test]
 fn what_is_wrong_is_underlined_and_what_is_left_out_is_told() {
     let place = Place::new();
     place.write("wrong.x", "struct s { int a };\n");

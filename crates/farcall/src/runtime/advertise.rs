@@ -26,7 +26,9 @@ impl Inner {
         }
         if bound.ip().is_loopback() && self.registry.is_shared() {
             let why = format!(
-                "the server listens at {bound}, where only its own machine can call it, but other machines read the                  registry: name an address by the builder's `address()`, or FARCALL_ADDRESS (or publish this one by                  `advertise()`, or FARCALL_ADVERTISE)"
+                "the server listens at {bound}, where only its own machine can call it, but other machines read \
+                 the registry: name an address by the builder's `address()`, or FARCALL_ADDRESS (or publish \
+                 this one by `advertise()`, or FARCALL_ADVERTISE)"
             );
             return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
         }

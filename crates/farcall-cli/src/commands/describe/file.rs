@@ -1,10 +1,10 @@
 //! `farcall describe` for an `.x`, `.cr` or `.rpc2` file.
 
 use farcall::xdr;
-use farcall_idl::x::{Version, interfaces, types};
+use farcall_idl::x::{self, Version, types};
 use serde_json::{Value, json};
 
-use super::{interface_as_json, types_as_text};
+use super::{Described, Numbers, interface_as_json, types_as_text};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::x_file::Reading;
@@ -13,7 +13,7 @@ use crate::x_file::Reading;
 pub fn describe(name: &str, reading: &Reading, output: &Output) -> Outcome {
     let tree = reading.definition(name, output)?;
     let refused = |why: farcall_idl::x::Refused| Failure::new(why.to_string()).about(name);
-    let versions = interfaces(&tree).map_err(refused)?;
+    let versions = x::interfaces(&tree).map_err(refused)?;
     if versions.is_empty() {
         let count = tree.types.len();
         let types = types_as_text(&types(&tree).map_err(refused)?.types);
@@ -27,6 +27,17 @@ pub fn describe(name: &str, reading: &Reading, output: &Output) -> Outcome {
         output.page(|| as_json(&version, &model), || as_text(&version))?;
     }
     Ok(())
+}
+
+/// Returns each version of each program in the file.
+pub fn interfaces(name: &str, reading: &Reading, output: &Output) -> Outcome<Vec<Described>> {
+    let versions = x::interfaces(&reading.definition(name, output)?);
+    let versions = versions.map_err(|why| Failure::new(why.to_string()).about(name))?;
+    let described = |Version { interface, program, version, .. }| Described {
+        interface,
+        numbers: Some(Numbers { program, version }),
+    };
+    Ok(versions.into_iter().map(described).collect())
 }
 
 fn as_json(version: &Version, model: &[u8]) -> Value {
