@@ -62,6 +62,7 @@ mod ownership;
 mod place;
 mod registry;
 mod service;
+mod socket_address;
 mod static_file;
 pub mod suite;
 mod table;
@@ -85,6 +86,7 @@ pub use ownership::Ownership;
 pub use place::open;
 pub use registry::{Listing, Registration, Registry, Renewal};
 pub use service::resolve_service;
+pub use socket_address::{socket_address, socket_address_at};
 pub use static_file::StaticFile;
 pub use user_secret::user_secrets;
 

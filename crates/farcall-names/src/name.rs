@@ -1,10 +1,12 @@
 //! Parses the names that users write: type, instance, address.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use farcall_base::canonical;
+
+use crate::socket_address;
 
 /// The maximum length of a [`Label`] in bytes.
 pub const MAX_LABEL: usize = 128;
@@ -158,6 +160,8 @@ pub enum Fault {
     Address,
     /// The address has no port.
     NoPort,
+    /// This machine has no network interface of the name that the address has.
+    Interface,
     /// The port is 0, at which no server can be reached.
     PortZero,
     /// It is not the name of SRV records.
@@ -250,7 +254,7 @@ enum Place {
 
 /// Parses an address. If `takes_host` is true, a host and a port are accepted too.
 fn place(scheme: Scheme, takes_host: bool, part: Part<'_>) -> Found<Place> {
-    match socket_address(part) {
+    match address_with_port(part) {
         Err((at, Fault::Address)) if takes_host => host_and_port(part).unwrap_or(Err((at, Fault::Address))),
         socket => socket.map(|socket| Place::Address(scheme(socket))),
     }
@@ -286,21 +290,30 @@ fn authority(whole: Part<'_>) -> Found<(Scheme, Part<'_>)> {
     Ok((address, Part { text, at: rest.at + 2 }))
 }
 
-fn socket_address(part: Part<'_>) -> Found<SocketAddr> {
+fn address_with_port(part: Part<'_>) -> Found<SocketAddr> {
     let at = part.at;
-    match part.text.parse::<SocketAddr>() {
-        Ok(socket) if socket.port() == 0 => Err((at, Fault::PortZero)),
-        Ok(socket) => Ok(socket),
-        Err(_) if part.text.is_empty() => Err((at, Fault::Empty { part: "an address" })),
-        Err(_) if is_portless(part.text) => Err((part.end().at, Fault::NoPort)),
-        Err(_) => Err((at, Fault::Address)),
+    match socket_address::socket_address(part.text) {
+        Some(socket) if socket.port() == 0 => Err((at, Fault::PortZero)),
+        Some(socket) => Ok(socket),
+        None if part.text.is_empty() => Err((at, Fault::Empty { part: "an address" })),
+        None if is_portless(part.text) => Err((part.end().at, Fault::NoPort)),
+        None if names_interface(part.text) => Err((at, Fault::Interface)),
+        None => Err((at, Fault::Address)),
     }
+}
+
+/// Returns whether a text with a port is an IPv6 address with the name of a network interface.
+fn names_interface(text: &str) -> bool {
+    let bare = text.strip_prefix('[').and_then(|text| text.split_once("]:"));
+    bare.is_some_and(|(host, port)| port.parse::<u16>().is_ok() && socket_address::names_interface(host))
 }
 
 fn is_portless(text: &str) -> bool {
     let bare = text.strip_suffix(':').unwrap_or(text);
     let bracketed = bare.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
-    bare.parse::<IpAddr>().is_ok() || bracketed.is_some_and(|t| t.parse::<Ipv6Addr>().is_ok())
+    bare.parse::<IpAddr>().is_ok()
+        || bracketed
+            .is_some_and(|t| socket_address::socket_address_at(t, 1).is_some_and(|found| found.is_ipv6()))
 }
 
 /// Parses a type, and an instance if there is one.
@@ -406,7 +419,7 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, NameError> {
         authority(Part { text, at: 0 })
-            .and_then(|(scheme, socket)| socket_address(socket).map(scheme))
+            .and_then(|(scheme, socket)| address_with_port(socket).map(scheme))
             .map_err(|(at, fault)| NameError::new(text, at, fault))
     }
 }
@@ -525,6 +538,7 @@ impl fmt::Display for Fault {
                  such as ebbets.example.org:7000",
             ),
             Self::NoPort => f.write_str("the port is missing, as in 10.0.0.7:7000 or [::1]:7000"),
+            Self::Interface => f.write_str("this machine has no network interface of that name"),
             Self::PortZero => f.write_str("no server can be reached at port 0"),
             Self::Service => f.write_str(
                 "the name of SRV records is expected, without a port, such as _store._udp.example.org",

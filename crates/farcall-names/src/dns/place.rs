@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::fs::File;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use super::domain::Domain;
-use crate::PlaceError;
+use crate::{PlaceError, socket_address, socket_address_at};
 
 /// The port of DNS servers.
 const PORT: u16 = 53;
@@ -107,14 +107,13 @@ impl Servers {
 }
 
 /// Returns the first servers that the file of the system names. Passes over what it does not understand, and
-/// addresses that need the name of a network interface.
+/// network interfaces that there are not.
 fn parse_resolv_conf(bytes: &[u8]) -> Vec<SocketAddr> {
     let text = String::from_utf8_lossy(bytes);
     let server = |line: &str| {
         let mut words = line.split_ascii_whitespace();
         let is_server = words.next() == Some("nameserver");
-        let ip: IpAddr = words.next().filter(|_| is_server)?.parse().ok()?;
-        Some((ip, PORT).into())
+        socket_address_at(words.next().filter(|_| is_server)?, PORT)
     };
     text.lines().filter_map(server).take(MAX_SERVERS).collect()
 }
@@ -122,8 +121,8 @@ fn parse_resolv_conf(bytes: &[u8]) -> Vec<SocketAddr> {
 /// Parses an IP address, with or without a port.
 fn parse_server(text: &str) -> Option<SocketAddr> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    let with_port = || text.parse().ok().filter(|socket: &SocketAddr| socket.port() != 0);
-    bare.parse().ok().map(|ip: IpAddr| (ip, PORT).into()).or_else(with_port)
+    let with_port = || socket_address(text).filter(|socket| socket.port() != 0);
+    socket_address_at(bare, PORT).or_else(with_port)
 }
 
 #[cfg(test)]
@@ -167,10 +166,21 @@ mod tests {
     #[test]
     fn the_file_of_the_system_is_read_as_far_as_it_is_understood() {
         let text =
-            b"# nameserver 1.1.1.1\nnameserver 10.0.0.1\nsearch a\nnameserver\nnameserver fe80::1%eth0\n\
+            b"# nameserver 1.1.1.1\nnameserver 10.0.0.1\nsearch a\nnameserver\nnameserver fe80::1%no-such-if\n\
             nameserver ::1 \nnameserver \xff\nnameserver 10.0.0.2\nnameserver 10.0.0.3\n";
         let expected = ["10.0.0.1:53", "[::1]:53", "10.0.0.2:53"].map(|server| server.parse().unwrap());
         assert_eq!(parse_resolv_conf(text), expected);
         assert_eq!(parse_resolv_conf(b""), []);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn servers_may_be_of_one_link() {
+        let expected = ["[fe80::1%1]:53", "[fe80::2%1]:53"].map(|server| server.parse().unwrap());
+        let text = b"nameserver fe80::1%lo\nnameserver fe80::9%no-such-if\nnameserver fe80::2%1\n";
+        assert_eq!(parse_resolv_conf(text), expected);
+        let place: Place = "dns://example.org?server=fe80::1%lo,[fe80::2%lo]:53".parse().unwrap();
+        assert_eq!(place.servers, Servers::Given(expected.into()));
+        assert!("dns://example.org?server=fe80::1%no-such-if".parse::<Place>().is_err());
     }
 }

@@ -42,6 +42,18 @@ fn a_type_an_instance_and_an_address() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn an_address_may_name_its_network_interface() {
+    for (text, number) in [
+        ("udp://[fe80::1%lo]:7/A", "udp://[fe80::1%1]:7/A"),
+        ("shm://[fe80::1%lo]:7/A", "shm://[fe80::1%1]:7/A"),
+    ] {
+        assert_eq!(text.parse::<Name>().unwrap().to_string(), number);
+    }
+    assert_eq!("udp://[fe80::1%lo]:7".parse::<Address>().unwrap().to_string(), "udp://[fe80::1%1]:7");
+}
+
+#[test]
 fn a_service_of_dns() {
     for (text, instance) in [
         ("farcall://_store._udp.example.org/Store", None),
@@ -87,6 +99,9 @@ fn a_fault_says_what_is_wrong_and_where() {
         ("udp://[::1]/A", 11, Fault::NoPort),
         ("udp://::1/A", 9, Fault::NoPort),
         ("udp://10.0.0.7:0/A", 6, Fault::PortZero),
+        ("udp://[fe80::1%2]/A", 17, Fault::NoPort),
+        ("udp://[fe80::1%no-such-if]:7/A", 6, Fault::Interface),
+        ("udp://[fe80::1%no-such-if]:70000/A", 6, Fault::Address),
         ("udp://10.0.0.7:70000/A", 6, Fault::Address),
         ("udp://ebbets:70000/A", 6, Fault::Address),
         ("udp://ebbets:+7/A", 6, Fault::Address),

@@ -418,6 +418,16 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
+    fn an_address_to_listen_at_may_name_a_network_interface() {
+        let scoped = "[fe80::1%1]:7".parse().unwrap();
+        for text in ["[fe80::1%1]:7", "[fe80::1%lo]:7"] {
+            assert_eq!(filled_in("FARCALL_ADDRESS", text).unwrap().address, scoped, "{text}");
+        }
+        assert!(filled_in("FARCALL_ADDRESS", "[fe80::1%no-such-if]:7").is_err());
+    }
+
+    #[test]
     fn what_the_program_sets_wins_over_the_variable() {
         let program = || Builder::new().registry(Memory::new());
         let address = "127.0.0.1:7".parse().unwrap();

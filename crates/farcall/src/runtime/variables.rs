@@ -1,11 +1,12 @@
 //! The `FARCALL_*` variables, which fill in the settings that a program leaves unset.
 
 use std::cell::RefCell;
-use std::net::{AddrParseError, IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use farcall_names::{socket_address, socket_address_at};
 use farcall_proto::ArgumentBudget;
 
 use super::settings::Settings;
@@ -43,7 +44,9 @@ impl<'a> Variables<'a> {
 
     /// Fills in the settings.
     pub(super) fn fill_in(&self, settings: &mut Settings) -> Result<(), CallFailed> {
-        self.set("FARCALL_ADDRESS", &mut settings.address)?;
+        if let Some(Listening(address)) = self.parse("FARCALL_ADDRESS")? {
+            settings.address = address;
+        }
         if let Some(Advertised(addresses)) = self.parse("FARCALL_ADVERTISE")? {
             settings.advertise = addresses;
         }
@@ -137,15 +140,25 @@ fn invalid(name: &str, value: &str) -> CallFailed {
     CallFailed::new(Kind::Local, Ran::No).because(format!("the variable {name} cannot be {value:?}"))
 }
 
+/// The address on which exports listen. It may name a network interface.
+struct Listening(SocketAddr);
+
+impl FromStr for Listening {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Listening, ()> {
+        socket_address(text).map(Listening).ok_or(())
+    }
+}
+
 /// Addresses to publish, written with or without a port, with commas between them.
 struct Advertised(Vec<SocketAddr>);
 
 impl FromStr for Advertised {
-    type Err = AddrParseError;
+    type Err = ();
 
-    fn from_str(text: &str) -> Result<Advertised, AddrParseError> {
-        let of_any_port = |ip: IpAddr| SocketAddr::new(ip, 0);
-        let address = |text: &str| text.parse().or_else(|_| text.parse().map(of_any_port));
-        text.split(',').map(address).collect::<Result<_, _>>().map(Advertised)
+    fn from_str(text: &str) -> Result<Advertised, ()> {
+        let address = |text: &str| socket_address(text).or_else(|| socket_address_at(text, 0));
+        text.split(',').map(address).collect::<Option<_>>().map(Advertised).ok_or(())
     }
 }
