@@ -14,6 +14,7 @@ mod failure;
 mod locked;
 #[doc(hidden)]
 pub mod mutant;
+mod obstacle;
 mod principal;
 pub mod room;
 mod time;
@@ -28,6 +29,7 @@ pub use call_key::CallKey;
 pub use exchange::Tail;
 pub use failure::{Failure, Kind, Ran};
 pub use locked::lock;
+pub use obstacle::Obstacle;
 pub use principal::{Evidence, Principal};
 pub use time::{Time, nanos};
 pub use trace::Trace;

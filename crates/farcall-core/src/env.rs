@@ -23,8 +23,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use condition::{Condition, thread_event};
-pub use farcall_base::Time;
-pub use reports::{MAX_REPORTS_IN_A_ROW, is_network_report, is_of_one_connection, quoted, quoting, rest};
+pub use farcall_base::{Obstacle, Time};
+pub use reports::{
+    MAX_REPORTS_IN_A_ROW, is_network_report, is_of_one_connection, obstacle, quoted, quoting, rest,
+};
 #[cfg(unix)]
 pub use streams::{
     Accepted, Address, Alarm, ConnectOptions, Interest, Listener, PeerState, Poller, Source, Stream, Wanted,
@@ -301,7 +303,7 @@ pub enum Received {
     Woken,
     /// The network reports that this address, to which the socket had sent, cannot be reached. This is only a
     /// hint, and anybody can forge it.
-    Unreachable(SocketAddr),
+    Unreachable(SocketAddr, Option<Obstacle>),
     /// The network reports that no socket is bound to this address. The report quotes a datagram that was
     /// sent there: the second field is the length of the quotation in bytes, and the buffer begins with it.
     /// An attacker who has seen the datagram can forge the report.

@@ -2,6 +2,7 @@
 //! queue at once, because they take the room of its receive buffer, and wait here until a thread receives.
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Mutex;
@@ -9,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 #[cfg(target_os = "linux")]
 use farcall_base::canonical;
-use farcall_base::lock;
+use farcall_base::{Obstacle, lock};
+
+use crate::env::obstacle;
 
 #[cfg(target_os = "linux")]
 use crate::sys;
@@ -36,6 +39,8 @@ pub(crate) struct Hint {
     pub(crate) about: SocketAddr,
     /// The system's number of the error.
     pub(crate) code: i32,
+    /// The path's MTU, if the error is that a datagram was too long for it.
+    mtu: u32,
     quoted: [u8; MAX_QUOTED_BYTES],
     quoted_bytes: usize,
 }
@@ -44,6 +49,20 @@ impl Hint {
     /// Returns the beginning of the datagram that raised the report.
     pub(crate) fn quoted(&self) -> &[u8] {
         &self.quoted[..self.quoted_bytes]
+    }
+
+    /// Returns what the report says of the path.
+    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
+        /// The headers of IPv4 and IPv6, with that of UDP.
+        const HEADERS: [u32; 2] = [28, 48];
+        match obstacle(&io::Error::from_raw_os_error(self.code))? {
+            Obstacle::TooNarrow { .. } => {
+                let headers = HEADERS[usize::from(self.about.is_ipv6())];
+                Some(Obstacle::TooNarrow { max_bytes: self.mtu.checked_sub(headers) })
+            }
+            Obstacle::Forbidden => Some(Obstacle::Filtered),
+            other => Some(other),
+        }
     }
 }
 
@@ -86,7 +105,8 @@ fn drain_into(list: &mut VecDeque<Hint>, socket: &impl AsFd) -> bool {
         let (Some(about), Some(code)) = (incoming.from, incoming.report) else { continue };
         if list.len() < MAX_WAITING_HINTS {
             let quoted_bytes = incoming.len.min(MAX_QUOTED_BYTES);
-            list.push_back(Hint { about: canonical(about), code, quoted, quoted_bytes });
+            let (about, mtu) = (canonical(about), incoming.mtu);
+            list.push_back(Hint { about, code, mtu, quoted, quoted_bytes });
         }
     }
     false

@@ -42,7 +42,8 @@ pub use config::{BASE_DATAGRAM, ClientConfig, MAX_DATAGRAM, ServerConfig};
 pub use exchange::{News, Tail};
 pub(crate) use farcall_base::nanos;
 pub use farcall_base::{
-    ArgumentBudget, Counted, Failure, Kind, MAX_UNCOUNTED_ARGUMENT_BYTES, Ran, SharedArguments, Time, Trace,
+    ArgumentBudget, Counted, Failure, Kind, MAX_UNCOUNTED_ARGUMENT_BYTES, Obstacle, Ran, SharedArguments,
+    Time, Trace,
 };
 pub use meeting::{Ended, Meeting, Met, Proven, Shown};
 pub use mutant::{Mutant, Rule};

@@ -6,6 +6,8 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
+use farcall_base::Obstacle;
+
 use super::Env;
 
 /// Returns whether an error of a datagram socket may come from the network: from an ICMP message, or from
@@ -18,6 +20,28 @@ pub fn is_network_report(error: &io::Error) -> bool {
     match code(error) {
         Some(code) => !is_own(code),
         None => !is_own_kind(error.kind()),
+    }
+}
+
+/// Returns why datagrams may not arrive, if the error of a send says so. That a datagram was too long counts
+/// only if it was no longer than every path has to take.
+pub fn obstacle(error: &io::Error) -> Option<Obstacle> {
+    #[cfg(unix)]
+    {
+        use rustix::io::Errno;
+        match code(error) {
+            Some(Errno::MSGSIZE) => return Some(Obstacle::TooNarrow { max_bytes: None }),
+            Some(Errno::PERM | Errno::ACCESS) => return Some(Obstacle::Forbidden),
+            Some(Errno::HOSTDOWN) => return Some(Obstacle::NoHost),
+            _ => {}
+        }
+    }
+    match error.kind() {
+        ErrorKind::PermissionDenied => Some(Obstacle::Forbidden),
+        ErrorKind::NetworkUnreachable => Some(Obstacle::NoRoute),
+        ErrorKind::HostUnreachable => Some(Obstacle::NoHost),
+        ErrorKind::ConnectionRefused => Some(Obstacle::NoProgram),
+        _ => None,
     }
 }
 

@@ -50,6 +50,8 @@ pub struct Incoming {
     pub each: usize,
     /// The system's number of the error, if this is an ICMP error.
     pub report: Option<i32>,
+    /// With a report that a datagram was too long: the path's MTU.
+    pub mtu: u32,
 }
 
 /// A buffer for control messages, aligned as the kernel reads and writes them.
@@ -163,7 +165,7 @@ fn receive_by(socket: &impl AsFd, buffer: &mut [u8], flags: libc::c_int) -> io::
     // SAFETY: the kernel writes no more than the lengths given into memory that outlives the call.
     let len = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
     let Ok(len) = usize::try_from(len) else { return Err(io::Error::last_os_error()) };
-    let mut incoming = Incoming { from: address(&name), at: None, len, each: len, report: None };
+    let mut incoming = Incoming { from: address(&name), at: None, len, each: len, report: None, mtu: 0 };
     // SAFETY: the kernel has set `msg_controllen` to the bytes that it wrote: whole messages, within the
     // buffer, which is aligned for their headers. The macros stay within these bytes. The level and the type
     // of a message determine what it holds.
@@ -189,6 +191,7 @@ fn receive_by(socket: &impl AsFd, buffer: &mut [u8], flags: libc::c_int) -> io::
                     let is_icmp =
                         matches!(error.ee_origin, libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6);
                     incoming.report = i32::try_from(error.ee_errno).ok().filter(|_| is_icmp);
+                    incoming.mtu = error.ee_info;
                 }
                 _ => {}
             }

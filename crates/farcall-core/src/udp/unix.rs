@@ -212,7 +212,7 @@ impl Udp {
     fn hint(&self, buffer: &mut [u8]) -> Received {
         let Some(hint) = self.hints.take(&self.socket) else { return Received::Woken };
         if hint.code != Errno::CONNREFUSED.raw_os_error() {
-            return Received::Unreachable(hint.about);
+            return Received::Unreachable(hint.about, hint.obstacle());
         }
         let len = hint.quoted().len().min(buffer.len());
         buffer[..len].copy_from_slice(&hint.quoted()[..len]);

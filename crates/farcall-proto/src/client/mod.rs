@@ -14,6 +14,7 @@
 //! | `send.rs` | what goes into the next datagram |
 //! | `timers.rs` | retransmission, probes, deadlines, giving up |
 //! | `drain.rs` | what the server takes no more calls of |
+//! | `obstacles.rs` | why the server may be silent, for people |
 //! | `refusals.rs` | ICMP errors of a port at which nobody listens |
 //! | `usual.rs` | how long slow procedures usually take |
 //! | `exchanges.rs` | calls with exchanges (signals, streams); `inside.rs` holds their state |
@@ -34,6 +35,7 @@ mod lone;
 mod meeting;
 #[cfg(feature = "secure")]
 mod names;
+mod obstacles;
 mod receive;
 mod refusals;
 mod send;
@@ -59,6 +61,7 @@ use crate::{ClientConfig, Failure, Fingerprint, Kind, News, Ran, Rule, Spares, T
 use drain::Drained;
 use kept_arguments::KeptArguments;
 pub use lone::Lone;
+use obstacles::Reported;
 use refusals::Refusals;
 use session::Session;
 use slots::{Slot, Slots, Stage, Want};
@@ -254,8 +257,9 @@ pub struct Conversation {
     is_distrusted: bool,
     timers: Timers,
     spread: Spread,
-    /// (These two are seldom there.)
+    /// (These three are seldom there.)
     refusals: Option<Box<Refusals>>,
+    reported: Option<Box<Reported>>,
     drained: Option<Box<Drained>>,
     path: Path,
     mtu: Mtu,
@@ -369,6 +373,7 @@ impl Conversation {
             },
             spread: Spread::new(id),
             refusals: None,
+            reported: None,
             drained: None,
             path: Path::default(),
             mtu: Mtu::new(config.max_datagram),
@@ -639,7 +644,11 @@ impl Conversation {
         while let Some(activity) = next {
             next = self.slots.after(activity);
             if let Some(ran) = ran(self.slots.at_mut(activity)) {
-                self.end(activity, Outcome::Failed(Failure::new(kind, ran)), sink);
+                let outcome = match kind {
+                    Kind::Unreachable => self.failed_in_silence(kind, ran),
+                    _ => Outcome::Failed(Failure::new(kind, ran)),
+                };
+                self.end(activity, outcome, sink);
             }
         }
     }

@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use farcall_base::Obstacle;
+
 use super::{Conversation, Event};
 use crate::{Kind, Ran, Rule, Time, wire};
 
@@ -40,6 +42,7 @@ impl Conversation {
     /// several such errors in a row, [`Conversation::handle_timeout`] gives the server up.
     pub fn handle_refused(&mut self, now: Time, quoted: &[u8]) {
         self.handle_unreachable(now);
+        self.note_obstacle(Obstacle::NoProgram);
         let forged = self.config.mutant.breaks(Rule::RefusalUnquoted);
         let number = if forged { Some(self.numbers.next()) } else { self.quoted_number(quoted) };
         let Some(number) = number else { return };

@@ -615,7 +615,7 @@ impl Conversation {
             }
             let request = self.session.end(at);
             if let Some(token) = request.token {
-                let answer = Err(Failure::new(Kind::Unreachable, Ran::No));
+                let answer = Err(self.silent(Kind::Unreachable, Ran::No));
                 sink(Event::Bound { token, answer });
             }
         }

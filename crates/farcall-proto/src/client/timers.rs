@@ -131,7 +131,7 @@ impl Conversation {
             if self.given_up(now, activity) {
                 let says_no = self.config.mutant.breaks(Rule::TimeoutSaysNo);
                 let ran = if says_no { Ran::No } else { Ran::Maybe };
-                self.end(activity, failed(Kind::Unreachable, ran), sink);
+                self.end(activity, self.failed_in_silence(Kind::Unreachable, ran), sink);
                 return false;
             }
             self.ask_again(now, activity);
@@ -177,7 +177,7 @@ impl Conversation {
         self.begin_to_cancel(now, activity, true);
         self.want(activity, Want::CANCEL);
         let says_no = self.config.mutant.breaks(Rule::DeadlineSaysNo);
-        let outcome = failed(kind, if says_no { Ran::No } else { Ran::Maybe });
+        let outcome = self.failed_in_silence(kind, if says_no { Ran::No } else { Ran::Maybe });
         sink(Event::Ended { id, token, outcome, arguments: &mut Vec::new(), shared: None });
     }
 

@@ -565,7 +565,7 @@ impl State {
     pub(super) fn fetch(&mut self, id: usize, buffer: &mut [u8]) -> Option<Received> {
         let (from, bytes) = match self.sockets[id].items.pop_front()? {
             Item::Woken => return Some(Received::Woken),
-            Item::Unreachable(peer) => return Some(Received::Unreachable(peer)),
+            Item::Unreachable(peer) => return Some(Received::Unreachable(peer, None)),
             Item::Refused(peer, quoted) => {
                 let len = quoted.len().min(buffer.len());
                 buffer[..len].copy_from_slice(&quoted[..len]);

@@ -122,11 +122,9 @@ impl Endpoint {
         }
         let now = self.env.now();
         let id = {
-            let conversation = &mut peer.lock().conversation;
-            let id = conversation.go_on(now, brief, sent, Owners::NOBODY, arguments);
-            // A datagram that the system refuses is lost, as it may be in a network. The conversation is told
-            // that the server may be unreachable.
-            left.map_or_else(|_| conversation.handle_unreachable(now), drop);
+            let (state, bytes) = (&mut *peer.lock(), brief.bytes);
+            let id = state.conversation.go_on(now, brief, sent, Owners::NOBODY, arguments);
+            left.map_or_else(|why| state.not_sent(now, bytes, &why), drop);
             id
         };
         // If the time of sending was not read, the timer counts as due now.

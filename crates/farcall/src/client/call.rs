@@ -92,9 +92,9 @@ impl Endpoint {
         let now = self.env.now();
         let sent = self.socket.send(mine.peer.address, &out[..lone.bytes]);
         mine.lone = Some((lone, now));
-        if sent.is_err() {
+        if let Err(why) = sent {
             mine.go_on(now, arguments);
-            mine.peer.lock().conversation.handle_unreachable(now);
+            mine.peer.lock().not_sent(now, lone.bytes, &why);
         }
         Some((now, now.plus(lone.patience)))
     }

@@ -366,8 +366,11 @@ impl Endpoint {
                 reception.earliest = self.run_timers(time, mine, tools);
             }
             Ok(Received::TimedOut | Received::Woken) => {}
-            Ok(Received::Unreachable(address)) => {
-                let timer = self.hint(address, |conversation| conversation.handle_unreachable(time));
+            Ok(Received::Unreachable(address, obstacle)) => {
+                let timer = self.hint(address, |conversation| {
+                    conversation.handle_unreachable(time);
+                    obstacle.into_iter().for_each(|what| conversation.note_obstacle(what));
+                });
                 self.expect(&mut reception.earliest, timer, false);
             }
             Ok(Received::Refused(address, len)) => {
@@ -519,11 +522,11 @@ impl Endpoint {
         timer
     }
 
-    /// Sends everything that is ready in a conversation. A first datagram of `first` bytes is in `out`
+    /// Sends everything that is ready in a conversation. A first datagram of `len` bytes is in `out`
     /// already.
     #[inline(never)]
-    fn flush_more(&self, now: Time, peer: &Peer, first: usize, out: &mut [u8]) -> Option<Time> {
-        let (mut timer, mut first) = (None, Some(first));
+    fn flush_more(&self, now: Time, peer: &Peer, len: usize, out: &mut [u8]) -> Option<Time> {
+        let (mut timer, mut first) = (None, Some(len));
         let write = |out: &mut [u8]| {
             if let Some(len) = first.take() {
                 return Some(Departing { to: peer.address, len, insert: None, cipher: None, more: true });
@@ -534,8 +537,7 @@ impl Endpoint {
             let more = !state.conversation.is_quiet(0);
             sent.map(|len| Departing { to: peer.address, len, insert: None, cipher: None, more })
         };
-        // If the system refuses to send, the conversation is told that the server may be unreachable.
-        depart(&*self.socket, out, write, |_, _| peer.lock().conversation.handle_unreachable(now));
+        depart(&*self.socket, out, write, |_, why| peer.lock().not_sent(now, len, &why));
         timer
     }
 
@@ -570,8 +572,8 @@ impl Endpoint {
     /// conversation is told that the server may be unreachable.
     #[inline(always)]
     pub(super) fn send(&self, now: Time, peer: &Peer, datagram: &[u8]) {
-        if self.socket.send(peer.address, datagram).is_err() {
-            peer.lock().conversation.handle_unreachable(now);
+        if let Err(why) = self.socket.send(peer.address, datagram) {
+            peer.lock().not_sent(now, datagram.len(), &why);
         }
     }
 

@@ -1,13 +1,15 @@
 //! A server as the client knows it: its address, the conversation (the state of the protocol with it), and
 //! the threads and tasks that wait for its answers.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard};
 
 use farcall_proto::client::Conversation;
-use farcall_proto::{Holder, Meeting, Proven, Time};
+use farcall_proto::{BASE_DATAGRAM, Holder, Meeting, Obstacle, Proven, Time};
 
 use super::owners::Owners;
+use crate::env::obstacle;
 use crate::{Principal, lock, stats};
 
 /// A server, by its address.
@@ -45,7 +47,27 @@ pub(super) struct PeerState {
     pub(super) flushed: Time,
 }
 
+impl PeerState {
+    /// Notes that the system refused to send a datagram of `len` bytes. The datagram is lost, as it may be in a
+    /// network. The conversation is told that the server may be unreachable, and why.
+    #[cold]
+    pub(super) fn not_sent(&mut self, now: Time, len: usize, why: &io::Error) {
+        self.conversation.handle_unreachable(now);
+        match obstacle(why) {
+            // A longer datagram only finds out how long they may be.
+            Some(Obstacle::TooNarrow { .. }) if len > BASE_DATAGRAM => {}
+            Some(what) => self.conversation.note_obstacle(what),
+            None => {}
+        }
+    }
+}
+
 impl Peer {
+    /// Returns why the server may be silent, if something was reported since it was last heard.
+    pub(crate) fn obstacle(&self) -> Option<Obstacle> {
+        self.lock().conversation.obstacle()
+    }
+
     /// Makes a peer. `has_keys` says whether this end has keys.
     pub(super) fn new(conversation: Conversation, address: SocketAddr, has_keys: bool) -> Peer {
         let state = PeerState {

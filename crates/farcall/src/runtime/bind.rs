@@ -8,8 +8,8 @@ use std::task::{self, Context};
 use std::time::Duration;
 
 use farcall_names::{Address, Entry, Label, Name, NameError};
-use farcall_proto::Failure;
 use farcall_proto::client::Bound;
+use farcall_proto::{Failure, Obstacle};
 
 use super::Inner;
 use super::place::Place;
@@ -174,12 +174,14 @@ impl Inner {
                 }
             }
         }
+        // The peers are forgotten with the questions.
+        let obstacles: Vec<_> = polls.iter().map(Poll::obstacle).collect();
         drop(questions);
         let late = deadline.is_some_and(|deadline| deadline <= self.env.now());
-        for poll in polls {
+        for (poll, obstacle) in polls.into_iter().zip(obstacles) {
             match poll.outcome(late) {
                 Ok(target) => return self.connect_memory(name, target, deadline),
-                Err(why) => failed.add(why),
+                Err(why) => failed.add(behind(why, obstacle)),
             }
         }
         Err(failed.of(name))
@@ -484,6 +486,11 @@ impl Poll<'_> {
         self.bound
             .ok_or_else(|| failed.unwrap_or_else(|| if late { too_late(name) } else { no_answer(name) }))
     }
+
+    /// Returns why one of the asked servers may be silent, as far as that is known.
+    fn obstacle(&self) -> Option<(SocketAddr, Obstacle)> {
+        self.peers().iter().find_map(|(peer, _)| Some((peer.address(), peer.obstacle()?)))
+    }
 }
 
 /// Takes the answers that have come, of the nearest kind first. Returns the index of the poll that needs no
@@ -609,6 +616,17 @@ fn no_answer(name: &Name) -> CallFailed {
 #[cold]
 pub(super) fn too_late(name: &Name) -> CallFailed {
     CallFailed::new(Kind::Deadline, Ran::No).because(format!("nobody has answered to {name} so far"))
+}
+
+/// Adds why a server may be silent to the failure that it has not answered in time.
+fn behind(why: CallFailed, obstacle: Option<(SocketAddr, Obstacle)>) -> CallFailed {
+    match obstacle {
+        Some((address, what)) if why.kind() == Kind::Deadline => {
+            let detail = format!("{}: {address}: {what}", why.detail());
+            why.because(detail)
+        }
+        _ => why,
+    }
 }
 
 /// Returns the kind of failure of a call that is refused for this reason.

@@ -174,7 +174,7 @@ impl<'s> Receiver<'s> {
             Ok(Received::TimedOut) if self.draining_backlog => self.next(),
             // A client that is gone shows this by sending nothing. But while reports of the network fill the
             // receive buffer, a wake may be lost, so a report counts as one.
-            Ok(Received::Woken | Received::Unreachable(_) | Received::Refused(..)) => self.woken(),
+            Ok(Received::Woken | Received::Unreachable(..) | Received::Refused(..)) => self.woken(),
             Ok(Received::Datagrams { .. } | Received::TimedOut) => Next::Receive,
             Err(_) => {
                 self.server.env.event().wait(Some(PAUSE));

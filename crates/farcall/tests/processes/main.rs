@@ -18,6 +18,8 @@ mod execution_log;
 mod killed_servers;
 #[cfg(target_os = "linux")]
 mod network_namespaces;
+#[cfg(target_os = "linux")]
+mod obstacles;
 #[cfg(unix)]
 mod oneway;
 #[cfg(target_os = "linux")]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::set_tcp_congestion;
 
 /// The environment variable with the role of a copy of this program.
-const ROLE: &str = "FARCALL_NETNS_ROLE";
+pub const ROLE: &str = "FARCALL_NETNS_ROLE";
 const SERVER: &str = "10.77.0.1:7000";
 const BYTES: usize = 64 << 20;
 
@@ -57,7 +57,7 @@ fn a_long_result_arrives_whole_through_the_loss_of_a_fifth() {
         Ok(net) => net,
         Err(why) => return common::skip(&format!("calls between network namespaces: {why}")),
     };
-    let name = "a_long_result_arrives_whole_through_the_loss_of_a_fifth";
+    let name = "network_namespaces::a_long_result_arrives_whole_through_the_loss_of_a_fifth";
     let (mut server, mut said) = net.play(name, "server", &net.server);
     wait_for(&mut said, "ready");
     let before = net.sent();
@@ -82,7 +82,7 @@ fn a_long_result_and_a_connection_share_a_slow_link() {
         Ok(net) => net,
         Err(why) => return common::skip(&format!("a slow link between network namespaces: {why}")),
     };
-    let name = "a_long_result_and_a_connection_share_a_slow_link";
+    let name = "network_namespaces::a_long_result_and_a_connection_share_a_slow_link";
     let (mut server, mut said) = net.play(name, "server", &net.server);
     wait_for(&mut said, "ready");
     let (mut client, mut said) = net.play(name, "neighbour", &net.client);
@@ -125,7 +125,7 @@ fn a_server_with_two_addresses_answers_from_the_one_that_was_asked() {
         Ok(net) => net,
         Err(why) => return common::skip(&format!("calls between hosts of two addresses: {why}")),
     };
-    let name = "a_server_with_two_addresses_answers_from_the_one_that_was_asked";
+    let name = "network_namespaces::a_server_with_two_addresses_answers_from_the_one_that_was_asked";
     for (listens, asked) in ASKED {
         let start = || {
             let (server, mut said) = net.play(name, &format!("server {listens}"), &net.server);
@@ -228,7 +228,7 @@ fn receive_zeros() -> Arc<AtomicU64> {
     count
 }
 
-fn wait_for(said: &mut BufReader<ChildStdout>, word: &str) {
+pub fn wait_for(said: &mut BufReader<ChildStdout>, word: &str) {
     let mut heard = String::new();
     for line in said.by_ref().lines() {
         let line = line.unwrap();
@@ -241,14 +241,14 @@ fn wait_for(said: &mut BufReader<ChildStdout>, word: &str) {
 }
 
 /// Two namespaces and a cable between them. Dropping this value removes them.
-struct Net {
-    server: String,
-    client: String,
+pub struct Net {
+    pub server: String,
+    pub client: String,
 }
 
 impl Net {
     /// Makes the namespaces; `spoil` makes the cable worse.
-    fn new(name: &str, spoil: fn(&Net) -> Result<(), String>) -> Result<Net, String> {
+    pub fn new(name: &str, spoil: fn(&Net) -> Result<(), String>) -> Result<Net, String> {
         if output("id", &["-u"])?.trim() != "0" {
             return Err("they need root".into());
         }
@@ -315,10 +315,10 @@ impl Net {
     }
 
     /// Runs this program in a namespace. Returns the process and its output.
-    fn play(&self, test: &str, role: &str, namespace: &str) -> (Player, BufReader<ChildStdout>) {
+    pub fn play(&self, test: &str, role: &str, namespace: &str) -> (Player, BufReader<ChildStdout>) {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", namespace]).arg(env::current_exe().unwrap());
-        command.args(["--exact", &format!("network_namespaces::{test}"), "--nocapture"]);
+        command.args(["--exact", test, "--nocapture"]);
         command.env(ROLE, role).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
@@ -341,7 +341,7 @@ impl Drop for Net {
 }
 
 /// A process that is killed when the test ends, even if it fails.
-struct Player(Child);
+pub struct Player(Child);
 
 impl std::ops::Deref for Player {
     type Target = Child;

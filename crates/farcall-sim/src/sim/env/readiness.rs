@@ -122,7 +122,7 @@ impl Stream for Connected {
                         let quoted = buffer.get(..len).unwrap_or_default().to_vec();
                         return Some(Err(quoting(io::ErrorKind::ConnectionRefused.into(), quoted)));
                     }
-                    Received::Unreachable(to) if to == self.to => {
+                    Received::Unreachable(to, _) if to == self.to => {
                         // It quotes nothing that could be believed.
                         return Some(Err(quoting(io::ErrorKind::HostUnreachable.into(), Vec::new())));
                     }
