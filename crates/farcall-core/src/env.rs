@@ -50,6 +50,15 @@ pub trait Env: Send + Sync + 'static {
     /// The system can start no more threads.
     fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()>;
 
+    /// Runs `run` in a new thread as [`spawn`](Env::spawn) does. Where threads compete for a processor, this
+    /// one gets less of it than the others.
+    ///
+    /// # Errors
+    /// The system can start no more threads.
+    fn spawn_background(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        self.spawn(name, run)
+    }
+
     /// Returns an event that is not set.
     fn event(&self) -> Arc<dyn Event>;
 

@@ -18,6 +18,11 @@ use crate::udp;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct System;
 
+/// How much nicer threads in the background are than others: they have a third of the weight (`sched(7)`: each
+/// step is a factor of about 1.25).
+#[cfg(target_os = "linux")]
+const BACKGROUND_NICENESS: i32 = 5;
+
 /// The environment of threads that no simulation runs.
 static SYSTEM: LazyLock<Arc<dyn Env>> = LazyLock::new(|| Arc::new(System));
 
@@ -51,6 +56,17 @@ impl Env for System {
 
     fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
         std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn spawn_background(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        let run = move || {
+            // In Linux this concerns the calling thread alone. It may be forbidden; then the thread competes
+            // as any other.
+            let _ = rustix::process::nice(BACKGROUND_NICENESS);
+            run();
+        };
+        self.spawn(name, Box::new(run))
     }
 
     fn event(&self) -> Arc<dyn Event> {
@@ -184,6 +200,15 @@ mod tests {
         let other = event.clone();
         System.spawn("setter", Box::new(move || other.set())).unwrap();
         assert!(event.wait(None));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn threads_in_the_background_are_nicer_than_others() {
+        let niceness = || rustix::process::getpriority_process(None).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        System.spawn_background("background", Box::new(move || tell.send(niceness()).unwrap())).unwrap();
+        assert_eq!(told.recv(), Ok((niceness() + BACKGROUND_NICENESS).min(19)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The thread that computes the handshakes of clients with keys, one after another. A handshake takes about
 //! 0.3 ms, and clients may ask for many: while this thread computes, the workers receive and serve calls, and
-//! nobody waits for the server's lock.
+//! nobody waits for the server's lock. It runs in the background: whoever asks for a handshake has proven
+//! nothing yet, and must not slow the calls of those who have.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use super::Server;
 impl Server {
     pub(super) fn spawn_handshakes(self: Arc<Self>) -> io::Result<()> {
         let env = self.env.clone();
-        env.spawn("farcall-handshakes", Box::new(move || self.compute_handshakes()))
+        env.spawn_background("farcall-handshakes", Box::new(move || self.compute_handshakes()))
     }
 
     /// Runs the thread, which sleeps while no handshake waits, and while handshakes have taken their share of a
