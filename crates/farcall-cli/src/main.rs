@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Err(answer) => return arguments::answer(&answer),
     };
     let output = Output::new(arguments.json);
+    output::warn_of_misspelt_variables(arguments.json);
     match arguments.command.run(&output) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => output::report(&failure, arguments.json),

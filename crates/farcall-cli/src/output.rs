@@ -9,6 +9,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
+use farcall::System;
 use farcall_idl::x::Diagnostic;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -104,6 +105,16 @@ pub fn report(failure: &Failure, json: bool) -> ExitCode {
         None => {}
     }
     ExitCode::from(failure.code())
+}
+
+/// Tells on standard error of variables that nothing reads.
+pub fn warn_of_misspelt_variables(json: bool) {
+    for variable in farcall::misspelt_variables(&System) {
+        match json {
+            true => remark_json(&json!({ "warning": { "message": variable.to_string() } })),
+            false => remark(&format!("farcall: {variable}")),
+        }
+    }
 }
 
 /// Writes JSON as one line to standard error, like [`remark`].

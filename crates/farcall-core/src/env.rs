@@ -193,6 +193,11 @@ pub trait Env: Send + Sync + 'static {
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
     }
+
+    /// Returns the names of the variables of the process's environment.
+    fn variable_names(&self) -> Vec<String> {
+        std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect()
+    }
 }
 
 /// The options of a datagram socket.

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
+use std::sync::Once;
 
 use farcall_idl::printable;
 
@@ -10,6 +11,18 @@ use farcall_idl::printable;
 #[cold]
 pub fn say(line: impl Display) {
     let _ = writeln!(io::stderr(), "farcall: {}", printable(&line.to_string()));
+}
+
+/// Tells of a variable that nothing reads, as an event of `tracing` (feature `tracing`), once in a process.
+#[cold]
+pub fn note_misspelt(why: &impl Display) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        #[cfg(feature = "tracing")]
+        tracing::warn!("{why}");
+        #[cfg(not(feature = "tracing"))]
+        let _ = why;
+    });
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ pub use check::{Change, check};
 pub use model::{Argument, Builder, Fingerprint, Interface, Procedure};
 pub use spell::{spell, spell_program};
 pub use terminal::{is_order, printable};
+pub use text::nearest::nearest;
 #[cfg(feature = "x")]
 pub use {
     build::{Build, build},

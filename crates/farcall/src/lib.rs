@@ -94,7 +94,7 @@ pub use keys::Keys;
 #[cfg(all(feature = "secure", feature = "mutants"))]
 #[doc(hidden)]
 pub use keys::mutant as key_mutants;
-pub use origins::Origins;
+pub use origins::{MisspeltVariable, Origins, misspelt_variables};
 #[cfg(feature = "secure")]
 pub use runtime::Answerer;
 #[cfg(feature = "tokio")]

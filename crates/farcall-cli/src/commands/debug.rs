@@ -22,7 +22,7 @@ use crate::text::{count, counted, duration, printable, rounded, total};
 /// Show what a process exports, who converses with it, and how its balancers see the servers that it calls
 ///
 /// It names the variables (FARCALL_*) that have an effect there, and those of settings that the program
-/// itself has made, which have none.
+/// itself has made, which have none; and variables that nothing reads, because they are misspelt.
 ///
 /// Of a server with keys it shows who the server is, and the 64 busiest conversations: the level, who the
 /// client is, the suite, and how old the keys are. A policy decides who may see them (`@counters`).
@@ -90,6 +90,9 @@ fn table(
             let _ = writeln!(page, "{}", printable(&format!("{whose}: {}", names.join(", "))));
         }
     }
+    for variable in &origins.misspelt {
+        let _ = writeln!(page, "{}", printable(&variable.to_string()));
+    }
     page += &conversations_table(conversations, usize::MAX);
     if balancers.is_empty() {
         page += "no balancers\n";
@@ -113,7 +116,10 @@ fn to_json(
     json!({
         "address": address.to_string(), "process": serving.process,
         "up_s": rounded(serving.up.as_secs_f64(), 3), "exports": exports.collect::<Vec<_>>(),
-        "settings": { "variables": origins.variables, "program": origins.program },
+        "settings": {
+            "variables": origins.variables, "program": origins.program,
+            "misspelt": origins.misspelt.iter().map(|one| &one.name).collect::<Vec<_>>(),
+        },
         "security": conversations_json(conversations), "balancers": balancers_json(balancers),
     })
 }

@@ -329,7 +329,10 @@ fn debug_and_top_show_the_members_of_a_process_s_balancers() {
     assert_eq!((&process["address"], &process["exports"][0]["calls"]), (&address.clone().into(), &0.into()));
     let group = &process["balancers"][0];
     assert_eq!((&group["group"], &group["untold"]), (&"Store".into(), &0.into()));
-    assert_eq!(process["settings"], serde_json::json!({ "program": ["FARCALL_REGISTRY"], "variables": [] }));
+    assert_eq!(
+        process["settings"],
+        serde_json::json!({ "program": ["FARCALL_REGISTRY"], "variables": [], "misspelt": [] })
+    );
     let security = &process["security"];
     assert_eq!((&security["level"], &security["identity"]), (&"open".into(), &serde_json::Value::Null));
     assert_eq!(security["conversations"], serde_json::Value::Array(Vec::new()));

@@ -46,6 +46,29 @@ fn a_wrong_command_line_is_exit_code_2() {
 }
 
 #[test]
+fn a_misspelt_variable_is_said_once() {
+    let place = Place::new();
+    place.write("notes/a", "a");
+    let misspelt = |arguments: &[&str]| {
+        let mut command = place.command(arguments);
+        crate::common::Said::of(command.env("FARCALL_OPNE", "1").output().unwrap())
+    };
+    let warning = "nothing reads the variable FARCALL_OPNE; FARCALL_OPEN may be meant";
+    let said = misspelt(&["names"]);
+    assert_eq!((said.code, said.err), (0, format!("farcall: {warning}\n")));
+    let said = misspelt(&["--json", "names"]);
+    let json: serde_json::Value = serde_json::from_str(&said.err).unwrap();
+    assert_eq!(json["warning"]["message"], warning);
+
+    let server = place.start_with(&["serve", "notes", "--name", "FileAccess/notes"], |command| {
+        command.env("FARCALL_OPNE", "1")
+    });
+    let shown = place.run(&["debug", "FileAccess/notes"]).ok();
+    assert!(shown.contains(&format!("\n{warning}\n")), "{shown}");
+    drop(server);
+}
+
+#[test]
 fn shells_can_complete() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {

@@ -6,7 +6,7 @@ const MAX_LENGTH: usize = 64;
 /// Returns the candidate with the fewest insertions, deletions, replacements and swaps of neighbours (Damerau
 /// 1964), if there are at most three and at most a third of the name's letters. Of several candidates,
 /// returns the first in alphabetical order.
-pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > MAX_LENGTH {
         return None;
     }

@@ -168,6 +168,10 @@ impl Env for Outside {
     fn variable(&self, _: &str) -> Option<String> {
         None
     }
+
+    fn variable_names(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// A simulated socket.

@@ -13,7 +13,7 @@ use super::variables::Variables;
 use super::{CURRENT, Runtime};
 use crate::env::Env;
 use crate::intercept::{Interceptor, Interceptors};
-use crate::origins::Origins;
+use crate::origins::{Origins, misspelt_variables};
 use crate::{CallFailed, Kind, Ran, System};
 
 /// The settings of a [`Runtime`] that is to be made. An environment variable fills in a setting that the
@@ -334,6 +334,10 @@ impl Builder {
             None => registry_of(&variables)?,
         };
         self.origins.variables = variables.used();
+        if self.reads_variables {
+            self.origins.misspelt = misspelt_variables(&*env);
+            self.origins.misspelt.iter().for_each(farcall_core::messages::note_misspelt);
+        }
         self.settings.finish(&*env)?;
         Ok(Runtime::new(env, self.settings, self.origins, registry, self.calls, self.serving))
     }
