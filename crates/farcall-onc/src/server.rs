@@ -45,7 +45,7 @@ mod streams;
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -290,7 +290,8 @@ impl ServerBuilder {
         self.at(Place::Tcp(address))
     }
 
-    /// Serves UDP and TCP at this address, at the same port. With port 0 the system chooses a free port.
+    /// Serves UDP and TCP at this address, at the same port. With port 0 the system chooses a free port. All
+    /// addresses of IPv6 (`[::]`) are those of IPv4 too.
     pub fn address(self, address: SocketAddr) -> Self {
         self.at(Place::Both(address))
     }
@@ -444,25 +445,18 @@ impl ServerBuilder {
             stopper: Stopper::new(env.clone()),
         };
         let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
+        let own: Vec<SocketAddr> = self.places.iter().filter_map(Place::address).collect();
         for place in self.places {
-            match place {
-                Place::Udp(address) => {
-                    sockets.push(Datagrams::bind(&*env, address, spin).map_err(at(address))?);
-                }
-                Place::Tcp(address) => {
-                    listeners.push(env.listen(&Address::Tcp(address)).map_err(at(address))?);
-                }
-                Place::Both(address) => {
-                    let (socket, listener) = bind_both(&*env, address, spin).map_err(at(address))?;
-                    sockets.push(socket);
-                    listeners.push(listener);
-                }
-                Place::Unix(path) => {
-                    let listener = env.listen(&Address::Unix(path.clone())).map_err(at(path.display()))?;
-                    listeners.push(listener);
-                    server.paths.push(path);
-                }
-            }
+            let Some(address) = place.address() else {
+                let Place::Unix(path) = place else { continue };
+                let listener = env.listen(&Address::Unix(path.clone())).map_err(at(path.display()))?;
+                listeners.push(listener);
+                server.paths.push(path);
+                continue;
+            };
+            let mut bound = bind_both_families(&*env, &place, address, &own, spin).map_err(at(address))?;
+            sockets.append(&mut bound.sockets);
+            listeners.append(&mut bound.listeners);
         }
         for socket in sockets {
             server.addresses.push((Transport::Udp, socket.local_address()));
@@ -514,19 +508,70 @@ fn at(address: impl fmt::Display) -> impl FnOnce(io::Error) -> io::Error {
     move |why| io::Error::new(why.kind(), format!("{address}: {why}"))
 }
 
-/// Binds a UDP and a TCP socket at the same port.
-fn bind_both(
+impl Place {
+    /// Returns the address; `None` for a Unix socket.
+    fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Place::Udp(address) | Place::Tcp(address) | Place::Both(address) => Some(*address),
+            Place::Unix(_) => None,
+        }
+    }
+}
+
+/// The sockets of one place, all of one port.
+#[derive(Default)]
+struct Bound {
+    sockets: Vec<Arc<dyn Socket>>,
+    listeners: Vec<Arc<dyn Listener>>,
+}
+
+impl Bound {
+    /// Binds the sockets of a place at an address. Returns their address.
+    fn bind(
+        &mut self,
+        env: &dyn Env,
+        place: &Place,
+        mut address: SocketAddr,
+        spin: Duration,
+    ) -> io::Result<SocketAddr> {
+        if !matches!(place, Place::Udp(_)) {
+            let listener = env.listen(&Address::Tcp(address))?;
+            address = listener.local_address().unwrap_or(address);
+            self.listeners.push(listener);
+        }
+        if !matches!(place, Place::Tcp(_)) {
+            let socket = Datagrams::bind(env, address, spin)?;
+            address = socket.local_address();
+            self.sockets.push(socket);
+        }
+        Ok(address)
+    }
+}
+
+/// Binds the sockets of a place. At `[::]` IPv4 is served as well, at the same port by sockets of its own,
+/// unless `own` has a place for it.
+fn bind_both_families(
     env: &dyn Env,
+    place: &Place,
     address: SocketAddr,
+    own: &[SocketAddr],
     spin: Duration,
-) -> io::Result<(Arc<dyn Socket>, Arc<dyn Listener>)> {
-    /// How often to try with port 0: a port that is free for TCP may be taken for UDP.
+) -> io::Result<Bound> {
+    /// How often to try with port 0: a port that is free for one socket may be taken for another.
     const MAX_TRIES: usize = 32;
+    let is_everywhere = address.ip() == IpAddr::from(Ipv6Addr::UNSPECIFIED);
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
     for _ in 0..MAX_TRIES {
-        let listener = env.listen(&Address::Tcp(address))?;
-        match Datagrams::bind(env, listener.local_address().unwrap_or(address), spin) {
-            Ok(socket) => return Ok((socket, listener)),
+        let mut bound = Bound::default();
+        let done = bound.bind(env, place, address, spin).and_then(|at| {
+            let ipv4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, at.port()));
+            match is_everywhere && !own.contains(&ipv4) {
+                true => bound.bind(env, place, ipv4, spin).map(drop),
+                false => Ok(()),
+            }
+        });
+        match done {
+            Ok(()) => return Ok(bound),
             Err(error) if address.port() == 0 => last = error,
             Err(error) => return Err(error),
         }

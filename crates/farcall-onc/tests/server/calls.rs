@@ -92,6 +92,42 @@ fn what_is_not_there_is_said_exactly() {
 }
 
 #[test]
+fn all_addresses_of_ipv6_are_those_of_ipv4_too() {
+    let mapper = farcall_onc::rpcbind::Mapper::default();
+    let builder = || Server::builder().program::<dyn Calc>(Arc::new(Calculator::default()));
+    let everywhere = "[::]:0".parse().unwrap();
+    let Ok(server) = builder().register_at(&mapper).address(everywhere).start() else {
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), "skipped: no IPv6 here");
+        return;
+    };
+    let port = server.udp().unwrap().port();
+    assert!(server.addresses().iter().all(|(_, address)| address.port() == port), "{server:?}");
+    for host in ["127.0.0.1", "[::1]"] {
+        let at = format!("{host}:{port}").parse().unwrap();
+        assert_eq!(success(&Udp::to(at).ask(&call(9, 1, &[2, 3]))), (9, words(&[5])), "{host}");
+        let stream = std::net::TcpStream::connect(at).unwrap();
+        assert_eq!(success(&Stream(stream).ask(&call(9, 1, &[2, 3]))), (9, words(&[5])), "{host}");
+    }
+    let mut networks: Vec<String> = mapper.entries().into_iter().map(|entry| entry.netid).collect();
+    networks.sort();
+    networks.dedup();
+    assert_eq!(networks, ["tcp", "tcp6", "udp", "udp6"]);
+
+    // Both may be named, in either order.
+    drop(server);
+    let v4 = format!("0.0.0.0:{port}").parse().unwrap();
+    let v6 = format!("[::]:{port}").parse().unwrap();
+    for (first, second) in [(v4, v6), (v6, v4)] {
+        let server = builder().address(first).address(second).start().unwrap();
+        assert_eq!(server.addresses().len(), 4, "{server:?}");
+    }
+    // Another program may have IPv4's port, and then callers would reach that one.
+    let _other = builder().address(v4).start().unwrap();
+    assert_eq!(builder().address(v6).start().unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+}
+
+#[test]
 fn several_versions_are_served_side_by_side() {
     #[farcall::interface]
     pub trait Later {
