@@ -7,6 +7,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 #[cfg(feature = "keys")]
 use crate::commands::keys;
+#[cfg(not(all(feature = "keys", feature = "olympus")))]
+use crate::commands::lacking::Lacking;
 #[cfg(feature = "olympus")]
 use crate::commands::olympus;
 use crate::commands::{
@@ -33,50 +35,87 @@ pub struct Arguments {
     pub command: Command,
 }
 
+/// What follows the help. No line has more than 80 columns, so that no terminal breaks it.
 const AFTER: &str = "\
 Exit codes:
   0  success
-  1  the command failed; `check`: something breaks; `demo`: something was not as expected
+  1  the command failed; `check`: something breaks; `demo`: something was not as
+     expected
   2  the command line, or JSON on it, is not valid
   3  the procedure raised an exception that its interface declares
   4  the call failed; the procedure did not run and never will
   5  the call failed; the procedure ran or may have run
-  6  `call`: the result has a value that --fail names, or lacks one that --expect names
-  `multi` and `call --batch` exit with the greatest code of a member or of a line.
+  6  `call`: the result has a value that --fail names, or lacks one that
+     --expect names
+  `multi` and `call --batch` exit with the greatest code of a member or a line.
 
 Environment:
-  FARCALL_REGISTRY        where processes publish their names: a directory, `memory`, or etcd://HOST[,HOST];
-                          or where names can only be read: file:///PATH, dns://DOMAIN
-  FARCALL_ADDRESS         the address on which exports listen [default: a free port of 127.0.0.1]
-  FARCALL_ADVERTISE       the ADDRESS[:PORT][,ADDRESS[:PORT]…] that exports publish [default: where they
-                          listen; for 0.0.0.0 and [::], this machine's addresses]
+  FARCALL_REGISTRY        where processes publish their names: a directory,
+                          `memory`, or etcd://HOST[,HOST] (etcds:// with TLS);
+                          or where names can only be read: file:///PATH,
+                          dns://DOMAIN
+  FARCALL_ADDRESS         the address on which exports listen
+                          [default: a free port of 127.0.0.1]
+  FARCALL_ADVERTISE       the ADDRESS[:PORT][,ADDRESS[:PORT]…] that exports
+                          publish [default: where they listen; for 0.0.0.0 and
+                          [::], this machine's addresses]
   FARCALL_OPEN            1: other machines may call, without keys
-  FARCALL_PATIENCE_MS     how long a server may be silent before a call fails [default: 10000]
-  FARCALL_WORKERS         the most procedures that execute at once; waiting ones do not count
+  FARCALL_KEYS            the directory of key files: calls are sealed
+  FARCALL_LEVEL           secure, or authenticated: seals do not hide contents
+                          [default: secure]
+  FARCALL_PADDING         how long sealed datagrams are made [default: none]
+  FARCALL_PATIENCE_MS     how long a server may be silent before a call fails
+                          [default: 10000]
+  FARCALL_FULL_PATIENCE   on: as long even if the server's host refuses packets
+                          [default: off]
+  FARCALL_WORKERS         the most procedures that execute at once; waiting ones
+                          do not count
   FARCALL_THREADS         the most threads that serve calls [default: 1024]
   FARCALL_QUEUE           the most calls that wait for a worker [default: 1024]
-  FARCALL_QUEUE_MS        how long a call waits for a worker before it is refused [default: 10000]
-  FARCALL_SPIN_US         how long to poll for a packet before blocking [default: 0]
+  FARCALL_QUEUE_BYTES     the most bytes of arguments that wait for a worker
+                          [default: 67108864]
+  FARCALL_QUEUE_MS        how long a call waits for a worker before it is refused
+                          [default: 10000]
+  FARCALL_SPIN_US         how long to poll for a packet before blocking
+                          [default: 0]
   FARCALL_SOCKET_BUFFER   the size of socket buffers to ask for, in bytes
+                          [default: 4194304]
   FARCALL_ARGUMENT_BYTES  how many bytes of arguments unfinished calls may keep
+                          [default: 536870912]
   FARCALL_SHM             off: no calls through shared memory [default: on]
-  FARCALL_DESCRIBE        0: exports neither describe themselves nor show their counters
+  FARCALL_XDP             the network interfaces at which the kernel answers
+                          readers of segments, with commas between them
+  FARCALL_DESCRIBE        0: exports neither describe themselves nor show their
+                          counters
   FARCALL_SLOW_MS         report calls that take longer, on standard error
+  FARCALL_ETCD_USER       the user of etcd, and
+  FARCALL_ETCD_PASSWORD   the user's password
+  FARCALL_ETCD_CA         the authorities of etcd's certificates (etcds://),
+  FARCALL_ETCD_CERT       this client's certificate, and
+  FARCALL_ETCD_KEY        its private key: PEM files
+  FARCALL_DNS_SERVER      the IP[:PORT][,IP[:PORT]…] of servers of DNS
+                          [default: those of /etc/resolv.conf]
+  FARCALL_DNS_LOCAL_ADDRESSES
+                          1: hosts in DNS may have loopback addresses
 
 Examples:
-  farcall demo                                        see it work, on your own files
-  farcall serve ~/notes --name FileAccess/notes &     let others read a directory
-  farcall ls && farcall cat todo.txt                  read it from elsewhere
-  farcall get thesis.pdf --continue                   copy a file, whatever interrupts it
-  farcall describe FileAccess                         what can be called, and how
+  farcall demo                           see it work, on your own files
+  farcall serve ~/notes --name FileAccess/notes &
+                                         let others read a directory
+  farcall ls && farcall cat todo.txt     read it from elsewhere
+  farcall get thesis.pdf --continue      copy a file, whatever interrupts it
+  farcall describe FileAccess            what can be called, and how
   farcall call FileAccess stat '{\"path\": \"todo.txt\"}'
-  farcall top --once                                  what this user's servers do now
-  farcall debug Store/ebbets                          how a process sees the servers that it calls
-  farcall gen phone.x -o src/phone.rs                 make Rust of an ONC RPC protocol
-  farcall list 10.0.0.7                               the ONC RPC programs of a host
-  farcall call 10.0.0.7 mount MOUNTPROC3_EXPORT       call one, by its .x file or a known name
-  farcall olympus run pipeline.olympus                call the procedures of a graph, in its order
-  farcall multi FileAccess stat '[\"todo.txt\"]'        call every file server at once";
+  farcall multi FileAccess stat '[\"todo.txt\"]'
+                                         call every file server at once
+  farcall top --once                     what this user's servers do now
+  farcall debug Store/ebbets             how a process sees its servers
+  farcall check old.x new.x              what a new version breaks
+  farcall gen phone.x -o src/phone.rs    make Rust of an ONC RPC protocol
+  farcall list 10.0.0.7                  the ONC RPC programs of a host
+  farcall call 10.0.0.7 mount MOUNTPROC3_EXPORT
+                                         call one, by its .x file or a known name
+  farcall olympus run pipeline.olympus   call the procedures of a graph";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -97,9 +136,15 @@ pub enum Command {
     Debug(debug::Debug),
     #[cfg(feature = "keys")]
     Keys(keys::Keys),
+    /// Make keys and sign grants (not in this build, which lacks the feature `keys`)
+    #[cfg(not(feature = "keys"))]
+    Keys(Lacking),
     Check(check::Check),
     #[cfg(feature = "olympus")]
     Olympus(olympus::Olympus),
+    /// Run graphs of remote procedures (not in this build, which lacks the feature `olympus`)
+    #[cfg(not(feature = "olympus"))]
+    Olympus(Lacking),
     Dump(dump::Dump),
     Gen(r#gen::Gen),
     Completions(completions::Completions),
@@ -128,9 +173,13 @@ impl Command {
             Command::Debug(command) => command.run(output),
             #[cfg(feature = "keys")]
             Command::Keys(command) => command.run(output),
+            #[cfg(not(feature = "keys"))]
+            Command::Keys(command) => command.refuse("keys", "keys"),
             Command::Check(command) => command.run(output),
             #[cfg(feature = "olympus")]
             Command::Olympus(command) => command.run(output),
+            #[cfg(not(feature = "olympus"))]
+            Command::Olympus(command) => command.refuse("olympus", "olympus"),
             Command::Dump(command) => command.run(output),
             Command::Gen(command) => command.run(output),
             Command::Completions(command) => command.run(Arguments::command()),

@@ -12,6 +12,14 @@ pub mod r#gen;
 pub mod get;
 #[cfg(feature = "keys")]
 pub mod keys;
+#[cfg(not(all(
+    feature = "keys",
+    feature = "olympus",
+    feature = "olympus-page",
+    feature = "secure",
+    feature = "x509"
+)))]
+pub mod lacking;
 pub mod list;
 pub mod ls;
 pub mod multi;

@@ -20,6 +20,7 @@ pub mod cr;
 #[cfg(feature = "x")]
 pub mod language;
 mod model;
+mod nearest;
 #[cfg(feature = "rpc2")]
 pub mod rpc2;
 mod spell;
@@ -36,9 +37,9 @@ pub mod x;
 pub use binding::{Refusal, refusals};
 pub use check::{Change, check};
 pub use model::{Argument, Builder, Fingerprint, Interface, Procedure};
+pub use nearest::nearest;
 pub use spell::{spell, spell_program};
 pub use terminal::{is_order, printable};
-pub use text::nearest::nearest;
 #[cfg(feature = "x")]
 pub use {
     build::{Build, build},

@@ -26,6 +26,8 @@ use clap::{Args, Subcommand, ValueHint};
 use farcall_keys::{Fault, Identity, KeyFiles, KeyLine, PublicKey};
 use serde_json::{Value, json};
 
+#[cfg(not(all(feature = "secure", feature = "x509")))]
+use super::lacking::Lacking;
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::text::timestamp;
@@ -56,14 +58,17 @@ Files, in which # begins a comment:
   policy           allow|deny PRINCIPAL TYPE[/INSTANCE] [PROCEDURE,...]
 
 Examples:
-  farcall keys make                                   this end's identity
-  farcall keys authority ca.key                       an authority, whose grants others believe
-  farcall keys grant --authority ca.key --key KEY --principal alice --import Store --days 90 >>grants
-  farcall keys invite --authority ca.key --at 10.0.0.7:7070 --principal alice --import Store --days 90
-  farcall keys enrol TOKEN                            on the new machine, within ten minutes
+  farcall keys make              this end's identity
+  farcall keys authority ca.key  an authority, whose grants others believe
+  farcall keys grant --authority ca.key --key KEY --principal alice \\
+      --import Store --days 90 >>grants
+  farcall keys invite --authority ca.key --at 10.0.0.7:7070 \\
+      --principal alice --import Store --days 90
+  farcall keys enrol TOKEN       on the new machine, within ten minutes
   farcall keys revoke --authority ca.key --list revoked --serial 5117218912
-  farcall keys show                                   whom this end trusts
-  farcall keys check 10.0.0.7:7000 Store/main         who answers there, and what it lets this end do";
+  farcall keys show              whom this end trusts
+  farcall keys check 10.0.0.7:7000 Store/main
+                                 who answers there, and what it permits";
 
 #[derive(Debug, Subcommand)]
 enum Action {
@@ -74,11 +79,17 @@ enum Action {
     Invite(invite::Invite),
     #[cfg(feature = "x509")]
     Admit(admit::Admit),
+    /// Enrol machines by their certificates (not in this build, which lacks the feature `x509`)
+    #[cfg(not(feature = "x509"))]
+    Admit(Lacking),
     Enrol(enrol::Enrol),
     Revoke(revoke::Revoke),
     CheckFiles(check_files::CheckFiles),
     #[cfg(feature = "secure")]
     Check(check::Check),
+    /// Ask a server who it is (not in this build, which lacks the feature `secure`)
+    #[cfg(not(feature = "secure"))]
+    Check(Lacking),
 }
 
 /// The directory of key files.
@@ -99,11 +110,15 @@ impl Keys {
             Action::Invite(command) => command.run(output),
             #[cfg(feature = "x509")]
             Action::Admit(command) => command.run(output),
+            #[cfg(not(feature = "x509"))]
+            Action::Admit(command) => command.refuse("keys admit", "x509"),
             Action::Enrol(command) => command.run(output),
             Action::Revoke(command) => command.run(output),
             Action::CheckFiles(command) => command.run(output),
             #[cfg(feature = "secure")]
             Action::Check(command) => command.run(output),
+            #[cfg(not(feature = "secure"))]
+            Action::Check(command) => command.refuse("keys check", "secure"),
         }
     }
 }

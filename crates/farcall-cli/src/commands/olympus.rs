@@ -14,6 +14,8 @@ mod table;
 
 use clap::{Args, Subcommand};
 
+#[cfg(not(feature = "olympus-page"))]
+use super::lacking::Lacking;
 use crate::failure::Outcome;
 use crate::output::Output;
 
@@ -32,18 +34,21 @@ pub struct Olympus {
 const AFTER: &str = "\
 Exit codes of run, record and replay --resume:
   0  nothing is left to do: no node can fire, and none has stopped
-  1  the graph or the journal cannot be read, or the run was ended before its end
-  3  a node has stopped: its procedure raised an exception for which it has no output
+  1  the graph or the journal cannot be read, or the run ended before its end
+  3  a node has stopped: its procedure raised an exception for which it has no
+     output
   4  a node has stopped: its call failed, and the procedure did not run
   5  a node has stopped: its call failed, and the procedure ran or may have run
 
 Examples:
-  farcall olympus check pipeline.olympus              what is wrong with a graph
-  farcall olympus run pipeline.olympus                run it, and watch it
-  farcall olympus record pipeline.olympus a.journal   run it so that it can go on after a kill
-  farcall olympus replay a.journal --resume           go on
-  farcall olympus show pipeline.olympus -o a.svg      a picture of it
-  farcall olympus convert net.pnml                    a net of another tool, as text";
+  farcall olympus check pipeline.olympus          what is wrong with a graph
+  farcall olympus run pipeline.olympus            run it, and watch it
+  farcall olympus record pipeline.olympus a.journal
+                                                  run it so that it can go on
+                                                  after a kill
+  farcall olympus replay a.journal --resume       go on
+  farcall olympus show pipeline.olympus -o a.svg  a picture of it
+  farcall olympus convert net.pnml                a net of another tool";
 
 #[derive(Debug, Subcommand)]
 enum Action {
@@ -54,6 +59,9 @@ enum Action {
     Replay(replay::Replay),
     #[cfg(feature = "olympus-page")]
     Serve(serve::Serve),
+    /// Show graphs in a browser (not in this build, which lacks the feature `olympus-page`)
+    #[cfg(not(feature = "olympus-page"))]
+    Serve(Lacking),
     Convert(convert::Convert),
 }
 
@@ -67,6 +75,8 @@ impl Olympus {
             Action::Replay(command) => command.run(output),
             #[cfg(feature = "olympus-page")]
             Action::Serve(command) => command.run(output),
+            #[cfg(not(feature = "olympus-page"))]
+            Action::Serve(command) => command.refuse("olympus serve", "olympus-page"),
             Action::Convert(command) => command.run(output),
         }
     }

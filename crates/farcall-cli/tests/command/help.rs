@@ -46,6 +46,34 @@ fn a_wrong_command_line_is_exit_code_2() {
 }
 
 #[test]
+fn no_terminal_breaks_the_lines_of_the_help_and_it_has_all_variables() {
+    let place = Place::new();
+    let help = |arguments: &[&str]| {
+        crate::common::Said::of(place.command(arguments).env("COLUMNS", "80").output().unwrap()).ok()
+    };
+    let mut all = vec![help(&["--help"])];
+    for part in ["keys", "olympus"] {
+        if cfg!(all(feature = "keys", feature = "olympus")) {
+            all.push(help(&[part, "--help"]));
+        }
+    }
+    for text in &all {
+        let own = ["Exit codes", "Environment", "Files", "Examples"];
+        let lines = text.lines().skip_while(|line| !own.iter().any(|own| line.starts_with(own)));
+        for line in lines.filter(|line| !line.is_empty()) {
+            let is_heading = own.iter().any(|own| line.starts_with(own));
+            assert!(line.chars().count() <= 80 && (is_heading || line.starts_with("  ")), "{line:?}");
+        }
+    }
+    // The list of variables has each name in a line of its own.
+    let source = std::fs::read_to_string("../farcall/src/origins.rs").unwrap();
+    let names = source.lines().filter_map(|line| line.strip_prefix("    \"")?.strip_suffix("\","));
+    let names = names.filter(|name| !name.starts_with("SIM_"));
+    let absent = names.filter(|name| !all[0].contains(&format!("\n  FARCALL_{name}"))).collect::<Vec<_>>();
+    assert_eq!(absent, [""; 0]);
+}
+
+#[test]
 fn a_misspelt_variable_is_said_once() {
     let place = Place::new();
     place.write("notes/a", "a");
