@@ -85,6 +85,13 @@ pub enum Error {
         /// The registry's answer.
         why: String,
     },
+    /// A server of the registry is of a version that does not keep what was asked for.
+    Unsafe {
+        /// The registry's place.
+        registry: String,
+        /// Which version it has, what goes wrong with it, and what to do.
+        why: String,
+    },
     /// What the registry holds under this key is not an entry.
     Malformed {
         /// The key.
@@ -170,6 +177,7 @@ impl fmt::Display for Error {
                 write!(f, "the registry {registry} does not permit this: {why}")
             }
             Self::Refused { registry, why, .. } => write!(f, "the registry {registry} refuses: {why}"),
+            Self::Unsafe { registry, why } => write!(f, "the registry {registry}: {why}"),
             Self::Malformed { key, why } => {
                 write!(f, "the entry {key} cannot be read: {why}")
             }

@@ -9,10 +9,12 @@ mod mirror;
 mod settings;
 #[cfg(feature = "etcd-tls")]
 mod tls;
+mod version;
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
@@ -61,6 +63,10 @@ struct Cluster {
     keys: Keys,
     exports: Arc<Exports>,
     mirror: Arc<Mirror>,
+    /// Whether exclusive owners need members without the defect of old versions.
+    checks_versions: bool,
+    /// Whether the members were found to be without it.
+    is_checked: AtomicBool,
 }
 
 /// The settings of a registry in etcd.
@@ -69,6 +75,7 @@ pub struct EtcdBuilder {
     location: Location,
     access: Access,
     lease_time: Duration,
+    checks_versions: bool,
 }
 
 impl Etcd {
@@ -92,7 +99,8 @@ impl Etcd {
     /// # Errors
     /// If the place is not written as [`Etcd::at`] says.
     pub fn builder(place: &str) -> std::result::Result<EtcdBuilder, PlaceError> {
-        Ok(EtcdBuilder { location: place.parse()?, access: Access::default(), lease_time: LEASE_TIME })
+        let (location, access) = (place.parse()?, Access::default());
+        Ok(EtcdBuilder { location, access, lease_time: LEASE_TIME, checks_versions: true })
     }
 }
 
@@ -129,6 +137,17 @@ impl EtcdBuilder {
         self
     }
 
+    /// Lets names be owned exclusively in any version of etcd. By default this is refused if a member of the
+    /// place is older than 3.4.31 or 3.5.13: if such a member hung while it was the leader, it may take back
+    /// leases that were prolonged, and then a name has two owners ([etcd issue
+    /// 15247](https://github.com/etcd-io/etcd/issues/15247)). For an etcd that has the mend under an older
+    /// number.
+    #[must_use]
+    pub fn exclusive_in_any_version(mut self) -> EtcdBuilder {
+        self.checks_versions = false;
+        self
+    }
+
     /// Returns the registry.
     pub fn build(self) -> Etcd {
         let keys = Keys::new(&self.location.prefix);
@@ -136,7 +155,8 @@ impl EtcdBuilder {
         let exports =
             Arc::new(Exports::new(gateway.clone(), keys.clone(), self.lease_time, Clock::default()));
         let mirror = Arc::new(Mirror::new(gateway.clone(), keys.clone()));
-        Etcd(Arc::new(Cluster { gateway, keys, exports, mirror }))
+        let (checks_versions, is_checked) = (self.checks_versions, AtomicBool::new(false));
+        Etcd(Arc::new(Cluster { gateway, keys, exports, mirror, checks_versions, is_checked }))
     }
 }
 
@@ -145,10 +165,26 @@ pub(crate) fn fuzz(lines: &[u8]) {
     mirror::fuzz(lines);
 }
 
+impl Cluster {
+    /// Checks that no member takes back leases that were prolonged, as far as members of the place answer.
+    fn check_versions(&self) -> Result<()> {
+        if self.checks_versions && !self.is_checked.load(Ordering::Relaxed) {
+            self.gateway.check_versions()?;
+            self.is_checked.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
 impl Registry for Etcd {
     fn publish(&self, entry: &Entry) -> Result<Registration> {
         entry.check()?;
         self.0.exports.publish(entry, self.clone())
+    }
+
+    fn publish_exclusively(&self, entry: &Entry) -> Result<Registration> {
+        self.0.check_versions()?;
+        self.publish(entry)
     }
 
     fn add(&self, entry: &Entry) -> Result<()> {
@@ -251,7 +287,7 @@ impl fmt::Debug for Etcd {
 
 impl fmt::Debug for EtcdBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let EtcdBuilder { location, access: _, lease_time } = self;
+        let EtcdBuilder { location, access: _, lease_time, checks_versions: _ } = self;
         f.debug_struct("EtcdBuilder")
             .field("location", &location.to_string())
             .field("lease_time", lease_time)

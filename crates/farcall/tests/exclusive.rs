@@ -258,7 +258,11 @@ impl Counter for Writing {
 #[test]
 fn an_exporter_that_the_test_starts() {
     let (Ok(place), Ok(resource)) = (env::var(PLACE), env::var(RESOURCE)) else { return };
-    let registry = farcall::names::Etcd::builder(&place).unwrap().lease_time(Duration::from_secs(2)).build();
+    let registry = farcall::names::Etcd::builder(&place)
+        .unwrap()
+        .lease_time(Duration::from_secs(2))
+        .exclusive_in_any_version()
+        .build();
     let runtime = runtime(registry);
     let over = Arc::new(AtomicBool::new(false));
     let ends = over.clone();
@@ -401,7 +405,7 @@ impl Drop for Over<'_> {
 
 /// Calls some of the counters until the test is over.
 fn call_until(over: &AtomicBool, client: usize, place: &str, (calls, failed): (&AtomicU64, &AtomicU64)) {
-    let registry = farcall::names::Etcd::at(place).unwrap();
+    let registry = farcall::names::Etcd::builder(place).unwrap().exclusive_in_any_version().build();
     let runtime = Runtime::builder().registry(registry).patience(Duration::from_millis(300)).build().unwrap();
     let mut stubs: BTreeMap<usize, CounterClient> = BTreeMap::new();
     while !over.load(Ordering::Relaxed) {

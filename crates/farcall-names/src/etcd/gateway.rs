@@ -14,6 +14,7 @@ use ureq::http::Response;
 use ureq::{Agent, Body};
 
 use super::settings::{Access, Credentials, Location};
+use super::version;
 use crate::{Error, Result};
 
 /// How long a request may take, from its first try at the first endpoint to its last at the last one.
@@ -21,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long one endpoint may take for a request at most.
 pub(super) const ENDPOINT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long one endpoint may take to tell its version.
+const VERSION_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The shortest time that a request may take.
 const MIN_TIMEOUT: Duration = Duration::from_millis(1);
@@ -58,8 +62,7 @@ const UNAUTHENTICATED: i64 = 16;
 pub(super) struct Gateway {
     location: Location,
     credentials: Option<Credentials>,
-    agent: Agent,
-    watcher: Agent,
+    agents: Mutex<Agents>,
     /// The index of the endpoint that answered last.
     current: AtomicUsize,
     /// Whether no endpoint has answered the last request within its patience.
@@ -67,6 +70,47 @@ pub(super) struct Gateway {
     token: Mutex<Option<Arc<str>>>,
     /// The process whose connections the agents keep open.
     process: u32,
+}
+
+/// What makes connections.
+#[derive(Clone)]
+struct Agents {
+    /// For requests.
+    agent: Agent,
+    /// For watches.
+    watcher: Agent,
+    /// The files for TLS, as they were read.
+    #[cfg(feature = "etcd-tls")]
+    tls: Option<super::tls::EtcdTls>,
+}
+
+impl Agents {
+    #[cfg_attr(not(feature = "etcd-tls"), allow(unused_variables, reason = "only TLS needs access"))]
+    fn new(location: &Location, access: &Access) -> Agents {
+        let connect = if location.is_secure() { SECURE_CONNECT_PATIENCE } else { CONNECT_PATIENCE };
+        let builder = || {
+            let builder = Agent::config_builder()
+                .http_status_as_error(false)
+                .max_redirects(0)
+                .timeout_connect(Some(connect));
+            #[cfg(feature = "etcd-tls")]
+            let builder = builder.tls_config(super::tls::config(access.tls.as_ref()));
+            builder
+        };
+        let agent = builder().build().into();
+        let watcher = builder()
+            .timeout_recv_response(Some(ENDPOINT_PATIENCE))
+            .timeout_per_read(Some(WATCH_PATIENCE))
+            .max_idle_connections(0)
+            .build()
+            .into();
+        Agents {
+            agent,
+            watcher,
+            #[cfg(feature = "etcd-tls")]
+            tls: access.tls.clone(),
+        }
+    }
 }
 
 /// How often, and for how long, a request is sent.
@@ -111,36 +155,26 @@ enum Failed {
 
 impl Gateway {
     pub(super) fn new(location: Location, access: &Access) -> Gateway {
-        let connect = if location.is_secure() { SECURE_CONNECT_PATIENCE } else { CONNECT_PATIENCE };
-        let builder = || {
-            let builder = Agent::config_builder()
-                .http_status_as_error(false)
-                .max_redirects(0)
-                .timeout_connect(Some(connect));
-            #[cfg(feature = "etcd-tls")]
-            let builder = builder.tls_config(super::tls::config(access.tls.as_ref()));
-            builder
-        };
-        let agent = builder().build().into();
-        let watcher = builder()
-            .timeout_recv_response(Some(ENDPOINT_PATIENCE))
-            .timeout_per_read(Some(WATCH_PATIENCE))
-            .max_idle_connections(0)
-            .build()
-            .into();
+        let agents = Mutex::new(Agents::new(&location, access));
         let current = AtomicUsize::new(random(location.endpoints.len() as u64) as usize);
         let (credentials, token, process) =
             (access.credentials.clone(), Mutex::default(), std::process::id());
-        Gateway {
-            location,
-            credentials,
-            agent,
-            watcher,
-            current,
-            away: AtomicBool::new(false),
-            token,
-            process,
+        Gateway { location, credentials, agents, current, away: AtomicBool::new(false), token, process }
+    }
+
+    /// Returns what makes connections. If the files for TLS have been renewed, they are read again first, and
+    /// watches begin anew: their connections would else end with the certificates.
+    fn agents(&self) -> Agents {
+        let mut agents = lock(&self.agents);
+        #[cfg(feature = "etcd-tls")]
+        if let Some(tls) = agents.tls.as_ref().and_then(super::tls::EtcdTls::renewed) {
+            let access = Access { credentials: None, tls: Some(tls) };
+            let former = std::mem::replace(&mut *agents, Agents::new(&self.location, &access));
+            if self.process == std::process::id() {
+                former.watcher.shutdown();
+            }
         }
+        agents.clone()
     }
 
     pub(super) fn location(&self) -> &Location {
@@ -179,6 +213,39 @@ impl Gateway {
     /// goes to another endpoint. Errors are those of [`Gateway::call`].
     pub(super) fn call_once(&self, within: Duration, path: &str, request: &Value) -> Result<Value> {
         self.repeat(Tries::One(within), path, request)
+    }
+
+    /// Asks each endpoint for its version, and fails if one is too old for exclusive owners. Endpoints that do
+    /// not answer are passed over, if another one answers.
+    ///
+    /// # Errors
+    /// [`Error::Unsafe`] if one is too old; [`Error::Unavailable`] if none answers.
+    pub(super) fn check_versions(&self) -> Result<()> {
+        let end = Instant::now() + PATIENCE;
+        let mut failed = None;
+        let mut is_heard = false;
+        for (place, endpoint) in self.location.endpoints.iter().enumerate() {
+            let left = end.saturating_duration_since(Instant::now()).min(VERSION_PATIENCE);
+            if left.is_zero() {
+                break;
+            }
+            self.current.store(place, Ordering::Relaxed);
+            match self.call_once(left, "maintenance/status", &json!({})) {
+                Ok(status) => {
+                    let version = status["version"].as_str().unwrap_or_default();
+                    if !version::keeps_leases(version) {
+                        let why = version::refusal(endpoint, &shortened(version));
+                        return Err(Error::Unsafe { registry: self.location.to_string(), why });
+                    }
+                    is_heard = true;
+                }
+                Err(why) => failed = Some(why),
+            }
+        }
+        match failed {
+            Some(why) if !is_heard => Err(why),
+            _ => Ok(()),
+        }
     }
 
     /// Sends a request until an endpoint answers, or there are no more tries.
@@ -229,7 +296,7 @@ impl Gateway {
     /// # Errors
     /// [`Error::Unavailable`] and [`Error::NotPermitted`], as [`Gateway::call`].
     pub(super) fn watch(&self, request: &Value) -> Result<Lines> {
-        let opened = self.send(&self.watcher, None, "watch", request);
+        let opened = self.send(&self.agents().watcher, None, "watch", request);
         match opened {
             Ok(response) => {
                 let body = response.into_body().into_with_config().limit(u64::MAX).reader();
@@ -251,7 +318,7 @@ impl Gateway {
     pub(super) fn end_watches(&self) {
         // A forked child has its parent's connections, which the parent goes on using.
         if self.process == std::process::id() {
-            self.watcher.clone().shutdown();
+            lock(&self.agents).watcher.clone().shutdown();
         }
     }
 
@@ -266,7 +333,7 @@ impl Gateway {
 
     /// Sends a request to the present endpoint, and waits for `within` at most.
     fn try_call(&self, within: Duration, path: &str, request: &Value) -> std::result::Result<Value, Failed> {
-        let mut response = self.send(&self.agent, Some(Instant::now() + within), path, request)?;
+        let mut response = self.send(&self.agents().agent, Some(Instant::now() + within), path, request)?;
         let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let body = body.map_err(|why| self.failed(&why))?;
         if !has_few_values(&body) {

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
@@ -18,7 +19,8 @@ const MAX_FILE: u64 = 1 << 20;
 /// How to speak to etcd by TLS: whose certificates of etcd's members are trusted, and the certificate of this
 /// client, if etcd asks for one.
 ///
-/// The files are read once, when they are named. Only the authorities that are named are trusted, not those
+/// The files are read when they are named, and again when they have changed. Files that cannot be used then, such
+/// as one of two of which the other is still the former one, leave things as they are. Only the authorities that are named are trusted, not those
 /// of the operating system.
 ///
 /// ```no_run
@@ -32,6 +34,17 @@ const MAX_FILE: u64 = 1 << 20;
 pub struct EtcdTls {
     authorities: Vec<Certificate<'static>>,
     client: Option<ClientCert>,
+    /// The files, and how they were before they were read.
+    authorities_file: (PathBuf, Stamp),
+    client_files: Option<[(PathBuf, Stamp); 2]>,
+}
+
+/// By what a renewed file is known: when it was changed, and its length. `None` if it cannot be looked at.
+type Stamp = Option<(SystemTime, u64)>;
+
+fn stamp(path: &Path) -> Stamp {
+    let known = std::fs::metadata(path).ok()?;
+    Some((known.modified().ok()?, known.len()))
 }
 
 /// A file for TLS that cannot be used.
@@ -49,12 +62,27 @@ impl EtcdTls {
     /// If the file cannot be read, or holds no certificate or a bad one.
     pub fn trusting(authorities: impl AsRef<Path>) -> Result<EtcdTls, EtcdTlsError> {
         let path = authorities.as_ref();
+        let authorities_file = (path.to_owned(), stamp(path));
         let authorities = certificates(path)?;
         let mut checked = RootCertStore::empty();
         for certificate in &authorities {
             checked.add(CertificateDer::from(certificate.der())).map_err(|why| wrong(path, why))?;
         }
-        Ok(EtcdTls { authorities, client: None })
+        Ok(EtcdTls { authorities, client: None, authorities_file, client_files: None })
+    }
+
+    /// Reads the files again, if one has changed. Returns `None` if none has, or if they cannot be used as they
+    /// are now.
+    pub(super) fn renewed(&self) -> Option<EtcdTls> {
+        let files = [&self.authorities_file].into_iter().chain(self.client_files.iter().flatten());
+        if files.into_iter().all(|(path, former)| stamp(path) == *former) {
+            return None;
+        }
+        let renewed = EtcdTls::trusting(&self.authorities_file.0).ok()?;
+        match &self.client_files {
+            Some([(certificate, _), (key, _)]) => renewed.certificate(certificate, key).ok(),
+            None => Some(renewed),
+        }
     }
 
     /// Shows etcd this certificate, which a PEM file holds with those of the authorities between, if there
@@ -68,6 +96,7 @@ impl EtcdTls {
         key: impl AsRef<Path>,
     ) -> Result<EtcdTls, EtcdTlsError> {
         let (certificate, key) = (certificate.as_ref(), key.as_ref());
+        self.client_files = Some([certificate, key].map(|path| (path.to_owned(), stamp(path))));
         let (chain, key_text) = (certificates(certificate)?, read(key)?);
         let what = "it holds no private key in PEM (-----BEGIN PRIVATE KEY-----) without a passphrase";
         let private = PrivateKey::from_pem(&key_text).map_err(|_| wrong(key, what))?;

@@ -141,3 +141,20 @@ fn an_entry_that_was_added_by_hand_has_no_lease_and_stays_until_it_is_withdrawn(
     assert!(registry.withdraw(&label("Store"), &label("a")).unwrap());
     assert!(!registry.withdraw(&label("Store"), &label("a")).unwrap());
 }
+
+#[test]
+fn an_etcd_that_takes_leases_back_has_no_exclusive_owners() {
+    let Some(cluster) = cluster(1) else { return };
+    let version = cluster.etcdctl(&["version"]);
+    let is_old = version.contains("3.4.2") || version.contains("3.4.1") || version.contains("3.4.0");
+    match cluster.registry().publish_exclusively(&entry("a")) {
+        Err(Error::Unsafe { why, .. }) => assert!(why.contains("exclusive exports need etcd 3.4.31"), "{why}"),
+        published => assert!(!is_old && published.is_ok(), "{version}"),
+    }
+    // Others are served, and whoever knows better may have owners.
+    let ordinary = cluster.registry().publish(&entry("b")).unwrap();
+    let registry = cluster.builder().exclusive_in_any_version().build();
+    let owner = registry.publish_exclusively(&entry("c")).unwrap();
+    assert!(owner.ownership().is_some());
+    drop((ordinary, owner));
+}

@@ -92,6 +92,28 @@ fn an_etcd_and_a_client_of_other_authorities_are_refused() {
 }
 
 #[test]
+fn renewed_files_are_read_again() {
+    let Some(secure) = secure() else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let [certificate, key] = ["cert.pem", "key.pem"].map(|name| scratch.path().join(name));
+    let put = |pair: &certificates::Pair| {
+        std::fs::copy(&pair.certificate, &certificate).unwrap();
+        std::fs::copy(&pair.key, &key).unwrap();
+    };
+    // etcd does not know this client's authority, as if the certificate had ended.
+    put(&secure.strangers_client);
+    let registry = secure.registry(secure.trusted().certificate(&certificate, &key).unwrap());
+    assert!(registry.list().unwrap_err().to_string().contains("another certificate of this client"));
+    // Half of what is renewed is no pair, and the former one stays.
+    std::fs::write(&key, "renewed soon").unwrap();
+    assert!(registry.list().unwrap_err().to_string().contains("another certificate of this client"));
+    put(&secure.client);
+    assert_eq!(registry.list().unwrap().entries.len(), 0);
+    let registration = registry.publish(&entry("a")).unwrap();
+    assert!(registration.withdraw().unwrap());
+}
+
+#[test]
 fn a_user_with_a_password_needs_both_the_certificate_and_the_password() {
     let Some(secure) = secure() else { return };
     for command in ["user add root:secret", "role add root", "user grant-role root root", "auth enable"] {
