@@ -58,6 +58,7 @@ pub(crate) mod buffers;
 pub(crate) mod connection;
 pub(crate) mod line;
 mod outcome;
+pub(crate) mod place;
 mod settings;
 mod started;
 mod streams;
@@ -69,16 +70,17 @@ use std::time::Duration;
 use farcall::env::Env;
 use farcall::idl::Interface as Description;
 use farcall::stub::{self, Binding};
-use farcall::{ArgumentBudget, CallFailed, Kind, Ran};
+use farcall::{ArgumentBudget, CallFailed};
 
 use crate::link::Patience;
 use crate::wire::message::Versions;
-use address::{addresses, connected_by, share};
+use address::connected_by;
 use bound::bind;
-use connection::explain;
+use connection::Fault;
+use place::Place;
 use settings::Settings;
 use streams::Server;
-use target::Program;
+use target::{Carrier as _, Program};
 
 pub use target::{OtherVersions, UndeclaredError};
 
@@ -179,25 +181,11 @@ impl Builder {
         version: u32,
         address: &str,
     ) -> Result<Binding, CallFailed> {
-        let refused = |kind, why: String| CallFailed::new(kind, Ran::No).because(why);
         let program = Program::numbered(interface, program, version)?;
-        let env = &self.settings.env;
-        let until = connected_by(&**env, self.settings.connecting);
-        let addresses = addresses(env, address, until)?;
-        let mut failed = refused(Kind::NoSuchName, address.to_owned());
-        for (untried, address) in (1..=addresses.len()).rev().zip(addresses) {
-            match self.settings.open(&address, Patience::until(share(&**env, until, untried))) {
-                Ok(connection) => {
-                    let server = Server { settings: self.settings.clone(), address };
-                    return Ok(bind(server, program, connection));
-                }
-                Err(why) => {
-                    let (kind, why) = explain(&why, "connection");
-                    failed = refused(kind, format!("{address}: {why}"));
-                }
-            }
-        }
-        Err(failed)
+        let until = connected_by(&*self.settings.env, self.settings.connecting);
+        let server = Server { settings: self.settings.clone(), place: Place::new(address) };
+        let connection = server.open(Patience::until(until)).map_err(Fault::into_failure)?;
+        Ok(bind(server, program, connection))
     }
 
     /// Replaces the environment, for simulations.

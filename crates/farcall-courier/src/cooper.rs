@@ -99,8 +99,10 @@ use farcall::idl::Interface as Description;
 use farcall::stub::{Binding, Interface};
 use farcall::{CallFailed, Kind, Ran, System};
 
-use crate::client::address::{addresses, connected_by, share};
+use crate::client::address::connected_by;
 use crate::client::bound::bind;
+use crate::client::connection::Fault;
+use crate::client::place::Place;
 use crate::client::target::Carrier as _;
 use crate::dialect::program::Program;
 pub use crate::dialect::{program::Refusal, report::Trouble};
@@ -194,18 +196,11 @@ impl Builder {
         let name = self.program.clone().unwrap_or_else(|| interface.name.clone());
         activation::check(&name).map_err(|why| refused(Kind::Local, why))?;
         let until = connected_by(&*self.env, self.connecting);
-        let found = addresses(&self.env, address, until)?;
-        let mut failed = refused(Kind::NoSuchName, address.to_owned());
-        for (untried, address) in (1..=found.len()).rev().zip(found) {
-            let (env, name, replies) = (self.env.clone(), name.clone(), replies.clone());
-            let (connecting, options, patience) = (self.connecting, self.socket, self.patience);
-            let dialler = Dialler { env, address, name, connecting, options, patience, replies };
-            match dialler.open(Patience::until(share(&*self.env, until, untried))) {
-                Ok(first) => return Ok(bind(dialler, program, first)),
-                Err(fault) => failed = refused(fault.kind, format!("{}: {}", dialler.address, fault.why)),
-            }
-        }
-        Err(failed)
+        let (env, place) = (self.env.clone(), Place::new(address));
+        let (connecting, options, patience) = (self.connecting, self.socket, self.patience);
+        let dialler = Dialler { env, place, name, connecting, options, patience, replies };
+        let first = dialler.open(Patience::until(until)).map_err(Fault::into_failure)?;
+        Ok(bind(dialler, program, first))
     }
 
     /// Replaces the environment, for simulations.

@@ -78,9 +78,9 @@ use farcall::idl::Interface as Description;
 use farcall::stub::{Binding, Program};
 use farcall::{CallFailed, System};
 
-use crate::client::address::udp_address;
 use crate::client::bound::bind;
 use crate::client::connection::Fault;
+use crate::client::place::Place;
 use crate::client::target::{self, Carrier as _};
 pub use crate::dialect::report::Trouble;
 use crate::link::Patience;
@@ -169,14 +169,13 @@ impl Builder {
         address: &str,
     ) -> Result<Binding, CallFailed> {
         let program = target::Program::numbered(interface, program, version)?;
-        let to = udp_address(&self.env, address)?;
         // The first identifier is random, because a server remembers those of an earlier client at the same
         // port.
         let mut first = [0; 4];
         self.env.entropy(&mut first);
         let carrier = Exchanger {
             env: self.env.clone(),
-            to,
+            place: Place::new(address),
             patience: self.patience,
             packet_bytes: self.packet_bytes,
             client_type: self.client_type,

@@ -78,9 +78,9 @@ use farcall::idl::Interface as Description;
 use farcall::stub::{Binding, Interface};
 use farcall::{CallFailed, Kind, Ran, System};
 
-use crate::client::address::udp_address;
 use crate::client::bound::bind;
 use crate::client::connection::Fault;
+use crate::client::place::Place;
 use crate::client::target::Carrier as _;
 use crate::dialect::program::Program;
 pub use crate::dialect::{program::Refusal, report::Trouble};
@@ -162,10 +162,9 @@ impl Builder {
         let (program, replies) = Program::new(interface)
             .map_err(|why| CallFailed::new(Kind::Local, Ran::No).caused_by(why))?
             .into_target();
-        let to = udp_address(&self.env, address)?;
         let dialler = Dialler {
             env: self.env.clone(),
-            to,
+            place: Place::new(address),
             is_renewed: self.is_renewed,
             options: self.socket,
             patience: self.patience,

@@ -4,10 +4,11 @@ use std::fmt::{self, Display as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall::env::{Address, Env};
+use farcall::env::Env;
 use farcall::{ArgumentBudget, Ran};
 
 use super::connection::{Called, Connection, Fault, explain};
+use super::place::Place;
 use super::settings::Settings;
 use super::target::Carrier;
 use crate::bulk::caller::Attached;
@@ -17,7 +18,7 @@ use crate::wire::reply::Reply;
 /// A server that is called on connections.
 pub(super) struct Server {
     pub(super) settings: Settings,
-    pub(super) address: Address,
+    pub(super) place: Place,
 }
 
 impl Carrier for Server {
@@ -47,9 +48,12 @@ impl Carrier for Server {
     fn open(&self, Patience { until, attendant }: Patience<'_>) -> Result<Connection, Fault> {
         let connecting = self.settings.env.now() + self.settings.connecting;
         let until = until.map_or(connecting, |until| until.min(connecting));
-        self.settings.open(&self.address, Patience { until: Some(until), attendant }).map_err(|why| {
-            let (kind, why) = explain(&why, "connection");
-            Fault { kind, ran: Ran::No, why }
+        let patience = Patience { until: Some(until), attendant };
+        self.place.connect(&self.settings.env, until, patience, |address, patience| {
+            self.settings.open(address, patience).map_err(|why| {
+                let (kind, why) = explain(&why, "connection");
+                Fault { kind, ran: Ran::No, why }
+            })
         })
     }
 
@@ -70,6 +74,6 @@ impl Carrier for Server {
     }
 
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.address.fmt(f)
+        self.place.fmt(f)
     }
 }

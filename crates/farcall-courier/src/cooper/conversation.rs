@@ -6,12 +6,13 @@ use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall::env::{Address, ConnectOptions, Env, Wait};
+use farcall::env::{ConnectOptions, Env, Wait};
 use farcall::{Kind, Ran};
 
 use super::activation::{self, Answer};
 use crate::bulk::caller::Attached;
 use crate::client::connection::{Called, Fault, explain};
+use crate::client::place::Place;
 use crate::client::target::Carrier;
 use crate::dialect::message::{MAX_DATA_BYTES, REPLY_HEADER_BYTES, reply_bytes, write_call};
 use crate::dialect::program::{NO_BULK, Replies};
@@ -22,7 +23,7 @@ use crate::wire::reply::Reply;
 /// Connects to a server, and activates a program there.
 pub(super) struct Dialler {
     pub(super) env: Arc<dyn Env>,
-    pub(super) address: Address,
+    pub(super) place: Place,
     /// The program's name.
     pub(super) name: String,
     pub(super) connecting: Duration,
@@ -54,16 +55,20 @@ impl Carrier for Dialler {
 
     fn open(&self, Patience { until, attendant }: Patience<'_>) -> Result<Connected, Fault> {
         let connecting = self.env.now() + self.connecting;
-        let until = Some(until.map_or(connecting, |until| until.min(connecting)));
-        let connected = link::connect(&*self.env, &self.address, self.options, until, attendant);
-        let stream = connected.map_err(|why| {
-            let (kind, why) = explain(&why, "connection");
-            Fault { kind, ran: Ran::No, why }
-        })?;
-        let wire = Wire { env: self.env.clone(), stream };
-        let mut connected = Connected { wire, sent: Vec::new(), received: Vec::new() };
-        connected.activate(&self.name, Patience { until, attendant })?;
-        Ok(connected)
+        let until = until.map_or(connecting, |until| until.min(connecting));
+        let patience = Patience { until: Some(until), attendant };
+        self.place.connect(&self.env, until, patience, |address, patience| {
+            let Patience { until, attendant } = patience;
+            let stream = link::connect(&*self.env, address, self.options, until, attendant);
+            let stream = stream.map_err(|why| {
+                let (kind, why) = explain(&why, "connection");
+                Fault { kind, ran: Ran::No, why }
+            })?;
+            let wire = Wire { env: self.env.clone(), stream };
+            let mut connected = Connected { wire, sent: Vec::new(), received: Vec::new() };
+            connected.activate(&self.name, patience)?;
+            Ok(connected)
+        })
     }
 
     fn is_usable(&self, connection: &Connected) -> bool {
@@ -87,7 +92,7 @@ impl Carrier for Dialler {
     }
 
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.address)
+        write!(f, "{}", self.place)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Calls in packets, and the packets of their replies.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -11,6 +10,7 @@ use farcall::{CallFailed, Kind, Ran};
 
 use crate::bulk::caller::Attached;
 use crate::client::connection::{Called, Fault};
+use crate::client::place::Place;
 use crate::client::target::Carrier;
 use crate::dialect::wire::{Wire, no_reply};
 use crate::link::{LinkError, Patience};
@@ -29,7 +29,7 @@ const ON_A_STREAM: &str = "call it over a stream, at tcp://HOST:PORT or unix:PAT
 /// A server that is called by packets.
 pub(super) struct Exchanger {
     pub(super) env: Arc<dyn Env>,
-    pub(super) to: SocketAddr,
+    pub(super) place: Place,
     pub(super) patience: Duration,
     pub(super) packet_bytes: usize,
     pub(super) client_type: u16,
@@ -68,7 +68,7 @@ impl Carrier for Exchanger {
     }
 
     fn open(&self, _: Patience<'_>) -> Result<Socket, Fault> {
-        let wire = Wire::to_port(&self.env, self.to, &ConnectOptions::default())?;
+        let wire = Wire::to_port(&self.env, self.place.udp(&self.env)?, &ConnectOptions::default())?;
         Ok(Socket { wire, sent: Vec::new(), received: vec![0; self.packet_bytes + 1] })
     }
 
@@ -107,7 +107,7 @@ impl Carrier for Exchanger {
     }
 
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "udp://{}", self.to)
+        write!(f, "{}", self.place)
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use farcall::{Kind, Ran, Time, lock};
 use super::MAX_PACKET_BYTES;
 use crate::bulk::caller::Attached;
 use crate::client::connection::{Called, Fault};
+use crate::client::place::Place;
 use crate::client::target::Carrier;
 use crate::dialect::message::{CALL_HEADER_BYTES, REPLY_HEADER_BYTES, reply_bytes, write_call};
 use crate::dialect::program::{NO_BULK, Replies};
@@ -28,7 +28,7 @@ const MAX_KEPT: usize = 64;
 /// Opens sockets that are connected to one server.
 pub(super) struct Dialler {
     pub(super) env: Arc<dyn Env>,
-    pub(super) to: SocketAddr,
+    pub(super) place: Place,
     /// Whether each call that has a reply uses a new socket.
     pub(super) is_renewed: bool,
     pub(super) options: ConnectOptions,
@@ -62,7 +62,7 @@ impl Carrier for Dialler {
     }
 
     fn open(&self, _: Patience<'_>) -> Result<Socket, Fault> {
-        let wire = Wire::to_port(&self.env, self.to, &self.options)?;
+        let wire = Wire::to_port(&self.env, self.place.udp(&self.env)?, &self.options)?;
         let (kept, received) = (self.kept.clone(), vec![0; MAX_PACKET_BYTES + 1]);
         Ok(Socket { wire, kept, is_used: false, sent: Vec::new(), received })
     }
@@ -86,7 +86,7 @@ impl Carrier for Dialler {
     }
 
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "udp://{}", self.to)
+        write!(f, "{}", self.place)
     }
 }
 

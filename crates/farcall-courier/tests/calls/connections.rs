@@ -197,3 +197,104 @@ fn a_call_after_the_connection_has_ended_goes_to_the_server_that_came_back() {
     ended.recv().unwrap();
     assert_eq!(work.next(2), Ok(3), "the procedure may not run twice, and did not run");
 }
+
+/// The system, where the host `moving.test` is at an address that the test says.
+struct Moving(std::sync::Mutex<std::net::SocketAddr>);
+
+mod moving {
+    use std::io;
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use farcall::System;
+    use farcall::env::*;
+
+    use super::Moving;
+
+    impl Env for Moving {
+        fn resolve(&self, host: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
+            assert_eq!(host, "moving.test");
+            Ok(vec![*self.0.lock().unwrap()])
+        }
+
+        fn now(&self) -> Time {
+            System.now()
+        }
+
+        fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
+            System.bind(address, options)
+        }
+
+        fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+            System.spawn(name, run)
+        }
+
+        fn event(&self) -> Arc<dyn Event> {
+            System.event()
+        }
+
+        fn connect(&self, to: &Address, options: &ConnectOptions) -> io::Result<Arc<dyn Stream>> {
+            System.connect(to, options)
+        }
+
+        fn wait_any(&self, wanted: &mut [Wanted<'_>], timeout: Option<Duration>) -> io::Result<()> {
+            System.wait_any(wanted, timeout)
+        }
+
+        fn alarm(&self) -> io::Result<Arc<dyn Alarm>> {
+            System.alarm()
+        }
+
+        fn signalling_alarm(&self) -> io::Result<Arc<dyn Alarm>> {
+            System.signalling_alarm()
+        }
+
+        fn poller(&self) -> io::Result<Arc<dyn Poller>> {
+            System.poller()
+        }
+
+        fn entropy(&self, out: &mut [u8]) {
+            System.entropy(out);
+        }
+    }
+}
+
+#[farcall::interface(program = 901, version = 1)]
+trait Whereabouts {
+    fn place(&self) -> farcall::Result<u16>;
+}
+
+struct At(u16);
+
+impl Whereabouts for At {
+    fn place(&self) -> farcall::Result<u16> {
+        Ok(self.0)
+    }
+}
+
+#[test]
+fn a_server_that_has_moved_is_found_at_its_hosts_new_address() {
+    use farcall_courier::cooper;
+    let start = |place: u16| {
+        let courier = Server::builder().program::<dyn Whereabouts>(Arc::new(At(place)));
+        let cooper = cooper::Server::builder().program::<dyn Whereabouts>(Arc::new(At(place)));
+        let anywhere = || "127.0.0.1:0".parse().unwrap();
+        (courier.tcp(anywhere()).start().unwrap(), cooper.tcp(anywhere()).start().unwrap())
+    };
+    let former = start(1);
+    let envs = [former.0.addresses()[0], former.1.addresses()[0]]
+        .map(|address| Arc::new(Moving(std::sync::Mutex::new(address))));
+    let name = "tcp://moving.test:1";
+    let clients = [
+        farcall_courier::Builder::default().env(envs[0].clone()).import::<dyn Whereabouts>(name).unwrap(),
+        cooper::Builder::default().env(envs[1].clone()).import::<dyn Whereabouts>(name).unwrap(),
+    ];
+    assert_eq!(clients.each_ref().map(|client| client.place().unwrap()), [1, 1]);
+    let now = start(2);
+    for (env, address) in envs.iter().zip([now.0.addresses()[0], now.1.addresses()[0]]) {
+        *env.0.lock().unwrap() = address;
+    }
+    drop(former);
+    assert_eq!(clients.each_ref().map(|client| client.place().unwrap()), [2, 2]);
+}

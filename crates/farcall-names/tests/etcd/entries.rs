@@ -148,7 +148,9 @@ fn an_etcd_that_takes_leases_back_has_no_exclusive_owners() {
     let version = cluster.etcdctl(&["version"]);
     let is_old = version.contains("3.4.2") || version.contains("3.4.1") || version.contains("3.4.0");
     match cluster.registry().publish_exclusively(&entry("a")) {
-        Err(Error::Unsafe { why, .. }) => assert!(why.contains("exclusive exports need etcd 3.4.31"), "{why}"),
+        Err(Error::Unsafe { why, .. }) => {
+            assert!(why.contains("exclusive exports need etcd 3.4.31"), "{why}")
+        }
         published => assert!(!is_old && published.is_ok(), "{version}"),
     }
     // Others are served, and whoever knows better may have owners.
