@@ -62,6 +62,18 @@ pub trait Env: Send + Sync + 'static {
     /// Returns an event that is not set.
     fn event(&self) -> Arc<dyn Event>;
 
+    /// Returns the number by which [`Env::sleeps`] finds the calling thread, or `None` if nobody can tell what
+    /// the thread does.
+    fn thread_number(&self) -> Option<u32> {
+        None
+    }
+
+    /// Returns whether the thread with this number sleeps: it waits for time, another thread or a device, and
+    /// takes no processor. Returns false if that is not known.
+    fn sleeps(&self, _thread: u32) -> bool {
+        false
+    }
+
     /// Fills `out` with unpredictable bytes.
     fn entropy(&self, out: &mut [u8]);
 

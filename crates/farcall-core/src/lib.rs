@@ -69,6 +69,8 @@ pub mod stub;
 #[doc(hidden)]
 pub mod sys;
 mod system;
+#[cfg(target_os = "linux")]
+mod thread_state;
 mod udp;
 #[doc(hidden)]
 pub mod wait;

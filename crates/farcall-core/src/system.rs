@@ -12,6 +12,8 @@ use crate::env::{Env, Event, Socket, SocketOptions, Time};
 use crate::lock;
 #[cfg(unix)]
 use crate::sockets;
+#[cfg(target_os = "linux")]
+use crate::thread_state;
 use crate::udp;
 
 /// The operating system as an [`Env`].
@@ -71,6 +73,16 @@ impl Env for System {
 
     fn event(&self) -> Arc<dyn Event> {
         Arc::new(Flag::default())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn thread_number(&self) -> Option<u32> {
+        thread_state::number()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn sleeps(&self, thread: u32) -> bool {
+        thread_state::sleeps(thread)
     }
 
     #[cfg(unix)]

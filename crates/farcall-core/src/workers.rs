@@ -6,6 +6,7 @@
 //! budget    how many threads a server and each of its pools can have
 //! carrier   what a pool asks of its carrier, and how a thread is started
 //! watch     what the watchdog of a pool finds
+//! waits     which threads wait in a call, as the kernel tells, while other calls queue
 //! usual     how long a procedure takes, and so whether it is quick
 //! jobs      threads that run functions which are queued for them
 //! ```
@@ -20,7 +21,8 @@
 //! budget ([`Threads`]) bounds the number of its threads, over all the sockets and connections from which
 //! they receive. A thread that only waits does not count as a worker. It counts as waiting while its
 //! procedure waits in a remote call of its own, while it executes a `#[blocking]` procedure, and when the
-//! watchdog has found it in the same call at two successive looks.
+//! watchdog has found it in the same call at two successive looks. While calls queue, the watchdog looks for
+//! threads that the kernel says are asleep.
 //!
 //! **A spare thread.** While all threads of the budget execute, the last receiver executes quick calls
 //! itself, because they may be what the others wait for. If such a call holds it, nothing would be received.
@@ -39,6 +41,7 @@ mod pool;
 #[cfg(test)]
 mod tests;
 mod usual;
+mod waits;
 mod watch;
 
 mod sync {
@@ -51,4 +54,5 @@ pub use carrier::{Carrier, replace, run, start};
 pub use jobs::{Job, Jobs, Refused};
 pub use pool::{Pace, Plan, Pool, Replacement, Rested, Worker};
 pub use usual::UsualTime;
+pub use waits::{InCall, WaitWatch};
 pub use watch::{Found, Habit, Watch};

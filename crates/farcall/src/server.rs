@@ -82,7 +82,7 @@ use crate::exchange::Exchanges;
 use crate::kernel::Kernel;
 use crate::notice::{Notice, Notices};
 use crate::sys::fork;
-use crate::workers::{Pace, Pool, Replacement, Threads, start};
+use crate::workers::{Pace, Pool, Replacement, Threads, WaitWatch, start};
 use crate::{CallFailed, lock, stats};
 use counter_segment::CounterSegment;
 use exchanges::Exchanging;
@@ -162,12 +162,11 @@ struct Core {
     cancelled: HashSet<CallKey>,
     /// When the watchdog is to look at the queue; `None` while the queue is empty.
     queue_look: Option<Time>,
+    /// What the watchdog knows about workers that wait while calls queue.
+    waits: WaitWatch,
     /// Until when the watchdog sleeps; `None` if it sleeps until it is woken.
     sleeping: Option<Time>,
 }
-
-/// How often the watchdog looks at a queue.
-const QUEUE_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The thread that is to execute waiting calls.
 enum Assignee {
@@ -194,16 +193,16 @@ impl Core {
         self.queue.push(work, held)
     }
 
-    /// Makes the watchdog look at the queue within [`QUEUE_LOOK_EVERY`].
+    /// Makes the watchdog look at the queue soon.
     fn watch_queue(&mut self, now: Time) {
-        self.queue_look.get_or_insert(now + QUEUE_LOOK_EVERY);
+        self.queue_look.get_or_insert_with(|| self.waits.next_look(now));
     }
 
-    /// Chooses the thread that is to execute the next waiting call. Returns `None` if no call waits or none
-    /// may begin.
-    fn assign_queue(&mut self) -> Option<Assignee> {
+    /// Chooses the thread that is to execute the next waiting call, besides `assigned` threads that were
+    /// chosen before and have not begun. Returns `None` if no call waits or none may begin.
+    fn assign_queue(&mut self, assigned: usize) -> Option<Assignee> {
         let pace = if self.batch.is_empty() { self.next_pace()? } else { Pace::Quick };
-        if !self.pool.has_room(pace, 1) {
+        if !self.pool.has_room(pace, assigned + 1) {
             return None;
         }
         let helper = self.pool.one_more_for_queue(pace);
@@ -313,6 +312,7 @@ impl Server {
             exchanging: Exchanging::default(),
             cancelled: HashSet::new(),
             queue_look: None,
+            waits: WaitWatch::default(),
             sleeping: None,
         };
         let server = Arc::new(Server {

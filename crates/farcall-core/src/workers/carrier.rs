@@ -91,7 +91,8 @@ pub fn start<C: Carrier>(carrier: &Arc<C>) -> io::Result<()> {
 
 /// Makes this thread a worker, which the pool has counted already, and runs it until it is no longer needed.
 pub fn run<C: Carrier>(carrier: &Arc<C>) {
-    let worker = Worker::new(carrier.env().event());
+    let env = carrier.env();
+    let worker = Worker::in_thread(env.event(), env.thread_number());
     carrier.with_pool(|pool| pool.register(&worker));
     carrier.enter(Arc::new(Member { carrier: carrier.clone(), worker: worker.clone() }));
     carrier.live(&worker);

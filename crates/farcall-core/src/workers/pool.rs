@@ -20,11 +20,18 @@ pub struct Worker {
     /// What the thread does: one of the constants below. Read and written under the pool's lock.
     does: AtomicU8,
     /// Odd while the thread executes a call. Written by that thread alone.
-    turn: AtomicU64,
-    /// What `turn` was when the watchdog last looked for long calls.
-    seen: AtomicU64,
+    pub(super) turn: AtomicU64,
     /// The number of the host whose call the thread executes; 0 for a local call.
     host: AtomicU64,
+    /// The number of the thread, if its environment tells which threads sleep.
+    pub(super) thread: Option<u32>,
+    /// What `turn` was when the watchdog last looked for long calls.
+    pub(super) seen: AtomicU64,
+    /// The time of the look that first saw the thread in that turn, in nanoseconds.
+    pub(super) seen_at: AtomicU64,
+    /// When the thread was parked because it slept, in nanoseconds; 0 if it was not, or if it is known whether
+    /// that was right.
+    pub(super) suspected_at: AtomicU64,
 }
 
 /// The thread receives, rests, or changes from one to the other.
@@ -51,9 +58,19 @@ pub enum Rested {
 
 impl Worker {
     pub fn new(event: Arc<dyn Event>) -> Arc<Worker> {
+        Worker::in_thread(event, None)
+    }
+
+    /// Makes a worker of the thread with this number ([`Env::thread_number`](crate::env::Env::thread_number)).
+    pub fn in_thread(event: Arc<dyn Event>, thread: Option<u32>) -> Arc<Worker> {
         let (called, does) = (AtomicBool::new(false), AtomicU8::new(NOTHING));
-        let [turn, seen, host] = [(); 3].map(|()| AtomicU64::new(0));
-        Arc::new(Worker { event, called, does, turn, seen, host })
+        let [turn, host, seen, seen_at, suspected_at] = [(); 5].map(|()| AtomicU64::new(0));
+        Arc::new(Worker { event, called, does, turn, host, thread, seen, seen_at, suspected_at })
+    }
+
+    /// Returns whether the thread executes, and counts as a worker.
+    pub(super) fn counts(&self) -> bool {
+        self.does.load(Ordering::Relaxed) == EXECUTES
     }
 
     /// Notes that the thread begins a call. A thread that executes several calls in a row without asking its
@@ -613,17 +630,28 @@ impl Pool {
             let turn = worker.turn.load(Ordering::Relaxed);
             let seen = worker.seen.swap(turn, Ordering::Relaxed) == turn;
             moved |= !seen;
-            if seen && turn % 2 == 1 && worker.does.load(Ordering::Relaxed) == EXECUTES {
-                long.push(worker.clone());
+            if seen && turn % 2 == 1 && worker.counts() {
+                long.push((worker.clone(), turn));
             }
         }
-        for worker in &long {
-            worker.does.store(IS_PARKED, Ordering::Relaxed);
-            self.executing -= 1;
-            self.parked += 1;
-            self.hold(worker);
+        long.retain(|(worker, turn)| self.park(worker, *turn));
+        (long.into_iter().map(|(worker, _)| worker).collect(), moved)
+    }
+
+    /// Parks a thread if it is still in this turn: it no longer counts as a worker. Returns whether it is.
+    pub(super) fn park(&mut self, worker: &Worker, turn: u64) -> bool {
+        if worker.turn.load(Ordering::Relaxed) != turn || !worker.counts() {
+            return false;
         }
-        (long, moved)
+        worker.does.store(IS_PARKED, Ordering::Relaxed);
+        self.executing -= 1;
+        self.parked += 1;
+        self.hold(worker);
+        true
+    }
+
+    pub(super) fn workers(&self) -> &[Arc<Worker>] {
+        &self.workers
     }
 
     /// Makes a receiving thread rest if enough others receive. Returns whether it is to rest.

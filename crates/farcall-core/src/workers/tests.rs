@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::{Habit, Jobs, Pace, Plan, Pool, Refused, Replacement, Threads, Watch, Worker};
+use super::{Habit, Jobs, Pace, Plan, Pool, Refused, Replacement, Threads, WaitWatch, Watch, Worker};
 use crate::System;
 use crate::env::{Env, Event, Socket, SocketOptions, Time};
 
@@ -106,6 +106,121 @@ fn a_spare_thread_receives_for_a_stuck_receiver_but_no_more_calls_are_executed_t
     [&first, &second].into_iter().for_each(|worker| pool.done(worker));
     assert!(pool.rest(&second) && pool.retire(&second));
     assert_eq!((pool.receiving_to_execute(), pool.receiving(), pool.executing().1), (2, 2, 3));
+}
+
+/// A pool with two workers' room, while more calls queue, and the time of its watchdog.
+struct Queueing {
+    pool: Pool,
+    waits: WaitWatch,
+    now: Time,
+    begun: Vec<Arc<Worker>>,
+}
+
+impl Queueing {
+    fn new() -> Queueing {
+        let mut pool = Pool::new(2, Threads::new(10_000));
+        pool.add_first();
+        let now = Time::default() + Duration::from_secs(10);
+        let mut queueing = Queueing { pool, waits: WaitWatch::default(), now, begun: Vec::new() };
+        queueing.begin();
+        queueing
+    }
+
+    /// Begins as many calls as there is room for. The number of a thread is that of its call.
+    fn begin(&mut self) {
+        while self.pool.has_room(Pace::Any, 1) {
+            let worker = Worker::in_thread(System.event(), Some(self.begun.len() as u32));
+            self.pool.register(&worker);
+            assert!(matches!(self.pool.plan(&worker, 0, Pace::Any, Time::default), Plan::Execute(_)));
+            self.begun.push(worker);
+        }
+    }
+
+    /// Looks when it is time, and begins the calls for which there is room then. Returns how long after the
+    /// last look this one was.
+    fn look(&mut self, sleeps: impl Fn(u32) -> bool) -> Duration {
+        let next = self.waits.next_look(self.now);
+        let nap = next.since(self.now);
+        self.now = next;
+        let mut threads = self.waits.look(&self.pool, self.now);
+        threads.iter_mut().for_each(|thread| thread.ask(&sleeps));
+        self.waits.park(&mut self.pool, &threads, self.now);
+        self.begin();
+        nap
+    }
+
+    /// Looks when it is time, while no thread can be added.
+    fn waits_only(&mut self) -> Duration {
+        let next = self.waits.next_look(self.now);
+        let nap = next.since(self.now);
+        self.now = next;
+        let mut threads = self.waits.look(&self.pool, self.now);
+        threads.iter_mut().for_each(|thread| thread.ask(|_| true));
+        self.waits.park(&mut self.pool, &threads, self.now);
+        nap
+    }
+
+    /// Ends the call that began as this one.
+    fn end(&mut self, call: usize) {
+        self.pool.done(&self.begun[call]);
+    }
+}
+
+#[test]
+fn calls_that_sleep_make_way_at_the_second_look_and_the_looks_follow_soon() {
+    let mut queueing = Queueing::new();
+    let begun = queueing.now;
+    assert_eq!(queueing.look(|_| true), Duration::from_millis(1));
+    assert_eq!(queueing.begun.len(), 2);
+    (0..300).for_each(|_| _ = queueing.look(|_| true));
+    assert_eq!(queueing.begun.len(), 2 + 300);
+    assert!(queueing.now.since(begun) < Duration::from_millis(80));
+}
+
+#[test]
+fn calls_that_compute_make_way_only_once_they_are_long_and_the_looks_become_rare() {
+    let mut queueing = Queueing::new();
+    let naps: Vec<Duration> = (0..6).map(|_| queueing.look(|_| false)).collect();
+    assert_eq!(naps, [1, 2, 4, 8, 16, 20].map(Duration::from_millis));
+    assert_eq!(queueing.begun.len(), 2 + 2);
+}
+
+#[test]
+fn a_call_that_sleeps_makes_way_while_another_computes() {
+    let mut queueing = Queueing::new();
+    (0..2).for_each(|_| _ = queueing.look(|thread| thread == 1));
+    assert_eq!(queueing.begun.len(), 2 + 1);
+}
+
+#[test]
+fn short_calls_that_sleep_for_one_lock_get_few_more_threads() {
+    let mut queueing = Queueing::new();
+    let (mut most, mut looks, mut sum) = (0, 0, 0);
+    for ended in 0..10_000 {
+        // Each call has the lock for 100 µs.
+        let end = Time::default() + Duration::from_secs(10) + Duration::from_micros(100 * (ended + 1));
+        while queueing.waits.next_look(queueing.now) <= end {
+            queueing.look(|_| true);
+            looks += 1;
+        }
+        queueing.end(ended as usize);
+        queueing.begin();
+        let (executing, _) = queueing.pool.executing();
+        (most, sum) = (most.max(executing), sum + executing);
+    }
+    assert!(most <= 2 + 64, "{most} queue for the lock");
+    assert!(sum / 10_000 < 10, "{} on average", sum / 10_000);
+    assert!(looks < 600, "{looks} looks in a second");
+}
+
+#[test]
+fn a_full_server_whose_calls_all_sleep_is_looked_at_rarely() {
+    let mut queueing = Queueing { pool: Pool::new(2, Threads::new(3)), ..Queueing::new() };
+    queueing.pool.add_first();
+    queueing.begun.clear();
+    queueing.begin();
+    let naps: Vec<Duration> = (0..8).map(|_| queueing.waits_only()).collect();
+    assert_eq!(naps[7], Duration::from_millis(20));
 }
 
 /// An environment whose threads can be joined, and where every time limit is over at once.

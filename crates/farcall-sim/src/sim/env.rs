@@ -14,7 +14,7 @@ use farcall::env::{Env, Event, Received, Socket, SocketOptions, Time, Wait};
 
 use super::faults::nanos;
 use super::names::number;
-use super::state::{State, ThreadId, Ticket, Waits};
+use super::state::{State, Status, ThreadId, Ticket, Waits};
 use super::world::{Guard, World, here};
 use crate::net::{Nanos, SECS};
 #[cfg(unix)]
@@ -97,6 +97,16 @@ impl Env for Outside {
 
     fn event(&self) -> Arc<dyn Event> {
         Flag::new(&self.world)
+    }
+
+    fn thread_number(&self) -> Option<u32> {
+        here().and_then(|here| here.thread.try_into().ok())
+    }
+
+    /// A thread that could run counts as running, as it does in a kernel.
+    fn sleeps(&self, thread: u32) -> bool {
+        let state = self.world.lock();
+        state.threads.get(thread as usize).is_some_and(|thread| matches!(thread.status, Status::Waiting(_)))
     }
 
     #[cfg(unix)]

@@ -41,4 +41,5 @@ mod soak;
 mod started_calls;
 mod stopped_groups;
 mod user_programs;
+mod waiting_calls;
 mod withdrawn_rights;

@@ -105,7 +105,7 @@ impl Server {
                 lacking.into_iter().map(|work| (work, queue::full(&core.queue))).collect()
             };
             core.watch_queue(now);
-            (refused, core.assign_queue(), core.alarm())
+            (refused, core.assign_queue(0), core.alarm())
         };
         self.assign(assignee);
         if alarm {

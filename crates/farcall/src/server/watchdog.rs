@@ -22,9 +22,9 @@ use std::time::Duration;
 use farcall_proto::server::CallKey;
 use farcall_proto::{Failure, Kind, Ran};
 
-use crate::workers::{Carrier, Habit, Watch};
+use crate::workers::{Carrier, Habit, InCall, Watch};
 
-use super::{Assignee, Caller, Core, QUEUE_LOOK_EVERY, Server, queue};
+use super::{Assignee, Caller, Core, Server, queue};
 use crate::env::Time;
 
 /// The watchdog stops watching when fewer than 8 calls come between two looks, 8 times in a row. It looks for
@@ -107,17 +107,13 @@ impl Server {
     /// Refuses calls that have waited too long for a worker. Lets further calls begin if the executing calls
     /// made no progress.
     fn look_at_queue(self: &Arc<Self>, now: Time) {
+        let Some(mut threads) = self.look_at_workers(now) else { return };
+        threads.iter_mut().for_each(|thread| thread.ask(|number| self.env.sleeps(number)));
         let (mut late, mut assigned) = (Vec::new(), Vec::new());
         {
             let core = &mut *self.lock();
-            if core.queue_look.is_none_or(|look| now < look) {
-                return;
-            }
-            core.queue_look = (!core.queue.is_empty()).then(|| now + QUEUE_LOOK_EVERY);
-            if core.queue.is_empty() {
-                return;
-            }
-            core.pool.park_long();
+            core.waits.park(&mut core.pool, &threads, now);
+            core.queue_look = (!core.queue.is_empty()).then(|| core.waits.next_look(now));
             let before = core.queue.len();
             while late.len() < MAX_REFUSED_PER_LOOK
                 && let Some(work) = queue::pop_late(&mut core.queue, now, self.limits.queue_time)
@@ -125,7 +121,7 @@ impl Server {
                 late.push(work);
             }
             while assigned.len() + late.len() < before
-                && let Some(assignee) = core.assign_queue()
+                && let Some(assignee) = core.assign_queue(assigned.len())
             {
                 let more = matches!(assignee, Assignee::Worker(_));
                 assigned.push(assignee);
@@ -144,6 +140,18 @@ impl Server {
             );
             self.refuse_one(work, Failure::new(Kind::Overloaded, Ran::No).with_detail(why));
         }
+    }
+
+    /// Returns the workers that execute calls, if it is time to look because calls queue.
+    fn look_at_workers(&self, now: Time) -> Option<Vec<InCall>> {
+        let core = &mut *self.lock();
+        core.queue_look.filter(|look| *look <= now)?;
+        if core.queue.is_empty() {
+            core.queue_look = None;
+            core.waits.nothing_queued(now);
+            return None;
+        }
+        Some(core.waits.look(&core.pool, now))
     }
 
     /// Gives up a call whose client has been silent for too long: refuses the call if it has not begun, and

@@ -40,7 +40,7 @@ impl Carrier for Server {
             }
             match core.pool.replace_waiting() {
                 // Another thread still receives, but calls wait for a worker.
-                None if !core.is_free() => core.assign_queue(),
+                None if !core.is_free() => core.assign_queue(0),
                 replacement => replacement.map(Assignee::Worker),
             }
         };

@@ -157,6 +157,25 @@ fn calls_that_wait_leave_others_their_workers() {
     }
 }
 
+/// No call waits in the queue for 3 s, although each waits in its procedure for the last one, and nothing
+/// but a look at the workers tells the server so.
+#[test]
+fn a_peak_of_calls_that_wait_begins_although_no_attribute_says_that_they_wait() {
+    const WAITING: usize = 800;
+    for shared in carriers() {
+        let (gate, begins) = Gate::new(0);
+        let of = || builder().shared_memory(shared);
+        let bounds = of().workers(4).threads(2 * WAITING).queue(WAITING).queue_time(Duration::from_secs(3));
+        let (_runtime, export) = exported(bounds, &gate);
+        let door = of().build().unwrap().import::<dyn Door>(&export.url()).unwrap();
+        let waiting: Vec<_> = (0..WAITING).map(|_| door.start().pass_unmarked()).collect();
+        let begun = (0..WAITING).take_while(|_| begins.recv_timeout(Duration::from_secs(10)).is_ok()).count();
+        gate.open();
+        let refused = waiting.into_iter().filter_map(|call| call.wait().err()).count();
+        assert_eq!((begun, refused), (WAITING, 0), "shared memory: {shared}");
+    }
+}
+
 #[test]
 fn a_call_that_waits_too_long_for_a_worker_is_refused_and_says_why() {
     for shared in carriers() {
