@@ -143,7 +143,10 @@ impl<'b> Encoder<'b> {
 
     #[inline]
     fn append(&mut self, bytes: &[u8], padding: usize) -> Result<(), Error> {
-        self.reserve(bytes.len() + padding)?;
+        let len = bytes.len() + padding;
+        if len > self.out.capacity() - self.out.len() {
+            self.reserve(len)?;
+        }
         self.out.extend_from_slice(bytes);
         if padding > 0 {
             self.out.extend_from_slice(&[0; 3][..padding]);
@@ -152,7 +155,8 @@ impl<'b> Encoder<'b> {
     }
 
     /// Makes room for more bytes.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn reserve(&mut self, more: usize) -> Result<(), Error> {
         self.out.try_reserve(more).map_err(|_| self.error(ErrorKind::NoMemory(more)))
     }

@@ -118,6 +118,7 @@ impl Conversation {
         slot.call = Call { export, procedure, deadline: None, trace: None, token };
         slot.args.clear();
         slot.args.extend_from_slice(args);
+        slot.argument_bytes = args.len() as u32;
         match sent {
             Some(sent) => slot.sent(sent, lone.patience),
             None => slot.sent_before(now, lone.patience),

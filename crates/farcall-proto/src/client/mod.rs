@@ -462,7 +462,8 @@ impl Conversation {
         }
         let activity = self.slots.open(sequence, call, args);
         if shared.is_some() {
-            self.slots.at_mut(activity).shared = shared.cloned();
+            let slot = self.slots.at_mut(activity);
+            (slot.shared, slot.argument_bytes) = (shared.cloned(), len as u32);
         }
         self.stats.calls += 1;
         if let Some(deadline) = call.deadline {
@@ -495,7 +496,7 @@ impl Conversation {
         // A call waits only if one more call of its length would fit the datagram. Otherwise the last call
         // would travel alone in a datagram of its own.
         let overhead = wire::call_overhead(self.scheme);
-        let bytes = |slot: &Slot| (self.slots.queued + 1) * (slot.arguments().len() + overhead);
+        let bytes = |slot: &Slot| (self.slots.queued + 1) * (slot.argument_bytes as usize + overhead);
         (if clocked { queued < expected } else { queued * 4 < expected })
             && self.session.granted.is_some()
             && self.slots.get(id.activity).is_some_and(|slot| bytes(slot) < self.mtu.datagram)
@@ -658,7 +659,7 @@ impl Conversation {
     fn end(&mut self, activity: u32, outcome: Outcome<'_>, sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
         let slot = self.slots.at(activity);
         let (id, token) = (CallId { activity, sequence: slot.sequence }, slot.call.token);
-        let len = slot.arguments().len();
+        let len = slot.argument_bytes as usize;
         if len > MAX_UNCOUNTED_ARGUMENT_BYTES {
             self.arguments.remove(len, slot.shared.is_some());
         }
@@ -681,11 +682,11 @@ impl Conversation {
     /// Frees the arguments of a call that is cancelled, and what it had to send of them.
     pub(crate) fn free_arguments(&mut self, activity: u32) {
         let slot = self.slots.at_mut(activity);
-        let len = slot.arguments().len();
+        let len = slot.argument_bytes as usize;
         if len > MAX_UNCOUNTED_ARGUMENT_BYTES {
             self.arguments.remove(len, slot.shared.is_some());
         }
-        slot.shared = None;
+        (slot.shared, slot.argument_bytes) = (None, 0);
         clear_buffer(&mut slot.args, activity, &self.config.spares);
         if let Some(sending) = slot.sending.take() {
             self.path.in_flight -= sending.in_flight;

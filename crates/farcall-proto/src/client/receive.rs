@@ -241,7 +241,7 @@ impl Conversation {
         // If the call was sent more than once, it is unknown when the procedure began, unless the server has
         // said that it runs.
         let dated = slot.timing.timed || (slot.stage == Stage::Running && first_sent != UNKNOWN);
-        if dated && slot.arguments().len() <= BASE_DATAGRAM {
+        if dated && slot.argument_bytes as usize <= BASE_DATAGRAM {
             self.usual.took(slot.call.callee(), now.nanos_since(first_sent));
         }
         if slot.timing.timed {
@@ -310,7 +310,7 @@ impl Conversation {
     fn note_company(&mut self, now: Time, activity: u32) {
         if self.transfers.fragments
             && self.slots.outstanding > 1
-            && self.slots.at(activity).arguments().len() <= BASE_DATAGRAM
+            && self.slots.at(activity).argument_bytes as usize <= BASE_DATAGRAM
         {
             self.transfers.short_call_at = Some(now);
         }

@@ -80,7 +80,7 @@ impl Conversation {
         let (patience, room) = (self.patience(), self.mtu.datagram.min(out.len()));
         let overhead = wire::call_overhead(self.scheme);
         let slot = self.slots.at_mut(activity);
-        if !slot.is_plain() || overhead + slot.arguments().len() > room {
+        if !slot.is_plain() || overhead + slot.argument_bytes as usize > room {
             return None;
         }
         slot.wants = Want::NONE;
@@ -264,7 +264,8 @@ impl Conversation {
     fn write_call(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
         let patience = self.patience();
         let slot = self.slots.at(activity);
-        if let (None, Some(deadline)) = (slot.timing.first_sent, slot.call.deadline)
+        if let Some(deadline) = slot.call.deadline
+            && slot.timing.first_sent.is_none()
             && self.is_too_late(deadline, now)
         {
             // The next look at the calls ends it.
@@ -284,7 +285,7 @@ impl Conversation {
         };
         let head = slot.head(activity, meta);
         if slot.sending.is_none() {
-            if writer.call_room(&head.meta, false).is_some_and(|room| slot.arguments().len() <= room) {
+            if writer.call_room(&head.meta, false).is_some_and(|room| slot.argument_bytes as usize <= room) {
                 slot.wants.take(Want::CALL);
                 writer.call(&head, Part::whole(slot.arguments()));
                 slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
@@ -296,10 +297,10 @@ impl Conversation {
                 self.session.granted.as_ref().map_or(0, |granted| wire::FRAME_HEAD + granted.ticket.len());
             let before = ticket + wire::FRAME_HEAD + 12;
             let overhead = wire::call_overhead(self.scheme) + head.meta.len() + before;
-            if overhead + slot.arguments().len() <= self.mtu.datagram {
+            if overhead + slot.argument_bytes as usize <= self.mtu.datagram {
                 return Written::NoRoom;
             }
-            slot.sending = Some(self.path.begin(slot.arguments().len()));
+            slot.sending = Some(self.path.begin(slot.argument_bytes as usize));
             self.mtu.want(now);
         }
         self.write_fragment(now, activity, &head, writer)
@@ -333,7 +334,7 @@ impl Conversation {
             }
             return Written::All;
         };
-        let total = slot.arguments().len() as u32;
+        let total = slot.argument_bytes;
         let bytes = &slot.arguments()[start as usize..end as usize];
         writer.call(head, Part { fragment: Some(Fragment { total, offset: start as u32, ask }), bytes });
         self.stats.retransmitted += u64::from(again);

@@ -87,6 +87,8 @@ pub(super) struct Slot {
     pub margin: Margin,
     /// Whether the call waits for room in the congestion window.
     pub waiting: bool,
+    /// The number of bytes of the arguments, which is asked for more often than the arguments.
+    pub argument_bytes: u32,
     /// The arguments, if `shared` has none; otherwise an empty buffer.
     pub args: Vec<u8>,
     /// The arguments, if other calls share them.
@@ -194,6 +196,7 @@ impl Slots {
         slot.wants = Want::CALL;
         slot.detached = false;
         slot.margin = Margin::default();
+        slot.argument_bytes = args.len() as u32;
         std::mem::swap(&mut slot.args, args);
         slot.timing.first_sent = None;
         slot.prev = prev;
