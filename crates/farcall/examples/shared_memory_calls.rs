@@ -41,7 +41,8 @@ fn main() -> farcall::Result<()> {
     let shared = std::env::var("MEMORY").as_deref() != Ok("no");
     let runtime = Runtime::builder().shared_memory(shared).build()?;
     if arguments.get(1).is_some_and(|a| a == "serve") {
-        return runtime.export::<dyn Echo>("MemoryEcho", Arc::new(Server(vec![7; 64 << 20].into())))?.wait();
+        let server = Arc::new(Server(vec![7; 64 << 20].into()));
+        return runtime.export::<dyn Echo>("MemoryEcho", server)?.until_signal();
     }
     let echo = runtime.import::<dyn Echo>("MemoryEcho")?;
     let (bytes, calls, outstanding) = (number(2, 32), number(3, 1_000_000), number(4, 1));

@@ -103,3 +103,5 @@ pub use runtime::{
     Builder, Export, Runtime, Stopper, export, import, import_all, import_each, import_within,
 };
 pub use server::Task;
+#[cfg(all(unix, feature = "signals"))]
+pub use signals::take_signals;

@@ -12,7 +12,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use crate::env::Event;
-use crate::lock;
+use crate::{CallFailed, lock};
 
 /// What this process does about the signals.
 enum Watch {
@@ -33,20 +33,52 @@ static WATCH: Mutex<Watch> = Mutex::new(Watch::None);
 /// When the signals cannot be taken over.
 pub(crate) fn tell(event: &Arc<dyn Event>) -> io::Result<()> {
     let mut watch = lock(&WATCH);
+    if let Watch::None = *watch {
+        *watch = start()?;
+    }
     match &mut *watch {
         Watch::Told => event.set(),
         Watch::Waits(waiting) => {
             waiting.retain(|one| one.strong_count() > 0);
             waiting.push(Arc::downgrade(event));
         }
-        Watch::None => {
-            let signals = Signals::new([SIGTERM, SIGINT])?;
-            let thread = std::thread::Builder::new().name("farcall-signals".into());
-            thread.spawn(move || take(signals))?;
-            *watch = Watch::Waits(vec![Arc::downgrade(event)]);
-        }
+        Watch::None => unreachable!("the thread was started"),
     }
     Ok(())
+}
+
+/// Takes SIGTERM and SIGINT over from now on: the next [`Export::until_signal`](crate::Export::until_signal)
+/// drains and returns when the first one comes, or at once if one has come meanwhile. A `main` begins with this
+/// if its process may be told to end before it serves: a signal would else end the process without a drain, or
+/// be lost if the process is the first one of a container. A second signal ends the process.
+///
+/// ```no_run
+/// # #[farcall::interface]
+/// # pub trait Echo { fn echo(&self, text: &str) -> farcall::Result<String>; }
+/// # struct Server;
+/// # impl Echo for Server { fn echo(&self, text: &str) -> farcall::Result<String> { Ok(text.to_owned()) } }
+/// fn main() -> farcall::Result<()> {
+///     farcall::take_signals()?;
+///     farcall::export::<dyn Echo>("Echo", std::sync::Arc::new(Server))?.until_signal()
+/// }
+/// ```
+///
+/// # Errors
+/// When the system lets no thread take the signals.
+pub fn take_signals() -> crate::Result<()> {
+    let mut watch = lock(&WATCH);
+    if let Watch::None = *watch {
+        *watch = start().map_err(|why| CallFailed::local("take SIGTERM and SIGINT", why))?;
+    }
+    Ok(())
+}
+
+/// Starts the thread that takes the signals. The caller holds the lock of [`WATCH`].
+fn start() -> io::Result<Watch> {
+    let signals = Signals::new([SIGTERM, SIGINT])?;
+    let thread = std::thread::Builder::new().name("farcall-signals".into());
+    thread.spawn(move || take(signals))?;
+    Ok(Watch::Waits(Vec::new()))
 }
 
 /// Takes the signals until the process ends.

@@ -31,6 +31,9 @@ impl Slow for Server {
 /// The variable that makes this test a server, which registers in the file that it names.
 const NAMES: &str = "FARCALL_TEST_ENDED_BY_SIGNALS";
 
+/// The variable that has the server told to end before it waits for that.
+const EARLY: &str = "FARCALL_TEST_ENDED_EARLY";
+
 fn runtime(names: &str) -> Runtime {
     Runtime::builder().registry(File::at(names)).build().unwrap()
 }
@@ -39,6 +42,9 @@ fn runtime(names: &str) -> Runtime {
 #[test]
 fn serve() {
     let Ok(names) = std::env::var(NAMES) else { return };
+    if std::env::var_os(EARLY).is_some() {
+        return serve_after_a_signal(&names);
+    }
     let export = runtime(&names).export::<dyn Slow>("Slow", Arc::new(Server)).unwrap();
     let served = std::thread::spawn(move || export.until_signal());
     // An earlier signal would end this process, or have no effect if it is the first one.
@@ -47,6 +53,17 @@ fn serve() {
     }
     println!("serving {}", std::process::id());
     served.join().unwrap().unwrap();
+    println!("drained");
+}
+
+/// Serves, and is told to end before it waits for that.
+fn serve_after_a_signal(names: &str) {
+    farcall::take_signals().unwrap();
+    let export = runtime(names).export::<dyn Slow>("Slow", Arc::new(Server)).unwrap();
+    let own = std::process::id().to_string();
+    assert!(Command::new("kill").args(["-s", "TERM", &own]).status().unwrap().success());
+    println!("serving {own}");
+    export.until_signal().unwrap();
     println!("drained");
 }
 
@@ -69,13 +86,21 @@ struct Process {
 impl Process {
     /// Returns `None` if this user can have no namespace.
     fn start(names: &str, first: bool) -> Option<Process> {
+        Process::start_with(names, first, |command| command)
+    }
+
+    fn start_with(
+        names: &str,
+        first: bool,
+        change: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Option<Process> {
         let program = std::env::current_exe().unwrap();
         let mut command = Command::new(if first { "unshare".into() } else { program.clone() });
         if first {
             command.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]).arg(program);
         }
         let command = command.args(["serve", "--exact", "--nocapture"]).env(NAMES, names);
-        let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
+        let mut child = change(command).stdout(Stdio::piped()).spawn().ok()?;
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         while !line.contains("serving") {
@@ -154,6 +179,18 @@ fn a_server_drains_at_sigint() {
 #[test]
 fn a_server_that_is_the_first_process_of_a_container_drains_at_sigterm() {
     drains("TERM", true);
+}
+
+#[test]
+fn a_signal_that_comes_before_a_server_waits_for_one_ends_it_with_a_drain() {
+    for first in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let names = folder.path().join("names").to_str().unwrap().to_owned();
+        let Some(mut server) = Process::start_with(&names, first, |command| command.env(EARLY, "1")) else {
+            return common::skip("a server that is the first process: no pid namespace of its own");
+        };
+        assert_eq!(server.end(), (true, true));
+    }
 }
 
 #[test]

@@ -169,7 +169,8 @@ impl Export {
     /// Then [drains](Export::drain) the export, at most 25 s, and returns: less than the 30 s after which
     /// Kubernetes kills a container. This is the line with which the `main` of a server ends.
     ///
-    /// From the first call of this on, the two signals do nothing but this, also if the process is the first
+    /// From the first call of this on, or of [`take_signals`](crate::take_signals), with which a `main` can
+    /// begin, the two signals do nothing but this, also if the process is the first
     /// one of a container, where they have no effect by default. A second signal ends the process at once.
     /// (Other systems than Unix have no such signals: there only [`Stopper::stop`] ends this.)
     ///
