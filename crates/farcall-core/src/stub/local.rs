@@ -108,10 +108,7 @@ impl<T: ?Sized> Drop for Local<T> {
 impl<T: ?Sized + Interface> Channel for Local<T> {
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
         if call.procedure.exchanges {
-            return match self.begin(&call) {
-                Ok(started) => started.wait(sink),
-                Err(why) => sink(Reply::Failed(why)),
-            };
+            return self.start(call).wait(sink);
         }
         match arguments_in_time(&call) {
             Ok(arguments) => execute(&*self.server, call.procedure.number, arguments).deliver(sink),

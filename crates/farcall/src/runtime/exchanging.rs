@@ -26,7 +26,7 @@ pub(super) struct ExchangingCall {
 }
 
 impl ExchangingCall {
-    pub(super) fn new(target: &Target, started: Started, request: &CallRequest<'_>) -> ExchangingCall {
+    fn new(target: &Target, started: Started, request: &CallRequest<'_>) -> ExchangingCall {
         let exchanges = Arc::new(CallExchanges::new(&target.endpoint, &target.peer, &started));
         let mut handling = Handling::new(request.call.handlers, request.call.sending);
         handling.begin(&*exchanges);
@@ -41,6 +41,29 @@ impl ExchangingCall {
     /// have run.
     pub(super) fn start(target: &Target, request: &CallRequest<'_>) -> Result<ExchangingCall, CallFailed> {
         let started = Started::start(&target.endpoint, &target.peer, (target.export, request), None)?;
+        ExchangingCall::sending(target, started, request)
+    }
+
+    /// Sends a call to a server, as [`ExchangingCall::start`] does, for a thread that waits for it at once.
+    /// That thread does not run the iterator of a stream: an iterator that gives nothing must not keep the
+    /// thread from the end of the call.
+    ///
+    /// # Errors
+    /// As of [`ExchangingCall::start`].
+    pub(super) fn start_to_wait(
+        target: &Target,
+        request: &CallRequest<'_>,
+    ) -> Result<ExchangingCall, CallFailed> {
+        let started = Started::start_to_wait(&target.endpoint, &target.peer, (target.export, request))?;
+        ExchangingCall::sending(target, started, request)
+    }
+
+    /// Has a thread send the argument of a call that was sent, if an iterator gives its items.
+    fn sending(
+        target: &Target,
+        started: Started,
+        request: &CallRequest<'_>,
+    ) -> Result<ExchangingCall, CallFailed> {
         let call = ExchangingCall::new(target, started, request);
         let iterated = lock(&call.handling).take_for_thread();
         let Some(sending) = iterated else { return Ok(call) };

@@ -20,7 +20,7 @@ use super::silence::Silence;
 use super::tasks::{TaskLoad, Tasks};
 use super::watched::watched;
 use super::{Inner, Runtime, bind, bound, started};
-use crate::client::{self, CallRequest, Started};
+use crate::client::{self, CallRequest};
 use crate::context;
 use crate::env::Env;
 use crate::question::{Answering, Question};
@@ -388,8 +388,7 @@ impl Importer {
     ) -> Result<Option<Failure>, CallFailed> {
         let mut failed = None;
         let take = &mut |outcome: Outcome<'_>, _: EncodedArguments<'_>| failed = give(target, outcome, sink);
-        let started = Started::start_to_wait(&target.endpoint, &target.peer, (target.export, request))?;
-        let call = Arc::new(ExchangingCall::new(target, started, request));
+        let call = Arc::new(ExchangingCall::start_to_wait(target, request)?);
         if call.wait(target, take)? {
             OpenImported::give(call, target, request.call.procedure, sink);
             return Ok(None);

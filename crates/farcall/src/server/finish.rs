@@ -29,11 +29,20 @@ fn failure(dispatched: Dispatched) -> Failure {
 }
 
 /// Turns the outcome of a procedure that returned after its caller's deadline into a failure, because the
-/// caller no longer waits for the result.
+/// caller no longer waits for the result. What the procedure waited for ended at the same deadline, perhaps a
+/// stream or a call of its own: that failure, passed on, is the deadline's too.
 pub(super) fn unless_late(call: &context::Incoming, now: Time, dispatched: Dispatched) -> Dispatched {
     match dispatched {
         Dispatched::Result | Dispatched::Exception if call.is_late(now) => {
             Dispatched::Failed(CallFailed::new(Kind::Deadline, Ran::Yes))
+        }
+        Dispatched::Failed(why)
+            if matches!(why.kind(), Kind::Nested | Kind::Cancelled) && call.is_late(now) =>
+        {
+            let late = CallFailed::new(Kind::Deadline, why.ran()).because(why.detail().to_owned());
+            // The cause in the error may be of a type of the user's, whose drop may panic.
+            guard::run_alone("the drop of an error", || drop(why));
+            Dispatched::Failed(late)
         }
         other => other,
     }
