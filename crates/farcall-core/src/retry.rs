@@ -95,9 +95,11 @@ impl Retry {
     }
 
     /// Returns the failure of a call for which no server was found: the failure of its first attempt, or
-    /// `why` if it made none, or if the servers that are there are not accepted.
+    /// `why` if it made none, or if the servers that are there are not accepted. A client that was told of a
+    /// drain reports what the server says when it is asked, by whatever carrier it was told.
     pub fn no_server_found(&mut self, why: CallFailed) -> CallFailed {
         match self.first.take() {
+            Some(first) if first.kind() == Kind::NotExported && why.kind() == Kind::Draining => why,
             Some(first) if why.kind() != Kind::NotPermitted => first,
             _ => why,
         }
@@ -149,6 +151,21 @@ mod tests {
         let step =
             |ran, idempotent| Retry::default().next((kind, ran), idempotent, HERE.into(), || has_other);
         [Ran::No, Ran::Maybe, Ran::Yes].map(|ran| [false, true].map(|idempotent| step(ran, idempotent)))
+    }
+
+    #[test]
+    fn a_server_that_drains_says_so_although_its_word_had_come_before() {
+        let failed = |kind| CallFailed::new(kind, Ran::No);
+        for (first, then, told) in [
+            (Kind::NotExported, Kind::Draining, Kind::Draining),
+            (Kind::NotExported, Kind::NoSuchName, Kind::NotExported),
+            (Kind::Unreachable, Kind::Draining, Kind::Unreachable),
+            (Kind::NotExported, Kind::NotPermitted, Kind::NotPermitted),
+        ] {
+            let mut retry = Retry::default();
+            retry.note_first(|| failed(first));
+            assert_eq!(retry.no_server_found(failed(then)).kind(), told, "{first:?}, then {then:?}");
+        }
     }
 
     #[test]

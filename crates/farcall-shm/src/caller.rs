@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::bulk_ring::{BulkConsumer, BulkProducer, Carries, fetched};
 use crate::copy::{append, put};
 use crate::layout::{
-    BITMAP_WORDS, FETCH_PARTS, PART_BYTES, RING_COUNT, RING_PARTS, SLOT_BODY_BYTES, SLOT_COUNT, Shared, Slot,
-    bit_of,
+    BITMAP_WORDS, FETCH_PARTS, MAX_DRAINED, PART_BYTES, RING_COUNT, RING_PARTS, SLOT_BODY_BYTES, SLOT_COUNT,
+    Shared, Slot, bit_of,
 };
 use crate::server::{BULK, CALL, Call, FETCH, FORGET, KIND_SHIFT, RING_SHIFT, TRACED, VALUE_MASK, ring_word};
 use crate::wake_word::PrivateWake;
@@ -339,6 +339,20 @@ impl Caller {
     pub fn sleep(&self, id: RequestId, knows_ring: bool, most: Duration) {
         let has_work = || !knows_ring && self.has_result_ring(id);
         self.slot(id.slot).reply.answer.sleep(id.number, most, has_work);
+    }
+
+    /// Returns whether the server has said that it takes no more calls of an export.
+    #[inline]
+    pub fn is_drained(&self, export: u64) -> bool {
+        self.shared().returns.drains.load(Ordering::Acquire) != 0 && self.has_drained(export)
+    }
+
+    #[cold]
+    fn has_drained(&self, export: u64) -> bool {
+        let returns = &self.shared().returns;
+        let count = (returns.drains.load(Ordering::Acquire) as usize).min(MAX_DRAINED);
+        let mut drained = returns.drained[..count].iter().map(|word| word.load(Ordering::Relaxed));
+        drained.any(|drained| drained == 0 || drained == export)
     }
 
     /// Returns whether the server was last about to wait on the processor on which this thread runs now, so

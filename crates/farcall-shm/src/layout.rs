@@ -24,6 +24,8 @@ pub const RING_PARTS: usize = if SMALL { 4 } else { 17 };
 pub const FETCH_PARTS: usize = 2;
 /// The maximum length of a failure's message in bytes.
 pub const MAX_DETAIL_BYTES: usize = 512;
+/// The most drained exports of which the server tells a caller. A call of another one asks the server.
+pub const MAX_DRAINED: usize = 8;
 
 /// The number of words of a bitmap with a bit for each slot.
 pub(crate) const BITMAP_WORDS: usize = SLOT_COUNT / 64;
@@ -89,7 +91,14 @@ pub(crate) struct Returns {
     pub(crate) wake: WakeWord,
     /// The processor of a thread of the server. Written by the server.
     pub(crate) processor: ProcessorWord,
+    /// How many words of `drained` are set. Written by the server.
+    pub(crate) drains: AtomicU32,
+    /// The exports of which the server takes no more calls; zero stands for everything. Written by the
+    /// server.
+    pub(crate) drained: [AtomicU64; MAX_DRAINED],
 }
+
+const _: () = assert!(size_of::<Returns>() == 128, "peers of other versions lay the memory out alike");
 
 #[repr(C, align(128))]
 #[derive(Debug)]

@@ -45,7 +45,8 @@ pub use hello::{
     CHALLENGE_BYTES, Hello, KEYED_PROOF_BYTES, KeyedHello, MAX_HELLO_BYTES, PROOF_BYTES, TicketHolder, Wants,
 };
 pub use layout::{
-    FETCH_PARTS, MAX_DETAIL_BYTES, PART_BYTES, RING_COUNT, RING_PARTS, SLOT_BODY_BYTES, SLOT_COUNT,
+    FETCH_PARTS, MAX_DETAIL_BYTES, MAX_DRAINED, PART_BYTES, RING_COUNT, RING_PARTS, SLOT_BODY_BYTES,
+    SLOT_COUNT,
 };
 pub use mapped_file::{AccessRights, MappedFile, ReadOnlyWord, next_written, own_pages, punch_hole};
 pub use meeting::{Alarm, EpollSet, Listener, Received, UnixChannel, file_limit};

@@ -11,7 +11,8 @@ use std::time::Duration;
 use crate::bulk_ring::{BulkConsumer, BulkProducer, Carries, fetched};
 use crate::copy::{append, put};
 use crate::layout::{
-    BITMAP_WORDS, FETCH_PARTS, PART_BYTES, RING_COUNT, SLOT_BODY_BYTES, SLOT_COUNT, Shared, Slot, bit_of,
+    BITMAP_WORDS, FETCH_PARTS, MAX_DRAINED, PART_BYTES, RING_COUNT, SLOT_BODY_BYTES, SLOT_COUNT, Shared,
+    Slot, bit_of,
 };
 use crate::wake_word::PrivateWake;
 use crate::words::get;
@@ -320,6 +321,18 @@ impl Server {
         if self.slot(slot).reply.answer.publish(number) {
             self.shared().returns.wake.wake();
         }
+    }
+
+    /// Tells the caller that the server takes no more calls of an export, or of any (`None`). The server must
+    /// refuse them already. One thread at a time may call this.
+    pub fn tell_drained(&self, export: Option<u64>) {
+        let returns = &self.shared().returns;
+        let (count, drained) = (returns.drains.load(Ordering::Relaxed) as usize, export.unwrap_or(0));
+        // When all words are taken, the word for everything replaces one of them.
+        let place = if export.is_none() { count.min(MAX_DRAINED - 1) } else { count };
+        let Some(word) = returns.drained.get(place) else { return };
+        word.store(drained, Ordering::Relaxed);
+        returns.drains.store(place as u32 + 1, Ordering::Release);
     }
 
     /// Returns whether the caller last ran on the processor on which this thread runs now, so that the caller

@@ -85,6 +85,7 @@ use crate::sys::fork;
 use crate::workers::{Pace, Pool, Replacement, Threads, WaitWatch, start};
 use crate::{CallFailed, lock, stats};
 use counter_segment::CounterSegment;
+use drain::DrainTeller;
 use exchanges::Exchanging;
 use external::Offers;
 use farcall_memory::Accessor;
@@ -138,6 +139,8 @@ pub(crate) struct Server {
     notices: Notices,
     /// The XDP program that answers readers, if there is one.
     kernel: OnceLock<Arc<Kernel>>,
+    /// A function that tells callers by another carrier what takes no more calls: an export, or all.
+    drain_teller: OnceLock<DrainTeller>,
     /// A function that makes the user's async runtime the current one while a worker runs.
     enter: Inside,
 }
@@ -331,6 +334,7 @@ impl Server {
             any_cancelled: AtomicBool::new(false),
             notices: Notices::default(),
             kernel: OnceLock::new(),
+            drain_teller: OnceLock::new(),
             enter,
         });
         server.lock().pool.add_first();

@@ -13,6 +13,7 @@
 //! budget     bounds what peer processes make the host hold, and gives each a share
 //! mapped     the carrier of accesses to mapped memory;  offers: this runtime's segments that may be mapped
 //! elsewhere  a thread for work that a peer may block
+//! drains     tells callers that the server takes no more calls
 //! session    one caller, and the threads that receive from it in turn;  bulk: its long arguments and results
 //! ```
 //!
@@ -23,6 +24,7 @@
 mod budget;
 mod bulk;
 mod call;
+mod drains;
 mod elsewhere;
 mod given;
 mod handover;

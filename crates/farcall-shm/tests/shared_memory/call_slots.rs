@@ -7,8 +7,8 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 
 use farcall_shm::{
-    BulkArguments, Call, CallMemory, Caller, FETCH_PARTS, PART_BYTES, RING_COUNT, RING_PARTS, Request,
-    RequestCursor, SLOT_BODY_BYTES, SLOT_COUNT, Server, Status,
+    BulkArguments, Call, CallMemory, Caller, FETCH_PARTS, MAX_DRAINED, PART_BYTES, RING_COUNT, RING_PARTS,
+    Request, RequestCursor, SLOT_BODY_BYTES, SLOT_COUNT, Server, Status,
 };
 
 fn halves() -> (Arc<Caller>, Server, RequestCursor) {
@@ -716,4 +716,18 @@ fn two_threads() {
         caller.release(id.slot());
     }
     serving.join().unwrap();
+}
+
+#[test]
+fn a_caller_learns_which_exports_have_drained() {
+    let (caller, server, _) = halves();
+    assert!(!caller.is_drained(7));
+    server.tell_drained(Some(7));
+    assert!(caller.is_drained(7) && !caller.is_drained(8));
+    // The memory has room for a few. A caller of another one asks the server.
+    let more = 100 + MAX_DRAINED as u64;
+    (100..more).for_each(|export| server.tell_drained(Some(export)));
+    assert!(caller.is_drained(7) && caller.is_drained(100) && !caller.is_drained(more - 1));
+    server.tell_drained(None);
+    assert!(caller.is_drained(8) && caller.is_drained(more - 1));
 }

@@ -368,8 +368,10 @@ impl Inner {
             let here = state.links.iter().filter(|(address, _)| *address == target.address);
             here.filter_map(|(_, link)| link.upgrade()).collect()
         };
-        // This is outside of the lock, because it may drop the last reference to an unsound link.
-        let (sound, unsound): (Vec<_>, Vec<_>) = former.into_iter().partition(|link| link.is_sound());
+        // This is outside of the lock, because it may drop the last reference to an unsound link. A link whose
+        // server has drained what was bound just now is that of an earlier server at the address.
+        let (sound, unsound): (Vec<_>, Vec<_>) =
+            former.into_iter().partition(|link| link.is_sound() && !link.is_drained(target.export));
         if let Some(link) = sound.into_iter().find(|link| link.is_for(&target.peer, target.export)) {
             link.admit(target.export);
             return Ok(link);

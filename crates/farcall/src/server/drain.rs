@@ -20,7 +20,16 @@ const QUIET: Duration = Duration::from_millis(100);
 /// How often all clients are told meanwhile: a word may be lost.
 const ROUNDS: u32 = 3;
 
+/// Tells the callers by a carrier that the server takes no more calls of an export, or of any.
+pub(crate) type DrainTeller = Box<dyn Fn(Option<u64>) + Send + Sync>;
+
 impl Server {
+    /// Has the callers by another carrier than the server's socket told of drains, from now on.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    pub(crate) fn tell_drains_by(&self, tell: DrainTeller) {
+        let _ = self.drain_teller.set(tell);
+    }
+
     /// Refuses every new call, of one export or of all, and waits at most `time` until all calls that have
     /// begun are finished and no more come. Returns whether those that have begun are finished.
     pub(crate) fn drain(&self, export: Option<&Arc<Exported>>, time: Duration) -> bool {
@@ -31,6 +40,7 @@ impl Server {
             let end = self.now() + time;
             exports.iter().all(|exported| exported.wait_idle(&*self.env, end.since(self.now())))
         };
+        self.drain_teller.get().into_iter().for_each(|tell| tell(id));
         self.tell_drain(id);
         let finished = self.finish_begun(id, end, is_idle);
         self.wait_quiet(id, end);

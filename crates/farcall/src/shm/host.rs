@@ -11,6 +11,7 @@ use std::time::Duration;
 use farcall_shm::{CHALLENGE_BYTES, EpollSet, Listener, MAX_HELLO_BYTES, Received, UnixChannel, Wants};
 
 use super::budget::{Budget, Share};
+use super::drains::Drains;
 use super::host_signal::HostSignal;
 use super::meet::{Meeting, Met};
 use super::offers::Offers;
@@ -22,7 +23,11 @@ use crate::server::Server;
 use crate::workers::{Carrier as _, Watch};
 
 /// The handle of a server's host thread. Stopping it ends the thread.
-pub(crate) struct Host(Arc<HostSignal>);
+#[derive(Clone)]
+pub(crate) struct Host {
+    signal: Arc<HostSignal>,
+    drains: Arc<Drains>,
+}
 
 /// The most connections. Further callers call by UDP.
 const MAX_CONNECTIONS: usize = 1024;
@@ -59,7 +64,7 @@ impl Host {
     pub(crate) fn new(server: &Arc<Server>, offers: &Arc<Offers>, spin: Duration) -> std::io::Result<Host> {
         let listeners = callable_at(server.address()).into_iter().map(|at| Ok((at, Listener::bind(at)?)));
         let listeners = listeners.collect::<std::io::Result<Vec<(SocketAddr, Listener)>>>()?;
-        let signal = Arc::new(HostSignal::new()?);
+        let (signal, drains) = (Arc::new(HostSignal::new()?), Arc::<Drains>::default());
         let epoll = EpollSet::new()?;
         epoll.add(&signal.alarm, ALARM)?;
         for ((_, listener), name) in listeners.iter().zip(LISTENERS) {
@@ -73,6 +78,7 @@ impl Host {
             next: LISTENERS.end,
             server: server.clone(),
             signal: signal.clone(),
+            drains: drains.clone(),
             met: Arc::default(),
             listeners,
             resting: None,
@@ -85,23 +91,20 @@ impl Host {
             silent: VecDeque::new(),
         };
         server.env().spawn("farcall-host", Box::new(move || body.live()))?;
-        Ok(Host(signal))
+        let host = Host { signal, drains };
+        let told = host.drains.clone();
+        server.tell_drains_by(Box::new(move |export| told.tell(export)));
+        Ok(host)
     }
 
     pub(crate) fn stop(&self) {
-        self.0.stop();
+        self.signal.stop();
     }
 
     /// Ends the connections whose conversations have ended.
     #[cfg(feature = "secure")]
     pub(crate) fn end_forgotten(&self) {
-        self.0.wake();
-    }
-}
-
-impl Clone for Host {
-    fn clone(&self) -> Host {
-        Host(self.0.clone())
+        self.signal.wake();
     }
 }
 
@@ -109,6 +112,7 @@ impl Clone for Host {
 struct HostThread {
     server: Arc<Server>,
     signal: Arc<HostSignal>,
+    drains: Arc<Drains>,
     /// The outcomes of finished meetings. In a meeting, a separate thread examines the files that a new
     /// caller has passed.
     met: Arc<Met>,
@@ -315,6 +319,7 @@ impl HostThread {
                     server: self.server.clone(),
                     channel: connection.channel.clone(),
                     signal: self.signal.clone(),
+                    drains: self.drains.clone(),
                     spin: self.spin,
                     bytes: self.bytes.share(process),
                     threads: self.threads.share(process),

@@ -154,6 +154,11 @@ impl Link {
         self.watch.broken() == Some(Broken::Distrusted)
     }
 
+    /// Returns whether the server has said that it takes no more calls of an export.
+    pub(crate) fn is_drained(&self, export: u64) -> bool {
+        self.caller.is_drained(export)
+    }
+
     /// Returns the number of messages received from the server.
     pub(crate) fn answers(&self) -> u64 {
         self.watch.answers()
@@ -186,7 +191,10 @@ impl Link {
         ring: Option<&mut ArgumentRing>,
     ) -> Result<RequestId, Failure> {
         if let Some(broken) = self.watch.broken() {
-            return Err(unreachable(broken, Ran::No));
+            return Err(if self.is_drained(export) { drained() } else { unreachable(broken, Ran::No) });
+        }
+        if self.is_drained(export) {
+            return Err(drained());
         }
         let within = match request.deadline {
             None => None,
@@ -451,6 +459,12 @@ pub(super) fn not_sent(stop: Stop) -> Failure {
         Stop::Cancelled => Failure::new(Kind::Cancelled, Ran::No),
         Stop::Broken(broken) => unreachable(broken, Ran::No),
     }
+}
+
+/// Returns the failure of a call that is not sent. It is that of a call by UDP: the caller binds again.
+#[cold]
+fn drained() -> Failure {
+    Failure::new(Kind::NotExported, Ran::No).with_detail("the server has said that it takes no more calls")
 }
 
 #[cold]

@@ -111,6 +111,10 @@ impl Nothing {
         match *self {}
     }
 
+    pub(crate) fn is_drained(&self, _: u64) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn admit(&self, _: u64) {
         match *self {}
     }

@@ -21,6 +21,7 @@ use farcall_shm::{
 use super::brisk;
 use super::budget::{Held, Share};
 use super::bulk::Bulk;
+use super::drains::Drains;
 use super::host_signal::HostSignal;
 use super::large::{Large, MAX_KEPT_BYTES};
 use super::outflow::Outflow;
@@ -69,6 +70,8 @@ pub(super) struct Means {
     pub(super) server: Arc<Server>,
     pub(super) channel: Arc<UnixChannel>,
     pub(super) signal: Arc<HostSignal>,
+    /// Tells the caller of drains.
+    pub(super) drains: Arc<Drains>,
     pub(super) spin: Duration,
     /// The bytes that the caller can make the server hold.
     pub(super) bytes: Share,
@@ -153,6 +156,12 @@ impl Session {
     /// Returns whether the caller's conversation has ended, and this connection with it.
     pub(super) fn has_ended(&self) -> bool {
         self.known.as_ref().is_some_and(|(_, ended)| ended.has_ended())
+    }
+
+    /// Tells the caller that the server takes no more calls of an export, or of any. [`Drains`] calls this
+    /// under its lock.
+    pub(super) fn tell_drained(&self, export: Option<u64>) {
+        self.bulk.memory.tell_drained(export);
     }
 
     pub(super) fn channel(&self) -> &UnixChannel {

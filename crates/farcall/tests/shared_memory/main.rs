@@ -8,6 +8,7 @@ mod system;
 mod carrier_choice;
 #[path = "../common/mod.rs"]
 mod common;
+mod drains;
 #[path = "../common/echo.rs"]
 mod echo;
 mod hostile_peer;
