@@ -3,7 +3,7 @@
 //!
 //! A slot holds one request and its reply. What does not fit a slot goes through a ring of larger parts.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -180,6 +180,7 @@ impl Caller {
             if !self.is_answered(*id) {
                 return true;
             }
+            self.end_withdrawal(id.slot);
             if let Some(mut consumer) = self.result_ring(*id) {
                 consumer.skip(self.ring_bytes(*id));
             }
@@ -267,6 +268,38 @@ impl Caller {
         let (word, bit) = bit_of(id.slot);
         let (ready, taken) = (&self.shared().calls.ready[word], &self.shared().taken.bits[word]);
         (ready.load(Ordering::Acquire) ^ taken.load(Ordering::Acquire)) & bit == 0
+    }
+
+    /// Withdraws a call with a time limit that the server has not taken. Returns whether it is withdrawn: then
+    /// it never runs, and [`Caller::abandon`] gives its slot back. Returns false if the server has taken it
+    /// or may not heed withdrawals, or if another thread withdraws it.
+    pub fn withdraw(&self, id: RequestId) -> bool {
+        let Shared { cancels, taken, .. } = self.shared();
+        if taken.heeds.load(Ordering::Acquire) == 0 || self.is_taken(id) {
+            return false;
+        }
+        let (word, bit) = bit_of(id.slot);
+        let former = cancels.withdrawn[word].fetch_or(bit, Ordering::AcqRel);
+        if former & bit != 0 {
+            return false;
+        }
+        // `Server::is_withdrawn` says why.
+        fence(Ordering::SeqCst);
+        let is_late = self.is_taken(id);
+        if is_late {
+            self.end_withdrawal(id.slot);
+        }
+        !is_late
+    }
+
+    /// Lets a slot's next request run: the one that was withdrawn is answered.
+    fn end_withdrawal(&self, slot: usize) {
+        let (word, bit) = bit_of(slot);
+        let withdrawn = &self.shared().cancels.withdrawn[word];
+        if withdrawn.load(Ordering::Relaxed) & bit != 0 {
+            // The slot's next request is published later, with release ordering.
+            withdrawn.fetch_and(!bit, Ordering::Relaxed);
+        }
     }
 
     /// Tells the server that no thread waits for a request any more. The server answers the request

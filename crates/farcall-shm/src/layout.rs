@@ -73,7 +73,12 @@ pub(crate) struct Calls {
 pub(crate) struct Cancels {
     /// A bit for each slot. The caller inverts it when it gives up the slot's request.
     pub(crate) given_up: [AtomicU64; BITMAP_WORDS],
+    /// A bit for each slot. While it is set, the slot's request is withdrawn: a server that has not taken it
+    /// does not execute it.
+    pub(crate) withdrawn: [AtomicU64; BITMAP_WORDS],
 }
+
+const _: () = assert!(size_of::<Cancels>() == 128, "peers of other versions lay the memory out alike");
 
 /// Written by the server.
 #[repr(C, align(128))]
@@ -81,7 +86,11 @@ pub(crate) struct Cancels {
 pub(crate) struct Taken {
     /// A bit for each slot. The server makes it equal to the bit in `ready` when it takes the slot's request.
     pub(crate) bits: [AtomicU64; BITMAP_WORDS],
+    /// Not zero if the server looks at [`Cancels::withdrawn`].
+    pub(crate) heeds: AtomicU32,
 }
+
+const _: () = assert!(size_of::<Taken>() == 128, "peers of other versions lay the memory out alike");
 
 /// Written rarely, so that it stays in both processors' caches.
 #[repr(C, align(128))]

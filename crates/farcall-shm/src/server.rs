@@ -5,7 +5,7 @@
 //! cursor notes which requests the server has taken.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use crate::bulk_ring::{BulkConsumer, BulkProducer, Carries, fetched};
@@ -139,6 +139,7 @@ impl RequestCursor {
 impl Server {
     /// Returns the serving half of this memory.
     pub fn new(memory: Arc<CallMemory>) -> Server {
+        memory.shared().taken.heeds.store(1, Ordering::Release);
         Server { memory, receiver_wake: Arc::new(PrivateWake::new()) }
     }
 
@@ -195,6 +196,19 @@ impl Server {
     pub fn tell_taken(&self, cursor: &RequestCursor, slot: usize) {
         let (word, _) = bit_of(slot);
         self.shared().taken.bits[word].store(cursor.seen.ready[word], Ordering::Release);
+    }
+
+    /// Returns whether the caller has withdrawn the request in a slot, of which it was told just now that it
+    /// is taken. Such a request must not be executed, and is answered as not run.
+    ///
+    /// Both sides write, and then read what the other side writes; the fences give an order to the two. So the
+    /// caller sees that the request was taken before it was withdrawn, or the server sees that it is
+    /// withdrawn.
+    #[inline]
+    pub fn is_withdrawn(&self, slot: usize) -> bool {
+        let (word, bit) = bit_of(slot);
+        fence(Ordering::SeqCst);
+        self.shared().cancels.withdrawn[word].load(Ordering::Relaxed) & bit != 0
     }
 
     /// Returns a slot whose caller has given its request up since the last look. A request that was given up

@@ -113,6 +113,7 @@ struct Model {
     /// Chances in parts per million, which the seed draws.
     death: u32,
     cancel: u32,
+    withdrawal: u32,
     long: u32,
     /// The most calls that one caller makes at once.
     open: usize,
@@ -126,6 +127,7 @@ impl Model {
         Model {
             death: rng.pick(&[0, 500, 5_000, 20_000]),
             cancel: rng.pick(&[0, 10_000, 200_000]),
+            withdrawal: rng.pick(&[0, 10_000, 200_000]),
             long: rng.pick(&[0, 10_000, 200_000]),
             open: rng.spread(1, 300) as usize,
             rng,
@@ -252,6 +254,12 @@ impl Model {
             self.report.ended(waiting.id, Ended::Failed(if taken { Ran::Maybe } else { Ran::No }));
             return None;
         }
+        if !waiting.cancelled && self.rng.chance(self.withdrawal) && self.connection.caller.withdraw(request)
+        {
+            self.connection.caller.abandon(request);
+            self.report.ended(waiting.id, Ended::Failed(Ran::No));
+            return None;
+        }
         if !waiting.cancelled && self.rng.chance(self.cancel) {
             waiting.cancelled = true;
             self.connection.caller.give_up(request);
@@ -373,6 +381,7 @@ impl Model {
 
     fn take(&mut self) {
         let not_renewed = self.breaks(Rule::LaneNotRenewed);
+        let withdrawn_runs = self.breaks(Rule::WithdrawnRuns);
         let Connection { server, cursor, consumers, emptied, kept, .. } = &mut self.connection;
         let Some((slot, number)) = server.take(cursor) else { return };
         server.tell_taken(cursor, slot);
@@ -389,6 +398,10 @@ impl Model {
                 }
                 server.arguments(slot, len, &mut arguments);
                 kept.retain(|(of, _)| *of != slot);
+                if server.is_withdrawn(slot) && !withdrawn_runs {
+                    let refused = Status::Failed { kind: Kind::Cancelled.code(), ran: REFUSED };
+                    return server.answer(slot, number, refused, &[]);
+                }
                 self.taken(slot, number, &arguments);
             }
             Request::Fetch { ring, part, offset } => {

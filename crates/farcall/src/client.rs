@@ -53,7 +53,7 @@ use farcall_proto::{ClientConfig, Spares};
 pub(crate) use bind::{Answered, Asking, Questions};
 pub(crate) use exchanges::CallExchanges;
 pub(crate) use peer::{Peer, Standing};
-pub(crate) use request::CallRequest;
+pub(crate) use request::{CallRequest, Hurry};
 pub(crate) use result_slot::Taker;
 pub(crate) use started::{Started, over_budget};
 

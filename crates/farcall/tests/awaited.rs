@@ -12,6 +12,7 @@ mod answer_word;
 #[allow(dead_code)]
 mod futex;
 #[path = "../src/shm/handover.rs"]
+#[allow(dead_code)]
 mod handover;
 mod modelled;
 #[path = "../src/shm/service.rs"]
@@ -329,7 +330,7 @@ mod started {
             self.link.caller.watch(self.ticket)
         }
 
-        fn until(&self) -> Option<Time> {
+        fn until(&self, _: Time) -> Option<Time> {
             let until = self.handover.cancelled();
             self.link.caller.note(until);
             until

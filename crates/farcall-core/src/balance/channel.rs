@@ -170,11 +170,12 @@ type At = (Arc<[Choice]>, usize, Time);
 
 impl Channel for Balanced {
     /// Makes the call. If it did not run for a reason that lies with the member, it goes to another one.
-    fn call(&self, call: Call<'_>, sink: Sink<'_>) {
+    fn call(&self, mut call: Call<'_>, sink: Sink<'_>) {
         // No member is to blame for a call that is made too late.
-        if let Err(why) = call.check_time(&*self.shared.env) {
-            return sink(Reply::Failed(why));
-        }
+        call.within = match call.time_left(&*self.shared.env) {
+            Ok(within) => within,
+            Err(why) => return sink(Reply::Failed(why)),
+        };
         match self.shared.list.first() {
             Some(choices) => match &choices[..] {
                 // There is nothing to choose from one member.
@@ -186,10 +187,11 @@ impl Channel for Balanced {
         }
     }
 
-    fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
-        if let Err(why) = call.check_time(&*self.shared.env) {
-            return Box::new(why);
-        }
+    fn start(&self, mut call: Call<'_>) -> Box<dyn PendingCall> {
+        call.within = match call.time_left(&*self.shared.env) {
+            Ok(within) => within,
+            Err(why) => return Box::new(why),
+        };
         match Started::start((&self.shared, self.policy), &call, |channel, call| channel.start(call)) {
             Ok(started) => Box::new(started),
             Err(why) => Box::new(why),
@@ -198,15 +200,18 @@ impl Channel for Balanced {
 
     fn start_at(
         &self,
-        call: Call<'_>,
+        mut call: Call<'_>,
         wait_point: &Arc<dyn WaitPoint>,
         ready: &ReadyList,
         member: u32,
     ) -> Box<dyn PendingCall> {
-        if let Err(why) = call.check_time(&*self.shared.env) {
-            ready.token(member).mark_ready();
-            return Box::new(why);
-        }
+        call.within = match call.time_left(&*self.shared.env) {
+            Ok(within) => within,
+            Err(why) => {
+                ready.token(member).mark_ready();
+                return Box::new(why);
+            }
+        };
         match Started::start((&self.shared, self.policy), &call, |channel, call| {
             channel.start_at(call, wait_point, ready, member)
         }) {

@@ -69,10 +69,19 @@ impl Call<'_> {
     /// [`Kind::Deadline`], `Ran::No`.
     #[inline]
     pub fn check_time(&self, env: &dyn Env) -> std::result::Result<(), CallFailed> {
-        let inherited = context::inherited().0;
-        let is_over =
-            self.within == Some(Duration::ZERO) || inherited.is_some_and(|deadline| deadline <= env.now());
-        if is_over { Err(made_too_late(self.procedure)) } else { Ok(()) }
+        self.time_left(env).map(drop)
+    }
+
+    /// Returns how long the call may take: its own time, or what is left of the time of the call that this
+    /// thread serves.
+    ///
+    /// # Errors
+    /// Those of [`Call::check_time`].
+    #[inline]
+    pub(crate) fn time_left(&self, env: &dyn Env) -> std::result::Result<Option<Duration>, CallFailed> {
+        let inherited = context::inherited().0.map(|deadline| deadline.since(env.now()));
+        let within = self.within.into_iter().chain(inherited).min();
+        if within == Some(Duration::ZERO) { Err(made_too_late(self.procedure)) } else { Ok(within) }
     }
 }
 

@@ -51,6 +51,72 @@ fn a_call_and_its_answer() {
 }
 
 #[test]
+fn a_withdrawn_call_never_runs_and_the_next_one_in_its_slot_does() {
+    let (caller, server, mut cursor) = halves();
+    let slot = caller.claim().unwrap();
+    let id = caller.call(slot, &call(1), &[], None);
+    assert!(caller.withdraw(id));
+    assert!(!caller.withdraw(id), "one thread withdraws it");
+    caller.abandon(id);
+    let (taken, number) = server.take(&mut cursor).unwrap();
+    server.tell_taken(&cursor, taken);
+    assert!(server.is_withdrawn(taken));
+    caller.reclaim();
+    assert!(server.is_withdrawn(taken), "the slot is used again once the server has answered");
+    server.answer(taken, number, Status::Failed { kind: 1, ran: 0 }, &[]);
+    caller.reclaim();
+    assert_eq!(caller.claim(), Some(slot));
+    let next = caller.call(slot, &call(1), &[], None);
+    let (taken, _) = server.take(&mut cursor).unwrap();
+    server.tell_taken(&cursor, taken);
+    assert!(!server.is_withdrawn(taken));
+    assert!(!caller.withdraw(next), "it is taken");
+    assert!(!server.is_withdrawn(taken));
+}
+
+#[test]
+fn a_call_that_is_withdrawn_while_it_is_taken_is_withdrawn_or_runs() {
+    /// Ends the server's thread, also when the caller's has failed.
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    const CALLS: u64 = if cfg!(miri) { 20 } else { 20_000 };
+    let (caller, server, mut cursor) = halves();
+    let over = AtomicBool::new(false);
+    let serve = || {
+        while !over.load(Ordering::SeqCst) {
+            let Some((slot, number)) = server.take(&mut cursor) else {
+                std::thread::yield_now();
+                continue;
+            };
+            server.tell_taken(&cursor, slot);
+            let status =
+                if server.is_withdrawn(slot) { Status::Failed { kind: 1, ran: 0 } } else { Status::Result };
+            server.answer(slot, number, status, &[]);
+        }
+    };
+    std::thread::scope(|scope| {
+        let _over = Over(&over);
+        scope.spawn(serve);
+        for number in 0..CALLS {
+            let id = caller.call(caller.claim().unwrap(), &call(1), &[], None);
+            (0..number % 100).for_each(|_| std::hint::spin_loop());
+            let withdrawn = caller.withdraw(id);
+            while !caller.is_answered(id) {
+                std::thread::yield_now();
+            }
+            let ran = caller.answer(id, &mut Vec::new()).0 == Status::Result;
+            assert!(!withdrawn || !ran, "call {number} was withdrawn, and has run");
+            caller.abandon(id);
+            caller.reclaim();
+        }
+    });
+}
+
+#[test]
 fn each_request_has_its_turn() {
     let (caller, server, mut cursor) = halves();
     let tickets: Vec<_> = (0..SLOT_COUNT)

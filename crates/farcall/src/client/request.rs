@@ -1,5 +1,7 @@
 //! Describes a call before it is sent.
 
+use std::time::Duration;
+
 use farcall_proto::client::{Call, Margin};
 use farcall_proto::{Time, Trace};
 
@@ -17,6 +19,16 @@ pub(crate) struct CallRequest<'a> {
     pub(crate) trace: Option<Trace>,
 }
 
+/// When a call must have begun, so that its caller can try another server in the rest of the time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hurry {
+    pub(crate) by: Time,
+    /// For how long a server answers no probe that counts as silent.
+    pub(crate) silence: Duration,
+    /// Whether another server may execute the call although this one may have begun.
+    pub(crate) may_run_twice: bool,
+}
+
 impl CallRequest<'_> {
     /// Returns the protocol's form of this call, to this export.
     #[inline]
@@ -30,6 +42,14 @@ impl CallRequest<'_> {
     pub(super) fn margin(&self) -> Option<Margin> {
         let (deadline, begin_by) = self.deadline.zip(self.begin_by)?;
         Some(Margin::new(deadline.since(begin_by), self.call.procedure.idempotent))
+    }
+
+    /// Returns when a call through shared memory must have begun, if it is to.
+    #[inline]
+    pub(crate) fn hurry(&self) -> Option<Hurry> {
+        let (deadline, by) = self.deadline.zip(self.begin_by)?;
+        let silence = deadline.since(by) / 2;
+        Some(Hurry { by, silence, may_run_twice: self.call.procedure.idempotent })
     }
 
     /// Returns until when to wait for a server that executes the call.

@@ -146,7 +146,7 @@ impl Server {
     }
 
     /// Refuses a call that was taken out of the queue.
-    pub(super) fn refuse_one(self: &Server, work: Work, failure: Failure) {
+    pub(crate) fn refuse_one(self: &Server, work: Work, failure: Failure) {
         let now = self.now();
         let finish = work.give_back(Some(failure.into()), &mut Vec::new());
         if let Some(finish) = finish {

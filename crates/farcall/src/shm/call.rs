@@ -25,7 +25,7 @@ impl Link {
         }
         let Some(claim) = Claim::new(&self.caller) else { return Ok(false) };
         let mut scratch = Scratch::take();
-        let mut long = Long::new(self, request.deadline);
+        let mut long = Long::new(self, request.bind_by());
         (request.call.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut long))
             .map_err(bad_arguments)?;
         let sent = long
@@ -33,7 +33,7 @@ impl Link {
             .and_then(|rest| self.send(claim, (export, request), rest, long.ring.as_mut()));
         let waiting = crate::serving::wait_guard();
         let ended = match sent {
-            Ok(id) => match self.wait(id, request.deadline) {
+            Ok(id) => match self.wait(id, request.deadline, request.hurry(), || self.caller.withdraw(id)) {
                 Ok(()) => self.receive(id, request.deadline, &mut scratch.bytes),
                 Err(stop) => Err(self.lose(id, stop)),
             },

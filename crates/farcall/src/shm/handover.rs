@@ -70,6 +70,19 @@ impl<E> Handover<E> {
         true
     }
 
+    /// Withdraws the call by `withdraw`, unless it was cancelled or has ended. Returns whether that succeeds:
+    /// then the calling thread has the outcome, and gives it to the caller, or
+    /// [keeps](Handover::keep) it here if it `keeps`.
+    pub(super) fn withdraw(&self, keeps: bool, withdraw: impl FnOnce() -> bool) -> bool {
+        let mut state = self.lock();
+        let is_sent = matches!(state.stage, Stage::Sent) && state.cancelled.is_none();
+        let is_withdrawn = is_sent && withdraw();
+        if is_withdrawn {
+            state.stage = if keeps { Stage::Taking } else { Stage::Over };
+        }
+        is_withdrawn
+    }
+
     /// Returns the time until which to wait for the server's answer to a cancel, if the call was cancelled.
     pub(super) fn cancelled(&self) -> Option<Time> {
         self.lock().cancelled

@@ -21,7 +21,7 @@ use super::proof::{Inquirer, Question};
 use super::service::{Connection, Service};
 use super::watch::{Broken, FIRST_NAP, LONGEST_NAP, Watch};
 use super::{brisk, spin};
-use crate::client::{self, CallRequest, Peer, Standing};
+use crate::client::{self, CallRequest, Hurry, Peer, Standing};
 use crate::env::{Env, Time};
 use crate::sys::fork;
 use crate::{CallFailed, lock, stats};
@@ -70,6 +70,8 @@ pub(crate) enum NoLink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     Late,
+    /// The caller has withdrawn the call, which the server has not taken.
+    Withdrawn,
     /// The caller cancelled the call, and the server has not answered the cancel in time.
     Cancelled,
     Broken(Broken),
@@ -222,15 +224,56 @@ impl Link {
         Ok(self.caller.call(slot, &call, arguments, ring))
     }
 
-    /// Waits until the answer is in the slot, or begins to arrive by a ring.
+    /// Waits until the answer is in the slot, or begins to arrive by a ring. A call that hurries ends early if
+    /// it has not begun in time; `withdraw` then withdraws it, if it can be.
     #[inline]
-    pub(super) fn wait(&self, id: RequestId, deadline: Option<Time>) -> Result<(), Stop> {
+    pub(super) fn wait(
+        &self,
+        id: RequestId,
+        deadline: Option<Time>,
+        hurry: Option<Hurry>,
+        withdraw: impl Fn() -> bool,
+    ) -> Result<(), Stop> {
         let is_there = || self.caller.is_answered(id) || self.caller.has_result_ring(id);
         let most = if self.long.load(Ordering::Relaxed) { self.brisk } else { self.spin };
-        match self.poll(most, is_there) {
-            true => Ok(()),
-            false => self.wait_until(deadline, |most| self.caller.sleep(id, false, most), is_there),
+        if self.poll(most, is_there) {
+            return Ok(());
         }
+        let wait_until = |until| self.wait_until(until, |most| self.caller.sleep(id, false, most), is_there);
+        if let Some(hurry) = hurry {
+            let mut until = hurry.by;
+            while deadline.is_none_or(|deadline| until < deadline) {
+                match wait_until(Some(until)) {
+                    Err(Stop::Late) => {}
+                    ended => return ended,
+                }
+                let now = self.env.now();
+                if let Some(stop) = self.goes_elsewhere(now, hurry, &withdraw) {
+                    return Err(stop);
+                }
+                until = now + LONGEST_NAP;
+            }
+        }
+        wait_until(deadline)
+    }
+
+    /// Returns why a call that hurries ends now, so that it can be tried at another server: the server has not
+    /// taken it, or it may run twice and the server is silent.
+    #[cold]
+    pub(super) fn goes_elsewhere(
+        &self,
+        now: Time,
+        hurry: Hurry,
+        withdraw: impl FnOnce() -> bool,
+    ) -> Option<Stop> {
+        if withdraw() {
+            return Some(Stop::Withdrawn);
+        }
+        if !hurry.may_run_twice {
+            return None;
+        }
+        self.watch.look(now);
+        self.watch.is_unanswered(now, hurry.silence.min(LONGEST_NAP)).then_some(Stop::Late)
     }
 
     /// Polls `is_there` for about `most`, unless the server needs this processor. Returns whether it became
@@ -278,6 +321,7 @@ impl Link {
                 self.caller.give_up(id);
                 Failure::new(Kind::Deadline, Ran::Maybe)
             }
+            Stop::Withdrawn => Failure::new(Kind::Deadline, Ran::No),
             Stop::Cancelled => Failure::new(Kind::Cancelled, Ran::Maybe),
             Stop::Broken(Broken::Gone) if !self.caller.is_taken(id) => unreachable(Broken::Gone, Ran::No),
             Stop::Broken(broken) => unreachable(broken, Ran::Maybe),
@@ -455,7 +499,7 @@ pub(super) fn give(ended: Result<bool, Failure>, body: &mut Vec<u8>, sink: &mut 
 /// Returns the failure of a call whose arguments could not be sent.
 pub(super) fn not_sent(stop: Stop) -> Failure {
     match stop {
-        Stop::Late => Failure::new(Kind::Deadline, Ran::No),
+        Stop::Late | Stop::Withdrawn => Failure::new(Kind::Deadline, Ran::No),
         Stop::Cancelled => Failure::new(Kind::Cancelled, Ran::No),
         Stop::Broken(broken) => unreachable(broken, Ran::No),
     }

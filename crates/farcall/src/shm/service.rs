@@ -34,8 +34,8 @@ pub(super) trait AwaitedCall: Send + Sync {
     /// Takes the outcome if the call has ended, and returns the waker of the task that awaits it, if there is
     /// one. Returns `None` if the call has not ended.
     fn settle(&self, now: Time) -> Option<Option<Waker>>;
-    /// Returns the time at which the call ends even without an answer, if there is such a time.
-    fn until(&self) -> Option<Time>;
+    /// Returns the next time at which the call may end even without an answer, if there is such a time.
+    fn until(&self, now: Time) -> Option<Time>;
 }
 
 /// The calls of a connection that tasks await, and the state of the service thread.
@@ -131,7 +131,7 @@ impl Service {
 
     /// Returns the time until the first call ends even without an answer.
     fn until(&self, now: Time) -> Option<Duration> {
-        self.lock().iter().filter_map(|call| call.until()).min().map(|until| until.since(now))
+        self.lock().iter().filter_map(|call| call.until(now)).min().map(|until| until.since(now))
     }
 
     pub(super) fn stop(&self) {

@@ -346,6 +346,12 @@ impl<'p> Receiver<'p> {
         }
         session.bulk.memory.tell_taken(&state.cursor, slot);
         let Some(work) = &self.work else { return Next::Again };
+        // (Callers withdraw calls with a deadline only.)
+        if work.call.deadline.is_some() && session.bulk.memory.is_withdrawn(slot) {
+            drop(state);
+            self.refuse_withdrawn();
+            return Next::Again;
+        }
         if !work.is_quick() {
             drop(state);
             self.hand_in();
@@ -375,6 +381,14 @@ impl<'p> Receiver<'p> {
         work.keep_all(&mut self.buffer);
         work.back = Some(self.session.clone());
         self.session.server.hand_in(work);
+    }
+
+    /// Refuses the current call, because its caller has withdrawn it and may have made it elsewhere.
+    #[cold]
+    fn refuse_withdrawn(&mut self) {
+        let Some(mut work) = self.work.take() else { return };
+        work.back = Some(self.session.clone());
+        self.session.server.refuse_one(work, Failure::new(Kind::Cancelled, Ran::No));
     }
 
     /// Reads a request that was taken. If the request is a call, it becomes the current call. If this fails,

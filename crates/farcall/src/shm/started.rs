@@ -14,7 +14,7 @@ use super::link::{Claim, Link, Scratch, Stop, give};
 use super::long::{Kept, KeptBytes, Long};
 use super::service::{AwaitedCall, Service};
 use crate::CallFailed;
-use crate::client::{CallRequest, Taker};
+use crate::client::{CallRequest, Hurry, Taker};
 use crate::env::Time;
 use crate::stub::{EncodedArguments, bad_arguments};
 use crate::xdr::Encoder;
@@ -24,6 +24,7 @@ pub(crate) struct Started {
     link: Arc<Link>,
     id: RequestId,
     deadline: Option<Time>,
+    hurry: Option<Hurry>,
     /// The encoded arguments, in case the call fails and is made again. The copy in the slot is of no use
     /// then, because the server can change it. If `ring` holds arguments, they come before these.
     arguments: Vec<u8>,
@@ -63,10 +64,7 @@ impl Started {
         let id = link.send(claim, (export, request), rest, kept.long.ring.as_mut())?;
         let (ring, arguments) = (kept.held(), kept.bytes);
         scratch.keep();
-        let (link, deadline, handover) = (link.clone(), request.deadline, Handover::new());
-        let started =
-            Started { link, id, deadline, arguments, shared: None, _counted: counted, ring, handover };
-        Ok(Some(Arc::new(started)))
+        Ok(Some(Started::of((link, id), request, (arguments, None, ring), counted)))
     }
 
     /// Starts a call as [`Started::start`] does. Other calls share the arguments, so no copy is kept.
@@ -79,10 +77,20 @@ impl Started {
         let Ok(counted) = KeptBytes::of(link, shared.bytes().len(), Some(shared)) else { return Ok(None) };
         let Ok(rest) = long.finish(shared.bytes()) else { return Ok(None) };
         let id = link.send(claim, (export, request), rest, long.ring.as_mut())?;
-        let (link, deadline, handover) = (link.clone(), request.deadline, Handover::new());
-        let (arguments, shared, ring) = (Vec::new(), Some(shared.clone()), None);
-        let started = Started { link, id, deadline, arguments, shared, _counted: counted, ring, handover };
-        Ok(Some(Arc::new(started)))
+        let arguments = (Vec::new(), Some(shared.clone()), None);
+        Ok(Some(Started::of((link, id), request, arguments, counted)))
+    }
+
+    /// Returns a call that was sent.
+    fn of(
+        (link, id): (&Arc<Link>, RequestId),
+        request: &CallRequest<'_>,
+        (arguments, shared, ring): (Vec<u8>, Option<Arc<SharedArguments>>, Option<ArgumentRing>),
+        counted: Option<KeptBytes>,
+    ) -> Arc<Started> {
+        let (link, deadline, hurry, handover) =
+            (link.clone(), request.deadline, request.hurry(), Handover::new());
+        Arc::new(Started { link, id, deadline, hurry, arguments, shared, _counted: counted, ring, handover })
     }
 
     /// Blocks until the outcome has come, and gives it to `taker`.
@@ -95,9 +103,11 @@ impl Started {
         let mut scratch = Scratch::take();
         let waiting = crate::serving::wait_guard();
         let (until, stop) = self.end_of_waiting();
-        let waited = self.link.wait(self.id, until);
+        let hurry = self.hurry.filter(|_| stop == Stop::Late);
+        let waited = self.link.wait(self.id, until, hurry, || self.withdraw(false));
         let waited = waited.map_err(|why| if why == Stop::Late { stop } else { why });
-        let ended = self.handover.take().then(|| self.receive(waited, &mut scratch.bytes));
+        let is_ours = waited == Err(Stop::Withdrawn) || self.handover.take();
+        let ended = is_ours.then(|| self.receive(waited, &mut scratch.bytes));
         if ended.is_none() {
             // A task waited for the call before, so the service thread may be taking the outcome.
             self.handover.wait_while_taken();
@@ -168,6 +178,17 @@ impl Started {
         }
     }
 
+    /// Withdraws the call, if the server has not taken it. The calling thread then has the outcome.
+    fn withdraw(&self, keeps: bool) -> bool {
+        self.handover.withdraw(keeps, || self.link.caller.withdraw(self.id))
+    }
+
+    /// Returns why the call ends at half of its time, if it does.
+    fn goes_elsewhere(&self, now: Time) -> Option<Stop> {
+        let hurry = self.hurry.filter(|hurry| hurry.by <= now && self.handover.cancelled().is_none())?;
+        self.link.goes_elsewhere(now, hurry, || self.withdraw(true))
+    }
+
     /// Takes the outcome out of the slot, and gives the slot back.
     fn receive(&self, waited: Result<(), Stop>, body: &mut Vec<u8>) -> Result<bool, Failure> {
         match waited {
@@ -202,8 +223,11 @@ impl AwaitedCall for Started {
         self.link.caller.watch(self.id)
     }
 
-    fn until(&self) -> Option<Time> {
-        self.end_of_waiting().0
+    fn until(&self, now: Time) -> Option<Time> {
+        let (until, _) = self.end_of_waiting();
+        // Once it must have begun, the thread looks at it as often as it looks whether the server is there.
+        let begin_by = self.hurry.map(|hurry| hurry.by).filter(|by| *by > now);
+        until.into_iter().chain(begin_by).min()
     }
 
     fn settle(&self, now: Time) -> Option<Option<Waker>> {
@@ -213,10 +237,13 @@ impl AwaitedCall for Started {
             (true, _) => Ok(()),
             (false, Some(broken)) => Err(Stop::Broken(broken)),
             (false, None) if late() => Err(stop),
-            (false, None) if self.handover.is_sent() => return None,
+            (false, None) if self.handover.is_sent() => match self.goes_elsewhere(now) {
+                Some(stop) => Err(stop),
+                None => return None,
+            },
             (false, None) => return Some(self.handover.waker()),
         };
-        if !self.handover.take_to_keep() {
+        if waited != Err(Stop::Withdrawn) && !self.handover.take_to_keep() {
             return Some(self.handover.waker());
         }
         let mut body = Vec::new();

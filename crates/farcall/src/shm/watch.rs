@@ -99,6 +99,11 @@ impl Watch {
         self.broken.store(broken as u8, Ordering::Release);
     }
 
+    /// Returns whether the server has not answered a probe for at least so long.
+    pub(super) fn is_unanswered(&self, now: Time, least: Duration) -> bool {
+        lock(&self.asked).since.is_some_and(|since| now.since(since) >= least)
+    }
+
     /// Receives the messages that the server has sent. Returns why it stopped: no more messages, a message
     /// with files, or the end of the connection. Returns `None` after 8 messages.
     fn receive(&self, channel: &UnixChannel, since: &mut Option<Time>) -> Option<Received> {
