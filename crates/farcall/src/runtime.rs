@@ -553,7 +553,13 @@ impl Runtime {
     /// cannot serve calls again. If the result of a call is a stream, and the stream has no items to send, it
     /// ends as [`Kind::Draining`](crate::Kind::Draining), so that a client that watches something does not
     /// hold up the drain.
+    ///
+    /// In a forked child it does nothing, and returns false: the clients are those of its parent.
     pub fn drain(&self, time: Duration) -> bool {
+        // (Before the lock, which a thread of the parent may have held.)
+        if self.0.check_process().is_err() {
+            return false;
+        }
         let server = self.0.lock().server.clone();
         server.is_none_or(|server| server.drain(None, time))
     }

@@ -78,6 +78,31 @@ fn is_forked<T>(result: farcall::Result<T>) -> bool {
 }
 
 #[test]
+fn a_child_that_drains_tells_its_parents_clients_nothing() {
+    let time = std::time::Duration::from_secs(1);
+    for scheme in ["udp:", "shm:"] {
+        let [runtime, clients] = [(); 2].map(|()| common::builder().shared_memory(true).build().unwrap());
+        let export = runtime.export::<dyn Ping>("Ping", server()).unwrap();
+        let url = export.url().replace("udp:", scheme);
+        let ping = clients.import::<dyn Ping>(&url).unwrap();
+        assert_eq!(ping.ping().unwrap(), 7);
+        let connections = || {
+            let stats = clients.stats();
+            let links: Vec<u64> = stats.links.iter().map(|link| link.calls).collect();
+            (stats.peers.len(), links)
+        };
+        let before = connections();
+        let mut export = std::cell::Cell::new(Some(export));
+        assert_eq!(in_child(|| !runtime.drain(time) && !export.take().unwrap().drain(time)), 0);
+        assert_eq!(ping.ping().unwrap(), 7);
+        let (peers, mut links) = before;
+        links.iter_mut().for_each(|calls| *calls += 1);
+        assert_eq!(connections(), (peers, links), "{scheme} the same connections are used");
+        assert!(export.get_mut().take().unwrap().drain(time), "the parent can drain");
+    }
+}
+
+#[test]
 fn the_childs_handles_fail_and_the_parents_go_on() {
     let runtime = common::runtime();
     let ours = server();
