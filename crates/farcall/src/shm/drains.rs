@@ -4,27 +4,33 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use super::session::Session;
 use crate::lock;
+
+/// A connection whose caller can be told of drains.
+pub(super) trait Told: Send + Sync {
+    /// Tells the caller that the server takes no more calls of an export, or of any. [`Drains`] calls this
+    /// under its lock.
+    fn tell_drained(&self, export: Option<u64>);
+}
 
 /// The callers that a server tells, and what it has told them.
 #[derive(Default)]
-pub(super) struct Drains(Mutex<Told>);
+pub(super) struct Drains(Mutex<State>);
 
 #[derive(Default)]
-struct Told {
+struct State {
     /// The exports of which the server takes no more calls; `None` stands for all.
     drained: Vec<Option<u64>>,
-    callers: Vec<Weak<Session>>,
+    callers: Vec<Weak<dyn Told>>,
 }
 
 impl Drains {
     /// Adds a caller, and tells it what is drained already.
-    pub(super) fn add(&self, caller: &Arc<Session>) {
+    pub(super) fn add(&self, caller: Arc<dyn Told>) {
         let mut told = lock(&self.0);
         told.drained.iter().for_each(|export| caller.tell_drained(*export));
         told.callers.retain(|caller| caller.strong_count() > 0);
-        told.callers.push(Arc::downgrade(caller));
+        told.callers.push(Arc::downgrade(&caller));
     }
 
     /// Tells every caller that the server takes no more calls of an export, or of any.

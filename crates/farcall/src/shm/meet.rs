@@ -85,7 +85,7 @@ impl Meeting {
         self.means.server.env().entropy(&mut id);
         let (id, from) = (u64::from_ne_bytes(id), caller(hello.ticket.address));
         let session = Session::new(&self.means, (id, from, importer.known), page);
-        self.means.drains.add(&session);
+        self.means.drains.add(session.clone());
         if !self.means.channel.send(&importer.answer, Some(file.as_fd())) {
             session.close();
         }

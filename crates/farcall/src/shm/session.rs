@@ -21,7 +21,7 @@ use farcall_shm::{
 use super::brisk;
 use super::budget::{Held, Share};
 use super::bulk::Bulk;
-use super::drains::Drains;
+use super::drains::{Drains, Told};
 use super::host_signal::HostSignal;
 use super::large::{Large, MAX_KEPT_BYTES};
 use super::outflow::Outflow;
@@ -96,6 +96,12 @@ enum Next {
     Leave,
 }
 
+impl Told for Session {
+    fn tell_drained(&self, export: Option<u64>) {
+        self.bulk.memory.tell_drained(export);
+    }
+}
+
 impl Session {
     /// Makes a session with this number, for a caller at this address that has proven to be this principal.
     pub(super) fn new(
@@ -156,12 +162,6 @@ impl Session {
     /// Returns whether the caller's conversation has ended, and this connection with it.
     pub(super) fn has_ended(&self) -> bool {
         self.known.as_ref().is_some_and(|(_, ended)| ended.has_ended())
-    }
-
-    /// Tells the caller that the server takes no more calls of an export, or of any. [`Drains`] calls this
-    /// under its lock.
-    pub(super) fn tell_drained(&self, export: Option<u64>) {
-        self.bulk.memory.tell_drained(export);
     }
 
     pub(super) fn channel(&self) -> &UnixChannel {
