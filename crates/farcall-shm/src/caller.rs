@@ -540,9 +540,15 @@ impl ArgumentRing {
         self.held
     }
 
+    /// Returns how many bytes were put into the ring.
+    #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        self.producer().len() as usize
+    }
+
     /// Returns how many more bytes the ring can hold.
     pub fn rest(&self) -> usize {
-        (RING_PARTS * PART_BYTES).saturating_sub(self.producer().len() as usize)
+        (RING_PARTS * PART_BYTES).saturating_sub(self.len())
     }
 
     /// Appends everything that was put into the ring to `into`. The ring must be held.

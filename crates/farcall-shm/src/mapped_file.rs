@@ -331,7 +331,9 @@ pub fn own_pages(words: &[AtomicU64], part: &Range<usize>) -> io::Result<Vec<usi
         return Ok((0..pages).collect());
     }
     let first = (words.as_ptr().addr() + part.start) / PAGE_BYTES;
-    let mut entries = vec![0; pages * WORD_BYTES];
+    let mut entries = Vec::new();
+    entries.try_reserve_exact(pages * WORD_BYTES)?;
+    entries.resize(pages * WORD_BYTES, 0);
     File::open("/proc/self/pagemap")?.read_exact_at(&mut entries, (first * WORD_BYTES) as u64)?;
     let is_own = |entry: &[u8; WORD_BYTES]| {
         let entry = u64::from_ne_bytes(*entry);
@@ -343,6 +345,7 @@ pub fn own_pages(words: &[AtomicU64], part: &Range<usize>) -> io::Result<Vec<usi
         blocks.filter(|(_, entries)| *entries != &[0; BLOCK * WORD_BYTES][..entries.len()])
     {
         let (entries, _) = entries.as_chunks();
+        own.try_reserve(entries.len())?;
         own.extend(
             (0..).zip(entries).filter(|(_, entry)| is_own(entry)).map(|(page, _)| block * BLOCK + page),
         );

@@ -239,6 +239,7 @@ pub fn decode_chain<'a, T: Decode<'a>>(d: &mut Decoder<'a>) -> Result<Vec<T>, Er
         let mut items = Vec::new();
         while d.bool()? {
             d.charge(size_of::<T>())?;
+            items.try_reserve(1).map_err(|_| d.error(ErrorKind::NoMemory(size_of::<T>())))?;
             items.push(T::decode(d).map_err(|error| error.at_index(items.len()))?);
         }
         Ok(items)

@@ -540,7 +540,9 @@ pub struct Encoded(pub Vec<u8>);
 
 impl<'a> Decode<'a> for Encoded {
     fn decode(d: &mut Decoder<'a>) -> Result<Self, xdr::Error> {
-        Ok(Encoded(d.opaque(d.remaining())?.to_vec()))
+        let bytes = d.opaque(d.remaining())?;
+        let copied = farcall_core::room::copied(bytes);
+        Ok(Encoded(copied.map_err(|why| d.error(xdr::ErrorKind::NoMemory(why.bytes)))?))
     }
 }
 

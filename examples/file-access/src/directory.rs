@@ -104,7 +104,9 @@ impl FileAccess for Directory {
         let length = u64::from(length.min(MAX_READ));
         // Files of /proc have size 0 and content; only then is more asked for than the size says.
         let room = if size(&stat) == 0 { length } else { length.min(left) };
-        let mut bytes = vec![0; room as usize];
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(room as usize).map_err(|_| FileError::from(Errno::NOMEM))?;
+        bytes.resize(room as usize, 0);
         let read = fill(&file, offset, &mut bytes).map_err(FileError::from)?;
         bytes.truncate(read);
         Ok(Contents(bytes.into()))

@@ -125,7 +125,9 @@ impl Files {
         let (open, stat) = self.open_content(file, false)?;
         let size = stat.stx_size;
         let length = length.min(usize::try_from(size.saturating_sub(offset)).unwrap_or(length));
-        let mut bytes = vec![0; length];
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(length).map_err(|_| Errno::NOMEM)?;
+        bytes.resize(length, 0);
         let mut full = 0;
         while full < length {
             match rustix::io::pread(&open, &mut bytes[full..], offset + full as u64) {

@@ -5,14 +5,17 @@
 mod allocator;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use allocator::refusing;
+use farcall::memory::{Rights, Ring, Settings};
+use farcall::{CallFailed, Error, Kind, Ran, Runtime, names};
 use farcall_courier::codec::{self as courier, Layout, Limits};
 use farcall_courier::wire::packet::{BadPacket, Datastream, PacketReader, PacketWriter};
 use farcall_idl::Interface;
 use farcall_onc::wire::record::{self, RecordError, Records};
 use farcall_rpc2::codec as rpc2;
-use farcall_xdr::{Decode, Decoder, Encode, Encoder, ErrorKind, to_vec};
+use farcall_xdr::{Chain, Decode, Decoder, Encode, Encoder, ErrorKind, to_vec};
 
 #[global_allocator]
 static ALLOCATOR: allocator::Counting = allocator::Counting;
@@ -51,7 +54,9 @@ fn a_table_that_is_decoded_is_an_error() {
     let map = refusing(LARGEST, || HashMap::<u32, u32>::decode(&mut Decoder::new(&pairs)).map(drop));
     let set = refusing(LARGEST, || HashSet::<u32>::decode(&mut Decoder::new(&numbers)).map(drop));
     let list = refusing(LARGEST, || Vec::<u32>::decode(&mut Decoder::new(&numbers)).map(drop));
-    for why in [map, set, list].map(Result::unwrap_err) {
+    let chain = to_vec(&(0..MANY).collect::<Chain<u32>>()).unwrap();
+    let chain = refusing(LARGEST, || Chain::<u32>::decode(&mut Decoder::new(&chain)).map(drop));
+    for why in [map, set, list, chain].map(Result::unwrap_err) {
         assert!(matches!(why.kind(), ErrorKind::NoMemory(_)), "{why}");
     }
 }
@@ -142,4 +147,49 @@ fn tokens_of_a_graph_are_an_error() {
     );
     let why = refusing(LARGEST, || farcall_olympus::pnml::read(document.as_bytes())).unwrap_err();
     assert!(why.to_string().contains("no memory for"), "{why}");
+}
+
+#[farcall::interface]
+trait Length {
+    fn length(&self, bytes: &[u8]) -> farcall::Result<u32>;
+}
+
+struct Server;
+
+impl Length for Server {
+    fn length(&self, bytes: &[u8]) -> farcall::Result<u32> {
+        Ok(bytes.len() as u32)
+    }
+}
+
+fn runtime() -> Runtime {
+    Runtime::builder().registry(names::Memory::new()).build().unwrap()
+}
+
+#[test]
+fn the_arguments_of_a_started_call_through_shared_memory_are_an_error() {
+    let (server, client) = (runtime(), runtime());
+    let export = server.export::<dyn Length>("Length", Arc::new(Server)).unwrap();
+    let length = client.import::<dyn Length>(&export.url().replace("udp:", "shm:")).unwrap();
+    assert_eq!(length.length(b"bound").unwrap(), 5);
+    let bytes = vec![7; 6 * LARGEST];
+    let why = refusing(LARGEST, || CallFailed::from(length.start().length(&bytes).wait().unwrap_err()));
+    assert_eq!((why.kind(), why.ran()), (Kind::BadArguments, Ran::No), "{why}");
+    assert!(why.to_string().contains("no memory for"), "{why}");
+    assert_eq!(length.start().length(&bytes).wait().unwrap(), 6 << 20, "with memory it goes well");
+}
+
+#[test]
+fn a_message_of_a_ring_is_an_error_and_stays_there() {
+    let runtime = runtime();
+    let ring = Ring::new(0, 2, 2 * LARGEST as u32);
+    let settings = Settings::new(ring.size() as usize).anyone(Rights::ALL);
+    let segment = runtime.export_segment("Ring", settings).unwrap();
+    assert!(ring.producer(&segment).unwrap().put(&vec![7; 2 * LARGEST]).unwrap());
+    let mut consumer = ring.consumer(&segment).unwrap();
+    let mut message = Vec::new();
+    let taken = refusing(LARGEST, || consumer.take(&mut message));
+    let Err(Error::CallFailed(why)) = taken else { panic!("{taken:?}") };
+    assert_eq!((why.kind(), why.ran()), (Kind::TooLarge, Ran::No), "{why}");
+    assert!(consumer.take(&mut message).unwrap() && message == vec![7; 2 * LARGEST]);
 }

@@ -13,7 +13,7 @@ use super::sending::{SendStream, Sent, waker_of};
 use super::signal::{RESUMED, UNCAUGHT, UNWOUND};
 use crate::exchange::{Exchanges, Tail, send_all, take_all, take_exactly};
 use crate::xdr::{Decode, Decoder};
-use crate::{CallFailed, Kind, Ran};
+use crate::{CallFailed, Kind, Ran, room};
 
 /// Answers the signals of one call while its caller waits for it.
 #[derive(Default)]
@@ -130,7 +130,15 @@ impl Handling {
             // No procedure is resumed after it was unwound.
             Some(_) => UNWOUND.to_be_bytes().to_vec(),
             None => match self.handlers.handle(SignalId { name, types }, &arguments)? {
-                Some(Handled::Resume(value)) => [&RESUMED.to_be_bytes()[..], &value].concat(),
+                Some(Handled::Resume(value)) => {
+                    let mut answer = Vec::new();
+                    room::reserve_exact(&mut answer, size_of_val(&RESUMED) + value.len()).map_err(|why| {
+                        CallFailed::new(Kind::TooLarge, Ran::Yes).because(format!("the answer: {why}"))
+                    })?;
+                    answer.extend_from_slice(&RESUMED.to_be_bytes());
+                    answer.extend_from_slice(&value);
+                    answer
+                }
                 Some(Handled::Unwind(outcome)) => {
                     self.unwinding = Some(outcome);
                     UNWOUND.to_be_bytes().to_vec()

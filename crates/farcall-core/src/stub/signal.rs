@@ -8,7 +8,7 @@ use super::arguments::EncodeArguments;
 use super::scope::{self, Signal, SignalId};
 use crate::exchange::{Exchanges, Tail, over, send_all, send_all_later, take_all, take_all_later};
 use crate::xdr::{self, Decode, Encode, Encoder};
-use crate::{CallFailed, Error, Kind, Ran};
+use crate::{CallFailed, Error, Kind, Ran, room};
 
 /// How a caller answers a signal, on the wire.
 pub(super) const RESUMED: u32 = 0;
@@ -121,7 +121,9 @@ fn begin(
     arguments: &[u8],
 ) -> Result<(u32, Vec<u8>), CallFailed> {
     let exchange = exchanges.open().ok_or_else(over)?;
-    let mut question = Vec::with_capacity(16 + arguments.len());
+    let mut question = Vec::new();
+    room::reserve_exact(&mut question, 16 + arguments.len())
+        .map_err(|why| CallFailed::new(Kind::TooLarge, Ran::Yes).because(format!("the signal: {why}")))?;
     let head = (signal.name, signal.types).encode(&mut Encoder::new(&mut question));
     debug_assert!(head.is_ok(), "two integers");
     question.extend_from_slice(arguments);
@@ -129,10 +131,13 @@ fn begin(
 }
 
 /// Returns the value of an answer that resumes the procedure.
-fn resumed(signal: SignalId, answer: Vec<u8>) -> Result<Vec<u8>, CallFailed> {
-    match answer.split_first_chunk().map(|(head, value)| (u32::from_be_bytes(*head), value)) {
-        Some((RESUMED, value)) => Ok(value.to_vec()),
-        Some((UNWOUND, _)) => Err(scope::unwind(signal, "the caller has unwound the call")),
+fn resumed(signal: SignalId, mut answer: Vec<u8>) -> Result<Vec<u8>, CallFailed> {
+    match answer.first_chunk().map(|head| u32::from_be_bytes(*head)) {
+        Some(RESUMED) => {
+            answer.drain(..size_of::<u32>());
+            Ok(answer)
+        }
+        Some(UNWOUND) => Err(scope::unwind(signal, "the caller has unwound the call")),
         _ => Err(scope::unwind(signal, "no handler caught it")),
     }
 }

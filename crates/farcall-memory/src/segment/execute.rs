@@ -13,7 +13,7 @@ use crate::runtime::{AccessHandler, Accessor};
 use crate::words;
 use farcall_core::stub::{self, Dispatched};
 use farcall_core::xdr::{self, Decoder, Encode, Encoder};
-use farcall_core::{Error, Principal, Result, lock};
+use farcall_core::{Error, Principal, Result, lock, room};
 
 impl AccessHandler for Core {
     fn access(
@@ -194,7 +194,8 @@ impl Core {
             Ok(terms) => terms,
             Err(why) => return Ok(answer::<()>(reply, Err(why))),
         };
-        let mut result = vec![0; opaque_bytes(reading.total)];
+        let mut result = room::zeroed(opaque_bytes(reading.total))
+            .map_err(|why| reply.error(xdr::ErrorKind::NoMemory(why.bytes)))?;
         if !self.read_all(&reading, &mut result) {
             return Ok(answer::<()>(reply, Err(Refused::Stale.into())));
         }

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use farcall::serving;
 use farcall::workers::{Jobs, Threads};
+use farcall::{room, serving};
 
 use super::outgoing::Outgoing;
 use super::peer::{Peer, Transport};
@@ -57,7 +57,7 @@ impl Back for Answering {
         let Some(taken) = Taken::new(&self.load, message.len()) else {
             let mut reply = Outgoing::default();
             reply.accepted(xid, None, Accepted::SystemErr);
-            return send(link, &reply);
+            return send(link, xid, &reply);
         };
         let jobs = self.jobs.get_or_init(|| {
             let budget = Threads::besides_waiting(WORKERS, MAX_WAITING);
@@ -68,7 +68,7 @@ impl Back for Answering {
         // If no thread can be started, the call gets no reply, as if the connection had ended.
         let _ = jobs.submit(Box::new(move || {
             serving::serve_elsewhere(Some(member));
-            serve(&programs, &link, &message);
+            serve(&programs, &link, (xid, &message));
             drop(taken);
         }));
     }
@@ -116,16 +116,24 @@ impl Drop for Answering {
 }
 
 /// Serves a call and sends its reply.
-fn serve(programs: &Programs, link: &Arc<Link>, message: &[u8]) {
+fn serve(programs: &Programs, link: &Arc<Link>, (xid, message): (u32, &[u8])) {
     let peer = Peer::at(Transport::Tcp, None);
     let mut reply = Outgoing::default();
     if programs.answer(message, &peer, &mut reply) {
-        send(link, &reply);
+        send(link, xid, &reply);
     }
 }
 
-fn send(link: &Arc<Link>, reply: &Outgoing) {
-    let mut out = Vec::with_capacity(reply.len() + record::MARK);
+/// Sends the reply to a call, or that the call failed if this process has no memory for the reply.
+fn send(link: &Arc<Link>, xid: u32, reply: &Outgoing) {
+    let (mut out, mut failed) = (Vec::new(), Outgoing::default());
+    let reply = match room::reserve_exact(&mut out, reply.len() + record::MARK) {
+        Ok(()) => reply,
+        Err(_) => {
+            failed.accepted(xid, None, Accepted::SystemErr);
+            &failed
+        }
+    };
     let at = record::begin(&mut out);
     reply.parts().iter().for_each(|part| out.extend_from_slice(part));
     if record::end(&mut out, at).is_ok() {

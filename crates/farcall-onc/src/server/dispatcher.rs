@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use farcall::room;
+
 use super::ServerBuilder;
 use super::datagrams::MAX_DATAGRAM_BYTES;
 use super::duplicates::Duplicates;
@@ -73,10 +75,11 @@ impl Dispatcher {
             Transport::Tcp | Transport::Unix => Outgoing::default(),
         };
         let wanted = self.programs.answer(message, &peer, &mut out);
-        if wanted {
+        if wanted && room::reserve(reply, out.len()).is_ok() {
             out.parts().iter().for_each(|part| reply.extend_from_slice(part));
+            return true;
         }
-        wanted
+        false
     }
 }
 

@@ -1,6 +1,7 @@
 //! Replies of an ONC RPC server that are being built. A long part of a result is sent from the user's memory,
 //! without a copy.
 
+use farcall::room::{self, NoMemory};
 use farcall::xdr::{Encoder, Spill};
 use farcall::{Bytes, guard};
 
@@ -81,7 +82,15 @@ impl Outgoing {
 
     /// Appends a result that was kept from an earlier call. If `whole`, the reply must be one contiguous
     /// part.
-    pub(super) fn append(&mut self, result: &[u8], kept: Option<&(usize, Bytes)>, whole: bool) {
+    ///
+    /// # Errors
+    /// When this process has no memory for it.
+    pub(super) fn append(
+        &mut self,
+        result: &[u8],
+        kept: Option<&(usize, Bytes)>,
+        whole: bool,
+    ) -> Result<(), NoMemory> {
         let (before, long, after) = match kept {
             None => (result, None, &[][..]),
             Some((at, long)) => {
@@ -89,6 +98,8 @@ impl Outgoing {
                 (before, Some(long), after)
             }
         };
+        let copied = long.filter(|_| whole).map_or(0, |long| long.len());
+        room::reserve(&mut self.bytes, result.len() + copied)?;
         self.bytes.extend_from_slice(before);
         match long {
             Some(long) if whole => self.bytes.extend_from_slice(long),
@@ -96,6 +107,7 @@ impl Outgoing {
             None => {}
         }
         self.bytes.extend_from_slice(after);
+        Ok(())
     }
 
     /// Appends a result that `result` encodes. If `whole`, the reply must be one contiguous part.

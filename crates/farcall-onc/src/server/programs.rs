@@ -371,7 +371,10 @@ fn answer_with(
     };
     reply.accepted(xid, authenticated.verifier(), Accepted::Success(&[]));
     let at = reply.result_at();
-    reply.append(result, kept, authenticated.is_sealed());
+    if reply.append(result, kept, authenticated.is_sealed()).is_err() {
+        reply.failed(xid, authenticated.verifier(), Accepted::SystemErr);
+        return Verdict::Answered;
+    }
     if let Some(seal) = authenticated.take_seal()
         && !reply.seal(seal, at)
     {

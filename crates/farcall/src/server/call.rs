@@ -9,7 +9,6 @@ use farcall_proto::server::{self as proto, Finish, HostName, Incoming};
 use farcall_proto::{ACCESSES, Failure, Kind, Ran, Time};
 
 use super::Server;
-use super::executor::Spawn;
 use super::exported::{Exported, Known, not_owned};
 use super::finish::{finish, unless_late};
 use super::reply_to::{Back, Outlet};
@@ -243,14 +242,14 @@ impl Work {
                 None => return Some(finish(Dispatched::Failed(not_owned()))),
             }
         }
+        if let (Some(_), Some(which)) = (self.exported.elsewhere(), self.which) {
+            return self.run_elsewhere(server, which, *now, buffer);
+        }
         let arguments = match &self.arguments {
             Arguments::Received(range) => &buffer[range.clone()],
             Arguments::Shared(buffer, range) => &buffer[range.clone()],
             Arguments::Kept(bytes) => bytes,
         };
-        if let (Some(spawn), Some(which)) = (self.exported.elsewhere(), self.which) {
-            return self.spawn(server, spawn, which, *now, arguments.to_vec());
-        }
         reply.clear();
         let mut decoder = Decoder::new(arguments);
         let mut encoder = match &mut outlet {
@@ -284,14 +283,19 @@ impl Work {
     }
 
     /// Gives the call to the export's executor as a future. Refuses the call if the executor has too many.
-    fn spawn(
-        &self,
+    fn run_elsewhere(
+        &mut self,
         server: &Arc<Server>,
-        spawn: &dyn Spawn,
         which: usize,
         now: Time,
-        arguments: Vec<u8>,
+        buffer: &[u8],
     ) -> Option<Finish> {
+        self.keep_arguments(buffer);
+        let arguments = match &mut self.arguments {
+            Arguments::Kept(arguments) => std::mem::take(arguments),
+            Arguments::Received(_) | Arguments::Shared(..) => Vec::new(),
+        };
+        let spawn = self.exported.elsewhere()?;
         if self.exported.running() > server.limits.workers + server.limits.queue {
             let why = Failure::new(Kind::Overloaded, Ran::No).with_detail(format!(
                 "the executor already has {} calls; the maximum is FARCALL_WORKERS plus FARCALL_QUEUE",

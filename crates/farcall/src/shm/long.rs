@@ -165,7 +165,9 @@ impl<'a> Kept<'a> {
                 &[]
             }
             false => {
-                self.bytes.extend_from_slice(arguments);
+                if self.reserve(arguments.len()) {
+                    self.bytes.extend_from_slice(arguments);
+                }
                 arguments
             }
         };
@@ -189,15 +191,31 @@ impl<'a> Kept<'a> {
         if self.bytes.capacity() == 0 {
             self.bytes = spares.take(env.now(), len).unwrap_or_default();
         }
-        self.bytes.reserve(len);
         // The ring still has the earlier bytes, unless newer bytes have overwritten them.
+        let held = self.long.ring.as_ref().filter(|ring| ring.is_held()).map_or(0, ArgumentRing::len);
+        if !self.reserve(held.saturating_add(len)) {
+            return;
+        }
         if let Some(ring) = self.long.ring.as_mut().filter(|ring| ring.is_held()) {
             ring.copy(&mut self.bytes);
             ring.let_go();
         }
     }
 
+    /// Makes room for more kept bytes. Returns false if this process has no memory for them: then the call is
+    /// not sent through shared memory.
+    fn reserve(&mut self, more: usize) -> bool {
+        let reserved = room::reserve(&mut self.bytes, more).is_ok();
+        if !reserved {
+            self.long.failed = Some(Stop::Late);
+        }
+        reserved
+    }
+
     fn put(&mut self, bytes: &[u8]) {
+        if self.long.failed.is_some() {
+            return;
+        }
         if self.long.ring.as_ref().is_some_and(ArgumentRing::is_held) {
             return self.long.put(bytes);
         }

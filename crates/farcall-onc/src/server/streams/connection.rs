@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use farcall::Bytes;
 use farcall::env::{Interest, PeerState, Source, Stream, Time, Wait};
 use farcall::eviction::Usage;
+use farcall::{Bytes, room};
 
 use super::{LINGER_TIME, Streams};
 use crate::Client;
@@ -544,7 +544,9 @@ impl Connection {
             let skip = sent.min(part.len());
             sent -= skip;
             if skip < part.len() {
-                outbox.unsent.push_back((Bytes::copy_from_slice(&part[skip..]), part.len() - skip));
+                // Without memory for the rest of a reply, its connection cannot go on.
+                let Ok(rest) = room::copied(&part[skip..]) else { return false };
+                outbox.unsent.push_back((rest.into(), part.len() - skip));
             }
         }
         outbox.len += left;
