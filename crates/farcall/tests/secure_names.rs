@@ -307,7 +307,7 @@ fn an_exporter_signs_its_entry_anew_as_long_as_it_exports() {
 #[test]
 fn an_exporter_signs_its_entry_anew_in_etcd() {
     let Some(cluster) = cluster::cluster(1) else { return };
-    an_exporter_signs_anew(&|| Arc::new(cluster.registry()));
+    an_exporter_signs_anew(&|| Arc::new(cluster.builder().exclusive_in_any_version().build()));
 }
 
 #[test]
