@@ -7,7 +7,9 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -82,6 +84,10 @@ pub trait Carrier: Send + Sync {
 
     /// Starts a compare and swap.
     fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused>;
+
+    /// Returns a carrier to the same memory that gives each access this time. Both carriers post writes in
+    /// one order.
+    fn within(&self, time: Duration) -> Arc<dyn Carrier>;
 }
 
 /// A segment's memory at its exporter, if importers may map it, or if the kernel answers importers' reads.

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -60,6 +61,39 @@ impl Remote {
     /// Returns the imported generation. The number grows each time the segment is exported again.
     pub fn generation(&self) -> u64 {
         self.generation
+    }
+
+    /// Returns the same import, but each access by it takes at most this time: also one that is made in
+    /// parts, or that first waits for posted writes. The time of a started access begins when it is sent.
+    /// Clones of this import keep their own time, and an access in a procedure also ends when the time of
+    /// the call does.
+    ///
+    /// An access that is out of time fails with [`Kind::Deadline`]; [`ran`](CallFailed::ran) says whether a
+    /// write or a swap may have been executed. Posted writes are not lost by it: a later
+    /// [`flush`](Memory::flush) of this import, or of any that `within` returned, asks for them again.
+    /// Accesses to memory that this process has mapped wait for nobody, so they need no time.
+    ///
+    /// A program that uses one time often keeps the import that this returns: started accesses share packets
+    /// only with those of the same import.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use farcall::memory::{Memory, Rights, Settings};
+    ///
+    /// # fn main() -> farcall::memory::Result<()> {
+    /// # let runtime = farcall::Runtime::builder().registry(farcall::names::Memory::new()).build()?;
+    /// let segment = runtime.export_segment("Load", Settings::new(64).anyone(Rights::READ))?;
+    /// segment.store(8, 7)?;
+    /// let load = runtime.import_segment("Load")?.within(Duration::from_secs(1)); // each access
+    /// assert_eq!(load.load(8)?, 7);
+    /// assert_eq!(load.within(Duration::from_secs(5)).load(8)?, 7); // one access
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn within(&self, time: Duration) -> Remote {
+        Remote { carrier: self.carrier.within(time), ..self.clone() }
     }
 
     /// Starts a read of at most 1 MiB. Many reads may be under way at the same time.

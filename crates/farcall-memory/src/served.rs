@@ -1,17 +1,20 @@
 //! Accesses to a segment by calls: each access is a call, which the exporter's runtime executes.
 //!
 //! ```text
+//! allowance  the time that is left to an access, which may take several calls
 //! reads      started reads, which share packets
 //! deposits   started accesses whose results arrive in segments of this process; they share packets too
 //! posts      posted writes, which are not acknowledged until the importer asks
 //! ```
 
+mod allowance;
 mod deposits;
 mod posts;
 mod reads;
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -22,6 +25,7 @@ use crate::access::{
 };
 use crate::carrier::Carrier;
 use crate::deposit::{Deposit, DepositTarget};
+use allowance::Allowance;
 use deposits::Deposits;
 use farcall_core::env::Env;
 use farcall_core::stub::NO_HANDLERS;
@@ -34,6 +38,9 @@ use reads::Reads;
 /// Accesses one generation of a segment by calls.
 pub(super) struct Served {
     binding: Binding,
+    env: Arc<dyn Env>,
+    /// The time of each access.
+    within: Option<Duration>,
     generation: u64,
     reads: Arc<Reads>,
     deposits: Arc<Deposits>,
@@ -42,15 +49,33 @@ pub(super) struct Served {
 
 impl Served {
     pub(super) fn new(env: Arc<dyn Env>, binding: Binding, generation: u64) -> Served {
-        let deposits = Deposits::new(env.clone(), binding.clone(), generation);
-        let reads = Reads::new(env, binding.clone(), generation);
         let posts = Arc::new(PostedWrites::new(binding.clone(), generation));
-        Served { binding, generation, reads, deposits, posts }
+        Served::with(env, binding, (generation, None), posts)
+    }
+
+    /// Returns a carrier that posts writes in the order of all that share `posts`. Started accesses share
+    /// packets only with those of the same carrier, because a packet is one call and has one time.
+    fn with(
+        env: Arc<dyn Env>,
+        binding: Binding,
+        (generation, within): (u64, Option<Duration>),
+        posts: Arc<PostedWrites>,
+    ) -> Served {
+        let timed = within.map_or_else(|| binding.clone(), |within| binding.within(within));
+        let deposits = Deposits::new(env.clone(), (timed.clone(), within.is_some()), generation);
+        let reads = Reads::new(env.clone(), timed, generation);
+        Served { binding, env, within, generation, reads, deposits, posts }
+    }
+
+    /// Returns the time of an access that begins now.
+    #[inline(always)]
+    fn begin(&self) -> Allowance {
+        Allowance::new(&self.binding, self.within)
     }
 
     /// Reads ranges that are not too long for one access.
     #[inline(never)]
-    fn read_ranges(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
+    fn read_ranges(&self, ranges: &mut [(u64, &mut [u8])], time: Allowance) -> Result<()> {
         let (ranges, mut outcome) = (RefCell::new(ranges), Ok(()));
         let encode = |e: &mut Encoder<'_>| {
             e.u64(self.generation)?;
@@ -62,7 +87,7 @@ impl Served {
         self.binding.channel().call(
             Call {
                 procedure: &READ,
-                within: None,
+                within: time.left(&self.binding),
                 encode: &encode,
                 handlers: &NO_HANDLERS,
                 sending: None,
@@ -94,6 +119,10 @@ impl Served {
         arguments: &[u8],
         short: &mut dyn FnMut(&[u8]) -> bool,
     ) -> (bool, Option<Result<T>>) {
+        // The fast path has no deadline.
+        if self.within.is_some() {
+            return (false, None);
+        }
         let mut outcome = None;
         let sink = &mut |reply: Reply<'_>| outcome = Some(decode_reply(reply));
         let brief = self.binding.channel().call_briefly(procedure, arguments, short, sink);
@@ -102,9 +131,9 @@ impl Served {
 
     /// Reads a range that is not too long for one access.
     #[inline(always)]
-    fn read_once(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+    fn read_once(&self, offset: u64, into: &mut [u8], time: Allowance) -> Result<()> {
         if into.len() > MAX_FAST_READ_BYTES {
-            return self.read_ranges(&mut [(offset, into)]);
+            return self.read_ranges(&mut [(offset, into)], time);
         }
         let mut arguments = [0; 20];
         arguments[..8].copy_from_slice(&self.generation.to_be_bytes());
@@ -113,11 +142,11 @@ impl Served {
         match self.call_briefly::<Bytes>(&READ, &arguments, &mut |result| take_opaque(result, into)) {
             (true, None) => Ok(()),
             (_, Some(bytes)) => Ok(distribute(&bytes?, &mut [(offset, into)])?),
-            (false, None) => self.read_ranges(&mut [(offset, into)]),
+            (false, None) => self.read_ranges(&mut [(offset, into)], time),
         }
     }
 
-    fn write_short(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
+    fn write_short(&self, offset: u64, bytes: &[u8], notify: bool, time: Allowance) -> Result<()> {
         let mut arguments = [0; 24 + MAX_FAST_WRITE_BYTES];
         arguments[..8].copy_from_slice(&self.generation.to_be_bytes());
         arguments[8..16].copy_from_slice(&offset.to_be_bytes());
@@ -128,31 +157,48 @@ impl Served {
         match self.call_briefly(&WRITE, arguments, &mut |result| result.is_empty()) {
             (true, None) => Ok(()),
             (_, Some(outcome)) => outcome,
-            (false, None) => self.call(&WRITE, (offset, notify, bytes)),
+            (false, None) => self.call(&WRITE, (offset, notify, bytes), time),
         }
     }
 
     /// Writes more bytes than one access may have, in parts. The last part asks for one notice of all bytes.
     #[cold]
-    fn write_parts(&self, begin: u64, bytes: &[u8], notify: bool) -> Result<()> {
+    fn write_parts(&self, begin: u64, bytes: &[u8], notify: bool, time: Allowance) -> Result<()> {
         let last = (bytes.len() - 1) / MAX_ACCESS_BYTES;
         let offsets = (begin..).step_by(MAX_ACCESS_BYTES);
         let mut parts = bytes.chunks(MAX_ACCESS_BYTES).zip(offsets).enumerate();
         parts.try_for_each(|(which, (part, offset))| match which {
-            0 => self.call(&WRITE, (offset, false, part)),
+            0 => self.call(&WRITE, (offset, false, part), time),
             which if which == last && notify => {
-                self.call(&WRITE, (offset, true, part, begin)).map_err(half_way)
+                self.call(&WRITE, (offset, true, part, begin), time).map_err(half_way)
             }
-            _ => self.call(&WRITE, (offset, false, part)).map_err(half_way),
+            _ => self.call(&WRITE, (offset, false, part), time).map_err(half_way),
         })
     }
 
-    fn call<T: for<'a> Decode<'a>>(&self, procedure: &Procedure, arguments: impl Encode) -> Result<T> {
-        self.binding.call(procedure, &|e| encode(self.generation, &arguments, e))
+    /// Writes bytes, in parts if there are many.
+    fn write_once(&self, offset: u64, bytes: &[u8], notify: bool, time: Allowance) -> Result<()> {
+        if bytes.len() <= MAX_FAST_WRITE_BYTES {
+            return self.write_short(offset, bytes, notify, time);
+        }
+        if bytes.len() <= MAX_ACCESS_BYTES {
+            return self.call(&WRITE, (offset, notify, bytes), time);
+        }
+        self.write_parts(offset, bytes, notify, time)
+    }
+
+    fn call<T: for<'a> Decode<'a>>(
+        &self,
+        procedure: &Procedure,
+        arguments: impl Encode,
+        time: Allowance,
+    ) -> Result<T> {
+        time.binding(&self.binding).call(procedure, &|e| encode(self.generation, &arguments, e))
     }
 
     fn start<T>(&self, procedure: &Procedure, arguments: impl Encode) -> Pending<T, Refused> {
-        self.binding.start(procedure, &|e| encode(self.generation, &arguments, e))
+        let binding = self.begin().binding(&self.binding);
+        binding.start(procedure, &|e| encode(self.generation, &arguments, e))
     }
 }
 
@@ -168,51 +214,54 @@ fn encode(
 impl Carrier for Served {
     #[inline]
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        let time = self.begin();
         if into.len() <= MAX_ACCESS_BYTES {
-            return self.read_once(offset, into);
+            return self.read_once(offset, into, time);
         }
         let offsets = (offset..).step_by(MAX_ACCESS_BYTES);
         into.chunks_mut(MAX_ACCESS_BYTES)
             .zip(offsets)
-            .try_for_each(|(part, offset)| self.read_once(offset, part))
+            .try_for_each(|(part, offset)| self.read_once(offset, part, time))
     }
 
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
+        let time = self.begin();
         if exceeds_one_access(ranges.iter().map(|(_, into)| into.len())) {
-            return ranges.iter_mut().try_for_each(|(offset, into)| self.read(*offset, into));
+            return ranges.iter_mut().try_for_each(|(begin, into)| {
+                let offsets = (*begin..).step_by(MAX_ACCESS_BYTES);
+                let mut parts = into.chunks_mut(MAX_ACCESS_BYTES).zip(offsets);
+                parts.try_for_each(|(part, offset)| self.read_once(offset, part, time))
+            });
         }
-        self.read_ranges(ranges)
+        self.read_ranges(ranges, time)
     }
 
     fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
-        self.posts.settle()?;
-        if bytes.len() <= MAX_FAST_WRITE_BYTES {
-            return self.write_short(offset, bytes, notify);
-        }
-        if bytes.len() <= MAX_ACCESS_BYTES {
-            return self.call(&WRITE, (offset, notify, bytes));
-        }
-        self.write_parts(offset, bytes, notify)
+        let time = self.begin();
+        self.posts.settle(time)?;
+        self.write_once(offset, bytes, notify, time)
     }
 
     fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
+        let time = self.begin();
+        self.posts.settle(time)?;
         if exceeds_one_access(ranges.iter().map(|(_, bytes)| bytes.len())) {
             let last = ranges.len() - 1;
             let mut each = ranges.iter().enumerate();
             return each.try_for_each(|(which, (offset, bytes))| {
-                let written = self.write(*offset, bytes, notify && which == last);
+                let written = self.write_once(*offset, bytes, notify && which == last, time);
                 written.map_err(|why| if which == 0 { why } else { half_way(why) })
             });
         }
-        self.posts.settle()?;
-        self.binding.call(&WRITE_EACH, &|e| {
+        time.binding(&self.binding).call(&WRITE_EACH, &|e| {
             (self.generation, notify).encode(e)?;
             ranges.iter().try_for_each(|range| range.encode(e))
         })
     }
 
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
-        self.posts.settle()?;
+        let time = self.begin();
+        self.posts.settle(time)?;
         let mut arguments = [0; 32];
         for (place, word) in
             arguments.as_chunks_mut::<8>().0.iter_mut().zip([self.generation, offset, old, new])
@@ -229,23 +278,25 @@ impl Carrier for Served {
         match self.call_briefly(&COMPARE_AND_SWAP, &arguments, take) {
             (true, None) => Ok(found),
             (_, Some(outcome)) => outcome,
-            (false, None) => self.call(&COMPARE_AND_SWAP, (offset, old, new)),
+            (false, None) => self.call(&COMPARE_AND_SWAP, (offset, old, new), time),
         }
     }
 
     fn post(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
-        match self.posts.post(offset, bytes, notify)? {
+        let time = self.begin();
+        match self.posts.post(offset, bytes, notify, time)? {
             true => Ok(()),
-            false => self.write(offset, bytes, notify),
+            // All earlier posted writes are executed.
+            false => self.write_once(offset, bytes, notify, time),
         }
     }
 
     fn flush(&self) -> Result<()> {
-        self.posts.settle()
+        self.posts.settle(self.begin())
     }
 
     fn start_flush(&self) -> Pending<(), Refused> {
-        self.posts.start_settling()
+        self.posts.start_settling(self.begin())
     }
 
     fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused> {
@@ -266,6 +317,11 @@ impl Carrier for Served {
 
     fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused> {
         self.start(&COMPARE_AND_SWAP, (offset, old, new))
+    }
+
+    fn within(&self, time: Duration) -> Arc<dyn Carrier> {
+        let (env, binding) = (self.env.clone(), self.binding.clone());
+        Arc::new(Served::with(env, binding, (self.generation, Some(time)), self.posts.clone()))
     }
 }
 
@@ -341,4 +397,64 @@ fn refuse(why: &Refused, sink: Sink<'_>) {
 #[cold]
 fn no_result(why: xdr::Error) -> CallFailed {
     CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use farcall_core::stub::{Channel, PendingCall};
+    use farcall_core::{System, lock};
+
+    /// An exporter that never answers. It notes the time of each call.
+    #[derive(Default)]
+    struct Silent(Mutex<Vec<Option<Duration>>>);
+
+    impl Channel for Silent {
+        fn call(&self, call: Call<'_>, sink: Sink<'_>) {
+            lock(&self.0).push(call.within);
+            sink(Reply::Failed(CallFailed::new(Kind::Deadline, Ran::Maybe)));
+        }
+
+        fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
+            lock(&self.0).push(call.within);
+            Box::new(CallFailed::new(Kind::Deadline, Ran::Maybe))
+        }
+
+        fn call_briefly(
+            &self,
+            _: &Procedure,
+            _: &[u8],
+            _: &mut dyn FnMut(&[u8]) -> bool,
+            _: Sink<'_>,
+        ) -> bool {
+            panic!("the fast path has no deadline")
+        }
+    }
+
+    #[test]
+    fn each_call_of_each_access_has_what_is_left_of_its_time() {
+        const TIME: Duration = Duration::from_secs(60);
+        let (silent, env) = (Arc::new(Silent::default()), Arc::new(System));
+        let memory = Served::new(env, Binding::new(silent.clone()), 1).within(TIME);
+        let long = vec![0; MAX_ACCESS_BYTES + 1];
+        let late = |outcome: Result<()>| {
+            assert!(matches!(&outcome, Err(Error::CallFailed(why)) if why.kind() == Kind::Deadline));
+            let times = std::mem::take(&mut *lock(&silent.0));
+            assert!(!times.is_empty() && times.iter().all(|time| time.is_some_and(|time| time <= TIME)));
+        };
+        late(memory.read(0, &mut [0; 8]));
+        late(memory.read(0, &mut long.clone()));
+        late(memory.read_each(&mut [(0, &mut [0; 8]), (16, &mut [0; 8])]));
+        late(memory.write(0, &[0; 8], false));
+        late(memory.write(0, &[0; 500], true));
+        late(memory.write(0, &long, true));
+        late(memory.write_each(&[(0, &[0; 8]), (16, &[0; 8])], false));
+        late(memory.compare_and_swap(0, 1, 2).map(drop));
+        late(memory.post(0, &[0; 8], false));
+        late(memory.start_read(0, 8).wait().map(drop));
+        late(memory.start_write(0, &[0; 8]).wait());
+        late(memory.start_compare_and_swap(0, 1, 2).wait().map(drop));
+    }
 }

@@ -30,6 +30,8 @@ use farcall_core::{CallFailed, Kind, Ran, guard, lock};
 pub(super) struct Deposits {
     env: Arc<dyn Env>,
     binding: Binding,
+    /// Whether the binding has a deadline.
+    timed: bool,
     generation: u64,
     batches: Mutex<Batches>,
     /// How many reads were sent and have no outcome yet.
@@ -55,6 +57,7 @@ const MAX_BATCH_BYTES: usize = 1_000;
 struct Batch {
     state: Mutex<BatchState>,
     binding: Binding,
+    timed: bool,
     env: Arc<dyn Env>,
     /// The import's deposits. An import that was dropped needs no further batches.
     deposits: Weak<Deposits>,
@@ -106,9 +109,14 @@ enum Stage {
 }
 
 impl Deposits {
-    pub(super) fn new(env: Arc<dyn Env>, binding: Binding, generation: u64) -> Arc<Deposits> {
+    /// Returns the deposits by a binding. `timed` says whether the binding has a deadline.
+    pub(super) fn new(
+        env: Arc<dyn Env>,
+        (binding, timed): (Binding, bool),
+        generation: u64,
+    ) -> Arc<Deposits> {
         let (batches, under_way) = Default::default();
-        Arc::new(Deposits { env, binding, generation, batches, under_way })
+        Arc::new(Deposits { env, binding, timed, generation, batches, under_way })
     }
 
     /// Starts a read.
@@ -177,7 +185,7 @@ impl Deposits {
         });
         let (binding, deposits) = (self.binding.clone(), Arc::downgrade(self));
         let (env, under_way) = (self.env.clone(), self.under_way.clone());
-        let mut batch = Batch { state, binding, env, deposits, under_way };
+        let mut batch = Batch { state, binding, timed: self.timed, env, deposits, under_way };
         batch.renew(self.generation);
         Arc::new(batch)
     }
@@ -258,7 +266,8 @@ impl Batch {
         };
         self.under_way.fetch_add(parts, Ordering::Relaxed);
         let unstarted = Unstarted(self);
-        let arriving = match procedure.idempotent {
+        // A recipient's call has no deadline.
+        let arriving = match procedure.idempotent && !self.timed {
             true => self.binding.channel().start_for(procedure, &arguments, self.clone()),
             // Only a read may be made again when its reply is a failure.
             false => None,

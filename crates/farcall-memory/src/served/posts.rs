@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
+use super::allowance::Allowance;
 use super::refuse;
 use crate::Result;
 use crate::access::{MAX_POST_BYTES, OPEN, POSTED, Posted, Refused};
@@ -35,32 +36,38 @@ impl PostedWrites {
 
     /// Posts a write. If the write is too long, or nothing can be posted, waits until all earlier writes are
     /// executed and returns false. The caller then makes the write by a call.
-    pub(super) fn post(self: &Arc<Self>, offset: u64, bytes: &[u8], notify: bool) -> Result<bool> {
+    pub(super) fn post(
+        self: &Arc<Self>,
+        offset: u64,
+        bytes: &[u8],
+        notify: bool,
+        time: Allowance,
+    ) -> Result<bool> {
         if bytes.len() <= MAX_POSTED_BYTES {
-            self.open()?;
+            self.open(time)?;
             while lock(&self.state).is_full() {
-                self.wait(State::MAX_AFTER_WAIT)?;
+                self.wait(State::MAX_AFTER_WAIT, time)?;
             }
             if self.send(offset, bytes, notify)? {
                 return Ok(true);
             }
         }
-        self.settle()?;
+        self.settle(time)?;
         Ok(false)
     }
 
     /// Waits until all posted writes are executed.
     #[inline]
-    pub(super) fn settle(self: &Arc<Self>) -> Result<()> {
-        if self.is_open.load(Ordering::Relaxed) { self.wait(0) } else { Ok(()) }
+    pub(super) fn settle(self: &Arc<Self>, time: Allowance) -> Result<()> {
+        if self.is_open.load(Ordering::Relaxed) { self.wait(0, time) } else { Ok(()) }
     }
 
     /// Starts to ask whether all posted writes are executed. No thread waits for the answer.
-    pub(super) fn start_settling(self: &Arc<Self>) -> Pending<(), Refused> {
+    pub(super) fn start_settling(self: &Arc<Self>, time: Allowance) -> Pending<(), Refused> {
         match self.ask(0) {
             Ok(None) => Pending::ended(Ok(())),
             Ok(Some(asking)) => {
-                let mut settling = Settling { posts: self.clone(), asking, call: None };
+                let mut settling = Settling { posts: self.clone(), time, asking, call: None };
                 settling.call();
                 Pending::new(Box::new(settling))
             }
@@ -69,11 +76,11 @@ impl PostedWrites {
     }
 
     /// Opens the stream if it is not open.
-    fn open(&self) -> Result<()> {
+    fn open(&self, time: Allowance) -> Result<()> {
         if self.is_open.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let stream = self.binding.call::<u64, Refused>(&OPEN, &|e| e.u64(self.generation))?;
+        let stream = time.binding(&self.binding).call::<u64, Refused>(&OPEN, &|e| e.u64(self.generation))?;
         lock(&self.state).opened(stream);
         self.is_open.store(true, Ordering::Relaxed);
         Ok(())
@@ -99,10 +106,10 @@ impl PostedWrites {
 
     /// Blocks until at most `most` of the earlier posted writes are unacknowledged.
     #[cold]
-    fn wait(self: &Arc<Self>, most: usize) -> Result<()> {
+    fn wait(self: &Arc<Self>, most: usize, time: Allowance) -> Result<()> {
         match self.ask(most)? {
             Some(asking) => {
-                Pending::new(Box::new(Settling { posts: self.clone(), asking, call: None })).wait()
+                Pending::new(Box::new(Settling { posts: self.clone(), time, asking, call: None })).wait()
             }
             None => Ok(()),
         }
@@ -176,6 +183,8 @@ fn no_progress() -> CallFailed {
 /// A started question whether all posted writes are executed.
 struct Settling {
     posts: Arc<PostedWrites>,
+    /// The time of all questions together.
+    time: Allowance,
     asking: Asking,
     /// The call that asks, while it is under way.
     call: Option<Box<dyn PendingCall>>,
@@ -184,9 +193,10 @@ struct Settling {
 impl Settling {
     /// Returns the call that asks. Starts one if none is under way.
     fn call(&mut self) -> &mut Box<dyn PendingCall> {
-        let Settling { posts, asking, call } = self;
+        let Settling { posts, time, asking, call } = self;
         call.get_or_insert_with(|| {
-            let started = posts.binding.start::<Posted, Refused>(&POSTED, &|e| posts.question(asking, e));
+            let binding = time.binding(&posts.binding);
+            let started = binding.start::<Posted, Refused>(&POSTED, &|e| posts.question(asking, e));
             started.into_call().unwrap_or_else(|| Box::new(no_reply()))
         })
     }
@@ -213,7 +223,8 @@ impl PendingCall for Settling {
                 Some(call) => call.wait(&mut |reply| answer = Some(decode_reply(reply))),
                 None => {
                     let question = |e: &mut Encoder<'_>| self.posts.question(&self.asking, e);
-                    answer = Some(self.posts.binding.call(&POSTED, &question));
+                    let binding = self.time.binding(&self.posts.binding);
+                    answer = Some(binding.call(&POSTED, &question));
                 }
             }
             if self.receive_answer(answer, sink) {

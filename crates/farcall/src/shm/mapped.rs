@@ -52,8 +52,15 @@ pub(super) use shared::SharedMapping;
 
 use liveness::Liveness;
 
-/// A segment whose memory this process has mapped.
+/// A segment whose memory this process has mapped, and the carrier for what cannot be done by mapping.
 pub(super) struct Mapped {
+    mapping: Arc<Mapping>,
+    /// The carrier for accesses that cannot be done by mapping.
+    served: Arc<dyn Carrier>,
+}
+
+/// The mapped memory of a segment.
+struct Mapping {
     /// The segment's memory.
     data: MappedFile,
     /// The control word, which has the generation for which the exporter offers the memory.
@@ -64,9 +71,7 @@ pub(super) struct Mapped {
     hears: bool,
     /// Whether the exporter's process lives.
     exporter: Liveness,
-    /// The carrier for accesses that cannot be done by mapping.
-    served: Arc<dyn Carrier>,
-    /// Whether `served` was ever used.
+    /// Whether an access was ever made by a call.
     asked: AtomicBool,
 }
 
@@ -105,7 +110,8 @@ pub(crate) fn map(
         peer.is_served_by(server, export).then_some((control, data, hears, exporter))
     });
     let Some((control, data, hears, exporter)) = mapped else { return served };
-    Arc::new(Mapped { data, control, generation, hears, exporter, served, asked: AtomicBool::new(false) })
+    let mapping = Mapping { data, control, generation, hears, exporter, asked: AtomicBool::new(false) };
+    Arc::new(Mapped { mapping: Arc::new(mapping), served })
 }
 
 /// What an exporter has passed.
@@ -159,14 +165,15 @@ impl Mapped {
     /// segment.
     #[inline(always)]
     fn is_current(&self) -> bool {
-        control::has_read(self.generation, || self.offered()) && self.exporter.holds()
+        control::has_read(self.mapping.generation, || self.offered()) && self.mapping.exporter.holds()
     }
 
     /// Returns an error unless the mapping is still valid, so that everything that was written so far was
     /// written to the segment.
     #[inline(always)]
     fn is_done(&self) -> Result<()> {
-        let done = control::has_written(self.generation, || self.offered()) && self.exporter.holds();
+        let done =
+            control::has_written(self.mapping.generation, || self.offered()) && self.mapping.exporter.holds();
         if done { Ok(()) } else { Err(self.raced().into()) }
     }
 
@@ -174,19 +181,19 @@ impl Mapped {
     /// word.
     #[inline(always)]
     fn offered(&self) -> u64 {
-        self.control.read_only_words().first().map_or(0, ReadOnlyWord::load)
+        self.mapping.control.read_only_words().first().map_or(0, ReadOnlyWord::load)
     }
 
     #[inline(always)]
     fn read_words(&self, offset: u64, into: &mut [u8]) {
-        words::read_by(self.data.read_only_words(), ReadOnlyWord::load, offset, into);
+        words::read_by(self.mapping.data.read_only_words(), ReadOnlyWord::load, offset, into);
     }
 
     /// Returns the mapped words, for writing. There are none if the mapping allows only reading, but the code
     /// that calls a [`Carrier`] has checked the rights already.
     #[inline(always)]
     fn words(&self) -> &[AtomicU64] {
-        self.data.words().unwrap_or_default()
+        self.mapping.data.words().unwrap_or_default()
     }
 
     /// Returns the carrier that works by calls. It may be used only for an access that has had no effect yet.
@@ -194,13 +201,13 @@ impl Mapped {
     /// importer.
     #[cold]
     fn served(&self) -> Result<&dyn Carrier> {
-        if !self.exporter.is_ours() {
+        if !self.mapping.exporter.is_ours() {
             return Err(CallFailed::forked().into());
         }
-        if self.exporter.is_gone() {
+        if self.mapping.exporter.is_gone() {
             return Err(gone(Ran::No).into());
         }
-        self.asked.store(true, Ordering::Relaxed);
+        self.mapping.asked.store(true, Ordering::Relaxed);
         Ok(&*self.served)
     }
 
@@ -222,7 +229,7 @@ impl Mapped {
     /// whether the access had an effect.
     #[cold]
     fn raced(&self) -> CallFailed {
-        if self.exporter.is_gone() {
+        if self.mapping.exporter.is_gone() {
             return gone(Ran::Maybe);
         }
         let why = "the exporter revoked the segment, exported it again or inhibited writes during the access";
@@ -253,7 +260,7 @@ impl Carrier for Mapped {
     }
 
     fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        if !self.data.copy_out(offset as usize, into) {
+        if !self.mapping.data.copy_out(offset as usize, into) {
             self.read_words(offset, into);
         }
         if self.is_current() { Ok(()) } else { self.served()?.read_bytes(offset, into) }
@@ -268,7 +275,7 @@ impl Carrier for Mapped {
 
     fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
         // The exporter must be notified of this write, so it goes by a call, which carries the bytes too.
-        if (notify && self.hears) || !self.is_current() {
+        if (notify && self.mapping.hears) || !self.is_current() {
             return self.served()?.write(offset, bytes, notify);
         }
         words::write(self.words(), offset, bytes);
@@ -279,7 +286,7 @@ impl Carrier for Mapped {
         if !self.is_current() {
             return self.served()?.write_bytes(offset, bytes);
         }
-        if !self.data.copy_in(offset as usize, bytes) {
+        if !self.mapping.data.copy_in(offset as usize, bytes) {
             words::write(self.words(), offset, bytes);
         }
         self.is_done()
@@ -295,12 +302,12 @@ impl Carrier for Mapped {
 
     fn flush(&self) -> Result<()> {
         // Writes by mapping are done already.
-        if self.asked.load(Ordering::Relaxed) { self.served()?.flush() } else { Ok(()) }
+        if self.mapping.asked.load(Ordering::Relaxed) { self.served()?.flush() } else { Ok(()) }
     }
 
     fn start_flush(&self) -> Pending<(), Refused> {
         // Writes by mapping are done already.
-        match self.asked.load(Ordering::Relaxed) {
+        match self.mapping.asked.load(Ordering::Relaxed) {
             true => self.start_served(|served| served.start_flush()),
             false => Pending::ended(Ok(())),
         }
@@ -368,6 +375,10 @@ impl Carrier for Mapped {
             return Pending::ended(self.compare_and_swap(offset, old, new));
         }
         self.start_served(|served| served.start_compare_and_swap(offset, old, new))
+    }
+
+    fn within(&self, time: Duration) -> Arc<dyn Carrier> {
+        Arc::new(Mapped { mapping: self.mapping.clone(), served: self.served.within(time) })
     }
 }
 

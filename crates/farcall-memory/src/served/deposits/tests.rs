@@ -78,7 +78,7 @@ fn opaque(bytes: &[u8]) -> Vec<u8> {
 
 fn setting(declines: bool) -> (Arc<Kept>, Arc<Deposits>, Arc<Core>) {
     let channel = Arc::new(Kept { declines, ..Kept::default() });
-    let deposits = Deposits::new(Arc::new(System), Binding::new(channel.clone()), 1);
+    let deposits = Deposits::new(Arc::new(System), (Binding::new(channel.clone()), false), 1);
     let words: Arc<[AtomicU64]> = crate::words::zeros(4096).into();
     (
         channel,
