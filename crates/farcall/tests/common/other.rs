@@ -69,6 +69,21 @@ impl Other {
     pub fn stop(&self) {
         let status = Command::new("kill").args(["-STOP", &self.child.id().to_string()]).status();
         assert!(status.unwrap().success());
+        // The signal is on its way; a thread may still run on another processor.
+        while !self.is_stopped() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Returns whether every thread of the process is stopped.
+    #[cfg(target_os = "linux")]
+    fn is_stopped(&self) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        tasks.flatten().all(|task| {
+            // The state follows the name, which is in parentheses. (A thread that has ended has no file.)
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 'Z', 'X']))
+        })
     }
 
     /// Kills the process, and waits for its end.
