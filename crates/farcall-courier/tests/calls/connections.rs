@@ -143,7 +143,9 @@ fn the_end_of_a_server_ends_its_connections_and_frees_its_address() {
     drop(server);
     let why = pending.wait().unwrap_err();
     let why = why.call_failed().unwrap();
-    assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::Maybe));
+    // The server may have ended before the call was sent.
+    assert_eq!(why.kind(), Kind::Unreachable);
+    assert_ne!(why.ran(), Ran::Yes);
     worker.gate.open();
     let why = work.next(1).unwrap_err();
     let why = why.call_failed().unwrap();
