@@ -62,8 +62,8 @@ pub trait Env: Send + Sync + 'static {
     /// Returns an event that is not set.
     fn event(&self) -> Arc<dyn Event>;
 
-    /// Returns the number by which [`Env::sleeps`] finds the calling thread, or `None` if nobody can tell what
-    /// the thread does.
+    /// Returns the number by which [`Env::sleeps`] finds the calling thread, or `None` if nobody can tell
+    /// what the thread does.
     fn thread_number(&self) -> Option<u32> {
         None
     }
@@ -327,8 +327,8 @@ pub enum Received {
     TimedOut,
     /// [`Socket::wake`] was called, or a signal arrived. May also be returned for no reason.
     Woken,
-    /// The network reports that this address, to which the socket had sent, cannot be reached. This is only a
-    /// hint, and anybody can forge it.
+    /// The network reports that this address, to which the socket had sent, cannot be reached, and
+    /// why, if it says so. This is only a hint, and anybody can forge it.
     Unreachable(SocketAddr, Option<Obstacle>),
     /// The network reports that no socket is bound to this address. The report quotes a datagram that was
     /// sent there: the second field is the length of the quotation in bytes, and the buffer begins with it.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::xdr::schema::{Type, Types};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder, ErrorKind, Schema};
 
+use farcall_base::room::NoMemory;
 use farcall_base::{Kind, Ran};
 
 /// The result of a call: a value, or an [`Error`].
@@ -254,6 +255,13 @@ impl CallFailed {
     #[doc(hidden)]
     pub fn local(doing: &str, why: std::io::Error) -> CallFailed {
         CallFailed::new(Kind::Local, Ran::No).because(format!("{doing}: {why}")).caused_by(why)
+    }
+
+    /// Returns the failure of a call because this process has no memory for `what`.
+    #[doc(hidden)]
+    #[cold]
+    pub fn no_memory(what: &str, ran: Ran, why: NoMemory) -> CallFailed {
+        CallFailed::new(Kind::TooLarge, ran).because(format!("{what}: {why}"))
     }
 
     /// Returns the failure of a call through a stub or handle that was made before this process was forked.

@@ -20,8 +20,8 @@ use crate::udp;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct System;
 
-/// How much nicer threads in the background are than others: they have a third of the weight (`sched(7)`: each
-/// step is a factor of about 1.25).
+/// How much nicer threads in the background are than others: they have a third of the weight (`sched(7)`:
+/// each step is a factor of about 1.25).
 #[cfg(target_os = "linux")]
 const BACKGROUND_NICENESS: i32 = 5;
 

@@ -144,9 +144,9 @@ impl Builder {
 
     /// Sets how many bytes of arguments the started calls of all imports of this builder keep until they have
     /// ended. The calls of one import may keep as much as is left. Further started calls fail as
-    /// [`Overloaded`](farcall::Kind::Overloaded), [`No`](farcall::Ran::No). The only started call of an import
-    /// may keep any arguments, and arguments of at most 2 KiB are not counted. By default all clients of ONC
-    /// RPC, Courier and RPC2 in a process keep 512 MiB together.
+    /// [`Overloaded`](farcall::Kind::Overloaded), [`No`](farcall::Ran::No). The only started call of an
+    /// import may keep any arguments, and arguments of at most 2 KiB are not counted. By default all clients
+    /// of ONC RPC, Courier and RPC2 in a process keep 512 MiB together.
     #[must_use]
     pub fn argument_bytes(mut self, bytes: usize) -> Builder {
         self.settings.arguments = Arc::new(ArgumentBudget::new(bytes));

@@ -6,7 +6,6 @@
 pub(crate) mod comments;
 pub(crate) mod diagnostic;
 pub(crate) mod docs;
-pub(crate) use crate::nearest;
 pub(crate) mod reader;
 pub(crate) mod scan;
 #[cfg(any(feature = "cr", feature = "rpc2"))]

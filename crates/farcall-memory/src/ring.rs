@@ -6,7 +6,7 @@
 use crate::Memory;
 use crate::access::Refused;
 use crate::word::check_words;
-use farcall_core::{CallFailed, Error, Kind, Ran, ResultExt, room};
+use farcall_core::{CallFailed, Error, Ran, ResultExt, room};
 
 /// The position of a ring in its memory, and its size. Both sides must use the same values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,8 +160,8 @@ impl<M: Memory> Consumer<M> {
     /// Takes a message out, into `message`. Returns false if the ring is empty.
     ///
     /// # Errors
-    /// [`Stuck`], the failure of a call, or [`Kind::TooLarge`] when this process has no memory for the message.
-    /// The message stays in the ring.
+    /// [`Stuck`], the failure of a call, or [`TooLarge`](farcall_core::Kind::TooLarge) when this process has
+    /// no memory for the message. The message stays in the ring.
     pub fn take(&mut self, message: &mut Vec<u8>) -> farcall_core::Result<bool, Stuck> {
         let ring = self.ring;
         if ring.len(self.put, self.taken)? == 0 {
@@ -175,8 +175,7 @@ impl<M: Memory> Consumer<M> {
         let len = usize::try_from(len).ok().filter(|len| *len <= ring.most);
         let len = len.ok_or(Error::Declared(Stuck::Broken))?;
         message.clear();
-        room::reserve(message, len)
-            .map_err(|why| CallFailed::new(Kind::TooLarge, Ran::No).because(format!("the message: {why}")))?;
+        room::reserve(message, len).map_err(|why| CallFailed::no_memory("the message", Ran::No, why))?;
         message.resize(len, 0);
         self.memory.read(slot + WORD_BYTES, message).map_declared(Stuck::Refused)?;
         self.memory.store(ring.taken(), self.taken.wrapping_add(1)).map_declared(Stuck::Refused)?;

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 /// The most bytes of an interface's name (IFNAMSIZ of Linux and the BSDs, with its zero).
 const MAX_INTERFACE: usize = 15;
 
-/// Parses `ADDRESS:PORT`: what [`SocketAddr`] parses, and the name of a network interface where that takes its
-/// number, as in `[fe80::1%eth0]:7000` (RFC 4007, section 11). Returns `None` if the text is no address, or if
-/// this machine has no such interface now. Never asks a name server.
+/// Parses `ADDRESS:PORT`: what [`SocketAddr`] parses, and the name of a network interface where that takes
+/// its number, as in `[fe80::1%eth0]:7000` (RFC 4007, section 11). Returns `None` if the text is no address,
+/// or if this machine has no such interface now. Never asks a name server.
 ///
 /// ```
 /// let numbered = farcall_names::socket_address("[fe80::1%1]:7000").unwrap();
@@ -37,8 +37,8 @@ pub(crate) fn names_interface(host: &str) -> bool {
         && interface.bytes().all(is_name)
 }
 
-/// Parses an IPv6 address with the name of a network interface. The system's resolver knows the interfaces; it
-/// asks nobody about a text that is an address.
+/// Parses an IPv6 address with the name of a network interface. The system's resolver knows the interfaces;
+/// it asks nobody about a text that is an address.
 fn scoped(host: &str, port: u16) -> Option<SocketAddr> {
     let found = names_interface(host).then(|| (host, port).to_socket_addrs().ok()).flatten()?;
     // A number that the system does not know as one would be an interface's name.

@@ -270,9 +270,9 @@ impl Caller {
         (ready.load(Ordering::Acquire) ^ taken.load(Ordering::Acquire)) & bit == 0
     }
 
-    /// Withdraws a call with a time limit that the server has not taken. Returns whether it is withdrawn: then
-    /// it never runs, and [`Caller::abandon`] gives its slot back. Returns false if the server has taken it
-    /// or may not heed withdrawals, or if another thread withdraws it.
+    /// Withdraws a call with a time limit that the server has not taken. Returns whether it is withdrawn:
+    /// then it never runs, and [`Caller::abandon`] gives its slot back. Returns false if the server has taken
+    /// it or may not heed withdrawals, or if another thread withdraws it.
     pub fn withdraw(&self, id: RequestId) -> bool {
         let Shared { cancels, taken, .. } = self.shared();
         if taken.heeds.load(Ordering::Acquire) == 0 || self.is_taken(id) {
@@ -541,14 +541,13 @@ impl ArgumentRing {
     }
 
     /// Returns how many bytes were put into the ring.
-    #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
-    pub fn len(&self) -> usize {
+    pub fn filled(&self) -> usize {
         self.producer().len() as usize
     }
 
     /// Returns how many more bytes the ring can hold.
     pub fn rest(&self) -> usize {
-        (RING_PARTS * PART_BYTES).saturating_sub(self.len())
+        (RING_PARTS * PART_BYTES).saturating_sub(self.filled())
     }
 
     /// Appends everything that was put into the ring to `into`. The ring must be held.

@@ -201,8 +201,8 @@ impl Server {
     /// Returns whether the caller has withdrawn the request in a slot, of which it was told just now that it
     /// is taken. Such a request must not be executed, and is answered as not run.
     ///
-    /// Both sides write, and then read what the other side writes; the fences give an order to the two. So the
-    /// caller sees that the request was taken before it was withdrawn, or the server sees that it is
+    /// Both sides write, and then read what the other side writes; the fences give an order to the two. So
+    /// the caller sees that the request was taken before it was withdrawn, or the server sees that it is
     /// withdrawn.
     #[inline]
     pub fn is_withdrawn(&self, slot: usize) -> bool {

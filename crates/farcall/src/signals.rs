@@ -5,7 +5,7 @@
 //! does not want to wait for the drain.
 
 use std::io;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -32,11 +32,7 @@ static WATCH: Mutex<Watch> = Mutex::new(Watch::None);
 /// # Errors
 /// When the signals cannot be taken over.
 pub(crate) fn tell(event: &Arc<dyn Event>) -> io::Result<()> {
-    let mut watch = lock(&WATCH);
-    if let Watch::None = *watch {
-        *watch = start()?;
-    }
-    match &mut *watch {
+    match &mut *watch()? {
         Watch::Told => event.set(),
         Watch::Waits(waiting) => {
             waiting.retain(|one| one.strong_count() > 0);
@@ -48,9 +44,9 @@ pub(crate) fn tell(event: &Arc<dyn Event>) -> io::Result<()> {
 }
 
 /// Takes SIGTERM and SIGINT over from now on: the next [`Export::until_signal`](crate::Export::until_signal)
-/// drains and returns when the first one comes, or at once if one has come meanwhile. A `main` begins with this
-/// if its process may be told to end before it serves: a signal would else end the process without a drain, or
-/// be lost if the process is the first one of a container. A second signal ends the process.
+/// drains and returns when the first one comes, or at once if one has come meanwhile. A `main` begins with
+/// this if its process may be told to end before it serves: a signal would else end the process without a
+/// drain, or be lost if the process is the first one of a container. A second signal ends the process.
 ///
 /// ```no_run
 /// # #[farcall::interface]
@@ -66,19 +62,22 @@ pub(crate) fn tell(event: &Arc<dyn Event>) -> io::Result<()> {
 /// # Errors
 /// When the system lets no thread take the signals.
 pub fn take_signals() -> crate::Result<()> {
-    let mut watch = lock(&WATCH);
-    if let Watch::None = *watch {
-        *watch = start().map_err(|why| CallFailed::local("take SIGTERM and SIGINT", why))?;
+    match watch() {
+        Ok(_) => Ok(()),
+        Err(why) => Err(CallFailed::local("take SIGTERM and SIGINT", why).into()),
     }
-    Ok(())
 }
 
-/// Starts the thread that takes the signals. The caller holds the lock of [`WATCH`].
-fn start() -> io::Result<Watch> {
-    let signals = Signals::new([SIGTERM, SIGINT])?;
-    let thread = std::thread::Builder::new().name("farcall-signals".into());
-    thread.spawn(move || take(signals))?;
-    Ok(Watch::Waits(Vec::new()))
+/// Returns what this process does about the signals. Starts the thread that takes them, if there is none.
+fn watch() -> io::Result<MutexGuard<'static, Watch>> {
+    let mut watch = lock(&WATCH);
+    if let Watch::None = *watch {
+        let signals = Signals::new([SIGTERM, SIGINT])?;
+        let thread = std::thread::Builder::new().name("farcall-signals".into());
+        thread.spawn(move || take(signals))?;
+        *watch = Watch::Waits(Vec::new());
+    }
+    Ok(watch)
 }
 
 /// Takes the signals until the process ends.

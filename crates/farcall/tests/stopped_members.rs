@@ -1,5 +1,5 @@
-//! With one of two replicas stopped (SIGSTOP), no call of a balanced stub uses up its deadline while the other
-//! replica is well. The replicas are processes of their own.
+//! With one of two replicas stopped (SIGSTOP), no call of a balanced stub uses up its deadline while the
+//! other replica is well. The replicas are processes of their own.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 

@@ -151,9 +151,9 @@ pub struct Numbers {
     pub version: u32,
 }
 
-/// Returns the interfaces that the file `of` describes: an `.x`, `.cr` or `.rpc2` file, or one that
-/// `farcall describe --json` wrote. If there is no such file and `of` is a valid name, returns the interface of
-/// the exporter `of`.
+/// Returns the interfaces that the file `of` describes: an `.x`, `.cr` or `.rpc2` file, or one that `farcall
+/// describe --json` wrote. If there is no such file and `of` is a valid name, returns the interface of the
+/// exporter `of`.
 pub fn interfaces(of: &str, reading: &Reading, output: &Output) -> Outcome<Vec<Described>> {
     let all = match x_file::is_any_definition(of) {
         true => file::interfaces(of, reading, output)?,
@@ -166,7 +166,8 @@ pub fn interfaces(of: &str, reading: &Reading, output: &Output) -> Outcome<Vec<D
     }
 }
 
-/// Returns the interface in the file `of`, which `farcall describe --json` wrote. If there is no such file and
+/// Returns the interface in the file `of`, which `farcall describe --json` wrote. If there is no such file
+/// and
 /// `of` is a valid name, returns the interface of the exporter `of`.
 pub fn interface(of: &str) -> Outcome<Interface> {
     if !is_kept(of) {

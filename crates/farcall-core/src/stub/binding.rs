@@ -113,8 +113,8 @@ impl Binding {
     }
 
     /// Calls a procedure of which one argument is a stream, and blocks until the call has ended. This thread
-    /// sends the stream if its items are polled; a thread runs an iterator, which may block after the call has
-    /// ended. Called by generated code.
+    /// sends the stream if its items are polled; a thread runs an iterator, which may block after the call
+    /// has ended. Called by generated code.
     #[doc(hidden)]
     pub fn call_sending<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
         &self,

@@ -132,9 +132,8 @@ impl Handling {
             None => match self.handlers.handle(SignalId { name, types }, &arguments)? {
                 Some(Handled::Resume(value)) => {
                     let mut answer = Vec::new();
-                    room::reserve_exact(&mut answer, size_of_val(&RESUMED) + value.len()).map_err(|why| {
-                        CallFailed::new(Kind::TooLarge, Ran::Yes).because(format!("the answer: {why}"))
-                    })?;
+                    room::reserve_exact(&mut answer, size_of_val(&RESUMED) + value.len())
+                        .map_err(|why| CallFailed::no_memory("the answer", Ran::Yes, why))?;
                     answer.extend_from_slice(&RESUMED.to_be_bytes());
                     answer.extend_from_slice(&value);
                     answer

@@ -123,7 +123,7 @@ fn begin(
     let exchange = exchanges.open().ok_or_else(over)?;
     let mut question = Vec::new();
     room::reserve_exact(&mut question, 16 + arguments.len())
-        .map_err(|why| CallFailed::new(Kind::TooLarge, Ran::Yes).because(format!("the signal: {why}")))?;
+        .map_err(|why| CallFailed::no_memory("the signal", Ran::Yes, why))?;
     let head = (signal.name, signal.types).encode(&mut Encoder::new(&mut question));
     debug_assert!(head.is_ok(), "two integers");
     question.extend_from_slice(arguments);

@@ -29,8 +29,8 @@ pub struct Worker {
     pub(super) seen: AtomicU64,
     /// The time of the look that first saw the thread in that turn, in nanoseconds.
     pub(super) seen_at: AtomicU64,
-    /// When the thread was parked because it slept, in nanoseconds; 0 if it was not, or if it is known whether
-    /// that was right.
+    /// When the thread was parked because it slept, in nanoseconds; 0 if it was not, or if it is known
+    /// whether that was right.
     pub(super) suspected_at: AtomicU64,
 }
 
@@ -61,7 +61,8 @@ impl Worker {
         Worker::in_thread(event, None)
     }
 
-    /// Makes a worker of the thread with this number ([`Env::thread_number`](crate::env::Env::thread_number)).
+    /// Makes a worker of the thread with this number
+    /// ([`Env::thread_number`](crate::env::Env::thread_number)).
     pub fn in_thread(event: Arc<dyn Event>, thread: Option<u32>) -> Arc<Worker> {
         let (called, does) = (AtomicBool::new(false), AtomicU8::new(NOTHING));
         let [turn, host, seen, seen_at, suspected_at] = [(); 5].map(|()| AtomicU64::new(0));

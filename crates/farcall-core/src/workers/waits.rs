@@ -2,8 +2,8 @@
 //!
 //! "Each call begins at once" (Satyanarayanan & Siegel 1990, section 3.5): a call that sleeps or waits for a
 //! condition must not keep the next one from its worker. The kernel knows which threads sleep. A thread that
-//! sleeps in the same call at two looks is *suspected* to wait, and is parked: it no longer counts as a worker.
-//! A thread that runs, or of which nothing is known, is parked after [`LONG_CALL`].
+//! sleeps in the same call at two looks is *suspected* to wait, and is parked: it no longer counts as a
+//! worker. A thread that runs, or of which nothing is known, is parked after [`LONG_CALL`].
 //!
 //! Suspicion is wrong where short calls sleep because they queue for one lock: more threads would only make
 //! that queue longer. So each suspicion is checked later. One whose call ends before it has become long was
@@ -16,8 +16,8 @@ use super::pool::{Pool, Worker};
 use super::sync::Ordering;
 use crate::env::Time;
 
-/// How long a thread is in one call before it is parked, whatever it does. It is also the longest time between
-/// two looks.
+/// How long a thread is in one call before it is parked, whatever it does. It is also the longest time
+/// between two looks.
 const LONG_CALL: Duration = Duration::from_millis(20);
 /// The time to the first look after calls begin to queue.
 const FIRST_NAP: Duration = Duration::from_millis(1);

@@ -122,21 +122,36 @@ pub struct Worker {
 
 /// Lets blocked procedures go.
 #[derive(Default)]
-pub struct Gate(std::sync::Mutex<usize>, std::sync::Condvar);
+pub struct Gate(std::sync::Mutex<Passing>, std::sync::Condvar);
+
+#[derive(Default)]
+struct Passing {
+    /// How many procedures may go.
+    open: usize,
+    /// How many wait to go.
+    waiting: usize,
+}
 
 impl Gate {
     /// Lets one procedure go, or the next one that comes.
     pub fn open(&self) {
-        *self.0.lock().unwrap() += 1;
+        self.0.lock().unwrap().open += 1;
         self.1.notify_all();
     }
 
+    /// Waits until a procedure waits here.
+    pub fn wait_for_one(&self) {
+        let passing = self.0.lock().unwrap();
+        drop(self.1.wait_while(passing, |passing| passing.waiting == 0).unwrap());
+    }
+
     pub fn pass(&self) {
-        let mut open = self.0.lock().unwrap();
-        while *open == 0 {
-            open = self.1.wait(open).unwrap();
-        }
-        *open -= 1;
+        let mut passing = self.0.lock().unwrap();
+        passing.waiting += 1;
+        self.1.notify_all();
+        let mut passing = self.1.wait_while(passing, |passing| passing.open == 0).unwrap();
+        passing.open -= 1;
+        passing.waiting -= 1;
     }
 }
 

@@ -13,8 +13,8 @@ use super::tokens::signed;
 use super::{Options, syntax};
 use crate::language::layout;
 use crate::language::tree::{self, Body, Constant, Definition, Language, Named, Specification};
+use crate::nearest;
 use crate::text::diagnostic::{Diagnostic, Diagnostics, MAX_FAULTS, Undeclared, add_fault};
-use crate::text::nearest::nearest;
 use crate::text::scan::in_64_bits;
 use crate::text::source::{Sources, Span};
 

@@ -215,8 +215,8 @@ impl Gateway {
         self.repeat(Tries::One(within), path, request)
     }
 
-    /// Asks each endpoint for its version, and fails if one is too old for exclusive owners. Endpoints that do
-    /// not answer are passed over, if another one answers.
+    /// Asks each endpoint for its version, and fails if one is too old for exclusive owners. Endpoints that
+    /// do not answer are passed over, if another one answers.
     ///
     /// # Errors
     /// [`Error::Unsafe`] if one is too old; [`Error::Unavailable`] if none answers.

@@ -19,9 +19,9 @@ const MAX_FILE: u64 = 1 << 20;
 /// How to speak to etcd by TLS: whose certificates of etcd's members are trusted, and the certificate of this
 /// client, if etcd asks for one.
 ///
-/// The files are read when they are named, and again when they have changed. Files that cannot be used then, such
-/// as one of two of which the other is still the former one, leave things as they are. Only the authorities that are named are trusted, not those
-/// of the operating system.
+/// The files are read when they are named, and again when they have changed. Files that cannot be used then,
+/// such as a new certificate beside its old key, change nothing. Only the authorities that are named are
+/// trusted, not those of the operating system.
 ///
 /// ```no_run
 /// use farcall_names::{Etcd, EtcdTls};
@@ -71,8 +71,8 @@ impl EtcdTls {
         Ok(EtcdTls { authorities, client: None, authorities_file, client_files: None })
     }
 
-    /// Reads the files again, if one has changed. Returns `None` if none has, or if they cannot be used as they
-    /// are now.
+    /// Reads the files again, if one has changed. Returns `None` if none has, or if they cannot be used as
+    /// they are now.
     pub(super) fn renewed(&self) -> Option<EtcdTls> {
         let files = [&self.authorities_file].into_iter().chain(self.client_files.iter().flatten());
         if files.into_iter().all(|(path, former)| stamp(path) == *former) {

@@ -155,7 +155,7 @@ fn an_etcd_that_takes_leases_back_has_no_exclusive_owners() {
         }
         published => assert!(!is_old && published.is_ok(), "{version}"),
     }
-    // Others are served, and whoever knows better may have owners.
+    // Entries without an owner are published all the same, and a program may say that this etcd is sound.
     let ordinary = cluster.registry().publish(&entry("b")).unwrap();
     let registry = cluster.builder().exclusive_in_any_version().build();
     let owner = registry.publish_exclusively(&entry("c")).unwrap();

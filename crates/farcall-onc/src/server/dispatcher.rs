@@ -58,7 +58,7 @@ impl ServerBuilder {
 impl Dispatcher {
     /// Answers a message that came from `address`. Runs the procedure in this thread and appends its reply to
     /// `reply`. Returns false if there is no reply: the message is no call, the call is a repetition of a
-    /// call that is being served, or the procedure sends no reply.
+    /// call that is being served, the procedure sends no reply, or this process has no memory for it.
     ///
     /// A call counts as sent again if an equal call came from the same address and port; over TCP the port
     /// does not matter.

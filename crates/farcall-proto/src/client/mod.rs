@@ -61,7 +61,6 @@ use crate::{ClientConfig, Failure, Fingerprint, Kind, News, Ran, Rule, Spares, T
 use drain::Drained;
 use kept_arguments::KeptArguments;
 pub use lone::Lone;
-use obstacles::Reported;
 use refusals::Refusals;
 use session::Session;
 use slots::{Slot, Slots, Stage, Want};
@@ -257,9 +256,8 @@ pub struct Conversation {
     is_distrusted: bool,
     timers: Timers,
     spread: Spread,
-    /// (These three are seldom there.)
+    /// (These two are seldom there.)
     refusals: Option<Box<Refusals>>,
-    reported: Option<Box<Reported>>,
     drained: Option<Box<Drained>>,
     path: Path,
     mtu: Mtu,
@@ -373,7 +371,6 @@ impl Conversation {
             },
             spread: Spread::new(id),
             refusals: None,
-            reported: None,
             drained: None,
             path: Path::default(),
             mtu: Mtu::new(config.max_datagram),
@@ -524,7 +521,7 @@ impl Conversation {
     #[cold]
     pub fn hurry(&mut self, id: CallId, margin: Margin) {
         let Some(slot) = self.slots.find(id) else { return };
-        slot.margin = margin;
+        slot.timing.margin = margin;
         if let Some(by) = margin.begin_by(slot.call.deadline) {
             self.timers.check = self.timers.check.min(by);
         }

@@ -22,13 +22,14 @@ impl Conversation {
         let is_probe =
             matches!(what, Obstacle::TooNarrow { max_bytes: Some(most) } if most as usize >= BASE_DATAGRAM);
         if !is_probe {
-            self.reported = Some(Box::new(Reported { what, received: self.stats.received }));
+            let received = self.stats.received;
+            self.refusals.get_or_insert_default().reported = Some(Reported { what, received });
         }
     }
 
     /// Returns why the server may be silent, if something was reported since it was last heard.
     pub fn obstacle(&self) -> Option<Obstacle> {
-        let reported = self.reported.as_deref()?;
+        let reported = self.refusals.as_deref()?.reported?;
         (reported.received == self.stats.received).then_some(reported.what)
     }
 

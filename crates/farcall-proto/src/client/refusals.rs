@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use farcall_base::Obstacle;
 
+use super::obstacles::Reported;
 use super::{Conversation, Event};
 use crate::{Kind, Ran, Rule, Time, wire};
 
@@ -24,7 +25,8 @@ const MAX_PROBE_DELAY: Duration = Duration::from_millis(250);
 /// Refusals that are further apart than this are not consecutive.
 const FAR_APART: Duration = Duration::from_secs(2);
 
-/// Consecutive refusals, each of a datagram that was sent after the refusal before it had come.
+/// Consecutive refusals, each of a datagram that was sent after the refusal before it had come, and the
+/// latest report of any kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Refusals {
     count: u32,
@@ -34,6 +36,8 @@ pub(super) struct Refusals {
     next: u64,
     /// The number of datagrams that had come from the server by the latest refusal.
     received: u64,
+    /// Why the server may be silent, by the latest report. This does not count as a refusal.
+    pub(super) reported: Option<Reported>,
 }
 
 impl Conversation {
@@ -49,7 +53,8 @@ impl Conversation {
         let refusals = self.refusals.get_or_insert_default();
         let in_a_row = self.stats.received == refusals.received && now.since(refusals.latest) <= FAR_APART;
         if refusals.count == 0 || !in_a_row {
-            **refusals = Refusals { since: now, received: self.stats.received, ..Refusals::default() };
+            let (received, reported) = (self.stats.received, refusals.reported);
+            **refusals = Refusals { since: now, received, reported, ..Refusals::default() };
         }
         if number < refusals.next {
             return;
@@ -78,7 +83,9 @@ impl Conversation {
 
     /// Gives the server up: ends all calls that were sent.
     pub(super) fn give_up(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
-        self.refusals = None;
+        if let Some(refusals) = &mut self.refusals {
+            refusals.count = 0;
+        }
         let ran = if self.config.mutant.breaks(Rule::RefusedSaysNo) { Ran::No } else { Ran::Maybe };
         self.end_calls(Kind::Unreachable, sink, |slot| slot.timing.first_sent.map(|_| ran));
     }

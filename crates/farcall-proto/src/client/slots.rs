@@ -83,8 +83,6 @@ pub(super) struct Slot {
     queued: bool,
     /// The next activity in that queue.
     next_ready: u32,
-    /// How long before the deadline the call must have begun.
-    pub margin: Margin,
     /// Whether the call waits for room in the congestion window.
     pub waiting: bool,
     /// The number of bytes of the arguments, which is asked for more often than the arguments.
@@ -104,10 +102,13 @@ pub(super) struct Slot {
     next: u32,
 }
 
-/// When a call was sent and answered. Only `first_sent` has a meaning before the call was first sent.
+/// When a call was sent and answered. Only `first_sent` and `margin` have a meaning before the call was first
+/// sent.
 #[derive(Debug, Default)]
 pub(super) struct Timing {
     pub first_sent: Option<Time>,
+    /// How long before the deadline the call must have begun.
+    pub margin: Margin,
     /// Whether something about this call has come from the server, which then knows the call and may execute
     /// it.
     pub mentioned: bool,
@@ -195,7 +196,7 @@ impl Slots {
         slot.stage = Stage::Sending;
         slot.wants = Want::CALL;
         slot.detached = false;
-        slot.margin = Margin::default();
+        slot.timing.margin = Margin::default();
         slot.argument_bytes = args.len() as u32;
         std::mem::swap(&mut slot.args, args);
         slot.timing.first_sent = None;

@@ -95,7 +95,7 @@ impl Conversation {
                 self.end(activity, failed(Kind::Cancelled, Ran::No), sink);
                 return false;
             }
-            let by = slot.margin.begin_by(slot.call.deadline).or(slot.call.deadline);
+            let by = slot.timing.margin.begin_by(slot.call.deadline).or(slot.call.deadline);
             match by {
                 Some(by) if by <= now => self.end(activity, failed(Kind::Deadline, Ran::No), sink),
                 Some(by) => self.timers.check = self.timers.check.min(by),
@@ -145,8 +145,9 @@ impl Conversation {
     /// it, and the caller wants to try another server in the rest of the time. Looks again when that may be
     /// so.
     fn is_too_late_to_begin(&mut self, now: Time, activity: u32) -> bool {
-        let Slot { call, margin, timing, .. } = self.slots.at(activity);
-        let Some(by) = margin.begin_by(call.deadline).filter(|_| margin.applies_to_sent()) else {
+        let Slot { call, timing, .. } = self.slots.at(activity);
+        let Some(by) = timing.margin.begin_by(call.deadline).filter(|_| timing.margin.applies_to_sent())
+        else {
             return false;
         };
         if timing.mentioned {

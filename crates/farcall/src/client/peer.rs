@@ -48,8 +48,8 @@ pub(super) struct PeerState {
 }
 
 impl PeerState {
-    /// Notes that the system refused to send a datagram of `len` bytes. The datagram is lost, as it may be in a
-    /// network. The conversation is told that the server may be unreachable, and why.
+    /// Notes that the system refused to send a datagram of `len` bytes. The datagram is lost, as it may be in
+    /// a network. The conversation is told that the server may be unreachable, and why.
     #[cold]
     pub(super) fn not_sent(&mut self, now: Time, len: usize, why: &io::Error) {
         self.conversation.handle_unreachable(now);

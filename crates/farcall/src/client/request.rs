@@ -23,7 +23,7 @@ pub(crate) struct CallRequest<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hurry {
     pub(crate) by: Time,
-    /// For how long a server answers no probe that counts as silent.
+    /// A server that has not answered a probe for so long counts as silent.
     pub(crate) silence: Duration,
     /// Whether another server may execute the call although this one may have begun.
     pub(crate) may_run_twice: bool,

@@ -181,7 +181,7 @@ impl Inner {
         for (poll, obstacle) in polls.into_iter().zip(obstacles) {
             match poll.outcome(late) {
                 Ok(target) => return self.connect_memory(name, target, deadline),
-                Err(why) => failed.add(behind(why, obstacle)),
+                Err(why) => failed.add(with_obstacle(why, obstacle)),
             }
         }
         Err(failed.of(name))
@@ -368,8 +368,8 @@ impl Inner {
             let here = state.links.iter().filter(|(address, _)| *address == target.address);
             here.filter_map(|(_, link)| link.upgrade()).collect()
         };
-        // This is outside of the lock, because it may drop the last reference to an unsound link. A link whose
-        // server has drained what was bound just now is that of an earlier server at the address.
+        // This is outside of the lock, because it may drop the last reference to an unsound link. A link
+        // whose server has drained what was bound just now is that of an earlier server at the address.
         let (sound, unsound): (Vec<_>, Vec<_>) =
             former.into_iter().partition(|link| link.is_sound() && !link.is_drained(target.export));
         if let Some(link) = sound.into_iter().find(|link| link.is_for(&target.peer, target.export)) {
@@ -621,7 +621,7 @@ pub(super) fn too_late(name: &Name) -> CallFailed {
 }
 
 /// Adds why a server may be silent to the failure that it has not answered in time.
-fn behind(why: CallFailed, obstacle: Option<(SocketAddr, Obstacle)>) -> CallFailed {
+fn with_obstacle(why: CallFailed, obstacle: Option<(SocketAddr, Obstacle)>) -> CallFailed {
     match obstacle {
         Some((address, what)) if why.kind() == Kind::Deadline => {
             let detail = format!("{}: {address}: {what}", why.detail());

@@ -9,6 +9,7 @@ use farcall_proto::server::{self as proto, Finish, HostName, Incoming};
 use farcall_proto::{ACCESSES, Failure, Kind, Ran, Time};
 
 use super::Server;
+use super::executor::Spawn;
 use super::exported::{Exported, Known, not_owned};
 use super::finish::{finish, unless_late};
 use super::reply_to::{Back, Outlet};
@@ -46,6 +47,18 @@ enum Arguments {
     /// A range of received bytes that several calls share: the worker's former buffer, or a copy of it.
     Shared(SharedBuffer, Range<usize>),
     Kept(Vec<u8>),
+}
+
+impl Arguments {
+    /// Takes the arguments out of what keeps them, or copies them out of a buffer that has others too.
+    /// `buffer` is that of the worker.
+    fn take(&mut self, buffer: &[u8]) -> Vec<u8> {
+        match self {
+            Arguments::Received(range) => buffer[range.clone()].to_vec(),
+            Arguments::Shared(buffer, range) => buffer[range.clone()].to_vec(),
+            Arguments::Kept(bytes) => std::mem::take(bytes),
+        }
+    }
 }
 
 /// The origin of a call.
@@ -157,12 +170,7 @@ impl Work {
     /// Copies the arguments out of the worker's buffer, which will be used again, or out of a buffer that the
     /// call shares, because that has many more bytes.
     pub(super) fn keep_arguments(&mut self, buffer: &[u8]) {
-        let arguments = match &self.arguments {
-            Arguments::Received(range) => &buffer[range.clone()],
-            Arguments::Shared(buffer, range) => &buffer[range.clone()],
-            Arguments::Kept(_) => return,
-        };
-        self.arguments = Arguments::Kept(arguments.to_vec());
+        self.arguments = Arguments::Kept(self.arguments.take(buffer));
     }
 
     /// Keeps the arguments by taking over the buffer, which holds nothing else.
@@ -242,8 +250,9 @@ impl Work {
                 None => return Some(finish(Dispatched::Failed(not_owned()))),
             }
         }
-        if let (Some(_), Some(which)) = (self.exported.elsewhere(), self.which) {
-            return self.run_elsewhere(server, which, *now, buffer);
+        if let (Some(spawn), Some(which)) = (self.exported.elsewhere(), self.which) {
+            let arguments = self.arguments.take(buffer);
+            return self.spawn(server, spawn, which, *now, arguments);
         }
         let arguments = match &self.arguments {
             Arguments::Received(range) => &buffer[range.clone()],
@@ -283,19 +292,14 @@ impl Work {
     }
 
     /// Gives the call to the export's executor as a future. Refuses the call if the executor has too many.
-    fn run_elsewhere(
-        &mut self,
+    fn spawn(
+        &self,
         server: &Arc<Server>,
+        spawn: &dyn Spawn,
         which: usize,
         now: Time,
-        buffer: &[u8],
+        arguments: Vec<u8>,
     ) -> Option<Finish> {
-        self.keep_arguments(buffer);
-        let arguments = match &mut self.arguments {
-            Arguments::Kept(arguments) => std::mem::take(arguments),
-            Arguments::Received(_) | Arguments::Shared(..) => Vec::new(),
-        };
-        let spawn = self.exported.elsewhere()?;
         if self.exported.running() > server.limits.workers + server.limits.queue {
             let why = Failure::new(Kind::Overloaded, Ran::No).with_detail(format!(
                 "the executor already has {} calls; the maximum is FARCALL_WORKERS plus FARCALL_QUEUE",

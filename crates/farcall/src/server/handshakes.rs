@@ -1,7 +1,7 @@
 //! The thread that computes the handshakes of clients with keys, one after another. A handshake takes about
 //! 0.3 ms, and clients may ask for many: while this thread computes, the workers receive and serve calls, and
-//! nobody waits for the server's lock. It runs in the background: whoever asks for a handshake has proven
-//! nothing yet, and must not slow the calls of those who have.
+//! nobody waits for the server's lock. The thread runs in the background, because a client that asks for a
+//! handshake has proven nothing yet. It must not slow the calls of clients that have.
 
 use std::io;
 use std::sync::Arc;

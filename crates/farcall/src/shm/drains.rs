@@ -19,16 +19,19 @@ pub(super) struct Drains(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The exports of which the server takes no more calls; `None` stands for all.
-    drained: Vec<Option<u64>>,
+    /// Whether the server takes no more calls of any export.
+    all: bool,
     callers: Vec<Weak<dyn Told>>,
 }
 
 impl Drains {
-    /// Adds a caller, and tells it what is drained already.
+    /// Adds a caller, and tells it if the server takes no more calls. (A caller that comes later cannot know
+    /// an export that has drained alone.)
     pub(super) fn add(&self, caller: Arc<dyn Told>) {
         let mut told = lock(&self.0);
-        told.drained.iter().for_each(|export| caller.tell_drained(*export));
+        if told.all {
+            caller.tell_drained(None);
+        }
         told.callers.retain(|caller| caller.strong_count() > 0);
         told.callers.push(Arc::downgrade(&caller));
     }
@@ -36,10 +39,7 @@ impl Drains {
     /// Tells every caller that the server takes no more calls of an export, or of any.
     pub(super) fn tell(&self, export: Option<u64>) {
         let mut told = lock(&self.0);
-        // A caller that comes later cannot know an export that drains alone.
-        if export.is_none() {
-            told.drained = vec![None];
-        }
+        told.all |= export.is_none();
         told.callers.iter().filter_map(Weak::upgrade).for_each(|caller| caller.tell_drained(export));
     }
 }

@@ -224,8 +224,8 @@ impl Link {
         Ok(self.caller.call(slot, &call, arguments, ring))
     }
 
-    /// Waits until the answer is in the slot, or begins to arrive by a ring. A call that hurries ends early if
-    /// it has not begun in time; `withdraw` then withdraws it, if it can be.
+    /// Waits until the answer is in the slot, or begins to arrive by a ring. A call that hurries ends early
+    /// if it has not begun in time; `withdraw` then withdraws it, if it can be.
     #[inline]
     pub(super) fn wait(
         &self,
@@ -257,8 +257,8 @@ impl Link {
         wait_until(deadline)
     }
 
-    /// Returns why a call that hurries ends now, so that it can be tried at another server: the server has not
-    /// taken it, or it may run twice and the server is silent.
+    /// Returns why a call that hurries ends now, so that it can be tried at another server: the server has
+    /// not taken it, or it may run twice and the server is silent.
     #[cold]
     pub(super) fn goes_elsewhere(
         &self,

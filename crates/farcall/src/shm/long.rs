@@ -192,7 +192,7 @@ impl<'a> Kept<'a> {
             self.bytes = spares.take(env.now(), len).unwrap_or_default();
         }
         // The ring still has the earlier bytes, unless newer bytes have overwritten them.
-        let held = self.long.ring.as_ref().filter(|ring| ring.is_held()).map_or(0, ArgumentRing::len);
+        let held = self.long.ring.as_ref().filter(|ring| ring.is_held()).map_or(0, ArgumentRing::filled);
         if !self.reserve(held.saturating_add(len)) {
             return;
         }

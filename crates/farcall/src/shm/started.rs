@@ -225,7 +225,7 @@ impl AwaitedCall for Started {
 
     fn until(&self, now: Time) -> Option<Time> {
         let (until, _) = self.end_of_waiting();
-        // Once it must have begun, the thread looks at it as often as it looks whether the server is there.
+        // After that time the service thread looks at the call whenever it looks whether the server is there.
         let begin_by = self.hurry.map(|hurry| hurry.by).filter(|by| *by > now);
         until.into_iter().chain(begin_by).min()
     }

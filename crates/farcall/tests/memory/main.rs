@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 
 #[cfg(target_os = "linux")]
+mod access_deadlines;
 mod changed_terms;
 #[path = "../common/mod.rs"]
 mod common;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::super::syntax::*;
 use super::Resolver;
+use crate::nearest;
 use crate::text::diagnostic::Diagnostic;
-use crate::text::nearest::nearest;
 use crate::text::source::Span;
 
 /// The meaning of a name.

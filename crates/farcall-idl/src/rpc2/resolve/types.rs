@@ -6,8 +6,8 @@ use super::super::predefined::{Predefined, Sort};
 use super::super::syntax::{self, *};
 use super::{Resolver, named};
 use crate::language::tree::{Body, Declared, Enumerator, Field, Named, Type};
+use crate::nearest;
 use crate::text::diagnostic::{Diagnostic, Undeclared};
-use crate::text::nearest::nearest;
 use crate::text::source::Span;
 
 /// The maximum number of bytes of an array. No packet of RPC2 has as many.

@@ -2,8 +2,8 @@
 
 use super::Resolver;
 use super::lookup::{BUILTIN_VALUES, builtin_types};
+use crate::nearest;
 use crate::text::diagnostic::{Diagnostic, Undeclared};
-use crate::text::nearest::nearest;
 use crate::text::source::Span;
 
 /// Keywords that begin a type.

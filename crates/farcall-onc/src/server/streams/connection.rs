@@ -538,17 +538,20 @@ impl Connection {
         if sent == all {
             return true;
         }
-        self.has_unsent.store(true, Ordering::Relaxed);
         let left = all - sent;
-        for part in parts {
+        let rest = parts.iter().map(|part| {
             let skip = sent.min(part.len());
             sent -= skip;
-            if skip < part.len() {
-                // Without memory for the rest of a reply, its connection cannot go on.
-                let Ok(rest) = room::copied(&part[skip..]) else { return false };
-                outbox.unsent.push_back((rest.into(), part.len() - skip));
-            }
-        }
+            room::copied(&part[skip..])
+        });
+        // Without memory for the rest of a reply, its connection cannot go on.
+        let Ok(rest) = rest.collect::<Result<Vec<_>, _>>() else { return false };
+        self.has_unsent.store(true, Ordering::Relaxed);
+        let rest = rest.into_iter().filter(|part| !part.is_empty());
+        outbox.unsent.extend(rest.map(|part| {
+            let len = part.len();
+            (Bytes::from(part), len)
+        }));
         outbox.len += left;
         let (armed, too_many) = (self.arm(&outbox), self.account.add(left));
         drop(outbox);
