@@ -4,12 +4,16 @@
 
 use std::sync::Arc;
 
-use super::sync::{AtomicUsize, Ordering};
+use super::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// One in this many of a server's threads is reserved for hosts whose waiting calls hold few threads.
+/// One in this many of a server's threads is reserved for hosts whose waiting calls hold few threads, once
+/// several hosts call.
 const RESERVED_ONE_IN: usize = 8;
 /// How many reserved threads the waiting calls of one host can hold: one in this many, and at least one.
 const HOST_SHARE_ONE_IN: usize = 16;
+/// How many hosts' shares of the reserve are kept free while one host alone calls, so that the calls of the
+/// next host begin at once.
+const SHARES_FOR_NEWCOMERS: usize = 2;
 /// A server with fewer threads than this, besides the one that receives, reserves none.
 const MIN_THREADS_FOR_RESERVE: usize = 63;
 
@@ -23,6 +27,10 @@ pub struct Threads {
     max_waiting: Option<usize>,
     /// How many such threads wait.
     waiting: AtomicUsize,
+    /// The host whose call came last while more than half of the threads were free.
+    lone_host: AtomicU64,
+    /// Whether a call of another host has come since more than half of the threads were last free.
+    has_company: AtomicBool,
 }
 
 impl Threads {
@@ -39,7 +47,8 @@ impl Threads {
 
     fn make(max: usize, max_waiting: Option<usize>) -> Arc<Threads> {
         let [taken, waiting] = [(); 2].map(|()| AtomicUsize::new(0));
-        Arc::new(Threads { max, taken, max_waiting, waiting })
+        let (lone_host, has_company) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Threads { max, taken, max_waiting, waiting, lone_host, has_company })
     }
 
     /// Returns how many threads there can be, including one that receives.
@@ -105,10 +114,31 @@ impl Threads {
     }
 
     /// Returns how many threads are reserved for hosts whose waiting calls hold few, and how many of them the
-    /// waiting calls of one host can hold.
-    pub(super) fn reserve(&self) -> (usize, usize) {
-        let reserve = if self.max < MIN_THREADS_FOR_RESERVE { 0 } else { self.max / RESERVED_ONE_IN };
-        (reserve, (reserve / HOST_SHARE_ONE_IN).max(1))
+    /// waiting calls of one host can hold. `host` has called, and `left` threads are free.
+    ///
+    /// A server that a single host calls reserves only enough for the first calls of the next host. When
+    /// another host has called, the whole reserve is kept until more than half of the threads are free.
+    pub(super) fn reserve(&self, host: u64, left: usize) -> (usize, usize) {
+        if self.max < MIN_THREADS_FOR_RESERVE {
+            return (0, 1);
+        }
+        let reserve = self.max / RESERVED_ONE_IN;
+        let share = (reserve / HOST_SHARE_ONE_IN).max(1);
+        // Several receiving threads share these words, which are written only if they change.
+        let is_other = self.lone_host.load(Ordering::Relaxed) != host;
+        let mut has_company = self.has_company.load(Ordering::Relaxed);
+        if left > self.max / 2 {
+            if is_other {
+                self.lone_host.store(host, Ordering::Relaxed);
+            }
+            if has_company {
+                self.has_company.store(false, Ordering::Relaxed);
+            }
+        } else if is_other && !has_company {
+            self.has_company.store(true, Ordering::Relaxed);
+            has_company = true;
+        }
+        if has_company { (reserve, share) } else { (reserve.min(SHARES_FOR_NEWCOMERS * share), share) }
     }
 }
 

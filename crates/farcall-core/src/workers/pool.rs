@@ -506,10 +506,9 @@ impl Pool {
     /// Returns whether only the reserved threads are left, and the host's waiting calls already hold the
     /// host's share of them.
     fn has_share(&self, host: u64) -> bool {
-        let (reserve, share) = self.staff.budget.reserve();
-        reserve > 0
-            && self.staff.budget.left() + self.resting_to_execute() <= reserve
-            && self.held.get(&host).is_some_and(|held| *held >= share)
+        let left = self.staff.budget.left() + self.resting_to_execute();
+        let (reserve, share) = self.staff.budget.reserve(host, left);
+        reserve > 0 && left <= reserve && self.held.get(&host).is_some_and(|held| *held >= share)
     }
 
     /// Returns whether a queued call of the host may be taken out of the queue. It is then executed, or

@@ -12,32 +12,65 @@ use super::{Habit, Jobs, Pace, Plan, Pool, Refused, Replacement, Threads, WaitWa
 use crate::System;
 use crate::env::{Env, Event, Socket, SocketOptions, Time};
 
-#[test]
-fn one_host_leaves_threads_to_the_calls_of_others() {
+/// Returns how many of the workers begin a call of this host that may wait, one after the other.
+fn begin_waiting(pool: &mut Pool, workers: &[Arc<Worker>], host: u64) -> usize {
+    let begins = |worker: &&Arc<Worker>| {
+        matches!(pool.plan(worker, host, Pace::Blocking, Time::default), Plan::Execute(_))
+    };
+    workers.iter().take_while(begins).count()
+}
+
+/// A pool of 128 threads, and workers for more calls than that.
+fn pool_of_128() -> (Pool, Vec<Arc<Worker>>) {
     let mut pool = Pool::new(4, Threads::new(128));
     pool.add_first();
-    let [harm, honest] = [6, 1];
-    let worker = || Worker::new(System.event());
-    let begins = |pool: &mut Pool, worker: &Worker, host: u64, pace| {
-        matches!(pool.plan(worker, host, pace, Time::default), Plan::Execute(Some(_)))
-    };
-    let mut workers: Vec<Arc<Worker>> = (0..200).map(|_| worker()).collect();
-    let many = workers.iter().take_while(|worker| begins(&mut pool, worker, harm, Pace::Blocking)).count();
+    (pool, (0..200).map(|_| Worker::new(System.event())).collect())
+}
+
+/// The numbers of three hosts.
+const HARM: u64 = 6;
+const HONEST: u64 = 1;
+const NEWCOMER: u64 = 2;
+
+#[test]
+fn one_host_leaves_threads_to_the_calls_of_others() {
+    let (mut pool, mut workers) = pool_of_128();
+    let first = begin_waiting(&mut pool, &workers[..70], HARM);
+    assert!(first == 70 && begin_waiting(&mut pool, &workers[70..71], HONEST) == 1);
+    let many = 71 + begin_waiting(&mut pool, &workers[71..], HARM);
     assert_eq!(many, 127 - 15, "an eighth is left");
     for pace in [Pace::Blocking, Pace::Any] {
-        assert!(!pool.may_begin(harm, pace) && pool.may_begin(honest, pace));
-        assert!(matches!(pool.plan(&workers[many], harm, pace, Time::default), Plan::Queue));
+        assert!(!pool.may_begin(HARM, pace) && !pool.may_begin(HONEST, pace));
+        assert!(pool.may_begin(NEWCOMER, pace));
+        assert!(matches!(pool.plan(&workers[many], HARM, pace, Time::default), Plan::Queue));
     }
-    assert!(pool.may_begin(harm, Pace::Quick));
-    let others =
-        workers[many..].iter().take_while(|worker| begins(&mut pool, worker, honest, Pace::Blocking)).count();
-    assert_eq!(others, 1, "a 16th of that, for each host");
+    assert!(pool.may_begin(HARM, Pace::Quick));
+    assert_eq!(begin_waiting(&mut pool, &workers[many..], NEWCOMER), 1, "a 16th of that, for each host");
     // When enough calls have ended, there is room again.
     pool.done(&workers[many]);
-    assert!(pool.may_begin(honest, Pace::Blocking) && !pool.may_begin(harm, Pace::Blocking));
+    assert!(pool.may_begin(NEWCOMER, Pace::Blocking) && !pool.may_begin(HARM, Pace::Blocking));
     workers.truncate(many);
     workers.iter().for_each(|worker| pool.done(worker));
-    assert!(pool.may_begin(harm, Pace::Blocking));
+    assert!(pool.may_begin(HARM, Pace::Blocking));
+    // The other hosts are forgotten when the server is at rest.
+    workers.iter().for_each(|worker| assert!(pool.rest(worker)));
+    assert_eq!(begin_waiting(&mut pool, &workers, HARM), many);
+    assert!(pool.may_begin(HARM, Pace::Blocking));
+}
+
+#[test]
+fn a_host_that_calls_alone_has_all_threads_but_a_few_for_the_next_host() {
+    let (mut pool, workers) = pool_of_128();
+    let many = begin_waiting(&mut pool, &workers, HARM);
+    assert_eq!(many, 127 - 2);
+    assert!(!pool.may_begin(HARM, Pace::Blocking));
+    // The next host begins at once. From now on the whole reserve counts.
+    assert_eq!(begin_waiting(&mut pool, &workers[many..], HONEST), 1);
+    assert_eq!(begin_waiting(&mut pool, &workers[many + 1..], NEWCOMER), 1);
+    for worker in &workers[..10] {
+        pool.done(worker);
+        assert!(!pool.may_begin(HARM, Pace::Blocking) && pool.may_begin(NEWCOMER + 1, Pace::Blocking));
+    }
 }
 
 #[test]
