@@ -83,8 +83,8 @@ pub use context::{Cancelled, Context, context};
 pub use error::{CallFailed, Error, Exception, Never, Result, ResultExt};
 #[doc(hidden)]
 pub use farcall_base::{
-    ArgumentBudget, Evidence, KeptArguments, MAX_UNCOUNTED_ARGUMENT_BYTES, ServerArguments, lock, mutant,
-    room, work,
+    ArgumentBudget, Evidence, KeptArguments, MAX_UNCOUNTED_ARGUMENT_BYTES, ServerArguments, SharedPath, lock,
+    mutant, room, work,
 };
 pub use farcall_base::{CallKey, Failure, Kind, Principal, Ran, SharedArguments, Time, Trace};
 pub use farcall_idl as idl;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_base::ArgumentBudget;
+use farcall_base::{ArgumentBudget, SharedPath};
 
 use crate::mutant::Mutant;
 #[cfg(feature = "secure")]
@@ -84,6 +84,9 @@ pub struct ClientConfig {
     /// The bytes of arguments that unfinished calls keep. All conversations with clones of this configuration
     /// share them.
     pub arguments: Arc<ArgumentBudget>,
+    /// What is known of the path that the replies of many servers share. It is told of calls that had to be
+    /// sent again. All conversations with clones of this configuration share it.
+    pub path: Arc<SharedPath>,
     /// The keys of this end. If there are any, both ends must know one another, and nothing is sent or
     /// accepted without a seal.
     #[cfg(feature = "secure")]
@@ -130,6 +133,7 @@ impl Default for ClientConfig {
             same_user: None,
             spares: Arc::default(),
             arguments: Arc::default(),
+            path: Arc::default(),
             #[cfg(feature = "secure")]
             trust: None,
             #[cfg(feature = "secure")]

@@ -43,7 +43,7 @@ pub use exchange::{News, Tail};
 pub(crate) use farcall_base::nanos;
 pub use farcall_base::{
     ArgumentBudget, Counted, Failure, Kind, MAX_UNCOUNTED_ARGUMENT_BYTES, Obstacle, Ran, SharedArguments,
-    Time, Trace,
+    SharedPath, Time, Trace,
 };
 pub use meeting::{Ended, Meeting, Met, Proven, Shown};
 pub use mutant::{Mutant, Rule};

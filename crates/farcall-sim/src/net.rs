@@ -6,7 +6,7 @@
 //! datagram arrives.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::counts::counts;
@@ -80,6 +80,34 @@ impl Path {
             icmp: self.icmp,
             ..Path::clean(self.delay.min(50 * MILLIS))
         };
+    }
+}
+
+/// A slow router before a host. All datagrams to the host pass it, whoever sends them.
+#[derive(Clone, Copy, Debug)]
+pub struct Router {
+    /// How long the router takes for a datagram of any length.
+    pub each: Nanos,
+    /// How many datagrams it queues. It drops those for which the queue has no room.
+    pub queue: u64,
+    /// When it will have forwarded the last datagram.
+    free_at: Nanos,
+}
+
+impl Router {
+    /// Returns a router that forwards a datagram in each `each` nanoseconds, and queues `queue` datagrams.
+    pub fn new(each: Nanos, queue: u64) -> Router {
+        Router { each, queue, free_at: 0 }
+    }
+
+    /// Returns how long a datagram that comes now takes to pass, or `None` if it is dropped.
+    fn admit(&mut self, now: Nanos) -> Option<Nanos> {
+        let wait = self.free_at.saturating_sub(now);
+        if wait > self.queue.saturating_mul(self.each) {
+            return None;
+        }
+        self.free_at = self.free_at.max(now) + self.each;
+        Some(wait + self.each)
     }
 }
 
@@ -200,6 +228,7 @@ pub struct Net<E> {
     spare: Vec<Vec<u8>>,
     hosts: usize,
     paths: Vec<Path>,
+    routers: BTreeMap<usize, Router>,
     bound: Vec<SocketAddr>,
     rng: Rng,
     in_flight: usize,
@@ -237,6 +266,7 @@ impl<E> Net<E> {
             spare: Vec::new(),
             hosts,
             paths: vec![Path::clean(delay); hosts * hosts],
+            routers: BTreeMap::new(),
             bound: Vec::new(),
             rng,
             in_flight: 0,
@@ -269,6 +299,11 @@ impl<E> Net<E> {
     /// Returns every path.
     pub fn paths(&mut self) -> &mut [Path] {
         &mut self.paths
+    }
+
+    /// Puts a router before a host.
+    pub fn set_router(&mut self, host: usize, router: Router) {
+        self.routers.insert(host, router);
     }
 
     /// Notes that a process is at this address from now on.
@@ -393,8 +428,16 @@ impl<E> Net<E> {
             self.faults.oversize += 1;
             return None;
         }
+        let routed = match self.routers.get_mut(&(index % self.hosts)) {
+            Some(router) => router.admit(self.now),
+            None => Some(0),
+        };
+        let Some(routed) = routed else {
+            self.faults.congested += 1;
+            return None;
+        };
         if path.rate == 0 {
-            return Some(0);
+            return Some(routed);
         }
         let wait = path.free_at.saturating_sub(self.now);
         if wait > path.queue {
@@ -403,7 +446,7 @@ impl<E> Net<E> {
         }
         let takes = (len as u64).saturating_mul(SECS) / path.rate;
         self.paths[index].free_at = path.free_at.max(self.now) + takes;
-        Some(wait + takes)
+        Some(routed + wait + takes)
     }
 
     fn deliver(&mut self, path: Path, from: SocketAddr, to: SocketAddr, sent: &[u8], delay: Nanos) {

@@ -19,7 +19,7 @@ use std::time::Duration;
 pub use faults::Faults;
 pub use inside::{JoinHandle, below, block_on, crash, note, now, random, sleep, spawn, unix_seconds};
 
-use crate::net::Nanos;
+use crate::net::{Nanos, Router};
 use env::Outside;
 use farcall::{Runtime, System};
 use faults::{nanos, per_million};
@@ -110,6 +110,15 @@ impl Sim {
         let mut state = self.world.lock();
         let path = state.net.path(from.index, to.index);
         *path = faults.path(*path);
+    }
+
+    /// Puts a slow router before a process: it takes this long for each datagram to the process, of whatever
+    /// length and from whomever, and queues as many datagrams. It drops the others.
+    pub fn router(&self, before: &Process, each: Duration, queue: usize) {
+        let mut state = self.world.lock();
+        let facts = [17, before.index as u64, nanos(each), queue as u64];
+        state.note(&facts, || format!("a router takes {each:?} for a datagram, and queues {queue}"));
+        state.net.set_router(before.index, Router::new(nanos(each), queue as u64));
     }
 
     /// Cuts the paths between two processes, until [`heal`](Sim::heal). Datagrams on their way still arrive.

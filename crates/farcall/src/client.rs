@@ -48,7 +48,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use farcall_proto::client::Conversation;
-use farcall_proto::{ClientConfig, Spares};
+use farcall_proto::{ClientConfig, SharedPath, Spares};
 
 pub(crate) use bind::{Answered, Asking, Questions};
 pub(crate) use exchanges::CallExchanges;
@@ -72,6 +72,8 @@ pub(crate) struct Endpoint {
     env: Arc<dyn Env>,
     socket: Arc<dyn Socket>,
     config: ClientConfig,
+    /// The path by which replies come from all servers of other machines.
+    path: Option<Arc<SharedPath>>,
     /// The fork generation of the process that made the endpoint.
     generation: u64,
     peers: RwLock<Peers>,
@@ -113,8 +115,11 @@ impl Endpoint {
         // left, because the kernel charges small datagrams more than their own length.
         let window = u32::try_from(socket.receive_buffer() / 2).unwrap_or(u32::MAX);
         config.window = config.window.min(window.max(farcall_proto::BASE_DATAGRAM as u32));
+        // A datagram that does not leave the machine crosses no router's queue.
+        let path = (!socket.local_address().ip().is_loopback()).then(|| config.path.clone());
         Arc::new(Endpoint {
             has_keys: config.has_keys(),
+            path,
             env,
             socket,
             config,

@@ -1,11 +1,12 @@
 //! The channel of a member that a group call makes: notes what becomes of its calls.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use super::started::Started;
 use super::{Choice, Shared};
 use crate::CallFailed;
-use crate::env::Env;
+use crate::env::{Env, Time};
 use crate::stub::{Call, CarriedBy, Channel, Member, PendingCall, Reply, RestartHook, Sink};
 use crate::wait::{ReadyList, WaitPoint};
 
@@ -91,5 +92,9 @@ impl Channel for Watched {
 
     fn wait_point(&self) -> Arc<dyn WaitPoint> {
         self.channel().wait_point()
+    }
+
+    fn wake_at(&self, time: Time, waker: &Waker) -> bool {
+        self.channel().wake_at(time, waker)
     }
 }

@@ -45,6 +45,8 @@ pub(super) struct Engine<T, E> {
     /// For a hedged call, which calls one member after another while none replies: when the next member is
     /// called.
     hedge: Option<(Hedge, Time)>,
+    /// When the task is woken to look whether there is room for further calls.
+    alarm: Option<Time>,
 }
 
 /// The thread or the task that waits for the replies.
@@ -77,10 +79,11 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             called: 0,
             outstanding: 0,
             ended_before: 0,
-            window: Window::new(wait_point.room()),
+            window: Window::new(wait_point.room(), wait_point.shared_path(), settings.mutant),
             until,
             rest: settings.rest.unwrap_or(Rest::Cancel),
             hedge: settings.hedge.zip(now),
+            alarm: None,
             wait_point,
             members,
             prepared,
@@ -120,8 +123,10 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             if self.outstanding == 0 {
                 return None;
             }
-            let needed = needed.min(self.outstanding);
-            let enough = if self.called == self.members.len() { needed.min(MAX_REPLIES_PER_WAIT) } else { 1 };
+            let needed = needed.min(self.outstanding).min(MAX_REPLIES_PER_WAIT);
+            // While members wait to be called, room that becomes free is used soon.
+            let soon = (self.window.size() / 4).clamp(1, CALLS_PER_LOOK);
+            let enough = if self.called == self.members.len() { needed } else { needed.min(soon) };
             let stuck = || self.calls.iter().flatten().all(|call| call.waits_for_itself());
             if let Err(why) = self_wait::wait(&*self.wait_point, (&self.ready, enough), self.wake_at(), stuck)
             {
@@ -148,10 +153,33 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
                 return Poll::Ready(None);
             }
             self.ready.wake_by(context.waker());
-            if !self.ready.any() {
+            if self.ready.any() {
+                continue;
+            }
+            if self.will_look() {
                 return Poll::Pending;
             }
+            // Nothing can wake the task when there is room, so it does not wait for room.
+            self.window.release(self.called);
         }
+    }
+
+    /// Makes sure that the task is woken when calls that are out hold no more room, if members wait to be
+    /// called. Returns false if nothing can wake it.
+    fn will_look(&mut self) -> bool {
+        let Some(at) = self.window.look_at().filter(|_| self.called < self.members.len()) else {
+            return true;
+        };
+        // One alarm is enough. If it is early, because replies have come meanwhile, it is set again.
+        let now = self.wait_point.now();
+        if self.alarm.is_some_and(|alarm| alarm > now) {
+            return true;
+        }
+        // The list of ready calls knows which task waits now. No call has this index yet.
+        let waker = Waker::from(Arc::new(self.ready.token(self.called as u32)));
+        let is_set = self.members[self.called].binding().channel().wake_at(at, &waker);
+        self.alarm = is_set.then_some(at);
+        is_set
     }
 
     /// Sets what is to happen, when the caller stops, to calls that have not ended.
@@ -205,7 +233,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         while let Some(member) = self.ready.take() {
             let index = member as usize;
             let Some(call) = &mut self.calls[index] else { continue };
-            let (mut result, mut size) = (None, 0);
+            let (mut result, mut size) = (None, None);
             let sink = &mut |reply: Reply<'_>| {
                 size = reply.len();
                 result = Some(decode_reply(reply));
@@ -223,7 +251,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             }
             self.calls[index] = None;
             self.outstanding -= 1;
-            self.window.remove(index, size, || self.wait_point.now());
+            let is_out = |index: usize| self.calls.get(index).is_some_and(Option::is_some);
+            self.window.remove((index, size), self.called, is_out, || self.wait_point.now());
             if let Some((_, next)) = &mut self.hedge {
                 // The caller asks for another reply only if this one does not count, so the next member is
                 // called at once.
@@ -252,7 +281,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             return;
         }
         self.outstanding += 1;
-        self.window.add();
+        self.window.add(index, || self.wait_point.now());
         if let Some((hedge, next)) = &mut self.hedge {
             *next = self.wait_point.now() + hedge.after;
         }
@@ -305,7 +334,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             leave(call, self.rest);
         }
         self.outstanding -= 1;
-        self.window.remove(index, 0, || self.wait_point.now());
+        let is_out = |index: usize| self.calls.get(index).is_some_and(Option::is_some);
+        self.window.remove((index, None), self.called, is_out, || self.wait_point.now());
         Some((index, Err(why.clone().but_ran(Ran::Maybe).into())))
     }
 }

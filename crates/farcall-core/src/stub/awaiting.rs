@@ -122,6 +122,10 @@ impl Channel for Awaiting {
         self.channel.is_asked()
     }
 
+    fn wake_at(&self, time: Time, waker: &Waker) -> bool {
+        self.channel.wake_at(time, waker)
+    }
+
     fn suspect(&self) {
         self.channel.suspect();
     }

@@ -11,7 +11,7 @@ use super::handlers::Handlers;
 use super::recipient::{Arrivals, CallKey, Recipient};
 use super::restart::RestartHook;
 use super::sending::SendStream;
-use crate::env::Env;
+use crate::env::{Env, Time};
 use crate::exchange::Exchanges;
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{self, Decode, Decoder};
@@ -120,13 +120,14 @@ impl fmt::Debug for dyn Origin + '_ {
 }
 
 impl Reply<'_> {
-    /// Returns the length of the encoded result or exception in bytes; 0 for a failure.
-    pub(crate) fn len(&self) -> usize {
+    /// Returns the length of the encoded result or exception in bytes; `None` for a failure.
+    pub(crate) fn len(&self) -> Option<usize> {
         match self {
             Reply::Result(decoder) | Reply::ResultOf(decoder, _) | Reply::Exception(decoder) => {
-                decoder.remaining()
+                Some(decoder.remaining())
             }
-            Reply::Stream(_) | Reply::Failed(_) => 0,
+            Reply::Stream(_) => Some(0),
+            Reply::Failed(_) => None,
         }
     }
 }
@@ -250,6 +251,11 @@ pub trait Channel: Send + Sync + 'static {
     /// Returns the wait point at which a thread can wait for several calls of this channel.
     fn wait_point(&self) -> Arc<dyn WaitPoint> {
         parking()
+    }
+
+    /// Wakes a task at a time, as long as the channel is there. Returns false if nothing can wake it then.
+    fn wake_at(&self, _time: Time, _waker: &Waker) -> bool {
+        false
     }
 
     /// Starts the call, as [`Channel::start`] does, for a thread that will wait at `wait_point`. Call number

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::{Interrupt, ReadyList};
-use crate::CallFailed;
 use crate::env::{Env, Event, Time};
-use crate::serving;
+use crate::{CallFailed, SharedPath, serving};
 
 /// A place where a thread waits for the ends of calls: a socket or connection from which the thread receives
 /// meanwhile, or [`Parking`].
@@ -27,6 +26,11 @@ pub trait WaitPoint: Send + Sync {
 
     /// Returns how many bytes of replies can arrive before a thread must receive them.
     fn room(&self) -> usize;
+
+    /// Returns the path by which the replies of all servers come here, or `None` if nothing is known of it.
+    fn shared_path(&self) -> Option<Arc<SharedPath>> {
+        None
+    }
 
     /// Notes that a thread runs the user's code, which may take long, while calls that it waits for here are
     /// outstanding. Until the thread comes back, something else looks after these calls, if their servers

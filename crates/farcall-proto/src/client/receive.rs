@@ -247,6 +247,7 @@ impl Conversation {
         if slot.timing.timed {
             self.path.round_trip.sample_call(now.nanos_since(first_sent));
         } else if slot.timing.unanswered > 0 && slot.stage == Stage::Sending {
+            self.config.path.note_lost();
             self.doubt(now, position, first_sent);
         }
         self.note_company(now, activity);

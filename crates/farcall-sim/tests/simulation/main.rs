@@ -36,6 +36,7 @@ mod silent_members;
 mod slow_handlers;
 #[cfg(target_os = "linux")]
 mod slow_procedures;
+mod slow_router;
 #[cfg(feature = "soak")]
 mod soak;
 mod started_calls;

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use farcall_proto::SharedPath;
+
 use super::caller::Caller;
 use super::service::Service;
 use super::waiter::{Waiter, Watcher};
@@ -66,6 +68,10 @@ impl WaitPoint for Endpoint {
 
     fn room(&self) -> usize {
         self.socket.receive_buffer()
+    }
+
+    fn shared_path(&self) -> Option<Arc<SharedPath>> {
+        self.path.clone()
     }
 
     fn step_away(self: Arc<Self>) {

@@ -204,6 +204,10 @@ impl Channel for Shared {
         self.0.suspect(Kind::Deadline);
     }
 
+    fn wake_at(&self, time: Time, waker: &Waker) -> bool {
+        Tasks::wake_at(&self.0.inner, time, waker.clone()).is_ok()
+    }
+
     fn lacks(&self, procedure: u32) -> bool {
         self.0.bound.get().is_some_and(|target| !target.has(procedure))
     }

@@ -5,6 +5,7 @@
 //! while two processes meet through shared memory, another thread runs the steps of the other tasks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::poll_fn;
 use std::io;
 use std::mem;
 use std::pin::Pin;
@@ -101,6 +102,20 @@ impl Tasks {
             return Err(why);
         }
         Ok(waker(inner, id))
+    }
+
+    /// Starts a task that wakes another one at a time.
+    ///
+    /// # Errors
+    /// Those of [`Tasks::spawn`].
+    pub(super) fn wake_at(inner: &Arc<Inner>, time: Time, waker: Waker) -> io::Result<()> {
+        let env = inner.env.clone();
+        let due = poll_fn(move |_| if env.now() < time { Poll::Pending } else { Poll::Ready(()) });
+        let steps = async move {
+            due.await;
+            waker.wake();
+        };
+        Tasks::spawn(inner, Some(time), Box::pin(steps)).map(drop)
     }
 
     /// Runs, in a step, code that may block. Another thread runs the other tasks meanwhile.

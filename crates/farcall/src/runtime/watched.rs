@@ -1,7 +1,7 @@
 //! Puts interceptors around an importer's channel. If there are none, the channel stays as it is.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use super::Inner;
 use crate::env::{Env, Time};
@@ -103,6 +103,10 @@ impl Channel for Watched {
 
     fn is_asked(&self) -> bool {
         self.channel.is_asked()
+    }
+
+    fn wake_at(&self, time: Time, waker: &Waker) -> bool {
+        self.channel.wake_at(time, waker)
     }
 
     fn suspect(&self) {

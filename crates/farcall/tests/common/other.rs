@@ -49,6 +49,11 @@ impl Other {
         }
     }
 
+    /// Returns the process's number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends the process an empty line.
     pub fn tell(&mut self) {
         self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
