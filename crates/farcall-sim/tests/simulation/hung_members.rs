@@ -1,10 +1,11 @@
-//! Tests that members of a group that hang hold no room in the caller's socket buffer: the others are called
-//! and answer, however long their results are.
+//! Tests that members of a group that hang hold no room, neither in the caller's socket buffer nor on the path
+//! by which replies come: the others are called and answer, however long their results are.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use farcall::multi::Fixed;
+use farcall::multi::mutant::{Mutant, Rule};
 use farcall::{Group, Runtime};
 use farcall_sim::{Sim, check, sim};
 
@@ -61,6 +62,34 @@ fn all_of_301_but_seven_that_hang_answer_soon() {
         assert!(majority.results().count() >= 151);
         let all = group.multi().work(60_000).within(SOON).all();
         assert_eq!(all.results().count(), 294);
+        Ok::<(), farcall::Error>(())
+    });
+}
+
+/// A caller that awaits the replies has no thread that would look whether there is room.
+#[test]
+fn all_but_seven_that_hang_answer_a_caller_that_awaits_them_soon() {
+    check(2, |sim| {
+        let group = members(sim, 301, 7, Duration::ZERO)?;
+        let begun = sim::now();
+        let majority = sim::block_on(group.multi().work(60_000).within(SOON).start().majority());
+        assert!(majority.expect("294 are well").results().count() >= 151);
+        assert!(sim::now() - begun < SOON);
+        let all = sim::block_on(group.multi().work(60_000).within(SOON).start().all());
+        assert_eq!(all.results().count(), 294);
+        Ok::<(), farcall::Error>(())
+    });
+}
+
+#[test]
+fn the_simulation_would_notice_that_members_that_hang_hold_room() {
+    check(1, |sim| {
+        let group = members(sim, 301, 7, Duration::ZERO)?;
+        let mutant = Mutant::of(Rule::HungHoldsNoRoom);
+        let all = group.multi().work(60_000).within(SOON).breaking(mutant).all();
+        assert!(all.results().count() < 294);
+        let started = group.multi().work(60_000).within(SOON).breaking(mutant).start();
+        assert!(sim::block_on(started.all()).results().count() < 294);
         Ok::<(), farcall::Error>(())
     });
 }

@@ -6,5 +6,6 @@ mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
 mod many_members;
+mod members_that_hang;
 mod outcomes;
 mod shapes;
