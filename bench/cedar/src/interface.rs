@@ -120,10 +120,10 @@ enum Handler {
 }
 
 impl CedarHandler for Handler {
-    fn exception(&self) -> Answer<()> {
-        match self {
-            Handler::Resumes => Answer::Resume(()),
-            Handler::Unwinds => Answer::unwind(Result::<()>::Ok(())),
+    fn exception(&self, by: CedarRaiser) -> Answer<()> {
+        match (self, by) {
+            (Handler::Unwinds, CedarRaiser::raise(call)) => call.unwind(Ok(())),
+            _ => Answer::Resume(()),
         }
     }
 }

@@ -36,10 +36,10 @@ impl Raises for Server {
 }
 
 impl RaisesHandler for Signal {
-    fn signal(&self) -> Answer<()> {
-        match self {
-            Signal::Resumed => Answer::Resume(()),
-            Signal::Unwound => Answer::unwind(farcall::Result::<()>::Ok(())),
+    fn signal(&self, by: RaisesRaiser) -> Answer<()> {
+        match (self, by) {
+            (Signal::Unwound, RaisesRaiser::raise(call)) => call.unwind(Ok(())),
+            _ => Answer::Resume(()),
         }
     }
 }

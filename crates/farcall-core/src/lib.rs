@@ -97,5 +97,5 @@ pub use farcall_macros::include_x;
 pub use farcall_macros::{Xdr, interface};
 pub use farcall_xdr as xdr;
 pub use multi::{Group, Multi};
-pub use stub::{Answer, Bulk, Copied, Pending, Stream, Until, Unwound};
+pub use stub::{Answer, Bulk, Copied, Leave, Pending, Stream, Until, Unwinds, Unwound};
 pub use system::System;

@@ -25,6 +25,7 @@ mod batch;
 mod behind;
 mod binding;
 mod bulk;
+mod catching;
 mod channel;
 mod dispatch;
 mod ended;
@@ -33,6 +34,7 @@ mod handling;
 mod interface;
 mod items;
 mod kept_call;
+mod leave;
 mod local;
 mod members;
 mod oneway;
@@ -44,6 +46,7 @@ mod sending;
 mod signal;
 mod stream;
 mod subset;
+mod unwinding;
 
 pub use arguments::{EncodeArguments, EncodedArguments};
 #[doc(hidden)]
@@ -52,6 +55,8 @@ pub use arguments::{argument, bad_arguments};
 pub use batch::{BATCH, BatchPlace, execute_each, execute_each_later};
 pub use binding::Binding;
 pub use bulk::{Bulk, Copied};
+#[doc(hidden)]
+pub use catching::catching;
 pub use channel::{Call, CarriedBy, Channel, OpenCall, Origin, PendingCall, Procedure, Reply, Sink};
 #[doc(hidden)]
 pub use channel::{decode_reply, no_reply};
@@ -62,12 +67,13 @@ pub use dispatch::{Outcome, arguments, before_the_procedure, panicked, reply, re
 #[doc(hidden)]
 pub use ended::Ended;
 #[doc(hidden)]
-pub use handlers::resume;
-pub use handlers::{Answer, Handled, Handler, Handlers, NO_HANDLERS, Unwinding};
+pub use handlers::answered;
+pub use handlers::{Answer, Handled, Handler, Handlers, NO_HANDLERS, Raised};
 #[doc(hidden)]
 pub use handling::Handling;
 pub use interface::{AsyncServer, Client, Interface, Program};
 pub(crate) use kept_call::KeptCall;
+pub use leave::Leave;
 pub use local::{local, local_async};
 #[doc(hidden)]
 pub use members::Joining;
@@ -76,7 +82,7 @@ pub use pending::Pending;
 #[doc(hidden)]
 pub use recipient::{Arrivals, Arrived, CallKey, Recipient};
 pub use restart::{Restart, RestartHook};
-pub use scope::{Signal, SignalId};
+pub use scope::{InterfaceId, Signal, SignalId};
 #[doc(hidden)]
 pub use scope::{serving, serving_task};
 #[doc(hidden)]
@@ -90,3 +96,4 @@ pub use stream::{serve_stream, serve_stream_later};
 #[doc(hidden)]
 pub use subset::subset;
 pub(crate) use subset::{hash, mix};
+pub use unwinding::{Unwinding, Unwinds};

@@ -153,8 +153,10 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 ///   shorter deadline.
 /// - `#[signal]` declares a signal: a question that a procedure can raise during a call and that the caller's
 ///   handler answers. A signal's return type is the type of the answer alone, and no server implements it. A
-///   procedure raises signals by `StoreSignals`, and a caller handles them by a `StoreHandler`, which it
-///   gives to `StoreClient::catching`:
+///   procedure raises signals by `StoreSignals`, and a caller handles them by a `StoreHandler`. It gives the
+///   handler to `StoreClient::catching`, for the calls of that stub, or to `StoreSignals::catching`, for the
+///   calls of its thread meanwhile. The handler is told by a `StoreRaiser` which procedure has raised the
+///   signal, and unwinds it with an outcome of that procedure's types:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -177,8 +179,11 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 ///
 /// struct Frees;
 /// impl StoreHandler for Frees {
-///     fn low_space(&self, needed: u64) -> Answer<u64> {
-///         if needed > 100 { Answer::unwind(Result::<u64>::Ok(0)) } else { Answer::Resume(needed + 1) }
+///     fn low_space(&self, by: StoreRaiser, needed: u64) -> Answer<u64> {
+///         match by {
+///             StoreRaiser::put(call) if needed > 100 => call.unwind(Ok(0)),
+///             _ => Answer::Resume(needed + 1),
+///         }
 ///     }
 /// }
 ///

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use farcall_core::stub::Procedure;
+use farcall_core::stub::{InterfaceId, Procedure};
 use farcall_core::{CallFailed, Kind, Pending, Ran, Result};
 
 /// Why an access was refused. No part of a refused access was executed.
@@ -169,6 +169,7 @@ const fn access(name: &'static str, number: u32) -> Procedure {
     Procedure {
         number,
         name,
+        interface: InterfaceId::NONE,
         idempotent: number >= READINGS,
         blocking: false,
         uncancelled: false,

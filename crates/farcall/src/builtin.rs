@@ -12,7 +12,7 @@ use crate::balancers::Balancers;
 use crate::conversations::Conversations;
 use crate::idl::Interface;
 use crate::origins::Origins;
-use crate::stub::{BATCH, Dispatched, Procedure};
+use crate::stub::{BATCH, Dispatched, InterfaceId, Procedure};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
 use crate::{CallFailed, Ran, self_wait};
 
@@ -20,6 +20,7 @@ use crate::{CallFailed, Ran, self_wait};
 pub(crate) static HEALTH: Procedure = Procedure {
     number: 0,
     name: "health",
+    interface: InterfaceId::NONE,
     idempotent: true,
     blocking: false,
     uncancelled: false,
@@ -31,6 +32,7 @@ pub(crate) static HEALTH: Procedure = Procedure {
 pub(crate) static DESCRIBE: Procedure = Procedure {
     number: 0xffff_0000,
     name: "describe",
+    interface: InterfaceId::NONE,
     idempotent: true,
     blocking: false,
     uncancelled: false,
@@ -42,6 +44,7 @@ pub(crate) static DESCRIBE: Procedure = Procedure {
 pub(crate) static BALANCERS: Procedure = Procedure {
     number: 0xffff_0002,
     name: "balancers",
+    interface: InterfaceId::NONE,
     idempotent: true,
     blocking: false,
     uncancelled: false,
@@ -53,6 +56,7 @@ pub(crate) static BALANCERS: Procedure = Procedure {
 pub(crate) static CONVERSATIONS: Procedure = Procedure {
     number: 0xffff_0003,
     name: "conversations",
+    interface: InterfaceId::NONE,
     idempotent: true,
     blocking: false,
     uncancelled: false,
@@ -64,6 +68,7 @@ pub(crate) static CONVERSATIONS: Procedure = Procedure {
 pub(crate) static ORIGINS: Procedure = Procedure {
     number: 0xffff_0004,
     name: "origins",
+    interface: InterfaceId::NONE,
     idempotent: true,
     blocking: false,
     uncancelled: false,

@@ -17,8 +17,9 @@ use crate::idl::{self, Interface};
 use crate::multi::{Group, Members, Multi, Prepared, Roster};
 use crate::origins::Origins;
 use crate::runtime::Runtime;
-use crate::stub::{self, Binding, Client, Handled, Handler, Procedure, SignalId, bad_arguments};
-use crate::xdr::schema::TypeHashes;
+use crate::stub::{
+    self, Binding, Client, Handled, Handler, InterfaceId, Procedure, SignalId, Unwinds, bad_arguments,
+};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
 use crate::{Answer, CallFailed, Error, Kind, Pending, Ran, Stream};
 
@@ -81,7 +82,7 @@ pub use crate::conversations::{Conversation, Conversations, Protection, ServerId
 /// # let runtime = farcall::Runtime::builder().registry(farcall::names::Memory::new()).build()?;
 /// let export = runtime.export::<dyn Numbers>("Numbers", Arc::new(Server))?;
 /// let yes = Encoded(xdr::to_vec(&true)?);
-/// let numbers = Dynamic::import(&runtime, "Numbers")?.catching(move |_, _| Answer::Resume(yes.clone()));
+/// let numbers = Dynamic::import(&runtime, "Numbers")?.catching(move |_| Answer::Resume(yes.clone()));
 /// let below = numbers.interface().by_name("below").ok_or("no such procedure")?;
 /// let items = numbers.call_stream(below, &xdr::to_vec(&2u64)?, None).map_err(|why| why.to_string())?;
 /// assert_eq!(items.count(), 4);
@@ -141,21 +142,15 @@ impl Dynamic {
     }
 
     /// Returns this binding with a handler that answers the signals raised in its calls. The handler gets the
-    /// signal and its encoded arguments, and resumes the procedure with an encoded value. Handlers that are
-    /// added later are asked first.
+    /// signal with its encoded arguments and the procedure that has raised it, and resumes the procedure with
+    /// an encoded value. Handlers that are added later are asked first.
     #[must_use]
     pub fn catching(
         &self,
-        answer: impl Fn(&idl::Procedure, &[u8]) -> Answer<Encoded> + Send + Sync + 'static,
+        answer: impl Fn(&Raised<'_>) -> Answer<Encoded> + Send + Sync + 'static,
     ) -> Dynamic {
-        let Interface { signals, types, .. } = self.interface();
-        let hashes = TypeHashes::new(types);
-        let id = |signal: &idl::Procedure| SignalId {
-            name: signal.name_hash(),
-            types: signal.fingerprint(&hashes),
-        };
-        let signals = signals.iter().map(|signal| (id(signal), signal.clone())).collect();
-        Dynamic { binding: self.binding.catching(Catching { signals, answer }), ..self.clone() }
+        let (interface, ids) = (self.interface().clone(), SignalId::all(self.interface()));
+        Dynamic { binding: self.binding.catching(Catching { interface, ids, answer }), ..self.clone() }
     }
 
     /// Calls a procedure with encoded arguments, and returns its encoded result.
@@ -273,22 +268,46 @@ fn wrong_call(why: &'static str) -> CallFailed {
     CallFailed::new(Kind::Local, Ran::No).because(why)
 }
 
+/// A signal that a server has raised in a call of a described interface.
+#[derive(Clone, Copy, Debug)]
+pub struct Raised<'a> {
+    /// The signal.
+    pub signal: &'a idl::Procedure,
+    /// The signal's encoded arguments.
+    pub arguments: &'a [u8],
+    /// The procedure that was called, and that has raised the signal.
+    pub procedure: &'a idl::Procedure,
+}
+
+impl Raised<'_> {
+    /// Returns the answer that unwinds the call. Its caller leaves with this encoded result or exception of
+    /// the procedure, or this failure.
+    pub fn unwind(&self, outcome: crate::Result<Encoded, Encoded>) -> Answer<Encoded> {
+        Unwinds::new(self.procedure.number).unwind(outcome)
+    }
+}
+
 /// Answers the signals of a described interface by a function.
 struct Catching<F> {
-    signals: Vec<(SignalId, idl::Procedure)>,
+    interface: Interface,
+    /// What the interface's signals are known by, in their order.
+    ids: Vec<SignalId>,
     answer: F,
 }
 
 impl<F> Handler for Catching<F>
 where
-    F: Fn(&idl::Procedure, &[u8]) -> Answer<Encoded> + Send + Sync + 'static,
+    F: Fn(&Raised<'_>) -> Answer<Encoded>,
 {
-    fn handle(&self, signal: SignalId, arguments: &mut Decoder<'_>) -> Result<Handled, CallFailed> {
-        let Some((_, signal)) = self.signals.iter().find(|(id, _)| *id == signal) else {
-            return Ok(Handled::Pass);
-        };
+    fn handle(&self, raised: &stub::Raised, arguments: &mut Decoder<'_>) -> Result<Handled, CallFailed> {
+        let Interface { procedures, signals, .. } = &self.interface;
+        let is_it = |(id, _): &(&SignalId, _)| **id == raised.signal;
+        let signal = self.ids.iter().zip(signals).find(is_it).map(|(_, signal)| signal);
+        let procedure = procedures.iter().find(|procedure| Some(procedure.number) == raised.procedure);
+        let (Some(signal), Some(procedure)) = (signal, procedure) else { return Ok(Handled::Pass) };
         let arguments = arguments.opaque(arguments.remaining()).map_err(bad_arguments)?;
-        stub::resume((self.answer)(signal, arguments))
+        let answer = (self.answer)(&Raised { signal, arguments, procedure });
+        stub::answered(answer, raised, || &self.interface)
     }
 }
 
@@ -410,6 +429,7 @@ fn stub_procedure(interface: &Interface, procedure: &idl::Procedure) -> Procedur
     Procedure {
         number: procedure.number,
         name: "the procedure",
+        interface: InterfaceId::of(&interface.name),
         idempotent: procedure.idempotent,
         blocking: procedure.blocking,
         // Only servers use this field.

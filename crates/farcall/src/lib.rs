@@ -78,9 +78,9 @@ pub use farcall_names as names;
 pub use farcall_core::requests::{Request, Requests};
 pub use farcall_core::stub::Restart;
 pub use farcall_core::{
-    Answer, Bulk, Bytes, CallFailed, Calls, Cancelled, Context, Copied, Error, Exception, Group, Kind, Multi,
-    Never, Pending, Principal, Ran, Result, ResultExt, Stream, System, Trace, Until, Unwound, Xdr, balance,
-    context, env, exchange, idl, intercept, interface, multi, stub, xdr,
+    Answer, Bulk, Bytes, CallFailed, Calls, Cancelled, Context, Copied, Error, Exception, Group, Kind, Leave,
+    Multi, Never, Pending, Principal, Ran, Result, ResultExt, Stream, System, Trace, Until, Unwinds, Unwound,
+    Xdr, balance, context, env, exchange, idl, intercept, interface, multi, stub, xdr,
 };
 #[doc(hidden)]
 pub use farcall_core::{fair, guard};

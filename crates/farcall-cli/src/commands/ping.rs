@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueHint};
 use farcall::dynamic::Pinger;
-use farcall::stub::Procedure;
+use farcall::stub::{InterfaceId, Procedure};
 use farcall::{Error, Kind, Never};
 use farcall_idl::spell_program;
 use farcall_onc::standard;
@@ -174,6 +174,7 @@ impl Ping {
 static NULL: Procedure = Procedure {
     number: 0,
     name: "null",
+    interface: InterfaceId::NONE,
     idempotent: true,
     blocking: false,
     uncancelled: false,

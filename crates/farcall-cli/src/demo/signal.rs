@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use farcall::{Answer, Runtime};
 
-use super::interface::{Asking, AskingHandler};
+use super::interface::{Asking, AskingHandler, AskingRaiser};
 use crate::failure::Outcome;
 
 /// What both processes saw.
@@ -52,7 +52,7 @@ struct Seen {
 struct Handler(Arc<Seen>);
 
 impl AskingHandler for Handler {
-    fn who(&self, asker: u32) -> Answer<u32> {
+    fn who(&self, _: AskingRaiser, asker: u32) -> Answer<u32> {
         self.0.asker.store(asker, Relaxed);
         self.0.times.fetch_add(1, Relaxed);
         Answer::Resume(std::process::id())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use farcall_base::MAX_UNCOUNTED_ARGUMENT_BYTES;
 
 use super::mutant::Mutant;
-use crate::stub::{EncodeArguments, EncodedArguments, Procedure, SendStream};
+use crate::stub::{EncodeArguments, EncodedArguments, InterfaceId, Procedure, SendStream};
 use crate::xdr::{self, Encoder};
 use crate::{Never, Result, SharedArguments};
 
@@ -126,6 +126,7 @@ impl<T, E> Prepared<T, E> {
         static NOTHING: Procedure = Procedure {
             number: 0,
             name: "nothing",
+            interface: InterfaceId::NONE,
             idempotent: false,
             blocking: false,
             uncancelled: false,

@@ -10,7 +10,7 @@ use std::task::Poll;
 
 use super::channel::Procedure;
 use super::dispatch::{AsyncDispatched, Dispatched, catch, panicked};
-use super::scope;
+use super::scope::{self, InterfaceId};
 use crate::context::context;
 use crate::exchange::MAX_MESSAGE;
 use crate::guard;
@@ -31,6 +31,7 @@ const CALLS_IN_A_ROW: usize = 64;
 pub static BATCH: Procedure = Procedure {
     number: 0xffff_0001,
     name: "one-way calls",
+    interface: InterfaceId::NONE,
     idempotent: false,
     blocking: false,
     uncancelled: true,

@@ -56,7 +56,7 @@ impl Binding {
 
     /// Returns a binding over the same channel whose calls' signals are answered by this handler first.
     #[must_use]
-    pub fn catching(&self, handler: impl Handler) -> Binding {
+    pub fn catching(&self, handler: impl Handler + Send + Sync + 'static) -> Binding {
         let handlers = self.handlers.with(handler);
         Binding { handlers, oneway: self.oneway.continued(), ..self.clone() }
     }

@@ -10,6 +10,7 @@ use super::arguments::EncodeArguments;
 use super::handlers::Handlers;
 use super::recipient::{Arrivals, CallKey, Recipient};
 use super::restart::RestartHook;
+use super::scope::InterfaceId;
 use super::sending::SendStream;
 use crate::env::{Env, Time};
 use crate::exchange::Exchanges;
@@ -24,6 +25,8 @@ pub struct Procedure {
     pub number: u32,
     /// The procedure's name.
     pub name: &'static str,
+    /// The interface that declares it, whose signals it may raise.
+    pub interface: InterfaceId,
     /// Whether executing a call twice does no harm.
     pub idempotent: bool,
     /// Whether the thread that receives packets must not execute the procedure.

@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::channel::{PendingCall, Reply, Sink, no_reply};
 use super::dispatch::{Dispatched, encoded};
-use crate::CallFailed;
 use crate::xdr::{Decoder, Encode};
+use crate::{CallFailed, Kind};
 
 /// How a call ended, and its encoded reply.
 pub struct Ended {
@@ -25,6 +25,17 @@ impl Ended {
     /// Returns how the call ended, and its encoded reply.
     pub fn into_parts(self) -> (Dispatched, Bytes) {
         (self.dispatched, self.reply)
+    }
+
+    /// Returns why the call failed; `None` if it ended by a result or an exception.
+    pub(crate) fn failure_kind(&self) -> Option<Kind> {
+        match &self.dispatched {
+            Dispatched::Result | Dispatched::Exception => None,
+            Dispatched::Failed(why) => Some(why.kind()),
+            Dispatched::BadArguments(_) => Some(Kind::BadArguments),
+            Dispatched::BadResult(_) => Some(Kind::BadResult),
+            Dispatched::NoSuchProcedure => Some(Kind::NoSuchProcedure),
+        }
     }
 
     pub(crate) fn failed(why: CallFailed) -> Ended {

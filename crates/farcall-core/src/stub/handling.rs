@@ -5,12 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use super::channel::Sink;
+use super::channel::Call;
 use super::ended::Ended;
-use super::handlers::{Handled, Handlers, Unwinding};
-use super::scope::SignalId;
+use super::handlers::{Handled, Handlers, Raised};
+use super::scope::{InterfaceId, SignalId};
 use super::sending::{SendStream, Sent, waker_of};
 use super::signal::{RESUMED, UNCAUGHT, UNWOUND};
+use super::unwinding::Unwinding;
 use crate::exchange::{Exchanges, Tail, send_all, take_all, take_exactly};
 use crate::xdr::{Decode, Decoder};
 use crate::{CallFailed, Kind, Ran, room};
@@ -19,6 +20,8 @@ use crate::{CallFailed, Kind, Ran, room};
 #[derive(Default)]
 pub struct Handling {
     handlers: Handlers,
+    /// The interface that is called, and the number of the procedure.
+    called: (InterfaceId, u32),
     /// The outcome with which the caller leaves, once a handler has unwound the call.
     unwinding: Option<Unwinding>,
     /// The exchange in which the server sends the stream that is the call's result, once it has begun to.
@@ -38,10 +41,12 @@ impl fmt::Debug for Handling {
 }
 
 impl Handling {
-    /// Answers the signals of a call by these handlers, and sends its argument that is a stream.
-    pub fn new(handlers: &Handlers, argument: Option<&Arc<dyn SendStream>>) -> Handling {
-        let (argument, sends) = (argument.cloned(), argument.is_some());
-        Handling { handlers: handlers.clone(), argument, sends, ..Handling::default() }
+    /// Answers the signals of a call by its handlers, and sends its argument that is a stream.
+    pub fn new(call: &Call<'_>) -> Handling {
+        let called = (call.procedure.interface, call.procedure.number);
+        let (handlers, argument, sends) =
+            (call.handlers.clone(), call.sending.cloned(), call.sending.is_some());
+        Handling { handlers, called, argument, sends, ..Handling::default() }
     }
 
     /// Opens the exchange of the argument that is a stream, before anything else is opened in the call.
@@ -126,10 +131,12 @@ impl Handling {
         let arguments = if ended { Vec::new() } else { take_all(exchanges, exchange)? };
         let bad = |why| CallFailed::new(Kind::BadArguments, Ran::Yes).caused_by(why);
         let (name, types) = <(u64, u64)>::decode(&mut Decoder::new(&head)).map_err(bad)?;
+        let (interface, procedure) = self.called;
+        let raised = Raised { signal: SignalId { interface, name, types }, procedure: Some(procedure) };
         let answer = match self.unwinding {
             // No procedure is resumed after it was unwound.
             Some(_) => UNWOUND.to_be_bytes().to_vec(),
-            None => match self.handlers.handle(SignalId { name, types }, &arguments)? {
+            None => match self.handlers.handle(&raised, &arguments)? {
                 Some(Handled::Resume(value)) => {
                     let mut answer = Vec::new();
                     room::reserve_exact(&mut answer, size_of_val(&RESUMED) + value.len())
@@ -148,20 +155,18 @@ impl Handling {
         send_all(exchanges, exchange, &answer, Tail::Question)
     }
 
-    /// Passes the outcome of a handler that has unwound the call, or the failure of the argument that is a
-    /// stream, to the sink. Returns false if there is none: then the call's own outcome counts.
-    pub fn leave(&mut self, sink: Sink<'_>) -> bool {
-        let Some(outcome) = self.take_outcome() else { return false };
-        outcome.deliver(sink);
-        true
+    /// Returns what the caller leaves the call with, which has ended so.
+    pub fn leave(&mut self, own: Ended) -> Ended {
+        self.take_outcome(own.failure_kind()).unwrap_or(own)
     }
 
-    /// Returns the outcome of a handler that has unwound the call, or the failure of the argument that is a
-    /// stream, once.
-    pub fn take_outcome(&mut self) -> Option<Ended> {
+    /// Returns, once, what the caller leaves the call with in place of the call's own end, which was this
+    /// failure or none: the outcome of a handler that has unwound the call, or the failure of the argument
+    /// that is a stream. The handler's outcome counts only if the server says that the procedure was unwound.
+    /// If the server died meanwhile, or the procedure panicked, the caller is told that.
+    pub fn take_outcome(&mut self, own: Option<Kind>) -> Option<Ended> {
         let failure = || Some(Ended::failed(self.argument.as_ref()?.take_failure()?));
-        let unwound =
-            self.unwinding.take().map(|Unwinding { dispatched, reply }| Ended { dispatched, reply });
-        unwound.or_else(failure)
+        let unwound = self.unwinding.take().filter(|_| own == Some(Kind::Unwound));
+        unwound.map(Ended::from).or_else(failure)
     }
 }

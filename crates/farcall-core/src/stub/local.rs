@@ -22,6 +22,7 @@ use bytes::Bytes;
 use super::arguments::bad_arguments;
 use super::batch::{BATCH, execute_each};
 use super::binding::Binding;
+use super::catching;
 use super::channel::{Call, Channel, OpenCall, PendingCall, Reply, Sink};
 use super::dispatch::catch;
 use super::ended::Ended;
@@ -147,7 +148,7 @@ impl<T: ?Sized + Interface> Local<T> {
         });
         let queued = job.clone();
         let overloaded = CallFailed::new(Kind::Overloaded, Ran::No);
-        let mut inside = caller.map(|caller| (Arc::new(caller), Handling::new(call.handlers, call.sending)));
+        let mut inside = caller.map(|caller| (Arc::new(caller), Handling::new(call)));
         if let Some((caller, handling)) = &mut inside {
             handling.begin(&**caller);
         }
@@ -203,6 +204,7 @@ fn arguments_in_time(call: &Call<'_>) -> Result<Vec<u8>, CallFailed> {
 }
 
 fn execute<T: ?Sized + Interface>(server: &T, procedure: u32, arguments: Vec<u8>) -> Ended {
+    let _hidden = catching::hide();
     let packet = Bytes::from(arguments);
     let mut reply = Vec::new();
     let (arguments, encoder) = (&mut Decoder::with_packet(&packet), &mut Encoder::new(&mut reply));
@@ -346,11 +348,11 @@ impl<T: ?Sized + Interface> Started<T> {
         true
     }
 
-    /// Gives the outcome of the call, unless a handler has unwound it.
+    /// Gives the outcome of the call, or that of the handler which has unwound it.
     fn deliver(&mut self, ended: Ended, sink: Sink<'_>) {
-        let unwound = self.inside.as_mut().is_some_and(|(_, handling)| handling.leave(sink));
-        if !unwound {
-            ended.deliver(sink);
+        match &mut self.inside {
+            Some((_, handling)) => handling.leave(ended).deliver(sink),
+            None => ended.deliver(sink),
         }
     }
 }

@@ -149,7 +149,7 @@ impl Members {
     /// it of the member's name. Called by generated stubs.
     #[doc(hidden)]
     #[must_use]
-    pub fn catching<H: Handler>(&self, handler: impl Fn(&str) -> H) -> Members {
+    pub fn catching<H: Handler + Send + Sync + 'static>(&self, handler: impl Fn(&str) -> H) -> Members {
         let catching = |member: &Member| Member {
             name: member.name.clone(),
             binding: member.binding.catching(handler(&member.name)),

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::catching::{self, Hidden};
 use super::dispatch::{AsyncDispatched, Dispatched};
 use crate::exchange::Exchanges;
 use crate::xdr::schema::TypeHashes;
@@ -17,14 +18,35 @@ use crate::{CallFailed, Kind, Ran, context, idl};
 pub struct Signal {
     /// The name by which it was declared.
     pub name: &'static str,
-    /// What it is known by on the wire.
+    /// What it is known by.
     pub id: SignalId,
 }
 
-/// What a signal is known by on the wire. Two declarations of equal names and types are one signal, whatever
-/// their interfaces.
+/// What an interface is known by inside a process: a hash of its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceId(u64);
+
+impl InterfaceId {
+    /// The procedures of the runtime itself, which raise no signals.
+    pub const NONE: InterfaceId = InterfaceId(0);
+
+    /// Returns what an interface of this name is known by (FNV-1a).
+    pub const fn of(name: &str) -> InterfaceId {
+        let (bytes, mut hash, mut at) = (name.as_bytes(), 0xcbf2_9ce4_8422_2325_u64, 0);
+        while at < bytes.len() {
+            hash = (hash ^ bytes[at] as u64).wrapping_mul(0x0000_0100_0000_01b3);
+            at += 1;
+        }
+        InterfaceId(hash)
+    }
+}
+
+/// What a signal is known by: its interface, its name and its types. Only the name and the types cross the
+/// wire, because both ends of a call know the interface that is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignalId {
+    /// The interface that declares it.
+    pub interface: InterfaceId,
     /// A hash of the name.
     pub name: u64,
     /// A hash of the types of its arguments and of its result.
@@ -34,12 +56,21 @@ pub struct SignalId {
 impl Signal {
     /// Returns the signals of an interface, in the order of their declaration.
     pub fn all(interface: &'static idl::Interface) -> Vec<Signal> {
-        let hashes = TypeHashes::new(&interface.types);
-        let signal = |signal: &'static idl::Procedure| Signal {
-            name: &signal.name,
-            id: SignalId { name: signal.name_hash(), types: signal.fingerprint(&hashes) },
+        let ids = SignalId::all(interface);
+        interface.signals.iter().zip(ids).map(|(signal, id)| Signal { name: &signal.name, id }).collect()
+    }
+}
+
+impl SignalId {
+    /// Returns what the signals of an interface are known by, in the order of their declaration.
+    pub fn all(interface: &idl::Interface) -> Vec<SignalId> {
+        let (hashes, of) = (TypeHashes::new(&interface.types), InterfaceId::of(&interface.name));
+        let id = |signal: &idl::Procedure| SignalId {
+            interface: of,
+            name: signal.name_hash(),
+            types: signal.fingerprint(&hashes),
         };
-        interface.signals.iter().map(signal).collect()
+        interface.signals.iter().map(id).collect()
     }
 }
 
@@ -79,7 +110,7 @@ thread_local! {
 /// Executes a call of an interface with signals or streams. A call that was unwound fails as
 /// [`Kind::Unwound`], whatever its procedure returned. Called by generated server-stubs.
 pub fn serving(signals: &'static [Signal], dispatch: impl FnOnce() -> Dispatched) -> Dispatched {
-    let guard = Guard(SCOPE.replace(Some(Scope::new(signals, false))));
+    let guard = Guard(SCOPE.replace(Some(Scope::new(signals, false))), catching::hide());
     let dispatched = dispatch();
     let unwound = SCOPE.with_borrow_mut(|scope| scope.as_mut().and_then(|scope| scope.unwound.take()));
     drop(guard);
@@ -102,7 +133,7 @@ impl Future for ServingTask {
     type Output = (Dispatched, Vec<u8>);
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let guard = Guard(SCOPE.replace(self.scope.take()));
+        let guard = Guard(SCOPE.replace(self.scope.take()), catching::hide());
         let polled = self.future.as_mut().poll(context);
         let scope = SCOPE.take();
         drop(guard);
@@ -115,8 +146,8 @@ impl Future for ServingTask {
     }
 }
 
-/// Restores the scope of the call that the thread served before.
-struct Guard(Option<Scope>);
+/// Restores the scope of the call that the thread served before, and the handlers that were set around it.
+struct Guard(Option<Scope>, #[expect(dead_code, reason = "its drop is what counts")] Hidden);
 
 impl Drop for Guard {
     fn drop(&mut self) {

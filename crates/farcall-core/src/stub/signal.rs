@@ -5,6 +5,8 @@ use std::fmt;
 use std::future::Future;
 
 use super::arguments::EncodeArguments;
+use super::catching;
+use super::handlers::{Handled, Raised};
 use super::scope::{self, Signal, SignalId};
 use crate::exchange::{Exchanges, Tail, over, send_all, send_all_later, take_all, take_all_later};
 use crate::xdr::{self, Decode, Encode, Encoder};
@@ -52,14 +54,15 @@ impl From<Unwound> for CallFailed {
     }
 }
 
-/// Raises a signal in the call that this thread serves, and waits for the caller's answer. Called by
+/// Raises a signal in the call that this thread serves, and waits for the caller's answer. If code of this
+/// thread has called the server directly, without stubs, the handlers of that code answer. Called by
 /// generated code.
 ///
 /// # Errors
 /// When the caller unwinds the call, or nobody catches the signal, or the call has been given up.
 pub fn raise<T: for<'a> Decode<'a>>(signal: &Signal, encode: EncodeArguments<'_>) -> Result<T, Unwound> {
     let arguments = encoded(encode).map_err(Unwound)?;
-    decoded(pass_on(signal.id, &arguments))
+    decoded(handled_here(signal.id, &arguments).unwrap_or_else(|| pass_on(signal.id, &arguments)))
 }
 
 /// Raises a signal in the call that this task serves, and waits for the caller's answer without a thread.
@@ -73,6 +76,17 @@ pub fn raise_later<T: for<'a> Decode<'a>>(
 ) -> impl Future<Output = Result<T, Unwound>> + Send + use<T> {
     let arguments = encoded(encode);
     async move { decoded(ask_later(signal.id, arguments).await) }
+}
+
+/// Has a handler that this thread has set answer a signal of a procedure that was called directly. Returns
+/// the encoded value that the procedure is resumed with, or why it is unwound; `None` if no handler answers.
+fn handled_here(signal: SignalId, arguments: &[u8]) -> Option<Result<Vec<u8>, CallFailed>> {
+    match catching::handle(&Raised { signal, procedure: None }, arguments).transpose()? {
+        Ok(Handled::Resume(value)) => Some(Ok(value)),
+        Ok(Handled::Unwind(outcome)) => Some(Err(outcome.into_failure())),
+        Ok(Handled::Pass) => None,
+        Err(why) => Some(Err(why)),
+    }
 }
 
 fn encoded(encode: EncodeArguments<'_>) -> Result<Vec<u8>, CallFailed> {
@@ -104,8 +118,12 @@ pub(super) fn pass_on(signal: SignalId, arguments: &[u8]) -> Result<Vec<u8>, Cal
 
 /// Raises a signal as [`pass_on`] does, in the call that this task serves.
 async fn ask_later(signal: SignalId, arguments: Result<Vec<u8>, CallFailed>) -> Result<Vec<u8>, CallFailed> {
+    let arguments = arguments?;
+    if let Some(handled) = handled_here(signal, &arguments) {
+        return handled;
+    }
     let exchanges = scope::exchanges_for(signal, false)?;
-    let (exchange, question) = begin(&*exchanges, signal, &arguments?)?;
+    let (exchange, question) = begin(&*exchanges, signal, &arguments)?;
     // A task that is dropped takes the answer no more.
     let unless_over = StopUnlessOver(&*exchanges, exchange);
     send_all_later(&*exchanges, exchange, &question, Tail::Question).await?;

@@ -128,7 +128,7 @@ fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
     let Procedure { number, idempotent, uncancelled, .. } = procedure;
     let blocking = procedure.blocking || procedure.has_streams();
-    let name = procedure.name.unraw().to_string();
+    let (name, interface) = (procedure.name.unraw().to_string(), &source.type_name);
     // No caller waits for a one-way call, so no caller would answer the call's signals.
     let exchanges = !procedure.oneway && !source.signals.is_empty() || procedure.has_streams();
     let deadline = match procedure.deadline_ms {
@@ -139,6 +139,7 @@ fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
         #farcall::stub::Procedure {
             number: #number,
             name: #name,
+            interface: #farcall::stub::InterfaceId::of(#interface),
             idempotent: #idempotent,
             blocking: #blocking,
             uncancelled: #uncancelled,

@@ -161,6 +161,7 @@ impl ::farcall::stub::Interface for dyn Clock {
         ::farcall::stub::Procedure {
             number: 1u32,
             name: "now",
+            interface: ::farcall::stub::InterfaceId::of("clock-2"),
             idempotent: false,
             blocking: false,
             uncancelled: false,

@@ -37,7 +37,10 @@ impl LogClient {
     /// Returns a stub with the same binding and a handler that answers the signals raised in its calls.
     /// Handlers that are added later are asked first.
     #[must_use = "the stub that it is called on keeps its own handlers"]
-    pub fn catching(&self, handler: impl LogHandler) -> Self {
+    pub fn catching(
+        &self,
+        handler: impl LogHandler + ::core::marker::Send + ::core::marker::Sync + 'static,
+    ) -> Self {
         Self {
             binding: self.binding.catching(__LogHandling(handler)),
         }
@@ -179,10 +182,10 @@ impl<M> LogMulti<M> {
     /// Returns the same group with a handler for each member, which answers the signals raised in the
     /// member's calls. `handler` makes it of the member's name.
     #[must_use = "the group that it is called on keeps its own handlers"]
-    pub fn catching<H: LogHandler>(
-        &self,
-        handler: impl ::core::ops::Fn(&str) -> H,
-    ) -> Self {
+    pub fn catching<H>(&self, handler: impl ::core::ops::Fn(&str) -> H) -> Self
+    where
+        H: LogHandler + ::core::marker::Send + ::core::marker::Sync + 'static,
+    {
         Self {
             members: self.members.catching(|member| __LogHandling(handler(member))),
             ..*self
@@ -248,6 +251,7 @@ impl ::farcall::stub::Interface for dyn Log {
         ::farcall::stub::Procedure {
             number: 1u32,
             name: "entries",
+            interface: ::farcall::stub::InterfaceId::of("Log"),
             idempotent: false,
             blocking: true,
             uncancelled: false,
@@ -257,6 +261,7 @@ impl ::farcall::stub::Interface for dyn Log {
         ::farcall::stub::Procedure {
             number: 2u32,
             name: "append",
+            interface: ::farcall::stub::InterfaceId::of("Log"),
             idempotent: false,
             blocking: true,
             uncancelled: false,
@@ -421,17 +426,43 @@ impl LogSignals {
             },
         )
     }
+    /** Runs `body`. Meanwhile the handler answers the signals that are raised in calls of [`Log`] which
+this thread waits for, by whatever stub, or of a server that it calls directly. It may borrow from
+the code around. Handlers of the stub, and those that are set inside `body`, are asked first.*/
+    pub fn catching<R>(
+        handler: impl LogHandler,
+        body: impl ::core::ops::FnOnce() -> R,
+    ) -> R {
+        ::farcall::stub::catching(&__LogHandling(handler), body)
+    }
 }
-/** Answers the signals of [`Log`]. A signal whose method is not implemented passes on to the next
-handler outwards.*/
-pub trait LogHandler: ::core::marker::Send + ::core::marker::Sync + 'static {
+/** Says which procedure of [`Log`] has raised a signal. What a variant holds unwinds the call with an
+outcome of that procedure.*/
+#[allow(dead_code, non_camel_case_types)]
+#[derive(Clone, Copy, Debug)]
+pub enum LogRaiser {
+    /// [`Log::entries`].
+    entries(::farcall::stub::Unwinds<farcall::Stream<Entry, Truncated>, Truncated>),
+    /// [`Log::append`].
+    append(::farcall::stub::Unwinds<u64, ::farcall::Never>),
+    /// A procedure of a server that is called directly, without a stub. Which one is not known.
+    Direct,
+}
+/** Answers the signals of [`Log`]. Each method gets the procedure that has raised the signal, and the
+signal's arguments. A signal whose method is not implemented passes on to the next handler outwards.*/
+pub trait LogHandler {
     /// The log is full. The answer is how many entries may be dropped.
     #[allow(unused_variables)]
-    fn full(&self, entries: u64, topic: &str) -> ::farcall::Answer<u64> {
+    fn full(
+        &self,
+        raised_by: LogRaiser,
+        entries: u64,
+        topic: &str,
+    ) -> ::farcall::Answer<u64> {
         ::farcall::Answer::Pass
     }
     #[allow(unused_variables)]
-    fn note(&self, text: &str) -> ::farcall::Answer<()> {
+    fn note(&self, raised_by: LogRaiser, text: &str) -> ::farcall::Answer<()> {
         ::farcall::Answer::Pass
     }
 }
@@ -440,11 +471,23 @@ struct __LogHandling<H>(H);
 impl<H: LogHandler> ::farcall::stub::Handler for __LogHandling<H> {
     fn handle(
         &self,
-        __signal: ::farcall::stub::SignalId,
+        __raised: &::farcall::stub::Raised,
         __arguments: &mut ::farcall::xdr::Decoder<'_>,
     ) -> ::core::result::Result<::farcall::stub::Handled, ::farcall::CallFailed> {
         let __signals = <dyn Log as ::farcall::stub::Interface>::signals();
-        if __signal == __signals[0usize].id {
+        let __raiser = match __raised.procedure {
+            ::core::option::Option::Some(1u32) => {
+                LogRaiser::entries(::farcall::stub::Unwinds::new(1u32))
+            }
+            ::core::option::Option::Some(2u32) => {
+                LogRaiser::append(::farcall::stub::Unwinds::new(2u32))
+            }
+            ::core::option::Option::None => LogRaiser::Direct,
+            ::core::option::Option::Some(_) => {
+                return ::core::result::Result::Ok(::farcall::stub::Handled::Pass);
+            }
+        };
+        if __raised.signal == __signals[0usize].id {
             let (entries, topic) = ::farcall::stub::arguments(
                     __arguments,
                     |__arguments| ::core::result::Result::Ok((
@@ -461,9 +504,13 @@ impl<H: LogHandler> ::farcall::stub::Handler for __LogHandling<H> {
                     )),
                 )
                 .map_err(::farcall::stub::bad_arguments)?;
-            return ::farcall::stub::resume(LogHandler::full(&self.0, entries, topic));
+            return ::farcall::stub::answered(
+                LogHandler::full(&self.0, __raiser, entries, topic),
+                __raised,
+                <dyn Log as ::farcall::stub::Interface>::interface,
+            );
         }
-        if __signal == __signals[1usize].id {
+        if __raised.signal == __signals[1usize].id {
             let (text,) = ::farcall::stub::arguments(
                     __arguments,
                     |__arguments| ::core::result::Result::Ok((
@@ -475,7 +522,11 @@ impl<H: LogHandler> ::farcall::stub::Handler for __LogHandling<H> {
                     )),
                 )
                 .map_err(::farcall::stub::bad_arguments)?;
-            return ::farcall::stub::resume(LogHandler::note(&self.0, text));
+            return ::farcall::stub::answered(
+                LogHandler::note(&self.0, __raiser, text),
+                __raised,
+                <dyn Log as ::farcall::stub::Interface>::interface,
+            );
         }
         ::core::result::Result::Ok(::farcall::stub::Handled::Pass)
     }

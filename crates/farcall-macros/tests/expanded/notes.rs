@@ -175,6 +175,7 @@ impl ::farcall::stub::Interface for dyn Notes {
         ::farcall::stub::Procedure {
             number: 1u32,
             name: "note",
+            interface: ::farcall::stub::InterfaceId::of("Notes"),
             idempotent: false,
             blocking: false,
             uncancelled: false,
@@ -184,6 +185,7 @@ impl ::farcall::stub::Interface for dyn Notes {
         ::farcall::stub::Procedure {
             number: 2u32,
             name: "lines",
+            interface: ::farcall::stub::InterfaceId::of("Notes"),
             idempotent: false,
             blocking: false,
             uncancelled: false,
@@ -193,6 +195,7 @@ impl ::farcall::stub::Interface for dyn Notes {
         ::farcall::stub::Procedure {
             number: 3u32,
             name: "all",
+            interface: ::farcall::stub::InterfaceId::of("Notes"),
             idempotent: false,
             blocking: true,
             uncancelled: false,

@@ -308,6 +308,7 @@ impl ::farcall::stub::Interface for dyn Store {
         ::farcall::stub::Procedure {
             number: 1u32,
             name: "get",
+            interface: ::farcall::stub::InterfaceId::of("Store"),
             idempotent: true,
             blocking: false,
             uncancelled: false,
@@ -319,6 +320,7 @@ impl ::farcall::stub::Interface for dyn Store {
         ::farcall::stub::Procedure {
             number: 7u32,
             name: "put_all",
+            interface: ::farcall::stub::InterfaceId::of("Store"),
             idempotent: false,
             blocking: true,
             uncancelled: false,
@@ -328,6 +330,7 @@ impl ::farcall::stub::Interface for dyn Store {
         ::farcall::stub::Procedure {
             number: 8u32,
             name: "size",
+            interface: ::farcall::stub::InterfaceId::of("Store"),
             idempotent: false,
             blocking: false,
             uncancelled: false,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use farcall::env::{ConnectOptions, Time};
 use farcall::resolve::resolve;
-use farcall::stub::Procedure;
+use farcall::stub::{InterfaceId, Procedure};
 use farcall::{CallFailed, Kind, Never, Ran};
 
 use super::address::addresses;
@@ -51,6 +51,7 @@ pub(super) type Reached = (Address, Box<dyn Carrier>);
 static NULL: Procedure = Procedure {
     number: 0,
     name: "null",
+    interface: InterfaceId::NONE,
     idempotent: true,
     blocking: false,
     uncancelled: false,

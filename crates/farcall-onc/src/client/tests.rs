@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use farcall::stub::Procedure;
+use farcall::stub::{InterfaceId, Procedure};
 use farcall::{Kind, Never};
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -17,6 +17,7 @@ use super::*;
 static NULL: Procedure = Procedure {
     number: 0,
     name: "null",
+    interface: InterfaceId::NONE,
     idempotent: true,
     blocking: false,
     uncancelled: false,

@@ -280,9 +280,27 @@ impl Between for Passes {
     fn ask(&self, number: u64, inner: u64, times: u32) -> Result<u64> {
         let _running = self.0.execute(number);
         let server = farcall::import::<dyn Inside>("Inside")?.within(Duration::from_secs(60));
-        let outcome = server.ask(inner, times, 0);
+        let outcome = match number % 3 {
+            // The signal of another interface, of the same name and types, does not reach the caller.
+            0 => {
+                let outcome = server.ask(inner, times, 0);
+                assert!(outcome.is_err() || times == 0, "call {inner}: {outcome:?}");
+                outcome
+            }
+            1 => server.catching(Relays).ask(inner, times, 0),
+            _ => InsideSignals::catching(Relays, || server.ask(inner, times, 0)),
+        };
         self.0.note(inner, "behind a server between", &outcome, 0);
         outcome
+    }
+}
+
+/// Raises the signal of the server between for that of the server that it calls.
+struct Relays;
+
+impl InsideHandler for Relays {
+    fn which(&self, _: InsideRaiser, number: u64, time: u32) -> Answer<u64> {
+        BetweenSignals::which(number, time).into()
     }
 }
 
@@ -322,13 +340,13 @@ impl Handles {
 }
 
 impl InsideHandler for Handles {
-    fn which(&self, number: u64, time: u32) -> Answer<u64> {
+    fn which(&self, _: InsideRaiser, number: u64, time: u32) -> Answer<u64> {
         self.handle(number, time)
     }
 }
 
 impl BetweenHandler for Handles {
-    fn which(&self, number: u64, time: u32) -> Answer<u64> {
+    fn which(&self, _: BetweenRaiser, number: u64, time: u32) -> Answer<u64> {
         self.handle(number, time)
     }
 }

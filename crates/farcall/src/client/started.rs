@@ -386,7 +386,7 @@ mod tests {
     use crate::System;
     use crate::env::{Env, SocketOptions};
     use crate::stub::NO_HANDLERS;
-    use crate::stub::{Call, Procedure};
+    use crate::stub::{Call, InterfaceId, Procedure};
     use crate::xdr::Encoder;
 
     #[test]
@@ -403,6 +403,7 @@ mod tests {
             let procedure = Procedure {
                 number: 1,
                 name: "put",
+                interface: InterfaceId::NONE,
                 idempotent: false,
                 blocking: false,
                 uncancelled: false,

@@ -28,7 +28,7 @@ pub(super) struct ExchangingCall {
 impl ExchangingCall {
     fn new(target: &Target, started: Started, request: &CallRequest<'_>) -> ExchangingCall {
         let exchanges = Arc::new(CallExchanges::new(&target.endpoint, &target.peer, &started));
-        let mut handling = Handling::new(request.call.handlers, request.call.sending);
+        let mut handling = Handling::new(request.call);
         handling.begin(&*exchanges);
         ExchangingCall { started, exchanges, handling: Mutex::new(handling) }
     }
@@ -99,7 +99,9 @@ impl ExchangingCall {
         let cancel = CancelOnDrop(&self.started, target);
         self.attend()?;
         let streams = self.streams();
-        if !streams && !self.leave(taker) {
+        if !streams {
+            let taker =
+                &mut |own: Outcome<'_>, encoded: EncodedArguments<'_>| self.leave(own, encoded, taker);
             self.started.wait(&target.endpoint, &target.peer, taker)?;
         }
         // The call has ended, or goes on as a stream.
@@ -117,10 +119,9 @@ impl ExchangingCall {
         if self.streams() {
             return Poll::Ready(true);
         }
-        if over && self.leave(taker) {
-            return Poll::Ready(false);
-        }
         if over {
+            let taker =
+                &mut |own: Outcome<'_>, encoded: EncodedArguments<'_>| self.leave(own, encoded, taker);
             return self.started.poll(&target.endpoint, &target.peer, context, taker).map(|()| false);
         }
         self.exchanges.watch(0, epoch, context.waker());
@@ -141,11 +142,14 @@ impl ExchangingCall {
         lock(&self.handling).stream.is_some()
     }
 
-    /// Gives the outcome of a handler that has unwound the call. Returns false if none has.
-    fn leave(&self, taker: Taker<'_>) -> bool {
-        let Some(ended) = lock(&self.handling).take_outcome() else { return false };
-        taker(outcome(ended), EncodedArguments { bytes: &[], shared: None });
-        true
+    /// Gives the outcome of the call, which has ended so, or that of the handler which has unwound it.
+    fn leave(&self, own: Outcome<'_>, encoded: EncodedArguments<'_>, taker: Taker<'_>) {
+        let failure = if let Outcome::Failed(why) = &own { Some(why.kind) } else { None };
+        let left = lock(&self.handling).take_outcome(failure);
+        match left {
+            Some(ended) => taker(outcome(ended), EncodedArguments { bytes: &[], shared: None }),
+            None => taker(own, encoded),
+        }
     }
 }
 

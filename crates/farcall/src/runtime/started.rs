@@ -16,7 +16,7 @@ use crate::client::{self, CallRequest};
 use crate::context::Set;
 use crate::env::Time;
 use crate::retry::Retry;
-use crate::stub::{EncodedArguments, PendingCall, Procedure, Reply, Sink};
+use crate::stub::{EncodedArguments, InterfaceId, PendingCall, Procedure, Reply, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::{Kind, Ran, builtin, self_wait};
 
@@ -33,6 +33,7 @@ struct ImportedCall {
 #[derive(Clone, Copy)]
 struct Called {
     name: &'static str,
+    interface: InterfaceId,
     number: u32,
     idempotent: bool,
     exchanges: bool,
@@ -40,15 +41,16 @@ struct Called {
 
 impl Called {
     fn new(procedure: &Procedure) -> Called {
-        let Procedure { number, name, idempotent, exchanges, .. } = *procedure;
-        Called { name, number, idempotent, exchanges }
+        let Procedure { number, name, interface, idempotent, exchanges, .. } = *procedure;
+        Called { name, interface, number, idempotent, exchanges }
     }
 
     /// Returns the procedure for another attempt. Leaves out the facts that only servers use, and the
     /// deadline, because the call now has its own.
     fn procedure(self) -> Procedure {
-        let Called { name, number, idempotent, exchanges } = self;
-        Procedure { number, name, idempotent, blocking: false, uncancelled: false, exchanges, deadline: None }
+        let Called { name, interface, number, idempotent, exchanges } = self;
+        let (blocking, uncancelled, deadline) = Default::default();
+        Procedure { number, name, interface, idempotent, blocking, uncancelled, exchanges, deadline }
     }
 }
 

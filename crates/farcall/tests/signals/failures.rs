@@ -10,7 +10,7 @@ use super::*;
 struct Acts<F>(F);
 
 impl<F: Fn(u64) -> Answer<u64> + Send + Sync + 'static> StoreHandler for Acts<F> {
-    fn low_space(&self, needed: u64) -> Answer<u64> {
+    fn low_space(&self, _: StoreRaiser, needed: u64) -> Answer<u64> {
         (self.0)(needed)
     }
 }
@@ -223,43 +223,6 @@ impl Late for Gate {
     }
 }
 
-/// Sends a datagram that came from an address on.
-type PassOn = Box<dyn Fn(&[u8], std::net::SocketAddr) + Send>;
-
-/// Forwards datagrams between one client and one server until it is cut. Returns the forwarder's address.
-fn wire(server: std::net::SocketAddr, cut: Arc<std::sync::atomic::AtomicBool>) -> std::net::SocketAddr {
-    let bind = || Arc::new(std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
-    let (front, back) = (bind(), bind());
-    let (address, client) = (front.local_addr().unwrap(), Arc::new(std::sync::Mutex::new(None)));
-    let pass = move |from: Arc<std::net::UdpSocket>, send: PassOn| {
-        let cut = cut.clone();
-        std::thread::spawn(move || {
-            let mut buffer = [0; 65536];
-            while let Ok((len, sender)) = from.recv_from(&mut buffer) {
-                if !cut.load(Ordering::SeqCst) {
-                    send(&buffer[..len], sender);
-                }
-            }
-        });
-    };
-    let (heard, out) = (client.clone(), back.clone());
-    pass(
-        front.clone(),
-        Box::new(move |bytes, sender| {
-            *heard.lock().unwrap() = Some(sender);
-            let _ = out.send_to(bytes, server);
-        }),
-    );
-    pass(
-        back,
-        Box::new(move |bytes, _| {
-            let client = client.lock().unwrap().expect("the client sends first");
-            let _ = front.send_to(bytes, client);
-        }),
-    );
-    address
-}
-
 #[test]
 fn a_procedure_whose_detached_caller_is_gone_does_not_wait_for_an_answer_for_ever() {
     // A caller that is there is never silent for so long, however busy the machine is.
@@ -275,7 +238,7 @@ fn a_procedure_whose_detached_caller_is_gone_does_not_wait_for_an_answer_for_eve
         let gate = Gate { begun, go: std::sync::Mutex::new(goes), ended };
         let export = there.export::<dyn Late>("Late/a", Arc::new(gate)).unwrap();
         let cut = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let wire = wire(export.address(), cut.clone());
+        let wire = wire::cut_by(export.address(), cut.clone());
         let late = here.import::<dyn Late>(&format!("udp://{wire}/Late")).unwrap();
         let call = late.start().run();
         begins.recv().unwrap();

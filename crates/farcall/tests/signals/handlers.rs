@@ -11,7 +11,7 @@ use super::*;
 struct Acts<F>(F);
 
 impl<F: Fn(u64) -> Answer<u64> + Send + Sync + 'static> StoreHandler for Acts<F> {
-    fn low_space(&self, needed: u64) -> Answer<u64> {
+    fn low_space(&self, _: StoreRaiser, needed: u64) -> Answer<u64> {
         (self.0)(needed)
     }
 }
@@ -96,10 +96,10 @@ fn a_handler_calls_the_same_server() {
 fn a_question_and_an_answer_may_be_longer_than_a_window() {
     struct Long;
     impl StoreHandler for Long {
-        fn low_space(&self, _: u64) -> Answer<u64> {
+        fn low_space(&self, _: StoreRaiser, _: u64) -> Answer<u64> {
             Answer::Resume(1)
         }
-        fn note(&self, text: &str, of: &[u32]) -> Answer<()> {
+        fn note(&self, _: StoreRaiser, text: &str, of: &[u32]) -> Answer<()> {
             assert_eq!((text.len(), of.len()), (300_000, 3));
             Answer::Resume(())
         }

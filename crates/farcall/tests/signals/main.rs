@@ -4,10 +4,14 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/wire.rs"]
+mod wire;
 
 mod across_servers;
+mod directly;
 mod failures;
 mod handlers;
+mod unwinding;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -96,11 +100,11 @@ fn deeper(bytes: u64) -> std::result::Result<u64, farcall::Unwound> {
 pub struct Doubles;
 
 impl StoreHandler for Doubles {
-    fn low_space(&self, needed: u64) -> Answer<u64> {
+    fn low_space(&self, _: StoreRaiser, needed: u64) -> Answer<u64> {
         Answer::Resume(2 * needed)
     }
 
-    fn note(&self, _: &str, _: &[u32]) -> Answer<()> {
+    fn note(&self, _: StoreRaiser, _: &str, _: &[u32]) -> Answer<()> {
         Answer::Resume(())
     }
 }

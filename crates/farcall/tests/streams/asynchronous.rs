@@ -404,7 +404,7 @@ fn a_server_that_stops_ends_its_streams() {
 struct Tenfold;
 
 impl FeedsHandler for Tenfold {
-    fn which(&self, time: u64, text: &str) -> Answer<u64> {
+    fn which(&self, _: FeedsRaiser, time: u64, text: &str) -> Answer<u64> {
         match time {
             5 => Answer::unwind(Result::<u64>::Ok(500)),
             _ => Answer::Resume(10 * time + text.len() as u64),

@@ -54,7 +54,7 @@ fn every_member_sends_a_stream() {
 struct Asked(String, Arc<Mutex<Vec<String>>>);
 
 impl NumbersHandler for Asked {
-    fn which(&self, time: u64) -> Answer<u64> {
+    fn which(&self, _: NumbersRaiser, time: u64) -> Answer<u64> {
         self.1.lock().unwrap().push(self.0.clone());
         Answer::Resume(time + 10)
     }

@@ -330,7 +330,7 @@ fn a_watch_is_told_at_once_and_ends_when_its_caller_drops_it() {
 struct Tenfold;
 
 impl NumbersHandler for Tenfold {
-    fn which(&self, time: u64) -> Answer<u64> {
+    fn which(&self, _: NumbersRaiser, time: u64) -> Answer<u64> {
         if time == 5 { Answer::unwind(Result::<()>::Err(failed().into())) } else { Answer::Resume(10 * time) }
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::str::FromStr;
 
-use farcall::dynamic::{Dynamic, Encoded};
+use farcall::dynamic::{Dynamic, Encoded, Raised};
 use farcall::xdr::{Decoder, Encoder};
 use farcall::{Answer, CallFailed, Kind, Ran};
 use farcall_idl::{Interface, Procedure, spell, values};
@@ -72,10 +72,10 @@ impl Answers {
         if self.interface.signals.is_empty() {
             return exporter.clone();
         }
-        exporter.catching(move |signal, arguments| self.answer(signal, arguments))
+        exporter.catching(move |raised| self.answer(raised))
     }
 
-    fn answer(&self, signal: &Procedure, arguments: &[u8]) -> Answer<Encoded> {
+    fn answer(&self, &Raised { signal, arguments, .. }: &Raised<'_>) -> Answer<Encoded> {
         let raised = format!("the server raised {}", self.shown(signal, arguments));
         let given = self.given.iter().find(|(name, _)| *name == signal.name);
         let (given, why) = match given {
@@ -89,8 +89,7 @@ impl Answers {
         match given {
             Given::Resume(value) => Answer::Resume(Encoded(value)),
             Given::Unwind => {
-                let why = CallFailed::new(Kind::Unwound, Ran::Yes).because(format!("{raised}, {why}"));
-                Answer::unwind(farcall::Result::<Encoded, Encoded>::Err(why.into()))
+                Answer::fail(CallFailed::new(Kind::Unwound, Ran::Yes).because(format!("{raised}, {why}")))
             }
         }
     }

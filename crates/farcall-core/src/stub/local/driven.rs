@@ -33,7 +33,7 @@ impl Exchanging {
     pub(super) fn new(future: AsyncDispatched, call: &Call<'_>) -> Result<Exchanging, CallFailed> {
         let (near, callee) = exchange::pair();
         let (near, callee) = (Arc::new(near), Arc::new(callee));
-        let mut handling = Handling::new(call.handlers, call.sending);
+        let mut handling = Handling::new(call);
         handling.begin(&*near);
         send_in_thread(&near, &mut handling)?;
         let execution = Execution::new(future, Some(callee.clone()));
@@ -58,12 +58,10 @@ impl Exchanging {
         true
     }
 
-    /// Gives the outcome of the call that has ended, unless a handler has unwound it.
+    /// Gives the outcome of the call that has ended, or that of the handler which has unwound it.
     fn deliver(&mut self, sink: Sink<'_>) {
         let ended = self.driven.take();
-        if !self.handling.leave(sink) {
-            ended.into_iter().for_each(|ended| ended.deliver(sink));
-        }
+        ended.into_iter().for_each(|ended| self.handling.leave(ended).deliver(sink));
     }
 
     fn give_up(&mut self) {

@@ -9,7 +9,7 @@ use crate::exchange::LocalExchanges;
 use crate::guard;
 use crate::stub::dispatch::{AsyncDispatched, Dispatched, panicked};
 use crate::stub::ended::Ended;
-use crate::stub::scope;
+use crate::stub::{catching, scope};
 
 /// A call that a future executes. Dropping it ends the call; a panic of the user's `Drop` code is caught.
 pub(super) struct Execution {
@@ -27,6 +27,7 @@ impl Execution {
     /// Polls the future. If it panics, the call has failed.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
         let Some(future) = &mut self.future else { return Poll::Pending };
+        let _hidden = catching::hide();
         let _exchanging = self.callee.clone().map(|callee| scope::enter(Some(callee)));
         match guard::run(|| future.as_mut().poll(context)) {
             Ok(polled) => polled.map(|(dispatched, reply)| Ended { dispatched, reply: reply.into() }),
