@@ -12,7 +12,7 @@ pub use farcall_base::Tail;
 pub(crate) use local::{LocalExchanges, pair};
 pub use watchers::Watchers;
 
-use crate::{CallFailed, Kind, Ran};
+use crate::{CallFailed, Kind, Ran, room};
 
 /// The longest question or answer of a signal, and the longest item of a stream, in bytes.
 pub(crate) const MAX_MESSAGE: usize = 16 << 20;
@@ -201,18 +201,33 @@ pub(crate) async fn take_all_later(exchanges: &dyn Exchanges, exchange: u32) -> 
     }
 }
 
+/// How many bytes of a message are taken at a time.
+const TAKEN_AT_ONCE: usize = 64 << 10;
+
 /// Takes what has arrived of a message. Returns whether that is all of it.
 fn take_more(exchanges: &dyn Exchanges, exchange: u32, bytes: &mut Vec<u8>) -> Result<bool, CallFailed> {
-    let most = MAX_MESSAGE + 4 - bytes.len();
-    if exchanges.take(exchange, bytes, most).ok_or_else(over)? {
-        return Ok(true);
+    loop {
+        let before = bytes.len();
+        // The first piece comes without a copy.
+        if before > 0
+            && let Err(why) = room::reserve(bytes, TAKEN_AT_ONCE)
+        {
+            exchanges.stop(exchange);
+            return Err(CallFailed::no_memory("a signal", Ran::Yes, why));
+        }
+        let most = TAKEN_AT_ONCE.min(MAX_MESSAGE + 4 - before);
+        if exchanges.take(exchange, bytes, most).ok_or_else(over)? {
+            return Ok(true);
+        }
+        if bytes.len() > MAX_MESSAGE {
+            exchanges.stop(exchange);
+            let why = format!("a signal with more than {MAX_MESSAGE} bytes");
+            return Err(CallFailed::new(Kind::TooLarge, Ran::Yes).because(why));
+        }
+        if bytes.len() - before < most {
+            return Ok(false);
+        }
     }
-    if bytes.len() > MAX_MESSAGE {
-        exchanges.stop(exchange);
-        let why = format!("a signal with more than {MAX_MESSAGE} bytes");
-        return Err(CallFailed::new(Kind::TooLarge, Ran::Yes).because(why));
-    }
-    Ok(false)
 }
 
 /// The failure of an exchange whose call has ended or was given up.

@@ -61,6 +61,9 @@ pub mod retry;
 pub mod self_wait;
 #[doc(hidden)]
 pub mod serving;
+#[cfg(feature = "signals")]
+#[doc(hidden)]
+pub mod signals;
 #[cfg(unix)]
 mod sockets;
 #[doc(hidden)]

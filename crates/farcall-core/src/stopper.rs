@@ -1,43 +1,37 @@
 //! The handle that ends a server's wait.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use farcall_base::lock;
+use crate::env::{Env, Event};
 
-use crate::env::{Condition, Env};
-
-/// A handle that ends the `Server::wait` of one server. Its clones end the same wait.
+/// A handle that ends the wait of one server: `Server::wait`, `Server::until_signal`, `Export::wait` and
+/// `Export::until_signal`. Its clones end the same wait.
 #[derive(Clone)]
-pub struct Stopper(Arc<Shared>);
-
-struct Shared {
-    env: Arc<dyn Env>,
-    is_stopped: Mutex<bool>,
-    stopped: Condition,
-}
+pub struct Stopper(Arc<dyn Event>);
 
 impl Stopper {
     /// Makes the handle of a server that waits in this environment.
     #[doc(hidden)]
-    pub fn new(env: Arc<dyn Env>) -> Stopper {
-        Stopper(Arc::new(Shared { env, is_stopped: Mutex::new(false), stopped: Condition::default() }))
+    pub fn new(env: &Arc<dyn Env>) -> Stopper {
+        Stopper(env.event())
     }
 
-    /// Ends `Server::wait`, whether a thread is in it already or calls it later.
+    /// Ends the server's wait, whether a thread is in it already or calls it later.
     pub fn stop(&self) {
-        *lock(&self.0.is_stopped) = true;
-        self.0.stopped.notify_all();
+        self.0.set();
     }
 
     /// Waits until [`Stopper::stop`] is called.
     #[doc(hidden)]
     pub fn wait(&self) {
-        let Shared { env, is_stopped, stopped } = &*self.0;
-        let mut guard = lock(is_stopped);
-        while !*guard {
-            guard = stopped.wait(env, is_stopped, guard, None).0;
-        }
+        self.0.wait(None);
+    }
+
+    /// Returns what [`Stopper::stop`] sets.
+    #[doc(hidden)]
+    pub fn event(&self) -> &Arc<dyn Event> {
+        &self.0
     }
 }
 

@@ -20,10 +20,10 @@ use crate::udp;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct System;
 
-/// How much nicer threads in the background are than others: they have a third of the weight (`sched(7)`:
+/// How much nicer threads in the background are than others: they have a sixth of the weight (`sched(7)`:
 /// each step is a factor of about 1.25).
 #[cfg(target_os = "linux")]
-const BACKGROUND_NICENESS: i32 = 5;
+const BACKGROUND_NICENESS: i32 = 8;
 
 /// The environment of threads that no simulation runs.
 static SYSTEM: LazyLock<Arc<dyn Env>> = LazyLock::new(|| Arc::new(System));

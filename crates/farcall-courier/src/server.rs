@@ -90,6 +90,26 @@ impl Server {
         self.stopper.wait();
     }
 
+    /// Serves until the process is asked to end, by SIGTERM or SIGINT, or until [`Stopper::stop`] is called.
+    /// Then [drains](Server::drain) the server, at most 25 s, and returns. This is the line with which the
+    /// `main` of a server ends. From its first call on the two signals do nothing else; a second one ends the
+    /// process.
+    ///
+    /// # Errors
+    /// When calls had not ended after 25 s, or the system lets no thread take the signals.
+    #[cfg(feature = "signals")]
+    pub fn until_signal(self) -> farcall::Result<()> {
+        let stopper = self.stopper();
+        farcall::signals::serve_until_signal(&stopper, |time| self.drain(time))
+    }
+
+    /// Accepts no more connections and no more calls, and waits until the calls that have begun are finished
+    /// and their results sent, but no longer than `time`. Returns whether they are. A client whose call came
+    /// too late finds the end of its connection.
+    pub fn drain(self, time: Duration) -> bool {
+        self.acceptor.drain(time)
+    }
+
     /// Returns a handle with which another thread can end [`Server::wait`].
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
@@ -246,7 +266,7 @@ impl ServerBuilder {
         // Words become at most twice as many bytes of XDR.
         self.programs.xdr = Limits { bytes: bytes.saturating_mul(2), ..Limits::default() };
         let Listening { listeners, bound } = Listening::at(&*self.env, &self.places)?;
-        let stopper = Stopper::new(self.env.clone());
+        let stopper = Stopper::new(&self.env);
         let programs = Arc::new(self.programs);
         let serving = Serving { env: self.env.clone(), programs: programs.clone(), limits: self.limits };
         let acceptor = Acceptor::start(self.env, listeners, Box::new(serving), self.connections)?;

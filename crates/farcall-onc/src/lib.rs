@@ -23,8 +23,7 @@
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let server = Server::builder().program::<dyn Calculator>(Arc::new(Here)).address("127.0.0.1:4000".parse()?);
-//!     server.start()?.wait();
-//!     Ok(())
+//!     Ok(server.start()?.until_signal()?)
 //! }
 //! ```
 //!
@@ -86,6 +85,8 @@ pub mod wire;
 /// The names that macro-generated code uses.
 #[doc(hidden)]
 pub use farcall_core as seam;
+#[cfg(all(unix, feature = "signals"))]
+pub use farcall_core::signals::take_signals;
 pub use farcall_core::{
     Bytes, CallFailed, Calls, Cancelled, Context, Error, Exception, Group, Kind, Multi, Never, Pending, Ran,
     Result, ResultExt, context, multi, xdr,

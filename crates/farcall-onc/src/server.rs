@@ -99,10 +99,32 @@ impl Server {
     /// Serves until the process ends or another thread calls [`Stopper::stop`]. After `stop` the server
     /// removes its registrations and ends.
     ///
-    /// If a signal kills the process, registrations remain. To avoid that, let a thread wait for the signal
-    /// and call the stopper.
+    /// If a signal kills the process, registrations remain: [`Server::until_signal`] removes them.
     pub fn wait(self) {
         self.stopper.wait();
+    }
+
+    /// Serves until the process is asked to end, by SIGTERM or SIGINT, or until [`Stopper::stop`] is called.
+    /// Then [drains](Server::drain) the server, at most 25 s, and returns. This is the line with which the
+    /// `main` of a server ends. From its first call on the two signals do nothing else; a second one ends the
+    /// process.
+    ///
+    /// # Errors
+    /// When calls had not ended after 25 s, or the system lets no thread take the signals.
+    #[cfg(feature = "signals")]
+    pub fn until_signal(self) -> farcall::Result<()> {
+        let stopper = self.stopper();
+        farcall::signals::serve_until_signal(&stopper, |time| self.drain(time))
+    }
+
+    /// Removes the registrations, accepts no more connections and no more calls, and waits until the calls
+    /// that have begun are finished and their replies sent, but no longer than `time`. Returns whether they
+    /// are. A client whose call came too late finds the end of its connection; over UDP it hears nothing.
+    pub fn drain(mut self, time: Duration) -> bool {
+        let until = self.workers.env().now() + time;
+        self.withdraw();
+        let sent = self.streams.as_ref().is_none_or(|streams| streams.drain(until));
+        self.workers.finish(until) && sent
     }
 
     /// Returns a handle with which another thread can end [`Server::wait`].
@@ -141,6 +163,14 @@ impl Server {
         self.streams.as_ref().map_or(0, |streams| streams.hosts.bytes())
     }
 
+    /// Removes the registrations.
+    fn withdraw(&mut self) {
+        self.registrations.clear();
+        self.each_place(|mapper, program, version, stream, address| {
+            mapper.unregister(program, version, stream, address);
+        });
+    }
+
     /// Calls `act` with the mapper for each address of each program version. The `bool` says whether the
     /// address is a TCP address. Does nothing without a mapper.
     fn each_place(&self, act: impl Fn(&Mapper, u32, u32, bool, SocketAddr)) {
@@ -161,10 +191,7 @@ impl Server {
 /// that still run end by themselves. A procedure called over UDP keeps its socket open until it has replied.
 impl Drop for Server {
     fn drop(&mut self) {
-        self.registrations.clear();
-        self.each_place(|mapper, program, version, stream, address| {
-            mapper.unregister(program, version, stream, address);
-        });
+        self.withdraw();
         self.workers.stop();
         if let Some(streams) = &self.streams {
             streams.close();
@@ -442,7 +469,7 @@ impl ServerBuilder {
             paths: Vec::new(),
             mapper: None,
             registrations: Vec::new(),
-            stopper: Stopper::new(env.clone()),
+            stopper: Stopper::new(&env),
         };
         let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
         let own: Vec<SocketAddr> = self.places.iter().filter_map(Place::address).collect();

@@ -48,6 +48,8 @@ pub mod server;
 /// The names that macro-generated code uses.
 #[doc(hidden)]
 pub use farcall_core as seam;
+#[cfg(all(unix, feature = "signals"))]
+pub use farcall_core::signals::take_signals;
 pub use farcall_core::{
     CallFailed, Calls, Cancelled, Context, Error, Exception, Group, Kind, Multi, Never, Pending, Ran, Result,
     ResultExt, context, multi, xdr,

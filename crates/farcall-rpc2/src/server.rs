@@ -60,6 +60,8 @@ struct State {
     requests: VecDeque<Request>,
     is_stopped: bool,
     is_receiving: bool,
+    /// How many threads execute requests.
+    executing: usize,
     calls: u64,
 }
 
@@ -72,6 +74,25 @@ impl Server {
     /// Serves until the process ends or another thread calls [`Stopper::stop`].
     pub fn wait(self) {
         self.stopper.wait();
+    }
+
+    /// Serves until the process is asked to end, by SIGTERM or SIGINT, or until [`Stopper::stop`] is called.
+    /// Then [drains](Server::drain) the server, at most 25 s, and returns. This is the line with which the
+    /// `main` of a server ends. From its first call on the two signals do nothing else; a second one ends the
+    /// process.
+    ///
+    /// # Errors
+    /// When calls had not ended after 25 s, or the system lets no thread take the signals.
+    #[cfg(feature = "signals")]
+    pub fn until_signal(self) -> farcall::Result<()> {
+        let stopper = self.stopper();
+        farcall::signals::serve_until_signal(&stopper, |time| self.drain(time))
+    }
+
+    /// Receives no more calls, and waits until those that have begun are answered, but no longer than `time`.
+    /// Returns whether they are.
+    pub fn drain(self, time: Duration) -> bool {
+        self.serving.drain(time)
     }
 
     /// Returns a handle with which another thread can end [`Server::wait`].
@@ -197,7 +218,7 @@ impl ServerBuilder {
             state: Mutex::default(),
             changed: Condition::default(),
         });
-        let server = Server { serving: serving.clone(), stopper: Stopper::new(self.env.clone()) };
+        let server = Server { serving: serving.clone(), stopper: Stopper::new(&self.env) };
         for _ in 0..self.workers {
             let worker = serving.clone();
             self.env.spawn("rpc2-worker", Box::new(move || worker.work()))?;
@@ -272,6 +293,7 @@ impl Serving {
         while !state.is_stopped {
             if let Some(request) = state.requests.pop_front() {
                 state.calls += u64::from(!request.is_bind());
+                state.executing += 1;
                 drop(state);
                 let (code, body) = self.subsystems.execute(&request);
                 let reply = lock(&self.connections).end(&request, code, &body);
@@ -279,10 +301,27 @@ impl Serving {
                     let _ = self.socket.send(request.from, &reply);
                 }
                 state = lock(&self.state);
+                state.executing -= 1;
+                if state.is_stopped {
+                    self.changed.notify_all();
+                }
                 continue;
             }
             state = self.changed.wait(&self.env, &self.state, state, None).0;
         }
+    }
+
+    /// Stops receiving, and waits until the requests that are executed are answered, but no longer than
+    /// `time`. Returns whether they are.
+    fn drain(&self, time: Duration) -> bool {
+        let until = self.env.now() + time;
+        self.stop();
+        let mut state = lock(&self.state);
+        while state.executing > 0 && self.env.now() < until {
+            let rest = until.since(self.env.now());
+            state = self.changed.wait(&self.env, &self.state, state, Some(rest)).0;
+        }
+        state.executing == 0
     }
 
     /// Stops receiving. When this returns, no thread waits for packets.

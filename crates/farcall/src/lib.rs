@@ -63,8 +63,6 @@ mod runtime;
 mod server;
 #[cfg_attr(not(target_os = "linux"), path = "shm/none.rs")]
 mod shm;
-#[cfg(all(unix, feature = "signals"))]
-mod signals;
 pub mod stats;
 
 #[cfg(feature = "cr")]
@@ -76,6 +74,8 @@ pub use farcall_macros::include_x;
 pub use farcall_names as names;
 
 pub use farcall_core::requests::{Request, Requests};
+#[cfg(all(unix, feature = "signals"))]
+pub use farcall_core::signals::take_signals;
 pub use farcall_core::stub::Restart;
 pub use farcall_core::{
     Answer, Bulk, Bytes, CallFailed, Calls, Cancelled, Context, Copied, Error, Exception, Group, Kind, Leave,
@@ -103,5 +103,3 @@ pub use runtime::{
     Builder, Export, Runtime, Stopper, export, import, import_all, import_each, import_within,
 };
 pub use server::Task;
-#[cfg(all(unix, feature = "signals"))]
-pub use signals::take_signals;

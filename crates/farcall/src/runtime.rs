@@ -61,8 +61,10 @@ use farcall_proto::{ClientConfig, ServerConfig};
 #[cfg(feature = "secure")]
 pub use answerer::Answerer;
 pub use builder::Builder;
+pub use export::Export;
 use export::Terms;
-pub use export::{Export, Stopper};
+#[doc(inline)]
+pub use farcall_core::stopper::Stopper;
 
 use crate::balancers::Balancers;
 use crate::builtin::Shown;

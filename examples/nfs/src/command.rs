@@ -88,7 +88,7 @@ fn put(from: &mut File, url: &str) -> Result<()> {
     Ok(())
 }
 
-/// Serves until the process is killed.
+/// Serves until SIGTERM or SIGINT. Then the calls that have begun are finished.
 fn serve(directory: PathBuf, address: SocketAddr, name: &str) -> Result<()> {
     // Clients have already applied their own umask to the modes that they ask for.
     rustix::process::umask(Mode::empty());
@@ -103,8 +103,7 @@ fn serve(directory: PathBuf, address: SocketAddr, name: &str) -> Result<()> {
         // The server serves also if nobody reads what it says.
         let _ = writeln!(io::stdout(), "{} is nfs://{address}{name}, over UDP and TCP", directory.display());
     }
-    server.wait();
-    Ok(())
+    Ok(server.until_signal()?)
 }
 
 /// Mounts the exported directory that the path of a URL begins with. Returns that directory and the rest of

@@ -17,7 +17,7 @@ use super::sending::{Argument, SendStream, Sending, Sent};
 use crate::exchange::{Exchanges, MAX_MESSAGE, over};
 use crate::xdr::schema::{Type, Types};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder, ErrorKind, Schema};
-use crate::{CallFailed, Error, Kind, Never, Ran, Result};
+use crate::{CallFailed, Error, Kind, Never, Ran, Result, room};
 
 /// How many bytes are taken at once. With as many, those that came over UDP are not copied.
 const CHUNK: usize = 64 << 10;
@@ -342,8 +342,10 @@ impl Arrival {
                 Ok(None) => {}
                 Err(why) => return Poll::Ready(Some(Err(why.into()))),
             }
-            if self.poll_take(context).is_pending() {
-                return Poll::Pending;
+            match self.poll_take(context) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(why)) => return Poll::Ready(Some(Err(why.into()))),
+                Poll::Pending => return Poll::Pending,
             }
         }
     }
@@ -371,7 +373,7 @@ impl Arrival {
         };
         loop {
             let epoch = self.exchanges.epoch();
-            if self.take_some(&mut Context::from_waker(&waker)) {
+            if self.take_some(&mut Context::from_waker(&waker))? {
                 return Ok(());
             }
             self.exchanges.wait(epoch).map_err(|why| why.but_ran(Ran::Maybe))?;
@@ -379,10 +381,10 @@ impl Arrival {
     }
 
     /// Takes more bytes, or has the task woken when there may be some.
-    fn poll_take(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_take(&mut self, context: &mut Context<'_>) -> Poll<std::result::Result<(), CallFailed>> {
         let epoch = self.exchanges.epoch();
-        if self.take_some(context) {
-            return Poll::Ready(());
+        if self.take_some(context)? {
+            return Poll::Ready(Ok(()));
         }
         if self.bytes.is_empty() {
             self.bytes.shrink_to(MAX_IDLE_BUFFER);
@@ -392,18 +394,35 @@ impl Arrival {
     }
 
     /// Takes what has arrived. Returns whether anything has, or the stream has ended.
-    fn take_some(&mut self, context: &mut Context<'_>) -> bool {
+    fn take_some(&mut self, context: &mut Context<'_>) -> std::result::Result<bool, CallFailed> {
         self.bytes.drain(..self.at);
         self.at = 0;
         let before = self.bytes.len();
         if let Some(call) = &mut self.call {
             call.attend(context);
         }
-        match self.exchanges.take(self.exchange, &mut self.bytes, CHUNK) {
+        let most = self.make_room()?;
+        match self.exchanges.take(self.exchange, &mut self.bytes, most) {
             None => (self.ended, self.cut) = (true, true),
             Some(ended) => self.ended = ended,
         }
-        self.ended || self.bytes.len() > before
+        Ok(self.ended || self.bytes.len() > before)
+    }
+
+    /// Makes room for the rest of an item, or for a part of it, and returns how many bytes to take.
+    fn make_room(&mut self) -> std::result::Result<usize, CallFailed> {
+        if self.bytes.is_empty() {
+            // What comes then is moved, not copied.
+            return Ok(CHUNK);
+        }
+        let item = match self.bytes.first_chunk() {
+            Some(head) if self.begun == (0, 0) => 4 + item_len(*head)?,
+            _ => 0,
+        };
+        let rest = item.saturating_sub(self.bytes.len()).clamp(4, CHUNK);
+        room::reserve(&mut self.bytes, rest)
+            .map_err(|why| CallFailed::no_memory("an item of a stream", Ran::Yes, why))?;
+        Ok(CHUNK.min(self.bytes.capacity() - self.bytes.len()))
     }
 
     /// Waits until the call has ended whose result the stream is. A failure or an exception is the last item.

@@ -578,6 +578,11 @@ impl Pool {
         self.workers.iter().filter(executes).count() == self.staff.count
     }
 
+    /// Returns whether every thread has left.
+    pub fn is_empty(&self) -> bool {
+        self.staff.count == 0
+    }
+
     /// Notes that the watchdog is about to sleep. Returns a further thread to receive, if more must receive
     /// then.
     pub fn unguard(&mut self) -> Option<Replacement> {

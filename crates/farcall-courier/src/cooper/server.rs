@@ -44,6 +44,26 @@ impl Server {
         self.stopper.wait();
     }
 
+    /// Serves until the process is asked to end, by SIGTERM or SIGINT, or until [`Stopper::stop`] is called.
+    /// Then [drains](Server::drain) the server, at most 25 s, and returns. This is the line with which the
+    /// `main` of a server ends. From its first call on the two signals do nothing else; a second one ends the
+    /// process.
+    ///
+    /// # Errors
+    /// When calls had not ended after 25 s, or the system lets no thread take the signals.
+    #[cfg(feature = "signals")]
+    pub fn until_signal(self) -> farcall::Result<()> {
+        let stopper = self.stopper();
+        farcall::signals::serve_until_signal(&stopper, |time| self.drain(time))
+    }
+
+    /// Accepts no more connections and no more calls, and waits until the calls that have begun are finished
+    /// and their results sent, but no longer than `time`. Returns whether they are. A client whose call came
+    /// too late finds the end of its connection.
+    pub fn drain(self, time: Duration) -> bool {
+        self.acceptor.drain(time)
+    }
+
     /// Returns a handle with which another thread can end [`Server::wait`].
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
@@ -231,7 +251,7 @@ impl ServerBuilder {
             return Err(io::Error::new(ErrorKind::InvalidInput, why));
         }
         let Listening { listeners, bound } = Listening::at(&*self.env, &self.places)?;
-        let (stopper, reporter) = (Stopper::new(self.env.clone()), self.reporter.clone());
+        let (stopper, reporter) = (Stopper::new(&self.env), self.reporter.clone());
         let (env, connections) = (self.env.clone(), self.connections);
         let acceptor = Acceptor::start(env, listeners, Box::new(self.serving()), connections)?;
         Ok(Server { acceptor, bound, reporter, stopper })

@@ -42,6 +42,25 @@ impl Server {
         self.stopper.wait();
     }
 
+    /// Serves until the process is asked to end, by SIGTERM or SIGINT, or until [`Stopper::stop`] is called.
+    /// Then [drains](Server::drain) the server, at most 25 s, and returns. This is the line with which the
+    /// `main` of a server ends. From its first call on the two signals do nothing else; a second one ends the
+    /// process.
+    ///
+    /// # Errors
+    /// When calls had not ended after 25 s, or the system lets no thread take the signals.
+    #[cfg(feature = "signals")]
+    pub fn until_signal(self) -> farcall::Result<()> {
+        let stopper = self.stopper();
+        farcall::signals::serve_until_signal(&stopper, |time| self.drain(time))
+    }
+
+    /// Receives no more calls, and waits until those that have begun are answered, but no longer than `time`.
+    /// Returns whether they are.
+    pub fn drain(self, time: Duration) -> bool {
+        self.serving.drain(time)
+    }
+
     /// Returns a handle with which another thread can end [`Server::wait`].
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
@@ -168,7 +187,7 @@ impl ServerBuilder {
     pub fn start(self) -> io::Result<Server> {
         let no_place = || io::Error::new(ErrorKind::InvalidInput, "the server has no address: call `udp`");
         let (place, env, reporter) = (self.place, self.env.clone(), self.reporter.clone());
-        let (workers, stopper) = (self.workers, Stopper::new(env.clone()));
+        let (workers, stopper) = (self.workers, Stopper::new(&env));
         let answers = self.serving()?;
         let serving = Datagrams::start(env, place.ok_or_else(no_place)?, answers, workers)?;
         let address = serving.address();

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use farcall::System;
 use farcall::env::{Env, Socket};
@@ -33,6 +34,25 @@ impl Server {
     /// Serves until the process ends or another thread calls [`Stopper::stop`].
     pub fn wait(self) {
         self.stopper.wait();
+    }
+
+    /// Serves until the process is asked to end, by SIGTERM or SIGINT, or until [`Stopper::stop`] is called.
+    /// Then [drains](Server::drain) the server, at most 25 s, and returns. This is the line with which the
+    /// `main` of a server ends. From its first call on the two signals do nothing else; a second one ends the
+    /// process.
+    ///
+    /// # Errors
+    /// When calls had not ended after 25 s, or the system lets no thread take the signals.
+    #[cfg(feature = "signals")]
+    pub fn until_signal(self) -> farcall::Result<()> {
+        let stopper = self.stopper();
+        farcall::signals::serve_until_signal(&stopper, |time| self.drain(time))
+    }
+
+    /// Receives no more calls, and waits until those that have begun are answered, but no longer than `time`.
+    /// Returns whether they are.
+    pub fn drain(self, time: Duration) -> bool {
+        self.serving.drain(time)
     }
 
     /// Returns a handle with which another thread can end [`Server::wait`].
@@ -133,7 +153,7 @@ impl ServerBuilder {
     pub fn start(mut self) -> io::Result<Server> {
         let answers = self.offered()?;
         let place = self.place.ok_or_else(|| invalid("the server has no address: call `udp`"))?;
-        let (stopper, reporter) = (Stopper::new(self.env.clone()), self.reporter);
+        let (stopper, reporter) = (Stopper::new(&self.env), self.reporter);
         let serving = Datagrams::start(self.env, place, answers, self.workers)?;
         let address = serving.address();
         Ok(Server { serving, address, reporter, stopper })

@@ -83,6 +83,20 @@ impl Acceptor {
 
     /// Stops accepting, and ends all connections. Procedures that still run end by themselves.
     pub(crate) fn stop(&self) {
+        self.stop_accepting();
+        self.connections.end_all();
+        self.threads.close();
+    }
+
+    /// Stops accepting, and ends each connection when its call is answered. Waits until all have ended, but
+    /// no longer than `time`. Returns whether they have.
+    pub(crate) fn drain(&self, time: Duration) -> bool {
+        let until = self.env.now() + time;
+        self.stop_accepting();
+        self.connections.finish(&self.env, until)
+    }
+
+    fn stop_accepting(&self) {
         self.is_stopped.store(true, Ordering::SeqCst);
         self.alarm.ring();
         let mut has_left = lock(&self.has_left);
@@ -91,8 +105,6 @@ impl Acceptor {
         }
         drop(has_left);
         self.listeners.iter().for_each(|listener| listener.close());
-        self.connections.end_all();
-        self.threads.close();
     }
 
     fn accept_all(&self) {

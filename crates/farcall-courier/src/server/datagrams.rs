@@ -45,6 +45,8 @@ struct State {
     is_stopped: bool,
     /// How many threads wait for packets, or are about to.
     waiting: usize,
+    /// How many threads answer packets.
+    answering: usize,
 }
 
 impl<A: Answers> Datagrams<A> {
@@ -67,7 +69,8 @@ impl<A: Answers> Datagrams<A> {
         let socket = env
             .bind(place, &options)
             .map_err(|why| io::Error::new(why.kind(), format!("udp://{place}: {why}")))?;
-        let (state, left) = (Mutex::new(State { waiting: workers, is_stopped: false }), Condition::default());
+        let (state, left) =
+            (Mutex::new(State { waiting: workers, ..State::default() }), Condition::default());
         let serving = Arc::new(Datagrams { env, socket, answers, state, left });
         for started in 0..workers {
             let thread = serving.clone();
@@ -93,6 +96,19 @@ impl<A: Answers> Datagrams<A> {
             self.socket.wake();
             state = self.left.wait(&self.env, &self.state, state, None).0;
         }
+    }
+
+    /// Stops receiving, and waits until the packets that came are answered, but no longer than `time`.
+    /// Returns whether they are.
+    pub(crate) fn drain(&self, time: Duration) -> bool {
+        let until = self.env.now() + time;
+        self.stop();
+        let mut state = lock(&self.state);
+        while state.answering > 0 && self.env.now() < until {
+            let rest = until.since(self.env.now());
+            state = self.left.wait(&self.env, &self.state, state, Some(rest)).0;
+        }
+        state.answering == 0
     }
 
     fn serve(&self) {
@@ -128,6 +144,7 @@ impl<A: Answers> Datagrams<A> {
         let mut state = lock(&self.state);
         if !state.is_stopped {
             state.waiting -= 1;
+            state.answering += 1;
         }
         !state.is_stopped
     }
@@ -135,8 +152,10 @@ impl<A: Answers> Datagrams<A> {
     /// Notes that this thread waits for packets again. Returns false if the server has stopped meanwhile.
     fn end_call(&self) -> bool {
         let mut state = lock(&self.state);
-        if !state.is_stopped {
-            state.waiting += 1;
+        state.answering -= 1;
+        match state.is_stopped {
+            true => self.left.notify_all(),
+            false => state.waiting += 1,
         }
         !state.is_stopped
     }

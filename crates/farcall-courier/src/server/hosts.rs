@@ -5,18 +5,24 @@
 use std::collections::HashMap;
 use std::net::Shutdown;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use farcall::env::Stream;
-use farcall::eviction::{self, Candidate};
+use farcall::env::{Condition, Env, Stream};
+use farcall::eviction::{self, Candidate, Usage};
 use farcall::host::{Host, most_of_host};
 use farcall::{Time, lock};
 
 use crate::silence::Silence;
 
+/// How often a server that drains looks which connections have become idle.
+const LOOKS_FOR_IDLE: Duration = Duration::from_millis(10);
+
 /// The open connections.
 pub(super) struct Connections {
     most: usize,
     open: Mutex<Open>,
+    /// Notified when a connection has ended.
+    ended: Condition,
 }
 
 #[derive(Default)]
@@ -35,7 +41,7 @@ struct Entry {
 
 impl Connections {
     pub(super) fn new(most: usize) -> Connections {
-        Connections { most: most.max(1), open: Mutex::default() }
+        Connections { most: most.max(1), open: Mutex::default(), ended: Condition::default() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -71,6 +77,22 @@ impl Connections {
     pub(super) fn remove(&self, id: u64) {
         let removed = lock(&self.open).remove(id);
         drop(removed);
+        self.ended.notify_all();
+    }
+
+    /// Ends each connection when it executes no call, and waits until all have ended, but not longer than
+    /// until then. Returns whether they have.
+    pub(super) fn finish(&self, env: &Arc<dyn Env>, until: Time) -> bool {
+        let mut open = lock(&self.open);
+        while !open.connections.is_empty() && env.now() < until {
+            let all = open.connections.values();
+            let idle = all.filter(|entry| matches!(entry.silence.usage(env.now()), Some(Usage::Idle(_))));
+            // Its thread finds the end of what the client sends.
+            idle.for_each(|entry| entry.stream.shutdown(Shutdown::Read));
+            let rest = until.since(env.now()).min(LOOKS_FOR_IDLE);
+            open = self.ended.wait(env, &self.open, open, Some(rest)).0;
+        }
+        open.connections.is_empty()
     }
 
     /// Ends all connections.

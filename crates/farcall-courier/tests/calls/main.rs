@@ -6,6 +6,7 @@ mod bulk;
 mod common;
 mod connections;
 mod deadlines;
+mod drains;
 mod groups;
 mod limits;
 mod outcomes;

@@ -4,6 +4,7 @@
 
 mod bad_packets;
 mod common;
+mod drains;
 mod lengths;
 mod lost;
 mod outcomes;

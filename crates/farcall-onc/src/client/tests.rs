@@ -66,6 +66,35 @@ fn a_waker_may_call_while_the_check_of_an_idle_connection_wakes_it() {
     assert_eq!(why.kind(), Kind::BadResult);
 }
 
+#[test]
+fn a_call_a_millisecond_after_the_last_one_finds_that_the_server_was_restarted() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = Client::connect(&format!("tcp://{}", listener.local_addr().unwrap())).unwrap();
+    let answer = |server: &mut TcpStream| {
+        let reply = [next_xid(server), 1, 0, 0, 0, 0].map(u32::to_be_bytes);
+        let mark = 0x8000_0000 | size_of_val(&reply) as u32;
+        server.write_all(&[&mark.to_be_bytes()[..], reply.as_flattened()].concat()).unwrap();
+    };
+    let call = || client.program(1, 1).call::<(), Never>(&NULL, &|_| Ok(()));
+    let env = client.connection.builder.env.clone();
+    let (mut server, _) = listener.accept().unwrap();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(call);
+        answer(&mut server);
+        first.join().unwrap().unwrap();
+        assert!(client.connection.lock().stale <= env.now() + Duration::from_millis(1));
+        drop(server);
+        let link = client.connection.lock().link.clone();
+        let ended = PollFd::from_borrowed_fd(link.carrier.descriptor(), PollFlags::IN);
+        poll(&mut [ended], None).unwrap();
+        // The millisecond is over.
+        client.connection.lock().stale = Time::from_nanos(0);
+        let second = scope.spawn(call);
+        answer(&mut listener.accept().unwrap().0);
+        second.join().unwrap().unwrap();
+    });
+}
+
 /// Receives the next call, which must have no arguments, and returns its identifier.
 fn next_xid(server: &mut TcpStream) -> u32 {
     let mut record = [0; 4 + 40];

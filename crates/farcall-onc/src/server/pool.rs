@@ -153,6 +153,10 @@ impl Workers {
         Pool::new(usize::MAX, self.budget.clone())
     }
 
+    pub(super) fn env(&self) -> &Arc<dyn Env> {
+        &self.env
+    }
+
     /// Returns how many procedures can run at once.
     pub(super) fn limit(&self) -> usize {
         self.limit
@@ -203,6 +207,29 @@ impl Workers {
     /// Stops the server: makes all threads leave, and waits until each remaining thread executes a procedure.
     /// Such a thread leaves when its procedure returns.
     pub(crate) fn stop(&self) {
+        self.leave_points();
+        // `jobs` is closed last, because the threads of this pool need it until they have left.
+        self.jobs.close();
+    }
+
+    /// Stops the server, and waits until all procedures have returned, but not longer than until then.
+    /// Returns whether they have.
+    pub(super) fn finish(&self, until: Time) -> bool {
+        let points = self.leave_points();
+        let has_left = || points.iter().all(|point| point.with_pool(|pool| pool.is_empty()));
+        let mut state = self.lock();
+        while !has_left() && self.env.now() < until {
+            let rest = until.since(self.env.now());
+            state = self.changed.wait(&self.env, &self.state, state, Some(rest)).0;
+        }
+        drop(state);
+        self.jobs.close();
+        has_left()
+    }
+
+    /// Makes all threads leave, and waits until each remaining thread executes a procedure. Returns the
+    /// points.
+    fn leave_points(&self) -> Vec<Arc<Point>> {
         self.stopped.store(true, Ordering::SeqCst);
         let points = std::mem::take(&mut self.lock().points);
         self.watchdog.set();
@@ -213,8 +240,8 @@ impl Workers {
         while (state.watched || !points.iter().all(is_left)) && !thread::panicking() {
             state = self.changed.wait(&self.env, &self.state, state, None).0;
         }
-        // `jobs` is closed last, because the threads of this pool need it until they have left.
-        self.jobs.close();
+        drop(state);
+        points
     }
 
     /// Wakes the thread in [`Workers::stop`], if the server is being stopped. To be called when a thread has

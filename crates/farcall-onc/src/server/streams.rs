@@ -5,11 +5,13 @@ pub(super) mod connection;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use farcall::env::{Accepted, Env, Interest, Listener, Poller, Stream, Time, is_of_one_connection};
+use farcall::env::{
+    Accepted, Condition, Env, Interest, Listener, Poller, Stream, Time, is_of_one_connection,
+};
 use farcall::eviction::{self, Candidate, MIN_SILENCE};
 
 use super::hosts::{Holdings, Hosts, PROTECTED_BYTES};
@@ -62,6 +64,12 @@ pub(super) struct Streams {
     parked_count: AtomicUsize,
     /// Locked while a thread frees bytes.
     freeing: Mutex<()>,
+    /// Whether the server drains. (A thread that reads an old value serves a call more.)
+    draining: AtomicBool,
+    /// For `ended`.
+    leaving: Mutex<()>,
+    /// Notified when a connection has ended while the server drains.
+    ended: Condition,
     /// A reference to this value, for new connections.
     this: Weak<Streams>,
 }
@@ -80,6 +88,8 @@ impl Drop for Lingering<'_> {
 pub(super) const LINGER_TIME: Duration = Duration::from_millis(20);
 /// How long a listener pauses when the system lacks descriptors or memory for a connection.
 const BACK_OFF: Duration = Duration::from_millis(100);
+/// How often a server that drains looks which connections have become idle.
+const LOOKS_FOR_IDLE: Duration = Duration::from_millis(10);
 /// The most accepted connections that wait until another connection ends. When there are more, the host with
 /// most waiting connections loses its newest one.
 const MAX_DEFERRED: usize = 64;
@@ -117,6 +127,9 @@ impl Streams {
             parked: Mutex::default(),
             parked_count: AtomicUsize::new(0),
             freeing: Mutex::default(),
+            draining: AtomicBool::new(false),
+            leaving: Mutex::default(),
+            ended: Condition::default(),
             this: this.clone(),
         }))
     }
@@ -338,8 +351,34 @@ impl Streams {
         };
         // The connection is dropped while nothing is locked.
         drop(gone);
+        if self.is_draining() {
+            self.ended.notify_all();
+        }
         self.unpark();
         self.resume();
+    }
+
+    /// Closes the listeners, ends each connection when its calls are answered, and waits until all have
+    /// ended, but not longer than until then. Returns whether they have.
+    pub(super) fn drain(&self, until: Time) -> bool {
+        self.listeners.iter().for_each(|listener| listener.close());
+        self.draining.store(true, Ordering::Relaxed);
+        lock(&self.deferred).clear();
+        while self.len() > 0 && self.env.now() < until {
+            let now = self.env.now();
+            // A connection that is used looks by itself ([`Streams::is_draining`]).
+            self.all().iter().filter(|one| one.idle(now).is_some()).for_each(|one| one.read_no_more());
+            let leaving = lock(&self.leaving);
+            let rest = until.since(now).min(LOOKS_FOR_IDLE);
+            drop(self.ended.wait(&self.env, &self.leaving, leaving, Some(rest)));
+        }
+        self.len() == 0
+    }
+
+    /// Returns whether connections end as soon as they have no call.
+    #[inline]
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
     }
 
     /// Closes all connections and listeners.

@@ -39,6 +39,18 @@ fn a_server_that_is_waited_for_takes_back_what_it_registered_when_it_is_stopped(
     assert_eq!(mapper.entries(), []);
 }
 
+/// A reply of 16 MiB is longer than the sockets' buffers.
+#[test]
+fn a_client_that_sends_no_more_gets_the_whole_of_a_long_reply() {
+    const BYTES: u32 = 16 << 20;
+    let (server, _) = serve();
+    let mut tcp = tcp(&server);
+    tcp.send(&call(1, 12, &[BYTES]));
+    tcp.0.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(success(&tcp.receive()).1.len(), 4 + BYTES as usize);
+    tcp.is_closed();
+}
+
 #[test]
 fn an_address_that_is_not_to_be_had_is_named() {
     let (server, _) = serve();

@@ -5,6 +5,7 @@
 mod budgets;
 mod calc;
 mod calls;
+mod drains;
 mod flavours;
 mod hostile;
 mod panics;

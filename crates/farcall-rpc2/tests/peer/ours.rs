@@ -318,6 +318,29 @@ fn a_server_that_stops_executes_no_waiting_request() {
     drop((at_gate, waiting));
 }
 
+#[test]
+fn a_drain_finishes_the_calls_that_have_begun() {
+    let here = Arc::new(Here::default());
+    let (server, begins, go_on) = serve_at_gate(&here);
+    let pending = import(server.address()).start().double(GATE);
+    begins.recv().unwrap();
+    let drain = std::thread::spawn(move || server.drain(Duration::from_secs(20)));
+    go_on.send(()).unwrap();
+    assert_eq!(pending.wait().unwrap(), 2 * GATE);
+    assert!(drain.join().unwrap());
+}
+
+#[test]
+fn a_drain_says_that_a_call_has_not_ended() {
+    let here = Arc::new(Here::default());
+    let (server, begins, go_on) = serve_at_gate(&here);
+    let pending = import(server.address()).start().double(GATE);
+    begins.recv().unwrap();
+    assert!(!server.drain(Duration::ZERO));
+    go_on.send(()).unwrap();
+    drop(pending);
+}
+
 /// A pool whose threads may wait, or may not.
 #[derive(Default)]
 struct Pool {

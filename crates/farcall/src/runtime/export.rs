@@ -9,11 +9,11 @@ use farcall_names::{Entry, Label, Name, Registration};
 use farcall_proto::server as proto;
 
 use super::{Inner, Runtime, registry_failed};
-use crate::env::Event;
 use crate::server::{Direct, Executor, Exported, Server, Spawned, Task, watched};
 use crate::stub::{AsyncServer, Interface};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran, idl};
+use farcall_core::stopper::Stopper;
 use farcall_memory::AccessHandler;
 
 /// An exported interface. Dropping it withdraws the export: calls that have begun are finished, and later
@@ -28,7 +28,7 @@ pub struct Export {
     name: String,
     /// The entry for the registry.
     entry: Entry,
-    ended: Arc<dyn Event>,
+    stopper: Stopper,
 }
 
 /// How an interface is exported.
@@ -110,8 +110,8 @@ fn offer<T: ?Sized + Interface>(
     let mut entry = Entry::new(type_name, instance, addresses[0].into(), id);
     entry.other_addresses = addresses[1..].iter().copied().map(Into::into).collect();
     entry.fingerprints = fingerprints.iter().map(listed).collect();
-    let (runtime, ended) = (runtime.clone(), inner.env.event());
-    Ok(Export { runtime, server, addresses, exported, name, entry, ended })
+    let (runtime, stopper) = (runtime.clone(), Stopper::new(&inner.env));
+    Ok(Export { runtime, server, addresses, exported, name, entry, stopper })
 }
 
 impl Inner {
@@ -150,10 +150,6 @@ impl Inner {
     }
 }
 
-/// How long [`Export::until_signal`] waits for calls that have begun.
-#[cfg(feature = "signals")]
-const DRAIN: Duration = Duration::from_secs(25);
-
 impl Export {
     /// Keeps the export until the process ends, or [`Stopper::stop`] is called.
     ///
@@ -161,7 +157,7 @@ impl Export {
     /// When this process is a forked child of the process that made the export.
     pub fn wait(self) -> crate::Result<()> {
         self.server.check_process()?;
-        self.ended.wait(None);
+        self.stopper.wait();
         Ok(())
     }
 
@@ -190,16 +186,8 @@ impl Export {
     #[cfg(feature = "signals")]
     pub fn until_signal(self) -> crate::Result<()> {
         self.server.check_process()?;
-        #[cfg(unix)]
-        crate::signals::tell(&self.ended).map_err(|why| CallFailed::local("take SIGTERM and SIGINT", why))?;
-        self.ended.wait(None);
-        match self.drain(DRAIN) {
-            true => Ok(()),
-            false => {
-                let why = "the server was asked to end, and some calls did not end within 25 s";
-                Err(CallFailed::new(Kind::Draining, Ran::Maybe).because(why).into())
-            }
-        }
+        let stopper = self.stopper();
+        farcall_core::signals::serve_until_signal(&stopper, |time| self.drain(time))
     }
 
     /// Serves until a signal comes, as [`Export::until_signal`] does, without blocking the task. A thread of
@@ -218,7 +206,7 @@ impl Export {
 
     /// Returns a handle with which another thread can end [`Export::wait`].
     pub fn stopper(&self) -> Stopper {
-        Stopper(self.ended.clone())
+        self.stopper.clone()
     }
 
     /// Withdraws the export, tells its clients, and waits until the calls that have begun are finished and no
@@ -335,22 +323,5 @@ impl fmt::Debug for Export {
             .field("name", &self.name())
             .field("address", &self.address())
             .finish_non_exhaustive()
-    }
-}
-
-/// A handle that ends the [`Export::wait`] of one export.
-#[derive(Clone)]
-pub struct Stopper(Arc<dyn Event>);
-
-impl Stopper {
-    /// Makes [`Export::wait`] return.
-    pub fn stop(&self) {
-        self.0.set();
-    }
-}
-
-impl fmt::Debug for Stopper {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Stopper")
     }
 }

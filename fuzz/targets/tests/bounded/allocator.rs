@@ -45,6 +45,13 @@ pub fn refusing<T>(largest: usize, f: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Refuses this thread's allocations of more than so many bytes, until it is called again. (A thread that a
+/// server made has no other beginning and end.)
+#[allow(dead_code)]
+pub fn refuse_from_here(largest: usize) {
+    LARGEST.set(largest);
+}
+
 fn is_refused(bytes: usize) -> bool {
     LARGEST.try_with(|largest| bytes > largest.get()).unwrap_or(false)
 }

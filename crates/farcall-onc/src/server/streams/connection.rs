@@ -299,6 +299,10 @@ impl Connection {
         }
         self.owes_reply.store(false, Ordering::Release);
         self.streams.programs.forget();
+        if self.streams.is_draining() && self.running.load(Ordering::Acquire) == 0 {
+            self.end();
+            return false;
+        }
         let spin = self.streams.limits.spin;
         let began = (!spin.is_zero()).then(|| self.streams.env.now());
         while look || began.is_some_and(|began| self.streams.env.now().since(began) < spin) {
@@ -604,7 +608,15 @@ impl Connection {
 
     /// Notes that the peer will send no more. Closes the connection unless replies are still to be sent.
     fn end(self: &Arc<Self>) {
-        lock(&self.outbox).ended = true;
+        let goes_on = {
+            let mut outbox = lock(&self.outbox);
+            outbox.ended = true;
+            // No thread will rest, so this one lets the poller watch for room for the rest of the replies.
+            self.arm(&outbox)
+        };
+        if !goes_on {
+            return self.close();
+        }
         if self.owes_nothing() {
             self.fate.end_in_order();
         }
@@ -643,6 +655,12 @@ impl Connection {
         self.streams.forget(self);
         self.socket.shutdown(Shutdown::Both);
         self.callback.end();
+    }
+
+    /// Reads nothing more than what has come: whoever serves the connection finds the end of what the client
+    /// sends.
+    pub(super) fn read_no_more(&self) {
+        self.socket.shutdown(Shutdown::Read);
     }
 
     /// Returns for how long the client has sent nothing, or `None` if the connection is in use and must not

@@ -1,0 +1,87 @@
+//! Tests of servers that end: they finish the calls that have begun.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use farcall_onc::Server;
+
+use crate::calc::*;
+
+fn drain_within(server: Server, time: Duration) -> std::thread::JoinHandle<bool> {
+    std::thread::spawn(move || server.drain(time))
+}
+
+#[test]
+fn a_drain_finishes_the_calls_that_have_begun() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let mapper = farcall_onc::rpcbind::Mapper::default();
+    let (server, calculator) = serve_with(|builder| builder.unix(&path).register_at(&mapper));
+    let address = server.tcp().unwrap();
+    let (udp, mut idle, mut tcp) = (Udp::to(server.udp().unwrap()), tcp(&server), tcp(&server));
+    let mut unix = Stream(UnixStream::connect(&path).unwrap());
+    assert_eq!(success(&idle.ask(&call(1, 1, &[2, 3]))), (1, words(&[5])));
+    udp.send(&call(2, 4, &[]));
+    tcp.send(&call(3, 4, &[]));
+    unix.send(&call(4, 4, &[]));
+    calculator.await_begun(3);
+    let drain = drain_within(server, PATIENCE);
+    idle.is_closed();
+    assert!(mapper.entries().is_empty(), "nobody new finds it");
+    assert!(TcpStream::connect(address).is_err(), "nobody new gets in");
+    calculator.open();
+    assert_eq!(success(&tcp.receive()), (3, words(&[7])));
+    assert_eq!(success(&unix.receive()), (4, words(&[7])));
+    assert_eq!(success(&udp.receive()), (2, words(&[7])));
+    tcp.is_closed();
+    unix.is_closed();
+    assert!(drain.join().unwrap());
+}
+
+#[test]
+fn a_drain_says_that_a_call_has_not_ended() {
+    for over_udp in [true, false] {
+        let (server, calculator) = serve();
+        let (udp, mut tcp) = (Udp::to(server.udp().unwrap()), tcp(&server));
+        match over_udp {
+            true => udp.send(&call(1, 4, &[])),
+            false => tcp.send(&call(1, 4, &[])),
+        }
+        calculator.await_begun(1);
+        assert!(!server.drain(Duration::ZERO));
+        calculator.open();
+    }
+}
+
+/// A reply of 16 MiB is longer than the sockets' buffers.
+#[test]
+fn a_drain_waits_until_a_slow_client_has_its_reply() {
+    const BYTES: u32 = 16 << 20;
+    let (server, _) = serve();
+    let mut tcp = tcp(&server);
+    tcp.send(&call(1, 12, &[BYTES]));
+    let mut first = [0; 4];
+    tcp.0.read_exact(&mut first).unwrap();
+    let drain = drain_within(server, PATIENCE);
+    let mut rest = Vec::new();
+    tcp.0.read_to_end(&mut rest).unwrap();
+    assert!(rest.len() > BYTES as usize);
+    assert!(drain.join().unwrap());
+}
+
+#[test]
+fn a_client_that_calls_all_the_time_does_not_hold_up_a_drain() {
+    let (server, _) = serve();
+    let mut tcp = tcp(&server);
+    tcp.ask(&call(1, 1, &[2, 3]));
+    let drain = drain_within(server, PATIENCE);
+    let (mut sent, mut reply) = (0, vec![0; record(&[0; 28]).len()]);
+    // Either the call or its reply finds the end.
+    while tcp.0.write_all(&record(&call(2, 1, &[2, 3]))).is_ok() && tcp.0.read_exact(&mut reply).is_ok() {
+        sent += 1;
+    }
+    println!("{sent} calls were answered meanwhile");
+    assert!(drain.join().unwrap());
+}
