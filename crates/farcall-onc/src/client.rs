@@ -535,8 +535,8 @@ impl Connection {
     }
 }
 
-/// The idle time after which a connection is checked before use, because the server may have ended it. A program that
-/// makes one call after the other does not pay for the check, which is a system call.
+/// The idle time after which a connection is checked before use, because the server may have ended it. A
+/// program that makes one call after the other does not pay for the check, which is a system call.
 const IDLE: Duration = Duration::from_millis(1);
 
 /// The current link, and the time after which it is checked before use.

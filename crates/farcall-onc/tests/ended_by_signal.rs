@@ -1,5 +1,5 @@
-//! A server ends at SIGTERM, and finishes what has begun. It is alone in this file because a signal is for the whole
-//! process.
+//! A server ends at SIGTERM, and finishes what has begun. It is alone in this file because a signal is for
+//! the whole process.
 
 #![allow(missing_docs)]
 #![cfg(all(unix, feature = "signals"))]

@@ -1,5 +1,5 @@
-//! A server that has no memory for a reply, a signal or its answer fails that call, and serves the next one. An
-//! allocation that cannot fail would abort this test's process.
+//! A server that has no memory for a reply, a signal or its answer fails that call, and serves the next one.
+//! An allocation that cannot fail would abort this test's process.
 
 #[path = "bounded/allocator.rs"]
 mod allocator;
@@ -30,8 +30,8 @@ trait Pages {
 
 #[farcall::interface]
 trait Asks {
-    /// Shows the caller so many bytes, and returns how many its answer has. If `refused`, there is no memory for
-    /// the signal.
+    /// Shows the caller so many bytes, and returns how many its answer has. If `refused`, there is no memory
+    /// for the signal.
     fn ask(&self, bytes: u32, refused: bool) -> Result<u32>;
     /// Returns a stream of one item of so many bytes.
     fn item(&self, bytes: u32) -> Result<Stream<Vec<u8>>>;
