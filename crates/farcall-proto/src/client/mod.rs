@@ -109,8 +109,8 @@ impl Margin {
     const SENT: u32 = 1 << 31;
 
     /// Returns a margin. Without `sent` it applies only to a call of which nothing was sent, because one that
-    /// was sent may run. With `sent` it also applies to a call of which the server has said nothing, although
-    /// it was reminded.
+    /// was sent may run. With `sent` it also applies to a call of which the server says nothing, or no more,
+    /// although it was reminded.
     pub fn new(time: Duration, sent: bool) -> Margin {
         let millis = u32::try_from(time.as_millis()).unwrap_or(u32::MAX).clamp(1, Margin::SENT - 1);
         Margin(millis | if sent { Margin::SENT } else { 0 })

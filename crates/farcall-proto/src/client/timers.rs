@@ -22,7 +22,7 @@ const CANCEL_REMINDERS: u32 = 5;
 /// After this many unanswered tries the client supposes that its datagrams are too large for the path.
 pub(super) const BLACK_HOLE: u32 = 3;
 
-/// A call that was sent has not begun if the server has said nothing of it after this many reminders.
+/// A server that says nothing of a call after this many reminders is silent.
 const UNHEARD_REMINDERS: u32 = 2;
 
 /// The least time between two looks at all calls.
@@ -141,18 +141,15 @@ impl Conversation {
         asks && slot.reminder() == Want::PROBE
     }
 
-    /// Returns whether a call that was sent fails before its deadline, because the server has said nothing of
-    /// it, and the caller wants to try another server in the rest of the time. Looks again when that may be
-    /// so.
+    /// Returns whether a call that was sent fails before its deadline, because the server says nothing of it,
+    /// or no more, and the caller wants to try another server in the rest of the time. Looks again when that may
+    /// be so.
     fn is_too_late_to_begin(&mut self, now: Time, activity: u32) -> bool {
         let Slot { call, timing, .. } = self.slots.at(activity);
         let Some(by) = timing.margin.begin_by(call.deadline).filter(|_| timing.margin.applies_to_sent())
         else {
             return false;
         };
-        if timing.mentioned {
-            return false;
-        }
         if by > now {
             self.timers.check = self.timers.check.min(by);
         }

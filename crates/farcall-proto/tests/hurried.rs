@@ -1,0 +1,89 @@
+//! Calls whose caller wants to try another server in the second half of their time (section 5.3 of
+//! docs/protocol-policy.md).
+#![allow(missing_docs)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{EXPORT, Pair, Told};
+use farcall_proto::client::{Call, CallId, Margin};
+use farcall_proto::server::Finish;
+use farcall_proto::{Kind, Ran, Time};
+
+/// The time of a call.
+const WITHIN: Duration = Duration::from_secs(4);
+
+/// Starts a call that must begin in the first half of its time. `twice` says that it may run twice.
+fn hurried(pair: &mut Pair, twice: bool) -> (CallId, Time) {
+    let deadline = pair.now + WITHIN;
+    let call = Call { export: EXPORT, procedure: 1, deadline: Some(deadline), trace: None, token: 1 };
+    let id = pair.client.start(|| pair.now, &call, &mut b"call".to_vec()).unwrap();
+    pair.client.hurry(id, Margin::new(WITHIN / 2, twice));
+    (id, deadline)
+}
+
+/// Acts on the client's timers until its call has ended. The server hears what is sent while `hears` returns
+/// true. Returns when the call ended.
+fn until_ended(pair: &mut Pair, mut hears: impl FnMut(&mut Pair) -> bool) -> Time {
+    while pair.told.is_empty() {
+        pair.now = pair.client.timeout().expect("a call is under way").max(pair.now);
+        pair.tick();
+        let sent = pair.sent();
+        if hears(pair) {
+            pair.receive(&sent);
+            let answers = pair.answered();
+            pair.hear(&answers);
+        }
+    }
+    pair.now
+}
+
+#[test]
+fn a_call_of_which_the_server_has_said_nothing_fails_at_half_of_its_time_if_it_may_run_twice() {
+    for (twice, rest) in [(true, WITHIN / 2), (false, Duration::ZERO)] {
+        let mut pair = Pair::acquainted();
+        let (_, deadline) = hurried(&mut pair, twice);
+        pair.sent();
+        assert_eq!(until_ended(&mut pair, |_| false) + rest, deadline);
+        assert_eq!(pair.told, [(1, Told::Failed(Kind::Deadline, Ran::Maybe))]);
+    }
+}
+
+#[test]
+fn a_call_whose_server_stopped_after_it_had_said_so_fails_at_half_of_its_time_too() {
+    let mut pair = Pair::acquainted();
+    let (_, deadline) = hurried(&mut pair, true);
+    // The server answers the first question about the call, and then stops.
+    let mut answers = 2;
+    let call = pair.sent();
+    pair.receive(&call);
+    let ended = until_ended(&mut pair, |_| {
+        answers -= i32::from(answers > 0);
+        answers > 0
+    });
+    assert_eq!(ended + WITHIN / 2, deadline);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Deadline, Ran::Maybe))]);
+}
+
+#[test]
+fn a_call_that_the_server_executes_has_its_whole_time() {
+    let mut pair = Pair::acquainted();
+    let (_, deadline) = hurried(&mut pair, true);
+    let call = pair.sent();
+    pair.receive(&call);
+    assert_eq!(until_ended(&mut pair, |_| true), deadline);
+    let mut pair = Pair::acquainted();
+    let (_, deadline) = hurried(&mut pair, true);
+    let call = pair.sent();
+    pair.receive(&call);
+    until_ended(&mut pair, |pair| {
+        if deadline.since(pair.now) < WITHIN / 2 && !pair.asked.is_empty() {
+            let (key, _) = pair.asked.pop().unwrap();
+            let result = pair.finish(key, Finish::Result, b"late");
+            pair.hear(&result);
+        }
+        true
+    });
+    assert_eq!(pair.told, [(1, Told::Result(b"late".to_vec()))]);
+}
