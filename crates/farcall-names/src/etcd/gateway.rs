@@ -162,11 +162,18 @@ impl Gateway {
         Gateway { location, credentials, agents, current, away: AtomicBool::new(false), token, process }
     }
 
-    /// Returns what makes connections. If the files for TLS have been renewed, they are read again first, and
-    /// watches begin anew: their connections would else end with the certificates.
+    /// Returns what makes connections.
     fn agents(&self) -> Agents {
-        let mut agents = lock(&self.agents);
         #[cfg(feature = "etcd-tls")]
+        self.renew_agents();
+        lock(&self.agents).clone()
+    }
+
+    /// Reads the files for TLS again if they have been renewed. Then watches begin anew: their connections would
+    /// else end with the certificates.
+    #[cfg(feature = "etcd-tls")]
+    fn renew_agents(&self) {
+        let mut agents = lock(&self.agents);
         if let Some(tls) = agents.tls.as_ref().and_then(super::tls::EtcdTls::renewed) {
             let access = Access { credentials: None, tls: Some(tls) };
             let former = std::mem::replace(&mut *agents, Agents::new(&self.location, &access));
@@ -174,7 +181,6 @@ impl Gateway {
                 former.watcher.shutdown();
             }
         }
-        agents.clone()
     }
 
     pub(super) fn location(&self) -> &Location {
