@@ -294,6 +294,41 @@ fn calls_that_are_due_within_a_millisecond_are_looked_at_together() {
     }
 }
 
+/// Seed 5707 of the simulation once failed: what was sent again within the pause after a look at all calls
+/// set the timer to a time that had passed. Then each datagram had all calls looked at again.
+#[test]
+fn what_is_sent_within_the_pause_after_a_look_sets_no_timer_to_the_past() {
+    let half = Duration::from_micros(500);
+    for challenged in [false, true] {
+        let mut pair = Pair::acquainted();
+        pair.start(1, b"lost");
+        let lost = pair.sent();
+        pair.pass(half);
+        let id = pair.start(2, b"lost");
+        let exchange = pair.client.open_exchange(id).expect("the call has none");
+        pair.client.send_in(id, exchange, b"bytes...", Tail::More);
+        pair.sent();
+        pair.pass(Duration::from_millis(20) - half);
+        pair.tick();
+        assert_eq!(pair.sent().len(), 1, "the first call is due, and the second one is not");
+        // The second call and its bytes are due since a tenth of a millisecond, but are not looked at yet.
+        pair.pass(half + half / 5);
+        if challenged {
+            let known = conversation_of(&lost[0]);
+            let challenge = frame(CHALLENGE, 0, &[(known >> 32) as u32, known as u32, 0, 0]);
+            pair.hear(&[forged(pair.client.id(), 999, &[challenge])]);
+        } else {
+            pair.client.send_in(id, exchange, b"further.", Tail::More);
+        }
+        assert_eq!(pair.sent().len(), usize::from(challenged));
+        let due = pair.client.timeout().expect("calls are outstanding");
+        assert!(due > pair.now, "{due:?} at {:?}, challenged: {challenged}", pair.now);
+        pair.now = due;
+        pair.tick();
+        assert_eq!(pair.sent().len(), 1, "now the second call's bytes are sent again");
+    }
+}
+
 #[test]
 fn a_call_that_was_sent_twice_or_in_fragments_does_not_tell_how_long_its_procedure_takes() {
     let least = Duration::from_millis(20);

@@ -368,7 +368,7 @@ impl Conversation {
             (exchanges.write(now, call, writer, way), exchanges.due())
         });
         let Some((wrote, due)) = wrote else { return Written::All };
-        self.timers.check = due.map_or(self.timers.check, |due| self.timers.check.min(due));
+        due.into_iter().for_each(|due| self.timers.look_by(due));
         let slot = self.slots.at_mut(activity);
         match wrote {
             Wrote::All => {

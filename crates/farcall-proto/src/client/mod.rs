@@ -278,6 +278,8 @@ struct Timers {
     unreachable_until: Time,
     /// The bounds of the time between two tries of a call, in nanoseconds. They are copied from the
     /// configuration, because converting a `Duration` each time takes long.
+    /// Until this time, the pause after the last look at all calls lasts.
+    rests_until: Time,
     least_interval: u64,
     most_interval: u64,
     /// A call whose first answer came only after the call was sent again.
@@ -289,6 +291,13 @@ impl Timers {
     fn forget_doubt(&mut self, position: Position) {
         self.doubtful.take_if(|call| call.position == position);
     }
+    /// Has the calls looked at when one is `due`, but not before the pause after the last look is over. The
+    /// call may have been due within that pause.
+    #[inline(always)]
+    fn look_by(&mut self, due: Time) {
+        self.check = self.check.min(due.max(self.rests_until));
+    }
+
 }
 
 /// A call whose first answer came only after the call was sent again. It is not known which of its datagrams
@@ -378,6 +387,7 @@ impl Conversation {
             transfers: Transfers::default(),
             arguments: KeptArguments::new(&config.arguments),
             keep_alive: KeepAlive { told_patience, ..KeepAlive::default() },
+                rests_until: Time::default(),
             news: VecDeque::new(),
             stats: Stats::default(),
             config,
@@ -556,7 +566,7 @@ impl Conversation {
             let slot = self.slots.at_mut(activity);
             if slot.timing.first_sent.is_some() && slot.timing.unanswered == 0 {
                 slot.timing.due = slot.timing.due.min(now + self.config.min_retransmit / 4);
-                self.timers.check = self.timers.check.min(slot.timing.due);
+                self.timers.look_by(slot.timing.due);
             }
         }
     }

@@ -110,7 +110,7 @@ impl Conversation {
             let slot = self.slots.at_mut(activity);
             if slot.timing.first_sent.is_some() {
                 slot.timing.due = slot.timing.due.min(due);
-                self.timers.check = self.timers.check.min(slot.timing.due);
+                self.timers.look_by(slot.timing.due);
                 return;
             }
         }

@@ -289,7 +289,7 @@ impl Conversation {
                 slot.wants.take(Want::CALL);
                 writer.call(&head, Part::whole(slot.arguments()));
                 slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
-                self.timers.check = self.timers.check.min(slot.timing.due);
+                self.timers.look_by(slot.timing.due);
                 return Written::All;
             }
             // A TICKET and an ACK may stand before the call.
@@ -339,7 +339,7 @@ impl Conversation {
         writer.call(head, Part { fragment: Some(Fragment { total, offset: start as u32, ask }), bytes });
         self.stats.retransmitted += u64::from(again);
         slot.sent(now, patience);
-        self.timers.check = self.timers.check.min(slot.timing.due);
+        self.timers.look_by(slot.timing.due);
         self.wake_next();
         Written::Part
     }

@@ -77,7 +77,8 @@ impl Conversation {
         let unsent = self.config.mutant.breaks(Rule::KeepAliveUnsent);
         self.keep_alive.wanted |= awaited && now.since(self.keep_alive.spoke) >= interval / 2 && !unsent;
         // Every call has its own due time. A least gap between looks lets one look serve many of them.
-        self.timers.check = self.timers.check.max(now + MIN_PAUSE.max(self.pause_after_look()));
+        self.timers.rests_until = now + MIN_PAUSE.max(self.pause_after_look());
+        self.timers.check = self.timers.check.max(self.timers.rests_until);
     }
 
     /// Returns the least time between a look at all outstanding calls and the next.
