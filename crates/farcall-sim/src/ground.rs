@@ -323,6 +323,10 @@ impl Ground {
             let account = self.accounts.entry(*key).or_default();
             account.received = account.received.max(then.received);
             account.sent = account.sent.max(then.sent);
+        if self.lives[server] != snapshot.lives[server] {
+            // Another life has received and sent these bytes. It may have had proofs that this one lacks.
+            self.accounts.retain(|(s, _), _| *s != server);
+        }
         }
         self.lives[server] = snapshot.lives[server];
         // It has forgotten which datagrams have come since the snapshot.
@@ -403,5 +407,51 @@ fn show(bytes: &[u8]) -> String {
     match farcall_proto::dump::dump(bytes) {
         Ok(dump) => dump.to_string().lines().map(str::trim).collect::<Vec<_>>().join("; "),
         Err(why) => format!("{} bytes: {why}", bytes.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farcall_proto::Mutant;
+
+    use super::*;
+
+    /// Returns a run in which one client's address, of one server's life, has sent 1,000 bytes and received
+    /// 2,000.
+    fn run() -> (Ground, SocketAddr) {
+        let mut rng = Rng::new(1);
+        let mut plan = Plan::draw(&mut rng, Mutant::NONE);
+        (plan.moves, plan.hostile) = (0, false);
+        let mut g = Ground::new(plan, rng, 1, false);
+        let at = g.seen(address(g.plan.servers, 40_000));
+        g.server_forgot(0);
+        g.server_received(0, at, 1_000);
+        g.server_sent(0, at, 2_000);
+        (g, at)
+    }
+
+    /// Seed 9024 once failed: what a later life of the server had sent to a proven address was added to what
+    /// the restored life had received from it.
+    #[test]
+    fn a_restored_server_has_the_account_of_the_life_that_goes_on() {
+        let ((mut g, at), (snapshot, _)) = (run(), run());
+        g.server_forgot(0);
+        g.server_received(0, at, 100);
+        g.server_reached(0, address(g.plan.servers, 40_000));
+        g.server_sent(0, at, 50_000);
+        g.server_restored(0, &snapshot);
+        g.server_sent(0, at, 1_000);
+        assert_eq!(g.oracle.violation, None);
+        g.server_sent(0, at, 4);
+        assert_eq!(g.oracle.violation.map(|violation| violation.rule), Some("no-amplification"));
+    }
+
+    #[test]
+    fn a_server_that_is_restored_within_one_life_has_sent_what_it_sent_since() {
+        let ((mut g, at), (snapshot, _)) = (run(), run());
+        g.server_sent(0, at, 1_000);
+        g.server_restored(0, &snapshot);
+        g.server_sent(0, at, 4);
+        assert_eq!(g.oracle.violation.map(|violation| violation.rule), Some("no-amplification"));
     }
 }
