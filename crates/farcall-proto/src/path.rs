@@ -70,8 +70,12 @@ impl Path {
         self.in_flight -= before - outgoing.in_flight;
         self.granted = heard.granted.unwrap_or(self.granted);
         if let Some(sent) = heard.answered {
-            self.round_trip.sample(now.nanos_since(sent));
-            self.congestion.took(now.since(sent));
+            if heard.late {
+                self.round_trip.longer(now.nanos_since(sent));
+            } else {
+                self.round_trip.sample(now.nanos_since(sent));
+                self.congestion.took(now.since(sent));
+            }
         }
         self.congestion.arrived(heard.arrived, in_flight, datagram, window);
         if let Some(since) = heard.lost_since {
@@ -118,6 +122,13 @@ impl RoundTrip {
             0 => nanos.max(1),
             old => old - old / 8 + nanos / 8,
         };
+    }
+
+    /// Learns that a round trip took `nanos` nanoseconds, of a fragment that counted as lost before it was
+    /// acknowledged. So the known round trip is too short, and this one takes its place at once.
+    #[cold]
+    pub fn longer(&mut self, nanos: u64) {
+        (self.backoff, self.smoothed) = (0, self.smoothed.max(nanos));
     }
 
     /// Notes that a call was answered by the server twice, because the client sent it again although the

@@ -30,6 +30,9 @@ const MAX_FLIGHT: usize = 1024;
 /// overflows.
 const MAX_PLACE: u64 = 1 << 62;
 
+/// The maximum number of fragments of one message that are remembered after they counted as lost.
+const MAX_PRESUMED: usize = 64;
+
 /// A fragment counts as lost when a fragment has arrived that was sent at least this many transmissions
 /// later.
 const REORDER: u64 = 3;
@@ -351,6 +354,9 @@ pub(crate) struct Outgoing {
     unasked: u32,
     /// The ranges that count as lost and are to be sent again.
     lost: VecDeque<(u64, u64)>,
+    /// The latest fragments that counted as lost: the number of the datagram, and when it was sent. A report
+    /// that one of them has arrived after all tells how long the round trip is now.
+    presumed: VecDeque<(u64, Time)>,
     /// The number of transmissions so far. They are counted because datagram numbers have gaps.
     order: u64,
     /// The `order` of the latest transmission that is known to have arrived.
@@ -414,6 +420,8 @@ pub(crate) struct Heard {
     pub lost_since: Option<Time>,
     /// When the fragment was sent that the receiver answered by this report, if it answered at once.
     pub answered: Option<Time>,
+    /// Whether that fragment counted as lost, because the round trip has become longer than was known.
+    pub late: bool,
     /// Whether everything has arrived.
     pub complete: bool,
     /// How many bytes beyond `through` the receiver allows. `None` for a direction, and for a complete
@@ -488,6 +496,7 @@ impl Outgoing {
     fn forget_flight(&mut self) {
         self.flight.clear();
         self.lost.clear();
+        self.presumed = VecDeque::new();
         self.in_flight = 0;
     }
 
@@ -620,6 +629,9 @@ impl Outgoing {
             false
         });
         self.latest = latest;
+        if !select.pull && !self.presumed.is_empty() {
+            self.hear_presumed(select.extent.largest, &mut heard);
+        }
         self.lost.retain_mut(|(start, end)| {
             *start = (*start).max(select.extent.through.min(*end));
             !has(*start, *end)
@@ -638,6 +650,15 @@ impl Outgoing {
         let ahead = select.extent.limit.saturating_sub(select.extent.through);
         heard.granted = (!heard.complete && !self.stream).then_some(ahead as u32);
         heard
+    }
+
+    /// Learns from a report that answers a fragment which counted as lost. The number of its datagram shows
+    /// that it is that one, and not the fragment that repeated its bytes.
+    #[cold]
+    fn hear_presumed(&mut self, largest: u64, heard: &mut Heard) {
+        let Some(place) = self.presumed.iter().position(|(number, _)| *number == largest) else { return };
+        (heard.answered, heard.late) = (Some(self.presumed[place].1), true);
+        self.presumed.drain(..=place);
     }
 
     /// Returns whether the receiver has forgotten bytes that it had acknowledged, because it was restored
@@ -673,13 +694,17 @@ impl Outgoing {
 
     fn lose(&mut self, is_lost: impl Fn(&Sent) -> bool) -> Option<Time> {
         let mut since: Option<Time> = None;
-        let (lost, in_flight) = (&mut self.lost, &mut self.in_flight);
+        let (lost, in_flight, presumed) = (&mut self.lost, &mut self.in_flight, &mut self.presumed);
         self.flight.retain(|sent| {
             if !is_lost(sent) {
                 return true;
             }
             *in_flight -= (sent.end - sent.start) as u32;
             lost.push_back((sent.start, sent.end));
+            if presumed.len() == MAX_PRESUMED {
+                presumed.pop_front();
+            }
+            presumed.push_back((sent.number, sent.at));
             since = Some(since.map_or(sent.at, |t| t.min(sent.at)));
             false
         });

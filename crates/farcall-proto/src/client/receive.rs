@@ -296,6 +296,17 @@ impl Conversation {
 
     /// Converts a failure that the server has sent to the failure that the caller is told.
     #[cold]
+    /// Acts on a fragment of a result that has come before. If the client has asked about the call since it was
+    /// sent, the server has sent the fragment again because of that. So the first one was not lost: the client
+    /// was too impatient.
+    #[cold]
+    fn on_second_fragment(&mut self, now: Time, activity: u32) {
+        let timing = &self.slots.at(activity).timing;
+        if timing.first_sent.is_some_and(|sent| timing.reminded >= sent) {
+            self.path.round_trip.late(timing.reminded, now);
+        }
+    }
+
     fn explain(&self, activity: u32, why: Failure, cancelling: bool) -> Failure {
         let why = match (why.kind, why.ran) {
             // The server says only that the call never runs. The client knows why: the caller gave it up.
@@ -369,6 +380,7 @@ impl Conversation {
         });
         let taken = match *status == head.status {
             true => incoming.take(header.number, fragment, bytes),
+        let came_before = fragment.offset as usize + bytes.len() <= incoming.through as usize;
             false => Taken::Contradiction,
         };
         let due = incoming.acknowledge_due();
@@ -384,6 +396,9 @@ impl Conversation {
             Taken::New | Taken::Nothing => {
                 self.answered(now, activity);
                 if due {
+                if taken == Taken::Nothing && came_before {
+                    self.on_second_fragment(now, activity);
+                }
                     self.want(activity, Want::SELECT);
                 }
             }

@@ -125,6 +125,9 @@ pub(super) struct Timing {
     pub unanswered: u32,
     /// When something about this call last came from the server.
     pub heard: Time,
+    /// When the client last asked about the call because nothing came. A time before `first_sent` is that of
+    /// an earlier call.
+    pub reminded: Time,
     /// The number of consecutive answers that reported no new arrival, although something was sent.
     pub stalled: u32,
 }

@@ -186,6 +186,7 @@ impl Conversation {
         let slot = self.slots.at_mut(activity);
         slot.timing.unanswered += 1;
         slot.timing.timed = false;
+        slot.timing.reminded = now;
         slot.timing.due = now.plus(self.spread.within(slot.timing.interval));
         slot.timing.interval = (slot.timing.interval * 2).min(self.timers.most_interval);
         let unanswered = slot.timing.unanswered;

@@ -377,3 +377,43 @@ fn a_direction_that_is_cut_ends_where_it_is() {
         assert!(m.is_idle() && m.in_flight == 0);
     }
 }
+
+/// Sends the next fragment, of at most eight bytes, at this time.
+fn send_at(m: &mut Outgoing, at: Time, number: u64) {
+    let Next::Range { start, end, ask, .. } = m.next(8, WIDE) else { panic!("nothing to send") };
+    m.sent(at, number, start, end, ask);
+}
+
+#[test]
+fn a_fragment_that_counted_as_lost_and_arrives_after_all_tells_how_long_it_took() {
+    let at = |millis: u64| Time::from_nanos(1_000_000 * millis);
+    let mut m = Outgoing::new(40, 0);
+    let hear = |m: &mut Outgoing, now, (through, largest, pull), least| {
+        let bytes = select_bytes(through, 1000, largest, &[]);
+        let mut select = read(&bytes);
+        select.pull = pull;
+        let heard = m.heard(at(now), &select, Duration::from_millis(least));
+        (heard.answered, heard.late)
+    };
+    (7..10).for_each(|number| send_at(&mut m, at(0), number));
+    // The receiver waits in vain, since the answer is under way. The fragments are sent again.
+    assert_eq!(hear(&mut m, 50, (0, 0, true), 5), (None, false));
+    (10..13).for_each(|number| send_at(&mut m, at(50), number));
+    assert_eq!(hear(&mut m, 400, (16, 8, false), 5), (Some(at(0)), true));
+    // The same report again says nothing, nor does one that came because its receiver waited.
+    assert_eq!(hear(&mut m, 420, (16, 8, false), 500), (None, false));
+    assert_eq!(hear(&mut m, 430, (24, 9, true), 500), (None, false));
+    send_at(&mut m, at(440), 13);
+    assert_eq!(hear(&mut m, 840, (32, 13, false), 500), (Some(at(440)), false));
+}
+
+#[test]
+fn few_of_the_fragments_that_counted_as_lost_are_remembered() {
+    let mut m = Outgoing::new(12_000, 0);
+    for round in 0..100u64 {
+        let now = Time::from_nanos(round * 1_000_000_000);
+        (0..10).for_each(|place| send_at(&mut m, now, round * 10 + place));
+        assert!(m.overdue(now + Duration::from_millis(900), Duration::from_millis(1)).is_some());
+        assert!(m.presumed.len() <= MAX_PRESUMED);
+    }
+}

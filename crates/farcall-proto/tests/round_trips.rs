@@ -1,0 +1,169 @@
+//! Packet traces of paths that become longer while long messages pass: both ends learn it, and stop sending
+//! again what is only under way.
+
+mod common;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use common::{Datagram, Pair, To, Told, note};
+use farcall_proto::client::CallId;
+use farcall_proto::server::{CallKey, Finish};
+use farcall_proto::{ClientConfig, ServerConfig, Tail, Time};
+
+/// The round trip that the path has at first, and the one that it has later.
+const NEAR: Duration = Duration::from_micros(100);
+const FAR: Duration = Duration::from_millis(400);
+
+/// The bytes of a long message, and the fragments that it takes.
+const LONG: usize = 100_000;
+const FRAGMENTS: u64 = 90;
+
+/// A pair of ends, and the datagrams under way between them.
+struct Path {
+    pair: Pair,
+    under_way: VecDeque<(Time, To, Datagram)>,
+    round_trip: Duration,
+}
+
+impl Path {
+    /// Returns a path of small datagrams that was near for ten calls, and is far now.
+    fn that_became_longer() -> Path {
+        let client = ClientConfig { max_datagram: 1200, ..ClientConfig::default() };
+        let pair = Pair::acquainted_with(client, ServerConfig::default());
+        let mut path = Path { pair, under_way: VecDeque::new(), round_trip: NEAR };
+        (1..=10).for_each(|token| path.call(token, b"near", 8));
+        path.round_trip = FAR;
+        path
+    }
+
+    /// Sends everything that is ready.
+    fn send(&mut self) {
+        let arrives = self.pair.now + self.round_trip / 2;
+        let sent = self.pair.sent().into_iter().map(|datagram| (arrives, To::Server, datagram));
+        self.under_way.extend(sent.collect::<Vec<_>>());
+        let sent = self.pair.answered().into_iter().map(|datagram| (arrives, To::Client, datagram));
+        self.under_way.extend(sent);
+    }
+
+    /// Goes on to the next arrival or timer.
+    fn step(&mut self) {
+        let Path { pair, under_way, .. } = self;
+        let arrives = under_way.front().map(|(arrives, ..)| *arrives);
+        let timers = [pair.client.timeout(), pair.server.timeout()];
+        let next = timers.into_iter().flatten().chain(arrives).min().expect("something happens");
+        pair.now = pair.now.max(next);
+        while under_way.front().is_some_and(|(arrives, ..)| *arrives <= pair.now) {
+            let Some((_, to, datagram)) = under_way.pop_front() else { break };
+            match to {
+                To::Server => pair.receive(&[datagram]),
+                To::Client => pair.hear(&[datagram]),
+            }
+        }
+        pair.tick();
+    }
+
+    /// Makes a call whose result has this length.
+    fn call(&mut self, token: u64, args: &[u8], len: usize) {
+        self.pair.start(token, args);
+        while self.pair.told.is_empty() {
+            self.send();
+            self.step();
+            for (key, _) in std::mem::take(&mut self.pair.asked) {
+                let arrives = self.pair.now + self.round_trip / 2;
+                let answers = self.pair.finish(key, Finish::Result, &vec![7; len]);
+                self.under_way.extend(answers.into_iter().map(|datagram| (arrives, To::Client, datagram)));
+            }
+        }
+        self.send();
+        assert_eq!(self.pair.told.pop(), Some((token, Told::Result(vec![7; len]))));
+    }
+
+    /// Makes a call inside which the server sends a long stream.
+    fn stream(&mut self, token: u64) {
+        let id = self.pair.start(token, b"stream..");
+        let (mut key, mut left, mut taken) = (None, LONG, 0);
+        while self.pair.told.is_empty() {
+            self.send();
+            self.step();
+            if let Some((asked, _)) = self.pair.asked.pop() {
+                key = Some(asked);
+                self.pair.server.open_exchange(asked);
+            }
+            if let Some(key) = key {
+                self.produce(key, &mut left);
+            }
+            taken += self.consume(id);
+        }
+        self.send();
+        assert_eq!((taken, self.pair.told.pop()), (LONG, Some((token, Told::Result(b"done".to_vec())))));
+    }
+
+    fn produce(&mut self, key: CallKey, left: &mut usize) {
+        while self.pair.server.next_news().is_some() {}
+        if *left == 0 {
+            return;
+        }
+        let sent = self.pair.server.send_in(key, 2, &vec![7; *left], Tail::End);
+        *left -= sent.expect("the stream is open");
+        if *left == 0 {
+            self.pair.finish(key, Finish::Result, b"done").into_iter().for_each(|datagram| {
+                self.under_way.push_back((self.pair.now + self.round_trip / 2, To::Client, datagram));
+            });
+        }
+    }
+
+    fn consume(&mut self, id: CallId) -> usize {
+        while self.pair.client.next_news().is_some() {}
+        let (mut into, told) = (Vec::new(), &mut self.pair.told);
+        self.pair.client.take_from(id, 2, &mut into, usize::MAX, &mut |event| told.push(note(event)));
+        into.len()
+    }
+
+    /// Returns how many fragments the server has sent again since the last look.
+    fn again(&self, before: &mut u64) -> u64 {
+        let again = self.pair.server.stats().retransmitted;
+        again - std::mem::replace(before, again)
+    }
+}
+
+#[test]
+fn long_results_teach_both_ends_a_longer_round_trip() {
+    let (mut path, mut before) = (Path::that_became_longer(), 0);
+    path.again(&mut before);
+    let again: Vec<u64> = (20..26)
+        .map(|token| {
+            path.call(token, b"fetch...", LONG);
+            path.again(&mut before)
+        })
+        .collect();
+    assert!(again[0] < FRAGMENTS, "{again:?}");
+    assert!(again[1..].iter().all(|again| *again <= 2), "{again:?}");
+}
+
+#[test]
+fn long_arguments_teach_a_client_a_longer_round_trip() {
+    let mut path = Path::that_became_longer();
+    let mut before = path.pair.client.stats().retransmitted;
+    let mut again = Vec::new();
+    for token in 20..23 {
+        path.call(token, &[1; LONG], 8);
+        let sent = path.pair.client.stats().retransmitted;
+        again.push(sent - std::mem::replace(&mut before, sent));
+    }
+    assert!(again[0] < FRAGMENTS && again[1..].iter().all(|again| *again < 12), "{again:?}");
+}
+
+#[test]
+fn a_stream_teaches_a_server_a_longer_round_trip() {
+    let (mut path, mut before) = (Path::that_became_longer(), 0);
+    path.again(&mut before);
+    let again: Vec<u64> = (20..24)
+        .map(|token| {
+            path.stream(token);
+            path.again(&mut before)
+        })
+        .collect();
+    assert!(again[0] < FRAGMENTS, "{again:?}");
+    assert!(again[1..].iter().all(|again| *again < 12), "{again:?}");
+}
