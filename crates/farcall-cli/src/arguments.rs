@@ -66,6 +66,9 @@ Environment:
   FARCALL_PADDING         how long sealed datagrams are made [default: none]
   FARCALL_PATIENCE_MS     how long a server may be silent before a call fails
                           [default: 10000]
+  FARCALL_SERVER_PATIENCE_MS
+                          how long this program may be silent, as in a debugger,
+                          before servers cancel its calls [default: 12000]
   FARCALL_FULL_PATIENCE   on: as long even if the server's host refuses packets
                           [default: off]
   FARCALL_WORKERS         the most procedures that execute at once; waiting ones

@@ -29,6 +29,9 @@ const SHARED_LOCAL_WINDOW: u32 = 32 << 10;
 /// A client's patience with a silent server, unless its calls say otherwise.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The longest silence of a client that a server bears by default.
+const MAX_SILENCE: Duration = Duration::from_secs(3600);
+
 /// A client that waits for calls sends something at least this many times within its patience, but not more
 /// often than `SHORTEST_INTERVAL` allows.
 const WORDS: u32 = 5;
@@ -38,6 +41,12 @@ const SHORTEST_INTERVAL: Duration = Duration::from_millis(20);
 /// section 6.1).
 pub(crate) fn interval(patience: Duration) -> Duration {
     (patience / WORDS).max(SHORTEST_INTERVAL)
+}
+
+/// Returns how long a server waits for a silent client with this patience, unless the client's calls say
+/// otherwise.
+pub(crate) fn silence_of(patience: Duration) -> Duration {
+    patience.saturating_add(interval(patience))
 }
 
 /// The longest arguments and results that are accepted by default, in bytes: 1 GiB, and 4 KiB for what the
@@ -56,6 +65,10 @@ pub struct ClientConfig {
     /// A call fails when the server has been silent this long and `patience_probes` probes went unanswered. A
     /// server that hears nothing from the client for six fifths of this time cancels the client's calls.
     pub patience: Duration,
+    /// How long a server is to wait for this client when the client is silent, before it cancels the client's
+    /// calls. `None`, or a shorter time, stands for six fifths of `patience`. A server may wait less:
+    /// [`ServerConfig::max_silence`].
+    pub server_patience: Option<Duration>,
     /// How many probes must go unanswered before a call fails; see `patience`.
     pub patience_probes: u32,
     /// Whether a server is given up sooner when the network says that nobody listens at its port.
@@ -121,6 +134,7 @@ impl Default for ClientConfig {
             max_retransmit: Duration::from_secs(1),
             max_probe: Duration::from_secs(10),
             patience: PATIENCE,
+            server_patience: None,
             patience_probes: 10,
             heeds_refusals: true,
             max_outstanding: 16_384,
@@ -167,6 +181,9 @@ pub struct ServerConfig {
     pub sending_budget: usize,
     /// How long a result is held if its caller does not acknowledge it.
     pub hold: Duration,
+    /// The longest that a client may be silent while its calls are executed, whatever it asks for. Then its
+    /// calls are cancelled.
+    pub max_silence: Duration,
     /// How many bytes of long arguments clients may send before they are acknowledged, divided among all that
     /// send.
     pub window: u32,
@@ -214,6 +231,7 @@ impl Default for ServerConfig {
             held_budget: 64 << 20,
             sending_budget: 3 << 29,
             hold: Duration::from_secs(30),
+            max_silence: MAX_SILENCE,
             window: 4 << 20,
             local_window: LOCAL_WINDOW,
             max_datagram: 64_000,

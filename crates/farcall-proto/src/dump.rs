@@ -162,14 +162,17 @@ fn text(frame: &Frame<'_>) -> String {
             let deadline = head.meta.deadline.map(|d| format!(", deadline in {:?}", Duration::from_nanos(d)));
             let trace = head.meta.trace.map(|t| format!(", trace {:032x}", u128::from_be_bytes(t.trace)));
             let patience = head.meta.patience.map(|d| format!(", patience {:?}", Duration::from_nanos(d)));
+            let silence =
+                head.meta.silence.map(|d| format!(", may be silent for {:?}", Duration::from_nanos(d)));
             format!(
-                "CALL {} export {:016x} procedure {}{}{}{}{}: {}",
+                "CALL {} export {:016x} procedure {}{}{}{}{}{}: {}",
                 name(head.position),
                 head.export,
                 head.procedure,
                 deadline.unwrap_or_default(),
                 trace.unwrap_or_default(),
                 patience.unwrap_or_default(),
+                silence.unwrap_or_default(),
                 if head.meta.detached { ", detached" } else { "" },
                 bytes(part)
             )
@@ -203,6 +206,7 @@ fn text(frame: &Frame<'_>) -> String {
             let of = if *export == 0 { "all exports".into() } else { format!("export {export:016x}") };
             format!("DRAIN of {of} in conversation {conversation:016x}, after call {through}")
         }
+        Frame::Wanted(position) => format!("WANTED {}: is it?", name(*position)),
         Frame::UserProof(proof) => format!("USER-PROOF by the secret {:016x}", proof.secret),
         Frame::Ack(ack) => format!("ACK below {}, datagrams of {}", ack.low, ack.datagram),
     }

@@ -106,6 +106,12 @@ mutants! {
     KeepAliveIgnored = "keep-alive-ignored",
     /// A server lets calls of dead clients run for ever.
     SilenceIgnored = "silence-ignored",
+    /// A server does not heed how long a client asks it to wait when the client is silent.
+    SilenceUnheeded = "silence-unheeded",
+    /// A server does not ask a client about a call of which the client says nothing.
+    WantedUnasked = "wanted-not-asked",
+    /// A client does not say that nobody waits for a call about which the server asks.
+    UnwantedUnanswered = "unwanted-not-answered",
     /// A detached call is cancelled when its client falls silent.
     DetachedCancelled = "detached-cancelled",
     /// A server that drains says that calls which it has received are not executed.
@@ -356,6 +362,11 @@ impl Rule {
     /// The rules that tests of drains notice: the simulator does not count a call as lost that may have run.
     pub const OF_DRAINS: &'static [Rule] = &[Rule::UncalledUntold];
 
+    /// The rules by which a server learns of calls that were given up. Few runs of the simulator need them: a
+    /// call's caller gives it up unheard, makes no further call of its activity, and waits for another one for
+    /// long. `tests/silence.rs` notices.
+    pub const OF_GIVEN_UP: &'static [Rule] = &[Rule::WantedUnasked, Rule::UnwantedUnanswered];
+
     /// Returns whether runs of the simulator notice when this rule is broken. Tests of `farcall-proto` notice
     /// the others.
     pub fn is_simulated(&self) -> bool {
@@ -366,6 +377,7 @@ impl Rule {
             Rule::OF_MEETINGS,
             Rule::OF_USERS,
             Rule::OF_DRAINS,
+            Rule::OF_GIVEN_UP,
         ];
         !others.iter().any(|rules| rules.contains(self))
     }

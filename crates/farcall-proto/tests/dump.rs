@@ -9,6 +9,7 @@ const WELCOME: u8 = 0x02;
 const TICKET: u8 = 0x05;
 const USER_PROOF: u8 = 0x81;
 const DRAIN: u8 = 0x82;
+const WANTED: u8 = 0x83;
 const MTU_ECHO: u8 = 0x17;
 const POST: u8 = 0x18;
 const DATA: u8 = 0x20;
@@ -25,7 +26,7 @@ fn welcome(refused: u32, ended: u32, more: &[u32]) -> Vec<u8> {
     frame(WELCOME, 0, &[&head.concat()[..], &[ended, 0, 0, 1_500_000_000], more].concat())
 }
 
-fn of_drains() -> Vec<(Vec<u8>, String)> {
+fn of_servers_words() -> Vec<(Vec<u8>, String)> {
     vec![
         (
             frame(DRAIN, 0, &[0, 9, 0, 0, 0, 7]),
@@ -35,6 +36,7 @@ fn of_drains() -> Vec<(Vec<u8>, String)> {
             frame(DRAIN, 0, &[0, 9, 0, EXPORT as u32, 0, 7]),
             "DRAIN of export 000000000000004d in conversation 0000000000000009, after call 7".into(),
         ),
+        (frame_about(WANTED, 0, 1, 9, &[]), "WANTED 1.9: is it?".into()),
     ]
 }
 
@@ -93,6 +95,7 @@ fn every_frame_is_a_line() {
             call(1, &[24, 0x0001_0008, 0, 2_000_000, 0x0003_0008, 0, 3_000_000_000, 5]),
             "CALL 1.9 export 000000000000004d procedure 3, deadline in 2ms, patience 3s: 4 bytes".into(),
         ),
+        (call(1, &[12, 0x0004_0008, 1, 0]), format!("{called}, may be silent for 4.294967296s: 0 bytes")),
         (
             call(1, &[28, 0x0002_0018, 1, 2, 3, 4, 5, 6]),
             format!("{called}, trace 00000001000000020000000300000004: 0 bytes"),
@@ -115,7 +118,7 @@ fn every_frame_is_a_line() {
         (frame(ACK, 0, &[0, 9, 1200]), "ACK below 9, datagrams of 1200".into()),
         (frame(USER_PROOF, 0, &[0, 9, 1, 2, 3, 4]), "USER-PROOF by the secret 0000000000000009".into()),
     ];
-    let cases: Vec<_> = cases.into_iter().chain(of_exchanges()).chain(of_drains()).collect();
+    let cases: Vec<_> = cases.into_iter().chain(of_exchanges()).chain(of_servers_words()).collect();
     let mut all = vec![frame(PADDING, 0, &[1])];
     for (frame, line) in &cases {
         all.push(frame.clone());

@@ -5,9 +5,13 @@ mod common;
 
 use std::time::Duration;
 
-use common::{CALL, Datagram, EXPORT, HARM, PROBE, Pair, Told, comes, forged, frame_about, join};
+use common::{
+    CALL, CANCEL, Datagram, EXPORT, HARM, MUTANT, PROBE, Pair, Told, comes, forged, frame_about, frames_of,
+    join,
+};
+use farcall_proto::fuzzing::kinds::WANTED;
 use farcall_proto::server::{CallKey, Finish};
-use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig, Time};
+use farcall_proto::{ClientConfig, Kind, Mutant, Ran, Rule, ServerConfig, Time};
 
 /// The patience and an interval, and a margin for the server's coarse clock.
 const SILENCE: Duration = Duration::from_millis(12_300);
@@ -167,6 +171,208 @@ fn a_client_tells_its_own_patience_and_the_server_uses_it() {
     assert_eq!(server_alone(&mut pair, begun + Duration::from_millis(1600)).len(), 1);
 }
 
+/// Lets both ends act on their timers for some time. Returns the datagrams of the server.
+fn pass(pair: &mut Pair, time: Duration) -> Vec<Datagram> {
+    let (until, mut said) = (pair.now + time, Vec::new());
+    loop {
+        let due = [pair.client.timeout(), pair.server.timeout()].into_iter().flatten().min();
+        let Some(due) = due.filter(|due| *due < until) else { return said };
+        pair.now = pair.now.max(due);
+        pair.tick();
+        assert_eq!(forsaken(pair), []);
+        let sent = pair.sent();
+        pair.receive(&sent);
+        let answers = pair.answered();
+        pair.hear(&answers);
+        said.extend(answers);
+        let sent = pair.sent();
+        pair.receive(&sent);
+    }
+}
+
+/// Has two calls executed, of which one is given up. The server learns nothing of it: each CANCEL is lost.
+/// Returns the server's name of that call.
+fn given_up_unheard(late_answer: bool) -> (Pair, CallKey) {
+    let mut pair = executed();
+    let (key, _) = pair.asked.pop().expect("the call");
+    pair.start(2, b"goes on.");
+    let other = pair.sent();
+    pair.receive(&other);
+    pair.pass(Duration::from_millis(30));
+    pair.tick();
+    let id = farcall_proto::client::CallId { activity: key.activity, sequence: key.sequence };
+    let asks = pair.sent();
+    pair.receive(&asks);
+    let running = pair.answered();
+    assert!(!running.is_empty());
+    pair.client.cancel(pair.now, id);
+    pair.sent();
+    if late_answer {
+        // It answers an earlier question of the client, who takes it for the answer to the CANCEL.
+        pair.hear(&running);
+        assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Maybe))]);
+    }
+    while pair.client.progress(id) != farcall_proto::client::CallProgress::Ended {
+        pair.now = pair.client.timeout().expect("it reminds the server").max(pair.now);
+        pair.tick();
+        for sent in pair.sent().into_iter().filter(|sent| !frames_of(sent).contains(&CANCEL)) {
+            pair.receive(&[sent]);
+            let answers = pair.answered();
+            pair.hear(&answers);
+        }
+    }
+    assert_eq!(pair.cancelled, []);
+    pair.told.clear();
+    (pair, key)
+}
+
+/// Seeds 2659 and 4195 of the simulation once failed: a procedure waited for ever for bytes inside such a call.
+#[test]
+fn a_server_learns_that_a_call_was_given_up_though_each_cancel_was_lost() {
+    for late_answer in [false, true] {
+        let (mut pair, key) = given_up_unheard(late_answer);
+        pass(&mut pair, Duration::from_secs(30));
+        assert_eq!((&pair.cancelled[..], &pair.told[..]), (&[key][..], &[][..]));
+        assert!(pair.server.is_given_up(key));
+        assert_eq!(pair.server.unfinished(), 2);
+    }
+}
+
+#[test]
+fn without_the_question_or_its_answer_a_call_that_was_given_up_runs_for_ever() {
+    for rule in Rule::OF_GIVEN_UP {
+        MUTANT.set(Mutant::of(*rule));
+        let (mut pair, _) = given_up_unheard(false);
+        MUTANT.set(Mutant::NONE);
+        pass(&mut pair, Duration::from_secs(600));
+        assert_eq!(pair.cancelled, [], "{}", rule.name());
+    }
+}
+
+#[test]
+fn a_server_asks_nothing_about_calls_that_their_client_probes() {
+    let mut pair = executed();
+    pair.start(2, b"long");
+    let call = pair.sent();
+    pair.receive(&call);
+    let said = pass(&mut pair, Duration::from_secs(3600));
+    assert!(said.len() > 300 && said.iter().all(|said| !frames_of(said).contains(&WANTED)));
+    assert_eq!((&pair.cancelled[..], &pair.told[..]), (&[][..], &[][..]));
+}
+
+/// A detached call goes on without its client, so nobody is asked.
+#[test]
+fn a_server_asks_nothing_about_detached_calls() {
+    let mut pair = Pair::acquainted();
+    let id = pair.start(1, b"long");
+    pair.client.detach(id, false);
+    pair.start(2, b"long");
+    let calls = pair.sent();
+    pair.receive(&calls);
+    let peer = join(&mut pair, HARM, 1);
+    comes(&mut pair, peer, &[frame_about(CALL, 8, 3, 9, &[0, EXPORT as u32, 1])]);
+    let mut said = Vec::new();
+    for _ in 0..60 {
+        pair.pass(Duration::from_secs(1));
+        comes(&mut pair, peer, &[frame_about(common::ACK, 0, 0, 9, &[])]);
+        pair.server.handle_timeout(pair.now);
+        said.extend(pair.answered());
+    }
+    // The second call is not detached. Its client says nothing, as the other one says nothing of its call.
+    assert!(said.iter().all(|said| !frames_of(said).contains(&WANTED)));
+}
+
+#[test]
+fn a_client_answers_only_that_it_does_not_wait_and_bounds_its_answers() {
+    let mut pair = executed();
+    let key = pair.asked[0].0;
+    let id = pair.client.id();
+    let asked = |activity, sequence| frame_about(WANTED, 0, activity, sequence, &[]);
+    let (now, later) = (key.sequence as u32, key.sequence as u32 + 1);
+    // Of a call that it waits for, and of one that it has not made, it says nothing.
+    pair.hear(&[forged(id, 90, &[asked(key.activity, now), asked(key.activity, later), asked(7, later)])]);
+    assert_eq!(pair.sent(), [] as [Datagram; 0]);
+    // The first call has ended long ago.
+    pair.hear(&[forged(id, 91, &[asked(key.activity, now - 1), asked(key.activity, now - 1)])]);
+    let said = pair.sent();
+    assert_eq!(said.iter().map(|said| frames_of(said)).collect::<Vec<_>>(), [[CANCEL]]);
+    pair.receive(&said);
+    assert_eq!((&pair.cancelled[..], &pair.told[..]), (&[][..], &[][..]));
+    // Activities that it has never used are no calls of its own.
+    pair.hear(&[forged(id, 92, &[asked(7, 1)])]);
+    assert_eq!(pair.sent(), [] as [Datagram; 0]);
+    let result = pair.finish(key, Finish::Result, b"done");
+    pair.hear(&result);
+    (2..200).for_each(|token| {
+        pair.start(token, b"more");
+        pair.settle();
+    });
+    let many: Vec<_> = (1..200).map(|sequence| asked(key.activity, sequence)).collect();
+    pair.hear(&[forged(id, 93, &many)]);
+    let said: usize = pair.sent().iter().map(|said| frames_of(said).len()).sum();
+    assert!((64..70).contains(&said), "{said} frames");
+}
+
+#[test]
+fn a_client_tells_how_long_it_may_be_silent_and_the_server_waits_so_long() {
+    let seconds = Duration::from_secs;
+    for (asks, least, given_up) in [(60, 3600, 60), (60, 20, 20), (5, 3600, 12)] {
+        let client = ClientConfig { server_patience: Some(seconds(asks)), ..ClientConfig::default() };
+        let server = ServerConfig { max_silence: seconds(least), ..ServerConfig::default() };
+        let mut pair = Pair::acquainted_with(client, server);
+        pair.start(1, b"long");
+        let call = pair.sent();
+        pair.receive(&call);
+        let begun = pair.now;
+        assert_eq!(server_alone(&mut pair, begun + seconds(given_up)), []);
+        assert_eq!(server_alone(&mut pair, begun + seconds(given_up) + Duration::from_millis(300)).len(), 1);
+    }
+}
+
+#[test]
+fn a_server_bounds_the_silence_that_follows_from_a_patience_too() {
+    let client = ClientConfig { patience: Duration::from_secs(1 << 40), ..ClientConfig::default() };
+    let server = ServerConfig { max_silence: Duration::from_secs(100), ..ServerConfig::default() };
+    let mut pair = Pair::acquainted_with(client, server);
+    pair.start(1, b"long");
+    let call = pair.sent();
+    pair.receive(&call);
+    let begun = pair.now;
+    assert_eq!(server_alone(&mut pair, begun + Duration::from_secs(101)).len(), 1);
+}
+
+/// A debugger stops a process, and so does SIGSTOP.
+#[test]
+fn a_caller_that_is_stopped_for_twenty_seconds_keeps_its_call_of_thirty() {
+    let seconds = Duration::from_secs;
+    for (server_patience, rule, keeps) in [
+        (Some(seconds(600)), None, true),
+        (None, None, false),
+        (Some(seconds(600)), Some(Rule::SilenceUnheeded), false),
+    ] {
+        let mutant = rule.map_or(Mutant::NONE, Mutant::of);
+        let client = ClientConfig { server_patience, mutant, ..ClientConfig::default() };
+        let server = ServerConfig { mutant, ..ServerConfig::default() };
+        let mut pair = Pair::acquainted_with(client, server);
+        pair.start(1, b"long");
+        let call = pair.sent();
+        pair.receive(&call);
+        let (key, _) = pair.asked.pop().expect("the call");
+        pass(&mut pair, seconds(5));
+        let stopped = pair.now;
+        let given_up = server_alone(&mut pair, stopped + seconds(20));
+        assert_eq!(given_up.is_empty(), keeps);
+        // What is under way to a process when it goes on is handled before its timers.
+        let waits = pair.answered();
+        pair.hear(&waits);
+        pass(&mut pair, seconds(5));
+        let result = pair.finish(key, Finish::Result, b"at last.");
+        pair.hear(&result);
+        let kept = (1, Told::Result(b"at last.".to_vec()));
+        assert_eq!(pair.told.contains(&kept), keeps, "{:?}", pair.told);
+    }
+}
+
 /// The server looks at a part of its calls at a time. If there are many calls, it looks more often.
 #[test]
 fn the_call_of_a_silent_client_is_given_up_in_time_among_thousands_of_calls() {
@@ -238,8 +444,14 @@ fn a_detached_call_with_a_long_result_stays_detached_when_its_call_is_sent_again
 /// A call on the fast path once did not tell the client's patience, so the server had the usual patience.
 #[test]
 fn a_call_of_a_client_with_its_own_patience_does_not_take_the_fast_path() {
-    for (patience, is_brief) in [(ClientConfig::default().patience, true), (Duration::from_secs(1), false)] {
-        let client = ClientConfig { patience, ..ClientConfig::default() };
+    let (usual, minute) = (ClientConfig::default().patience, Duration::from_secs(60));
+    for (patience, server_patience, is_brief) in [
+        (usual, None, true),
+        (Duration::from_secs(1), None, false),
+        (usual, Some(minute), false),
+        (usual, Some(Duration::from_secs(1)), true),
+    ] {
+        let client = ClientConfig { patience, server_patience, ..ClientConfig::default() };
         let mut pair = Pair::acquainted_with(client, ServerConfig::default());
         let brief = pair.client.start_lone((common::EXPORT, 1), b"long", &mut [0; 2048]);
         assert_eq!(brief.is_some(), is_brief);

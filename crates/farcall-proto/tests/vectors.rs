@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_proto::client::{Call, CallId, Conversation};
+use farcall_proto::client::{Call, CallId, CallProgress, Conversation};
 use farcall_proto::fuzzing::{kinds, seal};
 use farcall_proto::server::{CallKey, Export, Finish, Request, Server};
 use farcall_proto::{
@@ -184,6 +184,7 @@ fn datagrams() -> String {
         drained,
         exchanges,
         users,
+        wanted,
     ] {
         out += &part();
     }
@@ -370,6 +371,30 @@ fn drained() -> String {
     s.out
 }
 
+/// Asks a client about a call that it has given up, and makes a call of a client that asks for a long silence.
+fn wanted() -> String {
+    let mut s = Script::new("10.0.0.1:1000");
+    s.title("a call that is cancelled while it is executed; its CANCEL is lost, and later the server asks");
+    let id = s.call(b"slow", None);
+    s.exchange(None, ALL);
+    s.client.cancel(s.now, id);
+    while s.client.progress(id) != CallProgress::Ended {
+        s.exchange(None, &[0]);
+        s.wait();
+    }
+    s.running = None;
+    let words = [id.activity, 0, 0, id.sequence as u32].map(u32::to_be_bytes);
+    let question = [&[kinds::WANTED, 0, 0, 16][..], words.as_flattened()].concat();
+    s.answers(vec![seal(s.client.id(), 1 << 20, &question)], &mut || false);
+    s.exchange(None, ALL);
+    s.title("a call of a client that may be silent for ten minutes");
+    let silent = ClientConfig { server_patience: Some(Duration::from_secs(600)), ..client_config() };
+    s.client = Conversation::new(silent, 0xc11e_4701);
+    s.call(b"here", None);
+    s.run(&Finish::Result, b"yes.");
+    s.out
+}
+
 /// Writes the frames of exchanges.
 fn exchanges() -> String {
     let mut s = Script::new("10.0.0.1:1000");
@@ -455,6 +480,8 @@ fn the_vectors_have_every_frame() {
         "STOP",
         "ACK",
         "USER-PROOF",
+        "DRAIN",
+        "WANTED",
     ] {
         assert!(made.contains(word), "{word} is not in the vectors");
     }

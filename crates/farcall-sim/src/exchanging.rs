@@ -42,6 +42,8 @@ pub struct Habits {
     pub pauses: [Nanos; 2],
     /// How long each user does nothing at first.
     pub stalls: [Nanos; 2],
+    /// After how many steps each user does nothing for long, and how long, if it does.
+    pub halts: [Option<(u32, Nanos)>; 2],
     /// The procedure ends with a failure that says that it did not run.
     pub says_no: bool,
 }
@@ -58,8 +60,19 @@ impl Habits {
         let opens = [opens(&mut rng), opens(&mut rng)];
         let pauses = [(); 2].map(|()| rng.pick(&[0, 0, MILLIS, 5 * MILLIS, 200 * MILLIS]));
         let stalls = [(); 2].map(|()| if rng.chance(50_000) { rng.spread(MILLIS, 5 * SECS) } else { 0 });
-        Habits { opens, awaits: rng.chance(500_000), pauses, stalls, says_no: rng.chance(30_000) }
+        let (awaits, says_no) = (rng.chance(500_000), rng.chance(30_000));
+        let mut halt = || rng.chance(10_000).then(|| (rng.within(1, 4) as u32, rng.spread(SECS, 40 * SECS)));
+        Habits { opens, awaits, pauses, stalls, halts: [halt(), halt()], says_no }
     }
+}
+
+/// Counts a step of a user. Returns until when the user does nothing, if it is to stall now; otherwise 0.
+pub fn halt(halts: &mut Option<(u32, Nanos)>, now: Nanos) -> Nanos {
+    let Some((steps, time)) = halts else { return 0 };
+    *steps -= 1;
+    let until = if *steps == 0 { now + *time } else { 0 };
+    halts.take_if(|(steps, _)| *steps == 0);
+    until
 }
 
 /// What one end does in one exchange.

@@ -140,9 +140,13 @@ impl Ground {
         let patience = plan.client.patience.as_nanos() as Nanos;
         // With keys, tickets end with the keys that seal them (docs/protocol.md 11.6).
         let ticket_life = if plan.scheme().is_some() { 600 * SECS } else { Nanos::MAX };
+        let mut oracle = Oracle::new(rng.next(), plan.calm, (patience, ticket_life), plan.servers);
+        let asked = plan.client.server_patience.map_or(0, |asked| asked.as_nanos() as Nanos);
+        // A clock that runs too fast makes the least silence shorter.
+        oracle.silence = (patience.max(asked - asked / 10), (patience + patience / 5).max(asked));
         Ground {
             net,
-            oracle: Oracle::new(rng.next(), plan.calm, (patience, ticket_life), plan.servers),
+            oracle,
             rng,
             plan,
             scratch: vec![0; 1 << 16],
@@ -319,14 +323,14 @@ impl Ground {
     /// Restores what a server knew about addresses when the snapshot was taken. The server also accepts a
     /// ticket that the same life issued later, as a proof of the address at which the ticket arrived.
     pub fn server_restored(&mut self, server: usize, snapshot: &Ground) {
-        for (key, then) in snapshot.accounts.iter().filter(|((s, _), _)| *s == server) {
-            let account = self.accounts.entry(*key).or_default();
-            account.received = account.received.max(then.received);
-            account.sent = account.sent.max(then.sent);
         if self.lives[server] != snapshot.lives[server] {
             // Another life has received and sent these bytes. It may have had proofs that this one lacks.
             self.accounts.retain(|(s, _), _| *s != server);
         }
+        for (key, then) in snapshot.accounts.iter().filter(|((s, _), _)| *s == server) {
+            let account = self.accounts.entry(*key).or_default();
+            account.received = account.received.max(then.received);
+            account.sent = account.sent.max(then.sent);
         }
         self.lives[server] = snapshot.lives[server];
         // It has forgotten which datagrams have come since the snapshot.

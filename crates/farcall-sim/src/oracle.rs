@@ -80,6 +80,8 @@ pub struct Call {
     pub told: bool,
     /// The outcome, as the caller knows it.
     pub state: State,
+    /// When the call ended at its caller.
+    pub ended: Nanos,
     /// How often any server executed the call.
     pub executed: u32,
     /// How often the call was executed by a server that was then restored from an earlier snapshot.
@@ -220,6 +222,8 @@ pub struct Oracle {
     calm: bool,
     /// How long a server must be silent before a call may fail because of the silence.
     patience: Nanos,
+    /// How long a client may be silent before a server gives its calls up: at least, and at most.
+    pub silence: (Nanos, Nanos),
     /// How long a ticket is good at least, for a client that is silent.
     ticket_life: Nanos,
     /// Whether the server in the next report may be given up before the patience is over, because its port
@@ -484,7 +488,7 @@ impl Oracle {
             self.violate("detached-goes-on", now, || format!("call {call}, silent for {silent}: {c:?}"));
         }
         let waits = c.state == State::Open && !c.cancelled;
-        if silent < self.patience || waits && self.calm {
+        if silent < self.silence.0 || waits && self.calm {
             self.violate("given-up-is-true", now, || {
                 format!("call {call}, whose client was silent for {silent} only: {c:?}")
             });
@@ -497,11 +501,20 @@ impl Oracle {
         // The client sent something when it started the call. That may not have been noted yet.
         let silent = silent.min(now.saturating_sub(c.started));
         // The server measures by its own clock, which may be slow by 6 %.
-        let most = (self.patience + self.patience / 5) / 16 * 17 + 2 * SECS;
+        let most = self.silence.1 / 16 * 17 + 2 * SECS;
         if c.state == State::Abandoned && !c.detached && !c.told && silent > most {
             self.violate("dead-clients-calls-are-given-up", now, || {
                 format!("call {call}, whose client has been silent for {silent}: {c:?}")
             });
+        }
+    }
+
+    /// Checks that a server knows that a call is over for its caller, if the call has been over since before
+    /// `since`, and so have faults. `is` says whether the server takes the call to be given up.
+    pub fn is_known_to_be_over(&mut self, now: Nanos, call: usize, since: Nanos, is: bool) {
+        let c = self.calls[call];
+        if matches!(c.state, State::Failed(_)) && !c.detached && c.ended < since && !is {
+            self.violate("ended-calls-are-given-up", now, || format!("call {call} goes on: {c:?}"));
         }
     }
 
@@ -666,7 +679,7 @@ impl Oracle {
 
     fn end(&mut self, now: Nanos, call: usize, state: State) -> Call {
         let before = self.calls[call];
-        self.calls[call].state = state;
+        (self.calls[call].state, self.calls[call].ended) = (state, now);
         if before.state != State::Open {
             self.violate("ends-once", now, || format!("call {call} ended again, {state:?}: {before:?}"));
         }

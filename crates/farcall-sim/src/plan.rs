@@ -187,6 +187,7 @@ impl Plan {
         // are drawn too, so that keep-alives are tested.
         let patiences = if self.calm { [1, 1, 2, 10] } else { [2, 10, 10, 30] };
         self.client.patience = Duration::from_secs(rng.pick(&patiences));
+        self.client.server_patience = self.is_unhurried().then_some(Duration::from_secs(60));
         if self.calm && rng.chance(500_000) {
             self.slow = 300_000;
             self.slowest = 60 * SECS;
@@ -288,6 +289,12 @@ impl Plan {
     /// Returns whether both ends see that they are on one machine, so that datagrams are of the local scheme.
     pub fn is_local(&self) -> bool {
         self.loopback == (true, true) && self.scheme().is_none()
+    }
+
+    /// Returns whether clients ask servers to bear a long silence, and users stall for long inside calls. It
+    /// is derived, not drawn, so that other runs stay the same: seeds that once failed are of those.
+    pub fn is_unhurried(&self) -> bool {
+        self.burst % 3 == 2
     }
 
     /// Returns the number of the scheme with secrets in which datagrams are sealed, if there is one.

@@ -466,6 +466,14 @@ impl ServerNode {
         g.oracle.given_up(g.net.now(), job.call, is);
     }
 
+    /// Checks that the protocol knows which calls are over for their callers.
+    pub fn must_know_ended(&self, g: &mut Ground, since: Nanos) {
+        let Some(core) = &self.core else { return };
+        for (_, job) in &self.jobs {
+            g.oracle.is_known_to_be_over(g.net.now(), job.call, since, core.is_given_up(job.key));
+        }
+    }
+
     /// Executes a call, queues it, or refuses it.
     fn take(&mut self, g: &mut Ground, job: Job) {
         let room = self.executing < g.plan.workers || self.waiting.len() < g.plan.queue;

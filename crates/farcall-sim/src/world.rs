@@ -78,6 +78,8 @@ struct World {
     #[cfg(feature = "soak")]
     interloper: Option<Interloper>,
     healing: bool,
+    /// When the faults ended.
+    healed_at: Nanos,
     /// When the last datagram arrives that was sent before the faults ended.
     last_late: Nanos,
     /// Whether the servers were idle at the last look.
@@ -110,6 +112,7 @@ impl World {
             interloper: Interloper::new(&g),
             g,
             healing: false,
+            healed_at: 0,
             last_late: 0,
             was_idle: false,
             steps: 0,
@@ -464,7 +467,7 @@ impl World {
             self.restart(node);
         }
         self.g.note(&[17], || "faults end".into());
-        self.g.healed = true;
+        (self.g.healed, self.healed_at) = (true, self.g.now());
         self.last_late = self.g.net.last_arrival();
         self.g.net.after(ENDS_WITHIN, Event::Judge);
     }
@@ -472,6 +475,10 @@ impl World {
     /// Checks that every call has ended, once the servers were idle for long enough.
     fn judge(&mut self) {
         let now = self.g.now();
+        let learns_within = ENDS_WITHIN + self.g.oracle.silence.1;
+        if let Some(since) = now.checked_sub(learns_within).filter(|since| *since > self.healed_at) {
+            self.servers.iter().for_each(|server| server.must_know_ended(&mut self.g, since));
+        }
         let idle = self.servers.iter().all(|s| s.busy() == 0) && now - self.g.last_done > ENDS_WITHIN;
         if idle && self.was_idle {
             return self.g.oracle.all_ended("every-call-ends", now, None, Nanos::MAX);

@@ -702,6 +702,7 @@ impl Inner {
             (patience / default.patience_probes.max(1)).clamp(default.min_retransmit, default.max_retransmit);
         ClientConfig {
             patience,
+            server_patience: self.settings.server_patience,
             max_retransmit: longest,
             heeds_refusals: !self.settings.full_patience,
             arguments: self.settings.arguments.clone(),

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::closing::ClosingNotice;
 use super::inside::Inside;
 use super::receive::outcome;
 use super::send::Written;
@@ -10,10 +11,6 @@ use super::{CallId, Conversation, Event, Outcome};
 use crate::exchange::{Exchanges, NEWS_SWEEP_THRESHOLD, News, Tail, Way, Wrote};
 use crate::wire::{Credit, Data, Malformed, Position, Status, Writer};
 use crate::{Failure, Kind, Ran, Rule, Time};
-
-/// The maximum number of answers to DATA of calls that are over, waiting to be sent. Further DATA is not
-/// answered.
-const MAX_ANSWERS: usize = 64;
 
 impl Conversation {
     /// Opens an exchange in a call, and returns its number. Returns `None` if the call has ended, was given
@@ -225,11 +222,9 @@ impl Conversation {
 
     /// Tells the server that nothing more is needed of a direction, because its call has ended here.
     fn answer_over(&mut self, position: Position, data: &Data<'_>) {
-        let all = (position, data.offset + data.bytes.len() as u64);
-        let known = position.sequence < self.slots.next_sequence;
-        let completed = &mut self.transfers.completed;
-        if known && completed.len() < MAX_ANSWERS && completed.iter().all(|(other, _)| *other != position) {
-            completed.push(all);
+        let about = |notice: &ClosingNotice| matches!(notice, ClosingNotice::Complete(other, _) if *other == position);
+        if position.sequence < self.slots.next_sequence && !self.transfers.notices.iter().any(about) {
+            self.answer_by(ClosingNotice::Complete(position, data.offset + data.bytes.len() as u64));
         }
     }
 
@@ -272,7 +267,9 @@ impl Conversation {
         let Some((status, bytes)) = inside.result.take() else { return };
         let call = Position::of_call(activity, slot.sequence);
         if !self.config.mutant.breaks(Rule::EndUnacknowledged) {
-            self.transfers.completed.extend(inside.exchanges.owed(call));
+            let owed = inside.exchanges.owed(call);
+            let owed = owed.map(|(position, through)| ClosingNotice::Complete(position, through));
+            self.transfers.notices.extend(owed);
         }
         let outcome = self.last_outcome(activity, status, bytes);
         self.end(activity, outcome, sink);

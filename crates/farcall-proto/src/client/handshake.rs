@@ -108,7 +108,7 @@ impl Conversation {
     fn spend(&mut self) {
         self.is_spent = true;
         self.session.granted = None;
-        self.transfers.completed.clear();
+        self.transfers.notices.clear();
         self.timers.check = Time::default();
     }
 
@@ -421,7 +421,7 @@ impl Conversation {
         self.kept = None;
         self.session.granted = None;
         self.session.random = None;
-        self.transfers.completed.clear();
+        self.transfers.notices.clear();
         self.permitted = Some(BTreeSet::new());
         self.is_distrusted = self.slots.outstanding > 0;
         self.timers.check = now;

@@ -14,6 +14,7 @@
 //! | `send.rs` | what goes into the next datagram |
 //! | `timers.rs` | retransmission, probes, deadlines, giving up |
 //! | `drain.rs` | what the server takes no more calls of |
+//! | `closing.rs` | what the server is told of calls that have ended here |
 //! | `obstacles.rs` | why the server may be silent, for people |
 //! | `refusals.rs` | ICMP errors of a port at which nobody listens |
 //! | `usual.rs` | how long slow procedures usually take |
@@ -23,6 +24,7 @@
 mod admission;
 #[cfg(feature = "secure")]
 mod agreement;
+mod closing;
 mod drain;
 mod evidence;
 mod exchanges;
@@ -54,10 +56,12 @@ use std::time::Duration;
 
 use farcall_base::{MAX_UNCOUNTED_ARGUMENT_BYTES, SharedArguments};
 
+use crate::config::silence_of;
 use crate::path::{Mtu, Path};
 use crate::scheme::Scheme;
 use crate::wire::{self, Numbers, Position};
 use crate::{ClientConfig, Failure, Fingerprint, Kind, News, Ran, Rule, Spares, Time, Trace, nanos};
+use closing::ClosingNotice;
 use drain::Drained;
 use kept_arguments::KeptArguments;
 pub use lone::Lone;
@@ -274,12 +278,12 @@ pub struct Conversation {
 struct Timers {
     /// A time no later than the earliest at which a call wants [`Conversation::handle_timeout`].
     check: Time,
+    /// Until this time, the pause after the last look at all calls lasts.
+    rests_until: Time,
     /// Until this time, a further error that says that the server is unreachable changes nothing.
     unreachable_until: Time,
     /// The bounds of the time between two tries of a call, in nanoseconds. They are copied from the
     /// configuration, because converting a `Duration` each time takes long.
-    /// Until this time, the pause after the last look at all calls lasts.
-    rests_until: Time,
     least_interval: u64,
     most_interval: u64,
     /// A call whose first answer came only after the call was sent again.
@@ -287,10 +291,6 @@ struct Timers {
 }
 
 impl Timers {
-    /// Forgets the doubt about a call, because a second answer no longer tells anything.
-    fn forget_doubt(&mut self, position: Position) {
-        self.doubtful.take_if(|call| call.position == position);
-    }
     /// Has the calls looked at when one is `due`, but not before the pause after the last look is over. The
     /// call may have been due within that pause.
     #[inline(always)]
@@ -298,6 +298,10 @@ impl Timers {
         self.check = self.check.min(due.max(self.rests_until));
     }
 
+    /// Forgets the doubt about a call, because a second answer no longer tells anything.
+    fn forget_doubt(&mut self, position: Position) {
+        self.doubtful.take_if(|call| call.position == position);
+    }
 }
 
 /// A call whose first answer came only after the call was sent again. It is not known which of its datagrams
@@ -320,9 +324,10 @@ struct Transfers {
     short_call_at: Option<Time>,
     /// The length of the last result that came in fragments.
     usual_result: usize,
-    /// The lengths of long results that have arrived, and of what the server sent in exchanges that need
-    /// nothing more. The server is told of them even if nothing else is sent.
-    completed: Vec<(Position, u64)>,
+    /// What the server is to be told of calls that have ended, even if nothing else is sent: the lengths of
+    /// long results that have arrived, and of what the server sent in exchanges that need nothing more; and
+    /// calls for which no caller waits, if the server has asked.
+    notices: Vec<ClosingNotice>,
 }
 
 /// When to tell the server that callers still wait for their calls.
@@ -335,6 +340,11 @@ struct KeepAlive {
     /// The client's patience with a silent server in nanoseconds, if it differs from the default, so that
     /// each call must say it.
     told_patience: Option<u64>,
+    /// How long the server is to wait for this client when it is silent, in nanoseconds, if that does not
+    /// follow from the patience.
+    told_silence: Option<u64>,
+    /// Whether calls must say one of these.
+    tells: bool,
 }
 
 /// The largest argument buffer that an activity keeps for its next call, and the bound for all activities
@@ -355,6 +365,10 @@ impl Conversation {
         debug_assert_ne!(id, 0);
         let usual = Usual::new(nanos(config.min_retransmit) / 2, nanos(config.max_retransmit));
         let told_patience = (config.patience != crate::config::PATIENCE).then(|| nanos(config.patience));
+        // No shorter than a server waits anyway, which leaves room for keep-alives that are lost.
+        let told_silence = config.server_patience.filter(|silence| *silence > silence_of(config.patience));
+        let told_silence = told_silence.map(nanos);
+        let tells = told_patience.is_some() || told_silence.is_some();
         Conversation {
             id,
             session: Session::new(id, config.has_keys()),
@@ -373,6 +387,7 @@ impl Conversation {
             is_distrusted: false,
             timers: Timers {
                 check: Time::default(),
+                rests_until: Time::default(),
                 unreachable_until: Time::default(),
                 least_interval: nanos(config.min_retransmit),
                 most_interval: nanos(config.max_retransmit),
@@ -386,8 +401,7 @@ impl Conversation {
             usual,
             transfers: Transfers::default(),
             arguments: KeptArguments::new(&config.arguments),
-            keep_alive: KeepAlive { told_patience, ..KeepAlive::default() },
-                rests_until: Time::default(),
+            keep_alive: KeepAlive { told_patience, told_silence, tells, ..KeepAlive::default() },
             news: VecDeque::new(),
             stats: Stats::default(),
             config,

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use farcall_base::room::{self, NoMemory};
 
+use super::closing::ClosingNotice;
 use super::inside::Inside;
 use super::slots::{Stage, UNKNOWN, Want};
 use super::timers::BLACK_HOLE;
@@ -201,6 +202,7 @@ impl Conversation {
             Frame::MtuEcho(size) if ours => self.mtu.passed(arrival.len.min(size as usize)),
             Frame::Welcome(welcome) if ours => self.on_welcome(now, &welcome, arrival.sink),
             Frame::Drain(drain) if ours => self.on_drain(&drain, arrival.sink),
+            Frame::Wanted(position) if ours => self.on_wanted(position),
             Frame::Challenge(conversation) => self.on_challenge(conversation),
             Frame::Stale(stale) => self.on_stale(now, &stale, arrival.sink),
             _ => self.stats.dropped += 1,
@@ -294,8 +296,6 @@ impl Conversation {
         }
     }
 
-    /// Converts a failure that the server has sent to the failure that the caller is told.
-    #[cold]
     /// Acts on a fragment of a result that has come before. If the client has asked about the call since it was
     /// sent, the server has sent the fragment again because of that. So the first one was not lost: the client
     /// was too impatient.
@@ -307,6 +307,8 @@ impl Conversation {
         }
     }
 
+    /// Converts a failure that the server has sent to the failure that the caller is told.
+    #[cold]
     fn explain(&self, activity: u32, why: Failure, cancelling: bool) -> Failure {
         let why = match (why.kind, why.ran) {
             // The server says only that the call never runs. The client knows why: the caller gave it up.
@@ -362,7 +364,7 @@ impl Conversation {
             let inside = slot.inside.get_or_insert_with(|| Inside::new(self.config.mutant));
             inside.expect(directions);
             if inside.has_result() {
-                self.transfers.completed.push((head.position, fragment.total.into()));
+                self.transfers.notices.push(ClosingNotice::Complete(head.position, fragment.total.into()));
                 return self.answered(now, activity);
             }
         }
@@ -378,9 +380,9 @@ impl Conversation {
             });
             Box::new((head.status, Incoming::new(fragment.total, buffer, window, widest)))
         });
+        let came_before = fragment.offset as usize + bytes.len() <= incoming.through as usize;
         let taken = match *status == head.status {
             true => incoming.take(header.number, fragment, bytes),
-        let came_before = fragment.offset as usize + bytes.len() <= incoming.through as usize;
             false => Taken::Contradiction,
         };
         let due = incoming.acknowledge_due();
@@ -394,11 +396,11 @@ impl Conversation {
             }
             Taken::Complete => self.finish_result(now, activity, sink),
             Taken::New | Taken::Nothing => {
-                self.answered(now, activity);
-                if due {
                 if taken == Taken::Nothing && came_before {
                     self.on_second_fragment(now, activity);
                 }
+                self.answered(now, activity);
+                if due {
                     self.want(activity, Want::SELECT);
                 }
             }
@@ -414,7 +416,7 @@ impl Conversation {
         };
         let position = Position::of_call(activity, slot.sequence);
         let directions = slot.inside.as_ref().map_or(0, |inside| inside.directions());
-        self.transfers.completed.push((position, incoming.through.into()));
+        self.transfers.notices.push(ClosingNotice::Complete(position, incoming.through.into()));
         self.transfers.usual_result = incoming.through as usize;
         if directions > 0 {
             let result = (status, incoming.into_bytes());

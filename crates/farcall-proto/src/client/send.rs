@@ -45,7 +45,7 @@ impl Conversation {
     pub fn is_quiet(&self, ready: usize) -> bool {
         self.slots.queued <= ready
             && !self.keep_alive.wanted
-            && self.transfers.completed.is_empty()
+            && self.transfers.notices.is_empty()
             && !self.session.asks()
             && !self.mtu.tries()
     }
@@ -96,10 +96,10 @@ impl Conversation {
     #[inline(always)]
     pub(super) fn usual_target(&self) -> Option<Target> {
         let granted = self.session.granted.as_ref().filter(|granted| granted.known)?;
-        let more = !self.transfers.completed.is_empty()
+        let more = !self.transfers.notices.is_empty()
             || self.session.asks()
             || self.introduces()
-            || self.keep_alive.told_patience.is_some();
+            || self.keep_alive.tells;
         if more { None } else { Some(self.target(granted.conversation)) }
     }
 
@@ -117,7 +117,7 @@ impl Conversation {
         {
             return Some(len);
         }
-        if self.slots.ready().is_none() && self.transfers.completed.is_empty() && !self.keep_alive.wanted {
+        if self.slots.ready().is_none() && self.transfers.notices.is_empty() && !self.keep_alive.wanted {
             return self.transmit_mtu_probe(out);
         }
         let granted = self.session.granted.as_ref()?;
@@ -132,11 +132,8 @@ impl Conversation {
             writer.ack(Ack { low, datagram: self.mtu.datagram as u32 });
         }
         let preamble = writer.room();
-        while let Some((position, through)) = self.transfers.completed.pop_if(|_| writer.room() >= 64) {
-            match position.exchange {
-                0 => writer.select_all(position, through as u32),
-                _ => writer.credit_all(position, through),
-            }
+        while let Some(notice) = self.transfers.notices.pop_if(|_| writer.room() >= 64) {
+            notice.write(&mut writer);
         }
         let mut written = 0;
         while let Some(activity) = self.slots.ready() {
@@ -281,6 +278,7 @@ impl Conversation {
             deadline: slot.call.deadline.map(|deadline| nanos(deadline.since(now))),
             trace: slot.call.trace,
             patience: self.keep_alive.told_patience,
+            silence: self.keep_alive.told_silence,
             detached: slot.detached,
         };
         let head = slot.head(activity, meta);

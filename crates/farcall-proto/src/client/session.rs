@@ -578,7 +578,7 @@ impl Conversation {
         let proof =
             verdict.filter(|verdict| verdict.reason == StaleReason::Full || self.was_silent_before(verdict));
         self.session.granted = None;
-        self.transfers.completed.clear();
+        self.transfers.notices.clear();
         let mutant = self.config.mutant;
         let says_no = (kind == Kind::ServerRestarted && mutant.breaks(Rule::RestartSaysNo))
             || (kind == Kind::Forgotten && mutant.breaks(Rule::HorizonSaysNo));

@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use super::closing::ClosingNotice;
 use super::slots::{Slot, Stage, Want};
 use super::{Conversation, Event, Outcome};
 use crate::config::interval;
@@ -58,7 +59,7 @@ impl Conversation {
         self.timers.check = now + self.config.max_probe.min(interval);
         let mut awaited = false;
         if probes {
-            self.transfers.completed.push(Default::default());
+            self.transfers.notices.push(ClosingNotice::Complete(Position::default(), 0));
         }
         let mut next = self.slots.first();
         // Calls that run long are asked about together, and by the datagram that keeps the conversation
@@ -185,8 +186,8 @@ impl Conversation {
     fn ask_again(&mut self, now: Time, activity: u32) {
         let slot = self.slots.at_mut(activity);
         slot.timing.unanswered += 1;
-        slot.timing.timed = false;
         slot.timing.reminded = now;
+        slot.timing.timed = false;
         slot.timing.due = now.plus(self.spread.within(slot.timing.interval));
         slot.timing.interval = (slot.timing.interval * 2).min(self.timers.most_interval);
         let unanswered = slot.timing.unanswered;

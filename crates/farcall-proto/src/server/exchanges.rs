@@ -260,7 +260,7 @@ impl Server {
         if work.inside.is_none() && !executes {
             return self.on_late_data(visit, place, call, frame);
         }
-        work.since = visit.now;
+        (work.since, work.spoken) = (visit.now, visit.now);
         let result = match frame {
             Frame::Data(_, data) => self.take_data(visit, place, position, data),
             Frame::Credit(_, credit) => self.take_credit(visit.now, place, position, credit),

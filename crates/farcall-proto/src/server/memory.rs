@@ -13,10 +13,9 @@ use std::time::Duration;
 use super::Server;
 use super::hosts::{Amounts, HostName, Kept};
 use super::more::More;
-use super::silence::limit;
 use super::table::{Table, UNIT};
 use super::work::{ACCESS, GIVEN_UP, Last, Phase, Work};
-use crate::config::{PATIENCE, interval};
+use crate::config::{PATIENCE, interval, silence_of};
 use crate::transfer;
 use crate::wire::CallHead;
 use crate::{ACCESSES, Failure, Kind, Mutant, Ran, Rule, ServerConfig, Time, address};
@@ -116,7 +115,7 @@ impl Server {
                 self.hosts.list(host, call);
             }
         }
-        let round = (self.config.hold / 2).min(limit(PATIENCE));
+        let round = (self.config.hold / 2).min(silence_of(PATIENCE));
         // If one sweep does not reach all calls, the sweeps follow each other so closely that silent clients
         // are noticed in time.
         let round = if all > slice && self.unfinished > 0 { round.min(interval(PATIENCE)) } else { round };

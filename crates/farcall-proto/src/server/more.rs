@@ -45,8 +45,8 @@ pub(super) struct More {
     /// By when the client must fetch the results that are being sent in fragments, if other conversations
     /// lack room.
     pub due: Time,
-    /// The client's patience, if it is not the default.
-    pub client_patience: Option<Duration>,
+    /// How long the client may be silent while its calls are executed, if that is not the default.
+    pub silence: Option<Duration>,
 }
 
 impl More {

@@ -9,10 +9,9 @@ use std::net::SocketAddr;
 use super::hosts::Kept;
 use super::memory::{LIST_SLACK, MAX_WORKS, SPARE_BYTES};
 use super::send::{Answer, Reply};
-use super::silence::limit;
 use super::work::{GIVEN_UP, Last, Phase, Work};
 use super::{Incoming, Request, Server, key};
-use crate::config::PATIENCE;
+use crate::config::{PATIENCE, silence_of};
 use crate::same_user::MAX_USER_SECRETS;
 use crate::scheme::Scheme;
 use crate::secure::Opened;
@@ -465,7 +464,7 @@ impl Server {
         match self.phase(place, position.activity) {
             Phase::Receiving => self.receive_arguments(visit, place, head, part),
             _ if !self.answers.inquiries.take(visit.now, visit.from) => {}
-            Phase::Running => self.reply_at_work(place, position),
+            Phase::Running => self.reply_at_work(visit.now, place, position),
             Phase::Done(_) => self.send_again(visit.now, place, position.activity),
             Phase::Over if self.may_run_again(place, head) => self.run_again(visit, place, head, part),
             Phase::Over if self.config.mutant.breaks(Rule::ExpiredRunsAgain) => {
@@ -628,7 +627,7 @@ impl Server {
                 }
                 self.reply_select(place, position);
             }
-            Phase::Running => self.reply_at_work(place, position),
+            Phase::Running => self.reply_at_work(visit.now, place, position),
             Phase::Done(_) => self.send_again(visit.now, place, position.activity),
             Phase::Over => self.reply_over(place, position),
         }
@@ -725,7 +724,7 @@ impl Server {
 
     fn make_work(&mut self, now: Time, place: usize, activity: u32) {
         if self.sweep.due.is_none() {
-            self.set_sweep(Some(now + self.config.hold.min(limit(PATIENCE))));
+            self.set_sweep(Some(now + self.config.hold.min(silence_of(PATIENCE))));
         }
         let Server { table, hosts, .. } = self;
         let entry = table.at_mut(place);

@@ -510,7 +510,7 @@ impl Server {
         Some(reply)
     }
 
-    fn reply_to(&mut self, place: usize, answer: Answer) -> bool {
+    pub(super) fn reply_to(&mut self, place: usize, answer: Answer) -> bool {
         let entry = self.table.at(place);
         let (to, target) = (entry.address(), entry.target());
         self.reply(Reply { to, target, answer })

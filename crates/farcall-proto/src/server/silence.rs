@@ -6,21 +6,21 @@
 
 use std::time::Duration;
 
+use super::send::{Answer, frames};
 use super::table::UNIT;
 use super::work::{DETACHED, GIVEN_UP, Phase};
 use super::{CallKey, Server, key};
-use crate::config::{PATIENCE, interval};
-use crate::wire::{CallHead, Position, Progress};
+use crate::config::{PATIENCE, silence_of};
+use crate::wire::{CallHead, Meta, Position, Progress};
 use crate::{Failure, Kind, Ran, Rule, Time, nanos};
 
 /// If the server checks this much later than it planned, it was stopped or asleep. Datagrams of its clients
 /// may wait in the socket, so their silence does not count.
 const AWAY: Duration = Duration::from_millis(250);
 
-/// Returns how long a client with this patience may be silent while its calls are executed.
-pub(super) fn limit(patience: Duration) -> Duration {
-    patience.saturating_add(interval(patience))
-}
+/// If a client has not spoken of a call for this long, the server asks whether the call is still wanted. A
+/// client probes each call that it waits for more often: every 10 s.
+const UNSPOKEN: Duration = Duration::from_secs(12);
 
 impl Server {
     /// Returns a call that is given up because its client has been silent for too long; treat it as if a
@@ -37,10 +37,11 @@ impl Server {
         }
     }
 
-    /// Notes the patience and the detached mark that a call carries, if any.
+    /// Notes how long the client may be silent, and the detached mark, if a call carries them.
     #[inline]
     pub(super) fn note_meta(&mut self, now: Time, place: usize, head: &CallHead) {
-        if head.meta.patience.is_some() || head.meta.detached {
+        let Meta { patience, silence, detached, .. } = head.meta;
+        if patience.is_some() || silence.is_some() || detached {
             self.note_unusual(now, place, head);
         }
     }
@@ -50,12 +51,15 @@ impl Server {
         if head.meta.detached {
             self.note_detached(place, head.position.activity);
         }
-        let Some(patience) = head.meta.patience.map(Duration::from_nanos) else { return };
+        let silence = head.meta.silence.filter(|_| !self.config.mutant.breaks(Rule::SilenceUnheeded));
+        let of_patience = head.meta.patience.map(|patience| silence_of(Duration::from_nanos(patience)));
+        let Some(silence) = silence.map(Duration::from_nanos).or(of_patience) else { return };
+        let silence = silence.min(self.config.max_silence);
         if let Some(more) = &mut self.table.at_mut(place).more {
-            more.client_patience = Some(patience);
+            more.silence = Some(silence);
         }
         // A margin, because the time that `heard` returns can be two units late.
-        let due = now + limit(patience) + 2 * UNIT;
+        let due = now + silence + 2 * UNIT;
         self.set_sweep(self.sweep.due.map(|at| at.min(due)));
     }
 
@@ -71,10 +75,11 @@ impl Server {
     /// call is to be given up if the client stays silent, or `None` if the call is not executing.
     pub(super) fn look_for_silence(&mut self, now: Time, place: usize, activity: u32) -> Option<Time> {
         let mutant = self.config.mutant;
-        let heard = self.heard(now, place).max(self.sweep.awake);
+        let awake = self.sweep.awake;
+        let heard = self.heard(now, place).max(awake);
         let entry = self.table.at_mut(place);
         let (conversation, more) = (entry.id, entry.more.as_mut()?);
-        let limit = limit(more.client_patience.unwrap_or(PATIENCE));
+        let limit = more.silence.unwrap_or_else(|| silence_of(PATIENCE));
         let work = more.activities.work_mut(activity).filter(|work| work.phase == Phase::Running)?;
         // A detached call goes on without its client, unless it has exchanges, which need the client.
         let needs_client = || work.inside.as_ref().is_some_and(|inside| inside.needs_other_end());
@@ -85,6 +90,11 @@ impl Server {
         let since = if mutant.breaks(Rule::KeepAliveIgnored) { work.since } else { heard.max(work.since) };
         let due = since + limit;
         if now < due {
+            if now.since(work.since.max(work.spoken).max(awake)) >= UNSPOKEN {
+                work.spoken = now;
+                let position = work.position;
+                self.ask_if_wanted(place, position);
+            }
             return Some(due);
         }
         work.marks |= GIVEN_UP;
@@ -92,6 +102,19 @@ impl Server {
         self.end_inside(place, activity);
         self.sweep.forsaken.push(key(conversation, position));
         None
+    }
+
+    /// Asks a client that is there whether a caller still waits for a call that the server executes. The client
+    /// may have given the call up while the server was silent, or its CANCEL was lost.
+    #[cold]
+    fn ask_if_wanted(&mut self, place: usize, position: Position) {
+        if self.config.mutant.breaks(Rule::WantedUnasked) {
+            return;
+        }
+        let question = frames(|writer| writer.wanted(position));
+        // It answers no datagram. Each call is asked about once in a while, and its client has a ticket.
+        self.answers.answer_bytes = self.answers.answer_bytes.max(question.len());
+        self.reply_to(place, Answer::Shared(question));
     }
 
     /// Returns when the conversation's client was heard last. The time can be up to two units too late.
@@ -103,10 +126,10 @@ impl Server {
 
     /// Answers a client that asks for a call which is executing. A call that was given up because its client
     /// was silent stays given up, though the client is back.
-    pub(super) fn reply_at_work(&mut self, place: usize, position: Position) {
-        let given_up =
-            self.existing_work(place, position.activity).is_some_and(|work| work.marks & GIVEN_UP != 0);
-        if given_up {
+    pub(super) fn reply_at_work(&mut self, now: Time, place: usize, position: Position) {
+        let Some(work) = self.existing_work(place, position.activity) else { return };
+        work.spoken = now;
+        if work.marks & GIVEN_UP != 0 {
             let why =
                 Failure::new(Kind::Cancelled, Ran::Maybe).with_detail("its client was silent for too long");
             return self.reply_failure(place, position, why);

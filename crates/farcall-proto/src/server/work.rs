@@ -47,6 +47,9 @@ pub(super) struct Work {
     pub insert: Option<Box<Insert>>,
     /// When the phase began, or when the last fragment came.
     pub since: Time,
+    /// When the client last spoke of the call while the user has it, or when the server last asked whether
+    /// the call is still wanted. A time before `since` says nothing.
+    pub spoken: Time,
     /// A set of the flags below.
     pub marks: u8,
     /// Whether the call is in the queue of calls that have something to send.

@@ -17,6 +17,7 @@ const DETACHED: u8 = 0x08;
 const DEADLINE: u16 = 1;
 const TRACE: u16 = 2;
 const PATIENCE: u16 = 3;
+const SILENCE: u16 = 4;
 
 /// Bytes of a call before its metadata.
 pub(crate) const CALL_HEAD: usize = POSITION + 12;
@@ -43,6 +44,9 @@ pub(crate) struct Meta {
     pub trace: Option<Trace>,
     /// The client's patience with a silent server in nanoseconds, if it is not the default.
     pub patience: Option<u64>,
+    /// How long the server is to wait for the client when it is silent, in nanoseconds, if that does not
+    /// follow from the client's patience.
+    pub silence: Option<u64>,
     /// Whether the call goes on although nobody waits for its end. On the wire this is a flag of the frame.
     pub detached: bool,
 }
@@ -74,8 +78,8 @@ impl CallHead {
 impl Meta {
     /// Returns how many bytes the metadata take on the wire: 0 if there are none.
     pub fn len(&self) -> usize {
-        let words = self.deadline.map_or(0, |_| 12) + self.patience.map_or(0, |_| 12);
-        let items = words + self.trace.map_or(0, |_| 28);
+        let words = [self.deadline, self.patience, self.silence];
+        let items = 12 * words.iter().flatten().count() + self.trace.map_or(0, |_| 28);
         if items == 0 { 0 } else { 4 + items }
     }
 
@@ -92,6 +96,7 @@ impl Meta {
             match kind {
                 DEADLINE => meta.deadline = Some(item.u64()?),
                 PATIENCE => meta.patience = Some(item.u64()?),
+                SILENCE => meta.silence = Some(item.u64()?),
                 TRACE => meta.trace = Some(Trace { trace: item.array()?, span: item.array()? }),
                 _ => {}
             }
@@ -107,6 +112,9 @@ impl Meta {
         }
         if let Some(patience) = self.patience {
             body.u16(PATIENCE).u16(8).u64(patience);
+        }
+        if let Some(silence) = self.silence {
+            body.u16(SILENCE).u16(8).u64(silence);
         }
         if let Some(t) = &self.trace {
             body.u16(TRACE).u16(24).bytes(&t.trace).bytes(&t.span);

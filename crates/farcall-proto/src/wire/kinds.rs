@@ -24,3 +24,4 @@ pub const NON_CRITICAL: u8 = 0x80;
 pub const ACK: u8 = 0x80;
 pub const USER_PROOF: u8 = 0x81;
 pub const DRAIN: u8 = 0x82;
+pub const WANTED: u8 = 0x83;

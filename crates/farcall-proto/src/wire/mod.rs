@@ -97,6 +97,8 @@ pub(crate) enum Frame<'a> {
     Ack(Ack),
     UserProof(UserProof),
     Drain(Drain),
+    /// The server asks whether a caller still waits for a call that it executes.
+    Wanted(Position),
 }
 
 /// The frames of a datagram, one after the other. After an error no more may be read.

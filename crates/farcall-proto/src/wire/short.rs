@@ -74,6 +74,7 @@ pub(super) fn read(kind: u8, flags: u8, mut r: Reader<'_>) -> Result<Option<Fram
         ACK => Frame::Ack(Ack { low: r.u64()?, datagram: r.u32()? }),
         USER_PROOF => Frame::UserProof(UserProof { secret: r.u64()?, mac: Mac(r.array()?) }),
         DRAIN => Frame::Drain(Drain { conversation: r.u64()?, export: r.u64()?, through: r.u64()? }),
+        WANTED => Frame::Wanted(Position::read(&mut r)?),
         // The arms of frames that may be skipped must come before this one.
         PADDING | NON_CRITICAL.. => return Ok(None),
         _ => return Err(Malformed),
@@ -87,6 +88,11 @@ impl Writer<'_> {
 
     pub fn drain(&mut self, drain: &Drain) {
         self.frame(DRAIN, 0, 24).u64(drain.conversation).u64(drain.export).u64(drain.through);
+    }
+
+    /// Writes a WANTED: the server asks whether a caller still waits for a call.
+    pub fn wanted(&mut self, position: Position) {
+        self.position(WANTED, 0, position, 0);
     }
 
     /// Writes a CHALLENGE: a hint that the server does not know the conversation. The client then shows its

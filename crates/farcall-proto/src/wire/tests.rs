@@ -189,10 +189,11 @@ fn a_result_that_is_written_around_its_body_equals_an_ordinary_result() {
 
 /// Each combination of a call's metadata.
 fn metas() -> impl Iterator<Item = Meta> {
-    (0..16).map(|n| Meta {
+    (0..32).map(|n| Meta {
         deadline: (n & 1 != 0).then_some(0x8182_8384_8586_8788),
         trace: (n & 2 != 0).then_some(Trace { trace: *b"trace identifier", span: *b"the span" }),
         patience: (n & 4 != 0).then_some(0x9192_9394_9596_9798),
+        silence: (n & 16 != 0).then_some(0xb1b2_b3b4_b5b6_b7b8),
         detached: n & 8 != 0,
     })
 }
@@ -393,7 +394,9 @@ fn a_frame_that_breaks_the_specification_is_malformed() {
         (USER_PROOF, 0, vec![0, 1, 2, 3, 4], Err(Malformed)),
         (DRAIN, 0, vec![0, 1, 0, 2, 0, 3], said),
         (DRAIN, 0, vec![0, 1, 0, 2, 0], Err(Malformed)),
-        (0x83, 0, vec![], skipped),
+        (WANTED, 0, vec![0, 2, 0, 1], said),
+        (WANTED, 0, vec![0, 2, 0], Err(Malformed)),
+        (0x84, 0, vec![], skipped),
         (0xff, 0, vec![], skipped),
         (ACK, 0, vec![0, 1, 1200], said),
     ];

@@ -8,7 +8,7 @@ use farcall_proto::{News, Tail};
 
 use super::{ClientNode, Talk, end};
 use crate::exchange_user::{HEAD, User, Verbs};
-use crate::exchanging::{End, Habits, RETRY};
+use crate::exchanging::{End, Habits, RETRY, halt};
 use crate::ground::{Event, Ground};
 use crate::net::{Nanos, SECS};
 use crate::oracle::Oracle;
@@ -23,6 +23,8 @@ pub struct Called {
     pause: Nanos,
     /// The time before which the user does nothing.
     stalls_until: Nanos,
+    /// How many steps the user has yet to make before it does nothing for long, and how long, if it will.
+    halts: Option<(u32, Nanos)>,
     /// The time at which the user acts next; [`Nanos::MAX`] if it waits for news.
     wake_at: Nanos,
 }
@@ -133,6 +135,7 @@ impl Called {
     /// more to do without waiting for news.
     fn step(&mut self, mut at: AtClient<'_>, oracle: &mut Oracle, now: (Nanos, usize)) -> bool {
         let key = oracle.token(now.1);
+        self.stalls_until = self.stalls_until.max(halt(&mut self.halts, now.0));
         while self.opens > 0
             && let Some(exchange) = at.core.open_exchange(at.id)
         {
@@ -162,6 +165,7 @@ impl Talk {
             opens,
             pause: habits.pauses[End::Client as usize],
             stalls_until: at,
+            halts: habits.halts[End::Client as usize].filter(|_| g.plan.is_unhurried()),
             wake_at: at,
         };
         g.net.at(at, Event::Inside { client, call });

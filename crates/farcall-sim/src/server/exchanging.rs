@@ -8,7 +8,7 @@ use farcall_proto::{Failure, Kind, News, Ran, Tail};
 
 use super::{Job, ServerNode};
 use crate::exchange_user::{HEAD, User, Verbs};
-use crate::exchanging::{End, Habits, RETRY, unwinds};
+use crate::exchanging::{End, Habits, RETRY, halt, unwinds};
 use crate::ground::{Event, Ground};
 use crate::net::{MILLIS, Nanos, SECS};
 use crate::oracle::Oracle;
@@ -22,6 +22,8 @@ pub struct Doing {
     pause: Nanos,
     /// Until when the procedure does nothing.
     stalls_until: Nanos,
+    /// How many steps it has yet to make before it does nothing for long, and how long, if it will.
+    halts: Option<(u32, Nanos)>,
     /// When it acts next.
     pub wake_at: Nanos,
     /// When it ends at the latest, whatever its exchanges do.
@@ -76,6 +78,7 @@ impl ServerNode {
             awaits: if habits.awaits { habits.opens[End::Client as usize] } else { 0 },
             pause: habits.pauses[End::Server as usize],
             stalls_until: at,
+            halts: habits.halts[End::Server as usize].filter(|_| g.plan.is_unhurried()),
             wake_at: at,
             latest,
             given_up: false,
@@ -177,6 +180,7 @@ impl Doing {
     /// Does what can be done now. Returns whether there is more to do at once.
     fn step(&mut self, mut at: AtServer<'_>, oracle: &mut Oracle, now: (Nanos, usize)) -> bool {
         let token = oracle.token(now.1);
+        self.stalls_until = self.stalls_until.max(halt(&mut self.halts, now.0));
         while self.opens > 0
             && let Some(exchange) = at.core.open_exchange(at.key)
         {

@@ -40,6 +40,7 @@ mod slow_router;
 #[cfg(feature = "soak")]
 mod soak;
 mod started_calls;
+mod stopped_callers;
 mod stopped_groups;
 mod user_programs;
 mod waiting_calls;

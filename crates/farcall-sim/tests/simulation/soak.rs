@@ -38,6 +38,19 @@ fn the_protocol_keeps_its_promises() {
     assert_eq!(o.returned + o.no + o.maybe + o.yes + o.abandoned, summary.calls);
 }
 
+/// Seeds at which long soaks once found something. In 2659 and 4195 a procedure waited for ever inside a call
+/// that its client had given up; in 5707 a timer was set to the past; in 9024 the simulation mixed what two
+/// lives of a restored server had sent.
+#[test]
+fn seeds_that_failed_once_do_not_fail_again() {
+    for seed in [2659, 4195, 5707, 9024] {
+        let report = farcall_sim::run(seed, 1000, Mutant::NONE, false);
+        assert_eq!(report.violation, None, "seed {seed}");
+    }
+    let broken = farcall_sim::run(4195, 1000, Mutant::of(Rule::UnwantedUnanswered), false);
+    assert_eq!(broken.violation.map(|violation| violation.rule), Some("ended-calls-are-given-up"));
+}
+
 #[test]
 fn a_seed_means_the_same_run_on_any_number_of_threads() {
     let one = soak(12, Mutant::NONE, 1, false);

@@ -215,6 +215,22 @@ impl Builder {
         self
     }
 
+    /// Sets how long servers wait for this client when they receive nothing from it, before they cancel its
+    /// calls. The default, and the least, is 1.2 times the [patience](Builder::patience). A server waits an
+    /// hour at most. With a value of its own each call takes a little longer, because its datagram carries the
+    /// value.
+    ///
+    /// Set some minutes for a program that is run in a debugger, or is stopped (SIGSTOP) and continued: its calls
+    /// go on meanwhile, and it has their results when it continues. The price is that servers also execute calls
+    /// for so long whose client has died. Older servers do not know the setting. Callers through shared memory do
+    /// not need it. `FARCALL_SERVER_PATIENCE_MS`, milliseconds.
+    #[must_use]
+    pub fn server_patience(mut self, patience: Duration) -> Builder {
+        self.origins.set_by_program("FARCALL_SERVER_PATIENCE_MS");
+        self.settings.server_patience = Some(patience);
+        self
+    }
+
     /// Makes callers wait for the whole [patience](Builder::patience), even if the server's host reports that
     /// no process listens at the server's port. Use this for servers that are stopped and started again while
     /// callers wait. By default a call fails after the host has refused three probes in a row, within a
@@ -419,6 +435,8 @@ mod tests {
         assert!(filled_in("FARCALL_OPEN", "1").unwrap().open);
         assert!(!filled_in("FARCALL_OPEN", "").unwrap().open);
         assert!(filled_in("FARCALL_FULL_PATIENCE", "on").unwrap().full_patience);
+        let silence = filled_in("FARCALL_SERVER_PATIENCE_MS", "600000").unwrap().server_patience;
+        assert_eq!(silence, Some(Duration::from_secs(600)));
     }
 
     #[test]

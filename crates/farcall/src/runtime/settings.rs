@@ -26,6 +26,9 @@ pub(super) struct Settings {
     pub(super) limits: Limits,
     /// How long a server may leave probes unanswered before a call fails.
     pub(super) patience: Duration,
+    /// How long servers are to wait for this client when it is silent, if that does not follow from the
+    /// patience.
+    pub(super) server_patience: Option<Duration>,
     /// Whether calls wait for the whole patience even if the server's host refuses probes.
     pub(super) full_patience: bool,
     /// The size in bytes of each socket's send and receive buffers to request.
@@ -67,6 +70,7 @@ impl Settings {
                 spins: false,
             },
             patience: Duration::from_secs(10),
+            server_patience: None,
             full_patience: false,
             socket_buffer: 4 << 20,
             arguments: Arc::default(),

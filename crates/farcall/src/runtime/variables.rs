@@ -58,6 +58,9 @@ impl<'a> Variables<'a> {
         if let Some(millis) = self.parse("FARCALL_PATIENCE_MS")? {
             settings.patience = Duration::from_millis(millis);
         }
+        if let Some(millis) = self.parse("FARCALL_SERVER_PATIENCE_MS")? {
+            settings.server_patience = Some(Duration::from_millis(millis));
+        }
         self.set_switch("FARCALL_FULL_PATIENCE", &mut settings.full_patience)?;
         self.set("FARCALL_SOCKET_BUFFER", &mut settings.socket_buffer)?;
         if let Some(bytes) = self.parse("FARCALL_ARGUMENT_BYTES")? {

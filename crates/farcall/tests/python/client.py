@@ -258,6 +258,12 @@ class Call:
         """Takes a frame. Gives the result when it is whole; raises when the call has failed."""
         if kind in (wire.CHALLENGE, wire.STALE):
             return self.refused(kind, reader)
+        if kind == wire.WANTED:
+            # Nobody waits for an earlier call any more; for this one, silence is the answer.
+            asked = reader.position()
+            if asked.sequence < self.position.sequence:
+                self.client.say(frame(wire.CANCEL, asked.pack()))
+            return None
         if kind not in (wire.RESULT, wire.STATE, wire.SELECT) or reader.position() != self.position:
             return None
         self.client.shown, self.heard, self.tries = True, time.monotonic(), 0
