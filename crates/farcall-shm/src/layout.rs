@@ -72,6 +72,7 @@ pub(crate) struct Calls {
 #[derive(Debug)]
 pub(crate) struct Cancels {
     /// A bit for each slot. The caller inverts it when it gives up the slot's request.
+    /// [`Reply::given_up`] says which request that was.
     pub(crate) given_up: [AtomicU64; BITMAP_WORDS],
     /// A bit for each slot. While it is set, the slot's request is withdrawn: a server that has not taken it
     /// does not execute it.
@@ -137,7 +138,7 @@ pub(crate) struct Request {
     pub(crate) detached: AtomicU64,
 }
 
-/// Written by the server while the slot has an outstanding request.
+/// Written by the server while the slot has an outstanding request, except `given_up`.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Reply {
@@ -154,7 +155,12 @@ pub(crate) struct Reply {
     pub(crate) expected: AtomicU64,
     /// The bytes that the ring carried, once the answer has come.
     pub(crate) ring_bytes: AtomicU64,
+    /// The number of the slot's last request that was given up; 0 if none was. Written by the caller before
+    /// it inverts the slot's bit in [`Cancels::given_up`]. Callers of earlier versions leave it zero.
+    pub(crate) given_up: AtomicU64,
 }
+
+const _: () = assert!(size_of::<Reply>() == size_of::<Request>(), "peers of other versions lay it out alike");
 
 /// A ring of parts for results. Each use of the ring begins at its first part. (The parts of arguments are in
 /// the caller's own file.)

@@ -32,6 +32,8 @@ pub struct Server {
 pub struct RequestCursor {
     seen: SeenWork,
     given_up: [u64; BITMAP_WORDS],
+    /// A bit for each slot whose last request had been given up when it was taken.
+    given_up_before: [u64; BITMAP_WORDS],
     /// A bit for each slot with a request that was found at the last look and is not taken yet. All of these
     /// are taken before the next look, so no slot waits for ever.
     batch: [u64; BITMAP_WORDS],
@@ -116,7 +118,13 @@ impl RequestCursor {
     pub fn new() -> RequestCursor {
         let none = [0; BITMAP_WORDS];
         let numbers = Box::new([0; SLOT_COUNT]);
-        RequestCursor { seen: SeenWork::default(), given_up: none, batch: none, numbers }
+        RequestCursor {
+            seen: SeenWork::default(),
+            given_up: none,
+            given_up_before: none,
+            batch: none,
+            numbers,
+        }
     }
 
     /// Returns what the server has seen so far, so that a thread without the cursor can look for more.
@@ -186,7 +194,30 @@ impl Server {
         cursor.seen.ready[word] ^= bit;
         let number = cursor.numbers[slot] + 1;
         cursor.numbers[slot] = number;
+        if self.shared().calls.cancels.load(Ordering::Acquire) != cursor.seen.cancels {
+            self.part_cancels(cursor, slot, number);
+        }
         Some((slot, number))
+    }
+
+    /// Notes whether the request that was just taken, or only an earlier one of its slot, was given up. An
+    /// earlier one was answered before this one was made, so its cancel must not end this one.
+    #[cold]
+    fn part_cancels(&self, cursor: &mut RequestCursor, slot: usize, number: u64) {
+        let (word, bit) = bit_of(slot);
+        // The caller writes the number first. If it gives this request up after the bit was read here, the
+        // bit differs from what the cursor has, and `given_up` finds it.
+        let bits = self.shared().cancels.given_up[word].load(Ordering::Acquire);
+        let last = self.slot(slot).reply.given_up.load(Ordering::Acquire);
+        if last == 0 {
+            // Nothing was given up in this slot, or the caller does not say which request it was.
+            return;
+        }
+        cursor.given_up[word] = cursor.given_up[word] & !bit | bits & bit;
+        cursor.given_up_before[word] &= !bit;
+        if last == number {
+            cursor.given_up_before[word] |= bit;
+        }
     }
 
     /// Tells the caller that the request in a slot is taken. From now on the caller must assume that it may
@@ -211,8 +242,9 @@ impl Server {
         self.shared().cancels.withdrawn[word].load(Ordering::Relaxed) & bit != 0
     }
 
-    /// Returns a slot whose caller has given its request up since the last look. A request that was given up
-    /// before it is taken is returned once it is taken.
+    /// Returns a slot whose caller has given up, since the last look, the last request that was taken there.
+    /// A request that was given up before it is taken is returned once it is taken. One that was answered
+    /// before the next request of its slot was taken need not be returned.
     pub fn given_up(&self, cursor: &mut RequestCursor) -> Option<usize> {
         let Shared { calls, cancels, .. } = self.shared();
         let count = calls.cancels.load(Ordering::Acquire);
@@ -221,11 +253,14 @@ impl Server {
         }
         let mut left = false;
         for word in 0..BITMAP_WORDS {
-            let new = cancels.given_up[word].load(Ordering::Acquire) ^ cursor.given_up[word];
+            let inverted = cancels.given_up[word].load(Ordering::Acquire) ^ cursor.given_up[word];
+            let new = inverted | cursor.given_up_before[word];
             let untaken = calls.ready[word].load(Ordering::Acquire) ^ cursor.seen.ready[word];
             let taken = new & !untaken;
             if taken != 0 {
-                cursor.given_up[word] ^= taken & taken.wrapping_neg();
+                let bit = taken & taken.wrapping_neg();
+                cursor.given_up[word] ^= inverted & bit;
+                cursor.given_up_before[word] &= !bit;
                 return Some(word * 64 + taken.trailing_zeros() as usize);
             }
             left |= new != 0;

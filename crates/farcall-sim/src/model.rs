@@ -44,6 +44,8 @@ pub enum Rule {
     LaneNotRenewed,
     /// A server executes a call that was withdrawn before it took the call.
     WithdrawnRuns,
+    /// A server finds out which call of a slot was given up only when it acts on that.
+    CancelLooksLater,
     /// A server executes a call that it remembers.
     DuplicateRuns,
     /// A server treats a call that is repeated on another connection as a new call, whatever happened to the
@@ -73,13 +75,14 @@ pub enum Rule {
 }
 
 /// Each rule, and its name for `--break`, which begins with the name of the rule's model.
-const RULES: [(Rule, &str); 18] = [
+const RULES: [(Rule, &str); 19] = [
     (Rule::TakenIgnored, "shm-taken-ignored"),
     (Rule::SlotUsedAgain, "shm-slot-used-again"),
     (Rule::LateResult, "shm-late-result"),
     (Rule::TakesAfterClose, "shm-takes-after-close"),
     (Rule::LaneNotRenewed, "shm-ring-not-renewed"),
     (Rule::WithdrawnRuns, "shm-withdrawn-runs"),
+    (Rule::CancelLooksLater, "shm-cancel-looks-later"),
     (Rule::DuplicateRuns, "onc-duplicate-runs"),
     (Rule::ConnectionForgets, "onc-connection-forgets"),
     (Rule::RepliesMixed, "onc-replies-mixed"),

@@ -5,7 +5,7 @@
 //! be cut off between two events. The model checks what docs/shared-memory.md ("What is true") promises about
 //! each call.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,6 +67,8 @@ struct Work {
     slot: usize,
     number: u64,
     running: bool,
+    /// Whether the server has found that its caller gave it up.
+    told: bool,
 }
 
 /// One connection: both ends, and the state of each process.
@@ -110,6 +112,11 @@ struct Model {
     broken: Option<Rule>,
     connection: Connection,
     executed: Vec<Executed>,
+    /// Calls that their callers gave up.
+    given_up: HashSet<usize>,
+    /// A slot of which the server has found that its request was given up, and has not acted on that: only if
+    /// it breaks [`Rule::CancelLooksLater`].
+    cancels_later: Option<usize>,
     /// Chances in parts per million, which the seed draws.
     death: u32,
     cancel: u32,
@@ -134,6 +141,8 @@ impl Model {
             broken,
             connection: Connection::new(),
             executed: Vec::new(),
+            given_up: HashSet::new(),
+            cancels_later: None,
             settling: false,
             report: Report::default(),
         }
@@ -262,6 +271,7 @@ impl Model {
         }
         if !waiting.cancelled && self.rng.chance(self.cancel) {
             waiting.cancelled = true;
+            self.given_up.insert(waiting.id);
             self.connection.caller.give_up(request);
             // After a cancel, some callers wait for the server's answer, and some do not.
             if self.rng.chance(500_000) {
@@ -423,16 +433,33 @@ impl Model {
     fn taken(&mut self, slot: usize, number: u64, arguments: &[u8]) {
         let Some(id) = self.report.called(arguments) else { return };
         self.report.trace(8, id);
-        self.connection.work.push_back(Work { id, slot, number, running: false });
+        self.connection.work.push_back(Work { id, slot, number, running: false, told: false });
     }
 
     fn look_for_cancels(&mut self) {
+        let looks_later = self.breaks(Rule::CancelLooksLater);
         let Connection { server, cursor, work, .. } = &mut self.connection;
-        let Some(slot) = server.given_up(cursor) else { return };
+        let found = server.given_up(cursor);
+        if found.is_none() && !looks_later && !server.has_work(&cursor.seen()) {
+            let untold = work.iter().find(|work| self.given_up.contains(&work.id) && !work.told);
+            if let Some(Work { id, .. }) = untold {
+                self.report.violated("cancels-arrive", format!("call {id} was given up, and is not told"));
+            }
+        }
+        let found = if looks_later { std::mem::replace(&mut self.cancels_later, found) } else { found };
+        let Some(place) = found.and_then(|slot| work.iter().position(|work| work.slot == slot)) else {
+            return;
+        };
+        let Work { id, slot, number, running, .. } = work[place];
+        if !self.given_up.contains(&id) {
+            self.report.violated("cancels-are-their-own", format!("call {id} is told that it was given up"));
+        }
+        work[place].told = true;
         // A call that executes is told of its cancel, and will be answered later.
-        let Some(place) = work.iter().position(|work| work.slot == slot && !work.running) else { return };
-        let Some(Work { slot, number, .. }) = work.remove(place) else { return };
-        server.answer(slot, number, Status::Failed { kind: Kind::Cancelled.code(), ran: REFUSED }, &[]);
+        if !running {
+            work.remove(place);
+            server.answer(slot, number, Status::Failed { kind: Kind::Cancelled.code(), ran: REFUSED }, &[]);
+        }
     }
 
     fn work(&mut self) {
@@ -480,6 +507,7 @@ impl Model {
             self.report.ended(waiting.id, Ended::Abandoned);
         }
         self.connection = Connection::new();
+        self.cancels_later = None;
     }
 
     /// Connects the caller to the server's next life, after the server died. No call is outstanding any more.
