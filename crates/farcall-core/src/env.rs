@@ -59,6 +59,13 @@ pub trait Env: Send + Sync + 'static {
         self.spawn(name, run)
     }
 
+    /// Returns the rule that is broken on purpose here, if any.
+    #[cfg(feature = "mutants")]
+    #[doc(hidden)]
+    fn mutant(&self) -> crate::broken::Mutant {
+        crate::broken::Mutant::NONE
+    }
+
     /// Returns an event that is not set.
     fn event(&self) -> Arc<dyn Event>;
 

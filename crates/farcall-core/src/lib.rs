@@ -19,6 +19,7 @@
 //! intercept    the interceptors of calls, which may refuse them
 //! fair         a bounded queue that is fair between hosts;  host: the identity of a host, and its share
 //! question     asks what blocks in threads of their own, until a deadline;  resolve: names of hosts
+//! broken       deliberate faults, for the simulation
 //! eviction     which connection a server ends to make room for another
 //! workers      the threads that serve calls;  stopper: the handle that ends a server's wait
 //! ```
@@ -26,6 +27,8 @@
 #![deny(unsafe_code)]
 
 pub mod balance;
+#[doc(hidden)]
+pub mod broken;
 mod calls;
 #[doc(hidden)]
 pub mod context;

@@ -174,6 +174,13 @@ impl Sim {
         self.world.services.silence_resolver(silent);
     }
 
+    /// Makes every process break a rule on purpose from now on, to show that a test would notice.
+    #[cfg(feature = "soak")]
+    #[doc(hidden)]
+    pub fn breaks(&self, rule: farcall::driver_mutants::Rule) {
+        self.world.lock().mutant = farcall::driver_mutants::Mutant::of(rule);
+    }
+
     /// Sets how much virtual time the run may take before it fails. The default is an hour.
     pub fn limit(&self, time: Duration) {
         self.world.lock().limit = nanos(time);

@@ -73,6 +73,9 @@ pub use farcall_macros::include_rpc2;
 pub use farcall_macros::include_x;
 pub use farcall_names as names;
 
+#[cfg(feature = "mutants")]
+#[doc(hidden)]
+pub use farcall_core::broken as driver_mutants;
 pub use farcall_core::requests::{Request, Requests};
 #[cfg(all(unix, feature = "signals"))]
 pub use farcall_core::signals::take_signals;

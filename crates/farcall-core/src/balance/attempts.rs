@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::health::{Health, Verdict};
 use super::{Choice, Shared};
+use crate::broken::{Rule, breaks};
 use crate::env::Time;
 use crate::stub::Procedure;
 use crate::{CallFailed, Kind, Ran};
@@ -89,6 +90,7 @@ impl Attempts {
             return false;
         }
         match Verdict::of(why) {
+            Verdict::Leaves if breaks(Rule::RefusedIsTriedElsewhere, || shared.env.clone()) => false,
             Verdict::Leaves => {
                 self.leaving += 1;
                 shared.ask_now();

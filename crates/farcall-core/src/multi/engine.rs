@@ -11,6 +11,7 @@ use super::inline_vec::InlineVec;
 use super::outcomes::Outcome;
 use super::prepared::{Hedge, Prepared, Rest, Settings};
 use super::window::Window;
+use crate::broken::{Rule, breaks};
 use crate::env::Time;
 use crate::stub::{Members, PendingCall, Reply, bad_arguments, decode_reply, no_reply, parking};
 use crate::wait::{ReadyList, SteppedAway, WaitPoint};
@@ -198,7 +199,9 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
     /// Returns a guard that exists while the user's code runs, which may take long. Meanwhile the runtime
     /// looks after the calls that have not ended, as it does for started calls. A task has only such calls.
     pub(super) fn step_away(&self) -> Option<SteppedAway> {
-        (self.outstanding > 0).then(|| SteppedAway::from_point(&self.wait_point))
+        let env = || self.members[0].binding().channel().env();
+        let goes_on = self.outstanding > 0 && !breaks(Rule::ProbingGoesOn, env);
+        goes_on.then(|| SteppedAway::from_point(&self.wait_point))
     }
 
     /// Returns how many of the calls have not ended.

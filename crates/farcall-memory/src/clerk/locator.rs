@@ -8,6 +8,7 @@ use super::entry::Entry;
 use super::listings::{self, ListedClerk};
 use super::{CLERK_NAMES, Clerk, ClerkRuntime, Core, Fault, How, NAMES, Names, NamesClient, Place, Settings};
 use crate::access::TYPE;
+use farcall_core::broken::{Rule, breaks};
 use farcall_core::env::Event;
 use farcall_core::stub::Interface as _;
 use farcall_core::{CallFailed, Error, Kind, Ran, Result, guard, lock};
@@ -167,7 +168,8 @@ fn seek(runtime: &dyn ClerkRuntime, passed: &[SocketAddr]) -> std::result::Resul
         }
         let holder = listings::own_clerk(runtime, machine);
         let is_believed = !has_keys && !listings::clerks_of(runtime, machine).is_empty();
-        if holder.is_none() || is_believed { Err(why) } else { own(Place::Private) }
+        let is_wall = breaks(Rule::DistrustedClerkIsPassedOver, || runtime.env().clone());
+        if holder.is_none() || is_believed || is_wall { Err(why) } else { own(Place::Private) }
     })
 }
 
@@ -211,7 +213,10 @@ impl MachineClerk {
     /// exporter, for example, because that does not accept the clerk's key.
     fn is_of_no_use(&self, runtime: &dyn ClerkRuntime, fault: &Fault) -> bool {
         let is_of_clerk = matches!(fault, Fault::NotPermitted | Fault::Silent(_) | Fault::Disbelieved(_));
-        is_of_clerk && self.address().is_some() && runtime.key_prefix().is_some()
+        is_of_clerk
+            && self.address().is_some()
+            && runtime.key_prefix().is_some()
+            && !breaks(Rule::DistrustedClerkIsPassedOver, || runtime.env().clone())
     }
 
     /// Returns whether the registry still lists a clerk of another runtime. Without this check, a call to a

@@ -95,6 +95,11 @@ impl Env for Outside {
         self.world.spawn(self.process, self.life, name, run)
     }
 
+    #[cfg(feature = "soak")]
+    fn mutant(&self) -> farcall::driver_mutants::Mutant {
+        self.world.lock().mutant
+    }
+
     fn event(&self) -> Arc<dyn Event> {
         Flag::new(&self.world)
     }

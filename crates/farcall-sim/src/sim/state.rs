@@ -61,6 +61,9 @@ pub(super) struct State {
     /// The virtual time at which the run fails.
     pub(super) limit: Nanos,
     pub(super) failure: Option<String>,
+    /// The rule that every process breaks on purpose.
+    #[cfg(feature = "soak")]
+    pub(super) mutant: farcall::driver_mutants::Mutant,
     /// Whether a panic of the user's code does not fail the run.
     pub(super) panics_allowed: bool,
     /// Whether the test has ended, so that everything is taken down.
@@ -187,6 +190,8 @@ impl State {
             thread_failures: 0,
             limit: 3600 * SECS,
             failure: None,
+            #[cfg(feature = "soak")]
+            mutant: farcall::driver_mutants::Mutant::NONE,
             panics_allowed: false,
             ending: false,
             hash: 0,

@@ -18,6 +18,8 @@ mod flood;
 mod grants;
 mod hung_members;
 mod inside_calls;
+#[cfg(all(feature = "soak", target_os = "linux"))]
+mod keyed_clerks;
 mod large_results;
 mod long_run;
 mod lost_rights;
@@ -31,6 +33,8 @@ mod olympus;
 mod onc;
 mod oneway;
 mod orders;
+#[cfg(feature = "soak")]
+mod restarts;
 mod segments;
 mod silent_members;
 mod slow_handlers;

@@ -65,38 +65,51 @@ impl<'a> Silenced<'a> {
 
 const DEADLINE: Duration = Duration::from_secs(5);
 
+fn read_while_one_of_two_members_is_silent(sim: &Sim) -> farcall::Result<()> {
+    let (servers, group) = members(sim, 2)?;
+    let balancer = group.balancer();
+    let stub = balancer.stub().within(DEADLINE);
+    (0..50).try_for_each(|_| stub.read(0).map(drop))?;
+    for round in 0..3 {
+        let silenced = Silenced::new(sim, &servers[round % 2]);
+        let until = sim::now() + Duration::from_secs(60);
+        let mut slow = 0;
+        while sim::now() < until {
+            let begun = sim::now();
+            stub.read(sim.below(3)).expect("the other member is well");
+            let took = sim::now() - begun;
+            assert!(took < DEADLINE * 3 / 4, "{took:?}");
+            slow += u32::from(took > DEADLINE / 4);
+            sim::sleep(Duration::from_millis(sim.below(100)));
+        }
+        assert!(slow <= 1, "only a call that was under way may wait for a silent member: {slow}");
+        silenced.end();
+        // The member gets calls again soon after it answers.
+        let before = balancer.members()[round % 2].calls;
+        let until = sim::now() + Duration::from_secs(20);
+        while sim::now() < until {
+            stub.read(0)?;
+            sim::sleep(Duration::from_millis(10));
+        }
+        assert!(balancer.members()[round % 2].calls > before + 100, "{:?}", balancer.members());
+    }
+    Ok(())
+}
+
 #[test]
 fn no_balanced_call_uses_up_its_deadline_while_one_of_two_members_is_well() {
-    check(20, |sim| {
-        let (servers, group) = members(sim, 2)?;
-        let balancer = group.balancer();
-        let stub = balancer.stub().within(DEADLINE);
-        (0..50).try_for_each(|_| stub.read(0).map(drop))?;
-        for round in 0..3 {
-            let silenced = Silenced::new(sim, &servers[round % 2]);
-            let until = sim::now() + Duration::from_secs(60);
-            let mut slow = 0;
-            while sim::now() < until {
-                let begun = sim::now();
-                stub.read(sim.below(3)).expect("the other member is well");
-                let took = sim::now() - begun;
-                assert!(took < DEADLINE * 3 / 4, "{took:?}");
-                slow += u32::from(took > DEADLINE / 4);
-                sim::sleep(Duration::from_millis(sim.below(100)));
-            }
-            assert!(slow <= 1, "only a call that was under way may wait for a silent member: {slow}");
-            silenced.end();
-            // The member gets calls again soon after it answers.
-            let before = balancer.members()[round % 2].calls;
-            let until = sim::now() + Duration::from_secs(20);
-            while sim::now() < until {
-                stub.read(0)?;
-                sim::sleep(Duration::from_millis(10));
-            }
-            assert!(balancer.members()[round % 2].calls > before + 100, "{:?}", balancer.members());
-        }
-        Ok::<(), farcall::Error>(())
+    check(20, read_while_one_of_two_members_is_silent);
+}
+
+#[test]
+#[cfg(feature = "soak")]
+fn a_balancer_that_asks_no_silent_member_first_is_noticed() {
+    let failure = farcall_sim::find(300, |sim| {
+        sim.breaks(farcall::driver_mutants::Rule::SilentIsAskedFirst);
+        read_while_one_of_two_members_is_silent(sim)
     });
+    let failure = failure.expect("calls find out that the member is silent");
+    println!("seed {}: {}", failure.seed, failure.why.lines().next().unwrap_or_default());
 }
 
 #[test]

@@ -38,20 +38,32 @@ fn members(sim: &Sim, times: &[Duration]) -> farcall::Result<Group<MemberClient,
     Ok(farcall::import_all::<dyn Member>("Member")?.fixed())
 }
 
+fn handle_each_reply_for_an_hour(sim: &Sim) -> farcall::Result<()> {
+    // One member replies at once, one while the handler runs, and one after that.
+    let group = members(sim, &[Duration::ZERO, HOUR / 2, 2 * HOUR])?;
+    let mut handled = Vec::new();
+    let outcomes = group.multi().work(100_000).each(|reply| {
+        handled.push((reply.index, reply.result.map(|content| content.len())));
+        sim::sleep(HOUR);
+        Next::Continue
+    });
+    assert_eq!(handled, [0, 1, 2].map(|index| (index, Ok(100_000))), "{outcomes:?}");
+    Ok(())
+}
+
 #[test]
 fn no_server_cancels_while_a_handler_takes_an_hour() {
-    check(10, |sim| {
-        // One member replies at once, one while the handler runs, and one after that.
-        let group = members(sim, &[Duration::ZERO, HOUR / 2, 2 * HOUR])?;
-        let mut handled = Vec::new();
-        let outcomes = group.multi().work(100_000).each(|reply| {
-            handled.push((reply.index, reply.result.map(|content| content.len())));
-            sim::sleep(HOUR);
-            Next::Continue
-        });
-        assert_eq!(handled, [0, 1, 2].map(|index| (index, Ok(100_000))), "{outcomes:?}");
-        Ok::<(), farcall::Error>(())
+    check(10, handle_each_reply_for_an_hour);
+}
+
+#[test]
+#[cfg(feature = "soak")]
+fn a_group_call_that_probes_no_server_while_a_handler_runs_is_noticed() {
+    let failure = farcall_sim::find(10, |sim| {
+        sim.breaks(farcall::driver_mutants::Rule::ProbingGoesOn);
+        handle_each_reply_for_an_hour(sim)
     });
+    failure.expect("a server takes its client for dead");
 }
 
 #[test]

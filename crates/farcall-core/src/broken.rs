@@ -1,0 +1,37 @@
+//! Deliberate faults of balancers, groups, drains and clerks. Each breaks one rule, so that the simulation can
+//! show that it would notice. The simulated [`Env`] says which rule is broken. Without the feature `mutants`
+//! nothing is broken, and nobody is asked.
+
+use std::sync::Arc;
+
+use crate::env::Env;
+
+/// A rule that can be broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A drain returns when the calls that have begun are finished and no more come.
+    DrainWaits,
+    /// A balanced call that a draining member has refused is tried at another member.
+    RefusedIsTriedElsewhere,
+    /// A silent member is asked in the background whether it answers, before a balanced call tries it.
+    SilentIsAskedFirst,
+    /// The servers of a group call are probed while the user's own code runs.
+    ProbingGoesOn,
+    /// A clerk that is not believed is passed over.
+    DistrustedClerkIsPassedOver,
+}
+
+/// The fault that a simulated process has, if any.
+pub type Mutant = crate::mutant::Mutant<Rule>;
+
+/// Returns whether a rule is broken on purpose in the environment `env`.
+#[inline(always)]
+pub fn breaks(rule: Rule, env: impl FnOnce() -> Arc<dyn Env>) -> bool {
+    #[cfg(feature = "mutants")]
+    return env().mutant().breaks(rule);
+    #[cfg(not(feature = "mutants"))]
+    {
+        let _ = (rule, env);
+        false
+    }
+}
