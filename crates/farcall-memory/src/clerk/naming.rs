@@ -91,7 +91,11 @@ pub fn import_segment_anew(
     hint: Option<SocketAddr>,
 ) -> Result<Remote> {
     match know(runtime, name, hint, How::Anew) {
-        Ok(known) => import_known(runtime, known),
+        // The clerk may know an exporter that is gone, if its successor may not tell it.
+        Ok(known) => import_known(runtime, known).or_else(|why| {
+            let listed = hint.is_none().then(|| import_listed(runtime, name));
+            listed.flatten().ok_or(why)
+        }),
         Err(why) if hint.is_none() => {
             import_listed(runtime, name).ok_or_else(|| explained(runtime, name, why))
         }
