@@ -108,8 +108,8 @@ kinds! {
     Panicked = 14, "the procedure panicked";
     /// Arguments or result are larger than a limit.
     TooLarge = 15, "too large";
-    /// The server is shutting down.
-    Draining = 16, "the server is shutting down";
+    /// The server takes no more calls, or none of the export: it drains.
+    Draining = 16, "the server drains";
     /// The call ran; the server no longer holds its result.
     ResultLost = 17, "the result is no longer held";
     /// The handle was made before a `fork` and is used in the child.

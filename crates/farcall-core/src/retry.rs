@@ -95,11 +95,14 @@ impl Retry {
     }
 
     /// Returns the failure of a call for which no server was found: the failure of its first attempt, or
-    /// `why` if it made none, or if the servers that are there are not accepted. A client that was told of a
-    /// drain reports what the server says when it is asked, by whatever carrier it was told.
+    /// `why` if it made none, or if the servers that are there are not accepted. A server that has forgotten
+    /// the client, and drains, says the latter when it is asked.
     pub fn no_server_found(&mut self, why: CallFailed) -> CallFailed {
+        let is_broken = |kind| {
+            matches!(kind, Kind::NotExported | Kind::Forgotten | Kind::ServerRestarted | Kind::ResultLost)
+        };
         match self.first.take() {
-            Some(first) if first.kind() == Kind::NotExported && why.kind() == Kind::Draining => why,
+            Some(first) if is_broken(first.kind()) && why.kind() == Kind::Draining => why,
             Some(first) if why.kind() != Kind::NotPermitted => first,
             _ => why,
         }
@@ -122,10 +125,12 @@ enum Place {
 
 fn where_to(kind: Kind) -> Option<Place> {
     match kind {
-        Kind::ServerRestarted | Kind::NotExported | Kind::Forgotten | Kind::ResultLost => {
+        // By now another server, or another export, may be at the address of one that drained. One that still
+        // drains refuses to be bound.
+        Kind::ServerRestarted | Kind::NotExported | Kind::Forgotten | Kind::ResultLost | Kind::Draining => {
             Some(Place::Anywhere)
         }
-        Kind::Unreachable | Kind::Overloaded | Kind::Draining => Some(Place::Elsewhere),
+        Kind::Unreachable | Kind::Overloaded => Some(Place::Elsewhere),
         _ => None,
     }
 }
@@ -154,10 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_drains_says_so_although_its_word_had_come_before() {
+    fn a_drain_is_named_as_the_cause() {
         let failed = |kind| CallFailed::new(kind, Ran::No);
         for (first, then, told) in [
             (Kind::NotExported, Kind::Draining, Kind::Draining),
+            (Kind::Forgotten, Kind::Draining, Kind::Draining),
+            (Kind::Draining, Kind::NoSuchName, Kind::Draining),
+            (Kind::Draining, Kind::NotExported, Kind::Draining),
             (Kind::NotExported, Kind::NoSuchName, Kind::NotExported),
             (Kind::Unreachable, Kind::Draining, Kind::Unreachable),
             (Kind::NotExported, Kind::NotPermitted, Kind::NotPermitted),

@@ -105,7 +105,10 @@ fn may_be_renewed(why: &Error<Refused>) -> bool {
     match why {
         Error::Declared(refused) => *refused == Refused::Stale,
         Error::CallFailed(why) => {
-            matches!(why.kind(), Kind::NotExported | Kind::ServerRestarted | Kind::Unreachable)
+            matches!(
+                why.kind(),
+                Kind::NotExported | Kind::Draining | Kind::ServerRestarted | Kind::Unreachable
+            )
         }
     }
 }

@@ -120,6 +120,10 @@ mutants! {
     LateDrainBelieved = "late-drain-believed",
     /// A server that drains tells only the clients that have called.
     UncalledUntold = "uncalled-untold",
+    /// A client that is told of a drain asks no sooner for calls whose outcomes it lacks.
+    DrainAsksLate = "drain-asks-late",
+    /// A server that drains does not wait for clients that it has forgotten.
+    ForgottenUnheard = "forgotten-unheard",
     /// A posted write is executed although an earlier one was not.
     PostEarly = "post-early",
     /// A posted write is executed each time it arrives.
@@ -360,7 +364,8 @@ impl Rule {
     pub const OF_USERS: &'static [Rule] = &[Rule::UserUnproven, Rule::UserProofMoves, Rule::ChallengeAdmits];
 
     /// The rules that tests of drains notice: the simulator does not count a call as lost that may have run.
-    pub const OF_DRAINS: &'static [Rule] = &[Rule::UncalledUntold];
+    pub const OF_DRAINS: &'static [Rule] =
+        &[Rule::UncalledUntold, Rule::DrainAsksLate, Rule::ForgottenUnheard];
 
     /// The rules by which a server learns of calls that were given up. Few runs of the simulator need them: a
     /// call's caller gives it up unheard, makes no further call of its activity, and waits for another one for

@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::{EXPORT, Pair, Told, fingerprint, frames_of};
 use farcall_proto::fuzzing::kinds::DRAIN;
 use farcall_proto::server::{Export, Finish};
-use farcall_proto::{Kind, Mutant, Ran, Rule};
+use farcall_proto::{ClientConfig, Kind, Mutant, Ran, Rule, ServerConfig, Time};
 
 fn failed(kind: Kind) -> Told {
     Told::Failed(kind, Ran::No)
@@ -43,7 +43,7 @@ fn after_the_word_calls_fail_at_once_and_nothing_is_sent() {
     let call = farcall_proto::client::Call { export: EXPORT, procedure: 1, ..Default::default() };
     let now = pair.now;
     let refused = pair.client.start(|| now, &call, &mut Vec::new()).unwrap_err();
-    assert_eq!((refused.kind, refused.ran), (Kind::NotExported, Ran::No), "the caller binds again");
+    assert_eq!((refused.kind, refused.ran), (Kind::Draining, Ran::No));
     let lone = pair.client.start_lone((EXPORT, 1), &[], &mut [0; farcall_proto::BASE_DATAGRAM]);
     assert!(lone.is_none(), "on the fast path, too");
     assert!(pair.sent().is_empty());
@@ -77,6 +77,26 @@ fn a_call_with_a_smaller_number_than_one_that_came_asks_the_server() {
     pair.finish(executes, Finish::Result, b"result..");
 }
 
+/// Returns what a client sends within 10 ms after it was told of a drain, while it lacks the outcome of a call.
+/// By its own timer it would ask after 20 ms.
+fn asked_after_a_word() -> Vec<Vec<u8>> {
+    let mut pair = Pair::acquainted();
+    let executes = pair.execute(1, b"argument");
+    drop(pair.finish(executes, Finish::Result, b"lost"));
+    let words = drain(&mut pair, None);
+    pair.hear(&words);
+    assert_eq!(pair.sent(), Vec::<Vec<u8>>::new(), "the result may be on its way");
+    pair.pass(Duration::from_millis(10));
+    pair.tick();
+    pair.sent()
+}
+
+#[test]
+fn a_client_that_lacks_an_outcome_asks_soon_when_it_is_told() {
+    let asked = asked_after_a_word();
+    assert_eq!(asked.len(), 1, "{asked:?}");
+}
+
 #[test]
 fn other_exports_go_on_when_one_drains() {
     let mut pair = Pair::acquainted();
@@ -91,7 +111,7 @@ fn other_exports_go_on_when_one_drains() {
     let call = farcall_proto::client::Call { export: 5, procedure: 1, ..Default::default() };
     let now = pair.now;
     let refused = pair.client.start(|| now, &call, &mut Vec::new()).unwrap_err();
-    assert_eq!((refused.kind, refused.ran), (Kind::NotExported, Ran::No));
+    assert_eq!((refused.kind, refused.ran), (Kind::Draining, Ran::No));
 }
 
 #[test]
@@ -137,7 +157,7 @@ fn a_client_that_has_not_called_is_told_too_and_only_once_in_a_round() {
     let call = farcall_proto::client::Call { export: EXPORT, procedure: 1, ..Default::default() };
     let now = pair.now;
     let refused = pair.client.start(|| now, &call, &mut Vec::new()).unwrap_err();
-    assert_eq!((refused.kind, refused.ran), (Kind::NotExported, Ran::No));
+    assert_eq!((refused.kind, refused.ran), (Kind::Draining, Ran::No));
 }
 
 /// Returns a pair whose client was bound and had not called when the server drained, and what the server
@@ -153,10 +173,69 @@ fn bound_and_drained() -> (Pair, Vec<Vec<u8>>) {
 }
 
 #[test]
+fn a_client_that_the_server_has_forgotten_holds_the_drain_up_when_it_comes_and_is_told() {
+    let (mut pair, began) = forgotten_and_back();
+    assert!(pair.server.last_refused() > began, "the drain has to go on");
+    assert_eq!(pair.told.pop(), Some((1, Told::Failed(Kind::Forgotten, Ran::No))));
+    pair.client.bind(pair.now, "Store", 2);
+    pair.settle();
+    assert_eq!(pair.told.pop(), Some((2, Told::NotBound(Kind::Draining))));
+}
+
+/// Returns a pair whose server forgets the client, drains, and then receives a call of the client; and when
+/// the drain began.
+fn forgotten_and_back() -> (Pair, Time) {
+    let one = ServerConfig { max_conversations: 1, ..ServerConfig::default() };
+    let mut pair = Pair::acquainted_with(ClientConfig::default(), one);
+    pair.pass(Duration::from_secs(1));
+    let peer = common::join(&mut pair, [10, 0, 1, 1], 1_000);
+    common::comes(&mut pair, peer, &[common::fragment(0, 1, 8, 0, 8)]);
+    assert_eq!(pair.server.stats().evicted, 1);
+    pair.answered();
+    pair.pass(Duration::from_secs(1));
+    drain(&mut pair, None);
+    let began = pair.server.last_refused();
+    pair.pass(Duration::from_millis(50));
+    pair.start(1, b"late");
+    pair.settle();
+    (pair, began)
+}
+
+#[test]
+fn a_drain_knows_when_a_client_last_lacked_an_outcome() {
+    let mut pair = Pair::acquainted();
+    assert_eq!(pair.server.last_asked(), Time::default());
+    let running = pair.execute(1, b"argument");
+    let ask = |pair: &mut Pair| {
+        pair.pass(Duration::from_millis(50));
+        pair.tick();
+        let asked = pair.sent();
+        assert_eq!(asked.len(), 1);
+        pair.receive(&asked);
+        pair.answered();
+    };
+    ask(&mut pair);
+    assert_eq!(pair.server.last_asked(), Time::default(), "the call has no outcome yet");
+    drop(pair.finish(running, Finish::Result, b"lost"));
+    pair.pass(Duration::from_secs(1));
+    ask(&mut pair);
+    assert_eq!(pair.server.last_asked(), pair.now);
+}
+
+#[test]
 fn broken_rules_of_drains_are_noticed() {
     for rule in Rule::OF_DRAINS {
         common::MUTANT.set(Mutant::of(*rule));
-        assert!(bound_and_drained().1.is_empty(), "{}", rule.name());
+        let is_noticed = match rule {
+            Rule::UncalledUntold => bound_and_drained().1.is_empty(),
+            Rule::DrainAsksLate => asked_after_a_word().is_empty(),
+            Rule::ForgottenUnheard => {
+                let (pair, began) = forgotten_and_back();
+                pair.server.last_refused() == began
+            }
+            _ => false,
+        };
+        assert!(is_noticed, "{}", rule.name());
     }
     common::MUTANT.set(Mutant::NONE);
 }

@@ -65,7 +65,7 @@ fn every_frame_is_a_line() {
     let call = |flags, more: &[u32]| frame(CALL, flags, &[&head[..], more].concat());
     let asked = "BIND \"\" from client 0000000000000007, nonce 9, schemes 3, procedures from 2";
     let seen = "WELCOME conversation 0000000000000008, nonce 9, scheme 1, export 000000000000004d";
-    let stopping = "WELCOME refused: the server is shutting down, nonce 9";
+    let stopping = "WELCOME refused: the server drains, nonce 9";
     let (to, called) = ("conversation 0000000000000008", "CALL 1.9 export 000000000000004d procedure 3");
     let range = "bytes 40 to 44 of 100";
     let procedure = [0, 0, 0, 0, 2, 1, 0, 1, 0, 2];

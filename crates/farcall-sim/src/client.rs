@@ -767,10 +767,9 @@ fn end(oracle: &mut Oracle, ended: &mut Vec<Ended>, (at, heard): When, call: usi
     if call >= oracle.calls.len() {
         return oracle.violate("ends-once", at, || format!("call {call} does not exist"));
     }
-    let rebind = matches!(
-        &outcome,
-        Outcome::Failed(Failure { kind: Kind::ServerRestarted | Kind::NotExported | Kind::Unreachable, .. })
-    );
+    use Kind::{Draining, NotExported, ServerRestarted, Unreachable};
+    let rebinds = |kind: Kind| matches!(kind, ServerRestarted | NotExported | Draining | Unreachable);
+    let rebind = matches!(&outcome, Outcome::Failed(Failure { kind, .. }) if rebinds(*kind));
     let reply = match &outcome {
         Outcome::Result(body) => Head::read(body).map_or(Reply::Other, |(head, _)| Reply::Access(head)),
         Outcome::Exception(_) => Reply::Other,

@@ -551,7 +551,8 @@ impl Runtime {
 
     /// Withdraws the names of all exports, tells their clients, and refuses every new call from now on: the call
     /// fails as draining, and has not run. Waits at most `time` until the calls that have begun are finished and
-    /// no new one has come for 100 ms. Returns whether those that have begun are finished. After that the runtime
+    /// no new one has come for 100 ms (for a second, if clients have lately lacked results, because the network
+    /// loses datagrams). Returns whether those that have begun are finished. After that the runtime
     /// cannot serve calls again. If the result of a call is a stream, and the stream has no items to send, it
     /// ends as [`Kind::Draining`](crate::Kind::Draining), so that a client that watches something does not
     /// hold up the drain.

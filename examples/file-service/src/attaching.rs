@@ -105,7 +105,10 @@ impl<A: Attachment> Attaching<A> {
 /// Returns whether a failure may be that of an attachment whose server has given it up, has ended, or was
 /// restarted.
 fn is_over(why: &CallFailed) -> bool {
-    matches!(why.kind(), Kind::Forgotten | Kind::ServerRestarted | Kind::NotExported | Kind::Unreachable)
+    matches!(
+        why.kind(),
+        Kind::Forgotten | Kind::ServerRestarted | Kind::NotExported | Kind::Draining | Kind::Unreachable
+    )
 }
 
 impl<A: Attachment> Files for Attaching<A> {

@@ -183,7 +183,7 @@ fn said(asked: Option<Pending<Facts, Refused>>) -> Said {
 
 /// Returns whether a server has said that it does not have the export.
 fn is_without(why: &CallFailed) -> bool {
-    matches!(why.kind(), Kind::NotExported | Kind::NoSuchName | Kind::ServerRestarted)
+    matches!(why.kind(), Kind::NotExported | Kind::Draining | Kind::NoSuchName | Kind::ServerRestarted)
 }
 
 fn described(name: &str, address: SocketAddr, facts: &Facts) -> Entry {

@@ -2,7 +2,7 @@
 
 use super::{Conversation, Event, Outcome};
 use crate::wire::Drain;
-use crate::{Failure, Kind, Ran, Rule};
+use crate::{Failure, Kind, Ran, Rule, Time};
 
 /// The most drained exports that are remembered. A call of another one asks the server.
 const MAX_REMEMBERED: usize = 256;
@@ -37,23 +37,30 @@ impl Drained {
 
 impl Conversation {
     /// Notes what the server takes no more calls of, and ends the outstanding calls that it had not received.
+    /// Asks soon for the others: the server may end, and outcomes may have been lost.
     #[cold]
-    pub(super) fn on_drain(&mut self, drain: &Drain, sink: &mut dyn FnMut(Event<'_>)) {
+    pub(super) fn on_drain(&mut self, now: Time, drain: &Drain, sink: &mut dyn FnMut(Event<'_>)) {
         let is_ours = self.session.granted.as_ref().is_some_and(|it| it.conversation == drain.conversation);
         if !is_ours && !self.config.mutant.breaks(Rule::LateDrainBelieved) {
             self.stats.dropped += 1;
             return;
         }
         self.drained.get_or_insert_default().note(drain);
+        let (soon, interval) = (now + self.config.min_retransmit / 4, self.patience());
         let mut next = self.slots.first();
         while let Some(activity) = next {
             next = self.slots.after(activity);
-            let slot = self.slots.at(activity);
-            let is_meant = drain.export == 0 || drain.export == slot.call.export;
-            if is_meant && slot.sequence > drain.through {
-                let kind = if drain.export == 0 { Kind::Draining } else { Kind::NotExported };
-                let why = self.never_no(activity, Failure::new(kind, Ran::No));
+            let slot = self.slots.at_mut(activity);
+            if drain.export != 0 && drain.export != slot.call.export {
+                continue;
+            }
+            if slot.sequence > drain.through {
+                let why = self.never_no(activity, Failure::new(Kind::Draining, Ran::No));
                 self.end(activity, Outcome::Failed(why), sink);
+            } else if slot.timing.first_sent.is_some() && !self.config.mutant.breaks(Rule::DrainAsksLate) {
+                slot.timing.due = slot.timing.due.min(soon);
+                slot.timing.interval = interval;
+                self.timers.check = self.timers.check.min(slot.timing.due);
             }
         }
     }

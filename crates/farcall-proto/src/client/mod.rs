@@ -468,9 +468,8 @@ impl Conversation {
             return Err(Failure::new(Kind::ServerRestarted, Ran::No).with_detail(why));
         }
         if self.is_drained(call.export) {
-            // Not as draining: by now another server may be at the address, so the caller binds again.
             let why = "the server has said that it takes no more calls";
-            return Err(Failure::new(Kind::NotExported, Ran::No).with_detail(why));
+            return Err(Failure::new(Kind::Draining, Ran::No).with_detail(why));
         }
         if self.slots.outstanding == 0 {
             self.timers.check = clock().plus(self.timers.least_interval);

@@ -201,7 +201,7 @@ impl Conversation {
             Frame::Stop(position, reason) if ours => self.on_stop(now, position, reason),
             Frame::MtuEcho(size) if ours => self.mtu.passed(arrival.len.min(size as usize)),
             Frame::Welcome(welcome) if ours => self.on_welcome(now, &welcome, arrival.sink),
-            Frame::Drain(drain) if ours => self.on_drain(&drain, arrival.sink),
+            Frame::Drain(drain) if ours => self.on_drain(now, &drain, arrival.sink),
             Frame::Wanted(position) if ours => self.on_wanted(position),
             Frame::Challenge(conversation) => self.on_challenge(conversation),
             Frame::Stale(stale) => self.on_stale(now, &stale, arrival.sink),

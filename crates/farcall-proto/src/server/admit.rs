@@ -50,6 +50,9 @@ impl Server {
             }
             self.stands(now, *conversation, ticket, *old).map(|()| (*conversation, ticket))
         });
+        if let Some(Err(ended)) = &asked {
+            self.note_forgotten(now, ended.reason);
+        }
         let (chosen, renewed) = (self.choose(bind.schemes, from), matches!(asked, Some(Ok(_))));
         let (export, refused) = match self.look_up(bind, chosen, renewed) {
             Ok(export) => (export, 0),
@@ -286,6 +289,7 @@ impl Server {
         if let Err(ended) = self.stands(now, conversation, ticket, from)
             && !(mutant.breaks(Rule::FullUnrecorded) && ended.reason == StaleReason::Full)
         {
+            self.note_forgotten(now, ended.reason);
             return self.refuse_ticket(from, header, ticket.client, ended.reason);
         }
         #[cfg(feature = "secure")]

@@ -4,28 +4,37 @@
 //! to another server at once. Nobody confirms a DRAIN, because an idle client reads no datagrams. So it is
 //! sent in several rounds.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use super::table::{Entry, Table};
 use super::{Server, Transmit};
-use crate::wire::{CallHead, Drain, Target, Writer};
+use crate::wire::{CallHead, Drain, StaleReason, Target, Writer};
 use crate::{BASE_DATAGRAM, Rule, Time};
 
 /// The most conversations that one round tells.
 const MAX_TOLD: usize = 1 << 16;
+
+/// The most exports that are remembered as drained once their drains have ended. Calls of others are refused
+/// as not exported.
+const MAX_DRAINED: usize = 256;
 
 /// What the server takes no more calls of, and whom it still has to tell.
 #[derive(Debug, Default)]
 pub(super) struct Draining {
     /// Whether every new call is refused.
     pub(super) all: bool,
-    /// The exports that were withdrawn by a drain.
+    /// The exports that are being drained.
     exports: Vec<u64>,
+    /// The exports that were drained, the latest last.
+    drained: VecDeque<u64>,
     /// Rounds that have not ended yet: what drains (zero stands for everything), and the next place of the
     /// table.
     rounds: Vec<Round>,
     /// When a new call was refused last.
     refused: Time,
+    /// When a client last asked for a call that had ended, because it lacks its outcome.
+    asked: Time,
 }
 
 #[derive(Debug)]
@@ -36,6 +45,11 @@ struct Round {
 }
 
 impl Draining {
+    /// Returns whether calls of an export are refused because of a drain, which may have ended.
+    pub(super) fn is_drained(&self, export: u64) -> bool {
+        self.all || self.exports.contains(&export) || self.drained.contains(&export)
+    }
+
     /// Returns whether there is nobody to tell.
     #[inline]
     pub(super) fn is_told(&self) -> bool {
@@ -66,15 +80,43 @@ impl Server {
         self.draining.rounds.push(Round { export, next: 0, told: 0 });
     }
 
-    /// Forgets an export that was drained, once its clients were told.
+    /// Ends the drain of an export, once its clients were told. Later calls of it still fail as draining.
     pub fn end_drain(&mut self, export: u64) {
-        self.draining.exports.retain(|drained| *drained != export);
-        self.draining.rounds.retain(|round| round.export != export);
+        let Draining { exports, drained, rounds, .. } = &mut self.draining;
+        exports.retain(|draining| *draining != export);
+        rounds.retain(|round| round.export != export);
+        if drained.len() == MAX_DRAINED {
+            drained.pop_front();
+        }
+        drained.push_back(export);
     }
 
     /// Returns when the last new call came of what is drained, or when the drain began.
     pub fn last_refused(&self) -> Time {
         self.draining.refused
+    }
+
+    /// Returns when a client last asked for a call that had ended: it lacks the outcome, which was lost or is
+    /// slow. Zero if no client has asked so far.
+    pub fn last_asked(&self) -> Time {
+        self.draining.asked
+    }
+
+    /// Notes that a client asks for a call that has ended.
+    #[cold]
+    pub(super) fn note_asked(&mut self, now: Time) {
+        self.draining.asked = self.draining.asked.max(now);
+    }
+
+    /// Notes that a client comes with a genuine ticket of a conversation that is forgotten. A drain waits for
+    /// it as for one whose call is refused: until it has asked what became of its calls, it cannot know.
+    #[cold]
+    pub(super) fn note_forgotten(&mut self, now: Time, reason: StaleReason) {
+        let is_genuine = matches!(reason, StaleReason::Horizon | StaleReason::Full);
+        let drains = self.draining.all || !self.draining.exports.is_empty();
+        if is_genuine && drains && !self.config.mutant.breaks(Rule::ForgottenUnheard) {
+            self.draining.refused = self.draining.refused.max(now);
+        }
     }
 
     /// Notes that a new call was refused, if it was because of a drain.

@@ -425,14 +425,17 @@ impl Server {
 
     /// Returns why a call is not accepted.
     pub(super) fn objection(&self, head: &CallHead, total: usize) -> Failure {
-        if self.draining.all {
-            return Failure::new(Kind::Draining, Ran::No);
-        }
-        if !self.is_exported(head.export) {
-            return Failure::new(Kind::NotExported, Ran::No);
+        if self.draining.all || !self.is_exported(head.export) {
+            return Failure::new(self.why_not_exported(head.export), Ran::No);
         }
         let detail = format!("the arguments have {total} bytes; the limit is {}", self.config.max_arguments);
         Failure::new(Kind::TooLarge, Ran::No).with_detail(detail)
+    }
+
+    /// Returns why calls of an export are refused that is not there.
+    #[cold]
+    pub fn why_not_exported(&self, export: u64) -> Kind {
+        if self.draining.is_drained(export) { Kind::Draining } else { Kind::NotExported }
     }
 
     #[inline(always)]
@@ -461,7 +464,11 @@ impl Server {
         if head.meta.detached && self.is_last(place, position) {
             self.note_detached(place, position.activity);
         }
-        match self.phase(place, position.activity) {
+        let phase = self.phase(place, position.activity);
+        if matches!(phase, Phase::Done(_) | Phase::Over) {
+            self.note_asked(visit.now);
+        }
+        match phase {
             Phase::Receiving => self.receive_arguments(visit, place, head, part),
             _ if !self.answers.inquiries.take(visit.now, visit.from) => {}
             Phase::Running => self.reply_at_work(visit.now, place, position),
@@ -612,12 +619,17 @@ impl Server {
         }
         let last = self.table.at(place).last(position.activity).sequence();
         if position.sequence > last {
+            self.note_asked(visit.now);
             return self.reply_state(place, position, Progress::Unknown);
         }
         if position.sequence < last {
             return;
         }
-        match self.phase(place, position.activity) {
+        let phase = self.phase(place, position.activity);
+        if matches!(phase, Phase::Done(_) | Phase::Over) {
+            self.note_asked(visit.now);
+        }
+        match phase {
             Phase::Receiving => {
                 if let Some(work) = self.existing_work(place, position.activity)
                     && let Some(incoming) = &mut work.incoming

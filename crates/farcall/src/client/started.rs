@@ -367,7 +367,7 @@ pub(crate) fn over_budget(budget: &ArgumentBudget, held: usize) -> CallFailed {
 /// of the export, or may not answer for its name any more. Another binding helps.
 #[cold]
 fn breaks_binding(why: &CallFailed) -> bool {
-    matches!(why.kind(), Kind::NotExported | Kind::ServerRestarted) && why.ran() == Ran::No
+    matches!(why.kind(), Kind::Draining | Kind::ServerRestarted) && why.ran() == Ran::No
 }
 
 /// Sends the beginning of an argument that is a stream together with its call.

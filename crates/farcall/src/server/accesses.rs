@@ -294,7 +294,10 @@ impl Core {
             }
             Some((_, None)) => finish(Dispatched::NoSuchProcedure),
             // The export was withdrawn while the access waited.
-            None => Failure::new(Kind::NotExported, if again { Ran::Yes } else { Ran::No }).into(),
+            None => {
+                Failure::new(self.protocol.why_not_exported(export), if again { Ran::Yes } else { Ran::No })
+                    .into()
+            }
         };
         self.backlog.did(args.len() + reply.len());
         let answer = self.protocol.finish(now, key, finish, reply, out);

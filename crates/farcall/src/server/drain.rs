@@ -18,8 +18,17 @@ const QUIET_STREAM: Duration = Duration::from_millis(100);
 /// on a local network.
 const QUIET: Duration = Duration::from_millis(100);
 
+/// How long that is if a client has lately lacked the outcome of a call: then the network loses datagrams, and
+/// a client may ask several times before the server hears it. It asks again at first after some 20 ms, and at
+/// last every second, but seldom that late.
+const LOSSY_QUIET: Duration = Duration::from_secs(1);
+
+/// How long ago that may be.
+const LATELY: Duration = Duration::from_secs(2);
+
 /// How often all clients are told meanwhile: a word may be lost.
 const ROUNDS: u32 = 3;
+const LOSSY_ROUNDS: u32 = 8;
 
 /// Tells the callers by a carrier that the server takes no more calls of an export, or of any.
 pub(crate) type DrainTeller = Box<dyn Fn(Option<u64>) + Send + Sync>;
@@ -66,7 +75,7 @@ impl Server {
         exports.iter().for_each(|exported| exported.unlist());
         let now = self.now();
         if let Some(exported) = export {
-            self.write_offers().exports.remove(exported.id);
+            self.write_offers().drain(exported.id);
             let mut core = self.lock();
             core.protocol.drain(now, Some(exported.id));
             core.exports.remove(exported.id);
@@ -107,13 +116,19 @@ impl Server {
         let mut rounds = 1;
         loop {
             let now = self.now();
-            let last = self.lock().protocol.last_refused().max(self.read_offers().last_refused());
-            let left = (last + QUIET).since(now).min(end.since(now));
+            let (refused, asked) = {
+                let protocol = &self.lock().protocol;
+                (protocol.last_refused(), protocol.last_asked())
+            };
+            let is_lossy = asked != Time::default() && now.since(asked) < LATELY;
+            let (quiet, most) = if is_lossy { (LOSSY_QUIET, LOSSY_ROUNDS) } else { (QUIET, ROUNDS) };
+            let last = refused.max(asked).max(self.read_offers().last_refused());
+            let left = (last + quiet).since(now).min(end.since(now));
             if left.is_zero() {
                 return;
             }
-            pause.wait(Some(left.min(QUIET / ROUNDS)));
-            if rounds < ROUNDS {
+            pause.wait(Some(left.min(quiet / most)));
+            if rounds < most {
                 rounds += 1;
                 self.tell_drain(export);
             }

@@ -1,6 +1,7 @@
 //! Takes in calls that did not come by the server's socket, such as calls through shared memory. The server
 //! queues, executes and gives up these calls like all others.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
@@ -19,11 +20,31 @@ use crate::workers::Pace;
 pub(super) struct Offers {
     pub(super) exports: Exports,
     pub(super) draining: bool,
+    /// The latest exports that were withdrawn by a drain.
+    drained: VecDeque<u64>,
     /// When a call was refused last, in nanoseconds.
     refused: AtomicU64,
 }
 
+/// The most exports that are remembered as drained. Calls of others are refused as not exported.
+const MAX_DRAINED: usize = 256;
+
 impl Offers {
+    /// Withdraws an export, calls of which are refused from now on because it drains.
+    pub(super) fn drain(&mut self, export: u64) {
+        self.exports.remove(export);
+        if self.drained.len() == MAX_DRAINED {
+            self.drained.pop_front();
+        }
+        self.drained.push_back(export);
+    }
+
+    /// Returns why calls of an export are refused that is not there.
+    #[cold]
+    fn why_not_exported(&self, export: u64) -> Kind {
+        if self.drained.contains(&export) { Kind::Draining } else { Kind::NotExported }
+    }
+
     pub(super) fn last_refused(&self) -> Time {
         Time::from_nanos(self.refused.load(Ordering::Relaxed))
     }
@@ -62,7 +83,7 @@ impl Server {
             None => {
                 counter_segment_of = self
                     .counter_segment_of(incoming.export, incoming.procedure)
-                    .ok_or_else(|| offers.refuse(now, Kind::NotExported))?;
+                    .ok_or_else(|| offers.refuse(now, offers.why_not_exported(incoming.export)))?;
                 &counter_segment_of
             }
         };

@@ -505,10 +505,10 @@ pub(super) fn not_sent(stop: Stop) -> Failure {
     }
 }
 
-/// Returns the failure of a call that is not sent. It is that of a call by UDP: the caller binds again.
+/// Returns the failure of a call that is not sent, the same as by UDP.
 #[cold]
 fn drained() -> Failure {
-    Failure::new(Kind::NotExported, Ran::No).with_detail("the server has said that it takes no more calls")
+    Failure::new(Kind::Draining, Ran::No).with_detail("the server has said that it takes no more calls")
 }
 
 #[cold]

@@ -175,7 +175,7 @@ impl Core {
 fn has_ended(why: &Error<Refused>) -> bool {
     match why {
         Error::Declared(refused) => *refused == Refused::Stale,
-        Error::CallFailed(why) => why.kind() == Kind::NotExported,
+        Error::CallFailed(why) => matches!(why.kind(), Kind::NotExported | Kind::Draining),
     }
 }
 
