@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod call_slots;
+mod cancels;
 // Miri has none of the system calls by which these two share descriptors.
 #[cfg(not(miri))]
 mod meeting;
