@@ -185,6 +185,40 @@ fn no_call_of_a_stub_that_waits_fails_while_the_only_server_is_restarted() {
     });
 }
 
+/// Notes in microseconds when it last ended a call.
+struct Late(Arc<AtomicU64>);
+
+impl Store for Late {
+    fn add(&self, number: u64) -> farcall::Result<u64> {
+        Ok(number)
+    }
+
+    fn wait(&self, number: u64, millis: u64) -> farcall::Result<u64> {
+        sim::sleep(Duration::from_millis(millis));
+        self.0.store(sim::now().as_micros() as u64, SeqCst);
+        Ok(number)
+    }
+}
+
+/// The result of that call may be lost, and then its caller asks.
+#[test]
+fn a_drain_stays_for_a_while_after_the_last_call_has_ended() {
+    check(5, |sim| -> farcall::Result<()> {
+        let server = sim.server("server", || {
+            let ended = Arc::<AtomicU64>::default();
+            let export = farcall::export::<dyn Store>("Store", Arc::new(Late(ended.clone())))?;
+            sim::sleep(Duration::from_millis(200));
+            assert!(export.drain(LONG));
+            let ended = Duration::from_micros(ended.load(SeqCst));
+            assert!(!ended.is_zero() && sim::now() - ended >= Duration::from_millis(100), "{ended:?}");
+            Ok::<(), farcall::Error>(())
+        });
+        assert_eq!(farcall::import::<dyn Store>("Store")?.wait(1, 500 + sim.below(1_000)), Ok(1));
+        server.wait();
+        Ok(())
+    });
+}
+
 #[test]
 fn broken_rules_of_drains_and_balancers_are_noticed() {
     for rule in [Rule::DrainWaits, Rule::RefusedIsTriedElsewhere] {

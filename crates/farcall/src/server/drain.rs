@@ -113,7 +113,8 @@ impl Server {
     /// clients.
     fn wait_quiet(&self, export: Option<u64>, end: Time) {
         let pause = self.env.event();
-        let mut rounds = 1;
+        // The last call that had begun has just ended, and its result may be lost.
+        let (ended, mut rounds) = (self.now(), 1);
         loop {
             let now = self.now();
             let (refused, asked) = {
@@ -122,7 +123,7 @@ impl Server {
             };
             let is_lossy = asked != Time::default() && now.since(asked) < LATELY;
             let (quiet, most) = if is_lossy { (LOSSY_QUIET, LOSSY_ROUNDS) } else { (QUIET, ROUNDS) };
-            let last = refused.max(asked).max(self.read_offers().last_refused());
+            let last = refused.max(asked).max(self.read_offers().last_refused()).max(ended);
             let left = (last + quiet).since(now).min(end.since(now));
             if left.is_zero() {
                 return;
