@@ -56,7 +56,7 @@ use std::time::Duration;
 
 use farcall_base::{MAX_UNCOUNTED_ARGUMENT_BYTES, SharedArguments};
 
-use crate::config::silence_of;
+use crate::config::{PATIENCE, silence_of};
 use crate::path::{Mtu, Path};
 use crate::scheme::Scheme;
 use crate::wire::{self, Numbers, Position};
@@ -287,7 +287,7 @@ struct Timers {
     least_interval: u64,
     most_interval: u64,
     /// A call whose first answer came only after the call was sent again.
-    doubtful: Option<Doubtful>,
+    doubtful: Option<Box<Doubtful>>,
 }
 
 impl Timers {
@@ -337,13 +337,7 @@ struct KeepAlive {
     spoke: Time,
     /// Whether the server must be told that callers still wait.
     wanted: bool,
-    /// The client's patience with a silent server in nanoseconds, if it differs from the default, so that
-    /// each call must say it.
-    told_patience: Option<u64>,
-    /// How long the server is to wait for this client when it is silent, in nanoseconds, if that does not
-    /// follow from the patience.
-    told_silence: Option<u64>,
-    /// Whether calls must say one of these.
+    /// Whether each call must say the client's patience, or how long the server is to wait for it.
     tells: bool,
 }
 
@@ -364,11 +358,7 @@ impl Conversation {
     pub fn new(config: ClientConfig, id: u64) -> Conversation {
         debug_assert_ne!(id, 0);
         let usual = Usual::new(nanos(config.min_retransmit) / 2, nanos(config.max_retransmit));
-        let told_patience = (config.patience != crate::config::PATIENCE).then(|| nanos(config.patience));
-        // No shorter than a server waits anyway, which leaves room for keep-alives that are lost.
-        let told_silence = config.server_patience.filter(|silence| *silence > silence_of(config.patience));
-        let told_silence = told_silence.map(nanos);
-        let tells = told_patience.is_some() || told_silence.is_some();
+        let tells = told(&config) != (None, None);
         Conversation {
             id,
             session: Session::new(id, config.has_keys()),
@@ -401,7 +391,7 @@ impl Conversation {
             usual,
             transfers: Transfers::default(),
             arguments: KeptArguments::new(&config.arguments),
-            keep_alive: KeepAlive { told_patience, told_silence, tells, ..KeepAlive::default() },
+            keep_alive: KeepAlive { tells, ..KeepAlive::default() },
             news: VecDeque::new(),
             stats: Stats::default(),
             config,
@@ -723,6 +713,17 @@ impl Conversation {
         }
         self.end_inside(activity);
     }
+}
+
+/// Returns what each call must say of the client, in nanoseconds: its patience with a silent server, if that
+/// differs from the default; and how long the server is to wait for it when it is silent, if that does not
+/// follow from the patience.
+#[cold]
+fn told(config: &ClientConfig) -> (Option<u64>, Option<u64>) {
+    let patience = Some(config.patience).filter(|patience| *patience != PATIENCE);
+    // No shorter than a server waits anyway, which leaves room for keep-alives that are lost.
+    let silence = config.server_patience.filter(|silence| *silence > silence_of(config.patience));
+    (patience.map(nanos), silence.map(nanos))
 }
 
 /// Empties an activity's buffer of arguments. Its next call uses the buffer again, if the buffer is short

@@ -283,7 +283,7 @@ impl Conversation {
         if self.timers.doubtful.as_ref().is_none_or(|call| call.until < now) {
             // If it is not known when the call was sent, it counts as sent long ago.
             let until = now.plus(now.nanos_since(first_sent).min(self.timers.most_interval));
-            self.timers.doubtful = Some(Doubtful { position, first_sent, until });
+            self.timers.doubtful = Some(Box::new(Doubtful { position, first_sent, until }));
         }
     }
 

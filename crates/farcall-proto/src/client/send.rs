@@ -3,8 +3,8 @@
 //!
 //! An activity is a slot of the conversation with at most one outstanding call.
 
-use super::Conversation;
 use super::slots::{Stage, Want};
+use super::{Conversation, told};
 use crate::transfer::Next;
 use crate::wire::{self, Ack, CallHead, Fragment, Meta, Part, Position, Target, Writer};
 use crate::{Time, nanos};
@@ -274,11 +274,12 @@ impl Conversation {
             slot.wants.take(Want::CALL);
             return Written::All;
         }
+        let told = if self.keep_alive.tells { told(&self.config) } else { (None, None) };
         let meta = Meta {
             deadline: slot.call.deadline.map(|deadline| nanos(deadline.since(now))),
             trace: slot.call.trace,
-            patience: self.keep_alive.told_patience,
-            silence: self.keep_alive.told_silence,
+            patience: told.0,
+            silence: told.1,
             detached: slot.detached,
         };
         let head = slot.head(activity, meta);
