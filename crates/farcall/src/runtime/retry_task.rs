@@ -18,7 +18,8 @@ use crate::client::CallRequest;
 use crate::env::{Event, Time};
 use crate::retry::Retry;
 use crate::stub::{
-    Call, EncodedArguments, Handlers, Procedure, Reply, SendStream, Sink, bad_arguments, no_reply,
+    Call, EncodedArguments, Handlers, InterfaceId, Procedure, Reply, SendStream, Sink, bad_arguments,
+    no_reply,
 };
 use crate::xdr::Encoder;
 use crate::{CallFailed, Kind, Ran, guard, lock};
@@ -37,6 +38,8 @@ pub(super) struct EncodedCall {
 #[derive(Clone, Default)]
 pub(super) struct Rare {
     trace: Option<Trace>,
+    /// The interface that is called, if the call may have exchanges.
+    pub(super) interface: InterfaceId,
     /// The handlers, if the call may have exchanges.
     handlers: Handlers,
     /// Sends the argument that is a stream, if there is one.
@@ -52,7 +55,8 @@ impl Rare {
     pub(super) fn new(request: &CallRequest<'_>) -> Rare {
         let CallRequest { call, begin_by, trace, .. } = *request;
         let (handlers, sending) = (call.handlers.clone(), call.sending.cloned());
-        Rare { trace, handlers, sending, carries: call.carries.to_vec(), begin_by }
+        let (interface, carries) = (call.procedure.interface, call.carries.to_vec());
+        Rare { trace, interface, handlers, sending, carries, begin_by }
     }
 }
 
@@ -87,7 +91,7 @@ impl EncodedCall {
         // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
         let (encode, shared) =
             (|e: &mut Encoder<'_>| e.opaque(self.arguments.bytes()), Some(&self.arguments));
-        let Rare { trace, handlers, sending, carries, begin_by } = &self.rare;
+        let Rare { trace, handlers, sending, carries, begin_by, interface: _ } = &self.rare;
         let (procedure, sending) = (&self.procedure, sending.as_ref());
         let (within, hurries) = (None, begin_by.is_some());
         let call = Call { procedure, within, encode: &encode, shared, handlers, sending, carries, hurries };

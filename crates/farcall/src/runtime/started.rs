@@ -33,7 +33,6 @@ struct ImportedCall {
 #[derive(Clone, Copy)]
 struct Called {
     name: &'static str,
-    interface: InterfaceId,
     number: u32,
     idempotent: bool,
     exchanges: bool,
@@ -41,14 +40,14 @@ struct Called {
 
 impl Called {
     fn new(procedure: &Procedure) -> Called {
-        let Procedure { number, name, interface, idempotent, exchanges, .. } = *procedure;
-        Called { name, interface, number, idempotent, exchanges }
+        let Procedure { number, name, idempotent, exchanges, .. } = *procedure;
+        Called { name, number, idempotent, exchanges }
     }
 
     /// Returns the procedure for another attempt. Leaves out the facts that only servers use, and the
-    /// deadline, because the call now has its own.
+    /// deadline, because the call now has its own. The interface is among the rare facts of the call.
     fn procedure(self) -> Procedure {
-        let Called { name, interface, number, idempotent, exchanges } = self;
+        let (Called { name, number, idempotent, exchanges }, interface) = (self, InterfaceId::NONE);
         let (blocking, uncancelled, deadline) = Default::default();
         Procedure { number, name, interface, idempotent, blocking, uncancelled, exchanges, deadline }
     }
@@ -147,8 +146,9 @@ impl ImportedCall {
 
     /// Returns the call for another attempt, with the arguments that its first attempt gave back.
     fn encoded(&self, arguments: Arc<SharedArguments>) -> EncodedCall {
-        let (importer, procedure) = (self.importer.clone(), self.procedure.procedure());
         let rare = self.rare.as_deref().cloned().unwrap_or_default();
+        let procedure = Procedure { interface: rare.interface, ..self.procedure.procedure() };
+        let importer = self.importer.clone();
         EncodedCall { importer, procedure, arguments, deadline: self.deadline, rare }
     }
 }
