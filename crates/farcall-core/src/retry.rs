@@ -27,6 +27,7 @@ pub struct Retry {
     /// The servers that must not be called again for this call.
     avoid: Vec<SocketAddr>,
     repeats: usize,
+    was_silent: bool,
     /// Whether any attempt ran.
     ran: Ran,
     /// The failure of the first attempt. It explains more than a later failure to bind.
@@ -35,7 +36,7 @@ pub struct Retry {
 
 impl Default for Retry {
     fn default() -> Retry {
-        Retry { avoid: Vec::new(), repeats: 0, ran: Ran::No, first: None }
+        Retry { avoid: Vec::new(), repeats: 0, was_silent: false, ran: Ran::No, first: None }
     }
 }
 
@@ -50,6 +51,7 @@ impl Retry {
         has_other: impl FnOnce() -> bool,
     ) -> Step {
         self.ran = either_ran(self.ran, ran);
+        self.was_silent = kind == Kind::Unreachable;
         match where_to(kind) {
             None => return Step::Fail,
             Some(Place::Anywhere) => {}
@@ -82,6 +84,11 @@ impl Retry {
     fn may_repeat(&mut self, ran: Ran, idempotent: bool, most: usize) -> bool {
         self.repeats += 1;
         (ran == Ran::No || idempotent) && self.repeats <= most
+    }
+
+    /// Returns whether the server of the last attempt was silent, for as long as its caller waits.
+    pub fn was_silent(&self) -> bool {
+        self.was_silent
     }
 
     /// Returns the servers that must not be called again for this call.

@@ -202,6 +202,16 @@ impl Served {
     }
 }
 
+/// Returns the failure of an access whose time was over before it was sent, because all of it was spent on
+/// waiting for earlier posted writes.
+#[cold]
+fn not_begun(why: Error<Refused>) -> Error<Refused> {
+    match why {
+        Error::CallFailed(why) if why.kind() == Kind::Deadline => why.but_ran(Ran::No).into(),
+        other => other,
+    }
+}
+
 fn encode(
     generation: u64,
     arguments: &impl Encode,
@@ -238,13 +248,13 @@ impl Carrier for Served {
 
     fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
         let time = self.begin();
-        self.posts.settle(time)?;
+        self.posts.settle(time).map_err(not_begun)?;
         self.write_once(offset, bytes, notify, time)
     }
 
     fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
         let time = self.begin();
-        self.posts.settle(time)?;
+        self.posts.settle(time).map_err(not_begun)?;
         if exceeds_one_access(ranges.iter().map(|(_, bytes)| bytes.len())) {
             let last = ranges.len() - 1;
             let mut each = ranges.iter().enumerate();
@@ -261,7 +271,7 @@ impl Carrier for Served {
 
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
         let time = self.begin();
-        self.posts.settle(time)?;
+        self.posts.settle(time).map_err(not_begun)?;
         let mut arguments = [0; 32];
         for (place, word) in
             arguments.as_chunks_mut::<8>().0.iter_mut().zip([self.generation, offset, old, new])
@@ -284,7 +294,7 @@ impl Carrier for Served {
 
     fn post(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
         let time = self.begin();
-        match self.posts.post(offset, bytes, notify, time)? {
+        match self.posts.post(offset, bytes, notify, time).map_err(not_begun)? {
             true => Ok(()),
             // All earlier posted writes are executed.
             false => self.write_once(offset, bytes, notify, time),

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use farcall::memory::{Memory, Rights, Settings};
 use farcall::{CallFailed, Kind, Ran};
 use farcall_sim::{Process, Sim, check, sim};
 
 #[farcall::interface]
 trait Member {
     fn add(&self, n: u64) -> farcall::Result<u64>;
+    /// Returns its argument.
+    #[idempotent]
+    fn look(&self, n: u64) -> farcall::Result<u64>;
 }
 
 struct Server;
@@ -18,6 +22,10 @@ struct Server;
 impl Member for Server {
     fn add(&self, n: u64) -> farcall::Result<u64> {
         Ok(n + 1)
+    }
+
+    fn look(&self, n: u64) -> farcall::Result<u64> {
+        Ok(n)
     }
 }
 
@@ -238,4 +246,42 @@ const HOUR: Duration = Duration::from_secs(3600);
 trait Lookup {
     #[procedure(1)]
     fn count(&self) -> farcall::Result<u32>;
+}
+
+/// A silent server is waited for once: by the call, and not again by a bind to the same server. The bind asks
+/// it for a second at most, because it may have come back.
+#[test]
+fn a_silent_server_is_waited_for_once() {
+    check(20, |sim| {
+        let patience = Duration::from_secs(10);
+        let exporter = sim.server("exporter", || {
+            let runtime = farcall::Runtime::current()?;
+            let words = Settings::new(64).anyone(Rights::ALL);
+            let _words = runtime.export_segment("Words", words)?;
+            runtime.export::<dyn Member>("Member/a", Arc::new(Server))?.wait()
+        });
+        let words = farcall::Runtime::current()?.import_segment("Words").expect("it is exported");
+        let timed = words.within(Duration::from_secs(3));
+        let member = farcall::import::<dyn Member>("Member/a")?;
+        assert_eq!((words.load(8).expect("a word"), member.look(1)?), (0, 1));
+        exporter.pause();
+        let ends = |within: Duration, why: CallFailed, begun: Duration| {
+            let took = sim::now() - begun;
+            // The last probe is answered no more, or the deadline passes.
+            assert!(took <= within + within / 4 + Duration::from_secs(1), "{took:?} of {within:?}: {why}");
+        };
+        let begun = sim::now();
+        let Err(farcall::Error::CallFailed(why)) = timed.load(8) else { panic!("nobody answers") };
+        assert_eq!(why.kind(), Kind::Deadline, "{why}");
+        ends(Duration::from_secs(3), why, begun);
+        let begun = sim::now();
+        let Err(farcall::Error::CallFailed(why)) = words.load(8) else { panic!("nobody answers") };
+        assert_eq!(why.kind(), Kind::Unreachable, "{why}");
+        ends(patience, why, begun);
+        let begun = sim::now();
+        let why = CallFailed::from(member.look(1).expect_err("nobody answers"));
+        assert_eq!(why.kind(), Kind::Unreachable, "{why}");
+        ends(patience, why, begun);
+        Ok::<(), farcall::Error>(())
+    });
 }

@@ -17,6 +17,7 @@ use super::tasks::Tasks;
 use crate::client::{Answered, Asking, Endpoint, Peer, Questions};
 use crate::env::Time;
 use crate::idl::{self, Refusal};
+use crate::retry::Retry;
 use crate::shm::{Link, NoLink};
 use crate::stub::Procedure;
 use crate::{CallFailed, Kind, Ran};
@@ -28,6 +29,10 @@ const HEAD_START: Duration = Duration::from_millis(50);
 /// The longest time that a meeting in shared memory may take. It is short, because the server has just
 /// answered by UDP.
 const MEETING_TIME: Duration = Duration::from_secs(1);
+
+/// The longest time for which a server is asked again that has been silent for the whole patience of a call,
+/// if there is no other: it may have come back just now. So the call waits for its patience once.
+const SILENT_SERVER_TIME: Duration = Duration::from_secs(1);
 
 /// How often a bind follows its name, which has moved while the former servers were asked.
 pub(super) const MAX_MOVES: usize = 2;
@@ -114,27 +119,33 @@ pub(super) fn parse(name: &str) -> Result<Name, CallFailed> {
 
 impl Inner {
     /// Binds a name: asks all candidates of one kind of address at once, and takes the first good answer.
-    /// While none has come after [`HEAD_START`], asks those of the next kind too. Candidates at `avoid` are
-    /// asked only if there are no others. The deadline holds for the registry, the resolver, the servers'
+    /// While none has come after [`HEAD_START`], asks those of the next kind too. The servers that `again`, the
+    /// failed attempts of a call, avoids are asked only if there are no others. The deadline holds for the registry, the resolver, the servers'
     /// answers and the meeting in shared memory together. If nobody could be bound, and the name has moved
     /// meanwhile, asks where it is now.
     pub(super) fn bind(
         &self,
         name: &Name,
         interface: &idl::Interface,
-        avoid: &[SocketAddr],
+        again: Option<&Retry>,
         deadline: Option<Time>,
     ) -> Result<Target, CallFailed> {
         if deadline.is_some_and(|deadline| deadline <= self.env.now()) {
             return Err(too_late(name));
         }
+        let avoid = again.map_or(&[][..], Retry::avoid);
         let mut candidates = self.candidates_but(name, (avoid, false), deadline)?;
+        let was_silent = again.is_some_and(Retry::was_silent)
+            && candidates.iter().all(|candidate| avoid.contains(&candidate.address));
+        let mut briefly = was_silent.then(|| self.env.now() + SILENT_SERVER_TIME);
         let mut moves = 0;
         loop {
-            let failed = match self.bind_to(name, interface, candidates.clone(), deadline) {
-                Err(why) if may_have_moved(&why) && moves < MAX_MOVES => why,
+            let by = deadline.into_iter().chain(briefly).min();
+            let failed = match self.bind_to(name, interface, candidates.clone(), by) {
+                Err(why) if moves < MAX_MOVES && (may_have_moved(&why) || briefly.is_some()) => why,
                 ended => return ended,
             };
+            briefly = None;
             moves += 1;
             let former = candidates;
             candidates = match self.candidates_but(name, (avoid, true), deadline) {

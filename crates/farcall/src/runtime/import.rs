@@ -72,7 +72,7 @@ pub(super) fn binding(
     deadline: Option<Time>,
 ) -> Result<Binding, CallFailed> {
     let deadline = [deadline, context::inherited().0].into_iter().flatten().min();
-    let target = runtime.0.bind(&name, &interface, &[], deadline)?;
+    let target = runtime.0.bind(&name, &interface, None, deadline)?;
     Ok(binding_to(&runtime.0, name, interface, Some(target)))
 }
 
@@ -283,7 +283,7 @@ impl Importer {
     /// Makes a call as [`Importer::call`] does, but binds first if there is no binding.
     #[cold]
     fn call_bound(&self, request: &CallRequest<'_>, sink: Sink<'_>) {
-        let target = match self.target(&[], request.bind_by()) {
+        let target = match self.target(None, request.bind_by()) {
             Ok(target) => target,
             Err(why) => return sink(Reply::Failed(why)),
         };
@@ -337,7 +337,7 @@ impl Importer {
             {
                 break why;
             }
-            target = match self.target(retry.avoid(), request.bind_by()) {
+            target = match self.target(Some(&retry), request.bind_by()) {
                 Ok(target) => target,
                 Err(why) => break retry.no_server_found(why),
             };
@@ -405,17 +405,17 @@ impl Importer {
         }
     }
 
-    /// Returns the server to call. Binds if there is no binding.
+    /// Returns the server to call. Binds if there is no binding. `again` has the failed attempts of the call.
     pub(super) fn target(
         &self,
-        avoid: &[SocketAddr],
+        again: Option<&Retry>,
         deadline: Option<Time>,
     ) -> Result<Arc<Target>, CallFailed> {
         if let Some(target) = self.bound.get() {
             return Ok(target);
         }
         self.restarts.check()?;
-        let target = self.inner.bind(&self.name, &self.interface, avoid, deadline);
+        let target = self.inner.bind(&self.name, &self.interface, again, deadline);
         let target = target.inspect_err(|why| self.suspect(why.kind()))?;
         self.restarts.admit(&target)?;
         // Several threads may bind at the same time. All of them use the first binding.
