@@ -215,6 +215,18 @@ impl Context {
         Some(enter_task(server.clone(), *call, self.principal()))
     }
 
+    /// Makes this thread serve the call, of whatever protocol, until the guard is dropped. The thread belongs
+    /// to no pool.
+    pub(crate) fn carry(&self) -> Carried {
+        let mut carried = Carried { _task: self.enter(), _near: None, _elsewhere: None };
+        match &self.0 {
+            Some(Served::Elsewhere(caller)) => carried._elsewhere = Some(enter_elsewhere(*caller)),
+            Some(Served::Near(given_up)) => carried._near = Some(enter_near(given_up.clone())),
+            Some(Served::Here { .. }) | None => {}
+        }
+        carried
+    }
+
     fn here(&self) -> Option<(&Arc<dyn CallServer>, &Incoming)> {
         match self.0.as_ref()? {
             Served::Here { server, call, .. } => Some((server, call)),
@@ -408,6 +420,13 @@ impl Drop for EnteredElsewhere {
 /// Records that this thread serves a call that was started in this process, until the guard is dropped.
 pub(crate) fn enter_near(given_up: Arc<GivenUp>) -> EnteredNear {
     EnteredNear(NEAR.replace(Some(given_up)))
+}
+
+/// Guard: while it exists, its thread serves the call of a [`Context`].
+pub(crate) struct Carried {
+    _task: Option<EnteredTask>,
+    _near: Option<EnteredNear>,
+    _elsewhere: Option<EnteredElsewhere>,
 }
 
 /// Guard: while it exists, its thread serves a call that was started in this process.

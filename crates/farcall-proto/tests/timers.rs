@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::*;
 use farcall_proto::client::{Call, CallProgress, Lone};
 use farcall_proto::server::Finish;
-use farcall_proto::{Kind, Ran, SharedArguments, Tail};
+use farcall_proto::{Failure, Kind, Ran, SharedArguments, Tail};
 
 /// Makes one call whose round trip takes `round_trip` and whose procedure takes no time. If it `streams`, the
 /// procedure sends something inside the call before its result. Returns how often the client sent the call.
@@ -239,6 +239,24 @@ fn a_call_that_was_never_sent_ends_at_its_deadline_and_no_earlier() {
     pair.client.start(|| pair.now, &call, &mut Vec::new()).expect("room for a call");
     pair.starve();
     assert_eq!((pair.now, &pair.told[..]), (deadline, &[(1, Told::Failed(Kind::Deadline, Ran::No))][..]));
+}
+
+#[test]
+fn what_an_older_server_waited_for_until_the_deadline_is_told_as_the_deadline() {
+    for (late, kind) in [(false, Kind::Nested), (false, Kind::Cancelled), (true, Kind::Nested)] {
+        let mut pair = Pair::acquainted();
+        let deadline = pair.now + Duration::from_millis(500);
+        let call = Call { export: EXPORT, procedure: 1, deadline: Some(deadline), trace: None, token: 1 };
+        pair.client.start(|| pair.now, &call, &mut Vec::new()).expect("room for a call");
+        let sent = pair.sent();
+        pair.receive(&sent);
+        let key = pair.asked[0].0;
+        let answers = pair.finish(key, Failure::new(kind, Ran::Yes).into(), &[]);
+        pair.now = if late { deadline } else { pair.now + Duration::from_millis(499) };
+        pair.hear(&answers);
+        let kind = if late { Kind::Deadline } else { kind };
+        assert_eq!(pair.told, [(1, Told::Failed(kind, Ran::Yes))]);
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@
 #![allow(missing_docs)]
 
 #[path = "common/execution_log.rs"]
+#[allow(dead_code, reason = "each test program uses a part")]
 mod execution_log;
 #[path = "common/open_resources.rs"]
 mod open_resources;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
 use super::{Exchanges, Tail, Watchers};
-use crate::{CallFailed, lock, serving};
+use crate::env::{Env as _, Time};
+use crate::{CallFailed, System, lock, serving};
 
 /// How many bytes a direction holds that were not taken.
 const WINDOW: usize = 12_000;
@@ -18,6 +19,8 @@ pub(crate) struct LocalExchanges {
     shared: Arc<Shared>,
     /// The caller's end is 0, the server's 1.
     end: usize,
+    /// When the waits of the caller's end are over, and with them the call's exchanges.
+    deadline: Option<Time>,
 }
 
 #[derive(Default)]
@@ -50,10 +53,11 @@ struct Direction {
     begun: bool,
 }
 
-/// Returns the two ends of a call's exchanges: the caller's and the server's.
-pub(crate) fn pair() -> (LocalExchanges, LocalExchanges) {
+/// Returns the two ends of a call's exchanges: the caller's and the server's. The call has this deadline.
+pub(crate) fn pair(deadline: Option<Time>) -> (LocalExchanges, LocalExchanges) {
     let shared = Arc::new(Shared::default());
-    (LocalExchanges { shared: shared.clone(), end: 0 }, LocalExchanges { shared, end: 1 })
+    let caller = LocalExchanges { shared: shared.clone(), end: 0, deadline };
+    (caller, LocalExchanges { shared, end: 1, deadline: None })
 }
 
 impl LocalExchanges {
@@ -65,6 +69,16 @@ impl LocalExchanges {
         let own = state.watchers[self.end].take();
         self.tell(state);
         own.wake();
+    }
+
+    /// Returns whether the call's deadline has passed.
+    pub(crate) fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= System.now())
+    }
+
+    /// Returns the call's deadline, at the caller's end.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.deadline
     }
 
     /// Wakes the threads of the other end that wait.
@@ -161,7 +175,18 @@ impl Exchanges for LocalExchanges {
         let _waiting = serving::try_wait_guard()?;
         let mut state = lock(&self.shared.state);
         while state.epochs[self.end] == epoch {
-            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let Some(deadline) = self.deadline else {
+                state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = deadline.since(System.now());
+            if left.is_zero() {
+                drop(state);
+                self.end_all();
+                return Ok(());
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
     }

@@ -4,9 +4,11 @@
 //! waits for it, if that thread is first. Threads of the channel end when they have been idle for 10 s. A
 //! call in which something may pass besides arguments and result has a thread of its own.
 //!
-//! A call whose deadline has passed before it is made does not run. Later deadlines are not enforced here: no
-//! message can be lost, and a caller cannot leave a procedure that runs on its own thread. A started call
-//! that is cancelled ends at once, as through a network, and its procedure is told.
+//! A call whose deadline has passed before it is made does not run. A thread that waits for a call in which
+//! something may pass leaves the call at its deadline, and the procedure is told: either end may wait for a
+//! stream that gives nothing. Other deadlines are not enforced here: no message can be lost, and a caller
+//! cannot leave a procedure that runs on its own thread. A started call that is cancelled ends at once, as
+//! through a network, and its procedure is told.
 
 mod asynchronous;
 mod driven;
@@ -31,7 +33,7 @@ use super::interface::{AsyncServer, Interface};
 use super::scope;
 use super::sending::send_beside;
 use crate::context::enter_near;
-use crate::env::Env as _;
+use crate::env::{Env as _, Time};
 use crate::exchange::{self, Exchanges, LocalExchanges};
 use crate::given_up::GivenUp;
 use crate::workers::{Jobs, Refused, Threads};
@@ -112,7 +114,7 @@ impl<T: ?Sized + Interface> Channel for Local<T> {
             return self.start(call).wait(sink);
         }
         match arguments_in_time(&call) {
-            Ok(arguments) => execute(&*self.server, call.procedure.number, arguments).deliver(sink),
+            Ok((arguments, _)) => execute(&*self.server, call.procedure.number, arguments).deliver(sink),
             Err(why) => sink(Reply::Failed(why)),
         }
     }
@@ -136,8 +138,8 @@ impl<T: ?Sized + Interface> Local<T> {
     /// # Errors
     /// When its arguments cannot be encoded, or there is no thread for it.
     fn begin(&self, call: &Call<'_>) -> Result<Box<Started<T>>, CallFailed> {
-        let arguments = arguments_in_time(call)?;
-        let (caller, callee) = call.procedure.exchanges.then(exchange::pair).unzip();
+        let (arguments, deadline) = arguments_in_time(call)?;
+        let (caller, callee) = call.procedure.exchanges.then(|| exchange::pair(deadline)).unzip();
         let job = Arc::new(Job {
             server: self.server.clone(),
             procedure: call.procedure.number,
@@ -195,12 +197,12 @@ fn in_its_own_thread(run: impl FnOnce() + Send + 'static) -> Result<(), Refused>
     spawned.map_err(Refused::NoThread)
 }
 
-/// Returns the encoded arguments of a call whose time is not over.
-fn arguments_in_time(call: &Call<'_>) -> Result<Vec<u8>, CallFailed> {
-    call.check_time(&System)?;
+/// Returns the encoded arguments of a call whose time is not over, and its deadline.
+fn arguments_in_time(call: &Call<'_>) -> Result<(Vec<u8>, Option<Time>), CallFailed> {
+    let deadline = call.time_left(&System)?.map(|left| System.now() + left);
     let mut arguments = Vec::new();
     (call.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
-    Ok(arguments)
+    Ok((arguments, deadline))
 }
 
 fn execute<T: ?Sized + Interface>(server: &T, procedure: u32, arguments: Vec<u8>) -> Ended {
@@ -269,6 +271,21 @@ impl<T: ?Sized> Job<T> {
         Some(arguments)
     }
 
+    /// Ends the job for its caller, unless it has ended, and tells the procedure.
+    fn give_up(&self, kind: Kind) {
+        let ended = |ran| Stage::Ended(Ended::failed(CallFailed::new(kind, ran)));
+        {
+            let mut progress = lock(&self.progress);
+            progress.stage = match &progress.stage {
+                Stage::Queued(_) => ended(Ran::No),
+                Stage::Running => ended(Ran::Maybe),
+                Stage::Ended(_) | Stage::Taken => return,
+            };
+        }
+        self.given_up.give_up();
+        self.wake();
+    }
+
     fn wake(&self) {
         let waker = lock(&self.progress).waker.take();
         self.ended.notify_all();
@@ -315,12 +332,17 @@ struct Started<T: ?Sized + Interface> {
 }
 
 impl<T: ?Sized + Interface> Started<T> {
-    /// Waits until the job has ended, and answers its signals.
+    /// Waits until the job has ended, and answers its signals. At its deadline the call ends.
     fn wait_inside(&mut self) -> Result<(), CallFailed> {
         let Some((exchanges, handling)) = &mut self.inside else { return Ok(()) };
         let job = &self.job;
-        let over = || !matches!(lock(&job.progress).stage, Stage::Queued(_) | Stage::Running);
-        handling.attend(&**exchanges, &over)
+        let over =
+            || exchanges.is_late() || !matches!(lock(&job.progress).stage, Stage::Queued(_) | Stage::Running);
+        handling.attend(&**exchanges, &over)?;
+        if handling.stream.is_none() && exchanges.is_late() {
+            job.give_up(Kind::Deadline);
+        }
+        Ok(())
     }
 
     /// Returns the exchange of the result, if that is a stream which the server has begun to send.
@@ -404,17 +426,7 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
     }
 
     fn cancel(&mut self) {
-        let cancelled = |ran| Stage::Ended(Ended::failed(CallFailed::new(Kind::Cancelled, ran)));
-        {
-            let mut progress = lock(&self.job.progress);
-            progress.stage = match &progress.stage {
-                Stage::Queued(_) => cancelled(Ran::No),
-                Stage::Running => cancelled(Ran::Maybe),
-                Stage::Ended(_) | Stage::Taken => return,
-            };
-        }
-        self.job.given_up.give_up();
-        self.job.wake();
+        self.job.give_up(Kind::Cancelled);
     }
 
     fn detach(mut self: Box<Self>) {

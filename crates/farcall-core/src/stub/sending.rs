@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::{Buf as _, Bytes};
 
 use super::items::Items;
+use crate::context::context;
 use crate::env::Env;
 use crate::exchange::{Exchanges, Tail};
 use crate::xdr::{self, Encode, Encoder, Spill};
@@ -366,7 +367,8 @@ impl Spill for Long<'_> {
     }
 }
 
-/// Has a thread send the argument of a call that is a stream, while the caller does something else.
+/// Has a thread send the argument of a call that is a stream, while the caller does something else. If the
+/// caller serves a call, the thread does, too: the calls of the iterator inherit its deadline and its trace.
 pub fn send_beside(
     env: &dyn Env,
     exchanges: Arc<dyn Exchanges>,
@@ -383,7 +385,9 @@ pub fn send_beside(
         }
     }
     let mut unless_sent = UnlessSent(exchanges, false);
+    let context = context();
     let run = move || {
+        let _serves = context.carry();
         let waker = waker_of(&*sending, &*unless_sent.0);
         loop {
             let exchanges = &unless_sent.0;

@@ -254,7 +254,7 @@ impl Conversation {
         }
         self.note_company(now, activity);
         let outcome = match outcome {
-            Outcome::Failed(why) => Outcome::Failed(self.explain(activity, why, cancelling)),
+            Outcome::Failed(why) => Outcome::Failed(self.explain(now, activity, why, cancelling)),
             outcome => outcome,
         };
         self.end(activity, outcome, sink);
@@ -309,13 +309,22 @@ impl Conversation {
 
     /// Converts a failure that the server has sent to the failure that the caller is told.
     #[cold]
-    fn explain(&self, activity: u32, why: Failure, cancelling: bool) -> Failure {
+    fn explain(&self, now: Time, activity: u32, why: Failure, cancelling: bool) -> Failure {
         let why = match (why.kind, why.ran) {
             // The server says only that the call never runs. The client knows why: the caller gave it up.
             (Kind::Other, Ran::No) if cancelling => Failure::new(Kind::Cancelled, Ran::No),
+            // An older server reports what its procedure waited for until the deadline.
+            (Kind::Nested | Kind::Cancelled, ran) if !cancelling && self.is_late(now, activity) => {
+                Failure::new(Kind::Deadline, ran).with_detail(why.detail)
+            }
             _ => why,
         };
         self.never_no(activity, why)
+    }
+
+    /// Returns whether the deadline of a call has passed.
+    fn is_late(&self, now: Time, activity: u32) -> bool {
+        self.slots.at(activity).call.deadline.is_some_and(|deadline| deadline <= now)
     }
 
     /// Notes that a short call (one datagram each way) was made while a long message was being sent. The

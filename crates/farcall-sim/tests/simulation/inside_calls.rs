@@ -77,13 +77,14 @@ struct Books {
 
 /// The kinds of calls, of which each must succeed in some run. The kind "unhandled" is not among them: its
 /// calls fail if they raise a signal.
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 12] = [
     "signals",
     "signals of a started call",
     "in a handler",
     "between",
     "behind a server between",
     "argument stream",
+    "stalled sender",
     "result stream",
     "two streams",
     "bulk argument",
@@ -379,11 +380,19 @@ fn one_call(books: &Arc<Books>, server: &InsideClient) {
         3 => result_stream(books, &server, number, micros),
         4 => {
             let (count, most) = (sim::below(40) as u32, 1 + sim::below(40) as u32);
-            let outcome = server.count(number, most, Stream::of(items(number, count)));
+            // The sender may give nothing for up to a minute, which blocks only itself.
+            let stalls_at = if sim::below(3) == 0 { sim::below(20) as u32 } else { u32::MAX };
+            let pause = 1 << (10 + sim::below(17));
+            let items = items(number, count).zip(0..).map(move |(item, place)| {
+                sleep_micros(if place == stalls_at { pause } else { 0 });
+                item
+            });
+            let outcome = server.count(number, most, Stream::of(items));
             if let Ok(taken) = &outcome {
                 assert_eq!(*taken, count.min(most), "call {number}: items that were taken");
             }
-            books.note(number, "argument stream", &outcome, 0);
+            let stalled = stalls_at < count.min(most);
+            books.note(number, if stalled { "stalled sender" } else { "argument stream" }, &outcome, 0);
         }
         5 => {
             let count = sim::below(40) as u32;

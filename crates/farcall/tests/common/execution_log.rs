@@ -102,6 +102,15 @@ impl Mortal {
         (process, rest)
     }
 
+    /// Waits for a line that the process prints.
+    pub fn wait_for(&mut self, wanted: &str) {
+        let mut line = String::new();
+        while line.trim() != wanted {
+            line.clear();
+            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "a process ended too early");
+        }
+    }
+
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -15,6 +15,8 @@ mod dead_clients;
 #[allow(dead_code, reason = "each test program uses a part")]
 mod execution_log;
 #[cfg(unix)]
+mod killed_receivers;
+#[cfg(unix)]
 mod killed_servers;
 #[cfg(target_os = "linux")]
 mod network_namespaces;

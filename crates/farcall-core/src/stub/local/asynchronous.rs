@@ -19,7 +19,7 @@ pub(super) struct Local<S>(pub(super) Arc<S>);
 
 impl<S: AsyncServer> Local<S> {
     fn begin(&self, call: &Call<'_>) -> Result<Started, CallFailed> {
-        let arguments = arguments_in_time(call)?;
+        let (arguments, _) = arguments_in_time(call)?;
         let server = self.0.clone();
         let future = match call.procedure.number == BATCH.number {
             true => execute_each_later(
@@ -58,7 +58,7 @@ impl<S: AsyncServer> Channel for Local<S> {
         if call.procedure.exchanges {
             let begin = |arguments| self.0.clone().dispatch(call.procedure.number, arguments);
             return match arguments_in_time(&call)
-                .and_then(|arguments| Exchanging::new(begin(arguments), &call))
+                .and_then(|(arguments, deadline)| Exchanging::new(begin(arguments), &call, deadline))
             {
                 Ok(started) => Box::new(started),
                 Err(why) => Box::new(why),

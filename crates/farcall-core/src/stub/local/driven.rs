@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use super::execution::Execution;
 use super::send_in_thread;
 use super::unpark::Unpark;
+use crate::env::Time;
 use crate::exchange::{self, Exchanges, LocalExchanges, Tail};
 use crate::stub::channel::{Call, OpenCall, PendingCall, Reply, Sink};
 use crate::stub::dispatch::AsyncDispatched;
@@ -30,8 +31,12 @@ impl Exchanging {
     ///
     /// # Errors
     /// When there is no thread.
-    pub(super) fn new(future: AsyncDispatched, call: &Call<'_>) -> Result<Exchanging, CallFailed> {
-        let (near, callee) = exchange::pair();
+    pub(super) fn new(
+        future: AsyncDispatched,
+        call: &Call<'_>,
+        deadline: Option<Time>,
+    ) -> Result<Exchanging, CallFailed> {
+        let (near, callee) = exchange::pair(deadline);
         let (near, callee) = (Arc::new(near), Arc::new(callee));
         let mut handling = Handling::new(call);
         handling.begin(&*near);
@@ -64,8 +69,8 @@ impl Exchanging {
         ended.into_iter().for_each(|ended| self.handling.leave(ended).deliver(sink));
     }
 
-    fn give_up(&mut self) {
-        if let Some(execution) = self.driven.give_up(self.uncancelled) {
+    fn give_up(&mut self, kind: Kind) {
+        if let Some(execution) = self.driven.give_up(kind, self.uncancelled) {
             execution.go_on();
         }
     }
@@ -74,8 +79,11 @@ impl Exchanging {
 impl PendingCall for Exchanging {
     fn wait(mut self: Box<Self>, sink: Sink<'_>) {
         let driven = self.driven.clone();
-        if let Err(why) = self.handling.attend(&*driven, &|| driven.is_over()) {
+        if let Err(why) = self.handling.attend(&*driven, &|| driven.near.is_late() || driven.is_over()) {
             return sink(Reply::Failed(why.but_ran(Ran::Maybe)));
+        }
+        if self.handling.stream.is_none() && driven.near.is_late() {
+            self.give_up(Kind::Deadline);
         }
         if !self.give_stream(sink) {
             self.deliver(sink);
@@ -98,7 +106,7 @@ impl PendingCall for Exchanging {
     }
 
     fn cancel(&mut self) {
-        self.give_up();
+        self.give_up(Kind::Cancelled);
     }
 
     fn detach(mut self: Box<Self>) {
@@ -144,7 +152,7 @@ impl OpenCall for Exchanging {
 impl Drop for Exchanging {
     fn drop(&mut self) {
         if !self.is_left {
-            self.give_up();
+            self.give_up(Kind::Cancelled);
         }
     }
 }
@@ -202,9 +210,9 @@ impl Driven {
         self.callee.end_all();
     }
 
-    /// Ends the call as cancelled. Returns its execution if that is to go on.
-    fn give_up(&self, uncancelled: bool) -> Option<Execution> {
-        let cancelled = |ran| Stage::Ended(Ended::failed(CallFailed::new(Kind::Cancelled, ran)));
+    /// Ends the call by a failure of this kind, unless it has ended. Returns its execution if that is to go on.
+    fn give_up(&self, kind: Kind, uncancelled: bool) -> Option<Execution> {
+        let cancelled = |ran| Stage::Ended(Ended::failed(CallFailed::new(kind, ran)));
         let (execution, goes_on) = {
             let mut stage = lock(&self.stage);
             match std::mem::replace(&mut *stage, Stage::Left) {
@@ -271,8 +279,11 @@ impl Exchanges for Driven {
         while self.epoch() == epoch {
             self.near.watch(THREAD, epoch, &waker);
             self.step(&mut Context::from_waker(&waker));
+            if self.near.is_late() {
+                self.near.end_all();
+            }
             if self.epoch() == epoch {
-                unpark.wait()?;
+                unpark.wait_until(self.near.deadline())?;
             }
         }
         Ok(())

@@ -6,7 +6,8 @@ use std::task::Wake;
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-use crate::{CallFailed, Ran, self_wait};
+use crate::env::{Env as _, Time};
+use crate::{CallFailed, Ran, System, self_wait};
 
 pub(super) struct Unpark {
     thread: Thread,
@@ -24,8 +25,16 @@ impl Unpark {
     /// # Errors
     /// When this thread drives a runtime whose tasks nobody else runs, and it was not woken soon.
     pub(super) fn wait(&self) -> Result<(), CallFailed> {
+        self.wait_until(None)
+    }
+
+    /// Waits as [`Unpark::wait`] does, but no longer than until the deadline, if there is one.
+    pub(super) fn wait_until(&self, deadline: Option<Time>) -> Result<(), CallFailed> {
         if !self_wait::drives_tokio() {
-            thread::park();
+            match deadline {
+                Some(deadline) => thread::park_timeout(deadline.since(System.now())),
+                None => thread::park(),
+            }
             return Ok(());
         }
         if self.is_woken_soon() { Ok(()) } else { Err(self_wait::refusal(Ran::Maybe)) }

@@ -117,7 +117,7 @@ mod tests {
 
     /// Returns a stream of bytes of which these have arrived, and then its end.
     fn arrived(bytes: &[u8]) -> Bulk {
-        let (near, far) = pair();
+        let (near, far) = pair(None);
         let exchange = near.open().unwrap();
         assert_eq!(near.send(exchange, bytes, Tail::End), Some(bytes.len()));
         Stream::from(Source::Arrives(Box::new(Arrival::new(Arc::new(far), exchange, None))))
