@@ -39,7 +39,7 @@ impl fmt::Display for MisspeltVariable {
 const PREFIX: &str = "FARCALL_";
 
 /// The variables that farcall reads, without [`PREFIX`].
-const VARIABLES: [&str; 30] = [
+const VARIABLES: [&str; 31] = [
     "ADDRESS",
     "ADVERTISE",
     "ARGUMENT_BYTES",
@@ -61,6 +61,7 @@ const VARIABLES: [&str; 30] = [
     "QUEUE_BYTES",
     "QUEUE_MS",
     "REGISTRY",
+    "SERVER_PATIENCE_MS",
     "SHM",
     "SIM_SEED",
     "SIM_SEEDS",
