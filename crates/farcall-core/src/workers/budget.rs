@@ -113,15 +113,18 @@ impl Threads {
         self.allowed().saturating_sub(self.taken.load(Ordering::Relaxed))
     }
 
+    /// Returns whether threads are reserved for hosts whose waiting calls hold few.
+    #[inline]
+    pub(super) fn has_reserve(&self) -> bool {
+        self.max >= MIN_THREADS_FOR_RESERVE
+    }
+
     /// Returns how many threads are reserved for hosts whose waiting calls hold few, and how many of them the
     /// waiting calls of one host can hold. `host` has called, and `left` threads are free.
     ///
     /// A server that a single host calls reserves only enough for the first calls of the next host. When
     /// another host has called, the whole reserve is kept until more than half of the threads are free.
     pub(super) fn reserve(&self, host: u64, left: usize) -> (usize, usize) {
-        if self.max < MIN_THREADS_FOR_RESERVE {
-            return (0, 1);
-        }
         let reserve = self.max / RESERVED_ONE_IN;
         let share = (reserve / HOST_SHARE_ONE_IN).max(1);
         // Several receiving threads share these words, which are written only if they change.

@@ -506,9 +506,13 @@ impl Pool {
     /// Returns whether only the reserved threads are left, and the host's waiting calls already hold the
     /// host's share of them.
     fn has_share(&self, host: u64) -> bool {
-        let left = self.staff.budget.left() + self.resting_to_execute();
-        let (reserve, share) = self.staff.budget.reserve(host, left);
-        reserve > 0 && left <= reserve && self.held.get(&host).is_some_and(|held| *held >= share)
+        let budget = &self.staff.budget;
+        if !budget.has_reserve() {
+            return false;
+        }
+        let left = budget.left() + self.resting_to_execute();
+        let (reserve, share) = budget.reserve(host, left);
+        left <= reserve && self.held.get(&host).is_some_and(|held| *held >= share)
     }
 
     /// Returns whether a queued call of the host may be taken out of the queue. It is then executed, or
