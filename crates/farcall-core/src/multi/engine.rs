@@ -161,7 +161,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
                 return Poll::Pending;
             }
             // Nothing can wake the task when there is room, so it does not wait for room.
-            self.window.release(self.called);
+            self.window.release(self.called, |index| self.calls[index].is_some());
         }
     }
 
@@ -254,7 +254,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             }
             self.calls[index] = None;
             self.outstanding -= 1;
-            let is_out = |index: usize| self.calls.get(index).is_some_and(Option::is_some);
+            let is_out = |index: usize| self.calls[index].is_some();
             self.window.remove((index, size), self.called, is_out, || self.wait_point.now());
             if let Some((_, next)) = &mut self.hedge {
                 // The caller asks for another reply only if this one does not count, so the next member is
@@ -272,7 +272,10 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         }
         match self.hedge {
             Some((hedge, next)) => self.called < hedge.at_most && next <= self.wait_point.now(),
-            None => self.window.has_room(self.called, || self.wait_point.now()),
+            None => {
+                let is_out = |index: usize| self.calls[index].is_some();
+                self.window.has_room(self.called, is_out, || self.wait_point.now())
+            }
         }
     }
 
@@ -337,7 +340,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             leave(call, self.rest);
         }
         self.outstanding -= 1;
-        let is_out = |index: usize| self.calls.get(index).is_some_and(Option::is_some);
+        let is_out = |index: usize| self.calls[index].is_some();
         self.window.remove((index, None), self.called, is_out, || self.wait_point.now());
         Some((index, Err(why.clone().but_ran(Ran::Maybe).into())))
     }

@@ -3,9 +3,8 @@
 //!
 //! Room belongs to replies that arrive. A member that hangs holds none for long. Its call gives its room back
 //! when the replies of twice as many later calls have come as there is room for, or when nothing has come for
-//! a while: then further members are called.
+//! a while; on the path also when it was sent long ago. Then further members are called.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,22 +21,25 @@ const MIN_HOLD: Duration = Duration::from_millis(20);
 /// After this many pauses without a reply, twice as many members are called at once as before.
 const PAUSES_PER_DOUBLING: u32 = 2;
 
+/// How long after its sending a call holds room on the path at least, and twice that at most. By then it has
+/// been sent again, so it waits for its server, or is lost.
+const MAX_AGE: Duration = Duration::from_millis(20);
+
 /// The room for the replies of one group call.
 pub(super) struct Window {
     /// How many bytes of the buffer the largest reply so far takes.
     largest_reply: usize,
     /// The size of the buffer in bytes.
     buffer: usize,
+    in_buffer: Holders,
     /// The path that the members share, if it is known that they share one.
     path: Option<Arc<SharedPath>>,
-    /// The first call that may hold room. Members are called in order, and all calls before this one have
-    /// ended or have held room for long enough.
-    held_from: usize,
-    /// How many of the calls from there on have not ended.
-    holding: usize,
-    /// The calls before this index give their room back when `until_old` more replies have come.
+    on_path: Holders,
+    /// The calls before this index are old when `until_old` more replies have come. On the path they are old
+    /// `MAX_AGE` after `marked`, too.
     old_before: usize,
     until_old: usize,
+    marked: Option<Time>,
     /// Since when there is no room and no reply has come; `None` if there was room at the last look.
     full_since: Option<Time>,
     /// Whether only the path has no room.
@@ -49,17 +51,38 @@ pub(super) struct Window {
     mutant: Mutant,
 }
 
+/// The calls that hold room.
+#[derive(Default)]
+struct Holders {
+    /// The first call that may hold room. Members are called in order, and all calls before this one have
+    /// ended or have held room for long enough.
+    from: usize,
+    /// How many of the calls from there on have not ended.
+    count: usize,
+}
+
+impl Holders {
+    /// Lets the calls before an index hold no more room. Returns how many did.
+    fn release(&mut self, before: usize, is_out: impl Fn(usize) -> bool) -> usize {
+        let released = (self.from..before).filter(|&index| is_out(index)).count();
+        self.from = self.from.max(before);
+        self.count -= released;
+        released
+    }
+}
+
 impl Window {
     /// Returns the window of a buffer of this many bytes, for replies that come by this path.
     pub fn new(buffer: usize, path: Option<Arc<SharedPath>>, mutant: Mutant) -> Window {
         Window {
             largest_reply: MIN_REPLY_BYTES,
             buffer,
+            in_buffer: Holders::default(),
             path: path.filter(|_| !mutant.breaks(Rule::PathShared)),
-            held_from: 0,
-            holding: 0,
+            on_path: Holders::default(),
             old_before: 0,
             until_old: usize::MAX,
+            marked: None,
             full_since: None,
             is_path_full: false,
             longest_pause: Duration::ZERO,
@@ -68,9 +91,14 @@ impl Window {
         }
     }
 
-    /// Returns whether the replies of the calls that hold room, and of one more, have room. `called` is how
-    /// many members were called.
-    pub fn has_room(&mut self, called: usize, now: impl FnOnce() -> Time) -> bool {
+    /// Returns whether the replies of the calls that hold room, and of one more, have room. `called` members
+    /// were called, and `is_out` tells whose calls have not ended.
+    pub fn has_room(
+        &mut self,
+        called: usize,
+        is_out: impl Fn(usize) -> bool,
+        now: impl FnOnce() -> Time,
+    ) -> bool {
         let fits_buffer = self.fits_buffer();
         if fits_buffer && self.fits_path() {
             self.full_since = None;
@@ -82,18 +110,30 @@ impl Window {
             self.path.iter().for_each(|path| path.note_limit());
             now
         });
-        if now < since + self.hold() || self.mutant.breaks(Rule::HungHoldsNoRoom) {
+        if self.mutant.breaks(Rule::HungHoldsNoRoom) {
             return false;
         }
-        self.release(called);
-        true
+        if now >= since + self.hold() {
+            self.release(called, is_out);
+            return true;
+        }
+        if self.marked.is_some_and(|marked| now >= marked + MAX_AGE) {
+            self.forget_on_path(self.old_before, &is_out);
+            self.mark(called);
+            self.marked = Some(now);
+        }
+        let has_room = fits_buffer && self.fits_path();
+        if has_room {
+            self.full_since = None;
+        }
+        has_room
     }
 
     /// Returns when to look again whether there is room, although no reply has come.
     pub fn look_at(&self) -> Option<Time> {
-        self.full_since
-            .map(|since| since + self.hold())
-            .filter(|_| !self.mutant.breaks(Rule::HungHoldsNoRoom))
+        let since = self.full_since.filter(|_| !self.mutant.breaks(Rule::HungHoldsNoRoom))?;
+        let age = self.marked.filter(|_| self.is_path_full).map(|marked| marked + MAX_AGE);
+        age.into_iter().chain([since + self.hold()]).min()
     }
 
     /// Returns how many calls may hold room.
@@ -104,18 +144,22 @@ impl Window {
 
     /// Notes that the member at this index is called.
     #[inline]
-    pub fn add(&mut self, index: usize, now: impl FnOnce() -> Time) {
-        self.holding += 1;
+    pub fn add(&mut self, index: usize, now: impl Fn() -> Time) {
+        self.in_buffer.count += 1;
         if let Some(path) = &self.path {
-            path.add(now);
+            self.on_path.count += 1;
+            path.add(&now);
+            if self.marked.is_none() {
+                self.marked = Some(now());
+            }
         }
         if self.until_old == usize::MAX {
-            (self.old_before, self.until_old) = (index + 1, 2 * self.size());
+            self.mark(index + 1);
         }
     }
 
-    /// Notes that the call at this index has ended: with a reply of so many bytes, or by a failure at this end.
-    /// `called` members were called, and `is_out` tells whose calls have not ended.
+    /// Notes that the call at this index has ended: with a reply of so many bytes, or by a failure at this
+    /// end. `called` members were called, and `is_out` tells whose calls have not ended.
     #[inline]
     pub fn remove(
         &mut self,
@@ -124,14 +168,20 @@ impl Window {
         is_out: impl Fn(usize) -> bool,
         now: impl Fn() -> Time,
     ) {
-        if index >= self.held_from {
-            self.give_back(1);
+        if index >= self.in_buffer.from {
+            self.in_buffer.count -= 1;
+        }
+        if let Some(path) = &self.path {
+            if index >= self.on_path.from {
+                self.on_path.count -= 1;
+                path.remove(1);
+            }
+            if reply.is_some() {
+                path.replied(&now);
+            }
         }
         if let Some(bytes) = reply {
             self.largest_reply = self.largest_reply.max(bytes + MIN_REPLY_BYTES);
-            if let Some(path) = &self.path {
-                path.replied(&now);
-            }
         }
         if let Some(since) = &mut self.full_since {
             let now = now();
@@ -141,38 +191,45 @@ impl Window {
         self.pauses = 0;
         self.until_old -= 1;
         if self.until_old == 0 {
-            self.forget_old(called, is_out);
+            self.forget_old(called, is_out, now);
         }
     }
 
-    /// Lets the calls that are out hold no more room.
-    pub fn release(&mut self, called: usize) {
-        self.give_back(self.holding);
-        self.held_from = called;
+    /// Lets the calls that are out hold no more room, because no reply comes.
+    pub fn release(&mut self, called: usize, is_out: impl Fn(usize) -> bool) {
+        self.forget_on_path(called, &is_out);
+        if !self.is_path_full {
+            self.in_buffer.release(called, &is_out);
+        }
         self.pauses = (self.pauses + 1).min(PAUSES_PER_DOUBLING * usize::BITS / 2);
         self.full_since = None;
     }
 
     /// Lets old calls hold no more room: as many replies have come since as twice fill the room.
     #[cold]
-    fn forget_old(&mut self, called: usize, is_out: impl Fn(usize) -> bool) {
-        let old: Range<usize> = self.held_from..self.old_before.max(self.held_from);
+    fn forget_old(&mut self, called: usize, is_out: impl Fn(usize) -> bool, now: impl Fn() -> Time) {
         if !self.mutant.breaks(Rule::HungHoldsNoRoom) {
-            self.held_from = old.end;
-            self.give_back(old.filter(|&index| is_out(index)).count());
+            self.in_buffer.release(self.old_before, &is_out);
+            self.forget_on_path(self.old_before, &is_out);
         }
+        self.mark(called);
+        self.marked = self.path.is_some().then(now);
+    }
+
+    /// Begins to wait until the calls before this index are old.
+    fn mark(&mut self, called: usize) {
         (self.old_before, self.until_old) = (called, 2 * self.size());
     }
 
-    fn give_back(&mut self, calls: usize) {
-        self.holding -= calls;
+    fn forget_on_path(&mut self, before: usize, is_out: impl Fn(usize) -> bool) {
         if let Some(path) = &self.path {
-            path.remove(calls);
+            path.remove(self.on_path.release(before, is_out));
         }
     }
 
     fn fits_buffer(&self) -> bool {
-        self.holding == 0 || self.holding.saturating_mul(self.largest_reply) < self.buffer
+        let held = self.in_buffer.count;
+        held == 0 || held.saturating_mul(self.largest_reply) < self.buffer
     }
 
     /// Returns whether the path has room for one more call. A caller that waits for nothing always calls a
@@ -181,7 +238,7 @@ impl Window {
     fn fits_path(&self) -> bool {
         let Some(path) = &self.path else { return true };
         let window = path.window().saturating_mul(1 << (self.pauses / PAUSES_PER_DOUBLING));
-        self.holding == 0 || path.under_way() < window
+        self.on_path.count == 0 || path.under_way() < window
     }
 
     /// Returns how long calls hold room while no reply comes. Where replies are slow, they hold it for
@@ -196,7 +253,9 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        self.give_back(self.holding);
+        if let Some(path) = &self.path {
+            path.remove(self.on_path.count);
+        }
     }
 }
 
@@ -214,18 +273,23 @@ mod tests {
         Window::new(BUFFER, path.cloned(), Mutant::NONE)
     }
 
+    /// Only member 0 hangs, and the members after `last` have not replied yet.
+    fn out_after(last: usize) -> impl Fn(usize) -> bool {
+        move |index| index == 0 || index > last
+    }
+
     /// Calls as many members as there is room for at this time. Returns how many were called in all.
     fn call(window: &mut Window, mut called: usize, ms: u64) -> usize {
-        while window.has_room(called, || at(ms)) {
+        while window.has_room(called, |_| true, || at(ms)) {
             window.add(called, || at(ms));
             called += 1;
         }
         called
     }
 
-    /// The member at this index replies. Only member 0 hangs.
+    /// The member at this index replies.
     fn reply(window: &mut Window, (index, bytes): (usize, usize), called: usize, ms: u64) {
-        window.remove((index, Some(bytes)), called, |other| other == 0 || other > index, || at(ms));
+        window.remove((index, Some(bytes)), called, out_after(index), || at(ms));
     }
 
     #[test]
@@ -273,7 +337,7 @@ mod tests {
         reply(&mut window, (0, 1 << 20), called, 15);
         assert_eq!(window.look_at(), Some(at(45)));
         assert_eq!(call(&mut window, called, 44), called);
-        assert!(window.has_room(called, || at(45)));
+        assert!(window.has_room(called, |index| index > 0, || at(45)));
     }
 
     #[test]

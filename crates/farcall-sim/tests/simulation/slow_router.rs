@@ -1,5 +1,6 @@
 //! Tests that a group's calls behind a slow router do not overflow its queue: few are sent again, and calling
 //! all members takes no longer than calling one after the other (Satyanarayanan & Siegel 1990, section VI-B3).
+//! Where only the servers are slow, their calls do not wait for one another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,8 +52,8 @@ const WORK: Duration = Duration::from_millis(2);
 /// The largest share of what a client sends that it sends again, in percent, by the paper.
 const MOST_AGAIN: u64 = 25;
 
-/// Returns a client and a group of this many members behind the router. Every member is bound.
-fn routed(sim: &Sim, members: usize, work: Work) -> farcall::Result<(Runtime, Group<MemberClient>)> {
+/// Returns a client and a group of this many members. Every member is bound.
+fn group_of(sim: &Sim, members: usize, work: Work) -> farcall::Result<(Runtime, Group<MemberClient>)> {
     for which in 0..members {
         let name = format!("Member/m{which:04}");
         sim.server(&name.clone(), move || {
@@ -62,8 +63,14 @@ fn routed(sim: &Sim, members: usize, work: Work) -> farcall::Result<(Runtime, Gr
     let client = Runtime::builder().build()?;
     let group = client.import_all::<dyn Member>("Member")?;
     group.stubs().try_for_each(|(_, member)| member.work())?;
-    sim.router(&sim.test(), EACH, QUEUE);
     Ok((client, group))
+}
+
+/// Returns a client behind the router, and a group of this many members. Every member is bound.
+fn routed(sim: &Sim, members: usize, work: Work) -> farcall::Result<(Runtime, Group<MemberClient>)> {
+    let routed = group_of(sim, members, work)?;
+    sim.router(&sim.test(), EACH, QUEUE);
+    Ok(routed)
 }
 
 /// Returns how many datagrams the client has sent so far, and how many of them because something was late.
@@ -128,6 +135,26 @@ fn the_simulation_would_notice_that_members_do_not_share_a_path() {
             assert_eq!(all.results().count(), 100);
         });
         assert!(again > MOST_AGAIN, "{again} % again");
+        Ok::<(), farcall::Error>(())
+    });
+}
+
+/// The path is not taken for slow because the servers are, whatever chance has them take.
+#[test]
+fn slow_servers_without_a_router_work_at_the_same_time() {
+    const MEMBERS: usize = 300;
+    check(3, |sim| {
+        let work = Work::Exponential(Duration::from_millis(50));
+        let (_client, group) = group_of(sim, MEMBERS, work)?;
+        let time = |mutant: Mutant| {
+            let begun = sim::now();
+            assert_eq!(group.multi().work().breaking(mutant).all().results().count(), MEMBERS);
+            sim::now() - begun
+        };
+        let shared: Vec<Duration> = (0..4).map(|_| time(Mutant::NONE)).collect();
+        let all_at_once = (0..4).map(|_| time(Mutant::of(Rule::PathShared))).max().unwrap_or_default();
+        assert!(shared[0] < 3 * all_at_once, "{shared:?}, {all_at_once:?}");
+        assert!(shared[1..].iter().all(|&time| time < 2 * all_at_once), "{shared:?}, {all_at_once:?}");
         Ok::<(), farcall::Error>(())
     });
 }
