@@ -119,6 +119,26 @@ impl fmt::Debug for Unwinding {
 
 /// Unwinds the call of a procedure whose result and exception have these types. A handler gets it with the
 /// signal that the procedure has raised.
+///
+/// The compiler refuses an outcome of other types:
+///
+/// ```compile_fail,E0308
+/// # #[farcall::interface]
+/// # pub trait Store {
+/// #     fn put(&self, bytes: u64) -> farcall::Result<u64>;
+/// #     #[signal]
+/// #     fn low_space(&self, needed: u64) -> u64;
+/// # }
+/// # struct Leaves;
+/// impl StoreHandler for Leaves {
+///     fn low_space(&self, by: StoreRaiser, _: u64) -> farcall::Answer<u64> {
+///         match by {
+///             StoreRaiser::put(call) => call.unwind(Ok("text")), // `put` returns a u64
+///             StoreRaiser::Direct => farcall::Answer::Pass,
+///         }
+///     }
+/// }
+/// ```
 pub struct Unwinds<T, E> {
     procedure: u32,
     types: PhantomData<fn(T, E)>,
