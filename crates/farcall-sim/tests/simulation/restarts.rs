@@ -1,13 +1,16 @@
 //! Tests that replicas are restarted one after the other without a failed call, while the network loses,
-//! doubles and delays datagrams: unchanged servers drain, and unchanged balancers call them.
+//! doubles and delays datagrams: unchanged servers drain, and unchanged balancers call them. In every fourth
+//! run all of them have keys.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use farcall::{Runtime, driver_mutants::Rule};
-use farcall_sim::{Faults, Process, Sim, check, find, sim};
+use farcall::driver_mutants::Rule;
+use farcall::key_files::{Identity, Keyring};
+use farcall::{Keys, Runtime};
+use farcall_sim::{Faults, Process, Sim, check, find, replay, sim};
 
 #[farcall::interface]
 trait Store {
@@ -34,6 +37,25 @@ impl Store for Executed {
     }
 }
 
+/// Returns the runtime of a replica or of a client, each kind with a key of its own in every fourth run.
+fn runtime(seed: u64, is_replica: bool) -> farcall::Result<Runtime> {
+    if !seed.is_multiple_of(4) {
+        return Runtime::builder().build();
+    }
+    let [replica, client] = [1, 2].map(|byte| Identity::from_entropy([byte; 32]));
+    let keyring = match is_replica {
+        true => {
+            let line = format!("{} client type=Store", client.public()).parse().expect("a line");
+            Keyring::new(replica).with_authorized_key(line).expect("the line is sound")
+        }
+        false => {
+            let line = format!("Store {}", replica.public()).parse().expect("a line");
+            Keyring::new(client).with_known_server(line)
+        }
+    };
+    Runtime::builder().keys(Keys::new(keyring)).build()
+}
+
 /// A replica, which drains and ends when it is told to.
 struct Replica {
     process: Process,
@@ -46,16 +68,17 @@ const LONG: Duration = Duration::from_secs(25);
 impl Replica {
     fn start(sim: &Sim, executed: &Executed, number: u64) -> Replica {
         let ends = Arc::<AtomicBool>::default();
-        let (executed, told) = (executed.clone(), ends.clone());
+        let (executed, told, seed) = (executed.clone(), ends.clone(), sim.seed());
         let process = sim.server(&format!("replica {number}"), move || {
+            let runtime = runtime(seed, true)?;
             let export =
-                farcall::export::<dyn Store>(&format!("Store/{number}"), Arc::new(executed.clone()))?;
+                runtime.export::<dyn Store>(&format!("Store/{number}"), Arc::new(executed.clone()))?;
             while !told.load(SeqCst) {
                 sim::sleep(Duration::from_millis(1 + sim::below(20)));
             }
             let drained = match sim::below(2) {
                 0 => export.drain(LONG),
-                _ => Runtime::current()?.drain(LONG),
+                _ => runtime.drain(LONG),
             };
             assert!(drained, "the calls that had begun are finished");
             Ok::<(), farcall::Error>(())
@@ -95,11 +118,12 @@ impl Callers {
         sim: &Sim,
         name: &str,
         pause: u64,
-        stub: impl Fn() -> StoreClient + Send + Sync + 'static,
+        stub: impl Fn(&Runtime) -> StoreClient + Send + Sync + 'static,
     ) {
-        let (over, next) = (self.over.clone(), self.next.clone());
+        let (over, next, seed) = (self.over.clone(), self.next.clone(), sim.seed());
         sim.process(name, move || {
-            let stub = stub();
+            let clients = runtime(seed, false).expect("a runtime");
+            let stub = stub(&clients);
             let threads = (0..3).map(|_| {
                 let (over, next, stub) = (over.clone(), next.clone(), stub.clone());
                 sim::spawn(move || {
@@ -136,10 +160,10 @@ fn roll(sim: &Sim, broken: Option<Rule>) -> u64 {
     let replicas: Vec<_> =
         (0..2 + sim.below(2)).map(|number| Replica::start(sim, &executed, number)).collect();
     let callers = Callers { over: Arc::default(), next: Arc::default() };
-    let balancer = || farcall::import_all::<dyn Store>("Store").unwrap().balancer();
-    callers.start(sim, "busy", 10, move || balancer().stub());
-    callers.start(sim, "in turn", 100, move || balancer().round_robin());
-    callers.start(sim, "rare", 5_000, move || balancer().sticky("key"));
+    let balancer = |clients: &Runtime| clients.import_all::<dyn Store>("Store").unwrap().balancer();
+    callers.start(sim, "busy", 10, move |clients| balancer(clients).stub());
+    callers.start(sim, "in turn", 100, move |clients| balancer(clients).round_robin());
+    callers.start(sim, "rare", 5_000, move |clients| balancer(clients).sticky("key"));
     sim.sleep(Duration::from_millis(200));
     sim.faults(faults(sim));
     broken.into_iter().for_each(|rule| sim.breaks(rule));
@@ -164,15 +188,19 @@ fn no_call_fails_while_replicas_are_restarted_one_after_the_other() {
     assert!(calls.load(SeqCst) > 1_000);
 }
 
+/// Returns a stub whose calls wait for a server.
+fn waiting(clients: &Runtime, name: &str) -> StoreClient {
+    clients.import::<dyn Store>(name).unwrap().wait_for_server()
+}
+
 #[test]
 fn no_call_of_a_stub_that_waits_fails_while_the_only_server_is_restarted() {
     check(20, |sim| {
         let executed = Executed::default();
         let replica = Replica::start(sim, &executed, 0);
         let callers = Callers { over: Arc::default(), next: Arc::default() };
-        callers.start(sim, "busy", 10, || farcall::import::<dyn Store>("Store").unwrap().wait_for_server());
-        callers
-            .start(sim, "rare", 3_000, || farcall::import::<dyn Store>("Store/0").unwrap().wait_for_server());
+        callers.start(sim, "busy", 10, |clients| waiting(clients, "Store"));
+        callers.start(sim, "rare", 3_000, |clients| waiting(clients, "Store/0"));
         sim.sleep(Duration::from_millis(200));
         sim.faults(faults(sim));
         for _ in 0..4 {
@@ -224,6 +252,10 @@ fn broken_rules_of_drains_and_balancers_are_noticed() {
     for rule in [Rule::DrainWaits, Rule::RefusedIsTriedElsewhere] {
         let failure = find(300, move |sim| _ = roll(sim, Some(rule)));
         let failure = failure.unwrap_or_else(|| panic!("nothing notices that {rule:?} is broken"));
+        assert!(
+            replay(failure.seed, |sim| _ = roll(sim, None)).is_ok(),
+            "it fails although no rule is broken"
+        );
         println!("{rule:?}: seed {}: {}", failure.seed, failure.why.lines().next().unwrap_or_default());
     }
 }
