@@ -98,7 +98,7 @@ fn an_item_of_a_stream_is_an_error() {
 struct Echoes;
 
 impl AsksHandler for Echoes {
-    fn shown(&self, bytes: &[u8]) -> Answer<Vec<u8>> {
+    fn shown(&self, _: AsksRaiser, bytes: &[u8]) -> Answer<Vec<u8>> {
         Answer::Resume(bytes.to_vec())
     }
 }
