@@ -1,10 +1,6 @@
 //! Deliberate faults of balancers, groups, drains and clerks. Each breaks one rule, so that the simulation can
-//! show that it would notice. The simulated [`Env`] says which rule is broken. Without the feature `mutants`
+//! show that it would notice. The simulated [`Env`](crate::env::Env) says which rule is broken. Without the feature `mutants`
 //! nothing is broken, and nobody is asked.
-
-use std::sync::Arc;
-
-use crate::env::Env;
 
 /// A rule that can be broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,15 +19,3 @@ pub enum Rule {
 
 /// The fault that a simulated process has, if any.
 pub type Mutant = crate::mutant::Mutant<Rule>;
-
-/// Returns whether a rule is broken on purpose in the environment `env`.
-#[inline(always)]
-pub fn breaks(rule: Rule, env: impl FnOnce() -> Arc<dyn Env>) -> bool {
-    #[cfg(feature = "mutants")]
-    return env().mutant().breaks(rule);
-    #[cfg(not(feature = "mutants"))]
-    {
-        let _ = (rule, env);
-        false
-    }
-}

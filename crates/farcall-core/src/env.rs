@@ -343,6 +343,19 @@ pub enum Received {
     Refused(SocketAddr, usize),
 }
 
+/// Returns whether a rule is broken on purpose in the environment `env`.
+#[doc(hidden)]
+#[inline(always)]
+pub fn breaks(rule: crate::broken::Rule, env: impl FnOnce() -> Arc<dyn Env>) -> bool {
+    #[cfg(feature = "mutants")]
+    return env().mutant().breaks(rule);
+    #[cfg(not(feature = "mutants"))]
+    {
+        let _ = (rule, env);
+        false
+    }
+}
+
 /// A flag that a thread can wait for. The end of a wait clears it.
 pub trait Event: Send + Sync + 'static {
     /// Sets the flag, and wakes one thread that waits for it. Never blocks.

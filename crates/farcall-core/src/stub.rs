@@ -19,6 +19,7 @@
 //! - A caller of [`Interface::dispatch`] catches its panics, for which [`catch`] exists. It discards the
 //!   reply unless `dispatch` returns [`Dispatched::Result`] or [`Dispatched::Exception`].
 
+mod answer;
 mod arguments;
 mod awaiting;
 mod batch;
@@ -44,10 +45,14 @@ mod restart;
 mod scope;
 mod sending;
 mod signal;
+mod signal_id;
 mod stream;
 mod subset;
 mod unwinding;
 
+#[doc(hidden)]
+pub use answer::answered;
+pub use answer::{Answer, Handled, Handler, Raised, Unwinds};
 pub use arguments::{EncodeArguments, EncodedArguments};
 #[doc(hidden)]
 pub use arguments::{argument, bad_arguments};
@@ -66,9 +71,7 @@ pub use dispatch::{AsyncDispatched, Dispatched, catch};
 pub use dispatch::{Outcome, arguments, before_the_procedure, panicked, reply, returns, serve};
 #[doc(hidden)]
 pub use ended::Ended;
-#[doc(hidden)]
-pub use handlers::answered;
-pub use handlers::{Answer, Handled, Handler, Handlers, NO_HANDLERS, Raised};
+pub use handlers::{Handlers, NO_HANDLERS};
 #[doc(hidden)]
 pub use handling::Handling;
 pub use interface::{AsyncServer, Client, Interface, Program};
@@ -82,7 +85,6 @@ pub use pending::Pending;
 #[doc(hidden)]
 pub use recipient::{Arrivals, Arrived, CallKey, Recipient};
 pub use restart::{Restart, RestartHook};
-pub use scope::{InterfaceId, Signal, SignalId};
 #[doc(hidden)]
 pub use scope::{serving, serving_task};
 #[doc(hidden)]
@@ -90,10 +92,11 @@ pub use sending::{SendStream, Sent, encode_stream, send_beside};
 pub use signal::Unwound;
 #[doc(hidden)]
 pub use signal::{UNCAUGHT, raise, raise_later};
+pub use signal_id::{InterfaceId, Signal, SignalId};
 pub use stream::{Stream, Until};
 #[doc(hidden)]
 pub use stream::{serve_stream, serve_stream_later};
 #[doc(hidden)]
 pub use subset::subset;
 pub(crate) use subset::{hash, mix};
-pub use unwinding::{Unwinding, Unwinds};
+pub use unwinding::Unwinding;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::health::{Health, Verdict};
 use super::{Choice, Shared};
-use crate::broken::{Rule, breaks};
+use crate::broken::Rule;
 use crate::env::Time;
+use crate::env::breaks;
 use crate::stub::Procedure;
 use crate::{CallFailed, Kind, Ran};
 

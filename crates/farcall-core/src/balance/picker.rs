@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use super::health::{Health, Standing};
 use super::{Choice, Policy};
-use crate::broken::{Rule, breaks};
+use crate::broken::Rule;
 use crate::env::Time;
+use crate::env::breaks;
 use crate::stub::mix;
 
 /// The latency of a member while no member's is known, in nanoseconds.

@@ -10,7 +10,8 @@ use std::task::Poll;
 
 use super::channel::Procedure;
 use super::dispatch::{AsyncDispatched, Dispatched, catch, panicked};
-use super::scope::{self, InterfaceId};
+use super::scope;
+use super::signal_id::InterfaceId;
 use crate::context::context;
 use crate::exchange::MAX_MESSAGE;
 use crate::guard;

@@ -6,11 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::answer::Handler;
 use super::arguments::{EncodeArguments, EncodedArguments, bad_arguments};
 use super::awaiting::Awaiting;
 use super::behind::{Behind, BehindCall};
 use super::channel::{Call, Channel, PendingCall, Procedure, blocking_result};
-use super::handlers::{Handler, Handlers};
+use super::handlers::Handlers;
 use super::oneway::{Oneway, Queue};
 use super::pending::Pending;
 use super::restart::Restart;

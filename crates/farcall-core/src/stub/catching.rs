@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::ptr;
 
-use super::handlers::{Handled, Handler, Raised};
+use super::answer::{Handled, Handler, Raised};
 use crate::CallFailed;
 use crate::xdr::Decoder;
 

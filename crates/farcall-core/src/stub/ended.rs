@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::channel::{PendingCall, Reply, Sink, no_reply};
 use super::dispatch::{Dispatched, encoded};
+use super::unwinding::Unwinding;
 use crate::xdr::{Decoder, Encode};
 use crate::{CallFailed, Kind};
 
@@ -13,6 +14,13 @@ use crate::{CallFailed, Kind};
 pub struct Ended {
     pub(crate) dispatched: Dispatched,
     pub(crate) reply: Bytes,
+}
+
+impl From<Unwinding> for Ended {
+    fn from(unwinding: Unwinding) -> Ended {
+        let (dispatched, reply) = unwinding.into_parts();
+        Ended { dispatched, reply }
+    }
 }
 
 impl Ended {

@@ -5,12 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
+use super::answer::{Handled, Raised};
 use super::channel::Call;
 use super::ended::Ended;
-use super::handlers::{Handled, Handlers, Raised};
-use super::scope::{InterfaceId, SignalId};
+use super::handlers::Handlers;
 use super::sending::{SendStream, Sent, waker_of};
 use super::signal::{RESUMED, UNCAUGHT, UNWOUND};
+use super::signal_id::{InterfaceId, SignalId};
 use super::unwinding::Unwinding;
 use crate::exchange::{Exchanges, Tail, send_all, take_all, take_exactly};
 use crate::xdr::{Decode, Decoder};

@@ -7,7 +7,7 @@ use super::binding::Binding;
 use super::channel::Procedure;
 use super::dispatch::{AsyncDispatched, Dispatched};
 use super::members::Members;
-use super::scope::Signal;
+use super::signal_id::Signal;
 use crate::idl;
 use crate::xdr::{Decoder, Encoder};
 

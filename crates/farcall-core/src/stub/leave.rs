@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use super::handlers::Answer;
+use super::answer::Answer;
 use super::unwinding::Unwinding;
 use crate::{CallFailed, Kind, Ran};
 

@@ -5,9 +5,9 @@ use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use super::answer::Handler;
 use super::binding::Binding;
 use super::channel::{CarriedBy, Channel};
-use super::handlers::Handler;
 use super::subset::subset;
 use crate::System;
 use crate::env::Env;

@@ -4,10 +4,11 @@
 use std::fmt;
 use std::future::Future;
 
+use super::answer::{Answer, Handled, Raised};
 use super::arguments::EncodeArguments;
 use super::catching;
-use super::handlers::{Handled, Raised};
-use super::scope::{self, Signal, SignalId};
+use super::scope;
+use super::signal_id::{Signal, SignalId};
 use crate::exchange::{Exchanges, Tail, over, send_all, send_all_later, take_all, take_all_later};
 use crate::xdr::{self, Decode, Encode, Encoder};
 use crate::{CallFailed, Error, Kind, Ran, room};
@@ -27,6 +28,15 @@ impl Unwound {
     /// Returns why the signal was not resumed.
     pub fn why(&self) -> &CallFailed {
         &self.0
+    }
+}
+
+/// Answers a signal as the caller of the present call has answered another one: a server between raises a
+/// signal of its own interface for one of the server that it calls, and unwinds that call if its own is
+/// unwound.
+impl<T> From<Result<T, Unwound>> for Answer<T> {
+    fn from(answered: Result<T, Unwound>) -> Answer<T> {
+        answered.map_or_else(Answer::fail, Answer::Resume)
     }
 }
 

@@ -2,16 +2,13 @@
 //! outcome of the procedure that was called.
 
 use std::fmt;
-use std::marker::PhantomData;
 
 use bytes::Bytes;
 
 use super::dispatch::{Dispatched, encoded};
-use super::ended::Ended;
-use super::handlers::{Answer, Raised};
 use crate::xdr::schema::{Type, TypeHashes, Types};
 use crate::xdr::{Encode, Schema};
-use crate::{CallFailed, Error, Kind, Ran, Result, idl};
+use crate::{CallFailed, Kind, Ran, Result, idl};
 
 /// The outcome with which a caller leaves a call that its handler unwinds.
 pub struct Unwinding {
@@ -44,7 +41,7 @@ impl Unwinding {
     }
 
     /// Leaves a call of the procedure of this number with an outcome of its types.
-    fn of<R: Encode, E: Encode>(procedure: u32, outcome: Result<R, E>) -> Unwinding {
+    pub(super) fn of<R: Encode, E: Encode>(procedure: u32, outcome: Result<R, E>) -> Unwinding {
         Unwinding::new(outcome, Fits::Procedure(procedure))
     }
 
@@ -58,10 +55,10 @@ impl Unwinding {
     /// the procedure has.
     pub(super) fn checked<'a>(
         self,
-        raised: &Raised,
+        procedure: Option<u32>,
         interface: impl FnOnce() -> &'a idl::Interface,
     ) -> Unwinding {
-        let number = match (self.fits, raised.procedure) {
+        let number = match (self.fits, procedure) {
             (Fits::Any, _) => return self,
             (Fits::Procedure(of), Some(called)) if of == called => return self,
             (_, Some(called)) => called,
@@ -91,6 +88,11 @@ impl Unwinding {
         TypeHashes::new(&own).of(&ty) == TypeHashes::new(types).of(wanted)
     }
 
+    /// Returns the outcome, and its encoded reply.
+    pub(super) fn into_parts(self) -> (Dispatched, Bytes) {
+        (self.dispatched, self.reply)
+    }
+
     /// Returns the failure with which a procedure ends that was called directly, without stubs.
     pub(super) fn into_failure(self) -> CallFailed {
         self.dispatched.failure().unwrap_or_else(|| bad(format_args!("{DIRECT}")))
@@ -105,80 +107,8 @@ fn bad(why: fmt::Arguments<'_>) -> CallFailed {
     CallFailed::new(Kind::BadResult, Ran::Yes).because(why.to_string())
 }
 
-impl From<Unwinding> for Ended {
-    fn from(Unwinding { dispatched, reply, .. }: Unwinding) -> Ended {
-        Ended { dispatched, reply }
-    }
-}
-
 impl fmt::Debug for Unwinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Unwinding").finish_non_exhaustive()
-    }
-}
-
-/// Unwinds the call of a procedure whose result and exception have these types. A handler gets it with the
-/// signal that the procedure has raised.
-///
-/// The compiler refuses an outcome of other types:
-///
-/// ```compile_fail,E0308
-/// # #[farcall::interface]
-/// # pub trait Store {
-/// #     fn put(&self, bytes: u64) -> farcall::Result<u64>;
-/// #     #[signal]
-/// #     fn low_space(&self, needed: u64) -> u64;
-/// # }
-/// # struct Leaves;
-/// impl StoreHandler for Leaves {
-///     fn low_space(&self, by: StoreRaiser, _: u64) -> farcall::Answer<u64> {
-///         match by {
-///             StoreRaiser::put(call) => call.unwind(Ok("text")), // `put` returns a u64
-///             StoreRaiser::Direct => farcall::Answer::Pass,
-///         }
-///     }
-/// }
-/// ```
-pub struct Unwinds<T, E> {
-    procedure: u32,
-    types: PhantomData<fn(T, E)>,
-}
-
-impl<T, E> Unwinds<T, E> {
-    /// Unwinds calls of the procedure of this number. Called by generated code.
-    #[doc(hidden)]
-    pub fn new(procedure: u32) -> Unwinds<T, E> {
-        Unwinds { procedure, types: PhantomData }
-    }
-
-    /// Unwinds the call. Its caller leaves with this outcome.
-    pub fn unwind<A>(self, outcome: Result<T, E>) -> Answer<A>
-    where
-        T: Encode,
-        E: Encode,
-    {
-        Answer::Unwind(Unwinding::of(self.procedure, outcome))
-    }
-
-    /// Unwinds the call. Its caller leaves with this exception of the procedure, or this failure.
-    pub fn fail<A>(self, why: impl Into<Error<E>>) -> Answer<A>
-    where
-        E: Encode,
-    {
-        Answer::Unwind(Unwinding::of(self.procedure, Result::<(), E>::Err(why.into())))
-    }
-}
-
-impl<T, E> Clone for Unwinds<T, E> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T, E> Copy for Unwinds<T, E> {}
-
-impl<T, E> fmt::Debug for Unwinds<T, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Unwinds").field(&self.procedure).finish()
     }
 }

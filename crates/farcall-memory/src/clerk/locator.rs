@@ -8,8 +8,9 @@ use super::entry::Entry;
 use super::listings::{self, ListedClerk};
 use super::{CLERK_NAMES, Clerk, ClerkRuntime, Core, Fault, How, NAMES, Names, NamesClient, Place, Settings};
 use crate::access::TYPE;
-use farcall_core::broken::{Rule, breaks};
+use farcall_core::broken::Rule;
 use farcall_core::env::Event;
+use farcall_core::env::breaks;
 use farcall_core::stub::Interface as _;
 use farcall_core::{CallFailed, Error, Kind, Ran, Result, guard, lock};
 

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_core::broken::{Rule, breaks};
+use farcall_core::broken::Rule;
+use farcall_core::env::breaks;
 use farcall_proto::{MAX_DATAGRAM, Time};
 
 use super::Server;
