@@ -1,10 +1,10 @@
 //! Congestion control for calls to many servers whose replies share a path: how many of them may be under
 //! way.
 //!
-//! A client learns the path's rate from the replies of all servers together, because a router's queue does not
-//! know to which call a packet belongs. The window begins small. It doubles each round while replies then come
-//! faster, as in the startup of BBR (Cardwell and others 2016): once a larger window only lengthens the queue,
-//! replies come no faster. A round trip tells less, because it contains the time of the procedure.
+//! A client learns the path's rate from the replies of all servers together, because a router's queue does
+//! not know to which call a packet belongs. The window begins small. It doubles each round while replies then
+//! come faster, as in the startup of BBR (Cardwell and others 2016): once a larger window only lengthens the
+//! queue, replies come no faster. A round trip tells less, because it contains the time of the procedure.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

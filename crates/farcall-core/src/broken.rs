@@ -1,6 +1,6 @@
-//! Deliberate faults of balancers, groups, drains and clerks. Each breaks one rule, so that the simulation can
-//! show that it would notice. The simulated [`Env`](crate::env::Env) says which rule is broken. Without the feature `mutants`
-//! nothing is broken, and nobody is asked.
+//! Deliberate faults of balancers, groups, drains and clerks. Each breaks one rule, so that the simulation
+//! can show that it would notice. The simulated [`Env`](crate::env::Env) says which rule is broken. Without
+//! the feature `mutants` nothing is broken, and nobody is asked.
 
 /// A rule that can be broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -70,8 +70,9 @@ impl Remote {
     ///
     /// An access that is out of time fails with [`Kind::Deadline`]; [`ran`](CallFailed::ran) says whether a
     /// write or a swap may have been executed. It is `No` if all the time was spent on waiting for posted
-    /// writes. Posted writes are not lost by it: a later [`flush`](Memory::flush) of this import, or of any that `within` returned, asks for them again.
-    /// Accesses to memory that this process has mapped wait for nobody, so they need no time.
+    /// writes. Posted writes are not lost by it: a later [`flush`](Memory::flush) of this import, or of any
+    /// that `within` returned, asks for them again. Accesses to memory that this process has mapped wait for
+    /// nobody, so they need no time.
     ///
     /// A program that uses one time often keeps the import that this returns: started accesses share packets
     /// only with those of the same import.

@@ -368,8 +368,8 @@ impl Rule {
         &[Rule::UncalledUntold, Rule::DrainAsksLate, Rule::ForgottenUnheard];
 
     /// The rules by which a server learns of calls that were given up. Few runs of the simulator need them: a
-    /// call's caller gives it up unheard, makes no further call of its activity, and waits for another one for
-    /// long. `tests/silence.rs` notices.
+    /// call's caller gives it up unheard, makes no further call of its activity, and waits for another one
+    /// for long. `tests/silence.rs` notices.
     pub const OF_GIVEN_UP: &'static [Rule] = &[Rule::WantedUnasked, Rule::UnwantedUnanswered];
 
     /// Returns whether runs of the simulator notice when this rule is broken. Tests of `farcall-proto` notice

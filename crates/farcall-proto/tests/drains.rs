@@ -77,8 +77,8 @@ fn a_call_with_a_smaller_number_than_one_that_came_asks_the_server() {
     pair.finish(executes, Finish::Result, b"result..");
 }
 
-/// Returns what a client sends within 10 ms after it was told of a drain, while it lacks the outcome of a call.
-/// By its own timer it would ask after 20 ms.
+/// Returns what a client sends within 10 ms after it was told of a drain, while it lacks the outcome of a
+/// call. By its own timer it would ask after 20 ms.
 fn asked_after_a_word() -> Vec<Vec<u8>> {
     let mut pair = Pair::acquainted();
     let executes = pair.execute(1, b"argument");

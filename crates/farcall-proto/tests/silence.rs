@@ -226,7 +226,8 @@ fn given_up_unheard(late_answer: bool) -> (Pair, CallKey) {
     (pair, key)
 }
 
-/// Seeds 2659 and 4195 of the simulation once failed: a procedure waited for ever for bytes inside such a call.
+/// Seeds 2659 and 4195 of the simulation once failed: a procedure waited for ever for bytes inside such a
+/// call.
 #[test]
 fn a_server_learns_that_a_call_was_given_up_though_each_cancel_was_lost() {
     for late_answer in [false, true] {

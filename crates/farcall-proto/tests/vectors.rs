@@ -371,7 +371,8 @@ fn drained() -> String {
     s.out
 }
 
-/// Asks a client about a call that it has given up, and makes a call of a client that asks for a long silence.
+/// Asks a client about a call that it has given up, and makes a call of a client that asks for a long
+/// silence.
 fn wanted() -> String {
     let mut s = Script::new("10.0.0.1:1000");
     s.title("a call that is cancelled while it is executed; its CANCEL is lost, and later the server asks");

@@ -1,6 +1,6 @@
-//! Prints how soon a group answers by a socket with the receive buffer that Linux gives if nobody has set more:
-//! a majority of 101 by 60 KB while seven hang, 30 of 31 by 1 MiB while one hangs, and 1,000 members that take a
-//! second each.
+//! Prints how soon a group answers by a socket with the receive buffer that Linux gives if nobody has set
+//! more: a majority of 101 by 60 KB while seven hang, 30 of 31 by 1 MiB while one hangs, and 1,000 members
+//! that take a second each.
 //!
 //! `cargo run --release -p farcall --example slow_members`
 

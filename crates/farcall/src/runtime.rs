@@ -549,13 +549,13 @@ impl Runtime {
         &self.0.registry
     }
 
-    /// Withdraws the names of all exports, tells their clients, and refuses every new call from now on: the call
-    /// fails as draining, and has not run. Waits at most `time` until the calls that have begun are finished and
-    /// no new one has come for 100 ms (for a second, if clients have lately lacked results, because the network
-    /// loses datagrams). Returns whether those that have begun are finished. After that the runtime
-    /// cannot serve calls again. If the result of a call is a stream, and the stream has no items to send, it
-    /// ends as [`Kind::Draining`](crate::Kind::Draining), so that a client that watches something does not
-    /// hold up the drain.
+    /// Withdraws the names of all exports, tells their clients, and refuses every new call from now on: the
+    /// call fails as draining, and has not run. Waits at most `time` until the calls that have begun are
+    /// finished and no new one has come for 100 ms (for a second, if clients have lately lacked results,
+    /// because the network loses datagrams). Returns whether those that have begun are finished. After that
+    /// the runtime cannot serve calls again. If the result of a call is a stream, and the stream has no items
+    /// to send, it ends as [`Kind::Draining`](crate::Kind::Draining), so that a client that watches something
+    /// does not hold up the drain.
     ///
     /// In a forked child it does nothing, and returns false: the clients are those of its parent.
     pub fn drain(&self, time: Duration) -> bool {

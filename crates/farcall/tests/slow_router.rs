@@ -40,8 +40,8 @@ impl Member for Server {
 const NETWORKS: [&str; 2] = ["10.85.0", "10.85.1"];
 /// The port of the first member. The others follow.
 const FIRST_PORT: usize = 7000;
-/// A packet takes the router 0.8 ms, however long it is, and 25 are queued: so the replies of a hundred members
-/// take four times as long as the shortest time after which a call is sent again.
+/// A packet takes the router 0.8 ms, however long it is, and 25 are queued: so the replies of a hundred
+/// members take four times as long as the shortest time after which a call is sent again.
 const ROUTER: &str = "stab mpu 1514 linklayer ethernet root tbf rate 15140000bit burst 1600 limit 37850";
 
 /// How many calls of all members are made.

@@ -169,8 +169,8 @@ impl Gateway {
         lock(&self.agents).clone()
     }
 
-    /// Reads the files for TLS again if they have been renewed. Then watches begin anew: their connections would
-    /// else end with the certificates.
+    /// Reads the files for TLS again if they have been renewed. Then watches begin anew: their connections
+    /// would else end with the certificates.
     #[cfg(feature = "etcd-tls")]
     fn renew_agents(&self) {
         let mut agents = lock(&self.agents);

@@ -296,9 +296,9 @@ impl Conversation {
         }
     }
 
-    /// Acts on a fragment of a result that has come before. If the client has asked about the call since it was
-    /// sent, the server has sent the fragment again because of that. So the first one was not lost: the client
-    /// was too impatient.
+    /// Acts on a fragment of a result that has come before. If the client has asked about the call since it
+    /// was sent, the server has sent the fragment again because of that. So the first one was not lost: the
+    /// client was too impatient.
     #[cold]
     fn on_second_fragment(&mut self, now: Time, activity: u32) {
         let timing = &self.slots.at(activity).timing;

@@ -144,8 +144,8 @@ impl Conversation {
     }
 
     /// Returns whether a call that was sent fails before its deadline, because the server says nothing of it,
-    /// or no more, and the caller wants to try another server in the rest of the time. Looks again when that may
-    /// be so.
+    /// or no more, and the caller wants to try another server in the rest of the time. Looks again when that
+    /// may be so.
     fn is_too_late_to_begin(&mut self, now: Time, activity: u32) -> bool {
         let Slot { call, timing, .. } = self.slots.at(activity);
         let Some(by) = timing.margin.begin_by(call.deadline).filter(|_| timing.margin.applies_to_sent())

@@ -104,8 +104,8 @@ impl Server {
         None
     }
 
-    /// Asks a client that is there whether a caller still waits for a call that the server executes. The client
-    /// may have given the call up while the server was silent, or its CANCEL was lost.
+    /// Asks a client that is there whether a caller still waits for a call that the server executes. The
+    /// client may have given the call up while the server was silent, or its CANCEL was lost.
     #[cold]
     fn ask_if_wanted(&mut self, place: usize, position: Position) {
         if self.config.mutant.breaks(Rule::WantedUnasked) {

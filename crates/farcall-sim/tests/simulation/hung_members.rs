@@ -1,5 +1,5 @@
-//! Tests that members of a group that hang hold no room, neither in the caller's socket buffer nor on the path
-//! by which replies come: the others are called and answer, however long their results are.
+//! Tests that members of a group that hang hold no room, neither in the caller's socket buffer nor on the
+//! path by which replies come: the others are called and answer, however long their results are.
 
 use std::sync::Arc;
 use std::time::Duration;

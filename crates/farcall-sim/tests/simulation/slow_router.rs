@@ -1,6 +1,6 @@
 //! Tests that a group's calls behind a slow router do not overflow its queue: few are sent again, and calling
-//! all members takes no longer than calling one after the other (Satyanarayanan & Siegel 1990, section VI-B3).
-//! Where only the servers are slow, their calls do not wait for one another.
+//! all members takes no longer than calling one after the other (Satyanarayanan & Siegel 1990, section
+//! VI-B3). Where only the servers are slow, their calls do not wait for one another.
 
 use std::sync::Arc;
 use std::time::Duration;

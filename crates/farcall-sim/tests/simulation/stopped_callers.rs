@@ -1,5 +1,5 @@
-//! Tests what becomes of the calls of a caller that is stopped for long, as in a debugger, and of a call whose
-//! caller has given it up in a way that its server cannot have heard of.
+//! Tests what becomes of the calls of a caller that is stopped for long, as in a debugger, and of a call
+//! whose caller has given it up in a way that its server cannot have heard of.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

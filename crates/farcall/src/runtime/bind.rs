@@ -119,10 +119,10 @@ pub(super) fn parse(name: &str) -> Result<Name, CallFailed> {
 
 impl Inner {
     /// Binds a name: asks all candidates of one kind of address at once, and takes the first good answer.
-    /// While none has come after [`HEAD_START`], asks those of the next kind too. The servers that `again`, the
-    /// failed attempts of a call, avoids are asked only if there are no others. The deadline holds for the registry, the resolver, the servers'
-    /// answers and the meeting in shared memory together. If nobody could be bound, and the name has moved
-    /// meanwhile, asks where it is now.
+    /// While none has come after [`HEAD_START`], asks those of the next kind too. The servers that `again`,
+    /// the failed attempts of a call, avoids are asked only if there are no others. The deadline holds for
+    /// the registry, the resolver, the servers' answers and the meeting in shared memory together. If nobody
+    /// could be bound, and the name has moved meanwhile, asks where it is now.
     pub(super) fn bind(
         &self,
         name: &Name,

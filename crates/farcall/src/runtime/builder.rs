@@ -217,13 +217,13 @@ impl Builder {
 
     /// Sets how long servers wait for this client when they receive nothing from it, before they cancel its
     /// calls. The default, and the least, is 1.2 times the [patience](Builder::patience). A server waits an
-    /// hour at most. With a value of its own each call takes a little longer, because its datagram carries the
-    /// value.
+    /// hour at most. With a value of its own each call takes a little longer, because its datagram carries
+    /// the value.
     ///
-    /// Set some minutes for a program that is run in a debugger, or is stopped (SIGSTOP) and continued: its calls
-    /// go on meanwhile, and it has their results when it continues. The price is that servers also execute calls
-    /// for so long whose client has died. Older servers do not know the setting. Callers through shared memory do
-    /// not need it. `FARCALL_SERVER_PATIENCE_MS`, milliseconds.
+    /// Set some minutes for a program that is run in a debugger, or is stopped (SIGSTOP) and continued: its
+    /// calls go on meanwhile, and it has their results when it continues. The price is that servers also
+    /// execute calls for so long whose client has died. Older servers do not know the setting. Callers
+    /// through shared memory do not need it. `FARCALL_SERVER_PATIENCE_MS`, milliseconds.
     #[must_use]
     pub fn server_patience(mut self, patience: Duration) -> Builder {
         self.origins.set_by_program("FARCALL_SERVER_PATIENCE_MS");

@@ -211,10 +211,10 @@ impl Export {
 
     /// Withdraws the export, tells its clients, and waits until the calls that have begun are finished and no
     /// new one has come for 100 ms (for a second, if clients have lately lacked results, because the network
-    /// loses datagrams), but no longer than `time`. Returns whether those that have begun are finished. If the
-    /// result of a call is a stream, and the stream has no items to send, it ends as
-    /// [`Kind::Draining`](crate::Kind::Draining), so that a client that watches something does not hold up the
-    /// drain.
+    /// loses datagrams), but no longer than `time`. Returns whether those that have begun are finished. If
+    /// the result of a call is a stream, and the stream has no items to send, it ends as
+    /// [`Kind::Draining`](crate::Kind::Draining), so that a client that watches something does not hold up
+    /// the drain.
     pub fn drain(self, time: Duration) -> bool {
         self.runtime.0.generation == fork::generation() && self.server.drain(Some(&self.exported), time)
     }

@@ -19,9 +19,9 @@ const QUIET_STREAM: Duration = Duration::from_millis(100);
 /// on a local network.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// How long that is if a client has lately lacked the outcome of a call: then the network loses datagrams, and
-/// a client may ask several times before the server hears it. It asks again at first after some 20 ms, and at
-/// last every second, but seldom that late.
+/// How long that is if a client has lately lacked the outcome of a call: then the network loses datagrams,
+/// and a client may ask several times before the server hears it. It asks again at first after some 20 ms,
+/// and at last every second, but seldom that late.
 const LOSSY_QUIET: Duration = Duration::from_secs(1);
 
 /// How long ago that may be.

@@ -1,5 +1,5 @@
-//! Members that hang keep no other member from answering, by a socket with the receive buffer that Linux gives
-//! if nobody has set more.
+//! Members that hang keep no other member from answering, by a socket with the receive buffer that Linux
+//! gives if nobody has set more.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;

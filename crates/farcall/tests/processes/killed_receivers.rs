@@ -1,5 +1,5 @@
-//! A server is killed while it takes a stream whose sender gives nothing: the call ends, and the sender blocks
-//! only itself. And a server is killed while its call is being unwound.
+//! A server is killed while it takes a stream whose sender gives nothing: the call ends, and the sender
+//! blocks only itself. And a server is killed while its call is being unwound.
 
 use std::env;
 use std::io::Read;

@@ -210,7 +210,8 @@ impl Driven {
         self.callee.end_all();
     }
 
-    /// Ends the call by a failure of this kind, unless it has ended. Returns its execution if that is to go on.
+    /// Ends the call by a failure of this kind, unless it has ended. Returns its execution if that is to go
+    /// on.
     fn give_up(&self, kind: Kind, uncancelled: bool) -> Option<Execution> {
         let cancelled = |ran| Stage::Ended(Ended::failed(CallFailed::new(kind, ran)));
         let (execution, goes_on) = {
