@@ -46,6 +46,17 @@ impl Ended {
         }
     }
 
+    /// Returns how a call ended whose deadline has passed: if its procedure failed because what it waited for was
+    /// over, the deadline is the cause.
+    pub(crate) fn at_deadline(self) -> Ended {
+        match &self.dispatched {
+            Dispatched::Failed(why) if matches!(why.kind(), Kind::Nested | Kind::Cancelled) => {
+                Ended::failed(CallFailed::new(Kind::Deadline, why.ran()))
+            }
+            _ => self,
+        }
+    }
+
     pub(crate) fn failed(why: CallFailed) -> Ended {
         Ended { dispatched: Dispatched::Failed(why), reply: Bytes::new() }
     }

@@ -276,10 +276,15 @@ impl<T: ?Sized> Job<T> {
         let ended = |ran| Stage::Ended(Ended::failed(CallFailed::new(kind, ran)));
         {
             let mut progress = lock(&self.progress);
-            progress.stage = match &progress.stage {
+            progress.stage = match std::mem::replace(&mut progress.stage, Stage::Taken) {
                 Stage::Queued(_) => ended(Ran::No),
                 Stage::Running => ended(Ran::Maybe),
-                Stage::Ended(_) | Stage::Taken => return,
+                Stage::Ended(how) => {
+                    let how = if kind == Kind::Deadline { how.at_deadline() } else { how };
+                    progress.stage = Stage::Ended(how);
+                    return;
+                }
+                Stage::Taken => return,
             };
         }
         self.given_up.give_up();

@@ -225,6 +225,10 @@ impl Driven {
                     *stage = cancelled(Ran::Maybe);
                     (execution, uncancelled)
                 }
+                Stage::Ended(how) if kind == Kind::Deadline => {
+                    *stage = Stage::Ended(how.at_deadline());
+                    return None;
+                }
                 other => {
                     *stage = other;
                     return None;
