@@ -24,7 +24,7 @@ pub enum Answer<T> {
 impl<T> Answer<T> {
     /// Unwinds the call. Its caller leaves with this outcome, which must be an outcome of the procedure that
     /// was called: a result or an exception of its types, or a failure. If it has other types, the caller
-    /// leaves with [`Kind::BadResult`]. The compiler checks the types of
+    /// leaves with [`Kind::BadResult`](crate::Kind::BadResult). The compiler checks the types of
     /// [`Unwinds::unwind`](super::Unwinds::unwind).
     pub fn unwind<R: Encode + Schema, E: Encode + Schema>(outcome: crate::Result<R, E>) -> Answer<T> {
         Answer::Unwind(Unwinding::typed(outcome))

@@ -46,8 +46,8 @@ impl Ended {
         }
     }
 
-    /// Returns how a call ended whose deadline has passed: if its procedure failed because what it waited for was
-    /// over, the deadline is the cause.
+    /// Returns how a call ended whose deadline has passed: if its procedure failed because what it waited for
+    /// was over, the deadline is the cause.
     pub(crate) fn at_deadline(self) -> Ended {
         match &self.dispatched {
             Dispatched::Failed(why) if matches!(why.kind(), Kind::Nested | Kind::Cancelled) => {
