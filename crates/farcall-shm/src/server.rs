@@ -220,6 +220,18 @@ impl Server {
         }
     }
 
+    /// Returns whether one of these requests of a word of slots, which are not taken yet, was given up.
+    fn has_given_up_untaken(&self, cursor: &RequestCursor, word: usize, mut untaken: u64) -> bool {
+        while untaken != 0 {
+            let slot = word * 64 + untaken.trailing_zeros() as usize;
+            untaken &= untaken - 1;
+            if self.slot(slot).reply.given_up.load(Ordering::Acquire) == cursor.numbers[slot] + 1 {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Tells the caller that the request in a slot is taken. From now on the caller must assume that it may
     /// have run. This comes before the request is executed; if the server is killed before it, the request
     /// never runs. It comes after the answer to a request that is refused.
@@ -263,7 +275,8 @@ impl Server {
                 cursor.given_up_before[word] &= !bit;
                 return Some(word * 64 + taken.trailing_zeros() as usize);
             }
-            left |= new != 0;
+            // Two cancels of a slot that come between two looks leave its bit as it was.
+            left |= new != 0 || self.has_given_up_untaken(cursor, word, untaken);
         }
         if !left {
             cursor.seen.cancels = count;

@@ -79,3 +79,19 @@ fn a_cancel_that_the_server_finds_late_does_not_end_the_next_call_of_the_slot() 
     assert_eq!([(); 2].map(|()| server.given_up(&mut cursor)), [Some(slot), None]);
     assert!(!server.has_work(&cursor.seen()));
 }
+
+#[test]
+fn a_cancel_counts_though_an_earlier_one_of_its_slot_was_not_found_before_it() {
+    let (caller, server, mut cursor) = halves();
+    let slot = caller.claim().unwrap();
+    let make = || caller.call(slot, &call(1), &[], None);
+    let first = make();
+    let (_, number) = server.take(&mut cursor).unwrap();
+    server.answer(slot, number, Status::Result, &[]);
+    caller.give_up(first);
+    caller.give_up(make());
+    assert_eq!(server.given_up(&mut cursor), None, "the second is not taken yet");
+    assert!(server.has_work(&cursor.seen()));
+    server.take(&mut cursor).unwrap();
+    assert_eq!([(); 2].map(|()| server.given_up(&mut cursor)), [Some(slot), None]);
+}
