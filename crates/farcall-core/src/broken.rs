@@ -13,6 +13,10 @@ pub enum Rule {
     SilentIsAskedFirst,
     /// The servers of a group call are probed while the user's own code runs.
     ProbingGoesOn,
+    /// A call of a group that hangs holds no room: further members are called although none has replied.
+    HungHoldsNoRoom,
+    /// No more calls of groups are under way than the path carries.
+    PathShared,
     /// A clerk that is not believed is passed over.
     DistrustedClerkIsPassedOver,
 }

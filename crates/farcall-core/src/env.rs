@@ -343,17 +343,24 @@ pub enum Received {
     Refused(SocketAddr, usize),
 }
 
+/// Returns the rule that is broken on purpose in the environment `env`, if any.
+#[doc(hidden)]
+#[inline(always)]
+pub fn mutant(env: impl FnOnce() -> Arc<dyn Env>) -> crate::broken::Mutant {
+    #[cfg(feature = "mutants")]
+    return env().mutant();
+    #[cfg(not(feature = "mutants"))]
+    {
+        let _ = env;
+        crate::broken::Mutant::NONE
+    }
+}
+
 /// Returns whether a rule is broken on purpose in the environment `env`.
 #[doc(hidden)]
 #[inline(always)]
 pub fn breaks(rule: crate::broken::Rule, env: impl FnOnce() -> Arc<dyn Env>) -> bool {
-    #[cfg(feature = "mutants")]
-    return env().mutant().breaks(rule);
-    #[cfg(not(feature = "mutants"))]
-    {
-        let _ = (rule, env);
-        false
-    }
+    mutant(env).breaks(rule)
 }
 
 /// A flag that a thread can wait for. The end of a wait clears it.

@@ -131,7 +131,6 @@
 //! started     a started group call, whose replies a thread or a task takes one by one
 //! engine      makes the calls, no more than their replies have room for; receives; stops
 //! window      the room for replies: in the socket's buffer, and on the path that the members share
-//! mutant      rules that are broken on purpose, so that the simulation can show that it would notice
 //! progress    counts replies until enough count, or enough are impossible
 //! outcomes    the outcome of each member, and the error that too few succeeded
 //! inline_vec  a vector that stores a single element in place
@@ -142,8 +141,6 @@ mod engine;
 mod group;
 mod inline_vec;
 mod membership;
-#[doc(hidden)]
-pub mod mutant;
 mod outcomes;
 mod prepared;
 mod progress;

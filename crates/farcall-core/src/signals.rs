@@ -1,8 +1,8 @@
 //! Tells servers that the system asks this process to end: by SIGTERM or SIGINT.
 //!
-//! Nothing here happens unless the program asks for it. Then a thread takes these signals, of which the first
-//! one tells everybody who waits. The second one ends the process as it would have done by default: somebody
-//! does not want to wait for the drain. (Other systems than Unix have no such signals.)
+//! Nothing here happens unless the program asks for it. Then a thread takes these signals. The first one
+//! tells the servers that wait for it. The second one ends the process as it would have done by default: the
+//! operator does not want to wait for the drain. (Other systems than Unix have no such signals.)
 
 use std::time::Duration;
 

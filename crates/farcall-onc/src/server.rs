@@ -117,9 +117,10 @@ impl Server {
         farcall::signals::serve_until_signal(&stopper, |time| self.drain(time))
     }
 
-    /// Removes the registrations, accepts no more connections and no more calls, and waits until the calls
-    /// that have begun are finished and their replies sent, but no longer than `time`. Returns whether they
-    /// are. A client whose call came too late finds the end of its connection; over UDP it hears nothing.
+    /// Removes the registrations, accepts no more connections, and reads no more calls from those that there
+    /// are. Takes calls over UDP until the connections have ended. Waits until the calls that have begun are
+    /// finished and their replies sent, but no longer than `time`. Returns whether they are. A client whose
+    /// call came too late finds the end of its connection; over UDP it hears nothing.
     pub fn drain(mut self, time: Duration) -> bool {
         let until = self.workers.env().now() + time;
         self.withdraw();

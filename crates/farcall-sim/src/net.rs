@@ -83,7 +83,7 @@ impl Path {
     }
 }
 
-/// A slow router before a host. All datagrams to the host pass it, whoever sends them.
+/// A slow router before a host. Every datagram to the host passes through it.
 #[derive(Clone, Copy, Debug)]
 pub struct Router {
     /// How long the router takes for a datagram of any length.

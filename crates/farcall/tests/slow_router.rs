@@ -31,6 +31,7 @@ struct Server;
 
 impl Member for Server {
     fn work(&self) -> farcall::Result<()> {
+        // The procedure's own time, as a disk would take it. The test waits for nothing by this.
         std::thread::sleep(Duration::from_millis(2));
         Ok(())
     }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::engine::Engine;
 use super::inline_vec::InlineVec;
 use super::membership::{Fixed, Living};
-use super::mutant::Mutant;
 use super::outcomes::{Gathered, Outcome, Reply, Short};
 use super::prepared::{Counts, Hedge, Prepared, Rest, Settings};
 use super::progress::{ALL, Progress, not_called};
@@ -60,13 +59,6 @@ impl<T, E, M> Multi<T, E, M> {
     /// ([`Binding::within`](crate::stub::Binding::within)).
     pub fn within(mut self, time: Duration) -> Self {
         self.settings.within = Some(time);
-        self
-    }
-
-    /// Breaks a rule of group calls, so that the simulation can show that it would notice.
-    #[doc(hidden)]
-    pub fn breaking(mut self, mutant: Mutant) -> Self {
-        self.settings.mutant = mutant;
         self
     }
 

@@ -11,9 +11,9 @@ use super::inline_vec::InlineVec;
 use super::outcomes::Outcome;
 use super::prepared::{Hedge, Prepared, Rest, Settings};
 use super::window::Window;
-use crate::broken::Rule;
+use crate::broken::{Mutant, Rule};
 use crate::env::Time;
-use crate::env::breaks;
+use crate::env::{breaks, mutant};
 use crate::stub::{Members, PendingCall, Reply, bad_arguments, decode_reply, no_reply, parking};
 use crate::wait::{ReadyList, SteppedAway, WaitPoint};
 use crate::xdr::Decode;
@@ -74,6 +74,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         let wait_point =
             members.first().map_or_else(parking, |member| member.binding().channel().wait_point());
         let now = settings.hedge.map(|_| wait_point.now());
+        let broken =
+            members.first().map_or(Mutant::NONE, |member| mutant(|| member.binding().channel().env()));
         Engine {
             calls: (0..members.len()).map(|_| None).collect(),
             ready: ReadyList::default(),
@@ -81,7 +83,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             called: 0,
             outstanding: 0,
             ended_before: 0,
-            window: Window::new(wait_point.room(), wait_point.shared_path(), settings.mutant),
+            window: Window::new(wait_point.room(), wait_point.shared_path(), broken),
             until,
             rest: settings.rest.unwrap_or(Rest::Cancel),
             hedge: settings.hedge.zip(now),

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use farcall_base::MAX_UNCOUNTED_ARGUMENT_BYTES;
 
-use super::mutant::Mutant;
 use crate::stub::{EncodeArguments, EncodedArguments, InterfaceId, Procedure, SendStream};
 use crate::xdr::{self, Encoder};
 use crate::{Never, Result, SharedArguments};
@@ -22,14 +21,12 @@ pub(super) struct Settings<T, E> {
     pub(super) counts: Option<Counts<T, E>>,
     /// If set, members are called one after another, not all at once.
     pub(super) hedge: Option<Hedge>,
-    /// A deliberate fault, for the simulator.
-    pub(super) mutant: Mutant,
 }
 
 impl<T, E> Default for Settings<T, E> {
     #[inline]
     fn default() -> Self {
-        Settings { within: None, rest: None, counts: None, hedge: None, mutant: Mutant::NONE }
+        Settings { within: None, rest: None, counts: None, hedge: None }
     }
 }
 

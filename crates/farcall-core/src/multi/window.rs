@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::mutant::{Mutant, Rule};
 use crate::SharedPath;
+use crate::broken::{Mutant, Rule};
 use crate::env::Time;
 
 /// How many bytes of a socket's buffer the smallest reply takes, including the kernel's book-keeping.

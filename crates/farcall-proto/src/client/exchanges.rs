@@ -222,7 +222,8 @@ impl Conversation {
 
     /// Tells the server that nothing more is needed of a direction, because its call has ended here.
     fn answer_over(&mut self, position: Position, data: &Data<'_>) {
-        let about = |notice: &ClosingNotice| matches!(notice, ClosingNotice::Complete(other, _) if *other == position);
+        let about =
+            |notice: &ClosingNotice| matches!(notice, ClosingNotice::Complete(of, _) if *of == position);
         if position.sequence < self.slots.next_sequence && !self.transfers.notices.iter().any(about) {
             self.answer_by(ClosingNotice::Complete(position, data.offset + data.bytes.len() as u64));
         }

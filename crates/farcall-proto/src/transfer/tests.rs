@@ -400,7 +400,7 @@ fn a_fragment_that_counted_as_lost_and_arrives_after_all_tells_how_long_it_took(
     assert_eq!(hear(&mut m, 50, (0, 0, true), 5), (None, false));
     (10..13).for_each(|number| send_at(&mut m, at(50), number));
     assert_eq!(hear(&mut m, 400, (16, 8, false), 5), (Some(at(0)), true));
-    // The same report again says nothing, nor does one that came because its receiver waited.
+    // A repeated report teaches nothing. A receiver that has waited sends one that teaches nothing, too.
     assert_eq!(hear(&mut m, 420, (16, 8, false), 500), (None, false));
     assert_eq!(hear(&mut m, 430, (24, 9, true), 500), (None, false));
     send_at(&mut m, at(440), 13);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall::multi::Fixed;
-use farcall::multi::mutant::{Mutant, Rule};
 use farcall::{Group, Runtime};
 use farcall_sim::{Sim, check, sim};
 
@@ -82,13 +81,14 @@ fn all_but_seven_that_hang_answer_a_caller_that_awaits_them_soon() {
 }
 
 #[test]
+#[cfg(feature = "soak")]
 fn the_simulation_would_notice_that_members_that_hang_hold_room() {
     check(1, |sim| {
         let group = members(sim, 301, 7, Duration::ZERO)?;
-        let mutant = Mutant::of(Rule::HungHoldsNoRoom);
-        let all = group.multi().work(60_000).within(SOON).breaking(mutant).all();
+        sim.breaks(farcall::driver_mutants::Rule::HungHoldsNoRoom);
+        let all = group.multi().work(60_000).within(SOON).all();
         assert!(all.results().count() < 294);
-        let started = group.multi().work(60_000).within(SOON).breaking(mutant).start();
+        let started = group.multi().work(60_000).within(SOON).start();
         assert!(sim::block_on(started.all()).results().count() < 294);
         Ok::<(), farcall::Error>(())
     });

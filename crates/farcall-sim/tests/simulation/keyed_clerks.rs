@@ -1,6 +1,6 @@
 //! Tests segments by name among programs with keys, other keys and none, on machines that crash: a clerk that
 //! is not believed is passed over. So every export succeeds, and an importer that may import a segment finds
-//! it, whatever clerks there are and whoever has taken their names in the registry.
+//! it, also when another program has taken the clerk's name in the registry.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

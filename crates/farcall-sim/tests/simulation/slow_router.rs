@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall::multi::mutant::{Mutant, Rule};
 use farcall::{Group, Runtime};
 use farcall_sim::{Sim, check, sim};
 
@@ -127,32 +126,35 @@ fn a_group_call_that_is_awaited_keeps_to_the_path_too() {
 }
 
 #[test]
+#[cfg(feature = "soak")]
 fn the_simulation_would_notice_that_members_do_not_share_a_path() {
     check(1, |sim| {
         let (client, group) = routed(sim, 100, Work::Constant(WORK))?;
+        sim.breaks(farcall::driver_mutants::Rule::PathShared);
         let again = share_again(&client, || {
-            let all = group.multi().work().breaking(Mutant::of(Rule::PathShared)).all();
-            assert_eq!(all.results().count(), 100);
+            assert_eq!(group.multi().work().all().results().count(), 100);
         });
         assert!(again > MOST_AGAIN, "{again} % again");
         Ok::<(), farcall::Error>(())
     });
 }
 
-/// The path is not taken for slow because the servers are, whatever chance has them take.
+/// A path is not taken for slow because servers are, which take times by chance.
 #[test]
+#[cfg(feature = "soak")]
 fn slow_servers_without_a_router_work_at_the_same_time() {
     const MEMBERS: usize = 300;
     check(3, |sim| {
         let work = Work::Exponential(Duration::from_millis(50));
         let (_client, group) = group_of(sim, MEMBERS, work)?;
-        let time = |mutant: Mutant| {
+        let time = |_| {
             let begun = sim::now();
-            assert_eq!(group.multi().work().breaking(mutant).all().results().count(), MEMBERS);
+            assert_eq!(group.multi().work().all().results().count(), MEMBERS);
             sim::now() - begun
         };
-        let shared: Vec<Duration> = (0..4).map(|_| time(Mutant::NONE)).collect();
-        let all_at_once = (0..4).map(|_| time(Mutant::of(Rule::PathShared))).max().unwrap_or_default();
+        let shared: Vec<Duration> = (0..4).map(time).collect();
+        sim.breaks(farcall::driver_mutants::Rule::PathShared);
+        let all_at_once = (0..4).map(time).max().unwrap_or_default();
         assert!(shared[0] < 3 * all_at_once, "{shared:?}, {all_at_once:?}");
         assert!(shared[1..].iter().all(|&time| time < 2 * all_at_once), "{shared:?}, {all_at_once:?}");
         Ok::<(), farcall::Error>(())

@@ -113,7 +113,7 @@ fn a_stubs_own_handler_is_nearer_than_the_threads() {
         let stub = store.catching(Doubles);
         let outer = Acts(|_| panic!("the stub's handler answers"));
         assert_eq!(StoreSignals::catching(outer, || stub.put(4)), Ok(4));
-        // Whoever waits for a started call answers.
+        // The thread that waits for a started call answers.
         let waited = StoreSignals::catching(Acts(|needed| Answer::Resume(3 * needed)), || {
             (store.start().put(10).wait(), common::block_on(store.start().put(4)))
         });

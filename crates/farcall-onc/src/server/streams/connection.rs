@@ -657,8 +657,8 @@ impl Connection {
         self.callback.end();
     }
 
-    /// Reads nothing more than what has come: whoever serves the connection finds the end of what the client
-    /// sends.
+    /// Reads nothing more than what has come. The thread that serves the connection then finds that the
+    /// client sends no more, and closes the connection.
     pub(super) fn read_no_more(&self) {
         self.socket.shutdown(Shutdown::Read);
     }
