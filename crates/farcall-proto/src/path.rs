@@ -262,6 +262,9 @@ const LADDER: [usize; 4] = [1452, 8952, 32_000, 64_000];
 /// The time after which sizes that did not pass are tried again (RFC 8899 section 5.1.1).
 const RAISE: Duration = Duration::from_secs(600);
 
+/// The time after which the largest size counts as too large for loopback.
+const LOCAL_PATIENCE: Duration = Duration::from_millis(20);
+
 /// Path-MTU probing (RFC 8899 in spirit): larger datagrams are tried when there is something large
 /// to send, all at once, and the largest that comes back is used.
 #[derive(Clone, Copy, Debug, Default)]
@@ -270,6 +273,8 @@ pub(crate) struct Mtu {
     pub datagram: usize,
     /// The largest datagram to try, in bytes.
     largest: usize,
+    /// Whether the largest size is tried alone at first, because the server's address is a loopback address.
+    local: bool,
     /// The index in `LADDER` of the next size to try, or its length if there is none.
     step: usize,
     /// How many times the sizes were tried since the last pause, at most 2.
@@ -281,20 +286,26 @@ pub(crate) struct Mtu {
 }
 
 impl Mtu {
-    pub fn new(largest: usize) -> Mtu {
-        Mtu { datagram: BASE_DATAGRAM, largest, step: LADDER.len(), ..Mtu::default() }
+    pub fn new(largest: usize, local: bool) -> Mtu {
+        Mtu { datagram: BASE_DATAGRAM, largest, local, step: LADDER.len(), ..Mtu::default() }
     }
 
     /// Begins to try larger datagrams, because a message that is longer than a datagram is being sent or
-    /// received.
+    /// received, or because more calls or results could share a datagram if it were larger.
     pub fn want(&mut self, now: Time) {
         if self.step < LADDER.len() || self.datagram >= self.largest {
+            return;
+        }
+        if self.local && self.attempts == 1 && now.since(self.tried) < LOCAL_PATIENCE {
             return;
         }
         if self.attempts < 2 || now.since(self.tried) >= RAISE {
             self.attempts = if self.attempts < 2 { self.attempts + 1 } else { 1 };
             self.tried = now;
-            self.step = 0;
+            // Loopback carries the largest size nearly always.
+            let alone = self.local && self.attempts == 1;
+            let largest = || LADDER.iter().rposition(|size| *size <= self.largest);
+            self.step = if alone { largest().unwrap_or(0) } else { 0 };
         }
     }
 
@@ -477,7 +488,7 @@ mod tests {
 
     #[test]
     fn sizes_are_tried_once_each_and_the_largest_that_came_back_stays() {
-        let mut m = Mtu::new(64_000);
+        let mut m = Mtu::new(64_000, false);
         assert_eq!(m.next(), None);
         m.want(Time::default());
         assert_eq!(std::iter::from_fn(|| m.next()).collect::<Vec<_>>(), LADDER);
@@ -492,7 +503,7 @@ mod tests {
 
     #[test]
     fn sizes_that_do_not_pass_are_probed_twice_and_again_after_ten_minutes() {
-        let (mut m, start) = (Mtu::new(9000), Time::from_nanos(1));
+        let (mut m, start) = (Mtu::new(9000, false), Time::from_nanos(1));
         let mut tried = |now: Time| {
             m.want(now);
             let first = m.next();
@@ -509,8 +520,22 @@ mod tests {
     }
 
     #[test]
+    fn on_loopback_the_largest_size_is_tried_alone_before_all_others() {
+        let mut m = Mtu::new(9000, true);
+        m.want(Time::default());
+        assert_eq!(std::iter::from_fn(|| m.next()).collect::<Vec<_>>(), [8952]);
+        m.want(Time::default());
+        assert_eq!(m.next(), None, "the answer may be under way");
+        m.want(Time::default() + LOCAL_PATIENCE);
+        assert_eq!(std::iter::from_fn(|| m.next()).collect::<Vec<_>>(), [1452, 8952], "it did not pass");
+        let mut m = Mtu::new(BASE_DATAGRAM, true);
+        m.want(Time::default());
+        assert_eq!(m.next(), None, "probing is off");
+    }
+
+    #[test]
     fn a_size_is_adopted_only_if_it_is_larger_than_the_last_and_not_beyond_the_maximum() {
-        let mut m = Mtu::new(8952);
+        let mut m = Mtu::new(8952, false);
         assert!(!m.tries());
         m.passed(BASE_DATAGRAM);
         m.passed(8953);
@@ -526,7 +551,7 @@ mod tests {
 
     #[test]
     fn a_size_that_was_never_raised_does_not_fall_back() {
-        let mut m = Mtu::new(64_000);
+        let mut m = Mtu::new(64_000, false);
         for _ in 0..2 {
             m.want(Time::default());
             std::iter::from_fn(|| m.next()).for_each(drop);

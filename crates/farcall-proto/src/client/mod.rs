@@ -387,7 +387,7 @@ impl Conversation {
             refusals: None,
             drained: None,
             path: Path::default(),
-            mtu: Mtu::new(config.max_datagram),
+            mtu: Mtu::new(config.max_datagram, config.loopback),
             usual,
             transfers: Transfers::default(),
             arguments: KeptArguments::new(&config.arguments),
@@ -498,18 +498,25 @@ impl Conversation {
     /// most as many wait as fill a datagram, and at most a quarter of the calls whose results are expected,
     /// so that both ends always have something to do. If the caller sends the waiting calls when the next
     /// result arrives (`clocked`), calls may wait while any result is expected (Nagle's algorithm, RFC 896).
-    /// A call that is alone, or that is among slow calls, does not wait.
+    /// A call that is alone, or that is among slow calls, does not wait. If only the size of datagrams keeps
+    /// a call from waiting, larger datagrams are tried.
     #[inline]
-    pub fn may_wait(&self, id: CallId, clocked: bool) -> bool {
+    pub fn may_wait(&mut self, clock: impl FnOnce() -> Time, id: CallId, clocked: bool) -> bool {
         let queued = self.slots.queued as u64;
         let expected = self.slots.next_sequence - 1 - self.slots.newest_ended;
+        let among_others = if clocked { queued < expected } else { queued * 4 < expected };
+        if !among_others || self.session.granted.is_none() {
+            return false;
+        }
+        let Some(slot) = self.slots.get(id.activity) else { return false };
         // A call waits only if one more call of its length would fit the datagram. Otherwise the last call
         // would travel alone in a datagram of its own.
-        let overhead = wire::call_overhead(self.scheme);
-        let bytes = |slot: &Slot| (self.slots.queued + 1) * (slot.argument_bytes as usize + overhead);
-        (if clocked { queued < expected } else { queued * 4 < expected })
-            && self.session.granted.is_some()
-            && self.slots.get(id.activity).is_some_and(|slot| bytes(slot) < self.mtu.datagram)
+        let bytes = slot.argument_bytes as usize + wire::call_overhead(self.scheme);
+        let fits = (self.slots.queued + 1) * bytes < self.mtu.datagram;
+        if !fits {
+            self.mtu.want(clock());
+        }
+        fits
     }
 
     /// Asks the server to give the call up. The call still ends by an [`Event::Ended`]. A call that was not

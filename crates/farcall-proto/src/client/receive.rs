@@ -9,6 +9,7 @@ use farcall_base::room::{self, NoMemory};
 
 use super::closing::ClosingNotice;
 use super::inside::Inside;
+use super::send::MANY_CALLS;
 use super::slots::{Stage, UNKNOWN, Want};
 use super::timers::BLACK_HOLE;
 use super::{Conversation, Doubtful, Event, Outcome};
@@ -96,6 +97,10 @@ impl Conversation {
                 let (len, sink) = (datagram.len(), &mut |event: Event<'_>| sink(event));
                 self.receive_frames(&mut Arrival { now, header, len, ours, sink }, frames);
             }
+        }
+        // Results that fill more than half a datagram cannot share it, but could share a larger one.
+        if datagram.len() * 2 > self.mtu.datagram && self.slots.outstanding > MANY_CALLS as usize {
+            self.mtu.want(now);
         }
     }
 

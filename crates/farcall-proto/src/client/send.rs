@@ -9,8 +9,9 @@ use crate::transfer::Next;
 use crate::wire::{self, Ack, CallHead, Fragment, Meta, Part, Position, Target, Writer};
 use crate::{Time, nanos};
 
-/// When a datagram holds at least this many calls and has little room left, larger datagrams are tried.
-const MANY_CALLS: u32 = 4;
+/// When a datagram holds at least this many calls and has little room left, larger datagrams are tried. They
+/// are also tried when a datagram is more than half full of results while more calls are outstanding.
+pub(super) const MANY_CALLS: u32 = 4;
 
 /// How much of what an activity wanted to send went into a datagram.
 pub(super) enum Written {

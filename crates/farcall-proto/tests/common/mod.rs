@@ -120,6 +120,11 @@ impl Pair {
         self.client.start(|| self.now, &call, &mut args.to_vec()).expect("room for a call")
     }
 
+    /// Returns whether a call that was just started may wait for others.
+    pub fn may_wait(&mut self, id: CallId, clocked: bool) -> bool {
+        self.client.may_wait(|| self.now, id, clocked)
+    }
+
     /// Returns the datagrams that the client has to send now.
     pub fn sent(&mut self) -> Vec<Datagram> {
         let mut out = vec![0; 65_536];

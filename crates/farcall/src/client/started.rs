@@ -280,7 +280,7 @@ impl Endpoint {
         if let Some(first) = first {
             send_first(&mut state.conversation, id, &**first);
         }
-        if let Some(service) = service.filter(|_| state.conversation.may_wait(id, clocked)) {
+        if let Some(service) = service.filter(|_| state.conversation.may_wait(clock, id, clocked)) {
             let first = !std::mem::replace(&mut state.left, true);
             drop(state);
             if first {

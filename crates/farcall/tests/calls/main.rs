@@ -15,6 +15,7 @@ mod clock_reads;
 mod common;
 mod counted_outcomes;
 mod datagram_batches;
+mod datagram_sizes;
 #[path = "../common/explosives.rs"]
 mod explosives;
 mod exported_async;
