@@ -2,13 +2,16 @@
 //! incarnation.
 //!
 //! The time is simulated. The server is one processor: each datagram takes it some time, and each handshake
-//! more. Datagrams that come meanwhile wait in its socket's queue, and are lost when the queue is full.
+//! more. As in a server, one thread receives and another computes handshakes, which has a sixth of the other's
+//! weight. Datagrams that come meanwhile wait in its socket's queue, and are lost when the queue is full.
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use farcall_bench_method::{alloc, conditions};
+use farcall_proto::server::Computed;
 use farcall_proto::{Kind, ServerConfig, Time};
 
 use crate::world::{Client, Ended, World, is_wait};
@@ -35,6 +38,9 @@ pub struct Returning {
 /// The time that a datagram takes from one end to the other.
 const DELAY: Duration = Duration::from_micros(100);
 
+/// How many times the weight of the thread that computes handshakes the other one has.
+const WEIGHT: u64 = 6;
+
 /// The longest time that is simulated.
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -47,6 +53,8 @@ enum Event {
     ToClient(usize, Vec<u8>),
     /// The server has done what it was doing.
     Free,
+    /// A handshake may be computed again, if the server does nothing.
+    Due,
 }
 
 /// Measures, prints, and fails if a requirement is not met.
@@ -80,6 +88,15 @@ struct Run<'r> {
     /// What waits in the server's socket, and whether the server works.
     queue: VecDeque<(usize, Vec<u8>)>,
     works: bool,
+    /// The handshake that is computed.
+    computing: Option<Computed>,
+    /// For how long datagrams and handshakes were worked on, in microseconds, since no datagram waited.
+    spent: (u64, u64),
+    /// Which client has an address.
+    by_address: HashMap<SocketAddr, usize>,
+    /// When each client's timer is set to, and the one for a handshake.
+    timers: Vec<Option<Time>>,
+    due: Option<Time>,
     /// When each client was back.
     done: BTreeMap<usize, Duration>,
     /// How many datagrams told each client to wait.
@@ -98,6 +115,7 @@ struct Run<'r> {
 impl<'r> Run<'r> {
     fn new(world: World, clients: Vec<Client>, settings: &'r Returning) -> Run<'r> {
         let (began, count) = (world.now, clients.len());
+        let by_address = clients.iter().enumerate().map(|(at, client)| (client.from, at)).collect();
         let mut run = Run {
             world,
             clients,
@@ -107,6 +125,11 @@ impl<'r> Run<'r> {
             counted: 0,
             queue: VecDeque::new(),
             works: false,
+            computing: None,
+            spent: (0, 0),
+            by_address,
+            timers: vec![None; count],
+            due: None,
             done: BTreeMap::new(),
             waits: vec![0; count],
             arrived: 0,
@@ -118,7 +141,7 @@ impl<'r> Run<'r> {
         };
         for client in 0..count {
             let after = Duration::from_micros(settings.within * 1_000 * client as u64 / count as u64);
-            run.at(began + after, Event::Timer(client));
+            run.set_timer(client, began + after);
         }
         run
     }
@@ -126,6 +149,13 @@ impl<'r> Run<'r> {
     fn at(&mut self, time: Time, event: Event) {
         self.counted += 1;
         self.events.push(Reverse((time, self.counted, event)));
+    }
+
+    /// Sets a client's timer. An earlier setting is forgotten.
+    fn set_timer(&mut self, client: usize, due: Time) {
+        if self.timers[client].replace(due) != Some(due) {
+            self.at(due, Event::Timer(client));
+        }
     }
 
     fn run(&mut self) -> Result<()> {
@@ -141,7 +171,9 @@ impl<'r> Run<'r> {
                 self.world.server.handle_timeout(now);
             }
             match event {
+                Event::Timer(client) if self.timers[client] != Some(now) => {}
                 Event::Timer(client) => {
+                    self.timers[client] = None;
                     if !std::mem::replace(&mut begun[client], true) {
                         self.clients[client].start(now)?;
                     }
@@ -165,24 +197,64 @@ impl<'r> Run<'r> {
                         self.at(now, Event::Free);
                     }
                 }
-                Event::Free => self.serve(),
+                Event::Free => self.work(),
+                Event::Due if self.due != Some(now) => {}
+                Event::Due => {
+                    self.due = None;
+                    if !std::mem::replace(&mut self.works, true) {
+                        self.work();
+                    }
+                }
             }
         }
         Ok(())
     }
 
-    /// Lets the server work on the next datagram.
-    fn serve(&mut self) {
-        let Some((client, mut datagram)) = self.queue.pop_front() else {
+    /// Ends what the server was doing, and lets it compute a handshake or work on a datagram.
+    fn work(&mut self) {
+        let now = self.world.now;
+        if let Some(computed) = self.computing.take() {
+            let live = alloc::live_bytes();
+            alloc::counting(true);
+            let answer = self.world.finish(computed);
+            alloc::counting(false);
+            let sent = answer.as_ref().map_or(0, |(_, datagram)| datagram.capacity());
+            self.kept += alloc::live_bytes() - live - sent as i64;
+            if let Some((to, datagram)) = answer
+                && let Some(client) = self.by_address.get(&to)
+            {
+                self.at(now + DELAY, Event::ToClient(*client, datagram));
+            }
+        }
+        if self.queue.is_empty() {
+            self.spent = (0, 0);
+        }
+        let has_turn = self.queue.is_empty() || self.spent.1 * WEIGHT <= self.spent.0;
+        if has_turn && let Some(handshake) = self.world.server.next_handshake(now) {
+            self.computing = Some(handshake.compute());
+            self.spent.1 += self.settings.handshake;
+            return self.at(now + Duration::from_micros(self.settings.handshake), Event::Free);
+        }
+        let Some((client, datagram)) = self.queue.pop_front() else {
             self.works = false;
+            let due = self.world.server.handshake_due().map(|due| due.max(now + Duration::from_micros(1)));
+            if let Some(due) = due
+                && self.due.replace(due) != Some(due)
+            {
+                self.at(due, Event::Due);
+            }
             return;
         };
-        let (before, known) = (self.world.handshakes(), self.world.server.conversations());
+        self.serve(client, datagram);
+    }
+
+    /// Lets the server work on a datagram.
+    fn serve(&mut self, client: usize, mut datagram: Vec<u8>) {
+        let known = self.world.server.conversations();
         let live = alloc::live_bytes();
         alloc::counting(true);
-        let answers = self.world.give(self.clients[client].from, &mut datagram);
+        let answers = self.world.serve(self.clients[client].from, &mut datagram);
         alloc::counting(false);
-        let computed = self.world.handshakes() - before;
         // The answers are on their way, and not the server's any more.
         let sent =
             answers.iter().map(Vec::capacity).sum::<usize>() + answers.capacity() * size_of::<Vec<u8>>();
@@ -191,8 +263,8 @@ impl<'r> Run<'r> {
             self.kept_by_waiting += kept;
         }
         self.kept += kept;
-        let took = self.settings.datagram + computed * self.settings.handshake;
-        let end = self.world.now + Duration::from_micros(took);
+        self.spent.0 += self.settings.datagram;
+        let end = self.world.now + Duration::from_micros(self.settings.datagram);
         for answer in answers {
             self.at(end + DELAY, Event::ToClient(client, answer));
         }
@@ -219,7 +291,7 @@ impl<'r> Run<'r> {
         if !self.done.contains_key(&client)
             && let Some(due) = self.clients[client].core.timeout()
         {
-            self.at(due.max(now + Duration::from_micros(1)), Event::Timer(client));
+            self.set_timer(client, due.max(now + Duration::from_micros(1)));
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use farcall_bench_method::alloc;
 use farcall_crypto::public_key;
 use farcall_proto::client::{Call, Conversation, Event, Outcome};
 use farcall_proto::secure::{Accepted, Trust};
-use farcall_proto::server::{Export, Finish, Request, Server};
+use farcall_proto::server::{Computed, Export, Finish, Request, Server};
 use farcall_proto::{ClientConfig, Kind, MAX_DATAGRAM, Ran, ServerConfig, Time};
 use zeroize::Zeroizing;
 
@@ -229,8 +229,23 @@ impl World {
     /// Gives the server a datagram, executes the calls that result (an echo), and returns the datagrams that
     /// the server sends. They are not counted among the server's bytes.
     pub fn give(&mut self, from: SocketAddr, datagram: &mut [u8]) -> Vec<Vec<u8>> {
+        let mut sent = self.serve(from, datagram);
+        while let Some(handshake) = self.server.next_handshake(self.now) {
+            sent.extend(self.finish(handshake.compute()).map(|(_, datagram)| datagram));
+        }
+        sent
+    }
+
+    /// Ends a handshake that was computed, and returns the datagram that the server sends, and where to.
+    pub fn finish(&mut self, handshake: Computed) -> Option<(SocketAddr, Vec<u8>)> {
+        let sent = self.server.finish_handshake(self.now, handshake, &mut self.down)?;
+        Some((sent.to, sent.gather(&self.down)))
+    }
+
+    /// Does what [`World::give`] does, but computes no handshake.
+    pub fn serve(&mut self, from: SocketAddr, datagram: &mut [u8]) -> Vec<Vec<u8>> {
         let mut called = None;
-        self.server.receive_any(self.now, from, datagram, &mut |request| {
+        self.server.receive_sealed(self.now, from, datagram, &mut |request| {
             if let Request::Call(call) = request {
                 let mut args = [0; ARGS];
                 args.copy_from_slice(&call.args);

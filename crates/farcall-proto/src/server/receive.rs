@@ -59,9 +59,21 @@ impl Server {
         }
     }
 
-    /// Handles a datagram as [`Server::receive`] does. If it is sealed, opens it in place first. If it begins
-    /// a handshake, computes that at once.
+    /// Handles a datagram as [`Server::receive_sealed`] does. If it begins a handshake, computes that at once.
     pub fn receive_any(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        datagram: &mut [u8],
+        sink: &mut dyn FnMut(Request<'_>),
+    ) {
+        self.receive_sealed(now, from, datagram, sink);
+        #[cfg(feature = "secure")]
+        self.compute_handshakes(now);
+    }
+
+    /// Handles a datagram as [`Server::receive`] does. If it is sealed, opens it in place first.
+    pub fn receive_sealed(
         &mut self,
         now: Time,
         from: SocketAddr,
@@ -80,8 +92,6 @@ impl Server {
         if let Some(incoming) = self.receive_call(now, || now, &from, (&*datagram, opened.take()), sink) {
             sink(Request::Call(incoming));
         }
-        #[cfg(feature = "secure")]
-        self.compute_handshakes(now);
     }
 
     /// Returns whether [`Server::is_first`] would return true. Notes nothing.
