@@ -182,6 +182,50 @@ fn a_client_that_the_server_has_forgotten_holds_the_drain_up_when_it_comes_and_i
     assert_eq!(pair.told.pop(), Some((2, Told::NotBound(Kind::Draining))));
 }
 
+/// Returns what a client is told that asks for each of these names.
+fn told_of(pair: &mut Pair, names: &[&str]) -> Vec<Told> {
+    pair.told.clear();
+    for name in names {
+        pair.client.bind(pair.now, name, 7);
+        pair.settle();
+    }
+    pair.told.drain(..).map(|(_, told)| told).collect()
+}
+
+#[test]
+fn a_question_for_a_drained_export_says_that_it_drains_until_another_export_has_the_name() {
+    let mut pair = Pair::new();
+    let export = |id, instance: &str| {
+        let procedures = vec![fingerprint(1, 1)];
+        Export { id, type_name: "Shelf".into(), instance: instance.into(), procedures }
+    };
+    pair.server.export(export(3, "a"));
+    let drains = || Told::NotBound(Kind::Draining);
+    let unknown = || Told::NotBound(Kind::NotExported);
+    pair.server.drain(pair.now, Some(3));
+    let names = ["Shelf", "Shelf/a", "Shelf/b"];
+    assert_eq!(told_of(&mut pair, &names), [drains(), drains(), unknown()], "while it drains");
+    pair.server.end_drain(3);
+    assert_eq!(told_of(&mut pair, &names), [drains(), drains(), unknown()], "afterwards");
+    pair.server.export(export(5, "b"));
+    assert_eq!(told_of(&mut pair, &names), [Told::Bound(5), drains(), Told::Bound(5)]);
+    pair.server.withdraw(5);
+    assert_eq!(told_of(&mut pair, &names), [unknown(), drains(), unknown()], "this one did not drain");
+}
+
+#[test]
+fn calls_of_other_exports_go_on_when_a_question_for_a_drained_one_is_refused() {
+    let mut pair = Pair::new();
+    let procedures = vec![fingerprint(1, 1)];
+    pair.server.export(Export { id: 5, type_name: "Other".into(), instance: String::new(), procedures });
+    pair.server.drain(pair.now, Some(5));
+    pair.client.bind(pair.now, "Other", 1);
+    pair.start(2, b"call");
+    pair.settle();
+    pair.told.sort_by_key(|told| told.0);
+    assert_eq!(pair.told, [(1, Told::NotBound(Kind::Draining)), (2, Told::Result(b"call".to_vec()))]);
+}
+
 /// Returns a pair whose server forgets the client, drains, and then receives a call of the client; and when
 /// the drain began.
 fn forgotten_and_back() -> (Pair, Time) {

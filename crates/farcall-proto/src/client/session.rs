@@ -423,7 +423,7 @@ impl Conversation {
         }
         let request = self.session.end(at);
         if w.refused != 0 {
-            self.without_ticket(now, Kind::from_code(w.refused), sink);
+            self.without_ticket(now, &request.name, Kind::from_code(w.refused), sink);
         }
         let Some(token) = request.token else { return };
         let is_bound = w.refused != 0 || self.note_bound(&request, w.export);
@@ -479,15 +479,16 @@ impl Conversation {
         sink(Event::Bound { token, answer: Err(Failure::new(Kind::BadResult, Ran::No).with_detail(why)) });
     }
 
-    /// Acts on a refused question, which brought no ticket. If calls wait for a ticket, asks for a ticket
-    /// alone. If that question is the one refused, the calls fail: none of them was ever sent.
-    fn without_ticket(&mut self, now: Time, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
+    /// Acts on a refused question for a name, which brought no ticket. If calls wait for a ticket, asks for a
+    /// ticket alone, because other exports may take calls. If that question, which has no name, is the one
+    /// refused, the calls fail: none of them was ever sent.
+    fn without_ticket(&mut self, now: Time, name: &str, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
         let waiting =
             self.session.requests.is_empty() && self.session.granted.is_none() && self.slots.outstanding > 0;
         if !waiting {
             return;
         }
-        if kind == Kind::NotExported {
+        if matches!(kind, Kind::NotExported | Kind::Draining) && !name.is_empty() {
             return self.session.greet(now, self.config.min_retransmit);
         }
         self.end_calls(kind, sink, |_| Some(Ran::No));

@@ -238,7 +238,7 @@ impl Server {
         if bind.name.is_empty() {
             return Ok(0);
         }
-        self.exports.named(bind.name).ok_or(Kind::NotExported)
+        self.exports.named(bind.name).ok_or_else(|| self.why_not_named(bind.name))
     }
 
     /// Checks that a conversation's ticket, which was given to `address`, is good.

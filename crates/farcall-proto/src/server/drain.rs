@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use super::table::{Entry, Table};
-use super::{Server, Transmit};
+use super::{Export, Server, Transmit};
 use crate::wire::{CallHead, Drain, StaleReason, Target, Writer};
 use crate::{BASE_DATAGRAM, Rule, Time};
 
@@ -25,9 +25,9 @@ pub(super) struct Draining {
     /// Whether every new call is refused.
     pub(super) all: bool,
     /// The exports that are being drained.
-    exports: Vec<u64>,
+    exports: Vec<DrainedExport>,
     /// The exports that were drained, the latest last.
-    drained: VecDeque<u64>,
+    drained: VecDeque<DrainedExport>,
     /// Rounds that have not ended yet: what drains (zero stands for everything), and the next place of the
     /// table.
     rounds: Vec<Round>,
@@ -35,6 +35,13 @@ pub(super) struct Draining {
     refused: Time,
     /// When a client last asked for a call that had ended, because it lacks its outcome.
     asked: Time,
+}
+
+#[derive(Debug)]
+struct DrainedExport {
+    id: u64,
+    /// The names to which it answered, and to which no export has answered since.
+    names: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -47,7 +54,30 @@ struct Round {
 impl Draining {
     /// Returns whether calls of an export are refused because of a drain, which may have ended.
     pub(super) fn is_drained(&self, export: u64) -> bool {
-        self.all || self.exports.contains(&export) || self.drained.contains(&export)
+        self.all || self.each().any(|drained| drained.id == export)
+    }
+
+    /// Returns whether a name was that of an export whose drain is why nobody answers to it.
+    #[cold]
+    pub(super) fn has_drained_name(&self, name: &[u8]) -> bool {
+        self.each().any(|drained| drained.names.iter().any(|drained| drained.as_bytes() == name))
+    }
+
+    /// Notes that an export answers to its names again.
+    pub(super) fn forget_names(&mut self, export: &Export) {
+        let answered = export.names();
+        for drained in self.exports.iter_mut().chain(&mut self.drained) {
+            drained.names.retain(|name| !answered.contains(name));
+        }
+    }
+
+    fn each(&self) -> impl Iterator<Item = &DrainedExport> {
+        self.exports.iter().chain(&self.drained)
+    }
+
+    /// Returns whether an export is being drained.
+    fn drains(&self, export: u64) -> bool {
+        self.exports.iter().any(|drained| drained.id == export)
     }
 
     /// Returns whether there is nobody to tell.
@@ -66,8 +96,9 @@ impl Server {
         match export {
             None => self.draining.all = true,
             Some(export) => {
+                let names = self.exports.get(export).map_or_else(Vec::new, |it| it.names().into());
                 self.withdraw(export);
-                self.draining.exports.push(export);
+                self.draining.exports.push(DrainedExport { id: export, names });
             }
         }
     }
@@ -80,15 +111,18 @@ impl Server {
         self.draining.rounds.push(Round { export, next: 0, told: 0 });
     }
 
-    /// Ends the drain of an export, once its clients were told. Later calls of it still fail as draining.
+    /// Ends the drain of an export, once its clients were told. Later calls of it, and questions for its
+    /// names, still fail as draining.
     pub fn end_drain(&mut self, export: u64) {
         let Draining { exports, drained, rounds, .. } = &mut self.draining;
-        exports.retain(|draining| *draining != export);
         rounds.retain(|round| round.export != export);
-        if drained.len() == MAX_DRAINED {
-            drained.pop_front();
+        let ended = exports.extract_if(.., |draining| draining.id == export);
+        for ended in ended {
+            if drained.len() == MAX_DRAINED {
+                drained.pop_front();
+            }
+            drained.push_back(ended);
         }
-        drained.push_back(export);
     }
 
     /// Returns when the last new call came of what is drained, or when the drain began.
@@ -122,7 +156,7 @@ impl Server {
     /// Notes that a new call was refused, if it was because of a drain.
     #[cold]
     pub(super) fn note_refused(&mut self, now: Time, head: &CallHead) {
-        if self.draining.all || self.draining.exports.contains(&head.export) {
+        if self.draining.all || self.draining.drains(head.export) {
             self.draining.refused = self.draining.refused.max(now);
         }
     }

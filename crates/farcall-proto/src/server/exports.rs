@@ -55,7 +55,7 @@ impl Exports {
 }
 
 impl Export {
-    fn names(&self) -> [String; 2] {
+    pub(super) fn names(&self) -> [String; 2] {
         [self.type_name.clone(), format!("{}/{}", self.type_name, self.instance)]
     }
 }

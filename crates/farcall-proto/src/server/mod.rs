@@ -428,6 +428,7 @@ impl Server {
     /// Exports an interface.
     pub fn export(&mut self, export: Export) {
         debug_assert_ne!(export.id, 0);
+        self.draining.forget_names(&export);
         self.exports.add(export);
     }
 

@@ -448,6 +448,12 @@ impl Server {
         if self.draining.is_drained(export) { Kind::Draining } else { Kind::NotExported }
     }
 
+    /// Returns why a question for a name is refused to which no export answers.
+    #[cold]
+    pub(super) fn why_not_named(&self, name: &[u8]) -> Kind {
+        if self.draining.has_drained_name(name) { Kind::Draining } else { Kind::NotExported }
+    }
+
     #[inline(always)]
     pub(super) fn is_exported(&self, export: u64) -> bool {
         self.exports.contains(export) || self.config.mutant.breaks(Rule::ExportUnchecked)

@@ -60,7 +60,7 @@ fn an_idle_caller_through_memory_is_told_that_an_export_drains_and_asks_it_nothi
     assert!(s.first.take().unwrap().drain(LONG));
     assert_eq!(told(s.shelves[0].number()), (Kind::Draining, Ran::No));
     // This call has no binding. It asks at the address, where no such export is any more.
-    assert_eq!(told(s.shelves[0].start().number().wait()), (Kind::NotExported, Ran::No));
+    assert_eq!(told(s.shelves[0].start().number().wait()), (Kind::Draining, Ran::No));
     assert_eq!(s.sent(), 2, "the client knew");
     assert_eq!(s.shelves[1].number(), Ok(2), "the other export goes on by the same connection");
     assert_eq!(s.sent(), 3);
