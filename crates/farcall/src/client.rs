@@ -55,7 +55,7 @@ pub(crate) use exchanges::CallExchanges;
 pub(crate) use peer::{Peer, Standing};
 pub(crate) use request::{CallRequest, Hurry};
 pub(crate) use result_slot::Taker;
-pub(crate) use started::{Started, over_budget};
+pub(crate) use started::{Started, breaks_binding, over_budget};
 
 use crate::env::{Env, Socket};
 use crate::sys::fork;

@@ -366,7 +366,7 @@ pub(crate) fn over_budget(budget: &ArgumentBudget, held: usize) -> CallFailed {
 /// Returns whether a call could not be started because its binding is broken: the server takes no more calls
 /// of the export, or may not answer for its name any more. Another binding helps.
 #[cold]
-fn breaks_binding(why: &CallFailed) -> bool {
+pub(crate) fn breaks_binding(why: &CallFailed) -> bool {
     matches!(why.kind(), Kind::Draining | Kind::ServerRestarted) && why.ran() == Ran::No
 }
 

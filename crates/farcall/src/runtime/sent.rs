@@ -21,7 +21,7 @@ pub(super) enum SentCall {
     /// By datagrams, with exchanges: the caller answers signals meanwhile.
     Exchanging(Arc<ExchangingCall>),
     Memory(Arc<shm::Started>),
-    /// Not at all: the connection through shared memory had ended.
+    /// Not at all: the connection through shared memory had ended, or the server takes no more calls.
     Unsent(Arc<UnsentCall>),
 }
 
@@ -82,7 +82,7 @@ impl SentCall {
             match shm::Started::start(link, call) {
                 Ok(Some(started)) => return Ok(SentCall::Memory(started)),
                 Ok(None) => {}
-                Err(why) if why.kind() == Kind::Unreachable => {
+                Err(why) if why.kind() == Kind::Unreachable || client::breaks_binding(&why) => {
                     return UnsentCall::new(&why, request).map(SentCall::Unsent);
                 }
                 Err(why) => return Err(why),

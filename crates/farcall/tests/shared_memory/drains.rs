@@ -84,3 +84,12 @@ fn an_idle_caller_through_memory_is_told_that_a_server_drains_as_one_by_udp_is()
     assert_eq!(told(first.start().number().wait()), (Kind::Draining, Ran::No));
     assert_eq!(s.sent(), 2, "the client knew");
 }
+
+/// So also by a stub that makes no blocking call, which would bind it again.
+#[test]
+fn a_started_call_through_memory_is_bound_again_after_a_drain() {
+    let mut s = setting();
+    assert!(s.first.take().unwrap().drain(LONG));
+    let _again = s.server.export::<dyn Shelf>("Shelf/first", Arc::new(Numbered(3))).unwrap();
+    assert_eq!(s.shelves[0].start().number().wait(), Ok(3));
+}
