@@ -285,3 +285,35 @@ fn a_silent_server_is_waited_for_once() {
         Ok::<(), farcall::Error>(())
     });
 }
+
+/// The same holds for started calls and accesses, whether a thread waits for them or a task.
+#[test]
+fn a_silent_server_is_waited_for_once_by_started_calls() {
+    check(20, |sim| {
+        let patience = Duration::from_secs(10);
+        let exporter = sim.server("exporter", || {
+            let runtime = farcall::Runtime::current()?;
+            let words = Settings::new(64).anyone(Rights::ALL);
+            let _words = runtime.export_segment("Words", words)?;
+            runtime.export::<dyn Member>("Member/a", Arc::new(Server))?.wait()
+        });
+        let words = farcall::Runtime::current()?.import_segment("Words").expect("it is exported");
+        let member = farcall::import::<dyn Member>("Member/a")?;
+        assert_eq!((words.start_read(8, 8).wait().expect("a word").len(), member.look(1)?), (8, 1));
+        exporter.pause();
+        let is_awaited = sim.below(2) == 0;
+        let begun = sim::now();
+        let (read, look) = (words.start_read(8, 8), member.start().look(1));
+        let (read, look) = match is_awaited {
+            true => (sim::block_on(read), sim::block_on(look)),
+            false => (read.wait(), look.wait()),
+        };
+        let Err(farcall::Error::CallFailed(read)) = read else { panic!("nobody answers") };
+        for why in [read, look.expect_err("nobody answers").into()] {
+            let took = sim::now() - begun;
+            assert_eq!(why.kind(), Kind::Unreachable, "{why}");
+            assert!(took <= patience + patience / 4 + Duration::from_secs(1), "{took:?}: {why}");
+        }
+        Ok::<(), farcall::Error>(())
+    });
+}

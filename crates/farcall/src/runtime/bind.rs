@@ -32,7 +32,7 @@ const MEETING_TIME: Duration = Duration::from_secs(1);
 
 /// The longest time for which a server is asked again that has been silent for the whole patience of a call,
 /// if there is no other: it may have come back just now. So the call waits for its patience once.
-const SILENT_SERVER_TIME: Duration = Duration::from_secs(1);
+pub(super) const SILENT_SERVER_TIME: Duration = Duration::from_secs(1);
 
 /// How often a bind follows its name, which has moved while the former servers were asked.
 pub(super) const MAX_MOVES: usize = 2;
@@ -135,9 +135,8 @@ impl Inner {
         }
         let avoid = again.map_or(&[][..], Retry::avoid);
         let mut candidates = self.candidates_but(name, (avoid, false), deadline)?;
-        let was_silent = again.is_some_and(Retry::was_silent)
-            && candidates.iter().all(|candidate| avoid.contains(&candidate.address));
-        let mut briefly = was_silent.then(|| self.env.now() + SILENT_SERVER_TIME);
+        let is_brief = again.is_some_and(|again| asks_silent_ones(again, &candidates));
+        let mut briefly = is_brief.then(|| self.env.now() + SILENT_SERVER_TIME);
         let mut moves = 0;
         loop {
             let by = deadline.into_iter().chain(briefly).min();
@@ -206,12 +205,14 @@ impl Inner {
 
     /// Binds to one of the candidates that [`Inner::candidates_later`] returned, on behalf of a task, which
     /// waits without blocking a thread. Asks the candidates of all kinds at once, because a task has no
-    /// timer. Gives up after the time that a caller would wait for a silent server.
+    /// timer. Gives up after the time that a caller would wait for a silent server, or at `by`, if the task
+    /// is woken then.
     pub(super) async fn bind_later(
         self: &Arc<Self>,
         name: &Name,
         interface: &idl::Interface,
         candidates: Vec<Candidate>,
+        by: Option<Time>,
     ) -> Result<Target, CallFailed> {
         let (mut failed, mut polls) = (Failures::default(), Vec::new());
         for candidates in by_kind(candidates, |candidate| candidate.address) {
@@ -220,7 +221,12 @@ impl Inner {
                 Err(why) => failed.no_socket = Some(why),
             }
         }
-        let best = poll_fn(|context| poll_each(&mut polls, context)).await;
+        let is_over = || by.is_some_and(|by| by <= self.env.now());
+        let best = poll_fn(|context| match poll_each(&mut polls, context) {
+            task::Poll::Pending if is_over() => task::Poll::Ready(None),
+            polled => polled,
+        });
+        let best = best.await;
         if let Some(best) = best {
             polls.swap(0, best);
         }
@@ -580,6 +586,12 @@ fn without_avoided(
         candidates.retain(|candidate| !is_avoided(candidate));
     }
     Ok(candidates)
+}
+
+/// Returns whether a call whose server was silent for its whole patience finds no other servers than those
+/// that it has met.
+pub(super) fn asks_silent_ones(again: &Retry, candidates: &[Candidate]) -> bool {
+    again.was_silent() && candidates.iter().all(|candidate| again.avoid().contains(&candidate.address))
 }
 
 /// Returns whether nobody could be bound for a reason that a move of the name explains.

@@ -33,8 +33,17 @@ use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran, builtin, idl, lock, self_wait};
 
-/// An attempt to bind that is under way.
+/// An attempt to bind, for those that wait for it.
 type Attempt = Arc<Question<Arc<Target>>>;
+
+/// An attempt to bind that is under way.
+struct UnderWay {
+    /// The servers that it asks.
+    candidates: Vec<Candidate>,
+    /// Whether they are asked briefly, because they have been silent for long.
+    is_brief: bool,
+    question: Attempt,
+}
 
 /// An imported interface.
 pub(super) struct Importer {
@@ -47,8 +56,8 @@ pub(super) struct Importer {
     restarts: Restarts,
     /// The calls that tasks make, if they have made any.
     pub(super) load: OnceLock<Arc<TaskLoad>>,
-    /// The attempt to bind that started calls wait for, with the candidates that it asks.
-    attempt: Mutex<Option<(Vec<Candidate>, Attempt)>>,
+    /// The attempt to bind that started calls wait for.
+    attempt: Mutex<Option<UnderWay>>,
     /// One more than the number of messages that the server had sent when a call's deadline last passed; 0 if
     /// none has passed.
     silent_at: AtomicU64,
@@ -423,10 +432,11 @@ impl Importer {
     }
 
     /// Returns the server to call, for a task: waits without blocking a thread, and binds if there is no
-    /// binding. Returns the error of `over` as soon as it returns one.
+    /// binding. `again` has the failed attempts of the call. Returns the error of `over` as soon as it
+    /// returns one.
     pub(super) async fn target_later(
         self: &Arc<Self>,
-        avoid: &[SocketAddr],
+        again: &Retry,
         deadline: Option<Time>,
         over: impl Fn() -> Result<(), CallFailed>,
     ) -> Result<Arc<Target>, CallFailed> {
@@ -435,14 +445,16 @@ impl Importer {
             return Ok(target);
         }
         self.restarts.check()?;
+        let avoid = again.avoid();
         let mut candidates = self.inner.candidates_later(&self.name, (avoid, false), deadline, &over).await?;
+        let mut is_brief = bind::asks_silent_ones(again, &candidates);
         let mut moves = 0;
         loop {
-            let failed = match self.ask(candidates.clone())?.wait(&over).await {
+            let failed = match self.ask(candidates.clone(), is_brief)?.wait(&over).await {
                 Err(why) if bind::may_have_moved(&why) && moves < bind::MAX_MOVES => why,
                 ended => return ended.inspect_err(|why| self.suspect(why.kind())),
             };
-            moves += 1;
+            (moves, is_brief) = (moves + 1, false);
             // The name may have moved while its former servers were asked.
             let former = candidates;
             candidates = match self.inner.candidates_later(&self.name, (avoid, true), deadline, &over).await {
@@ -456,34 +468,39 @@ impl Importer {
     }
 
     /// Starts an attempt to bind to one of the candidates, or returns the attempt that is under way if it
-    /// asks the same candidates. An attempt ends when a server answers, or when none has answered within the
-    /// time for which a blocking call would wait. Only a step of a task may call this.
+    /// asks the same candidates for as long. An attempt ends when a server answers, or when none has answered
+    /// within the time for which a blocking call would wait. Only a step of a task may call this.
     ///
     /// # Errors
     /// When no thread can be started.
-    fn ask(self: &Arc<Self>, candidates: Vec<Candidate>) -> Result<Attempt, CallFailed> {
+    fn ask(self: &Arc<Self>, candidates: Vec<Candidate>, is_brief: bool) -> Result<Attempt, CallFailed> {
         let question = {
             let mut attempt = lock(&self.attempt);
-            if let Some((_, question)) = attempt.as_ref().filter(|(asked, _)| *asked == candidates) {
+            let is_same = |under_way: &&UnderWay| {
+                (&under_way.candidates, under_way.is_brief) == (&candidates, is_brief)
+            };
+            if let Some(UnderWay { question, .. }) = attempt.as_ref().filter(is_same) {
                 return Ok(question.clone());
             }
             let question = Attempt::default();
-            *attempt = Some((candidates.clone(), question.clone()));
+            *attempt =
+                Some(UnderWay { candidates: candidates.clone(), is_brief, question: question.clone() });
             question
         };
         let (importer, asked) = (self.clone(), question.clone());
         let forget =
-            move || drop(lock(&importer.attempt).take_if(|(_, current)| Arc::ptr_eq(current, &asked)));
+            move || drop(lock(&importer.attempt).take_if(|current| Arc::ptr_eq(&current.question, &asked)));
         let mut answering = Answering::new(&question, no_reply().but_ran(Ran::No), forget);
+        let by = is_brief.then(|| self.inner.env.now() + bind::SILENT_SERVER_TIME);
         let importer = self.clone();
         let bind = async move {
-            let target = importer.inner.bind_later(&importer.name, &importer.interface, candidates).await;
+            let target = importer.inner.bind_later(&importer.name, &importer.interface, candidates, by).await;
             let admitted = target.and_then(|target| {
                 Tasks::run_blocking(&importer.inner, || importer.restarts.admit(&target)).map(|()| target)
             });
             answering.find(admitted.map(|target| importer.bound.set(Arc::new(target))));
         };
-        let spawned = Tasks::spawn(&self.inner, None, Box::pin(bind));
+        let spawned = Tasks::spawn(&self.inner, by, Box::pin(bind));
         spawned.map_err(|why| CallFailed::local("starting a thread", why))?;
         Ok(question)
     }

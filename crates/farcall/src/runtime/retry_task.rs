@@ -171,7 +171,7 @@ impl RetryTask {
                     false => importer.try_again(retry, &target, failure, (procedure, call.deadline))?,
                 }
             }
-            let target = importer.target_later(retry.avoid(), call.bind_by(), || self.is_wanted(call)).await;
+            let target = importer.target_later(retry, call.bind_by(), || self.is_wanted(call)).await;
             let target = target.map_err(|why| retry.no_server_found(why))?;
             failed = match self.attempt(call, &target).await? {
                 Came::Outcome(Outcome::Failed(failure)) => Some((target, failure)),
