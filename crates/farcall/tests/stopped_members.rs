@@ -45,6 +45,8 @@ const DEADLINE: Duration = Duration::from_secs(1);
 const CALLS: usize = 300;
 /// Longer than what a slot of the shared memory holds.
 const LONG: usize = 50_000;
+/// What a started call kept no copy of once.
+const LONGER: usize = 300_000;
 
 #[test]
 fn a_process_that_a_test_starts() {
@@ -111,7 +113,7 @@ impl Setting {
 #[test]
 fn no_idempotent_call_uses_up_its_deadline_while_a_member_is_stopped() {
     for shared_memory in [false, true] {
-        for len in [8, LONG] {
+        for len in [8, LONG, LONGER] {
             let content = vec![7; len];
             let failed = Setting::new(shared_memory).failures(|stub| stub.read(&content));
             assert_eq!(failed, [], "shared memory {shared_memory}, {len} bytes");
@@ -123,7 +125,7 @@ fn no_idempotent_call_uses_up_its_deadline_while_a_member_is_stopped() {
 
 #[test]
 fn no_call_through_shared_memory_uses_up_its_deadline_while_a_member_is_stopped() {
-    for len in [8, LONG] {
+    for len in [8, LONG, LONGER] {
         let content = vec![7; len];
         let failed = Setting::new(true).failures(|stub| stub.write(&content));
         assert_eq!(failed, [], "{len} bytes");

@@ -410,7 +410,7 @@ fn a_started_call_that_did_not_run_goes_to_another_member() {
 }
 
 #[test]
-fn a_cancelled_call_and_one_with_long_arguments_stay_with_their_member() {
+fn a_cancelled_call_stays_with_its_member_and_one_with_long_arguments_goes_to_another() {
     let (group, servers) = Group::of(3);
     servers.iter().for_each(|server| server.fails.store(true, Ordering::Relaxed));
     let stub = group.balancer().stub();
@@ -419,10 +419,10 @@ fn a_cancelled_call_and_one_with_long_arguments_stay_with_their_member() {
     let mut failed = |reply: Reply<'_>| drop(decode_reply::<(), crate::Never>(reply).unwrap_err());
     cancelled.wait(&mut failed);
     assert_eq!(calls(&servers).iter().sum::<u32>(), 1);
-    let long = |e: &mut Encoder<'_>| e.opaque(&vec![0; 100 << 10]);
+    let long = |e: &mut Encoder<'_>| e.opaque(&vec![0; 1 << 20]);
     let long = with_call(|call| stub.channel().start(Call { encode: &long, ..call }));
     long.wait(&mut failed);
-    assert_eq!(calls(&servers).iter().sum::<u32>(), 2);
+    assert!(calls(&servers).iter().sum::<u32>() > 2);
 }
 
 #[test]

@@ -47,8 +47,7 @@ impl Binding {
 
     /// Returns a binding whose calls wait for a server. A call that did not run because its server drains, is
     /// gone, or is not listed, is made again until a server takes it, or until its deadline, however long
-    /// that is. So a single server can be restarted under its clients. Calls that send streams do not wait,
-    /// and started calls with more than 64 KiB of arguments do not.
+    /// that is. So a single server can be restarted under its clients. Calls that send streams do not wait.
     #[must_use]
     pub fn wait_for_server(&self) -> Binding {
         let channel = Arc::new(Awaiting::new(self.channel.clone()));

@@ -10,10 +10,6 @@ use super::handlers::Handlers;
 use crate::context::{self, context, outside};
 use crate::xdr::Encoder;
 
-/// The longest arguments of which a started call keeps a copy, in bytes. A call with longer ones is not
-/// started again.
-const MAX_KEPT_BYTES: usize = 64 << 10;
-
 /// Room for the arguments of most calls, in bytes, so that encoding them seldom moves them.
 const USUAL_BYTES: usize = 128;
 
@@ -29,18 +25,25 @@ pub(crate) struct KeptCall {
 }
 
 impl KeptCall {
-    /// Returns a copy of a call; `None` if its arguments are too long or cannot be encoded, or if it sends a
-    /// stream, whose items are sent once.
+    /// Returns a copy of a call; `None` if its arguments cannot be encoded, or if it sends a stream, whose
+    /// items are sent once. The channel that carries the call shares long arguments with the copy, so they
+    /// are kept once.
     pub(crate) fn of(call: &Call<'_>) -> Option<KeptCall> {
         if call.sending.is_some() {
             return None;
         }
-        let mut arguments = Vec::with_capacity(USUAL_BYTES);
-        (call.encode)(&mut Encoder::with_limit(&mut arguments, MAX_KEPT_BYTES)).ok()?;
+        let arguments = match call.shared {
+            Some(shared) => shared.clone(),
+            None => {
+                let mut arguments = Vec::with_capacity(USUAL_BYTES);
+                (call.encode)(&mut Encoder::new(&mut arguments)).ok()?;
+                SharedArguments::new(arguments)
+            }
+        };
         Some(KeptCall {
             procedure: *call.procedure,
             within: call.within,
-            arguments: SharedArguments::new(arguments),
+            arguments,
             handlers: call.handlers.clone(),
             carries: call.carries.to_vec(),
             context: context(),
