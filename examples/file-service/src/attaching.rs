@@ -6,7 +6,7 @@
 //! The next commit of such a file says so.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use farcall::{CallFailed, Error, Kind, Ran, Result};
 use farcall_file_access::{Attributes, Contents, FileError, Statistics};
@@ -56,32 +56,60 @@ const MAX_ATTACHMENTS: usize = 3;
 /// A clerk, in its present attachment.
 pub(crate) struct Attaching<A> {
     attach: Attach<A>,
-    now: RwLock<Arc<A>>,
+    now: RwLock<Arc<Numbered<A>>>,
     /// Locked by a thread that attaches anew.
     attaching: Mutex<()>,
-    /// The attachments by which files were written since their last commit.
-    written: Mutex<HashMap<Handle, Arc<A>>>,
+    /// For each file the number of the attachment by which it was first written since its last commit.
+    written: Mutex<HashMap<Handle, u64>>,
+}
+
+/// An attachment, and how many there were before it.
+struct Numbered<A> {
+    number: u64,
+    attachment: A,
 }
 
 impl<A: Attachment> Attaching<A> {
     pub(crate) fn new(attach: Attach<A>) -> Result<Attaching<A>, FileError> {
-        let now = RwLock::new(Arc::new(attach(None)?));
+        let now = RwLock::new(Arc::new(Numbered { number: 0, attachment: attach(None)? }));
         Ok(Attaching { attach, now, attaching: Mutex::default(), written: Mutex::default() })
     }
 
     /// Executes an operation that may run twice, and again if the server does not know the clerk any more.
     fn with<T>(&self, operation: impl Fn(&A) -> Result<T, FileError>) -> Result<T, FileError> {
-        for _ in 0..MAX_ATTACHMENTS {
-            let now = self.now();
-            match operation(&now) {
-                Err(Error::CallFailed(why)) if is_over(&why) => self.attach_anew(&now, &why)?,
-                outcome => return outcome,
-            }
-        }
-        operation(&self.now())
+        self.with_numbered(operation).map(|(_, value)| value)
     }
 
-    fn now(&self) -> Arc<A> {
+    /// Executes an operation as [`Attaching::with`] does. Returns the number of the attachment that executed
+    /// it, too.
+    fn with_numbered<T>(
+        &self,
+        operation: impl Fn(&A) -> Result<T, FileError>,
+    ) -> Result<(u64, T), FileError> {
+        for _ in 0..MAX_ATTACHMENTS {
+            let now = self.now();
+            match operation(&now.attachment) {
+                Err(Error::CallFailed(why)) if is_over(&why) => self.attach_anew(&now, &why)?,
+                outcome => return outcome.map(|value| (now.number, value)),
+            }
+        }
+        let now = self.now();
+        operation(&now.attachment).map(|value| (now.number, value))
+    }
+
+    fn written(&self) -> MutexGuard<'_, HashMap<Handle, u64>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a file was written by the attachment of this number. The first write since a commit counts:
+    /// of the later ones, too, it must be known whether they are all there.
+    fn note_written(&self, file: Handle, number: u64) {
+        let mut written = self.written();
+        let first = written.entry(file).or_insert(number);
+        *first = number.min(*first);
+    }
+
+    fn now(&self) -> Arc<Numbered<A>> {
         self.now.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -89,13 +117,15 @@ impl<A: Attachment> Attaching<A> {
     ///
     /// # Errors
     /// `why` the former attachment is over, if no server is there; and that of attaching.
-    fn attach_anew(&self, former: &Arc<A>, why: &CallFailed) -> Result<(), FileError> {
+    fn attach_anew(&self, former: &Arc<Numbered<A>>, why: &CallFailed) -> Result<(), FileError> {
         let _attaching = self.attaching.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(&self.now(), former) {
-            let next = (self.attach)(Some(former.paths().clone())).map_err(|again| match again {
-                Error::CallFailed(again) if again.kind() == Kind::Unreachable => why.clone().into(),
-                again => again,
-            })?;
+            let attachment =
+                (self.attach)(Some(former.attachment.paths().clone())).map_err(|again| match again {
+                    Error::CallFailed(again) if again.kind() == Kind::Unreachable => why.clone().into(),
+                    again => again,
+                })?;
+            let next = Numbered { number: former.number + 1, attachment };
             *self.now.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         }
         Ok(())
@@ -117,7 +147,7 @@ impl<A: Attachment> Files for Attaching<A> {
     }
 
     fn root(&self) -> Result<Handle, FileError> {
-        self.now().root()
+        self.now().attachment.root()
     }
 
     fn attributes(&self, file: Handle) -> Result<Attributes, FileError> {
@@ -141,10 +171,8 @@ impl<A: Attachment> Files for Attaching<A> {
     }
 
     fn write(&self, file: Handle, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
-        self.with(|now| now.write(file, offset, bytes))?;
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        // The first write counts: of the later ones, too, it must be known whether they are all there.
-        written.entry(file).or_insert_with(|| self.now());
+        let (number, ()) = self.with_numbered(|now| now.write(file, offset, bytes))?;
+        self.note_written(file, number);
         Ok(())
     }
 
@@ -153,14 +181,19 @@ impl<A: Attachment> Files for Attaching<A> {
     }
 
     fn commit(&self, file: Handle) -> Result<(), FileError> {
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).remove(&file);
-        let outcome = self.with(|now| now.commit(file));
-        match written {
-            Some(by) if outcome.is_ok() && !Arc::ptr_eq(&by, &self.now()) => {
+        let first = self.written().remove(&file);
+        let committed = self.with_numbered(|now| now.commit(file));
+        match (first, committed) {
+            (Some(first), Ok((number, ()))) if first != number => {
                 let why = "what was written to the file since its last commit may be lost: write it again";
                 Err(CallFailed::new(Kind::ServerRestarted, Ran::Maybe).because(why).into())
             }
-            _ => outcome,
+            (Some(first), Err(why)) => {
+                // The next commit must say whether what was written is there.
+                self.note_written(file, first);
+                Err(why)
+            }
+            (_, committed) => committed.map(drop),
         }
     }
 }

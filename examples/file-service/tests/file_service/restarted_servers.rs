@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 
 use farcall::names::Memory as Registry;
 use farcall::{Kind, Runtime};
@@ -48,6 +49,19 @@ impl Drop for Process {
     }
 }
 
+/// Returns an address at which nobody listens, not even while the server is away: outside of the range from
+/// which the system gives ports to sockets that ask for any.
+fn fixed_address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Processes that run at the same time have numbers near each other.
+    let first = 10_000 + (std::process::id() % 1_000) as u16 * 20;
+    let free = || {
+        let port = first + NEXT.fetch_add(1, Ordering::Relaxed) % 2_000;
+        UdpSocket::bind(("127.0.0.1", port)).ok()?.local_addr().ok()
+    };
+    std::iter::repeat_with(free).flatten().next().expect("a port is free")
+}
+
 #[test]
 fn a_server_that_the_test_starts() {
     let (Ok(directory), Ok(address)) = (env::var(DIRECTORY), env::var(ADDRESS)) else { return };
@@ -66,7 +80,7 @@ fn clerks_of_all_structures_recover_when_their_server_was_killed_and_started_aga
         let scratch = tempfile::tempdir().unwrap();
         let text = |name: &str| scratch.path().join(name);
         fs::write(text("file"), "first").unwrap();
-        let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = fixed_address();
         let mut server = Process::start(scratch.path(), address, mapped);
         let clerks = Structure::ALL.map(|structure| {
             let runtime = builder(mapped).build().unwrap();
@@ -99,12 +113,41 @@ fn clerks_of_all_structures_recover_when_their_server_was_killed_and_started_aga
     }
 }
 
+/// The server that is there when a commit fails is not the one that was written to, if any is. A later commit
+/// must not say that all is well.
+#[test]
+fn a_commit_is_true_of_what_was_written_before_the_server_was_killed_however_often_it_is_tried() {
+    for mapped in [false, true] {
+        for structure in Structure::ALL {
+            let scratch = tempfile::tempdir().unwrap();
+            let path = scratch.path().join("file");
+            fs::write(&path, "first").unwrap();
+            let address = fixed_address();
+            let server = Process::start(scratch.path(), address, mapped);
+            let clerk = Clerk::new(&builder(mapped).build().unwrap(), &server.1, structure).unwrap();
+            let file = clerk.files.look_up(clerk.files.root().unwrap(), "file").unwrap().handle;
+            clerk.files.read(file, 0, 100).unwrap();
+            clerk.files.write(file, 0, b"other").unwrap();
+            drop(server);
+            let what = format!("{structure:?}, mapped: {mapped}");
+            let absent = clerk.files.commit(file).unwrap_err();
+            assert!(absent.call_failed().is_some(), "{what}: {absent}");
+            let _server = Process::start(scratch.path(), address, mapped);
+            if clerk.files.commit(file).is_err() {
+                clerk.files.write(file, 0, b"other").unwrap();
+                clerk.files.commit(file).unwrap();
+            }
+            assert_eq!(fs::read(&path).unwrap(), b"other", "{what}");
+        }
+    }
+}
+
 /// A clerk of DX writes into the server's memory, which goes with the server.
 #[test]
 fn a_commit_after_a_restart_says_that_what_was_written_may_be_lost() {
     let scratch = tempfile::tempdir().unwrap();
     fs::write(scratch.path().join("file"), "first").unwrap();
-    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = fixed_address();
     let server = Process::start(scratch.path(), address, true);
     let clerk = Clerk::new(&builder(true).build().unwrap(), &server.1, Structure::Dx).unwrap();
     let file = clerk.files.look_up(clerk.files.root().unwrap(), "file").unwrap().handle;
@@ -117,4 +160,74 @@ fn a_commit_after_a_restart_says_that_what_was_written_may_be_lost() {
     clerk.files.write(file, 0, b"other").unwrap();
     clerk.files.commit(file).unwrap();
     assert_eq!(fs::read(scratch.path().join("file")).unwrap(), b"other");
+}
+
+/// Ends the threads of a test when its main thread ends, also by a panic.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// The content of the file in a round: one number again and again, in two blocks.
+fn content(round: u8) -> Vec<u8> {
+    vec![b'a' + round; 10_000]
+}
+
+/// The server is killed while clerks of all structures read. What they read is of one round, and never of an
+/// earlier round than what they have read before.
+#[test]
+fn what_clerks_read_while_their_server_is_killed_is_whole_and_does_not_go_back() {
+    const ROUNDS: u8 = 5;
+    for mapped in [false, true] {
+        let scratch = tempfile::tempdir().unwrap();
+        fs::write(scratch.path().join("file"), content(0)).unwrap();
+        let address = fixed_address();
+        let mut server = Process::start(scratch.path(), address, mapped);
+        let clerks = Structure::ALL.map(|structure| {
+            let runtime = builder(mapped).build().unwrap();
+            (structure, Clerk::new(&runtime, &server.1, structure).unwrap().files)
+        });
+        let root = clerks[0].1.root().unwrap();
+        let file = clerks[0].1.look_up(root, "file").unwrap().handle;
+        clerks.iter().for_each(|(_, files)| _ = files.look_up(root, "file").unwrap());
+        let (over, reads) = (AtomicBool::new(false), [(); 5].map(|()| AtomicU64::new(0)));
+        std::thread::scope(|scope| {
+            let _stop = Stop(&over);
+            for ((structure, files), reads) in clerks.iter().zip(&reads) {
+                let over = &over;
+                scope.spawn(move || {
+                    let _stop = Stop(over);
+                    let mut latest = b'a';
+                    while !over.load(Ordering::SeqCst) {
+                        // While there is no server, a read fails.
+                        let Ok(contents) = files.read(file, 5_000, 4_000) else {
+                            std::thread::yield_now();
+                            continue;
+                        };
+                        let first = contents.0.first().copied().unwrap();
+                        let what = format!("{structure:?}, mapped: {mapped}");
+                        assert!(
+                            contents.0.len() == 4_000 && contents.0.iter().all(|b| *b == first),
+                            "{what}"
+                        );
+                        assert!(first >= latest, "{what}: {first} after {latest}");
+                        latest = first;
+                        reads.store(u64::from(first - b'a') << 32 | 1, Ordering::SeqCst);
+                    }
+                });
+            }
+            for round in 1..=ROUNDS {
+                drop(server);
+                fs::write(scratch.path().join("file"), content(round)).unwrap();
+                server = Process::start(scratch.path(), address, mapped);
+                let is_back = |reads: &AtomicU64| reads.load(Ordering::SeqCst) >> 32 == u64::from(round);
+                while !over.load(Ordering::SeqCst) && !reads.iter().all(is_back) {
+                    std::thread::yield_now();
+                }
+            }
+        });
+    }
 }
