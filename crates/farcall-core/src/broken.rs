@@ -1,6 +1,6 @@
-//! Deliberate faults of balancers, groups, drains and clerks. Each breaks one rule, so that the simulation
-//! can show that it would notice. The simulated [`Env`](crate::env::Env) says which rule is broken. Without
-//! the feature `mutants` nothing is broken, and nobody is asked.
+//! Deliberate faults of balancers, groups, drains, clerks and signals. Each breaks one rule, so that the
+//! simulation can show that it would notice. The simulated [`Env`](crate::env::Env) says which rule is
+//! broken. Without the feature `mutants` nothing is broken, and nobody is asked.
 
 /// A rule that can be broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,14 @@ pub enum Rule {
     PathShared,
     /// A clerk that is not believed is passed over.
     DistrustedClerkIsPassedOver,
+    /// A signal reaches no caller of another interface, though names and types are equal.
+    SignalOfItsInterface,
+    /// A handler is told which procedure has raised the signal.
+    RaiserIsNamed,
+    /// The outcome with which a handler unwinds a call must be one of the procedure.
+    UnwindingIsChecked,
+    /// A caller leaves with its handler's outcome only if the server says that the procedure was unwound.
+    UnwindingIsConfirmed,
 }
 
 /// The fault that a simulated process has, if any.

@@ -70,6 +70,12 @@ pub trait Exchanges: Send + Sync {
     /// Gives the call up, as its caller.
     fn give_up(&self) {}
 
+    /// Returns the rule that is broken on purpose, if any.
+    #[doc(hidden)]
+    fn mutant(&self) -> crate::broken::Mutant {
+        crate::broken::Mutant::NONE
+    }
+
     /// Returns an exchange that the other end has opened and that this method has not returned before.
     fn next_opened(&self) -> Option<u32>;
 

@@ -106,6 +106,10 @@ mutants! {
     KeepAliveIgnored = "keep-alive-ignored",
     /// A server lets calls of dead clients run for ever.
     SilenceIgnored = "silence-ignored",
+    /// A fragment that counted as lost, and has arrived after all, tells its sender no longer round trip.
+    LateUnlearnt = "late-fragment-unlearnt",
+    /// A fragment that comes again because a client has asked too early tells it no longer round trip.
+    SecondFragmentUnlearnt = "second-fragment-unlearnt",
     /// A server does not heed how long a client asks it to wait when the client is silent.
     SilenceUnheeded = "silence-unheeded",
     /// A server does not ask a client about a call of which the client says nothing.
@@ -372,6 +376,10 @@ impl Rule {
     /// for long. `tests/silence.rs` notices.
     pub const OF_GIVEN_UP: &'static [Rule] = &[Rule::WantedUnasked, Rule::UnwantedUnanswered];
 
+    /// The rules by which ends learn a longer round trip. The simulator counts no datagrams that are sent
+    /// again in vain. `tests/round_trips.rs` notices.
+    pub const OF_ROUND_TRIPS: &'static [Rule] = &[Rule::LateUnlearnt, Rule::SecondFragmentUnlearnt];
+
     /// Returns whether runs of the simulator notice when this rule is broken. Tests of `farcall-proto` notice
     /// the others.
     pub fn is_simulated(&self) -> bool {
@@ -383,6 +391,7 @@ impl Rule {
             Rule::OF_USERS,
             Rule::OF_DRAINS,
             Rule::OF_GIVEN_UP,
+            Rule::OF_ROUND_TRIPS,
         ];
         !others.iter().any(|rules| rules.contains(self))
     }

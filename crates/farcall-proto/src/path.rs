@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::Time;
 use crate::config::BASE_DATAGRAM;
 use crate::transfer::{Heard, Next, Outgoing, Room};
 use crate::wire::Select;
+use crate::{Mutant, Rule, Time};
 
 /// The path to a peer, and the number of bytes under way on it.
 #[derive(Debug, Default)]
@@ -22,6 +22,8 @@ pub(crate) struct Path {
     /// Activities whose messages wait for room in the congestion window. While there is room, one of these
     /// activities at a time is in the send queue. When it has sent, it wakes the next.
     pub waiting: VecDeque<u32>,
+    /// The fault of the end that has this path, if any.
+    pub mutant: Mutant,
 }
 
 impl Path {
@@ -69,7 +71,8 @@ impl Path {
         let heard = outgoing.heard(now, select, patience);
         self.in_flight -= before - outgoing.in_flight;
         self.granted = heard.granted.unwrap_or(self.granted);
-        if let Some(sent) = heard.answered {
+        let unlearnt = heard.late && self.mutant.breaks(Rule::LateUnlearnt);
+        if let Some(sent) = heard.answered.filter(|_| !unlearnt) {
             if heard.late {
                 self.round_trip.longer(now.nanos_since(sent));
             } else {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{Datagram, Pair, To, Told, note};
 use farcall_proto::client::CallId;
 use farcall_proto::server::{CallKey, Finish};
-use farcall_proto::{ClientConfig, ServerConfig, Tail, Time};
+use farcall_proto::{ClientConfig, Mutant, Rule, ServerConfig, Tail, Time};
 
 /// The round trip that the path has at first, and the one that it has later.
 const NEAR: Duration = Duration::from_micros(100);
@@ -127,18 +127,34 @@ impl Path {
     }
 }
 
-#[test]
-fn long_results_teach_both_ends_a_longer_round_trip() {
+/// Returns how many fragments were sent again in each of a few calls with long results, on a path that became
+/// longer before.
+fn again_by_results() -> Vec<u64> {
     let (mut path, mut before) = (Path::that_became_longer(), 0);
     path.again(&mut before);
-    let again: Vec<u64> = (20..26)
-        .map(|token| {
-            path.call(token, b"fetch...", LONG);
-            path.again(&mut before)
-        })
-        .collect();
+    let results = (20..26).map(|token| {
+        path.call(token, b"fetch...", LONG);
+        path.again(&mut before)
+    });
+    results.collect()
+}
+
+#[test]
+fn long_results_teach_both_ends_a_longer_round_trip() {
+    let again = again_by_results();
     assert!(again[0] < FRAGMENTS, "{again:?}");
     assert!(again[1..].iter().all(|again| *again <= 2), "{again:?}");
+}
+
+#[test]
+fn without_the_rules_of_late_and_second_fragments_many_more_are_sent_again() {
+    let with: u64 = again_by_results().iter().sum();
+    for rule in Rule::OF_ROUND_TRIPS {
+        common::MUTANT.set(Mutant::of(*rule));
+        let again = again_by_results();
+        common::MUTANT.set(Mutant::NONE);
+        assert!(again.iter().sum::<u64>() > with, "{}: {again:?}, not {with}", rule.name());
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use super::arguments::bad_arguments;
 use super::signal_id::SignalId;
 use super::unwinding::Unwinding;
+use crate::broken::{Mutant, Rule};
 use crate::xdr::{Decoder, Encode, Encoder, Schema};
 use crate::{CallFailed, Error, idl};
 
@@ -44,6 +45,8 @@ pub struct Raised {
     /// The number of the procedure that was called. `None` if a server that is bound directly, without stubs,
     /// has raised the signal: then which procedure was called is not known.
     pub procedure: Option<u32>,
+    /// The rule that is broken on purpose, if any.
+    pub(crate) mutant: Mutant,
 }
 
 /// How a handler answered a signal, in encoded form.
@@ -82,6 +85,7 @@ pub fn answered<'a, T: Encode>(
             value.encode(&mut Encoder::new(&mut bytes)).map_err(bad_arguments)?;
             Handled::Resume(bytes)
         }
+        Answer::Unwind(outcome) if raised.mutant.breaks(Rule::UnwindingIsChecked) => Handled::Unwind(outcome),
         Answer::Unwind(outcome) => Handled::Unwind(outcome.checked(raised.procedure, interface)),
         Answer::Pass => Handled::Pass,
     })

@@ -13,6 +13,7 @@ use super::sending::{SendStream, Sent, waker_of};
 use super::signal::{RESUMED, UNCAUGHT, UNWOUND};
 use super::signal_id::{InterfaceId, SignalId};
 use super::unwinding::Unwinding;
+use crate::broken::{Mutant, Rule};
 use crate::exchange::{Exchanges, Tail, send_all, take_all, take_exactly};
 use crate::xdr::{Decode, Decoder};
 use crate::{CallFailed, Kind, Ran, room};
@@ -25,6 +26,8 @@ pub struct Handling {
     called: (InterfaceId, u32),
     /// The outcome with which the caller leaves, once a handler has unwound the call.
     unwinding: Option<Unwinding>,
+    /// The rule that is broken on purpose, if any, once a handler has unwound the call.
+    mutant: Mutant,
     /// The exchange in which the server sends the stream that is the call's result, once it has begun to.
     pub stream: Option<u32>,
     /// Whether the call is not to be repeated: a handler ran, or the argument that is a stream was begun.
@@ -133,7 +136,9 @@ impl Handling {
         let bad = |why| CallFailed::new(Kind::BadArguments, Ran::Yes).caused_by(why);
         let (name, types) = <(u64, u64)>::decode(&mut Decoder::new(&head)).map_err(bad)?;
         let (interface, procedure) = self.called;
-        let raised = Raised { signal: SignalId { interface, name, types }, procedure: Some(procedure) };
+        let mutant = exchanges.mutant();
+        let procedure = Some(procedure).filter(|_| !mutant.breaks(Rule::RaiserIsNamed));
+        let raised = Raised { signal: SignalId { interface, name, types }, procedure, mutant };
         let answer = match self.unwinding {
             // No procedure is resumed after it was unwound.
             Some(_) => UNWOUND.to_be_bytes().to_vec(),
@@ -147,7 +152,7 @@ impl Handling {
                     answer
                 }
                 Some(Handled::Unwind(outcome)) => {
-                    self.unwinding = Some(outcome);
+                    (self.unwinding, self.mutant) = (Some(outcome), mutant);
                     UNWOUND.to_be_bytes().to_vec()
                 }
                 Some(Handled::Pass) | None => UNCAUGHT.to_be_bytes().to_vec(),
@@ -167,7 +172,8 @@ impl Handling {
     /// If the server died meanwhile, or the procedure panicked, the caller is told that.
     pub fn take_outcome(&mut self, own: Option<Kind>) -> Option<Ended> {
         let failure = || Some(Ended::failed(self.argument.as_ref()?.take_failure()?));
-        let unwound = self.unwinding.take().filter(|_| own == Some(Kind::Unwound));
+        let is_confirmed = own == Some(Kind::Unwound) || self.mutant.breaks(Rule::UnwindingIsConfirmed);
+        let unwound = self.unwinding.take().filter(|_| is_confirmed);
         unwound.map(Ended::from).or_else(failure)
     }
 }

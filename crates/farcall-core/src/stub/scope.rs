@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use super::catching::{self, Hidden};
 use super::dispatch::{AsyncDispatched, Dispatched};
 use super::signal_id::{Signal, SignalId};
+use crate::broken::Rule;
 use crate::exchange::Exchanges;
 use crate::{CallFailed, Kind, Ran, context};
 
@@ -28,6 +29,17 @@ struct Scope {
 impl Scope {
     fn new(signals: &'static [Signal], is_task: bool) -> Scope {
         Scope { signals, exchanges: None, unwound: None, is_task }
+    }
+
+    /// Returns whether the rule is broken on purpose that tells a signal of another interface from one of
+    /// this interface that has the same name and types.
+    #[cold]
+    fn takes_for_its_own(&mut self, signal: SignalId) -> bool {
+        let is_alike = |own: &Signal| (own.id.name, own.id.types) == (signal.name, signal.types);
+        let is_broken = |exchanges: Arc<dyn Exchanges>| exchanges.mutant().breaks(Rule::SignalOfItsInterface);
+        cfg!(feature = "mutants")
+            && self.signals.iter().any(is_alike)
+            && self.exchanges().is_some_and(is_broken)
     }
 
     /// Returns the exchanges of the call, if its carrier has any.
@@ -103,7 +115,7 @@ pub(super) fn exchanges_for(signal: SignalId, blocks: bool) -> Result<Arc<dyn Ex
     let not = |why: &'static str| CallFailed::new(Kind::Unwound, Ran::Yes).because(why);
     SCOPE.with_borrow_mut(|scope| {
         let scope = scope.as_mut().ok_or_else(|| not("this thread serves no call that may raise signals"))?;
-        if !scope.signals.iter().any(|declared| declared.id == signal) {
+        if !scope.signals.iter().any(|declared| declared.id == signal) && !scope.takes_for_its_own(signal) {
             return Err(not("the interface of the call that is served does not declare the signal"));
         }
         if blocks && scope.is_task {

@@ -9,6 +9,7 @@ use super::arguments::EncodeArguments;
 use super::catching;
 use super::scope;
 use super::signal_id::{Signal, SignalId};
+use crate::broken::Mutant;
 use crate::exchange::{Exchanges, Tail, over, send_all, send_all_later, take_all, take_all_later};
 use crate::xdr::{self, Decode, Encode, Encoder};
 use crate::{CallFailed, Error, Kind, Ran, room};
@@ -91,7 +92,8 @@ pub fn raise_later<T: for<'a> Decode<'a>>(
 /// Has a handler that this thread has set answer a signal of a procedure that was called directly. Returns
 /// the encoded value that the procedure is resumed with, or why it is unwound; `None` if no handler answers.
 fn handled_here(signal: SignalId, arguments: &[u8]) -> Option<Result<Vec<u8>, CallFailed>> {
-    match catching::handle(&Raised { signal, procedure: None }, arguments).transpose()? {
+    let raised = Raised { signal, procedure: None, mutant: Mutant::NONE };
+    match catching::handle(&raised, arguments).transpose()? {
         Ok(Handled::Resume(value)) => Some(Ok(value)),
         Ok(Handled::Unwind(outcome)) => Some(Err(outcome.into_failure())),
         Ok(Handled::Pass) => None,

@@ -307,7 +307,9 @@ impl Conversation {
     #[cold]
     fn on_second_fragment(&mut self, now: Time, activity: u32) {
         let timing = &self.slots.at(activity).timing;
-        if timing.first_sent.is_some_and(|sent| timing.reminded >= sent) {
+        if timing.first_sent.is_some_and(|sent| timing.reminded >= sent)
+            && !self.config.mutant.breaks(Rule::SecondFragmentUnlearnt)
+        {
             self.path.round_trip.late(timing.reminded, now);
         }
     }
@@ -499,6 +501,7 @@ impl Conversation {
         let Some(sending) = &mut slot.sending else {
             return;
         };
+        self.path.mutant = self.config.mutant;
         let heard = self.path.heard((now, patience), sending, select, (datagram, window));
         if heard.complete {
             slot.sending = None;

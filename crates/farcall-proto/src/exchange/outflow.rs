@@ -179,6 +179,7 @@ impl Outflow {
         if beyond {
             select.extent.through = added;
         }
+        way.path.mutant = self.mutant;
         let heard = way.path.heard(
             (now, Duration::from_nanos(way.patience)),
             &mut self.sending,

@@ -561,6 +561,7 @@ impl Server {
         let Some(outgoing) = &mut work.outgoing else {
             return;
         };
+        more.path.mutant = self.config.mutant;
         let heard = more.path.heard((now, patience), outgoing, select, (datagram, window));
         more.spoke = now;
         if heard.complete {

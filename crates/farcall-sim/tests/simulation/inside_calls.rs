@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use farcall::driver_mutants::Rule;
 use farcall::{Answer, Bulk, Error, Ran, Result, Runtime, Stream};
 use farcall_sim::{Sim, sim};
 
@@ -315,6 +316,8 @@ struct Handles {
     micros: u64,
     /// It makes a call of its own first.
     calls: Option<InsideClient>,
+    /// It unwinds the procedure by an outcome of other types.
+    is_wrong: bool,
 }
 
 impl Handles {
@@ -336,18 +339,24 @@ impl Handles {
             return Answer::Resume(answer(number, time));
         }
         self.books.of(number, |facts| facts.unwinds = true);
-        Answer::unwind(Result::<u64>::Ok(u64::MAX))
+        match self.is_wrong {
+            // Its eight bytes could be a number.
+            true => Answer::unwind(Result::<String>::Ok("text".into())),
+            false => Answer::unwind(Result::<u64>::Ok(u64::MAX)),
+        }
     }
 }
 
 impl InsideHandler for Handles {
-    fn which(&self, _: InsideRaiser, number: u64, time: u32) -> Answer<u64> {
+    fn which(&self, by: InsideRaiser, number: u64, time: u32) -> Answer<u64> {
+        assert!(matches!(by, InsideRaiser::ask(_)), "call {number}: another procedure has raised");
         self.handle(number, time)
     }
 }
 
 impl BetweenHandler for Handles {
-    fn which(&self, _: BetweenRaiser, number: u64, time: u32) -> Answer<u64> {
+    fn which(&self, by: BetweenRaiser, number: u64, time: u32) -> Answer<u64> {
+        assert!(matches!(by, BetweenRaiser::ask(_)), "call {number}: another procedure has raised");
         self.handle(number, time)
     }
 }
@@ -413,15 +422,39 @@ fn one_call(books: &Arc<Books>, server: &InsideClient) {
 
 fn handles(books: &Arc<Books>, number: u64, micros: u64) -> Handles {
     let unwinds_at = if sim::below(3) == 0 { sim::below(5) as u32 } else { u32::MAX };
-    Handles { books: books.clone(), number, unwinds_at, micros, calls: None }
+    let is_wrong = sim::below(3) == 0;
+    Handles { books: books.clone(), number, unwinds_at, micros, calls: None, is_wrong }
 }
 
-/// Checks what a call that raised so many signals has returned.
-fn check_sum(books: &Books, number: u64, times: u32, unwinds_at: u32, outcome: &Result<u64>) {
+/// How a call is expected to end that raises signals.
+#[derive(Clone, Copy)]
+struct Expected {
+    number: u64,
+    /// How many signals it raises.
+    times: u32,
+    /// At which of them it is unwound, and whether by an outcome of other types.
+    unwinds_at: u32,
+    is_wrong: bool,
+    /// Whether there is no server between the one that raises them and the caller.
+    is_direct: bool,
+}
+
+impl Expected {
+    fn of(handler: &Handles, times: u32, is_direct: bool) -> Expected {
+        let Handles { number, unwinds_at, is_wrong, .. } = *handler;
+        Expected { number, times, unwinds_at, is_wrong, is_direct }
+    }
+}
+
+/// Checks what a call that raised signals has returned.
+fn check_sum(books: &Books, expected: Expected, outcome: &Result<u64>) {
+    let Expected { number, times, unwinds_at, is_wrong, is_direct } = expected;
     let Ok(sum) = outcome else { return };
-    let resumed = books.of(number, |facts| facts.resumed);
+    let (resumed, unwound) = books.of(number, |facts| (facts.resumed, facts.unwound));
     if unwinds_at < times {
         assert_eq!((*sum, resumed), (u64::MAX, unwinds_at), "call {number} was unwound");
+        assert!(unwound || !is_direct, "call {number}: its procedure does not know that it was unwound");
+        assert!(!is_wrong, "call {number} was unwound by an outcome of other types");
     } else {
         let expected = (0..times).map(|time| answer(number, time)).sum::<u64>();
         assert_eq!((*sum, resumed), (expected, times), "call {number} was resumed");
@@ -434,7 +467,7 @@ fn signals(books: &Arc<Books>, server: &InsideClient, number: u64, micros: u64) 
     if sim::below(3) == 0 {
         handler.calls = Some(server.clone());
     }
-    let unwinds_at = handler.unwinds_at;
+    let expected = Expected::of(&handler, times, true);
     let (kind, outcome) = match sim::below(8) {
         0 => {
             // Nobody handles the signal, so it unwinds the procedure.
@@ -449,7 +482,7 @@ fn signals(books: &Arc<Books>, server: &InsideClient, number: u64, micros: u64) 
         }
         _ => ("signals", server.catching(handler).ask(number, times, micros)),
     };
-    check_sum(books, number, times, unwinds_at, &outcome);
+    check_sum(books, expected, &outcome);
     books.note(number, kind, &outcome, 0);
 }
 
@@ -460,9 +493,9 @@ fn signals_through_another_server(books: &Arc<Books>, number: u64, micros: u64) 
         Err(_) => return,
     };
     let handler = handles(books, inner, micros);
-    let unwinds_at = handler.unwinds_at;
+    let expected = Expected::of(&handler, times, false);
     let outcome = between.catching(handler).ask(number, inner, times);
-    check_sum(books, inner, times, unwinds_at, &outcome);
+    check_sum(books, expected, &outcome);
     books.note(number, "between", &outcome, 0);
 }
 
@@ -539,4 +572,23 @@ fn a_seed_is_one_run_of_all_this() {
 #[test]
 fn what_passes_inside_calls_is_what_was_sent_and_each_signal_is_handled_once() {
     long_run::check_kinds(40, &KINDS, run);
+}
+
+#[test]
+fn broken_rules_of_signals_are_noticed() {
+    let rules = [
+        Rule::SignalOfItsInterface,
+        Rule::RaiserIsNamed,
+        Rule::UnwindingIsChecked,
+        Rule::UnwindingIsConfirmed,
+    ];
+    for rule in rules {
+        let failure = farcall_sim::find(300, move |sim| {
+            sim.breaks(rule);
+            run(sim, &Successes::default());
+        });
+        let failure = failure.unwrap_or_else(|| panic!("nothing notices that {rule:?} is broken"));
+        let why = failure.why.lines().next().unwrap_or_default();
+        println!("{rule:?}: seed {}: {why}", failure.seed);
+    }
 }

@@ -97,6 +97,10 @@ impl Exchanges for CallExchanges {
         self.act(|_, conversation, sink| conversation.take_from(self.started.id, exchange, into, most, sink))
     }
 
+    fn mutant(&self) -> farcall_core::broken::Mutant {
+        farcall_core::env::mutant(|| self.endpoint.env.clone())
+    }
+
     fn stop(&self, exchange: u32) {
         self.act(|_, conversation, sink| {
             conversation.stop_exchange(self.started.id, exchange, 0, sink);

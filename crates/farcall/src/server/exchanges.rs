@@ -452,6 +452,10 @@ impl Exchanges for ServedExchanges {
         self.act(|core| core.protocol.take_from(self.key, exchange, into, most))
     }
 
+    fn mutant(&self) -> farcall_core::broken::Mutant {
+        farcall_core::env::mutant(|| self.server.env.clone())
+    }
+
     fn stop(&self, exchange: u32) {
         self.act(|core| {
             core.protocol.stop_exchange(self.key, exchange, 0);
