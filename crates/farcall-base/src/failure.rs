@@ -43,6 +43,14 @@ impl fmt::Display for Ran {
     }
 }
 
+impl Kind {
+    /// Returns whether a procedure fails in this way because of what it waited for: a call of its own, or a
+    /// stream of the call that it serves.
+    pub fn is_of_what_it_waited_for(self) -> bool {
+        matches!(self, Kind::Nested | Kind::Cancelled)
+    }
+}
+
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)*) => {
         /// The kind of a failure. The numbers are those on the wire (docs/protocol.md, "Kinds").
@@ -151,6 +159,15 @@ impl Failure {
     pub fn with_detail(mut self, detail: impl Into<String>) -> Failure {
         self.detail = detail.into();
         self
+    }
+
+    /// Returns the failure of a call whose deadline has passed. If the procedure failed because what it waited
+    /// for was over, perhaps a stream or a call of its own, the deadline is the cause.
+    pub fn at_deadline(self) -> Failure {
+        match self.kind.is_of_what_it_waited_for() {
+            true => Failure { kind: Kind::Deadline, ..self },
+            false => self,
+        }
     }
 
     /// Returns the detail as it is sent, in at most [`Failure::MAX_DETAIL`] bytes. Of a longer one the middle

@@ -50,7 +50,7 @@ impl Ended {
     /// was over, the deadline is the cause.
     pub(crate) fn at_deadline(self) -> Ended {
         match &self.dispatched {
-            Dispatched::Failed(why) if matches!(why.kind(), Kind::Nested | Kind::Cancelled) => {
+            Dispatched::Failed(why) if why.kind().is_of_what_it_waited_for() => {
                 Ended::failed(CallFailed::new(Kind::Deadline, why.ran()))
             }
             _ => self,

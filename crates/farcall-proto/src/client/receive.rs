@@ -321,9 +321,7 @@ impl Conversation {
             // The server says only that the call never runs. The client knows why: the caller gave it up.
             (Kind::Other, Ran::No) if cancelling => Failure::new(Kind::Cancelled, Ran::No),
             // An older server reports what its procedure waited for until the deadline.
-            (Kind::Nested | Kind::Cancelled, ran) if !cancelling && self.is_late(now, activity) => {
-                Failure::new(Kind::Deadline, ran).with_detail(why.detail)
-            }
+            _ if !cancelling && self.is_late(now, activity) => why.at_deadline(),
             _ => why,
         };
         self.never_no(activity, why)

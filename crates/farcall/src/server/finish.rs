@@ -36,9 +36,7 @@ pub(super) fn unless_late(call: &context::Incoming, now: Time, dispatched: Dispa
         Dispatched::Result | Dispatched::Exception if call.is_late(now) => {
             Dispatched::Failed(CallFailed::new(Kind::Deadline, Ran::Yes))
         }
-        Dispatched::Failed(why)
-            if matches!(why.kind(), Kind::Nested | Kind::Cancelled) && call.is_late(now) =>
-        {
+        Dispatched::Failed(why) if why.kind().is_of_what_it_waited_for() && call.is_late(now) => {
             let late = CallFailed::new(Kind::Deadline, why.ran()).because(why.detail().to_owned());
             // The cause in the error may be of a type of the user's, whose drop may panic.
             guard::run_alone("the drop of an error", || drop(why));

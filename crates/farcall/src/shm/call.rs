@@ -34,7 +34,9 @@ impl Link {
         let waiting = crate::serving::wait_guard();
         let ended = match sent {
             Ok(id) => match self.wait(id, request.deadline, request.hurry(), || self.caller.withdraw(id)) {
-                Ok(()) => self.receive(id, request.deadline, &mut scratch.bytes),
+                Ok(()) => self
+                    .receive(id, request.deadline, &mut scratch.bytes)
+                    .map_err(|why| self.explain(why, request.deadline)),
                 Err(stop) => Err(self.lose(id, stop)),
             },
             Err(failure) => Err(failure),

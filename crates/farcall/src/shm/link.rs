@@ -366,6 +366,16 @@ impl Link {
             Status::Part => Err(Failure::new(Kind::BadResult, Ran::Maybe)),
         }
     }
+
+    /// Returns what the caller is told of a failure. An older server reports what its procedure waited for
+    /// until the deadline.
+    #[cold]
+    pub(super) fn explain(&self, why: Failure, deadline: Option<Time>) -> Failure {
+        match deadline {
+            Some(deadline) if deadline <= self.env.now() => why.at_deadline(),
+            _ => why,
+        }
+    }
 }
 
 impl Connection for Link {

@@ -192,7 +192,11 @@ impl Started {
     /// Takes the outcome out of the slot, and gives the slot back.
     fn receive(&self, waited: Result<(), Stop>, body: &mut Vec<u8>) -> Result<bool, Failure> {
         match waited {
-            Ok(()) => self.link.receive(self.id, self.deadline, body),
+            Ok(()) => self.link.receive(self.id, self.deadline, body).map_err(|why| {
+                // The server's answer to a cancel is the cancel's.
+                let deadline = self.deadline.filter(|_| self.handover.cancelled().is_none());
+                self.link.explain(why, deadline)
+            }),
             Err(stop) => Err(self.link.lose(self.id, stop)),
         }
     }

@@ -13,6 +13,7 @@ mod drains;
 mod echo;
 mod hostile_peer;
 mod impostor;
+mod older_servers;
 #[path = "../common/other.rs"]
 mod other;
 mod polling;
