@@ -63,7 +63,7 @@ enum Served {
     Here { server: Arc<dyn CallServer>, call: Incoming, principal: Option<Arc<Principal>> },
     /// A call of another protocol, such as ONC RPC. Only the caller's address is known.
     Elsewhere(SocketAddr),
-    /// A call that was started within this process. Only its cancellation is known.
+    /// A call that was started within this process. Only its deadline and its cancellation are known.
     Near(Arc<GivenUp>),
 }
 
@@ -95,6 +95,8 @@ thread_local! {
     static ELSEWHERE: Cell<Option<SocketAddr>> = const { Cell::new(None) };
     /// The cancellation of the call, if this thread serves a call that was started within this process.
     static NEAR: RefCell<Option<Arc<GivenUp>>> = const { RefCell::new(None) };
+    /// The deadline of that call.
+    static NEAR_DEADLINE: Cell<Option<Time>> = const { Cell::new(None) };
     /// The call that this thread serves for a farcall server, if it serves one.
     static CALL: Cell<Option<Incoming>> = const { Cell::new(None) };
     /// Who calls, if this thread serves a call for a farcall server in a scheme with secrets.
@@ -147,6 +149,9 @@ impl Context {
     /// Returns how much longer the caller will wait, or `None` if it has no deadline. Calls that the
     /// procedure makes inherit the deadline.
     pub fn remaining(&self) -> Option<Duration> {
+        if let Some(Served::Near(given_up)) = &self.0 {
+            return Some(given_up.deadline()?.since(System.now()));
+        }
         let (server, call) = self.here()?;
         Some(call.deadline?.since(server.now()))
     }
@@ -213,6 +218,14 @@ impl Context {
     pub fn enter(&self) -> Option<EnteredTask> {
         let (server, call) = self.here()?;
         Some(enter_task(server.clone(), *call, self.principal()))
+    }
+
+    /// Returns this context with a deadline that is at `deadline` or earlier.
+    pub(crate) fn until(mut self, deadline: Option<Time>) -> Context {
+        if let Some(Served::Here { call, .. }) = &mut self.0 {
+            call.deadline = call.deadline.into_iter().chain(deadline).min();
+        }
+        self
     }
 
     /// Makes this thread serve the call, of whatever protocol, until the guard is dropped. The thread belongs
@@ -332,7 +345,7 @@ impl std::fmt::Debug for Context {
 #[inline]
 pub fn inherited() -> (Option<Time>, Option<Trace>) {
     if !serving::is_serving() {
-        return (None, None);
+        return (NEAR_DEADLINE.get(), None);
     }
     CALL.get().map_or((None, None), |call| (call.deadline, call.trace))
 }
@@ -340,15 +353,16 @@ pub fn inherited() -> (Option<Time>, Option<Trace>) {
 /// Makes the calls of this thread inherit nothing from the call that the thread serves, until the guard is
 /// dropped.
 pub(crate) fn outside() -> Outside {
-    Outside(CALL.take())
+    Outside(CALL.take(), NEAR_DEADLINE.take())
 }
 
 /// Guard: while it exists, calls of its thread inherit nothing. The thread still belongs to its worker pool.
-pub(crate) struct Outside(Option<Incoming>);
+pub(crate) struct Outside(Option<Incoming>, Option<Time>);
 
 impl Drop for Outside {
     fn drop(&mut self) {
         CALL.set(self.0);
+        NEAR_DEADLINE.set(self.1);
     }
 }
 
@@ -419,7 +433,8 @@ impl Drop for EnteredElsewhere {
 
 /// Records that this thread serves a call that was started in this process, until the guard is dropped.
 pub(crate) fn enter_near(given_up: Arc<GivenUp>) -> EnteredNear {
-    EnteredNear(NEAR.replace(Some(given_up)))
+    let deadline = NEAR_DEADLINE.replace(given_up.deadline());
+    EnteredNear(NEAR.replace(Some(given_up)), deadline)
 }
 
 /// Guard: while it exists, its thread serves the call of a [`Context`].
@@ -430,11 +445,12 @@ pub(crate) struct Carried {
 }
 
 /// Guard: while it exists, its thread serves a call that was started in this process.
-pub(crate) struct EnteredNear(Option<Arc<GivenUp>>);
+pub(crate) struct EnteredNear(Option<Arc<GivenUp>>, Option<Time>);
 
 impl Drop for EnteredNear {
     fn drop(&mut self) {
         NEAR.replace(self.0.take());
+        NEAR_DEADLINE.set(self.1);
     }
 }
 

@@ -1,22 +1,37 @@
-//! The cancellation of a started call within this process: a flag, and the notices that its procedure
-//! registered.
+//! The cancellation of a started call within this process: a flag, a deadline, and the notices that its
+//! procedure registered.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::env::{Env as _, Time};
 use crate::notice::Notice;
-use crate::{guard, lock};
+use crate::{System, guard, lock};
 
 /// Whether a started call was given up, and the notices to tell when it is.
-#[derive(Default)]
 pub(crate) struct GivenUp {
     is_given_up: AtomicBool,
+    /// When the call is given up at the latest.
+    deadline: Option<Time>,
     notices: Mutex<Vec<Arc<Notice>>>,
 }
 
 impl GivenUp {
+    pub(crate) fn new(deadline: Option<Time>) -> Arc<GivenUp> {
+        Arc::new(GivenUp { is_given_up: AtomicBool::new(false), deadline, notices: Mutex::default() })
+    }
+
     pub(crate) fn is_given_up(&self) -> bool {
-        self.is_given_up.load(Ordering::Relaxed)
+        self.is_given_up.load(Ordering::Relaxed) || self.is_late()
+    }
+
+    /// Returns whether the call's deadline has passed.
+    pub(crate) fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= System.now())
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        self.deadline
     }
 
     /// Registers a notice that is told when the call is given up. Check after this whether the call was given

@@ -19,6 +19,7 @@
 //! - A caller of [`Interface::dispatch`] catches its panics, for which [`catch`] exists. It discards the
 //!   reply unless `dispatch` returns [`Dispatched::Result`] or [`Dispatched::Exception`].
 
+mod alarm;
 mod answer;
 mod arguments;
 mod awaiting;

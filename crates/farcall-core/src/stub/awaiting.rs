@@ -1,19 +1,18 @@
 //! Carries the calls of a stub that waits for a server: a call that no server takes is made again until one
 //! does, or until its deadline.
 
-use std::collections::BTreeMap;
 use std::mem;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::alarm::{Alarm, Timer};
 use super::channel::{Call, CarriedBy, Channel, PendingCall, Reply, Sink};
 use super::kept_call::KeptCall;
 use super::restart::RestartHook;
-use crate::env::{Env, Event, Time};
+use crate::env::{Env, Time};
 use crate::wait::WaitPoint;
-use crate::{CallFailed, Kind, Ran, context, guard, lock};
+use crate::{CallFailed, Kind, Ran, context};
 
 /// The first pause before a call is made again, and the longest. Each is twice as long as the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -34,7 +33,7 @@ struct Patience {
 impl Awaiting {
     pub(super) fn new(channel: Arc<dyn Channel>) -> Awaiting {
         let alarm = Alarm::new(channel.env());
-        Awaiting { channel, alarm: Arc::new(alarm) }
+        Awaiting { channel, alarm }
     }
 }
 
@@ -86,7 +85,7 @@ fn but_failures<'a>(failed: &'a mut Option<CallFailed>, sink: Sink<'a>) -> impl 
 
 impl Channel for Awaiting {
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
-        let env = &*self.alarm.env;
+        let env = &**self.alarm.env();
         let mut patience = Patience::of(&call, env);
         loop {
             let mut failed = None;
@@ -106,12 +105,11 @@ impl Channel for Awaiting {
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
         let Some(kept) = KeptCall::of(&call) else { return self.channel.start(call) };
-        let patience = Patience::of(&call, &*self.alarm.env);
+        let patience = Patience::of(&call, &**self.alarm.env());
         let pending = kept.start((call.within, call.hurries), |call| self.channel.start(call));
-        let (channel, alarm) = (self.channel.clone(), self.alarm.clone());
-        let number = self.alarm.number();
+        let (channel, env, timer) = (self.channel.clone(), self.alarm.env().clone(), self.alarm.timer());
         let (stage, cancelled) = (Stage::Started(pending), false);
-        Box::new(AwaitingCall { channel, alarm, number, kept, patience, stage, cancelled })
+        Box::new(AwaitingCall { channel, env, timer, kept, patience, stage, cancelled })
     }
 
     fn silence(&self) -> Option<CallFailed> {
@@ -143,7 +141,7 @@ impl Channel for Awaiting {
     }
 
     fn env(&self) -> Arc<dyn Env> {
-        self.alarm.env.clone()
+        self.alarm.env().clone()
     }
 
     fn may_wait(&self) -> Result<(), CallFailed> {
@@ -175,9 +173,9 @@ fn pause(env: &dyn Env, until: Time) {
 /// A started call.
 struct AwaitingCall {
     channel: Arc<dyn Channel>,
-    alarm: Arc<Alarm>,
-    /// Its number at the alarm.
-    number: u64,
+    env: Arc<dyn Env>,
+    /// Ends a pause of a call that is awaited.
+    timer: Timer,
     kept: KeptCall,
     patience: Patience,
     stage: Stage,
@@ -194,14 +192,14 @@ enum Stage {
 
 impl AwaitingCall {
     fn start_again(&mut self) {
-        let within = self.patience.within(&*self.alarm.env);
+        let within = self.patience.within(&*self.env);
         let pending = self.kept.start_again((within, false), |call| self.channel.start(call));
         self.stage = Stage::Started(pending);
     }
 
     /// Begins a pause after a failure, or passes the failure to the sink. Returns whether the call is over.
     fn fail(&mut self, why: CallFailed, sink: Sink<'_>) -> bool {
-        match self.patience.next(why, &*self.alarm.env) {
+        match self.patience.next(why, &*self.env) {
             Ok(_) if self.cancelled => {
                 sink(Reply::Failed(cancelled()));
                 true
@@ -236,7 +234,7 @@ impl PendingCall for AwaitingCall {
                 }
                 Stage::Pausing(_) if self.cancelled => return sink(Reply::Failed(cancelled())),
                 Stage::Pausing(until) => {
-                    pause(&*self.alarm.env, until);
+                    pause(&*self.env, until);
                     self.start_again();
                 }
                 Stage::Over => return,
@@ -263,8 +261,8 @@ impl PendingCall for AwaitingCall {
                     sink(Reply::Failed(cancelled()));
                     return Poll::Ready(());
                 }
-                Stage::Pausing(until) if *until > self.alarm.env.now() => {
-                    return match self.alarm.set(self.number, *until, context.waker()) {
+                Stage::Pausing(until) if *until > self.env.now() => {
+                    return match self.timer.set(*until, context.waker()) {
                         Ok(()) => Poll::Pending,
                         Err(why) => {
                             sink(Reply::Failed(why));
@@ -286,7 +284,7 @@ impl PendingCall for AwaitingCall {
         self.cancelled = true;
         match &mut self.stage {
             Stage::Started(pending) => pending.cancel(),
-            Stage::Pausing(_) => self.alarm.end(self.number),
+            Stage::Pausing(_) => self.timer.end(),
             Stage::Over => {}
         }
     }
@@ -297,104 +295,6 @@ impl PendingCall for AwaitingCall {
         }
         if let Stage::Started(pending) = mem::replace(&mut self.stage, Stage::Over) {
             pending.detach();
-        }
-    }
-}
-
-impl Drop for AwaitingCall {
-    fn drop(&mut self) {
-        self.alarm.forget(self.number);
-    }
-}
-
-/// Wakes the tasks of started calls that pause. One thread does so, while there are any.
-struct Alarm {
-    env: Arc<dyn Env>,
-    numbers: AtomicU64,
-    state: Mutex<Alarms>,
-    changed: Arc<dyn Event>,
-}
-
-#[derive(Default)]
-struct Alarms {
-    runs: bool,
-    /// The calls that pause, by their numbers.
-    calls: BTreeMap<u64, (Time, Waker)>,
-}
-
-impl Alarm {
-    fn new(env: Arc<dyn Env>) -> Alarm {
-        let changed = env.event();
-        Alarm { env, numbers: AtomicU64::new(0), state: Mutex::default(), changed }
-    }
-
-    fn number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Has a task woken at a time.
-    ///
-    /// # Errors
-    /// When no thread can be started.
-    fn set(self: &Arc<Self>, number: u64, time: Time, waker: &Waker) -> Result<(), CallFailed> {
-        // Cloning and dropping a waker run the user's code, so both happen without the lock.
-        let waker = waker.clone();
-        let (former, starts) = {
-            let mut state = lock(&self.state);
-            let former = state.calls.insert(number, (time, waker));
-            (former, !mem::replace(&mut state.runs, true))
-        };
-        drop(former);
-        self.changed.set();
-        if !starts {
-            return Ok(());
-        }
-        let alarm = self.clone();
-        self.env.spawn("farcall-await", Box::new(move || alarm.run())).map_err(|why| {
-            lock(&self.state).runs = false;
-            CallFailed::local("starting a thread", why)
-        })
-    }
-
-    /// Wakes a task now.
-    fn end(&self, number: u64) {
-        let ended = lock(&self.state).calls.remove(&number);
-        if let Some((_, waker)) = ended {
-            guard::run_alone("a waker", || waker.wake());
-        }
-    }
-
-    fn forget(&self, number: u64) {
-        let former = lock(&self.state).calls.remove(&number);
-        drop(former);
-    }
-
-    fn run(&self) {
-        loop {
-            let now = self.env.now();
-            let (due, next) = {
-                let mut state = lock(&self.state);
-                let numbers: Vec<u64> = state
-                    .calls
-                    .iter()
-                    .filter(|(_, (time, _))| *time <= now)
-                    .map(|(number, _)| *number)
-                    .collect();
-                let due: Vec<_> = numbers.iter().filter_map(|number| state.calls.remove(number)).collect();
-                let next = state.calls.values().map(|(time, _)| *time).min();
-                state.runs = next.is_some() || !due.is_empty();
-                (due, next)
-            };
-            let is_idle = due.is_empty() && next.is_none();
-            for (_, waker) in due {
-                guard::run_alone("a waker", || waker.wake());
-            }
-            if is_idle {
-                return;
-            }
-            if let Some(next) = next {
-                self.changed.wait(Some(next.since(self.env.now())));
-            }
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use super::alarm::Timer;
 use super::channel::{Call, Channel, PendingCall, Procedure, Reply, Sink};
 use super::dispatch::panicked;
 use super::handlers::Handlers;
@@ -30,6 +31,8 @@ pub(super) struct Behind {
     /// Sends the argument that is a stream, if there is one.
     sending: Option<Arc<dyn SendStream>>,
     until: Option<Time>,
+    /// Wakes the task that awaits the call at that time.
+    timer: Option<Timer>,
     /// The call that the caller's thread serves, from which this one inherits.
     context: context::Context,
     env: Arc<dyn Env>,
@@ -65,14 +68,16 @@ impl Behind {
     pub(super) fn new(
         (channel, handlers): (&Arc<dyn Channel>, &Handlers),
         (procedure, arguments, sending): (Procedure, Vec<u8>, Option<Arc<dyn SendStream>>),
-        until: Option<Time>,
+        deadline: Option<(Time, Timer)>,
     ) -> Arc<Behind> {
+        let (until, timer) = deadline.unzip();
         Arc::new(Behind {
             channel: channel.clone(),
             handlers: handlers.clone(),
             procedure,
             sending,
             until,
+            timer,
             context: context(),
             env: channel.env(),
             generation: fork::generation(),
@@ -190,6 +195,26 @@ impl Behind {
         (waker, begun)
     }
 
+    /// Ends the call if its deadline has passed before it has begun. Returns whether it has.
+    fn end_if_late(&self) -> bool {
+        if self.until.is_none_or(|until| self.env.now() < until) {
+            return false;
+        }
+        let mut state = lock(&self.state);
+        let is_waiting = matches!(*state, State::Waiting(..));
+        let former = is_waiting.then(|| std::mem::replace(&mut *state, State::Over));
+        drop(state);
+        // The waker in it is the user's code.
+        drop(former);
+        is_waiting
+    }
+
+    /// Has the task that awaits the call woken at the deadline.
+    fn set_timer(&self, waker: &Waker) -> Result<(), CallFailed> {
+        let Some((until, timer)) = self.until.zip(self.timer.as_ref()) else { return Ok(()) };
+        timer.set(until, waker)
+    }
+
     /// Returns how many bytes of arguments wait.
     fn bytes(&self) -> usize {
         match &*lock(&self.state) {
@@ -255,6 +280,10 @@ impl PendingCall for BehindCall {
             sink(Reply::Failed(CallFailed::forked()));
             return Poll::Ready(());
         }
+        if self.0.end_if_late() {
+            sink(Reply::Failed(too_late()));
+            return Poll::Ready(());
+        }
         // Cloning and dropping a waker are the user's code, so no lock is held.
         let waker = context.waker().clone();
         let former = match &mut *lock(&self.0.state) {
@@ -262,7 +291,10 @@ impl PendingCall for BehindCall {
             _ => None,
         };
         if former.is_some() {
-            return Poll::Pending;
+            let Err(why) = self.0.set_timer(context.waker()) else { return Poll::Pending };
+            drop(self.0.wish(Wish::Drop));
+            sink(Reply::Failed(why));
+            return Poll::Ready(());
         }
         let Some(mut call) = self.0.take() else {
             sink(Reply::Failed(CallFailed::new(Kind::Cancelled, Ran::No)));

@@ -232,7 +232,8 @@ impl Binding {
         }
         let until = until(&**queue.env(), self.deadline(procedure));
         let call = (*procedure, arguments, sending);
-        let behind = Behind::new((&self.channel, &self.handlers), call, until);
+        let deadline = until.map(|until| (until, queue.timer()));
+        let behind = Behind::new((&self.channel, &self.handlers), call, deadline);
         match queue.put_behind(&behind) {
             Ok(true) => {}
             Ok(false) => behind.begin_here(),

@@ -1,14 +1,15 @@
 //! The in-process channel: the same stubs, encoding and decoding included, without a network.
 //!
 //! A call runs on its caller's thread. A started call runs on a thread of the channel, or on the thread that
-//! waits for it, if that thread is first. Threads of the channel end when they have been idle for 10 s. A
-//! call in which something may pass besides arguments and result has a thread of its own.
+//! waits for it, if that thread is first and the call has no deadline. Threads of the channel end when they
+//! have been idle for 10 s. A call in which something may pass besides arguments and result has a thread of
+//! its own.
 //!
-//! A call whose deadline has passed before it is made does not run. A thread that waits for a call in which
-//! something may pass leaves the call at its deadline, and the procedure is told: either end may wait for a
-//! stream that gives nothing. Other deadlines are not enforced here: no message can be lost, and a caller
-//! cannot leave a procedure that runs on its own thread. A started call that is cancelled ends at once, as
-//! through a network, and its procedure is told.
+//! Deadlines and cancels mean what they mean through a network. A call whose deadline has passed before it is
+//! made does not run. At its deadline, or when it is cancelled, a call ends at once, and its procedure is
+//! told. So a call with a deadline of its own does not run on its caller's thread, which could not leave the
+//! procedure. A call that only inherits the deadline of the call that its caller serves does: it ends with
+//! its procedure, and the caller of the outer call is told at the deadline.
 
 mod asynchronous;
 mod driven;
@@ -17,10 +18,12 @@ mod unpark;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::alarm::{Alarm, Timer};
 use super::arguments::bad_arguments;
 use super::batch::{BATCH, execute_each};
 use super::binding::Binding;
@@ -32,19 +35,22 @@ use super::handling::Handling;
 use super::interface::{AsyncServer, Interface};
 use super::scope;
 use super::sending::send_beside;
-use crate::context::enter_near;
+use crate::context::{Context as Serving, context, enter_near};
 use crate::env::{Env as _, Time};
 use crate::exchange::{self, Exchanges, LocalExchanges};
 use crate::given_up::GivenUp;
 use crate::workers::{Jobs, Refused, Threads};
 use crate::xdr::{Decoder, Encoder};
-use crate::{CallFailed, Kind, Ran, System, guard, lock};
+use crate::{CallFailed, Kind, Ran, System, guard, lock, serving};
 
 /// Returns a user-stub bound to a server in this process.
 ///
 /// Arguments and results are encoded and decoded as for a network. A panic of the server makes the call fail.
 /// To call a trait object only, use `&dyn Echo` directly. Use `local` to test encoding, or in a program whose
 /// server may be in this process or elsewhere.
+///
+/// A call runs on its caller's thread, unless it has a deadline of its own or is started: then it runs on a
+/// thread of the stub's, so that its caller can leave it in time.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -75,7 +81,7 @@ pub fn local<T: ?Sized + Interface>(server: Arc<T>) -> T::Client {
         Threads::besides_waiting(MAX_THREADS, 0),
         MAX_QUEUED_CALLS,
     );
-    Binding::new(Arc::new(Local { server, jobs })).into()
+    Binding::new(Arc::new(Local { server, jobs, alarm: Alarm::new(Arc::new(System)) })).into()
 }
 
 /// Returns a user-stub bound to an asynchronous server in this process.
@@ -85,7 +91,7 @@ pub fn local<T: ?Sized + Interface>(server: Arc<T>) -> T::Client {
 /// On the thread of a single-threaded tokio runtime, a blocking call fails once its procedure has waited for
 /// a second without a pause: the procedure may be waiting for that runtime, which the call blocks.
 pub fn local_async<S: AsyncServer>(server: S) -> <S::Interface as Interface>::Client {
-    Binding::new(Arc::new(asynchronous::Local(Arc::new(server)))).into()
+    Binding::new(Arc::new(asynchronous::Local::new(server))).into()
 }
 
 /// The most threads of a channel that run started calls.
@@ -96,9 +102,15 @@ const MAX_QUEUED_CALLS: usize = 65_536;
 /// The maximum number of calls of this process that have a thread of their own.
 const MAX_OWN_THREADS: usize = 1_024;
 
+/// How long the thread that waits for a call with a deadline leaves it to the threads of the channel. Then it
+/// starts another thread for the call: all of them may be waiting, for calls such as this.
+const HANDOVER_TIME: Duration = Duration::from_millis(10);
+
 struct Local<T: ?Sized> {
     server: Arc<T>,
     jobs: Arc<Jobs>,
+    /// Ends calls at their deadlines.
+    alarm: Arc<Alarm>,
 }
 
 /// The threads finish the queued calls, and end.
@@ -113,6 +125,12 @@ impl<T: ?Sized + Interface> Channel for Local<T> {
         if call.procedure.exchanges {
             return self.start(call).wait(sink);
         }
+        if call.within.is_some() {
+            return match self.begin(&call, Some(context())) {
+                Ok(started) => started.wait(sink),
+                Err(why) => sink(Reply::Failed(why)),
+            };
+        }
         match arguments_in_time(&call) {
             Ok((arguments, _)) => execute(&*self.server, call.procedure.number, arguments).deliver(sink),
             Err(why) => sink(Reply::Failed(why)),
@@ -120,7 +138,7 @@ impl<T: ?Sized + Interface> Channel for Local<T> {
     }
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
-        let mut started = match self.begin(&call) {
+        let mut started = match self.begin(&call, None) {
             Ok(started) => started,
             Err(why) => return Box::new(why),
         };
@@ -133,21 +151,26 @@ impl<T: ?Sized + Interface> Channel for Local<T> {
 }
 
 impl<T: ?Sized + Interface> Local<T> {
-    /// Has a thread run a call.
+    /// Has a thread run a call. If the caller waits for it, the thread serves what the caller's thread serves.
     ///
     /// # Errors
     /// When its arguments cannot be encoded, or there is no thread for it.
-    fn begin(&self, call: &Call<'_>) -> Result<Box<Started<T>>, CallFailed> {
+    fn begin(&self, call: &Call<'_>, serving: Option<Serving>) -> Result<Box<Started<T>>, CallFailed> {
         let (arguments, deadline) = arguments_in_time(call)?;
         let (caller, callee) = call.procedure.exchanges.then(|| exchange::pair(deadline)).unzip();
         let job = Arc::new(Job {
             server: self.server.clone(),
             procedure: call.procedure.number,
             progress: Mutex::new(Progress { stage: Stage::Queued(arguments), waker: None }),
-            given_up: Arc::default(),
+            serving: serving.map(|serving| serving.until(deadline)),
+            given_up: GivenUp::new(deadline),
+            timer: deadline.map(|_| self.alarm.timer()),
             ended: Condvar::new(),
             callee: callee.map(Arc::new),
         });
+        if let (Some(deadline), Some(timer)) = (deadline, &job.timer) {
+            timer.set(deadline, &Waker::from(job.clone()))?;
+        }
         let queued = job.clone();
         let overloaded = CallFailed::new(Kind::Overloaded, Ran::No);
         let mut inside = caller.map(|caller| (Arc::new(caller), Handling::new(call)));
@@ -160,8 +183,13 @@ impl<T: ?Sized + Interface> Local<T> {
         };
         match submitted {
             Ok(()) => Ok(Box::new(Started { job, inside, detached: false })),
-            Err(Refused::Full) => Err(overloaded.because("too many calls are started")),
-            Err(Refused::NoThread(why)) => Err(overloaded.caused_by(why)),
+            Err(why) => {
+                job.timer.iter().for_each(Timer::stop);
+                Err(match why {
+                    Refused::Full => overloaded.because("too many calls are started"),
+                    Refused::NoThread(why) => overloaded.caused_by(why),
+                })
+            }
         }
     }
 }
@@ -227,7 +255,11 @@ struct Job<T: ?Sized> {
     server: Arc<T>,
     procedure: u32,
     progress: Mutex<Progress>,
+    /// What the thread of a caller that waits serves.
+    serving: Option<Serving>,
     given_up: Arc<GivenUp>,
+    /// Gives the call up at its deadline, if it has one.
+    timer: Option<Timer>,
     ended: Condvar,
     /// The server's end of the call's exchanges, if it may have any.
     callee: Option<Arc<LocalExchanges>>,
@@ -288,10 +320,12 @@ impl<T: ?Sized> Job<T> {
             };
         }
         self.given_up.give_up();
-        self.wake();
+        self.tell();
     }
 
-    fn wake(&self) {
+    /// Tells the caller that the job has ended.
+    fn tell(&self) {
+        self.timer.iter().for_each(Timer::stop);
         let waker = lock(&self.progress).waker.take();
         self.ended.notify_all();
         self.callee.iter().for_each(|callee| callee.end_all());
@@ -307,11 +341,13 @@ impl<T: ?Sized + Interface> Job<T> {
             return;
         };
         let ended = {
+            let _carried = self.serving.as_ref().map(Serving::carry);
             let _serving = enter_near(self.given_up.clone());
             let callee = self.callee.clone();
             let _exchanging = scope::enter(callee.map(|callee| callee as Arc<dyn Exchanges>));
             execute(&*self.server, self.procedure, arguments)
         };
+        let ended = if self.given_up.is_late() { ended.at_deadline() } else { ended };
         let late = {
             let mut progress = lock(&self.progress);
             match progress.stage {
@@ -324,7 +360,53 @@ impl<T: ?Sized + Interface> Job<T> {
             }
         };
         drop(late);
-        self.wake();
+        self.tell();
+    }
+
+    /// Blocks until the job has ended, at its deadline if it has one. The calling thread runs a job that has
+    /// not begun, unless the job has a deadline.
+    fn wait(self: &Arc<Self>) {
+        let deadline = self.given_up.deadline();
+        if deadline.is_none() {
+            self.run();
+        }
+        let _waiting = serving::wait_guard();
+        let mut handover = Some(HANDOVER_TIME);
+        let mut progress = lock(&self.progress);
+        loop {
+            let is_queued = match progress.stage {
+                Stage::Queued(_) => true,
+                Stage::Running => false,
+                Stage::Ended(_) | Stage::Taken => return,
+            };
+            let left = deadline.map(|deadline| deadline.since(System.now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                drop(progress);
+                return self.give_up(Kind::Deadline);
+            }
+            let most = left.into_iter().chain(handover.filter(|_| is_queued)).min();
+            let Some(most) = most else {
+                progress = self.ended.wait(progress).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let waited = self.ended.wait_timeout(progress, most).unwrap_or_else(PoisonError::into_inner);
+            progress = waited.0;
+            if waited.1.timed_out() && matches!(progress.stage, Stage::Queued(_)) && handover.take().is_some()
+            {
+                drop(progress);
+                let job = self.clone();
+                // If there can be no further thread, the call stays in the queue.
+                let _ = in_its_own_thread(move || job.run());
+                progress = lock(&self.progress);
+            }
+        }
+    }
+}
+
+/// Ends a job at its deadline.
+impl<T: ?Sized + Interface> Wake for Job<T> {
+    fn wake(self: Arc<Self>) {
+        self.give_up(Kind::Deadline);
     }
 }
 
@@ -396,15 +478,10 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
             let ended = lock(&self.job.progress).take();
             return ended.into_iter().for_each(|ended| self.deliver(ended, sink));
         }
-        // If no thread has come to it yet, do not wait for one: all of them may be waiting, for calls such as
-        // this.
-        self.job.run();
-        let mut progress = lock(&self.job.progress);
-        while matches!(progress.stage, Stage::Running) {
-            progress = self.job.ended.wait(progress).unwrap_or_else(PoisonError::into_inner);
-        }
-        let ended = progress.take();
-        drop(progress);
+        // If no thread has come to it yet, this does not wait for one: all of them may be waiting, for calls
+        // such as this.
+        self.job.wait();
+        let ended = lock(&self.job.progress).take();
         if let Some(ended) = ended {
             ended.deliver(sink);
         }

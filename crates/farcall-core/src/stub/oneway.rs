@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, ThreadId};
 
+use super::alarm::{Alarm, Timer};
 use super::arguments::{EncodeArguments, bad_arguments};
 use super::batch::{self, BATCH, BatchPlace, MAX_CALL, MAX_WAITING};
 use super::behind::{Behind, Waiting};
@@ -67,6 +68,8 @@ pub(super) struct Queue {
     order: u64,
     /// The one thread that carries the queue on where that may block. It ends when it is idle.
     thread: Option<Arc<Jobs>>,
+    /// Wakes the tasks that await calls behind the one-way calls, at the calls' deadlines.
+    alarm: OnceLock<Arc<Alarm>>,
     state: Mutex<State>,
     /// Notified when calls are over, and when waiting calls have left.
     changed: Condition,
@@ -122,8 +125,13 @@ impl Queue {
         let (generation, state, changed) = (fork::generation(), Mutex::default(), Condition::default());
         let mut order = [0; 8];
         env.entropy(&mut order);
-        let order = u64::from_ne_bytes(order);
-        Queue { channel: channel.clone(), env, generation, carried_by, order, thread, state, changed }
+        let (channel, order, alarm) = (channel.clone(), u64::from_ne_bytes(order), OnceLock::new());
+        Queue { channel, env, generation, carried_by, order, thread, alarm, state, changed }
+    }
+
+    /// Returns a timer for a started call behind the one-way calls.
+    pub(super) fn timer(&self) -> Timer {
+        self.alarm.get_or_init(|| Alarm::new(self.env.clone())).timer()
     }
 
     /// Accepts a one-way call. Waits while too many bytes wait already.

@@ -163,11 +163,6 @@ impl Setting {
     fn stops(&self) {
         self.did(if self.futures { Did::Dropped } else { Did::Told });
     }
-
-    /// Returns whether the server is called within this process.
-    fn is_near(&self) -> bool {
-        self._kept.is_none()
-    }
 }
 
 impl Drop for Setting {
@@ -279,10 +274,6 @@ fn a_call_that_ended_before_its_cancel_keeps_its_result() {
 #[test]
 fn a_deadline_reaches_the_procedure() {
     everywhere(|s| {
-        if s.is_near() {
-            // Deadlines are not enforced within one process.
-            return;
-        }
         // On a busy machine the deadline may pass before the procedure begins.
         loop {
             let outcome = s.job.within(Duration::from_millis(50)).until_cancelled();

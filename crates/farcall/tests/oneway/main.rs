@@ -1,8 +1,8 @@
 //! One-way calls: their caller does not wait, and is told nothing.
 #![allow(missing_docs)]
 
-#[path = "../common/lossy.rs"]
-mod lossy;
+#[path = "../common/mod.rs"]
+mod common;
 mod outcomes;
 
 use std::sync::{Arc, Mutex, mpsc};
@@ -235,7 +235,7 @@ fn a_network_that_loses_and_repeats_changes_nothing() {
     let (here, there) = (runtime(), runtime());
     let ours = Server::default();
     let export = there.export::<dyn Log>("Log", Arc::new(ours.clone())).unwrap();
-    let wire = lossy::wire(export.address());
+    let wire = common::lossy::wire(export.address());
     let log = here.import::<dyn Log>(&format!("udp://{wire}/Log")).unwrap();
     (0..20_000).for_each(|number| log.count(number).unwrap());
     log.binding().flush().unwrap();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use farcall::intercept::{Call, Ended, Interceptor};
 use farcall::{CallFailed, Kind, Ran, Result, Runtime, Unwound};
 
+use super::common::block_on;
 use super::{Log, LogClient, Server};
 
 fn runtimes() -> (Runtime, Runtime) {
@@ -187,6 +188,12 @@ fn a_later_call_waits_no_longer_than_its_deadline() {
     let why = CallFailed::from(log.within(Duration::from_millis(20)).lines().unwrap_err());
     assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::No), "{why}");
     let why = CallFailed::from(log.within(Duration::from_millis(20)).start().lines().wait().unwrap_err());
+    assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::No), "{why}");
+    let (send, ended) = mpsc::channel();
+    let awaited = log.within(Duration::from_millis(20));
+    std::thread::spawn(move || send.send(block_on(awaited.start().lines())));
+    let outcome = ended.recv_timeout(Duration::from_secs(60)).expect("the call ends at its deadline");
+    let why = CallFailed::from(outcome.unwrap_err());
     assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::No), "{why}");
     let mut started = log.start().lines();
     started.cancel();

@@ -7,6 +7,7 @@ mod common;
 mod failures;
 mod grouped;
 mod slow_readers;
+mod stalled_results;
 mod stalled_senders;
 mod started;
 

@@ -8,19 +8,29 @@ use super::arguments_in_time;
 use super::driven::Exchanging;
 use super::execution::Execution;
 use super::unpark::Unpark;
+use crate::env::{Env as _, Time};
 use crate::guard;
+use crate::stub::alarm::{Alarm, Timer};
 use crate::stub::batch::{BATCH, execute_each_later};
 use crate::stub::channel::{Call, CarriedBy, Channel, PendingCall, Reply, Sink};
 use crate::stub::ended::Ended;
 use crate::stub::interface::AsyncServer;
-use crate::{CallFailed, Kind, Ran};
+use crate::{CallFailed, Kind, Ran, System};
 
-pub(super) struct Local<S>(pub(super) Arc<S>);
+pub(super) struct Local<S> {
+    server: Arc<S>,
+    /// Wakes the tasks that await calls, at the calls' deadlines.
+    alarm: Arc<Alarm>,
+}
 
 impl<S: AsyncServer> Local<S> {
+    pub(super) fn new(server: S) -> Local<S> {
+        Local { server: Arc::new(server), alarm: Alarm::new(Arc::new(System)) }
+    }
+
     fn begin(&self, call: &Call<'_>) -> Result<Started, CallFailed> {
-        let (arguments, _) = arguments_in_time(call)?;
-        let server = self.0.clone();
+        let (arguments, deadline) = arguments_in_time(call)?;
+        let server = self.server.clone();
         let future = match call.procedure.number == BATCH.number {
             true => execute_each_later(
                 arguments,
@@ -34,6 +44,7 @@ impl<S: AsyncServer> Local<S> {
             execution: Some(Execution::new(future, None)),
             polled: false,
             waker: None,
+            deadline: deadline.map(|deadline| (deadline, self.alarm.timer())),
             uncancelled: call.procedure.uncancelled,
         })
     }
@@ -56,10 +67,10 @@ impl<S: AsyncServer> Channel for Local<S> {
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
         if call.procedure.exchanges {
-            let begin = |arguments| self.0.clone().dispatch(call.procedure.number, arguments);
-            return match arguments_in_time(&call)
-                .and_then(|(arguments, deadline)| Exchanging::new(begin(arguments), &call, deadline))
-            {
+            let begin = |arguments| self.server.clone().dispatch(call.procedure.number, arguments);
+            return match arguments_in_time(&call).and_then(|(arguments, deadline)| {
+                Exchanging::new(begin(arguments), &call, deadline.map(|at| (at, self.alarm.timer())))
+            }) {
                 Ok(started) => Box::new(started),
                 Err(why) => Box::new(why),
             };
@@ -76,6 +87,8 @@ struct Started {
     execution: Option<Execution>,
     polled: bool,
     waker: Option<Waker>,
+    /// The deadline, and what wakes the task at it.
+    deadline: Option<(Time, Timer)>,
     /// Whether the future is driven to its end even if the call is given up.
     uncancelled: bool,
 }
@@ -86,13 +99,26 @@ impl Started {
         let Some(execution) = &mut self.execution else {
             return Poll::Ready(Ended::failed(CallFailed::new(Kind::Cancelled, ran)));
         };
+        let is_late = |at: Option<Time>| at.is_some_and(|at| at <= System.now());
+        let deadline = self.deadline.as_ref().map(|(at, _)| *at);
+        if is_late(deadline) {
+            self.give_up();
+            return Poll::Ready(Ended::failed(CallFailed::new(Kind::Deadline, ran)));
+        }
         self.polled = true;
         let polled = execution.poll(context);
-        match polled.is_pending() {
-            true => self.waker = Some(context.waker().clone()),
-            false => self.execution = None,
+        if polled.is_ready() {
+            self.execution = None;
+            return if is_late(deadline) { polled.map(Ended::at_deadline) } else { polled };
         }
-        polled
+        self.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Has the task woken at the deadline.
+    fn set_timer(&self, context: &Context<'_>) -> Result<(), CallFailed> {
+        let Some((at, timer)) = &self.deadline else { return Ok(()) };
+        timer.set(*at, context.waker())
     }
 
     /// Drives the future on this thread.
@@ -104,7 +130,8 @@ impl Started {
             if let Poll::Ready(ended) = self.step(&mut context) {
                 return ended;
             }
-            if let Err(why) = unpark.wait() {
+            let deadline = self.deadline.as_ref().map(|(at, _)| *at);
+            if let Err(why) = unpark.wait_until(deadline) {
                 return Ended::failed(why);
             }
         }
@@ -127,7 +154,18 @@ impl PendingCall for Started {
     }
 
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
-        self.step(context).map(|ended| ended.deliver(sink))
+        let ended = match self.step(context) {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => match self.set_timer(context) {
+                Ok(()) => return Poll::Pending,
+                Err(why) => {
+                    self.give_up();
+                    Ended::failed(why.but_ran(Ran::Maybe))
+                }
+            },
+        };
+        ended.deliver(sink);
+        Poll::Ready(())
     }
 
     fn cancel(&mut self) {

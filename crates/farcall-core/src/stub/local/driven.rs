@@ -9,6 +9,7 @@ use super::send_in_thread;
 use super::unpark::Unpark;
 use crate::env::Time;
 use crate::exchange::{self, Exchanges, LocalExchanges, Tail};
+use crate::stub::alarm::Timer;
 use crate::stub::channel::{Call, OpenCall, PendingCall, Reply, Sink};
 use crate::stub::dispatch::AsyncDispatched;
 use crate::stub::ended::Ended;
@@ -19,31 +20,35 @@ use crate::{CallFailed, Kind, Ran, lock};
 pub(super) struct Exchanging {
     driven: Arc<Driven>,
     handling: Handling,
-    /// Whether the future is driven to its end even if the call is given up.
-    uncancelled: bool,
     /// Whether another handle has the call, or nobody.
     is_left: bool,
 }
 
 impl Exchanging {
-    /// Prepares a call, which runs while its caller waits. A thread sends the argument that is a stream of an
-    /// iterator: the iterator may wait for what the future does.
+    /// Prepares a call, which runs while its caller waits, until its deadline if it has one. A thread sends the
+    /// argument that is a stream of an iterator: the iterator may wait for what the future does.
     ///
     /// # Errors
     /// When there is no thread.
     pub(super) fn new(
         future: AsyncDispatched,
         call: &Call<'_>,
-        deadline: Option<Time>,
+        deadline: Option<(Time, Timer)>,
     ) -> Result<Exchanging, CallFailed> {
-        let (near, callee) = exchange::pair(deadline);
+        let (near, callee) = exchange::pair(deadline.as_ref().map(|(at, _)| *at));
         let (near, callee) = (Arc::new(near), Arc::new(callee));
+        let timer = match deadline {
+            // Whoever waits in the exchanges then finds that the deadline has passed.
+            Some((at, timer)) => timer.set(at, &near.nudge()).map(|()| Some(timer))?,
+            None => None,
+        };
         let mut handling = Handling::new(call);
         handling.begin(&*near);
         send_in_thread(&near, &mut handling)?;
         let execution = Execution::new(future, Some(callee.clone()));
-        let driven = Arc::new(Driven { near, callee, stage: Mutex::new(Stage::Prepared(execution)) });
-        Ok(Exchanging { driven, handling, uncancelled: call.procedure.uncancelled, is_left: false })
+        let (stage, uncancelled) = (Mutex::new(Stage::Prepared(execution)), call.procedure.uncancelled);
+        let driven = Arc::new(Driven { near, callee, uncancelled, _timer: timer, stage });
+        Ok(Exchanging { driven, handling, is_left: false })
     }
 
     /// Gives the call to the sink if its result is a stream which the server has begun to send. Returns
@@ -54,12 +59,7 @@ impl Exchanging {
         }
         let (driven, handling) = (self.driven.clone(), std::mem::take(&mut self.handling));
         self.is_left = true;
-        sink(Reply::Stream(Box::new(Exchanging {
-            driven,
-            handling,
-            uncancelled: self.uncancelled,
-            is_left: false,
-        })));
+        sink(Reply::Stream(Box::new(Exchanging { driven, handling, is_left: false })));
         true
     }
 
@@ -67,12 +67,6 @@ impl Exchanging {
     fn deliver(&mut self, sink: Sink<'_>) {
         let ended = self.driven.take();
         ended.into_iter().for_each(|ended| self.handling.leave(ended).deliver(sink));
-    }
-
-    fn give_up(&mut self, kind: Kind) {
-        if let Some(execution) = self.driven.give_up(kind, self.uncancelled) {
-            execution.go_on();
-        }
     }
 }
 
@@ -83,7 +77,7 @@ impl PendingCall for Exchanging {
             return sink(Reply::Failed(why.but_ran(Ran::Maybe)));
         }
         if self.handling.stream.is_none() && driven.near.is_late() {
-            self.give_up(Kind::Deadline);
+            self.driven.give_up(Kind::Deadline);
         }
         if !self.give_stream(sink) {
             self.deliver(sink);
@@ -92,6 +86,7 @@ impl PendingCall for Exchanging {
 
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
         let epoch = self.driven.epoch();
+        self.driven.end_if_late();
         let over = self.driven.is_over();
         self.handling.step(&*self.driven, epoch, context);
         if self.give_stream(sink) {
@@ -106,7 +101,7 @@ impl PendingCall for Exchanging {
     }
 
     fn cancel(&mut self) {
-        self.give_up(Kind::Cancelled);
+        self.driven.give_up(Kind::Cancelled);
     }
 
     fn detach(mut self: Box<Self>) {
@@ -152,7 +147,7 @@ impl OpenCall for Exchanging {
 impl Drop for Exchanging {
     fn drop(&mut self) {
         if !self.is_left {
-            self.give_up(Kind::Cancelled);
+            self.driven.give_up(Kind::Cancelled);
         }
     }
 }
@@ -161,6 +156,10 @@ impl Drop for Exchanging {
 struct Driven {
     near: Arc<LocalExchanges>,
     callee: Arc<LocalExchanges>,
+    /// Whether the future is driven to its end even if the call is given up.
+    uncancelled: bool,
+    /// Wakes whoever waits for the call, at its deadline.
+    _timer: Option<Timer>,
     stage: Mutex<Stage>,
 }
 
@@ -188,8 +187,16 @@ impl Driven {
         }
     }
 
+    /// Ends the call if its deadline has passed.
+    fn end_if_late(&self) {
+        if self.near.is_late() {
+            self.give_up(Kind::Deadline);
+        }
+    }
+
     /// Polls the future once, unless the call has ended.
     fn step(&self, context: &mut Context<'_>) {
+        self.end_if_late();
         // The future is out of the lock while the user's code runs.
         let mut execution = {
             let mut stage = lock(&self.stage);
@@ -210,9 +217,8 @@ impl Driven {
         self.callee.end_all();
     }
 
-    /// Ends the call by a failure of this kind, unless it has ended. Returns its execution if that is to go
-    /// on.
-    fn give_up(&self, kind: Kind, uncancelled: bool) -> Option<Execution> {
+    /// Ends the call by a failure of this kind, unless it has ended.
+    fn give_up(&self, kind: Kind) {
         let cancelled = |ran| Stage::Ended(Ended::failed(CallFailed::new(kind, ran)));
         let (execution, goes_on) = {
             let mut stage = lock(&self.stage);
@@ -223,20 +229,22 @@ impl Driven {
                 }
                 Stage::Running(execution) => {
                     *stage = cancelled(Ran::Maybe);
-                    (execution, uncancelled)
+                    (execution, self.uncancelled)
                 }
                 Stage::Ended(how) if kind == Kind::Deadline => {
                     *stage = Stage::Ended(how.at_deadline());
-                    return None;
+                    return;
                 }
                 other => {
                     *stage = other;
-                    return None;
+                    return;
                 }
             }
         };
         self.near.end_all();
-        goes_on.then_some(execution)
+        if goes_on {
+            execution.go_on();
+        }
     }
 
     /// Returns the execution of a call that no caller waits for any more, if it has not ended.

@@ -45,7 +45,7 @@ impl Execution {
             let unpark = Unpark::new();
             let waker = Waker::from(unpark.clone());
             while self.poll(&mut Context::from_waker(&waker)).is_pending() {
-                if unpark.wait().is_err() {
+                if unpark.wait_until(None).is_err() {
                     return;
                 }
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
 use std::thread::{self, Thread};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::env::{Env as _, Time};
 use crate::{CallFailed, Ran, System, self_wait};
@@ -20,30 +20,29 @@ impl Unpark {
         Arc::new(Unpark { thread: thread::current(), woken: AtomicBool::new(false) })
     }
 
-    /// Waits until another thread wakes this one, perhaps without reason.
+    /// Waits until another thread wakes this one, perhaps without reason, but no longer than until the
+    /// deadline, if there is one.
     ///
     /// # Errors
     /// When this thread drives a runtime whose tasks nobody else runs, and it was not woken soon.
-    pub(super) fn wait(&self) -> Result<(), CallFailed> {
-        self.wait_until(None)
-    }
-
-    /// Waits as [`Unpark::wait`] does, but no longer than until the deadline, if there is one.
     pub(super) fn wait_until(&self, deadline: Option<Time>) -> Result<(), CallFailed> {
+        let left = deadline.map(|deadline| deadline.since(System.now()));
         if !self_wait::drives_tokio() {
-            match deadline {
-                Some(deadline) => thread::park_timeout(deadline.since(System.now())),
+            match left {
+                Some(left) => thread::park_timeout(left),
                 None => thread::park(),
             }
             return Ok(());
         }
-        if self.is_woken_soon() { Ok(()) } else { Err(self_wait::refusal(Ran::Maybe)) }
+        // This thread drives a runtime, whose tasks cannot run while it waits.
+        let ends_first = left.filter(|left| *left <= self_wait::GRACE);
+        let is_woken = self.is_woken_within(ends_first.unwrap_or(self_wait::GRACE));
+        if is_woken || ends_first.is_some() { Ok(()) } else { Err(self_wait::refusal(Ran::Maybe)) }
     }
 
-    /// Waits until another thread wakes this one, but no longer than [`self_wait::GRACE`]. This thread drives
-    /// a runtime, whose tasks cannot run while it waits.
-    fn is_woken_soon(&self) -> bool {
-        let end = Instant::now() + self_wait::GRACE;
+    /// Waits until another thread wakes this one, but no longer than `most`.
+    fn is_woken_within(&self, most: Duration) -> bool {
+        let end = Instant::now() + most;
         while !self.woken.swap(false, Ordering::Relaxed) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
