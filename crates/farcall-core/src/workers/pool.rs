@@ -131,6 +131,8 @@ impl Worker {
 pub struct Pool {
     /// How many threads can execute at once. A lone receiver that executes a quick call does not count.
     limit: usize,
+    /// How many more can until the watchdog's next look: calls that will probably wait.
+    extra: usize,
     staff: Staff,
     /// How many threads receive, or are about to.
     receiving: usize,
@@ -216,6 +218,7 @@ impl Pool {
     pub fn new(limit: usize, budget: Arc<Threads>) -> Pool {
         Pool {
             limit: limit.max(1),
+            extra: 0,
             staff: Staff { count: 0, budget, quota: None },
             receiving: 0,
             executing: 0,
@@ -622,7 +625,17 @@ impl Pool {
 
     /// Returns whether the limit on workers allows `more` further calls of this pace.
     pub fn has_room(&self, pace: Pace, more: usize) -> bool {
-        pace == Pace::Blocking || self.executing + more <= self.limit
+        pace == Pace::Blocking || self.executing + more <= self.limit + self.extra
+    }
+
+    /// Lets so many more threads execute at once than the limit says.
+    pub(super) fn allow_extra(&mut self, extra: usize) {
+        self.extra = extra;
+    }
+
+    /// Returns whether more threads may execute at once than the limit says.
+    pub fn allows_extra(&self) -> bool {
+        self.extra > 0
     }
 
     /// Returns a thread for queued calls, the first of which has this pace, if there can be one.

@@ -205,9 +205,24 @@ fn calls_that_sleep_make_way_at_the_second_look_and_the_looks_follow_soon() {
     let begun = queueing.now;
     assert_eq!(queueing.look(|_| true), Duration::from_millis(1));
     assert_eq!(queueing.begun.len(), 2);
-    (0..300).for_each(|_| _ = queueing.look(|_| true));
-    assert_eq!(queueing.begun.len(), 2 + 300);
-    assert!(queueing.now.since(begun) < Duration::from_millis(80));
+    (0..150).for_each(|_| _ = queueing.look(|_| true));
+    assert_eq!(queueing.begun.len(), 2 + 150);
+    assert!(queueing.now.since(begun) < Duration::from_millis(20));
+}
+
+#[test]
+fn once_suspicions_have_proven_right_more_calls_begin_between_two_looks_until_one_computes() {
+    let mut queueing = Queueing::new();
+    let begun = queueing.now;
+    while queueing.begun.len() < 600 {
+        queueing.look(|_| true);
+    }
+    let took = queueing.now.since(begun);
+    assert!(took < Duration::from_millis(30), "{took:?}");
+    let (before, executing) = (queueing.begun.len(), queueing.pool.executing().0);
+    (0..6).for_each(|_| _ = queueing.look(|thread| thread as usize != before - 1));
+    // All but one have made way, and as many as there are workers, and the one that computes, have begun.
+    assert!(queueing.begun.len() <= before + 2 * 6, "{} of {executing}", queueing.begun.len() - before);
 }
 
 #[test]

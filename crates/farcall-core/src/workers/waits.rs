@@ -8,6 +8,9 @@
 //! Suspicion is wrong where short calls sleep because they queue for one lock: more threads would only make
 //! that queue longer. So each suspicion is checked later. One whose call ends before it has become long was
 //! wrong, and after [`MAX_WRONG`] of these nobody is suspected for a while.
+//!
+//! Two looks for each few calls would let a peak of hundreds begin too slowly on a busy machine. So the more
+//! suspicions have proven right, the more calls begin between two looks, while every worker sleeps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,10 +64,10 @@ pub struct InCall {
 }
 
 impl InCall {
-    /// Asks whether the thread sleeps, unless it is parked anyway. `sleeps` is given the number of the thread
+    /// Asks whether the thread sleeps. `sleeps` is given the number of the thread
     /// ([`Env::thread_number`](crate::env::Env::thread_number)). To be called without the pool's lock.
     pub fn ask(&mut self, sleeps: impl Fn(u32) -> bool) {
-        self.sleeps = !self.is_long && self.worker.thread.is_some_and(sleeps);
+        self.sleeps = self.worker.thread.is_some_and(sleeps);
     }
 }
 
@@ -83,7 +86,8 @@ impl WaitWatch {
     }
 
     /// Notes that the queue is empty at a look.
-    pub fn nothing_queued(&mut self, now: Time) {
+    pub fn nothing_queued(&mut self, pool: &mut Pool, now: Time) {
+        pool.allow_extra(0);
         self.looked = now;
         self.short_naps = 0;
         self.nap = (self.nap * 2).min(LONG_CALL);
@@ -145,6 +149,9 @@ impl WaitWatch {
                 }
             }
         }
+        // The next calls will probably wait, too.
+        let all_wait = suspects && threads.iter().all(|thread| thread.sleeps);
+        pool.allow_extra(if all_wait { usize::try_from(self.score).unwrap_or(0) } else { 0 });
         // Where no thread can be added, there is nothing to hurry for.
         let hurries = threads.iter().any(|thread| thread.sleeps) && suspects && !pool.is_full();
         if hurries && self.short_naps < MAX_SHORT_NAPS {

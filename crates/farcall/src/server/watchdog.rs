@@ -113,7 +113,8 @@ impl Server {
         {
             let core = &mut *self.lock();
             core.waits.park(&mut core.pool, &threads, now);
-            core.queue_look = (!core.queue.is_empty()).then(|| core.waits.next_look(now));
+            let looks_again = !core.queue.is_empty() || core.pool.allows_extra();
+            core.queue_look = looks_again.then(|| core.waits.next_look(now));
             let before = core.queue.len();
             while late.len() < MAX_REFUSED_PER_LOOK
                 && let Some(work) = queue::pop_late(&mut core.queue, now, self.limits.queue_time)
@@ -148,7 +149,7 @@ impl Server {
         core.queue_look.filter(|look| *look <= now)?;
         if core.queue.is_empty() {
             core.queue_look = None;
-            core.waits.nothing_queued(now);
+            core.waits.nothing_queued(&mut core.pool, now);
             return None;
         }
         Some(core.waits.look(&core.pool, now))
