@@ -3,6 +3,8 @@
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 
+#[path = "common/live_bytes.rs"]
+mod live_bytes;
 #[path = "common/other.rs"]
 mod other;
 
@@ -163,5 +165,26 @@ fn a_nested_call_goes_to_another_member_within_the_deadline_that_it_inherits() {
         let before = setting.stop();
         assert_eq!(stub.read_often(10), Ok(0), "shared memory {shared_memory}");
         assert!(setting.calls() > before, "the stopped member was called");
+    }
+}
+
+/// The carrier and a further attempt share them.
+#[test]
+fn a_started_call_keeps_its_arguments_once() {
+    let content = vec![7; 1 << 20];
+    for shared_memory in [false, true] {
+        let setting = Setting::new(shared_memory);
+        let kept = || {
+            let before = live_bytes::of_this_thread();
+            let call = setting.stub.start().read(&content);
+            let kept = live_bytes::of_this_thread() - before;
+            // On a busy machine its time may pass.
+            let _ = call.wait();
+            kept as usize
+        };
+        // The first call of each member leaves buffers that later ones use again.
+        let kept = [kept(), kept(), kept(), kept()];
+        println!("{} bytes of arguments, shared memory {shared_memory}: {kept:?} bytes", content.len());
+        assert!((content.len()..content.len() + 50_000).contains(&kept[3]), "{kept:?}");
     }
 }
