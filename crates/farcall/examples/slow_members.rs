@@ -5,9 +5,9 @@
 //!
 //! `cargo run --release -p farcall --example slow_members -- [ROUNDS] [ADDRESS]`
 //!
-//! Paths between other addresses than loopback have a window of their own (docs/multi.md). For these, run it in
-//! a network namespace: `unshare --net sh -c 'ip link add d type dummy && ip addr add 10.9.0.1/24 dev d && ip
-//! link set d up && ip link set lo up && slow_members 10 10.9.0.1'`.
+//! Paths between other addresses than loopback have a window of their own (docs/multi.md). In a network
+//! namespace only this program's datagrams are counted:
+//! `unshare --net sh -c 'ip link set lo up; ip addr add 10.9.0.1/24 dev lo; FARCALL_OPEN=1 slow_members 10 10.9.0.1'`
 
 use std::future::Future;
 use std::io::{self, Write as _};
